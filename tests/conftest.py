@@ -8,9 +8,7 @@ import signal
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,7 +33,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
-def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+def pytest_xdist_auto_num_workers():
     """One worker more than cores, because tests also wait for the programs that they start."""
     return (yield) + 1
 
@@ -58,7 +56,7 @@ dependency.
 
 
 @pytest.hookimpl(trylast=True)  # after the marks have chosen
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config, items):
     """Multiply the examples of each property by FEVAL_EXAMPLES.
 
     0.2, where old dependencies are tested, takes a fifth of the cases of each test of logic, too:
@@ -88,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection():
     """Collect without looking for garbage: syntax trees and tests are many, and stay."""
     gc.disable()
     try:
@@ -98,7 +96,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
+def shared():
     """The folder of real recordings and reference values that lies beside the checkout."""
     if not (SHARED / "real" / "README.md").is_file():
         reason = "the folder of real recordings (../shared beside the checkout) is absent"
@@ -109,7 +107,7 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def receipts_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def receipts_elsewhere(tmp_path_factory):
     """Commands that are given no place for their receipt keep it out of the user's own state
     folder.
     """
@@ -120,7 +118,7 @@ def receipts_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 
 @pytest.fixture(scope="session", autouse=True)
-def unforced_disk() -> Iterator[None]:
+def unforced_disk():
     """Tests of this process wait for no disk: `fsync` is for power cuts, which no test sees. Those
     of its failures patch it.
     """
@@ -134,11 +132,11 @@ _BUNDLE_BYTES = 1 << 16  # at least, of all public certificate authorities
 
 
 @pytest.fixture(scope="session", autouse=True)
-def closed_network() -> Iterator[None]:
+def closed_network():
     """No test of this process reaches anything but this machine."""
 
-    def guarded(reach: Any) -> Any:
-        def connect(self: socket.socket, address: Any) -> Any:
+    def guarded(reach):
+        def connect(self, address):
             host = address[0] if isinstance(address, tuple) else ""
             if host and not str(host).startswith("127.") and host not in {"localhost", "::1"}:
                 raise OSError(f"a test reached for {host!r}: the network is closed")
@@ -146,12 +144,12 @@ def closed_network() -> Iterator[None]:
 
         return connect
 
-    def without_bundle(load: Any) -> Any:
+    def without_bundle(load):
         """Every HTTP client reads all public certificate authorities first, and none of them has a
         use for one here.
         """
 
-        def loaded(context: Any, cafile: Any = None, *others: Any, **named: Any) -> None:
+        def loaded(context, cafile=None, *others, **named):
             if cafile is None or Path(cafile).stat().st_size < _BUNDLE_BYTES:
                 load(context, cafile, *others, **named)
 
@@ -169,13 +167,13 @@ def closed_network() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def blank_pictures() -> Iterator[None]:
+def blank_pictures():
     """Save an empty figure, as wide as the drawn one has parts, in place of each picture: for tests
     of something else.
     """
     from matplotlib.figure import Figure
 
-    def savefig(figure: Figure, file: Any, **how: Any) -> None:
+    def savefig(figure, file, **how):
         finished(Figure((len(figure.findobj()) / 20, 1)), file, **how | {"dpi": 20})
 
     finished = Figure.savefig

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pages import READ, blocks, check, environment_in, page, run_page
@@ -24,7 +22,7 @@ IN_THIS_PROCESS = {"estimators", "estimators-two-call"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in RUN if name not in IN_THIS_PROCESS])
-def test_a_page_runs_beside_the_demo(name: str, tmp_path: Path) -> None:
+def test_a_page_runs_beside_the_demo(name, tmp_path):
     with bundled_recording() as recording:
         shutil.copytree(recording, tmp_path / "feval-demo" / "recording")
     with environment_in(tmp_path) as environment:
@@ -32,7 +30,7 @@ def test_a_page_runs_beside_the_demo(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_blocks_that_are_not_run_could_be(name: str) -> None:
+def test_blocks_that_are_not_run_could_be(name):
     for block in blocks(page(name)):
         assert block.language in READ, (
             f"a block of {name}.md has the language {block.language!r}: {block.text[:60]}"
@@ -42,7 +40,7 @@ def test_blocks_that_are_not_run_could_be(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["README", *(f"docs/{name}" for name in PAGES)])
-def test_links_and_pictures_lead_somewhere(name: str) -> None:
+def test_links_and_pictures_lead_somewhere(name):
     path = ROOT / f"{name}.md"
     prose = re.sub(
         r"^```.*?^```$|`[^`\n]+`", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL
@@ -53,7 +51,7 @@ def test_links_and_pictures_lead_somewhere(name: str) -> None:
     assert [target for target in here if not (path.parent / target).exists()] == []
 
 
-def entries() -> Iterator[str]:
+def entries():
     """Yield the pages in the navigation of the site."""
     for name in ("index", "api/index"):
         for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", page(name), re.MULTILINE | re.DOTALL):
@@ -62,14 +60,14 @@ def entries() -> Iterator[str]:
             yield from (folder + line.rpartition("<")[2].rstrip(">") for line in lines)
 
 
-def test_every_page_is_on_the_site_once() -> None:
+def test_every_page_is_on_the_site_once():
     api = [f"api/{path.stem}" for path in (DOCS / "api").glob("*.md")]
     here = [entry for entry in entries() if not entry.startswith(("commands/", "project/"))]
     notebooks = [f"notebooks/{path.stem}" for path in (DOCS / "notebooks").glob("*.ipynb")]
     assert sorted(["index", *here]) == sorted([*PAGES, *api, *notebooks])
 
 
-def test_every_public_name_is_in_the_reference_once() -> None:
+def test_every_public_name_is_in_the_reference_once():
     described: list[str] = []
     for path in (DOCS / "api").glob("*.md"):
         module = ""
@@ -86,7 +84,7 @@ def test_every_public_name_is_in_the_reference_once() -> None:
     }
 
 
-def test_docstrings_become_restructured_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docstrings_become_restructured_text(monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS / "extensions"))
     from docstrings import as_rst
 
@@ -109,7 +107,7 @@ def test_docstrings_become_restructured_text(monkeypatch: pytest.MonkeyPatch) ->
     ]  # fmt: skip
 
 
-def test_no_extension_is_hidden_by_a_module_of_the_tests() -> None:
+def test_no_extension_is_hidden_by_a_module_of_the_tests():
     stems = [
         path.stem
         for folder in (DOCS / "extensions", ROOT / "tests" / "support")
@@ -119,7 +117,7 @@ def test_no_extension_is_hidden_by_a_module_of_the_tests() -> None:
 
 
 @pytest.mark.slow
-def test_notebooks_become_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_become_pages(monkeypatch):
     pytest.importorskip("myst_parser", reason="the extra `docs` is not installed")
     monkeypatch.syspath_prepend(str(DOCS / "extensions"))
     from notebook_pages import as_markdown
@@ -144,7 +142,7 @@ def test_notebooks_become_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_commands_become_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_become_pages(monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS / "extensions"))
     from commands import command_page, index_page
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from places import ROOT
@@ -27,7 +26,7 @@ WITHOUT_ARGUMENTS = {"debate.py", "inspect_task.py", "self_refine.py"}
 OF_ANOTHER_COMMAND = {"demo.sh"}  # hands its arguments to `feval demo`
 
 
-def run(name: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run(name, *arguments, folder):
     command = COMMANDS[name]
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not on this machine")
@@ -42,13 +41,13 @@ def run(name: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess
     )
 
 
-def test_every_example_is_looked_at() -> None:
+def test_every_example_is_looked_at():
     there = {path.name for path in EXAMPLES.iterdir() if path.suffix in {".py", ".sh", ".mjs"}}
     assert there == {*COMMANDS, *WITHOUT_ARGUMENTS, *OF_ANOTHER_COMMAND}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_is_printed_and_nothing_is_done(name: str, tmp_path: Path) -> None:
+def test_help_is_printed_and_nothing_is_done(name, tmp_path):
     done = run(name, "--help", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("usage: ")
@@ -57,14 +56,14 @@ def test_help_is_printed_and_nothing_is_done(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["compare_methods.py", "calibration_study.py"])
-def test_a_recording_that_is_not_there_is_a_sentence(name: str, tmp_path: Path) -> None:
+def test_a_recording_that_is_not_there_is_a_sentence(name, tmp_path):
     done = run(name, "nowhere", folder=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("error: No recording at ")
 
 
 @pytest.mark.parametrize("name", ["coupled.sh", "record_demo.sh"])
-def test_a_script_without_its_argument_says_so(name: str, tmp_path: Path) -> None:
+def test_a_script_without_its_argument_says_so(name, tmp_path):
     done = run(name, folder=tmp_path)
     assert done.returncode != 0
     assert f"usage: sh examples/{name} OUT" in done.stderr

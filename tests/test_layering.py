@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -108,13 +107,13 @@ class Module:
     is_package: bool = False
 
     @property
-    def row(self) -> str:
+    def row(self):
         """The row the module belongs to; "" for the package itself."""
         return self.name.partition(".")[2].partition(".")[0]
 
 
 @cache
-def modules() -> list[Module]:
+def modules():
     result = []
     for path in sorted([*ROOT.glob("feval/**/*.py"), *ROOT.glob("recorders/**/*.py")]):
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -124,19 +123,19 @@ def modules() -> list[Module]:
     return result
 
 
-def planted(name: str, source: str) -> Module:
+def planted(name, source):
     return Module(name, ast.parse(source))
 
 
 @cache
-def imports(module: Module) -> list[tuple[int, str]]:
+def imports(module):
     """Return line and dotted name of everything imported; `from a import b` is `a.b`, and relative
     names are made absolute.
     """
     return [found for node in ast.walk(module.tree) for found in imported(module, node)]
 
 
-def imported(module: Module, node: ast.AST) -> Iterator[tuple[int, str]]:
+def imported(module, node):
     if isinstance(node, ast.Import):
         yield from ((node.lineno, alias.name) for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -148,7 +147,7 @@ def imported(module: Module, node: ast.AST) -> Iterator[tuple[int, str]]:
         yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
 
 
-def imports_in_functions(module: Module) -> set[str]:
+def imports_in_functions(module):
     """Return the top-level packages that functions of a module import; of ours, the module."""
     functions = (
         node
@@ -165,11 +164,11 @@ def imports_in_functions(module: Module) -> set[str]:
     return {name if name.partition(".")[0] in ours else name.partition(".")[0] for name in names}
 
 
-def is_or_lies_in(name: str, packages: set[str]) -> bool:
+def is_or_lies_in(name, packages):
     return any(name == package or name.startswith(package + ".") for package in packages)
 
 
-def upward(module: Module) -> list[str]:
+def upward(module):
     """Return the imports of feval and recorders that point down, sideways, or nowhere."""
     wrong = []
     for line, name in imports(module):
@@ -193,12 +192,12 @@ def upward(module: Module) -> list[str]:
     return wrong
 
 
-def in_order(rows: tuple[str, ...], importer: str, row: str) -> bool:
+def in_order(rows, importer, row):
     """Whether a row may import another: itself, or one above it."""
     return importer in rows and row in rows and rows.index(row) <= rows.index(importer)
 
 
-def forbidden(module: Module) -> list[str]:
+def forbidden(module):
     """The uses of the network, of code in data and of global randomness outside the places that may
     have them.
     """
@@ -219,7 +218,7 @@ def forbidden(module: Module) -> list[str]:
     return wrong
 
 
-def forbidden_call(call: ast.Call) -> Iterator[str]:
+def forbidden_call(call):
     function = ast.unparse(call.func)
     if function in CODE_CALLS or function in {
         "yaml.unsafe_load",
@@ -240,7 +239,7 @@ def forbidden_call(call: ast.Call) -> Iterator[str]:
         yield f"calls {function}: randomness is an argument, and its stream must never change"
 
 
-def test_every_module_stands_in_a_row() -> None:
+def test_every_module_stands_in_a_row():
     rows = {"feval": ROWS, "recorders": RECORDER_ROWS}
     strays = [
         module.name
@@ -250,18 +249,18 @@ def test_every_module_stands_in_a_row() -> None:
     assert not strays, "these modules stand in no row of the architecture"
 
 
-def test_the_architecture_page_lists_the_rows() -> None:
+def test_the_architecture_page_lists_the_rows():
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     table = page.partition("## Rows")[2].partition("\n## ")[0]
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     assert re.findall(r"`(\w+)/?`", "".join(cells)) == [*ROWS, *RECORDER_ROWS]
 
 
-def test_a_module_imports_only_from_rows_above_its_own() -> None:
+def test_a_module_imports_only_from_rows_above_its_own():
     assert [line for module in modules() for line in upward(module)] == []
 
 
-def test_two_modules_are_called_by_name_from_above() -> None:
+def test_two_modules_are_called_by_name_from_above():
     # What is shown in Python calls `report` when it is looked at, and a recording `exporters` for
     # tables; see `feval.lazy`.
     rows = {module.name: module.row for module in modules() if module.name.startswith("feval.")}
@@ -276,7 +275,7 @@ def test_two_modules_are_called_by_name_from_above() -> None:
     assert called == {("feval.lazy", "feval.report.views"), ("feval.lazy", "feval.exporters.arrow")}
 
 
-def test_no_imports_run_in_a_circle() -> None:
+def test_no_imports_run_in_a_circle():
     names = {module.name for module in modules()}
     graph: dict[str, set[str]] = {}
     for module in modules():
@@ -292,13 +291,13 @@ def test_no_imports_run_in_a_circle() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
-def test_functions_import_only_at_the_seams() -> None:
+def test_functions_import_only_at_the_seams():
     assert {
         module.name: names for module in modules() if (names := imports_in_functions(module))
     } == SEAMS
 
 
-def test_tests_mirror_the_folders() -> None:
+def test_tests_mirror_the_folders():
     rooms = {path.name for path in (ROOT / "feval").iterdir() if path.is_dir()} | {"recorders"}
     others = {"support", "data", "clients"}
     folders = {
@@ -312,11 +311,11 @@ def test_tests_mirror_the_folders() -> None:
     assert {name for name in tested if not name.startswith("_")} <= parts
 
 
-def test_network_pickle_eval_and_global_randomness_stay_out() -> None:
+def test_network_pickle_eval_and_global_randomness_stay_out():
     assert [line for module in modules() for line in forbidden(module)] == []
 
 
-def test_no_pattern_has_a_possessive_group() -> None:
+def test_no_pattern_has_a_possessive_group():
     # Python before 3.11.5 (Debian 12 has 3.11.2) loses its place in one, so answers would differ
     # between machines.
     possessive_group = re.compile(r"\)(?:[*+?]|\{\d*,?\d*\})\+")
@@ -331,7 +330,7 @@ def test_no_pattern_has_a_possessive_group() -> None:
     assert found == [], "write (?>(?:...)+) instead of (?:...)++"
 
 
-def test_estimators_take_arrays_only() -> None:
+def test_estimators_take_arrays_only():
     allowed = {"numpy", "scipy", "feval.errors", "feval.estimators"} | set(sys.stdlib_module_names)
     strangers = [
         f"{module.name}:{line} imports {name}"
@@ -362,7 +361,7 @@ def test_estimators_take_arrays_only() -> None:
         ("recorders.backends.openai", "from feval.cli import main"),
     ],
 )
-def test_an_arrow_that_points_down_is_seen(name: str, source: str) -> None:
+def test_an_arrow_that_points_down_is_seen(name, source):
     assert len(upward(planted(name, source))) == 1
 
 
@@ -389,7 +388,7 @@ def test_an_arrow_that_points_down_is_seen(name: str, source: str) -> None:
         ("feval", "from feval.replay import load"),
     ],
 )
-def test_an_arrow_that_points_up_passes(name: str, source: str) -> None:
+def test_an_arrow_that_points_up_passes(name, source):
     assert upward(planted(name, source)) == []
 
 
@@ -408,11 +407,11 @@ def test_an_arrow_that_points_up_passes(name: str, source: str) -> None:
         "numpy.random.shuffle(x)",
     ],
 )
-def test_what_is_forbidden_is_seen(source: str) -> None:
+def test_what_is_forbidden_is_seen(source):
     assert len(forbidden(planted("feval.cards.prices", source))) == 1
 
 
-def test_only_imports_and_recordings_count_tokens_with_a_vocabulary() -> None:
+def test_only_imports_and_recordings_count_tokens_with_a_vocabulary():
     """A vocabulary is fetched when its counter is made, so nothing that reads a recording makes
     one.
     """
@@ -452,5 +451,5 @@ def test_only_imports_and_recordings_count_tokens_with_a_vocabulary() -> None:
         ),
     ],
 )
-def test_what_has_its_place_passes_there(name: str, source: str) -> None:
+def test_what_has_its_place_passes_there(name, source):
     assert forbidden(planted(name, source)) == []

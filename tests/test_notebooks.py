@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 from places import ROOT
@@ -13,7 +11,7 @@ from places import ROOT
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 
-def outputs(notebook: Any) -> list[tuple[str, str]]:
+def outputs(notebook):
     """(type, text) of every output but pictures; what depends on versions of pandas or on times is
     left out.
     """
@@ -36,7 +34,7 @@ def outputs(notebook: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_says_what_is_stored_in_it(path: Path) -> None:
+def test_a_notebook_runs_and_says_what_is_stored_in_it(path):
     pytest.importorskip("nbclient", reason="the extra `dev` is not installed")
     import nbformat
     from notebooks import executed
@@ -47,7 +45,7 @@ def test_a_notebook_runs_and_says_what_is_stored_in_it(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_what_is_stored_in_a_notebook_is_small_and_complete(path: Path) -> None:
+def test_what_is_stored_in_a_notebook_is_small_and_complete(path):
     text = path.read_text("utf-8")
     pictures = re.findall(r'"image/png": "([^"]+)"', text)
     assert pictures

@@ -64,35 +64,35 @@ except SystemExit as end:
 """  # noqa: E501
 
 
-def loaded_after(statement: str) -> set[str]:
+def loaded_after(statement):
     """Return the modules that a fresh interpreter holds after a statement."""
     code = f"{statement}\nimport sys\nprint()\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())
 
 
-def test_the_public_names_are_these() -> None:
+def test_the_public_names_are_these():
     assert sorted(feval.__all__) == sorted(PUBLIC)
     assert dir(feval) == sorted(feval.__all__)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_every_public_name_exists_and_is_documented(name: str) -> None:
+def test_every_public_name_exists_and_is_documented(name):
     value = getattr(feval, name)
     if callable(value):
         assert value.__doc__
 
 
-def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
+def test_a_name_that_is_not_public_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nothing_of_the_kind'"):
         feval.nothing_of_the_kind  # noqa: B018 -- the look-up is the test
 
 
-def test_importing_feval_loads_nothing_heavy() -> None:
+def test_importing_feval_loads_nothing_heavy():
     assert loaded_after("import feval").isdisjoint(HEAVY)
 
 
-def test_errors_and_names_load_nothing_heavy() -> None:
+def test_errors_and_names_load_nothing_heavy():
     assert loaded_after(
         "import feval; feval.FevalError; feval.DatasetType.GSM8K; feval.LLMType"
     ).isdisjoint(HEAVY)
@@ -140,7 +140,7 @@ WRONG: list[tuple[Callable[..., object], str]] = [
 
 
 @pytest.mark.parametrize(("call", "words"), WRONG)
-def test_a_wrong_type_is_a_sentence(call: Callable[..., object], words: str) -> None:
+def test_a_wrong_type_is_a_sentence(call, words):
     data, [llm] = feval.load(
         "tiny_sums", ["feval/tiny-42k"], ROOT / "recorders" / "tiny" / "recording"
     )
@@ -159,5 +159,5 @@ def test_a_wrong_type_is_a_sentence(call: Callable[..., object], words: str) -> 
         ),
     ],
 )
-def test_a_first_curve_loads_no_more_than_it_needs(program: str, heavy: list[str]) -> None:
+def test_a_first_curve_loads_no_more_than_it_needs(program, heavy):
     assert loaded_after(program).isdisjoint(heavy)

@@ -11,9 +11,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from pages import Block, blocks, environment_in, page, run, run_page
@@ -28,21 +26,19 @@ README = (ROOT / "README.md").read_text("utf-8")
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+def environment(tmp_path):
     with environment_in(tmp_path) as variables:
         yield variables
 
 
 @pytest.mark.slow
-def test_every_block_runs_and_prints_what_it_shows(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_every_block_runs_and_prints_what_it_shows(tmp_path, environment):
     folder = tmp_path / "empty"
     folder.mkdir()
     run_page(README, folder, environment)
 
 
-def test_the_example_compares_methods_on_any_recording(tmp_path: Path) -> None:
+def test_the_example_compares_methods_on_any_recording(tmp_path):
     with bundled_recording() as recording:
         line = Block(
             "sh",
@@ -63,7 +59,7 @@ def test_the_example_compares_methods_on_any_recording(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_is_described(name: str) -> None:
+def test_every_method_is_described(name):
     text = page("methods")
     sections = re.findall(r"^## ([^\n]+)\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
     assert sum(name in title.split(" and ") and bool(body.strip()) for title, body in sections) == 1
@@ -71,7 +67,7 @@ def test_every_method_is_described(name: str) -> None:
     assert (row.split("|")[4].strip() == "yes") == capabilities(METHODS[name]).exact
 
 
-def free_ports(count: int) -> list[int]:
+def free_ports(count):
     with ExitStack() as stack:
         sockets = [
             stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
@@ -80,9 +76,7 @@ def free_ports(count: int) -> list[int]:
 
 
 @pytest.mark.slow
-def test_the_recipes_of_recording_run_as_they_stand(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_the_recipes_of_recording_run_as_they_stand(tmp_path, environment):
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
     recipes = page("recording").partition("## Recipes\n")[2]
     for name, port in zip(("8123", "8124"), free_ports(2), strict=True):
@@ -100,15 +94,15 @@ def test_the_recipes_of_recording_run_as_they_stand(
     assert re.fullmatch(r"\d+ after \d+ steps in \d+ rounds\n", run(search, folder, environment))
 
 
-def test_blocks_are_of_languages_that_are_tested() -> None:
+def test_blocks_are_of_languages_that_are_tested():
     assert {block.language for block in blocks(README)} == {"sh", "python", "text"}
 
 
-def test_the_two_set_up_commands_come_first_and_exist() -> None:
+def test_the_two_set_up_commands_come_first_and_exist():
     for command in ("sh examples/demo.sh", "sh tests/run.sh"):
         assert re.search(rf"^{re.escape(command)}\b", README, re.MULTILINE)
         assert (ROOT / command.split()[1]).is_file()
 
 
-def test_the_readme_is_short() -> None:
+def test_the_readme_is_short():
     assert len(README.splitlines()) < 200

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import tomllib
 from functools import cache
-from pathlib import Path
 
 import pytest
 import yaml
@@ -43,7 +42,7 @@ SHELL = [
 ]
 
 
-def files() -> list[Path]:
+def files():
     """Every file git knows, or would add."""
     command = [
         "git",
@@ -62,7 +61,7 @@ def files() -> list[Path]:
 
 
 @cache
-def lines() -> list[tuple[str, str]]:
+def lines():
     """Every line of every text file, each with its place."""
     found: list[tuple[str, str]] = []
     for path in files():
@@ -77,51 +76,51 @@ def lines() -> list[tuple[str, str]]:
     return found
 
 
-def matching(pattern: re.Pattern[str]) -> list[str]:
+def matching(pattern):
     return [f"{place}: {line.strip()[:100]}" for place, line in lines() if pattern.search(line)]
 
 
-def test_no_path_of_a_machine_stands_anywhere() -> None:
+def test_no_path_of_a_machine_stands_anywhere():
     assert matching(MACHINE_PATHS) == []
 
 
-def test_no_merge_is_unfinished() -> None:
+def test_no_merge_is_unfinished():
     assert matching(re.compile(r"^(?:<{7}|>{7}) \S")) == []
 
 
-def test_no_package_registry_is_named() -> None:
+def test_no_package_registry_is_named():
     assert matching(REGISTRIES) == []
 
 
-def test_the_repository_speaks_of_the_project_only() -> None:
+def test_the_repository_speaks_of_the_project_only():
     assert matching(WHO_WROTE_IT) == []
 
 
-def test_only_tests_and_benchmarks_look_beside_the_checkout() -> None:
+def test_only_tests_and_benchmarks_look_beside_the_checkout():
     assert [
         place for place, line in lines() if BESIDE in line and not place.startswith(MAY_LOOK_BESIDE)
     ] == []
 
 
-def test_no_file_is_big() -> None:
+def test_no_file_is_big():
     assert [str(path) for path in files() if path.stat().st_size > MAX_BYTES] == []
 
 
 @pytest.mark.parametrize("name", SHELL)
 @pytest.mark.parametrize("shell", ["sh", "bash", "dash"])
-def test_scripts_are_posix_shell(name: str, shell: str) -> None:
+def test_scripts_are_posix_shell(name, shell):
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     subprocess.run([shell, "-n", str(ROOT / name)], check=True)
 
 
-def test_no_shell_script_was_forgotten() -> None:
+def test_no_shell_script_was_forgotten():
     assert {path.relative_to(ROOT).as_posix() for path in files() if path.suffix == ".sh"} == set(
         SHELL
     )
 
 
-def test_ci_is_one_executable_bash_script() -> None:
+def test_ci_is_one_executable_bash_script():
     run = ROOT / ".ci" / "run"
     assert run.stat().st_mode & 0o111
     subprocess.run(["bash", "-n", str(run)], check=True)
@@ -138,14 +137,14 @@ MAY_WRITE = {
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_a_workflow_may_read_and_no_job_more_than_it_needs(name: str) -> None:
+def test_a_workflow_may_read_and_no_job_more_than_it_needs(name):
     assert WORKFLOWS[name]["permissions"] == {"contents": "read"}
     for job, steps in WORKFLOWS[name]["jobs"].items():
         assert steps.get("permissions") == MAY_WRITE.get((name, job)), job
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_a_workflow_holds_no_password_and_runs_actions_by_their_hash(name: str) -> None:
+def test_a_workflow_holds_no_password_and_runs_actions_by_their_hash(name):
     text = (ROOT / ".github/workflows" / name).read_text("utf-8")
     assert "secrets." not in text
     assert "pull_request_target" not in text
@@ -157,7 +156,7 @@ def test_a_workflow_holds_no_password_and_runs_actions_by_their_hash(name: str) 
     assert text.count("actions/checkout@") == text.count("persist-credentials: false")
 
 
-def test_every_locked_file_has_a_hash_and_every_dependency_is_locked() -> None:
+def test_every_locked_file_has_a_hash_and_every_dependency_is_locked():
     entries = re.split(r"\n(?=\S)", (ROOT / ".ci/locked.txt").read_text("utf-8"))
     assert [entry for entry in entries if "==" not in entry or "--hash=sha256:" not in entry] == []
     locked = {
@@ -170,16 +169,16 @@ def test_every_locked_file_has_a_hash_and_every_dependency_is_locked() -> None:
         assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), line
 
 
-def test_the_changelog_begins_with_this_version() -> None:
+def test_the_changelog_begins_with_this_version():
     released = re.findall(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert released[0] == feval.__version__
 
 
-def test_the_citation_names_this_version() -> None:
+def test_the_citation_names_this_version():
     assert f"\nversion: {feval.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
 
 
-def test_the_licence_is_the_one_pyproject_names() -> None:
+def test_the_licence_is_the_one_pyproject_names():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     licence = (ROOT / "LICENSE").read_text("utf-8")
     assert project["license"] == "Apache-2.0"
@@ -187,6 +186,6 @@ def test_the_licence_is_the_one_pyproject_names() -> None:
     assert "END OF TERMS AND CONDITIONS" in licence
 
 
-def test_the_network_is_closed_to_tests() -> None:
+def test_the_network_is_closed_to_tests():
     with socket.socket() as door, pytest.raises(OSError, match="the network is closed"):
         door.connect(("192.0.2.1", 80))

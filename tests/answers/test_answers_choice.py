@@ -23,7 +23,7 @@ TWINS = [("A", "durable"), ("B", "strong"), ("C", "durable")]
 SPLIT = [("A", "Monsters"), ("B", "Inc"), ("C", "Children of the Night")]
 
 
-def answered(text: str, choices: list[tuple[str, str]]) -> str | None:
+def answered(text, choices):
     """The key of a CoT's answer."""
     return canonical("choice", extract("choice", text, choices), choices)
 
@@ -36,7 +36,7 @@ def answered(text: str, choices: list[tuple[str, str]]) -> str | None:
         "The Cat.", "cat",
     ],
 )  # fmt: skip
-def test_a_label_and_its_text_are_one_answer(raw: str) -> None:
+def test_a_label_and_its_text_are_one_answer(raw):
     assert canonical("choice", raw, PLACES) == "B"
     assert answered(raw, PLACES) == "B"
 
@@ -78,7 +78,7 @@ def test_a_label_and_its_text_are_one_answer(raw: str) -> None:
         ("The answer is B.\nQ: What next?\nA: The answer is C.", "B"),
     ],
 )
-def test_the_chosen_option_of_a_cot(text: str, label: str) -> None:
+def test_the_chosen_option_of_a_cot(text, label):
     assert answered(text, PLACES) == label
 
 
@@ -93,11 +93,11 @@ def test_the_chosen_option_of_a_cot(text: str, label: str) -> None:
         "I think so.",
     ],
 )  # fmt: skip
-def test_a_cot_that_chooses_none_or_several_has_no_answer(text: str) -> None:
+def test_a_cot_that_chooses_none_or_several_has_no_answer(text):
     assert answered(text, PLACES) is None
 
 
-def test_an_answer_that_names_no_option_has_the_key_of_its_own_text() -> None:
+def test_an_answer_that_names_no_option_has_the_key_of_its_own_text():
     assert extract("choice", "Paris? The answer is none of them.", PLACES) == "none of them"
     assert canonical("choice", "None of them.", PLACES) == "none of them"
     assert answered("The answer is \\boxed{\\text{Mango}}.", PLACES) == "mango"
@@ -114,12 +114,12 @@ def test_an_answer_that_names_no_option_has_the_key_of_its_own_text() -> None:
         "...",
     ],
 )  # fmt: skip
-def test_an_answer_that_names_several_options_or_denies_or_is_empty_is_none(raw: str) -> None:
+def test_an_answer_that_names_several_options_or_denies_or_is_empty_is_none(raw):
     assert canonical("choice", raw, PLACES) is None
 
 
 @pytest.mark.parametrize("gold", ["mango", "apple", "kiwi", "A", None])
-def test_which_answers_vote_together_does_not_depend_on_the_gold(gold: str | None) -> None:
+def test_which_answers_vote_together_does_not_depend_on_the_gold(gold):
     assert keys("choice", ["mango", "apple", "Apple.", "apple"], gold).answers == [
         "mango",
         "apple",
@@ -148,7 +148,7 @@ SMALL = [("a", "one"), ("b", "two"), ("c", "three")]
         ("That is a good idea for a man", None),
     ],
 )
-def test_labels_may_be_small_letters(text: str, label: str | None) -> None:
+def test_labels_may_be_small_letters(text, label):
     assert answered(text, SMALL) == label
 
 
@@ -156,7 +156,7 @@ def test_labels_may_be_small_letters(text: str, label: str | None) -> None:
     ("text", "label"),
     [("(2)", "2"), ("Option 2 is correct", "2"), ("The answer is 2.", "2"), ("1, 2", None)],
 )
-def test_labels_may_be_digits(text: str, label: str | None) -> None:
+def test_labels_may_be_digits(text, label):
     assert answered(text, [("1", "one"), ("2", "two")]) == label
 
 
@@ -189,9 +189,7 @@ TEXTS = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(LABELS, TEXTS), max_size=5), TEXTS)
-def test_no_labels_and_no_text_make_it_fail_and_a_key_is_its_own_key(
-    choices: list[tuple[str, str]], text: str
-) -> None:
+def test_no_labels_and_no_text_make_it_fail_and_a_key_is_its_own_key(choices, text):
     raw = extract("choice", text, choices)
     assert raw is None or raw.strip()
     canonical_gold("choice", text, choices)
@@ -203,12 +201,12 @@ def test_no_labels_and_no_text_make_it_fail_and_a_key_is_its_own_key(
 @pytest.mark.parametrize(
     "text", ["A. Paris\nB. the cat\nC. chess game\nD", "A. Paris\nB. the cat\nC.", "A) x\nB) y\nC"]
 )
-def test_a_list_of_options_that_is_cut_off_chooses_none(text: str) -> None:
+def test_a_list_of_options_that_is_cut_off_chooses_none(text):
     assert answered(text, PLACES) is None
     assert answered(text, []) is None
 
 
-def test_a_list_of_two_options_that_is_cut_off_chooses_none() -> None:
+def test_a_list_of_two_options_that_is_cut_off_chooses_none():
     assert answered("A. one\nB", [("A", "one"), ("B", "two")]) is None
 
 
@@ -216,7 +214,7 @@ def test_a_list_of_two_options_that_is_cut_off_chooses_none() -> None:
     "text",
     ["A. is old\nB. purrs\nD", "A. is old\nB. purrs\nC. so what\n\nD", "B. purrs\nC. so what\nD"],
 )
-def test_a_label_behind_a_list_that_does_not_continue_it_is_chosen(text: str) -> None:
+def test_a_label_behind_a_list_that_does_not_continue_it_is_chosen(text):
     assert answered(text, PLACES) == "D"
 
 
@@ -231,7 +229,7 @@ def test_a_label_behind_a_list_that_does_not_continue_it_is_chosen(text: str) ->
         "{'answer': 'B'}",
     ],
 )
-def test_the_option_of_a_json_object(text: str) -> None:
+def test_the_option_of_a_json_object(text):
     assert answered(text, PLACES) == "B"
     assert answered(text.replace("the cat", "B"), []) == "B"
 
@@ -247,7 +245,7 @@ def test_the_option_of_a_json_object(text: str) -> None:
         ("K", "K"),
     ],
 )
-def test_labels_beyond_e_and_the_pronoun_i(text: str, label: str) -> None:
+def test_labels_beyond_e_and_the_pronoun_i(text, label):
     assert answered(text, SHAPES) == label
 
 
@@ -263,9 +261,7 @@ def test_labels_beyond_e_and_the_pronoun_i(text: str, label: str) -> None:
         ("May 13, 1985", DATES, "A"),
     ],
 )
-def test_an_option_may_be_named_by_its_number_or_date(
-    text: str, choices: list[tuple[str, str]], label: str
-) -> None:
+def test_an_option_may_be_named_by_its_number_or_date(text, choices, label):
     assert answered(text, choices) == label
 
 
@@ -279,25 +275,25 @@ def test_an_option_may_be_named_by_its_number_or_date(
         ("The argument is not valid", None),
     ],
 )
-def test_labels_that_are_words(text: str, label: str | None) -> None:
+def test_labels_that_are_words(text, label):
     assert answered(text, LOGIC) == label
 
 
-def test_a_text_that_two_options_share_chooses_neither() -> None:
+def test_a_text_that_two_options_share_chooses_neither():
     assert answered("durable", TWINS) is None
     assert answered("The answer is durable.", TWINS) is None
     assert answered("strong", TWINS) == "B"
     assert answered("(C) durable", TWINS) == "C"
 
 
-def test_without_options_any_letter_is_a_label() -> None:
+def test_without_options_any_letter_is_a_label():
     assert [answered(text, []) for text in ("B", "b", "(C)", "B. 2", "The answer is Q", "A cat",
         "")] == [
         "B", "B", "C", "B", "Q", None, None,
     ]  # fmt: skip
 
 
-def test_labels_that_differ_in_case_only_are_told_apart() -> None:
+def test_labels_that_differ_in_case_only_are_told_apart():
     choices = [("a", "one"), ("A", "two")]
     assert canonical("choice", "a", choices) == "a"
     assert canonical("choice", "A", choices) == "A"
@@ -333,13 +329,11 @@ YEARS = [("1", "2019"), ("2", "2020"), ("3", "1")]
         (None, CITIES, None),
     ],
 )  # fmt: skip
-def test_a_gold_is_a_text_a_label_or_a_position_or_is_read_as_answers_are(
-    gold: str | None, choices: list[tuple[str, str]], key: str | None
-) -> None:
+def test_a_gold_is_a_text_a_label_or_a_position_or_is_read_as_answers_are(gold, choices, key):
     assert canonical_gold("choice", gold, choices) == key
 
 
-def test_an_answer_with_the_text_of_a_gold_that_is_no_option_is_right() -> None:
+def test_an_answer_with_the_text_of_a_gold_that_is_no_option_is_right():
     raw = [
         extract("choice", text, SPLIT)
         for text in ("The answer is Monsters, Inc.", "(A)", "So the answer is Inc")
@@ -350,7 +344,7 @@ def test_an_answer_with_the_text_of_a_gold_that_is_no_option_is_right() -> None:
     )
 
 
-def alternation(words: set[str]) -> str:
+def alternation(words):
     """What `any_of` stands for: one word after the other, the longest first."""
     return (
         "|".join(re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word)))
@@ -364,9 +358,7 @@ def alternation(words: set[str]) -> str:
     text=st.text("aAbBsSſkK\u212aiIİıßẞ (|1", max_size=30),
     depth=st.integers(0, 3),
 )
-def test_labels_as_a_tree_match_what_one_after_the_other_does(
-    words: set[str], text: str, depth: int
-) -> None:
+def test_labels_as_a_tree_match_what_one_after_the_other_does(words, text, depth):
     for how, spelled in (("", words), ("(?i)", {caseless(word) for word in words})):
         for around in ("({})", r"({})(?=\W|$)", r"(?<!\w)({})"):
             tree = re.compile(how + around.format(any_of(spelled, depth)))
@@ -376,7 +368,7 @@ def test_labels_as_a_tree_match_what_one_after_the_other_does(
             ]
 
 
-def test_a_caseless_spelling_is_equal_where_case_is_ignored() -> None:
+def test_a_caseless_spelling_is_equal_where_case_is_ignored():
     letters = [character for code in range(0x3000) if (character := chr(code)).isalpha()]
     respelled = [character for character in letters if caseless(character) != character]
     assert len(respelled) > 500
@@ -392,16 +384,14 @@ def test_a_caseless_spelling_is_equal_where_case_is_ignored() -> None:
         ("the dog's tail, not the cat", None),
     ],
 )  # fmt: skip
-def test_an_option_with_marks_of_its_own_is_found_in_the_last_line(
-    line: str, answer: str | None
-) -> None:
+def test_an_option_with_marks_of_its_own_is_found_in_the_last_line(line, answer):
     choices = [("(ii)", "a dog"), ("iii.", "an eel"), ("!", "a fox"), ("A", "the cat")]
     assert answered(f"Some words.\n\n{line}", choices) == answer
 
 
 @pytest.mark.slow
-def test_a_text_is_read_as_fast_with_2000_options_as_with_20() -> None:
-    def seconds(options: int) -> float:
+def test_a_text_is_read_as_fast_with_2000_options_as_with_20():
+    def seconds(options):
         choices = [(f"L{i}", f"option number {i}") for i in range(options)]
         extract("choice", "(L1)", choices)  # the options are read once
         start = time.process_time()

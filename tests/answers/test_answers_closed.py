@@ -5,7 +5,7 @@ import pytest
 from feval.answers import canonical, extract
 
 
-def answered(kind: str, text: str) -> str | None:
+def answered(kind, text):
     """The key of a CoT's answer."""
     return canonical(kind, extract(kind, text))
 
@@ -41,7 +41,7 @@ def answered(kind: str, text: str) -> str | None:
         ("", None),
     ],
 )
-def test_yes_or_no(text: str, key: str | None) -> None:
+def test_yes_or_no(text, key):
     assert answered("yes-no", text) == key
 
 
@@ -61,11 +61,11 @@ def test_yes_or_no(text: str, key: str | None) -> None:
         ("neither", None),
     ],
 )
-def test_valid_or_invalid(text: str, key: str | None) -> None:
+def test_valid_or_invalid(text, key):
     assert answered("valid-invalid", text) == key
 
 
 @pytest.mark.parametrize("kind", ["yes-no", "valid-invalid"])
-def test_the_raw_answer_is_what_the_cot_says(kind: str) -> None:
+def test_the_raw_answer_is_what_the_cot_says(kind):
     text = "So the answer is not plausible." if kind == "yes-no" else "So the answer is not valid."
     assert extract(kind, text) == text.removeprefix("So the answer is ").removesuffix(".")

@@ -20,14 +20,14 @@ from feval.answers import canonical, extract
         "If today is 4/20/2021, then tomorrow is 4/21/2021.",
     ],
 )  # fmt: skip
-def test_spellings_of_one_date_have_one_key(raw: str) -> None:
+def test_spellings_of_one_date_have_one_key(raw):
     assert canonical("date", raw) == "04/21/2021"
 
 
 @pytest.mark.parametrize(
     "raw", ["02/30/2021", "02/29/2015", "25/12/2021", "4/21/21", "0000-01-01", "13/13/2013"]
 )
-def test_what_is_no_date_of_the_calendar_or_ambiguous_is_extracted_but_has_no_key(raw: str) -> None:
+def test_what_is_no_date_of_the_calendar_or_ambiguous_is_extracted_but_has_no_key(raw):
     assert extract("date", f"It was 01/01/2021.\nA: {raw}") == raw
     assert canonical("date", raw) is None
 
@@ -45,7 +45,7 @@ def test_what_is_no_date_of_the_calendar_or_ambiguous_is_extracted_but_has_no_ke
         "1/2/2020/3",
     ],
 )
-def test_what_does_not_look_like_a_date_is_no_answer(raw: str) -> None:
+def test_what_does_not_look_like_a_date_is_no_answer(raw):
     assert extract("date", raw) is None
     assert canonical("date", raw) is None
 
@@ -86,13 +86,13 @@ def test_what_does_not_look_like_a_date_is_no_answer(raw: str) -> None:
         ),
     ],
 )
-def test_the_date_of_a_cot(text: str, raw: str | None) -> None:
+def test_the_date_of_a_cot(text, raw):
     assert extract("date", text) == raw
 
 
 @settings(deadline=None)
 @given(st.dates(dt.date(1000, 1, 1)))
-def test_every_date_has_its_key_in_every_spelling(date: dt.date) -> None:
+def test_every_date_has_its_key_in_every_spelling(date):
     key = f"{date.month:02}/{date.day:02}/{date.year:04}"
     spellings = (
         key,

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -35,7 +34,7 @@ HOPELESS = "9^{9^{9^9}}"
         ("5x-7y+11z+4=0", "-5x+7y-11z-4=0"),
     ],
 )
-def test_answers_equal_as_mathematics_are_equal(gold: str, answer: str) -> None:
+def test_answers_equal_as_mathematics_are_equal(gold, answer):
     assert equality.equal(gold, answer)
     result = keys("latex", [answer], gold)
     assert result.answers == [answer] == [result.gold]
@@ -53,18 +52,18 @@ def test_answers_equal_as_mathematics_are_equal(gold: str, answer: str) -> None:
         ("", ""),
     ],
 )
-def test_other_answers_are_not(gold: str, answer: str) -> None:
+def test_other_answers_are_not(gold, answer):
     assert not equality.equal(gold, answer)
 
 
-def test_a_pair_that_takes_too_long_has_no_verdict_and_the_next_one_is_answered() -> None:
+def test_a_pair_that_takes_too_long_has_no_verdict_and_the_next_one_is_answered():
     with closing(MathWorker(seconds=1)) as worker:
         assert worker.equal(HOPELESS, "1") is None
         assert worker.equal("2k+2", "2(k+1)")
         assert worker.starts == 2
 
 
-def test_a_worker_that_was_killed_is_replaced() -> None:
+def test_a_worker_that_was_killed_is_replaced():
     with closing(MathWorker(seconds=20)) as worker:
         assert worker.equal("2k+2", "2(k+1)")
         assert worker._process is not None
@@ -74,7 +73,7 @@ def test_a_worker_that_was_killed_is_replaced() -> None:
         assert worker.starts == 2
 
 
-def test_threads_take_turns() -> None:
+def test_threads_take_turns():
     with closing(MathWorker(seconds=60)) as worker:
         with ThreadPoolExecutor(4) as pool:
             assert (
@@ -84,7 +83,7 @@ def test_threads_take_turns() -> None:
         assert worker.starts == 1
 
 
-def test_a_closed_worker_is_gone_and_starts_again_when_asked() -> None:
+def test_a_closed_worker_is_gone_and_starts_again_when_asked():
     worker = MathWorker(seconds=60)
     worker.close()
     assert worker.equal("x+1", "1+x")
@@ -95,7 +94,7 @@ def test_a_closed_worker_is_gone_and_starts_again_when_asked() -> None:
     worker.close()
 
 
-def test_a_worker_that_does_not_start_is_an_error_that_says_what_to_do() -> None:
+def test_a_worker_that_does_not_start_is_an_error_that_says_what_to_do():
     with pytest.raises(AnswerError, match="did not start"):
         MathWorker(1, (sys.executable, "-c", "raise SystemExit(3)")).equal("x", "y")
     with pytest.raises(AnswerError, match="could not be started"):
@@ -103,13 +102,13 @@ def test_a_worker_that_does_not_start_is_an_error_that_says_what_to_do() -> None
 
 
 @pytest.mark.parametrize("reply", ["nonsense", "[]", "{}", '{"equal": 1}', ""])
-def test_a_worker_that_breaks_the_rules_says_not_equal(reply: str) -> None:
+def test_a_worker_that_breaks_the_rules_says_not_equal(reply):
     program = f"print('{{}}', flush=True); input(); print({reply!r}, flush=True)"
     with closing(MathWorker(5, (sys.executable, "-c", program))) as worker:
         assert not worker.equal("x", "x")
 
 
-def run(program: str) -> str:
+def run(program):
     """What a program prints in a process of its own, which must end well and say nothing else."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
@@ -122,7 +121,7 @@ def run(program: str) -> str:
     return done.stdout
 
 
-def test_a_program_that_ends_ends_its_worker() -> None:
+def test_a_program_that_ends_ends_its_worker():
     pid = run(
         "from feval.answers import equality\nassert equality.equal('x+1',"
         " '1+x')\nprint(equality._worker()._process.pid)"
@@ -132,7 +131,7 @@ def test_a_program_that_ends_ends_its_worker() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_child_asks_a_worker_of_its_own() -> None:
+def test_a_forked_child_asks_a_worker_of_its_own():
     program = """
 import os
 from feval.answers import equality
@@ -150,7 +149,7 @@ print(equality.equal("z+1", "1+z"), equality._worker().starts)
     not hasattr(os, "pidfd_open"),
     reason="this system has no pidfd to wait for a process that is not a child",
 )
-def test_a_worker_outlives_no_parent_that_was_killed() -> None:
+def test_a_worker_outlives_no_parent_that_was_killed():
     import select
 
     program = """
@@ -173,7 +172,7 @@ input()
     assert ended
 
 
-def test_no_answer_is_evaluated_as_a_program(tmp_path: Path) -> None:
+def test_no_answer_is_evaluated_as_a_program(tmp_path):
     target = tmp_path / "written"
     for answer in (
         f"__import__('pathlib').Path('{target}').touch()",

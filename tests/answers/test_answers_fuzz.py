@@ -56,7 +56,7 @@ LARGE = {
 }
 
 
-def hostile(seed: int, most: int) -> str:
+def hostile(seed, most):
     """A text of pieces that are repeated, mixed or nested; a larger one with `most` repetitions is
     of the same shape.
     """
@@ -73,12 +73,12 @@ def hostile(seed: int, most: int) -> str:
     return "".join(parts)
 
 
-def read(kind: str, text: str, choices: list[tuple[str, str]]) -> list[str | None]:
+def read(kind, text, choices):
     raw = extract(kind, text, choices)
     return [raw, canonical(kind, raw, choices), canonical(kind, text, choices)]
 
 
-def check(kind: str, text: str, choices: list[tuple[str, str]]) -> None:
+def check(kind, text, choices):
     answers = read(kind, text, choices)
     assert read(kind, text, choices) == answers
     for key in answers[1:]:
@@ -90,7 +90,7 @@ def check(kind: str, text: str, choices: list[tuple[str, str]]) -> None:
     [*CORPUS.values(), *(pytest.param(text, marks=pytest.mark.slow) for text in LARGE.values())],
     ids=[*CORPUS, *LARGE],
 )
-def test_a_hostile_text_is_read_and_its_key_is_its_own_key(text: str) -> None:
+def test_a_hostile_text_is_read_and_its_key_is_its_own_key(text):
     start = time.process_time()
     for kind in READ:
         check(kind, text, OPTIONS)
@@ -100,22 +100,22 @@ def test_a_hostile_text_is_read_and_its_key_is_its_own_key(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", READ)
-def test_a_text_of_more_than_a_million_tokens_has_no_answer(kind: str) -> None:
+def test_a_text_of_more_than_a_million_tokens_has_no_answer(kind):
     text = "\n" * LONGEST_TEXT + "5"
     assert read(kind, text, OPTIONS) == [None] * 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", READ)
-def test_random_hostile_texts_are_read(kind: str) -> None:
+def test_random_hostile_texts_are_read(kind):
     for seed in range(500):
         check(kind, hostile(seed, 40), CHOICES[seed % len(CHOICES)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", READ)
-def test_a_text_of_eight_times_the_size_takes_about_eight_times_as_long(kind: str) -> None:
-    def seconds(text: str) -> float:
+def test_a_text_of_eight_times_the_size_takes_about_eight_times_as_long(kind):
+    def seconds(text):
         start = time.process_time()
         read(kind, text, OPTIONS)
         return time.process_time() - start
@@ -126,7 +126,7 @@ def test_a_text_of_eight_times_the_size_takes_about_eight_times_as_long(kind: st
 
 
 @pytest.mark.slow
-def test_thoughts_of_random_hostile_texts_are_split_and_joined() -> None:
+def test_thoughts_of_random_hostile_texts_are_split_and_joined():
     for seed in range(4_000):
         text = hostile(seed, 40)
         parts = split(text)

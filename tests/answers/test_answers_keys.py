@@ -28,7 +28,7 @@ PIECES = [
 TEXTS = st.one_of(st.text(max_size=40), st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 
 
-def test_the_kinds_are_those_that_the_page_on_answers_lists() -> None:
+def test_the_kinds_are_those_that_the_page_on_answers_lists():
     table = (ROOT / "docs/answers.md").read_text("utf-8").split("\n## ")[0]
     assert list(KINDS) == re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)
     assert all(kind.name == name and kind.about for name, kind in KINDS.items())
@@ -37,7 +37,7 @@ def test_the_kinds_are_those_that_the_page_on_answers_lists() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None)  # the machine may be busy; tests of hostile text count CPU time
 @given(text=TEXTS)
-def test_a_key_is_its_own_key(kind: str, text: str) -> None:
+def test_a_key_is_its_own_key(kind, text):
     key = canonical(kind, text, OPTIONS)
     assert canonical(kind, key, OPTIONS) == key
 
@@ -45,9 +45,7 @@ def test_a_key_is_its_own_key(kind: str, text: str) -> None:
 @pytest.mark.parametrize("kind", EXTRACTING)
 @settings(deadline=None)  # the machine may be busy; tests of hostile text count CPU time
 @given(text=TEXTS)
-def test_any_text_has_an_answer_or_none_and_extraction_finds_the_same_again(
-    kind: str, text: str
-) -> None:
+def test_any_text_has_an_answer_or_none_and_extraction_finds_the_same_again(kind, text):
     raw = extract(kind, text, OPTIONS)
     assert raw is None or raw.strip()
     key = canonical(kind, raw, OPTIONS)
@@ -55,7 +53,7 @@ def test_any_text_has_an_answer_or_none_and_extraction_finds_the_same_again(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_answer_stays_no_answer(kind: str) -> None:
+def test_no_answer_stays_no_answer(kind):
     assert canonical(kind, None) is None
     assert canonical_gold(kind, None) is None
     assert keys(kind, [None, None], None) == ([None, None], None)
@@ -66,11 +64,11 @@ def test_no_answer_stays_no_answer(kind: str) -> None:
     ("kind", "close", "key"),
     [("number", "1,000", "1000"), ("text", "Two Cats.", "two cats"), ("choice", "the cat", "B")],
 )
-def test_the_gold_of_a_worked_solution_follows_its_marks(kind: str, close: str, key: str) -> None:
+def test_the_gold_of_a_worked_solution_follows_its_marks(kind, close, key):
     assert canonical_gold(kind, f"48/2 = <<48/2=24>>24 clips in May.\n#### {close}", OPTIONS) == key
 
 
-def test_a_heading_within_a_gold_closes_nothing() -> None:
+def test_a_heading_within_a_gold_closes_nothing():
     assert (
         canonical_gold("text", "An essay\n#### On cats\nThey purr.")
         == "an essay #### on cats they purr"
@@ -114,7 +112,7 @@ SPELLINGS = {
 @pytest.mark.parametrize("kind", EXTRACTING)
 @settings(deadline=None)
 @given(data=st.data())
-def test_what_a_cot_may_answer_reads_the_same_as_a_gold(kind: str, data: st.DataObject) -> None:
+def test_what_a_cot_may_answer_reads_the_same_as_a_gold(kind, data):
     text = data.draw(st.sampled_from(MARKED)).format(data.draw(SPELLINGS[kind]))
     key = canonical(kind, extract(kind, text, OPTIONS), OPTIONS)
     assert key is not None
@@ -167,17 +165,17 @@ def test_what_a_cot_may_answer_reads_the_same_as_a_gold(kind: str, data: st.Data
         ),
     ],
 )
-def test_a_number_gold_is_what_it_marks_or_its_only_number(gold: str, key: str | None) -> None:
+def test_a_number_gold_is_what_it_marks_or_its_only_number(gold, key):
     assert canonical_gold("number", gold) == key
 
 
-def test_keys_come_in_the_order_of_the_raw_answers() -> None:
+def test_keys_come_in_the_order_of_the_raw_answers():
     result = keys("number", ["3.0", None, "three", "1/2", "3", "x"], "3")
     assert result.answers == ["3", None, "3", "0.5", "3", None]
     assert result.gold == "3"
 
 
-def test_a_gold_that_cannot_be_read_has_no_key() -> None:
+def test_a_gold_that_cannot_be_read_has_no_key():
     assert keys("date", ["5/1/2021"], "yesterday") == (["05/01/2021"], None)
 
 
@@ -189,15 +187,15 @@ def test_a_gold_that_cannot_be_read_has_no_key() -> None:
         lambda kind: keys(kind, [], None),
     ],
 )
-def test_an_unknown_kind_is_named_with_the_known_ones(function: object) -> None:
+def test_an_unknown_kind_is_named_with_the_known_ones(function):
     assert callable(function)
     with pytest.raises(UnknownNameError, match=r"no answer kind 'numbr'.*'number'.*valid-invalid"):
         function("numbr")
 
 
 def test_without_math_verify_latex_answers_are_compared_by_normal_form_only_if_asked_to(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr(equality, "version", lambda: None)
     monkeypatch.setattr(equality, "equal", lambda *_: pytest.fail("asked"))
     with pytest.raises(
@@ -211,11 +209,11 @@ def test_without_math_verify_latex_answers_are_compared_by_normal_form_only_if_a
 
 
 def test_math_verify_is_asked_about_pairs_of_answers_in_sorted_order_and_about_the_gold_last(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     asked: list[tuple[str, str]] = []
 
-    def equal(left: str, right: str) -> bool:
+    def equal(left, right):
         asked.append((left, right))
         return {left, right} <= {"2(k+1)", "2k+2", "k+k+2"}
 
@@ -237,7 +235,7 @@ def test_math_verify_is_asked_about_pairs_of_answers_in_sorted_order_and_about_t
     assert asked == [*pairs, ("k+k+2", "2(k+1)")]  # two numbers are not asked about: 7 is not 8
 
 
-def test_importing_the_answers_imports_nothing_heavy() -> None:
+def test_importing_the_answers_imports_nothing_heavy():
     heavy = (
         "sympy",
         "math_verify",

@@ -72,7 +72,7 @@ from feval.answers.latex import LONGEST, comparable
         (["\\text{(C)}", "(C)", "C", "\\textbf{(C)}"], "C"),
     ],
 )  # fmt: skip
-def test_spellings_of_one_answer_have_one_key(spellings: list[str], key: str) -> None:
+def test_spellings_of_one_answer_have_one_key(spellings, key):
     assert {spelling: canonical("latex", spelling) for spelling in spellings} == dict.fromkeys(
         spellings, key
     )
@@ -96,12 +96,12 @@ def test_spellings_of_one_answer_have_one_key(spellings: list[str], key: str) ->
         ("5x-7y=0", "0"),
     ],
 )
-def test_different_answers_keep_different_keys(one: str, other: str) -> None:
+def test_different_answers_keep_different_keys(one, other):
     assert canonical("latex", one) != canonical("latex", other)
 
 
 @pytest.mark.parametrize("raw", ["", " ", "$$", "\\boxed{}", "...", "{}", "x" * (LONGEST + 1)])
-def test_nothing_or_too_much_is_no_answer(raw: str) -> None:
+def test_nothing_or_too_much_is_no_answer(raw):
     assert canonical("latex", raw) is None
 
 
@@ -131,7 +131,7 @@ def test_nothing_or_too_much_is_no_answer(raw: str) -> None:
         ("So $x = 5$.\nAnswers:", "x = 5"),
     ],
 )
-def test_the_mathematics_of_a_cot(text: str, raw: str | None) -> None:
+def test_the_mathematics_of_a_cot(text, raw):
     assert extract("latex", text) == raw
 
 
@@ -147,7 +147,5 @@ def test_the_mathematics_of_a_cot(text: str, raw: str | None) -> None:
         ("x" * 301, "y", False),
     ],
 )
-def test_algebra_is_asked_only_where_it_could_know_better(
-    key: str, gold: str, worth_asking: bool
-) -> None:
+def test_algebra_is_asked_only_where_it_could_know_better(key, gold, worth_asking):
     assert comparable(key, gold) == worth_asking

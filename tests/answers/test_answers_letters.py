@@ -13,11 +13,11 @@ from feval.answers import canonical, extract
         "yaj0o",
     ],
 )  # fmt: skip
-def test_letters_are_one_answer_however_they_are_set_apart(raw: str) -> None:
+def test_letters_are_one_answer_however_they_are_set_apart(raw):
     assert canonical("letters", raw) == "yajo"
 
 
-def test_letters_keep_their_accents_and_lose_their_case() -> None:
+def test_letters_keep_their_accents_and_lose_their_case():
     assert canonical("letters", "mÉyl") == "méyl"
     assert canonical("letters", "yaeA") == "yaea"
 
@@ -44,10 +44,10 @@ def test_letters_keep_their_accents_and_lose_their_case() -> None:
         ("", None),
     ],
 )
-def test_the_letters_of_a_cot(text: str, key: str | None) -> None:
+def test_the_letters_of_a_cot(text, key):
     assert canonical("letters", extract("letters", text)) == key
 
 
 @pytest.mark.parametrize("raw", ["", "42", "...", "a" * 201])
-def test_no_letters_or_too_many_are_no_answer(raw: str) -> None:
+def test_no_letters_or_too_many_are_no_answer(raw):
     assert canonical("letters", raw) is None

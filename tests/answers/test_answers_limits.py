@@ -37,7 +37,7 @@ UNITS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"verbatim"}))
-def test_hostile_text_takes_linear_time(kind: str) -> None:
+def test_hostile_text_takes_linear_time(kind):
     for unit in UNITS:
         text = (unit * (SIZE // len(unit) + 1))[:SIZE]
         start = time.process_time()
@@ -48,7 +48,7 @@ def test_hostile_text_takes_linear_time(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"verbatim"}))
-def test_a_long_cot_is_read(kind: str) -> None:
+def test_a_long_cot_is_read(kind):
     answer = {
         "number": "42",
         "choice": "(B)",
@@ -71,7 +71,7 @@ def test_a_long_cot_is_read(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("depth", "answer"), [(400, "5"), (600, "9"), (2_000, "9"), (50_000, "9")])
-def test_deep_json_is_read_alike_by_every_python(depth: int, answer: str) -> None:
+def test_deep_json_is_read_alike_by_every_python(depth, answer):
     """Python 3.13 reads ten times the depth that earlier ones do; beyond 500 the object's answer is
     no answer to any.
     """
@@ -80,7 +80,7 @@ def test_deep_json_is_read_alike_by_every_python(depth: int, answer: str) -> Non
     )
 
 
-def test_deep_nesting_does_not_exhaust_the_stack() -> None:
+def test_deep_nesting_does_not_exhaust_the_stack():
     for opening in ("{", "\\boxed{", "\\frac{", "\\sqrt", "^{"):
         raw = opening * 500 + "1" + "}" * 500
         assert isinstance(canonical("latex", raw), str | None)

@@ -106,7 +106,7 @@ from feval.answers.number import MAX_DIGITS, fraction_key, whole
         ("", None),
     ],
 )
-def test_a_raw_number_has_its_exact_value_as_key(raw: str, key: str | None) -> None:
+def test_a_raw_number_has_its_exact_value_as_key(raw, key):
     assert canonical("number", raw) == key
 
 
@@ -145,9 +145,7 @@ def test_a_raw_number_has_its_exact_value_as_key(raw: str, key: str | None) -> N
         ("", None),
     ],
 )
-def test_the_answer_of_a_cot_is_found_by_the_rules_in_their_order(
-    text: str, raw: str | None
-) -> None:
+def test_the_answer_of_a_cot_is_found_by_the_rules_in_their_order(text, raw):
     assert extract("number", text) == raw
 
 
@@ -164,12 +162,12 @@ def test_the_answer_of_a_cot_is_found_by_the_rules_in_their_order(
 @pytest.mark.parametrize(
     "frame", ["First 3 steps.\n\\boxed{{{}}}", "First 3 steps.\nThe answer is ${}$."]
 )
-def test_an_expression_that_is_no_number_is_no_answer(expression: str, frame: str) -> None:
+def test_an_expression_that_is_no_number_is_no_answer(expression, frame):
     if not (expression == "10!" and "boxed" not in frame):  # there it may be an exclamation
         assert extract("number", frame.format(expression)) is None
 
 
-def test_equal_numbers_vote_together_and_unequal_ones_do_not() -> None:
+def test_equal_numbers_vote_together_and_unequal_ones_do_not():
     assert (
         len({canonical("number", raw) for raw in ("0.5", "1/2", "½", "50e-2", "0.500", "2/4")}) == 1
     )
@@ -233,9 +231,7 @@ LOCALES = [
         "First 3 steps, so there are {}", '{{"steps": [1, 2], "answer": "{}"}}',
     ],
 )  # fmt: skip
-def test_a_number_is_read_alike_in_text_box_phrase_and_bare(
-    written: str, key: str, frame: str
-) -> None:
+def test_a_number_is_read_alike_in_text_box_phrase_and_bare(written, key, frame):
     if frame.startswith("{{") and "\\" in written:
         pytest.skip("not JSON")
     text = frame.format(written)
@@ -256,9 +252,7 @@ def test_a_number_is_read_alike_in_text_box_phrase_and_bare(
         ("A column 10\t200", "200"),
     ],
 )
-def test_commas_and_blanks_of_lists_pairs_and_columns_do_not_join_numbers(
-    text: str, raw: str
-) -> None:
+def test_commas_and_blanks_of_lists_pairs_and_columns_do_not_join_numbers(text, raw):
     assert extract("number", text) == raw
 
 
@@ -271,7 +265,7 @@ def test_commas_and_blanks_of_lists_pairs_and_columns_do_not_join_numbers(
         "We have 3. So the answer is", "We have 3.\nAnswer: ???",
     ],
 )  # fmt: skip
-def test_a_denied_number_a_refusal_and_a_sentence_cut_off_are_no_answer(text: str) -> None:
+def test_a_denied_number_a_refusal_and_a_sentence_cut_off_are_no_answer(text):
     assert extract("number", text) is None
     assert canonical("number", text) is None
 
@@ -293,9 +287,7 @@ def test_a_denied_number_a_refusal_and_a_sentence_cut_off_are_no_answer(text: st
         ("A: There are 3.\nNote that 5 more come. So the answer is 8. That is 2 more.", "8"),
     ],
 )
-def test_an_empty_closing_label_and_a_remark_on_an_answer_are_passed_over(
-    text: str, raw: str
-) -> None:
+def test_an_empty_closing_label_and_a_remark_on_an_answer_are_passed_over(text, raw):
     assert extract("number", text) == raw
 
 
@@ -318,7 +310,7 @@ def test_an_empty_closing_label_and_a_remark_on_an_answer_are_passed_over(
         ("{" * 3000 + '"answer": 5' + "}" * 3000, "5"),
     ],
 )
-def test_the_answer_of_a_json_object_that_closes_the_cot(text: str, raw: str | None) -> None:
+def test_the_answer_of_a_json_object_that_closes_the_cot(text, raw):
     assert extract("number", text) == raw
 
 
@@ -345,7 +337,7 @@ def test_the_answer_of_a_json_object_that_closes_the_cot(text: str, raw: str | N
         ("1/8192", "0.0001220703125"),
     ],
 )
-def test_decimals_keep_twelve_significant_digits_and_fractions_all(raw: str, key: str) -> None:
+def test_decimals_keep_twelve_significant_digits_and_fractions_all(raw, key):
     assert canonical("number", raw) == key
     assert canonical("number", key) == key
     assert canonical("latex", raw.replace(" million", "\\times10^6")) == key
@@ -353,7 +345,7 @@ def test_decimals_keep_twelve_significant_digits_and_fractions_all(raw: str, key
 
 @settings(deadline=None)
 @given(st.floats(-1e12, 1e12, allow_subnormal=False))
-def test_a_float_and_its_digits_in_any_precision_have_one_key(number: float) -> None:
+def test_a_float_and_its_digits_in_any_precision_have_one_key(number):
     key = decimal_key(number)
     assert key is not None
     assert canonical("number", f"{number:.17g}") == canonical("number", repr(number)) == key
@@ -362,7 +354,7 @@ def test_a_float_and_its_digits_in_any_precision_have_one_key(number: float) -> 
 
 @settings(deadline=None)
 @given(st.fractions())
-def test_the_key_of_a_fraction_reads_back_as_that_fraction(value: Fraction) -> None:
+def test_the_key_of_a_fraction_reads_back_as_that_fraction(value):
     key = fraction_key(value)
     assert key is not None
     assert Fraction(key) == value
@@ -371,7 +363,7 @@ def test_the_key_of_a_fraction_reads_back_as_that_fraction(value: Fraction) -> N
 
 @settings(deadline=None)
 @given(st.integers(-(10**30), 10**30), st.integers(0, 12))
-def test_decimals_have_one_key_however_they_are_written(digits: int, places: int) -> None:
+def test_decimals_have_one_key_however_they_are_written(digits, places):
     value = Decimal(f"{digits}e-{places}")
     assert (
         canonical("number", f"{value:f}")
@@ -403,13 +395,11 @@ def test_decimals_have_one_key_however_they_are_written(digits: int, places: int
         (10 ** (MAX_DIGITS + 1), None),
     ],
 )
-def test_stored_numbers_have_decimal_keys(
-    number: float | Decimal | Fraction, key: str | None
-) -> None:
+def test_stored_numbers_have_decimal_keys(number, key):
     assert decimal_key(number) == key
 
 
-def test_a_number_of_more_digits_than_the_limit_has_no_key() -> None:
+def test_a_number_of_more_digits_than_the_limit_has_no_key():
     longest = "7" * MAX_DIGITS
     assert canonical("number", longest) == longest
     assert canonical("number", longest + "7") is None
@@ -423,9 +413,7 @@ def test_a_number_of_more_digits_than_the_limit_has_no_key() -> None:
 @pytest.mark.parametrize(
     ("raw", "key"), [("4,200", "4200"), ("15 kmph", "15"), ("8pm to 10pm", None), ("x", None)]
 )
-def test_a_string_is_one_number_with_at_most_a_unit_or_it_is_none(
-    raw: str, key: str | None
-) -> None:
+def test_a_string_is_one_number_with_at_most_a_unit_or_it_is_none(raw, key):
     assert whole(raw) == key
 
 
@@ -444,7 +432,7 @@ NUMERALS = st.lists(
 
 @settings(deadline=None)
 @given(NUMERALS)
-def test_the_key_of_whatever_looks_like_a_number_is_its_own_key(text: str) -> None:
+def test_the_key_of_whatever_looks_like_a_number_is_its_own_key(text):
     for kind in ("number", "latex"):
         for answer in (text, extract(kind, text)):
             key = canonical(kind, answer)

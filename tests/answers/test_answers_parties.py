@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -40,7 +39,7 @@ needs_math_verify = pytest.mark.skipif(
 )
 
 
-def partition(answers: Sequence[str | None]) -> set[frozenset[int]]:
+def partition(answers):
     """Which places have equal answers."""
     places: dict[str | None, set[int]] = defaultdict(set)
     for place, answer in enumerate(answers):
@@ -48,15 +47,13 @@ def partition(answers: Sequence[str | None]) -> set[frozenset[int]]:
     return {frozenset(own) for own in places.values()}
 
 
-def unruly(left: str, right: str) -> bool | None:
+def unruly(left, right):
     """An equality that is neither symmetric nor transitive, and undecided at times."""
     return [True, False, None, False][(3 * ord(left[0]) + ord(right[-1]) + len(left)) % 4]
 
 
 @given(forms=FORMS, golds=st.lists(GOLDS, min_size=2, max_size=4))
-def test_the_gold_never_changes_which_forms_are_one_party(
-    forms: list[str], golds: list[str | None]
-) -> None:
+def test_the_gold_never_changes_which_forms_are_one_party(forms, golds):
     how = Comparison(unruly, costly=True)
     divisions = [divide(set(forms), gold, how)[0] for gold in golds]
     assert (
@@ -69,7 +66,7 @@ def test_the_gold_never_changes_which_forms_are_one_party(
 
 
 @given(forms=FORMS, gold=GOLDS)
-def test_stored_verdicts_make_the_parties_again(forms: list[str], gold: str | None) -> None:
+def test_stored_verdicts_make_the_parties_again(forms, gold):
     parties, division = divide(set(forms), gold, Comparison(unruly, costly=True))
     again = parties_of(division.verdicts, gold)
     assert [again.key(form) for form in forms] == [parties.key(form) for form in forms]
@@ -77,8 +74,8 @@ def test_stored_verdicts_make_the_parties_again(forms: list[str], gold: str | No
 
 
 @given(forms=FORMS, gold=GOLDS)
-def test_known_verdicts_are_not_asked_for_again(forms: list[str], gold: str | None) -> None:
-    def decided(left: str, right: str) -> bool:
+def test_known_verdicts_are_not_asked_for_again(forms, gold):
+    def decided(left, right):
         return unruly(left, right) is True
 
     parties, division = divide(set(forms), gold, Comparison(decided, costly=True))
@@ -89,7 +86,7 @@ def test_known_verdicts_are_not_asked_for_again(forms: list[str], gold: str | No
     assert (again, second.verdicts) == (parties, division.verdicts)
 
 
-def test_a_form_joins_the_first_representative_that_it_is_equal_to() -> None:
+def test_a_form_joins_the_first_representative_that_it_is_equal_to():
     groups = {"a": 1, "b": 2, "c": 1, "d": 2}
     parties, division = divide(
         set(groups), "e", Comparison(lambda x, y: groups.get(x) == groups.get(y), costly=True)
@@ -106,13 +103,13 @@ def test_a_form_joins_the_first_representative_that_it_is_equal_to() -> None:
     ]
 
 
-def test_the_gold_joins_one_party_and_merges_none() -> None:
+def test_the_gold_joins_one_party_and_merges_none():
     """A gold that is equal to both of two parties leaves them apart."""
     parties, _ = divide({"a", "b"}, "g", Comparison(lambda x, y: "g" in (x, y), costly=True))
     assert (dict(parties.joined), parties.gold) == ({}, "a")
 
 
-def test_pairs_beyond_the_budget_count_as_different_and_are_counted() -> None:
+def test_pairs_beyond_the_budget_count_as_different_and_are_counted():
     forms = {f"f{i}" for i in range(5)}  # ten pairs
     _, division = divide(
         forms, None, Comparison(lambda *_: False, costly=True), PairBudget(question=4)
@@ -125,20 +122,18 @@ def test_pairs_beyond_the_budget_count_as_different_and_are_counted() -> None:
 
 
 @pytest.fixture
-def slowly(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Comparison]:
+def slowly(monkeypatch):
     """A comparison that never reaches a verdict, and by the clock takes so many seconds."""
     now = [0.0]
     monkeypatch.setattr("feval.answers.parties.monotonic", lambda: now[0])
 
-    def comparison(seconds: float) -> Comparison:
+    def comparison(seconds):
         return Comparison(lambda *_: now.__setitem__(0, now[0] + seconds), costly=True)
 
     return comparison
 
 
-def test_a_question_and_its_gold_have_so_many_seconds_each(
-    slowly: Callable[[float], Comparison],
-) -> None:
+def test_a_question_and_its_gold_have_so_many_seconds_each(slowly):
     forms = {f"f{i}" for i in range(9)}  # 36 pairs, and nine with the gold
     _, division = divide(forms, "gold", slowly(SECONDS_PER_QUESTION / 4))
     assert [(verdict.gold, verdict.equal) for verdict in division.verdicts] == [
@@ -147,9 +142,7 @@ def test_a_question_and_its_gold_have_so_many_seconds_each(
     assert division.not_asked == 32 + 5
 
 
-def test_hostile_questions_end_when_the_seconds_of_the_command_do(
-    slowly: Callable[[float], Comparison],
-) -> None:
+def test_hostile_questions_end_when_the_seconds_of_the_command_do(slowly):
     budget, spent = PairBudget(), 0
     for question in range(200):
         budget.next_question()
@@ -161,7 +154,7 @@ def test_hostile_questions_end_when_the_seconds_of_the_command_do(
     assert division.not_asked == 3
 
 
-def test_cheap_comparisons_have_no_budget_and_keep_equal_pairs_only() -> None:
+def test_cheap_comparisons_have_no_budget_and_keep_equal_pairs_only():
     budget = PairBudget(question=0)
     _, division = divide(
         {"a", "b", "c"}, None, Comparison(lambda x, y: (x, y) == ("a", "c")), budget
@@ -170,7 +163,7 @@ def test_cheap_comparisons_have_no_budget_and_keep_equal_pairs_only() -> None:
     assert division.not_asked == 0
 
 
-def test_a_live_question_divides_answers_as_they_come() -> None:
+def test_a_live_question_divides_answers_as_they_come():
     division = Division(Comparison(lambda x, y: x[0] == y[0]))
     assert [division.add(form) for form in ("b2", "a1", "b1", "a1", "b2")] == [
         "b2",
@@ -182,7 +175,7 @@ def test_a_live_question_divides_answers_as_they_come() -> None:
 
 
 @needs_math_verify
-def test_equal_wrong_answers_vote_together_as_right_ones_do() -> None:
+def test_equal_wrong_answers_vote_together_as_right_ones_do():
     answers = ["x+1", "1+x", "x+2", "2+x", "\\frac{2x+4}{2}"]
     for gold, right in (("x+1", [0, 1]), ("x+2", [2, 3, 4]), ("2x", [])):
         result = keys("latex", answers, gold)
@@ -196,9 +189,7 @@ def test_equal_wrong_answers_vote_together_as_right_ones_do() -> None:
     answers=st.lists(st.sampled_from(MATHEMATICS), max_size=5),
     golds=st.lists(st.sampled_from([*MATHEMATICS, "1+1+x", "(", ""]), min_size=2, max_size=3),
 )
-def test_mathematics_is_divided_alike_under_every_gold(
-    answers: list[str], golds: list[str]
-) -> None:
+def test_mathematics_is_divided_alike_under_every_gold(answers, golds):
     assert len({str(partition(keys("latex", answers, gold).answers)) for gold in golds}) == 1
 
 
@@ -216,21 +207,19 @@ def test_mathematics_is_divided_alike_under_every_gold(
     ),
     choices=st.sampled_from([(), (("A", "apple"), ("B", "pear"))]),
 )
-def test_every_kind_divides_answers_alike_under_every_gold(
-    kind: str, answers: list[str], golds: list[str | None], choices: tuple[tuple[str, str], ...]
-) -> None:
+def test_every_kind_divides_answers_alike_under_every_gold(kind, answers, golds, choices):
     partitions = [
         keys(kind, answers, gold, choices, equality="normal-form").answers for gold in golds
     ]
     assert all(own == partitions[0] for own in partitions)
 
 
-def test_four_fruits_without_options_are_two_parties() -> None:
+def test_four_fruits_without_options_are_two_parties():
     result = keys("choice", ["mango", "apple", "apple", "apple"], "mango")
     assert result == (["mango", "apple", "apple", "apple"], "mango")
 
 
-def test_numbers_within_a_tolerance_are_one_party() -> None:
+def test_numbers_within_a_tolerance_are_one_party():
     result = keys("number", ["100", "100.005", "101", "-100"], "100.009", equality="tolerance-1e-4")
     assert result == (["100", "100", "101", "-100"], "100")
 
@@ -245,7 +234,7 @@ def test_numbers_within_a_tolerance_are_one_party() -> None:
         ("latex", "mathverify", "normal-form or math-verify"),
     ],
 )
-def test_an_equality_that_a_kind_does_not_have_is_refused(kind: str, name: str, words: str) -> None:
+def test_an_equality_that_a_kind_does_not_have_is_refused(kind, name, words):
     assert canonical(kind, None) is None
     with pytest.raises(UsageError, match=words):
         keys(kind, ["1"], "1", equality=name)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,12 +44,12 @@ UNSEEN_BY_THE_NORMALISER = {
 }
 
 
-def read_text(path: Path) -> str:
+def read_text(path):
     """The text of a file, unpacked."""
     return gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
+def read_rows(path):
     """The rows of a JSON array or of JSON Lines, unpacked."""
     text = read_text(path)
     rows: list[dict[str, Any]] = (
@@ -61,13 +60,13 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def answered(kind: str, text: str, choices: list[tuple[str, str]] | None = None) -> str | None:
+def answered(kind, text, choices=None):
     """The key of a CoT's answer."""
     return canonical(kind, extract(kind, text, choices or ()), choices or ())
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_every_gold_is_its_own_answer(dataset: str, shared: Path) -> None:
+def test_every_gold_is_its_own_answer(dataset, shared):
     kind = dataset_card(dataset).answer_kind
     for row in read_rows(shared / "real/questions" / f"{dataset}.jsonl"):
         choices = [(choice["label"], choice["text"]) for choice in row.get("choices", ())]
@@ -93,9 +92,7 @@ def test_every_gold_is_its_own_answer(dataset: str, shared: Path) -> None:
         "bbh_date_understanding",
     ],
 )  # fmt: skip
-def test_every_option_is_recognised_by_its_label_and_by_its_text(
-    dataset: str, shared: Path
-) -> None:
+def test_every_option_is_recognised_by_its_label_and_by_its_text(dataset, shared):
     for row in read_rows(shared / "real/questions" / f"{dataset}.jsonl"):
         choices = [(choice["label"], choice["text"]) for choice in row["choices"]]
         texts = Counter(canonical("text", text) for _, text in choices)
@@ -108,7 +105,7 @@ def test_every_option_is_recognised_by_its_label_and_by_its_text(
                 assert canonical("choice", text, choices) in (label, None), row["id"]
 
 
-def test_the_normaliser_sees_82_of_83_equal_latex_pairs(shared: Path) -> None:
+def test_the_normaliser_sees_82_of_83_equal_latex_pairs(shared):
     rows = read_rows(shared / "real/questions/extra/math_500_answer_variants.jsonl")
     unseen = {
         row["id"]
@@ -122,13 +119,13 @@ def test_the_normaliser_sees_82_of_83_equal_latex_pairs(shared: Path) -> None:
 @pytest.mark.skipif(
     equality.version() is None, reason="math-verify is not installed (the extra `math`)"
 )
-def test_math_verify_sees_all_83(shared: Path) -> None:
+def test_math_verify_sees_all_83(shared):
     for row in read_rows(shared / "real/questions/extra/math_500_answer_variants.jsonl"):
         result = keys("latex", [row["dsc_answer"]], row["answer"])
         assert result.answers == [result.gold], row["id"]
 
 
-def test_latex_answers_and_verdicts_of_qwen_are_reproduced(shared: Path) -> None:
+def test_latex_answers_and_verdicts_of_qwen_are_reproduced(shared):
     for row in read_rows(shared / "real/qwen_rm/math_cot_100.first50.jsonl.gz"):
         raw = [extract("latex", text) for text in row["code"]]
         result = keys("latex", raw, row["gt"])
@@ -137,9 +134,7 @@ def test_latex_answers_and_verdicts_of_qwen_are_reproduced(shared: Path) -> None
 
 
 @pytest.mark.parametrize("llm", ["gpt-4o", "gemini-1.5-pro"])
-def test_modelswitch_verdicts_are_reproduced_from_texts_and_from_stored_answers(
-    llm: str, shared: Path
-) -> None:
+def test_modelswitch_verdicts_are_reproduced_from_texts_and_from_stored_answers(llm, shared):
     rows = read_rows(shared / f"real/modelswitch/Results/GSM8K/MS/closed_source/{llm}.json.gz")
     assert len(rows) == 1319
     for row in rows:
@@ -150,12 +145,12 @@ def test_modelswitch_verdicts_are_reproduced_from_texts_and_from_stored_answers(
         assert (canonical("number", row["final_answer"]) == gold) == row["Correctness"], row["no"]
 
 
-def test_worked_solutions_of_gsm8k_end_in_their_gold(shared: Path) -> None:
+def test_worked_solutions_of_gsm8k_end_in_their_gold(shared):
     for row in read_rows(shared / "real/questions/gsm8k.jsonl"):
         assert answered("number", row["source_answer"]) == row["answer"], row["id"]
 
 
-def test_standardised_dates_raise_the_accuracy_of_mot_cascade(shared: Path) -> None:
+def test_standardised_dates_raise_the_accuracy_of_mot_cascade(shared):
     rows = read_rows(shared / "real" / DATES)
     upstream = sum(result == row["answer"] for row in rows for result in row["results"])
     ours = sum(

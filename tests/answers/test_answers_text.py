@@ -20,7 +20,7 @@ from feval.errors import AnswerError
         "ｔｈｅ ｃａｔ",
     ],
 )
-def test_texts_differ_in_words_not_in_dress(raw: str) -> None:
+def test_texts_differ_in_words_not_in_dress(raw):
     assert canonical("text", raw) == "the cat"
 
 
@@ -38,7 +38,7 @@ def test_texts_differ_in_words_not_in_dress(raw: str) -> None:
         ("x" * (LONGEST + 1), None),
     ],
 )
-def test_what_is_inside_a_text_counts(raw: str, key: str | None) -> None:
+def test_what_is_inside_a_text_counts(raw, key):
     assert canonical("text", raw) == key
 
 
@@ -55,15 +55,15 @@ def test_what_is_inside_a_text_counts(raw: str, key: str | None) -> None:
         ("", None),
     ],
 )
-def test_the_text_a_cot_answers_with(text: str, raw: str | None) -> None:
+def test_the_text_a_cot_answers_with(text, raw):
     assert (extract("text", text) or "").strip("* ") == (raw or "")
 
 
 @pytest.mark.parametrize("raw", ["", " 05/01/2021\n", "540.0", "Sorry, ...", "é"])
-def test_verbatim_answers_stay_as_they_are(raw: str) -> None:
+def test_verbatim_answers_stay_as_they_are(raw):
     assert canonical("verbatim", raw) == raw
 
 
-def test_verbatim_answers_cannot_be_extracted() -> None:
+def test_verbatim_answers_cannot_be_extracted():
     with pytest.raises(AnswerError, match="stored answers"):
         extract("verbatim", "The answer is 5.")

@@ -14,12 +14,12 @@ from feval.answers import EXTRACTOR_VERSION
 REFERENCE = json.loads(DIGESTS.read_text("utf-8"))
 
 
-def test_the_digests_are_of_the_current_version() -> None:
+def test_the_digests_are_of_the_current_version():
     assert REFERENCE["version"] == EXTRACTOR_VERSION
     assert len(REFERENCE["fuzzed"]) == BLOCKS
 
 
-def test_a_fuzzed_text_is_the_same_in_every_run() -> None:
+def test_a_fuzzed_text_is_the_same_in_every_run():
     assert fuzzed(0) == fuzzed(0)
     assert fuzzed(0) != fuzzed(1)
     assert answers("The answer is (B).", CHOICES[1])[0] == ["(B)", "B", "B"]
@@ -27,5 +27,5 @@ def test_a_fuzzed_text_is_the_same_in_every_run() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(0, BLOCKS, 16))
-def test_fuzzed_texts_are_read_as_before(block: int) -> None:
+def test_fuzzed_texts_are_read_as_before(block):
     assert digest(fuzzed(block)) == REFERENCE["fuzzed"][block]

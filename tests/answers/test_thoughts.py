@@ -109,7 +109,7 @@ EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
 
 
 @pytest.mark.parametrize(("text", "reply", "thoughts"), EVERY_FAMILY)
-def test_every_family_is_split(text: str, reply: str, thoughts: str | None) -> None:
+def test_every_family_is_split(text, reply, thoughts):
     parts = split(text)
     assert (parts.reply, parts.reasoning, parts.closed, parts.answers) == (
         reply,
@@ -132,7 +132,7 @@ def test_every_family_is_split(text: str, reply: str, thoughts: str | None) -> N
         "<channel|>",
     ],
 )
-def test_a_closing_mark_alone_ends_a_thought_that_the_template_opened(closing: str) -> None:
+def test_a_closing_mark_alone_ends_a_thought_that_the_template_opened(closing):
     parts = split(f"First I add.\nThen 7.\n{closing}\n\nThe answer is 4.")
     assert (parts.reply, parts.reasoning) == ("The answer is 4.", "First I add.\nThen 7.")
     assert parts.marks == (Mark(0, "", 20, f"\n{closing}\n\n"),)
@@ -162,7 +162,7 @@ def test_a_closing_mark_alone_ends_a_thought_that_the_template_opened(closing: s
         ("\n <think>\n\n</think>\n\n4", "4", ""),
     ],
 )
-def test_replies_and_thoughts_are_told_apart(text: str, reply: str, thoughts: str) -> None:
+def test_replies_and_thoughts_are_told_apart(text, reply, thoughts):
     parts = split(text)
     assert (parts.reply, parts.reasoning) == (reply, thoughts)
     assert join(parts.reply, parts.reasoning, parts.marks) == text
@@ -187,7 +187,7 @@ def test_replies_and_thoughts_are_told_apart(text: str, reply: str, thoughts: st
         '[{"type": "thinking"}, {"answer": 4}]',
     ],
 )  # fmt: skip
-def test_marks_that_a_reply_quotes_are_part_of_it(text: str) -> None:
+def test_marks_that_a_reply_quotes_are_part_of_it(text):
     assert split(text) == Split(text)
 
 
@@ -207,7 +207,7 @@ def test_marks_that_a_reply_quotes_are_part_of_it(text: str) -> None:
         ("<inner_monologue>So 5", ""),
     ],
 )
-def test_a_thought_that_is_never_closed_leaves_no_answer(text: str, reply: str) -> None:
+def test_a_thought_that_is_never_closed_leaves_no_answer(text, reply):
     parts = split(text)
     assert (parts.reply, parts.closed, parts.answers) == (reply, False, False)
     assert parts.marks[-1].closing == ""
@@ -222,13 +222,13 @@ def test_a_thought_that_is_never_closed_leaves_no_answer(text: str, reply: str) 
         ('[{"type": "thinking", "thinking": "So 5."}]', ""),
     ],
 )
-def test_a_closed_thought_with_nothing_behind_it_leaves_no_answer(text: str, reply: str) -> None:
+def test_a_closed_thought_with_nothing_behind_it_leaves_no_answer(text, reply):
     parts = split(text)
     assert (parts.reply.rstrip(), parts.closed, parts.answers) == (reply.rstrip(), True, False)
     assert join(parts.reply, parts.reasoning, parts.marks) == text
 
 
-def test_a_text_without_a_mark_that_was_cut_off_is_a_thought_where_the_template_opens_it() -> None:
+def test_a_text_without_a_mark_that_was_cut_off_is_a_thought_where_the_template_opens_it():
     texts = ["So 5, no,", "So 5.", "The answer is 5.", "<think>So 5", "So 5\n</think>\n7"]
     reasons = ["length", "stop", "unknown", "length", "length"]
     assert [opened_by_template(text, None) for text in texts] == [False] * 4 + [True]
@@ -242,7 +242,7 @@ def test_a_text_without_a_mark_that_was_cut_off_is_a_thought_where_the_template_
     assert split_columns(["So 5"], ["apart"], ["length"], None, opens=True).texts == ["So 5"]
 
 
-def test_a_card_names_the_family_or_brings_its_own_marks() -> None:
+def test_a_card_names_the_family_or_brings_its_own_marks():
     text = "[THINK]a[/THINK]<think>b</think><r>c</r>4"
     assert split(text, "mistral").reply == "<think>b</think><r>c</r>4"
     assert split("<r>c</r>4", ("<r>", "</r>")).reasoning == "c"
@@ -250,7 +250,7 @@ def test_a_card_names_the_family_or_brings_its_own_marks() -> None:
     assert split("<r>c</r>4") == Split("<r>c</r>4")
 
 
-def test_thoughts_of_a_field_of_their_own_stand_before_the_inline_ones() -> None:
+def test_thoughts_of_a_field_of_their_own_stand_before_the_inline_ones():
     parts = split("<think>b</think>4")
     assert join(parts.reply, "a" + (parts.reasoning or ""), parts.marks) == "<think>b</think>4"
     assert apart("ab", parts.marks) == "a"
@@ -258,7 +258,7 @@ def test_thoughts_of_a_field_of_their_own_stand_before_the_inline_ones() -> None
 
 
 @pytest.mark.parametrize("text", ["4", "", "a > b", None, *(text for text, *_ in EVERY_FAMILY)])
-def test_a_column_without_marks_is_read_as_one_with_marks(text: str | None) -> None:
+def test_a_column_without_marks_is_read_as_one_with_marks(text):
     alone, both = (
         split_columns(texts, None, ["unknown"] * len(texts), None)
         for texts in ([text], [text, "<think>hm"])
@@ -270,7 +270,7 @@ def test_a_column_without_marks_is_read_as_one_with_marks(text: str | None) -> N
     assert (alone.reasoning or [None]) == (both.reasoning or [])[:1]
 
 
-def test_marks_that_are_not_of_a_text_are_noticed() -> None:
+def test_marks_that_are_not_of_a_text_are_noticed():
     assert fit("4", "hm", split("<think>hm</think>4").marks)
     assert not fit("4", "h", split("<think>hm</think>4").marks)
     assert not fit("4", "hm", [Mark(2, "<think>", 2, "</think>")])
@@ -311,9 +311,7 @@ PIECES = [
     st.sampled_from([None, *FAMILIES, ("<r>", "</r>")]),
     st.integers(0, 80),
 )
-def test_any_raw_text_comes_back_byte_for_byte(
-    text: str, thoughts: str | tuple[str, str] | None, length: int
-) -> None:
+def test_any_raw_text_comes_back_byte_for_byte(text, thoughts, length):
     parts = split(text, thoughts)
     assert join(parts.reply, parts.reasoning, parts.marks) == text
     first = beginning(parts.reply, parts.reasoning, parts.marks, length)
@@ -334,21 +332,21 @@ def test_any_raw_text_comes_back_byte_for_byte(
         "<|end|> ",
     ],
 )  # fmt: skip
-def test_hostile_texts_are_split_in_linear_time(piece: str) -> None:
+def test_hostile_texts_are_split_in_linear_time(piece):
     text = "<|channel|>final<|message|>" + piece * 20_000
     started = time.process_time()
     split(text)
     assert time.process_time() - started < 5  # about 0.05 s; what is quadratic takes far longer
 
 
-def test_every_mark_that_splits_a_text_has_a_sign() -> None:
+def test_every_mark_that_splits_a_text_has_a_sign():
     for name, family in FAMILIES.items():
         for mark in (family.opening, family.closing) if family.lone_closing else (family.opening,):
             assert thoughts._has_sign(mark.replace("\\", "")), name
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_thought_that_is_cut_can_be_ended(family: str) -> None:
+def test_a_thought_that_is_cut_can_be_ended(family):
     opening, closing = written_marks(family)
     text = f"{opening}first second third{closing}The answer is 4."
     cut = len(opening) + 8

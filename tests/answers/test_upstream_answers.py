@@ -5,18 +5,15 @@ only rise.
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
-from upstream_answers import Source, reason, reasons, sources
+from upstream_answers import reason, reasons, sources
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("source", sources(), ids=lambda source: source.name)
-def test_a_files_answers_agree_with_upstreams_as_the_ledger_says(
-    source: Source, shared: Path
-) -> None:
+def test_a_files_answers_agree_with_upstreams_as_the_ledger_says(source, shared):
     texts, differences = source.differences(shared / "real")
     assert (texts, texts - len(differences)) == (source.texts, source.agreement)
     assert Counter(reason(source, difference) for difference in differences) == Counter(
@@ -25,7 +22,7 @@ def test_a_files_answers_agree_with_upstreams_as_the_ledger_says(
     assert source.agreement >= source.before
 
 
-def test_every_difference_has_a_reason_in_words() -> None:
+def test_every_difference_has_a_reason_in_words():
     assert {name for source in sources() for name in source.reasons} == set(reasons())
     assert all(
         sum(source.reasons.values()) == source.texts - source.agreement for source in sources()

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,7 +87,7 @@ prices: {my-org/my-llm: [0.1, 0.2]}
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """A card folder of the user's own, with one card of each kind."""
     put(tmp_path, "datasets/my_set", DATASET)
     put(tmp_path, "llms/my-org--my-llm", LLM)
@@ -97,14 +96,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def put(folder: Path, name: str, facts: str) -> Path:
+def put(folder, name, facts):
     path = folder / f"{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"---\n{facts}---\n\n# Prose\n", encoding="utf-8")
     return path
 
 
-def test_the_sixteen_datasets_of_the_paper_six_more_and_our_own_have_cards() -> None:
+def test_the_sixteen_datasets_of_the_paper_six_more_and_our_own_have_cards():
     assert set(dataset_ids()) == {*PAPER_DATASETS, *OTHER_DATASETS, "tiny_sums"}
     for dataset_id, (group, questions) in PAPER_DATASETS.items():
         card = dataset_card(dataset_id)
@@ -121,7 +120,7 @@ def test_the_sixteen_datasets_of_the_paper_six_more_and_our_own_have_cards() -> 
         )
 
 
-def test_the_fourteen_llms_have_cards() -> None:
+def test_the_fourteen_llms_have_cards():
     all_cards = [llm_card(name) for name in llm_names() if name not in FAMILY]
     assert len(all_cards) == 14
     assert {card.cots_to_record for card in all_cards if card.reasoning} == {3}
@@ -135,7 +134,7 @@ def test_the_fourteen_llms_have_cards() -> None:
 
 
 @pytest.mark.parametrize("dataset_id", [*PAPER_DATASETS, *OTHER_DATASETS])
-def test_a_dataset_card_is_complete(dataset_id: str) -> None:
+def test_a_dataset_card_is_complete(dataset_id):
     card = dataset_card(dataset_id)
     assert card.first_question_id == f"{dataset_id}/0"
     assert card.last_question_id == f"{dataset_id}/{card.questions - 1}"
@@ -146,7 +145,7 @@ def test_a_dataset_card_is_complete(dataset_id: str) -> None:
 
 
 @pytest.mark.parametrize("dataset_id", PAPER_DATASETS)
-def test_a_dataset_card_agrees_with_the_questions(dataset_id: str, shared: Path) -> None:
+def test_a_dataset_card_agrees_with_the_questions(dataset_id, shared):
     rows = [
         json.loads(line)
         for line in (
@@ -172,9 +171,7 @@ def test_a_dataset_card_agrees_with_the_questions(dataset_id: str, shared: Path)
 
 
 @pytest.mark.parametrize("dataset_id", PAPER_DATASETS)
-def test_an_example_is_a_question_of_its_dataset_or_says_that_it_is_our_own(
-    dataset_id: str, shared: Path
-) -> None:
+def test_an_example_is_a_question_of_its_dataset_or_says_that_it_is_our_own(dataset_id, shared):
     card = dataset_card(dataset_id)
     rows = map(
         json.loads,
@@ -196,9 +193,7 @@ def test_an_example_is_a_question_of_its_dataset_or_says_that_it_is_our_own(
 
 
 @pytest.mark.parametrize("dataset_id", [*PAPER_DATASETS, *OTHER_DATASETS])
-def test_the_raw_answer_of_an_example_has_the_canonical_form_that_the_card_says(
-    dataset_id: str,
-) -> None:
+def test_the_raw_answer_of_an_example_has_the_canonical_form_that_the_card_says(dataset_id):
     card = dataset_card(dataset_id)
     choices = [(choice.label, choice.text) for choice in card.example.choices]
     assert (
@@ -207,14 +202,14 @@ def test_the_raw_answer_of_an_example_has_the_canonical_form_that_the_card_says(
     assert answers.canonical(card.answer_kind, card.example.answer, choices) == card.example.answer
 
 
-def facts_digest(path: Path) -> str:
+def facts_digest(path):
     facts = json.dumps(
         read_front_matter(path), sort_keys=True, ensure_ascii=False, separators=(",", ":")
     )
     return hashlib.sha256(facts.encode()).hexdigest()
 
 
-def test_published_cards_do_not_change() -> None:
+def test_published_cards_do_not_change():
     """A fact that was wrong is corrected with its digest here, in one reviewed change; a price list
     never is.
     """
@@ -227,7 +222,7 @@ def test_published_cards_do_not_change() -> None:
     assert present == published
 
 
-def test_every_card_has_prose_under_its_title() -> None:
+def test_every_card_has_prose_under_its_title():
     for kind in CARD_KINDS:
         for path in (card_folder() / kind).glob("*.md"):
             text = path.read_text("utf-8")
@@ -237,7 +232,7 @@ def test_every_card_has_prose_under_its_title() -> None:
             assert not text.endswith("\n\n")
 
 
-def test_revisions_are_commits_or_unknown() -> None:
+def test_revisions_are_commits_or_unknown():
     unknown = {
         dataset_id
         for dataset_id in dataset_ids()
@@ -250,13 +245,13 @@ def test_revisions_are_commits_or_unknown() -> None:
     ]
 
 
-def test_a_variant_has_the_card_of_its_base() -> None:
+def test_a_variant_has_the_card_of_its_base():
     assert llm_card("gpt-3.5-turbo@t=0.8") == llm_card("gpt-3.5-turbo")
     assert find_llm_card("deepseek-ai/DeepSeek-V3@pot").name == "deepseek-ai/DeepSeek-V3"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", ["nothing", "GSM8K", "../datasets/gsm8k", "", "gsm8k.md"])
-def test_a_name_without_a_card_is_unknown(name: str) -> None:
+def test_a_name_without_a_card_is_unknown(name):
     assert find_dataset_card(name) is None
     assert find_llm_card(name) is None
     with pytest.raises(UnknownNameError, match="no dataset card"):
@@ -265,7 +260,7 @@ def test_a_name_without_a_card_is_unknown(name: str) -> None:
         llm_card(name)
 
 
-def test_an_unknown_name_is_answered_with_the_nearest_and_the_way_to_add_one() -> None:
+def test_an_unknown_name_is_answered_with_the_nearest_and_the_way_to_add_one():
     with pytest.raises(
         UnknownNameError, match=r"Did you mean 'gsm8k'.*Known: aime24,.*FEVAL_CARDS"
     ) as caught:
@@ -275,11 +270,11 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_the_way_to_add_one() -
         llm_card("gpt-4o-minni@t=1")
 
 
-def test_the_file_name_form_of_an_llm_is_not_its_name() -> None:
+def test_the_file_name_form_of_an_llm_is_not_its_name():
     assert find_llm_card("deepseek-ai--DeepSeek-V3") is None
 
 
-def test_adding_a_card_adds_a_dataset_an_llm_and_a_price_list(folder: Path) -> None:
+def test_adding_a_card_adds_a_dataset_an_llm_and_a_price_list(folder):
     assert "my_set" in dataset_ids()
     assert "my-org/my-llm" in llm_names()
     assert price_ids() == ["2025-06-02", "2026-01-31", "tiny-2026-11"]
@@ -289,9 +284,7 @@ def test_adding_a_card_adds_a_dataset_an_llm_and_a_price_list(folder: Path) -> N
     assert dataset_card("gsm8k").questions == 1319
 
 
-def test_the_first_folder_wins_for_datasets_and_llms(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_folder_wins_for_datasets_and_llms(folder, tmp_path, monkeypatch):
     put(folder, "datasets/gsm8k", DATASET.replace("my_set", "gsm8k"))
     assert dataset_card("gsm8k").title == "My set"
     second = tmp_path / "second"
@@ -304,7 +297,7 @@ def test_the_first_folder_wins_for_datasets_and_llms(
 
 
 @pytest.mark.parametrize("kind", ["datasets", "llms"])
-def test_a_card_in_a_file_of_another_name_is_refused(kind: str, folder: Path) -> None:
+def test_a_card_in_a_file_of_another_name_is_refused(kind, folder):
     put(folder, f"{kind}/other", {"datasets": DATASET, "llms": LLM}[kind])
     find: Any = {"datasets": find_dataset_card, "llms": find_llm_card}[kind]
     with pytest.raises(CardError, match=r"other\.md describes 'my.*must be called my.*\.md"):
@@ -341,7 +334,7 @@ BAD_DATASETS = {
 
 
 @pytest.mark.parametrize("fragment", BAD_DATASETS)
-def test_a_dataset_card_with_a_wrong_field_is_refused(fragment: str, folder: Path) -> None:
+def test_a_dataset_card_with_a_wrong_field_is_refused(fragment, folder):
     old, new = BAD_DATASETS[fragment]
     assert old in DATASET
     path = put(folder, "datasets/my_set", DATASET.replace(old, new, 1))
@@ -367,7 +360,7 @@ BAD_LLMS = {
 
 
 @pytest.mark.parametrize("fragment", BAD_LLMS)
-def test_an_llm_card_with_a_wrong_field_is_refused(fragment: str, folder: Path) -> None:
+def test_an_llm_card_with_a_wrong_field_is_refused(fragment, folder):
     old, new = BAD_LLMS[fragment]
     put(folder, "llms/my-org--my-llm", LLM.replace(old, new, 1))
     with pytest.raises(CardError) as caught:
@@ -375,7 +368,7 @@ def test_an_llm_card_with_a_wrong_field_is_refused(fragment: str, folder: Path) 
     assert fragment in str(caught.value)
 
 
-def test_a_broken_card_is_listed_and_breaks_only_itself(folder: Path) -> None:
+def test_a_broken_card_is_listed_and_breaks_only_itself(folder):
     put(folder, "datasets/broken", "id: [\n")
     assert "broken" in dataset_ids()
     assert dataset_card("my_set")
@@ -383,14 +376,14 @@ def test_a_broken_card_is_listed_and_breaks_only_itself(folder: Path) -> None:
         dataset_card("broken")
 
 
-def test_a_field_of_any_size_makes_a_short_sentence(folder: Path) -> None:
+def test_a_field_of_any_size_makes_a_short_sentence(folder):
     put(folder, "datasets/my_set", DATASET.replace("questions: 2", f"questions: {'x' * 100_000}"))
     with pytest.raises(CardError) as caught:
         dataset_card("my_set")
     assert len(str(caught.value)) < 600
 
 
-def test_cards_are_frozen_values() -> None:
+def test_cards_are_frozen_values():
     card = dataset_card("gsm8k")
     assert card == dataset_card("gsm8k")
     assert hash(card)
@@ -401,7 +394,7 @@ def test_cards_are_frozen_values() -> None:
     assert LLMCard.model_validate_json(llm.model_dump_json()) == llm
 
 
-def test_nothing_is_read_at_import(tmp_path: Path) -> None:
+def test_nothing_is_read_at_import(tmp_path):
     code = (
         "import feval.cards.names, feval.cards.cards, feval.cards.prices, feval.cards.tokens, sys\n"
     )
@@ -413,7 +406,7 @@ def test_nothing_is_read_at_import(tmp_path: Path) -> None:
     )
 
 
-def test_the_readme_of_the_cards_lists_every_field() -> None:
+def test_the_readme_of_the_cards_lists_every_field():
     tables = (card_folder() / "README.md").read_text("utf-8")
     fields = set(re.findall(r"`(\w+)`", tables))
     assert {
@@ -428,9 +421,7 @@ def test_the_readme_of_the_cards_lists_every_field() -> None:
         assert f"`{family}`" in tables
 
 
-def test_the_card_folder_can_be_copied_and_used_as_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_card_folder_can_be_copied_and_used_as_ones_own(tmp_path, monkeypatch):
     shutil.copytree(card_folder(), tmp_path / "cards")
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / "cards"))
     assert [cards.dataset_card(name).id for name in dataset_ids()] == dataset_ids()

@@ -3,8 +3,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from pathlib import Path
-from typing import NoReturn
 
 import pytest
 import yaml
@@ -25,14 +23,14 @@ from feval.cards.front_matter import (
 from feval.errors import CardError
 
 
-def write(folder: Path, text: str | bytes) -> Path:
+def write(folder, text):
     path = folder / "card.md"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 
 
 @pytest.fixture(params=["with libyaml", "without libyaml"])
-def either_loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> object:
+def either_loader(request, monkeypatch):
     front_matter._loader_class.cache_clear()
     if request.param == "without libyaml":
         monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
@@ -40,7 +38,7 @@ def either_loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     front_matter._loader_class.cache_clear()
 
 
-def test_reads_the_facts_between_the_two_lines(tmp_path: Path, either_loader: object) -> None:
+def test_reads_the_facts_between_the_two_lines(tmp_path, either_loader):
     path = write(
         tmp_path,
         "---\nid: gsm8k\nquestions: 1319\nhub: {split: test, revision: null}\n---\n\n#"
@@ -53,9 +51,7 @@ def test_reads_the_facts_between_the_two_lines(tmp_path: Path, either_loader: ob
     }
 
 
-def test_reads_json_values_and_leaves_all_other_words_as_text(
-    tmp_path: Path, either_loader: object
-) -> None:
+def test_reads_json_values_and_leaves_all_other_words_as_text(tmp_path, either_loader):
     lines = {
         "no": "no",
         "Yes": "Yes",
@@ -88,7 +84,7 @@ def test_reads_json_values_and_leaves_all_other_words_as_text(
     assert [type(value) for value in read.values()] == [type(value) for value in lines.values()]
 
 
-def test_reads_a_file_with_a_byte_order_mark_and_foreign_line_ends(tmp_path: Path) -> None:
+def test_reads_a_file_with_a_byte_order_mark_and_foreign_line_ends(tmp_path):
     assert read_front_matter(
         write(tmp_path, b"\xef\xbb\xbf---\r\nid: a\r\nb: |-\r\n  x\r\n  y\r\n---\r\n")
     ) == {"id": "a", "b": "x\ny"}
@@ -125,9 +121,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_card_is_refused_with_file_and_line(
-    name: str, tmp_path: Path, either_loader: object
-) -> None:
+def test_a_broken_card_is_refused_with_file_and_line(name, tmp_path, either_loader):
     text, fragment = BROKEN[name]
     path = write(tmp_path, text)
     with pytest.raises(CardError) as caught:
@@ -136,13 +130,13 @@ def test_a_broken_card_is_refused_with_file_and_line(
     assert fragment in str(caught.value)
 
 
-def test_bytes_that_are_no_utf8_are_refused_with_their_line(tmp_path: Path) -> None:
+def test_bytes_that_are_no_utf8_are_refused_with_their_line(tmp_path):
     path = write(tmp_path, b"---\nid: a\ntitle: caf\xe9\n---\n")
     with pytest.raises(CardError, match=r"not UTF-8.*line 3"):
         read_front_matter(path)
 
 
-def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
+def test_a_huge_file_is_refused_unread(tmp_path):
     path = tmp_path / "card.md"
     with path.open("wb") as file:
         file.truncate(1 << 40)  # sparse: a terabyte that takes no room
@@ -150,7 +144,7 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
         read_front_matter(path)
 
 
-def test_the_largest_cards_are_read_in_bounded_time(tmp_path: Path) -> None:
+def test_the_largest_cards_are_read_in_bounded_time(tmp_path):
     for text in (
         "a: [" + "b," * (MAX_CARD_BYTES // 2 - 20) + "]",
         "\n".join(f"k{n}: v" for n in range(25_000)),
@@ -160,7 +154,7 @@ def test_the_largest_cards_are_read_in_bounded_time(tmp_path: Path) -> None:
         assert time.process_time() - started < 30
 
 
-def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_regular_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe.md")
     (tmp_path / "folder.md").mkdir()
     for name, fragment in (
@@ -173,10 +167,8 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
             read_front_matter(tmp_path / name)
 
 
-def test_a_file_that_may_not_be_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(path: Path, flags: int) -> NoReturn:
+def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
+    def refuse(path, flags):
         raise PermissionError(13, "Permission denied", str(path))
 
     path = write(tmp_path, "---\nid: a\n---\n")
@@ -192,9 +184,7 @@ def test_a_file_that_may_not_be_read_is_refused(
         st.text(max_size=200).map(lambda text: f"---\n{text}\n---\n".encode("utf-8", "replace")),
     )
 )
-def test_whatever_a_file_holds_it_is_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes
-) -> None:
+def test_whatever_a_file_holds_it_is_read_or_refused(tmp_path_factory, data):
     path = write(tmp_path_factory.getbasetemp(), data)
     try:
         read = read_front_matter(path)
@@ -203,7 +193,7 @@ def test_whatever_a_file_holds_it_is_read_or_refused(
     assert all(isinstance(key, str) for key in read)
 
 
-def json_values() -> st.SearchStrategy[object]:
+def json_values():
     text = st.text(
         st.characters(
             codec="utf-8",
@@ -230,9 +220,7 @@ def json_values() -> st.SearchStrategy[object]:
 
 
 @given(json_values().filter(bool))
-def test_json_in_the_front_matter_is_read_as_json(
-    tmp_path_factory: pytest.TempPathFactory, value: object
-) -> None:
+def test_json_in_the_front_matter_is_read_as_json(tmp_path_factory, value):
     assume(depth(value) <= front_matter.MAX_CARD_DEPTH)
     path = write(
         tmp_path_factory.getbasetemp(), f"---\n{json.dumps(value, ensure_ascii=False)}\n---\n"
@@ -240,7 +228,7 @@ def test_json_in_the_front_matter_is_read_as_json(
     assert read_front_matter(path) == value
 
 
-def depth(value: object) -> int:
+def depth(value):
     inner = (
         list(value.values())
         if isinstance(value, dict)
@@ -251,13 +239,11 @@ def depth(value: object) -> int:
     return 0 if inner is None else 1 + max(map(depth, inner), default=0)
 
 
-def test_the_folder_of_cards_is_found() -> None:
+def test_the_folder_of_cards_is_found():
     assert (card_folder() / "prices" / "2025-06-02.md").is_file()
 
 
-def test_folders_named_by_the_environment_come_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_named_by_the_environment_come_first(tmp_path, monkeypatch):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     monkeypatch.setenv(
@@ -269,16 +255,14 @@ def test_folders_named_by_the_environment_come_first(
 
 
 @pytest.mark.parametrize("named", ["absent", "file.txt"])
-def test_a_named_folder_that_is_none_is_an_error(
-    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_named_folder_that_is_none_is_an_error(named, tmp_path, monkeypatch):
     (tmp_path / "file.txt").touch()
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / named))
     with pytest.raises(CardError, match=f"FEVAL_CARDS.*{named}.*not a folder"):
         card_folders()
 
 
-def test_a_damaged_installation_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_installation_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(
         front_matter, "__file__", str(tmp_path / "feval" / "cards" / "front_matter.py")
     )
@@ -288,7 +272,7 @@ def test_a_damaged_installation_says_so(tmp_path: Path, monkeypatch: pytest.Monk
     assert card_folder() == tmp_path / "feval" / "data_cards"
 
 
-def test_only_markdown_files_are_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_markdown_files_are_cards(tmp_path, monkeypatch):
     (tmp_path / "llms").mkdir()
     for name in ("org--a.md", "README.md", ".hidden.md", "notes.txt", "b.md~"):
         (tmp_path / "llms" / name).touch()
@@ -311,11 +295,11 @@ def test_only_markdown_files_are_cards(tmp_path: Path, monkeypatch: pytest.Monke
         "x" * 5000,
     ],
 )
-def test_a_name_that_is_no_card_leads_nowhere(name: str) -> None:
+def test_a_name_that_is_no_card_leads_nowhere(name):
     assert find_card("datasets", name) is None
 
 
-def test_names_and_file_names_are_each_others_inverse() -> None:
+def test_names_and_file_names_are_each_others_inverse():
     assert file_stem("Qwen/Qwen2.5-32B-Instruct") == "Qwen--Qwen2.5-32B-Instruct"
     for kind in ("datasets", "llms", "prices"):
         for name, paths in card_files(kind).items():

@@ -9,7 +9,7 @@ from feval.cards.names import DatasetType, LLMType
 from feval.cards.prices import price_list
 
 
-def test_dataset_constants_are_those_of_the_cards() -> None:
+def test_dataset_constants_are_those_of_the_cards():
     cards = [dataset_card(dataset_id) for dataset_id in dataset_ids()]
     assert {card.constant: card.id for card in cards if card.constant} == {
         one.name: one.value for one in DatasetType
@@ -17,7 +17,7 @@ def test_dataset_constants_are_those_of_the_cards() -> None:
     assert len(DatasetType) == 16
 
 
-def test_llm_constants_are_those_of_the_cards() -> None:
+def test_llm_constants_are_those_of_the_cards():
     cards = [llm_card(name) for name in llm_names()]
     assert {card.constant: card.name for card in cards if card.constant} == {
         one.name: one.value for one in LLMType
@@ -25,11 +25,11 @@ def test_llm_constants_are_those_of_the_cards() -> None:
     assert len(LLMType) == 14
 
 
-def test_every_llm_of_the_paper_has_a_price() -> None:
+def test_every_llm_of_the_paper_has_a_price():
     assert set(price_list("2025-06-02").prices) == set(LLMType)
 
 
-def test_the_reference_package_writes_each_dataset_its_own_way() -> None:
+def test_the_reference_package_writes_each_dataset_its_own_way():
     names = [dataset_card(one).reference_name for one in DatasetType]
     assert len(set(names)) == 16
     assert dataset_card(DatasetType.MATH_500).reference_name == "Math_500"
@@ -39,14 +39,14 @@ def test_the_reference_package_writes_each_dataset_its_own_way() -> None:
     )
 
 
-def test_a_constant_is_its_text() -> None:
+def test_a_constant_is_its_text():
     assert DatasetType.GSM8K == "gsm8k"
     assert f"{LLMType.GPT3}@t=0.8" == "gpt-3.5-turbo@t=0.8"
     assert json.dumps([DatasetType.AQUA, LLMType.o3MINI]) == '["aqua", "o3-mini"]'
     assert {DatasetType.SVAMP: 1}["svamp"] == 1  # type: ignore[index]
 
 
-def test_importing_the_names_reads_no_card() -> None:
+def test_importing_the_names_reads_no_card():
     code = (
         "import sys, feval.cards.names; assert not {'feval.cards.cards', 'pydantic', 'yaml'} &"
         " set(sys.modules)"

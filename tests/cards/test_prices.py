@@ -6,7 +6,6 @@ import sys
 from dataclasses import FrozenInstanceError
 from datetime import date
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,28 +40,28 @@ JSON: dict[str, Any] = {
 }
 
 
-def golden(shared: Path, name: str) -> dict[str, Any]:
+def golden(shared, name):
     entries = json.loads((shared / "golden/methods.json").read_text("utf-8"))["goldens"]
     return next(entry for entry in entries if entry["id"] == name)
 
 
-def write_json(folder: Path, facts: object) -> Path:
+def write_json(folder, facts):
     path = folder / "prices.json"
     path.write_text(json.dumps(facts), encoding="utf-8")
     return path
 
 
-def card_text(facts: dict[str, Any]) -> str:
+def card_text(facts):
     return f"---\n{json.dumps(facts)}\n---\n"
 
 
-def test_published_price_lists_never_change() -> None:
+def test_published_price_lists_never_change():
     assert {
         path.stem: price_list(path.stem).digest for path in (card_folder() / "prices").glob("*.md")
     } == PUBLISHED
 
 
-def test_the_published_list_holds_the_papers_table_3() -> None:
+def test_the_published_list_holds_the_papers_table_3():
     prices = price_list("2025-06-02")
     assert (prices.id, prices.date) == ("2025-06-02", "2025-06-02")
     assert "Table 3" in prices.source
@@ -88,13 +87,13 @@ def test_the_published_list_holds_the_papers_table_3() -> None:
     assert "reference package" in prices.notes["meta-llama/Meta-Llama-3.1-8B-Instruct"]
 
 
-def test_the_published_list_agrees_with_the_reference_package(shared: Path) -> None:
+def test_the_published_list_agrees_with_the_reference_package(shared):
     prices = price_list("2025-06-02")
     for constant, (per_input, per_output) in golden(shared, "cost.prices")["expected"].items():
         assert prices.price(LLMType[constant]) == Price(per_input, per_output)
 
 
-def test_the_digest_is_over_id_date_and_prices_alone() -> None:
+def test_the_digest_is_over_id_date_and_prices_alone():
     prices = price_list("2025-06-02")
     assert (
         PriceList(
@@ -119,7 +118,7 @@ def test_the_digest_is_over_id_date_and_prices_alone() -> None:
     )
 
 
-def test_price_lists_are_values() -> None:
+def test_price_lists_are_values():
     assert price_list("2025-06-02") == price_list("2025-06-02")
     assert hash(price_list("2025-06-02")) == hash(price_list("2025-06-02"))
     with pytest.raises(FrozenInstanceError):
@@ -129,12 +128,12 @@ def test_price_lists_are_values() -> None:
 @pytest.mark.parametrize(
     "llm", ["gpt-3.5-turbo", "gpt-3.5-turbo@t=0.8", "gpt-3.5-turbo@pot@t=0.4", LLMType.GPT3]
 )
-def test_a_variant_costs_what_its_base_costs(llm: str) -> None:
+def test_a_variant_costs_what_its_base_costs(llm):
     assert price_list("2025-06-02").price(llm) == Price(0.5, 1.5)
     assert price_list("2025-06-02").find(llm) == Price(0.5, 1.5)
 
 
-def test_an_llm_without_a_price_is_named_with_list_and_contents() -> None:
+def test_an_llm_without_a_price_is_named_with_list_and_contents():
     assert price_list("2025-06-02").find("gpt-4") is None
     with pytest.raises(
         PriceNotFoundError,
@@ -148,7 +147,7 @@ def test_an_llm_without_a_price_is_named_with_list_and_contents() -> None:
 @pytest.mark.parametrize(
     "price", [-1, -1e-300, 1.1e9, float("nan"), float("inf"), float("-inf"), 10**400, "a", None]
 )
-def test_a_price_is_a_number_from_zero_up(price: Any) -> None:
+def test_a_price_is_a_number_from_zero_up(price):
     for pair in ((price, 1), (1, price)):
         with pytest.raises(OutOfRangeError, match="A price cannot be"):
             Price(*pair)
@@ -165,7 +164,7 @@ def test_a_price_is_a_number_from_zero_up(price: Any) -> None:
         (np.float32(0.5), np.float64(1.5)),
     ],
 )
-def test_what_stands_for_a_price_becomes_one(price: Any) -> None:
+def test_what_stands_for_a_price_becomes_one(price):
     made = PriceList("mine", "2026-01-31", "an invoice", {"my-llm": price})
     assert made == PriceList("mine", "2026-01-31", "an invoice", {"my-llm": Price(0.5, 1.5)})
     assert made.price("my-llm@t=1") == Price(0.5, 1.5)
@@ -176,7 +175,7 @@ def test_what_stands_for_a_price_becomes_one(price: Any) -> None:
     )
 
 
-def test_a_list_does_not_change_with_what_it_was_made_from() -> None:
+def test_a_list_does_not_change_with_what_it_was_made_from():
     prices: dict[str, Any] = {"my-llm": [0.5, 1.5]}
     made = PriceList("mine", "2026-01-31", "an invoice", prices)
     prices["my-llm"][0] = 9
@@ -201,9 +200,7 @@ def test_a_list_does_not_change_with_what_it_was_made_from() -> None:
         ("notes", {"other": "dear"}, "a note on 'other'"),
     ],
 )
-def test_a_list_that_could_not_price_is_refused_when_it_is_made(
-    field: str, value: Any, message: str
-) -> None:
+def test_a_list_that_could_not_price_is_refused_when_it_is_made(field, value, message):
     fields = {
         "id": "mine",
         "date": "2026-01-31",
@@ -214,7 +211,7 @@ def test_a_list_that_could_not_price_is_refused_when_it_is_made(
         PriceList(**{**fields, field: value})
 
 
-def test_a_list_is_read_by_path_from_json_and_from_a_card(tmp_path: Path) -> None:
+def test_a_list_is_read_by_path_from_json_and_from_a_card(tmp_path):
     read = price_list(write_json(tmp_path, JSON))
     assert read == PriceList(
         "mine", "2026-01-31", "an invoice", {"my-llm": Price(0.5, 1.5), "free": Price(0, 0)}
@@ -225,9 +222,7 @@ def test_a_list_is_read_by_path_from_json_and_from_a_card(tmp_path: Path) -> Non
     assert price_list(str(tmp_path / "other.md")).digest == read.digest
 
 
-def test_a_relative_path_and_a_home_are_paths(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_path_and_a_home_are_paths(tmp_path, monkeypatch):
     write_json(tmp_path, JSON)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -235,9 +230,7 @@ def test_a_relative_path_and_a_home_are_paths(
         assert price_list(path).id == "mine"
 
 
-def test_a_list_in_a_folder_of_ones_own_is_read_by_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_in_a_folder_of_ones_own_is_read_by_id(tmp_path, monkeypatch):
     (tmp_path / "prices").mkdir()
     (tmp_path / "prices/mine.md").write_text(card_text(JSON), encoding="utf-8")
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path))
@@ -248,9 +241,7 @@ def test_a_list_in_a_folder_of_ones_own_is_read_by_id(
         price_list("yours")
 
 
-def test_a_published_list_cannot_be_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_published_list_cannot_be_replaced(tmp_path, monkeypatch):
     (tmp_path / "prices").mkdir()
     mine = tmp_path / "prices/2025-06-02.md"
     published = (card_folder() / "prices/2025-06-02.md").read_text("utf-8")
@@ -266,7 +257,7 @@ def test_a_published_list_cannot_be_replaced(
     assert price_list("2025-06-02").digest == PUBLISHED["2025-06-02"]
 
 
-def test_an_unknown_list_is_answered_with_the_known_ones() -> None:
+def test_an_unknown_list_is_answered_with_the_known_ones():
     with pytest.raises(
         UnknownNameError, match=r"no price list '2025-06-01'. Did you mean '2025-06-02'\? .*\.json"
     ) as caught:
@@ -278,9 +269,7 @@ def test_an_unknown_list_is_answered_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("path", ["absent.md", "absent.json", "a/b", "..", "../2025-06-02"])
-def test_a_path_that_leads_nowhere_is_an_error(
-    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_that_leads_nowhere_is_an_error(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FevalError, match=r"absent|a/b|\.\."):
         price_list(path)
@@ -327,7 +316,7 @@ BAD: dict[str, tuple[str, object]] = {
 
 
 @pytest.mark.parametrize("fragment", BAD)
-def test_a_list_with_a_wrong_field_is_refused(fragment: str, tmp_path: Path) -> None:
+def test_a_list_with_a_wrong_field_is_refused(fragment, tmp_path):
     field, value = BAD[fragment]
     facts = {**JSON, field: value}
     if value is ...:
@@ -340,7 +329,7 @@ def test_a_list_with_a_wrong_field_is_refused(fragment: str, tmp_path: Path) -> 
     assert len(str(caught.value)) < 500
 
 
-def test_a_card_with_a_wrong_price_is_refused(tmp_path: Path) -> None:
+def test_a_card_with_a_wrong_price_is_refused(tmp_path):
     (tmp_path / "mine.md").write_text(card_text({**JSON, "prices": {"my-llm": [1]}}), "utf-8")
     with pytest.raises(
         CardError, match=r"mine\.md has \[1\] in the field 'prices\.my-llm' .*two numbers"
@@ -361,7 +350,7 @@ BAD_JSON = {
 
 
 @pytest.mark.parametrize("name", BAD_JSON)
-def test_broken_json_is_refused(name: str, tmp_path: Path) -> None:
+def test_broken_json_is_refused(name, tmp_path):
     text, fragment = BAD_JSON[name]
     (tmp_path / "prices.json").write_text(text, encoding="utf-8")
     with pytest.raises(CardError) as caught:
@@ -369,7 +358,7 @@ def test_broken_json_is_refused(name: str, tmp_path: Path) -> None:
     assert fragment in str(caught.value)
 
 
-def json_values() -> st.SearchStrategy[object]:
+def json_values():
     scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=10))
     return st.recursive(
         scalars,
@@ -382,8 +371,8 @@ def json_values() -> st.SearchStrategy[object]:
 
 @given(st.sampled_from([*JSON, "title", "notes"]), json_values(), st.booleans())
 def test_a_list_with_any_value_in_any_field_is_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, field: str, value: object, as_card: bool
-) -> None:
+    tmp_path_factory, field, value, as_card
+):
     path = tmp_path_factory.getbasetemp() / ("prices.md" if as_card else "prices.json")
     text = json.dumps({**JSON, field: value})
     path.write_text(f"---\n{text}\n---\n" if as_card else text, encoding="utf-8")
@@ -395,16 +384,14 @@ def test_a_list_with_any_value_in_any_field_is_read_or_refused(
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes
-) -> None:
+def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "fuzz.json"
     path.write_bytes(data)
     with pytest.raises(CardError):
         price_list(path)
 
 
-def test_reading_a_list_does_not_load_numpy() -> None:
+def test_reading_a_list_does_not_load_numpy():
     code = """
 import sys
 from feval.cards.billing import usd, billed_prompts
@@ -417,7 +404,7 @@ assert not heavy, heavy
     assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0
 
 
-def test_pricing_again_is_choosing_another_list(tmp_path: Path) -> None:
+def test_pricing_again_is_choosing_another_list(tmp_path):
     old = price_list("2025-06-02")
     new = price_list(write_json(tmp_path, {**JSON, "prices": {"o3-mini": [2.2, 8.8]}}))
     tokens = np.array([[100, 250], [0, 7]])
@@ -426,7 +413,7 @@ def test_pricing_again_is_choosing_another_list(tmp_path: Path) -> None:
     )
 
 
-def test_the_example_of_eq_1_by_hand() -> None:
+def test_the_example_of_eq_1_by_hand():
     # 1,000 prompt tokens at 1.10 and 5,000 output tokens at 4.40 USD per million
     assert usd(Price(1.10, 4.40), 1000, 5000) == pytest.approx(0.0011 + 0.022, rel=1e-15)
     assert usd(Price(1.10, 4.40), 0, 0) == 0.0
@@ -434,9 +421,7 @@ def test_the_example_of_eq_1_by_hand() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 20])
-def test_self_consistency_on_the_recorded_date_questions_costs_what_the_reference_says(
-    n: int, shared: Path
-) -> None:
+def test_self_consistency_on_the_recorded_date_questions_costs_what_the_reference_says(n, shared):
     import gzip
 
     from feval.cards.tokens import count_words
@@ -461,48 +446,46 @@ prices = st.builds(Price, st.floats(0, 1000), st.floats(0, 1000))
 
 
 @given(prices, st.lists(st.tuples(tokens, tokens), max_size=6))
-def test_costs_add_up(price: Price, requests: list[tuple[int, int]]) -> None:
+def test_costs_add_up(price, requests):
     parts = sum(usd(price, prompt, output) for prompt, output in requests)
     whole = usd(price, sum(prompt for prompt, _ in requests), sum(output for _, output in requests))
     assert parts == pytest.approx(whole, rel=1e-12, abs=1e-18)
 
 
 @given(prices, tokens, tokens, tokens)
-def test_more_tokens_never_cost_less(price: Price, prompt: int, output: int, more: int) -> None:
+def test_more_tokens_never_cost_less(price, prompt, output, more):
     assert usd(price, prompt, output) <= usd(price, prompt + more, output)
     assert usd(price, prompt, output) <= usd(price, prompt, output + more)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), tokens, tokens)
-def test_eq_1_is_exact_to_the_last_digits(
-    per_input: int, per_output: int, prompt: int, output: int
-) -> None:
+def test_eq_1_is_exact_to_the_last_digits(per_input, per_output, prompt, output):
     price = Price(per_input / 1000, per_output / 1000)
     exact = (Fraction(per_input, 1000) * prompt + Fraction(per_output, 1000) * output) / 10**6
     assert usd(price, prompt, output) == pytest.approx(float(exact), rel=1e-14)
 
 
 @given(prices, st.lists(st.tuples(tokens, tokens), min_size=1, max_size=6))
-def test_arrays_cost_what_their_entries_cost(price: Price, requests: list[tuple[int, int]]) -> None:
+def test_arrays_cost_what_their_entries_cost(price, requests):
     prompts, outputs = np.array(requests).T
     costs = usd(price, prompts, outputs)
     assert costs.dtype == np.float64
     assert costs.tolist() == [usd(price, prompt, output) for prompt, output in requests]
 
 
-def test_small_integer_arrays_do_not_overflow() -> None:
+def test_small_integer_arrays_do_not_overflow():
     outputs = np.full((3, 4), 60_000, dtype=np.uint16)
     assert usd(Price(0, 1000), 0, outputs).tolist() == [[pytest.approx(60.0)] * 4] * 3
 
 
-def test_a_prompt_is_paid_once_per_round_or_per_sample() -> None:
+def test_a_prompt_is_paid_once_per_round_or_per_sample():
     assert BILLINGS == ("once", "per_round", "per_sample")
     assert [billed_prompts(billing, 4, 20) for billing in BILLINGS] == [1, 4, 20]
     assert [billed_prompts(billing, 0, 0) for billing in BILLINGS] == [0, 0, 0]
     assert all(type(billed_prompts(billing, 4, 20)) is int for billing in BILLINGS)
 
 
-def test_billing_works_on_arrays_of_any_shape() -> None:
+def test_billing_works_on_arrays_of_any_shape():
     rounds, cots = np.array([[0, 1, 3]], dtype=np.int32), np.array([[0, 5, 15]], dtype=np.int32)
     assert [billed_prompts(billing, rounds, cots).tolist() for billing in BILLINGS] == [
         [[0, 1, 1]],
@@ -516,9 +499,7 @@ def test_billing_works_on_arrays_of_any_shape() -> None:
 
 
 @given(st.lists(st.integers(0, 9), max_size=5))
-def test_once_never_costs_more_than_per_round_nor_that_more_than_per_sample(
-    cots_of_rounds: list[int],
-) -> None:
+def test_once_never_costs_more_than_per_round_nor_that_more_than_per_sample(cots_of_rounds):
     requests = [cots for cots in cots_of_rounds if cots]  # a request hands out at least one CoT
     once, per_round, per_sample = (
         billed_prompts(billing, len(requests), sum(requests)) for billing in BILLINGS
@@ -529,6 +510,6 @@ def test_once_never_costs_more_than_per_round_nor_that_more_than_per_sample(
 
 
 @pytest.mark.parametrize("billing", ["", "Once", "per round", "per_token"])
-def test_an_unknown_billing_is_refused(billing: str) -> None:
+def test_an_unknown_billing_is_refused(billing):
     with pytest.raises(UnknownNameError, match=r"no billing.*once, per_round, per_sample"):
         billed_prompts(billing, 1, 1)

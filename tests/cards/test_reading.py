@@ -25,7 +25,7 @@ from feval.serving.grading import read_ledger
 from feval.serving.runs.ledger import read_ledger as read_lines
 
 
-def _areas(path: Path) -> None:
+def _areas(path):
     from feval.cli.forecast import _areas as areas
 
     areas(path, None)  # type: ignore[arg-type]
@@ -46,7 +46,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_what_is_no_regular_file_is_an_error_and_no_wait(name: str, tmp_path: Path) -> None:
+def test_what_is_no_regular_file_is_an_error_and_no_wait(name, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for place in (tmp_path / "pipe", tmp_path / "folder", Path("/dev/zero"), Path("/dev/null")):
@@ -58,7 +58,7 @@ def test_what_is_no_regular_file_is_an_error_and_no_wait(name: str, tmp_path: Pa
             READERS[name](link)
 
 
-def test_a_pipe_as_the_note_of_an_address_is_passed_over(tmp_path: Path) -> None:
+def test_a_pipe_as_the_note_of_an_address_is_passed_over(tmp_path):
     os.mkfifo(tmp_path / PULLED)
     assert origin(tmp_path) is None
 
@@ -66,7 +66,7 @@ def test_a_pipe_as_the_note_of_an_address_is_passed_over(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "name", [name for name in READERS if name != "ledger.jsonl"]
 )  # of the server's own, which is not passed on
-def test_a_file_beyond_its_bound_is_refused_with_the_bound(name: str, tmp_path: Path) -> None:
+def test_a_file_beyond_its_bound_is_refused_with_the_bound(name, tmp_path):
     with (tmp_path / name).open("wb") as file:
         file.truncate(1 << 40)  # sparse
     with pytest.raises(FevalError, match=r"it is larger than [0-9,]+ bytes"):
@@ -93,14 +93,14 @@ DEEP = {
 
 
 @pytest.mark.parametrize("name", DEEP)
-def test_deep_nesting_is_a_sentence(name: str, tmp_path: Path) -> None:
+def test_deep_nesting_is_a_sentence(name, tmp_path):
     file, text = DEEP[name]
     (tmp_path / file).write_text(text)
     with pytest.raises(FevalError, match=r"nests deeper than 100 levels|recursion"):
         READERS[file](tmp_path / file)
 
 
-def test_json_says_one_thing_only() -> None:
+def test_json_says_one_thing_only():
     assert parse_json('{"a": 1, "a": 1, "b": [{}]}') == {"a": 1, "b": [{}]}
     for text, why in (
         ('{"seed": 1, "seed": 2}', "'seed' occurs twice in one object, with different values"),
@@ -113,7 +113,7 @@ def test_json_says_one_thing_only() -> None:
             parse_json(text)
 
 
-def test_a_receipt_that_says_two_things_is_refused(tmp_path: Path) -> None:
+def test_a_receipt_that_says_two_things_is_refused(tmp_path):
     path = tmp_path / "receipt.json"
     path.write_text('{"feval_receipt": 1, "numbers": {"accuracy": 0.9, "accuracy": 0.1}}')
     done = CliRunner().invoke(app, ["verify", str(path)])

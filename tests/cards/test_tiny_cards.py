@@ -15,7 +15,7 @@ from recorders.tiny import DATASET_ID, FAMILY, Decoding, problems
 QUESTIONS = problems.test_questions()
 
 
-def test_the_dataset_card_pins_the_questions() -> None:
+def test_the_dataset_card_pins_the_questions():
     card = dataset_card(DATASET_ID)
     rows = [
         [f"{DATASET_ID}/{index}", q.question, str(q.answer), []]
@@ -34,12 +34,12 @@ def test_the_dataset_card_pins_the_questions() -> None:
     assert card.example.question not in {question.question for question in QUESTIONS}
 
 
-def test_every_member_of_the_family_has_a_card_and_only_they() -> None:
+def test_every_member_of_the_family_has_a_card_and_only_they():
     assert {name for name in llm_names() if name.startswith("feval/")} == set(FAMILY)
 
 
 @pytest.mark.parametrize("name", FAMILY)
-def test_a_card_agrees_with_its_model(name: str) -> None:
+def test_a_card_agrees_with_its_model(name):
     card = llm_card(name)
     assert (card.temperature, card.max_tokens) == (Decoding().temperature, Decoding().max_tokens)
     assert card.family == "feval tiny"
@@ -47,7 +47,7 @@ def test_a_card_agrees_with_its_model(name: str) -> None:
     assert f"{FAMILY[name].parameters:,} parameters" in text
 
 
-def test_prices_are_invented_in_proportion_to_the_names() -> None:
+def test_prices_are_invented_in_proportion_to_the_names():
     prices = price_list("tiny-2026-11")
     assert "Invented" in prices.source
     assert set(prices.prices) == set(FAMILY)

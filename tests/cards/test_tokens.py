@@ -8,11 +8,8 @@ import shutil
 import socket
 import sys
 import threading
-from collections.abc import Iterator
 from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given
@@ -27,45 +24,45 @@ from feval.errors import TokenCounterError, UnknownNameError
 from feval.serving import replay_http_client
 
 
-def golden(shared: Path, name: str) -> Any:
+def golden(shared, name):
     entries = json.loads((shared / "golden/methods.json").read_text("utf-8"))["goldens"]
     return next(entry["expected"] for entry in entries if entry["id"] == name)
 
 
-def test_words_agrees_with_the_reference_package_on_its_probe(shared: Path) -> None:
+def test_words_agrees_with_the_reference_package_on_its_probe(shared):
     for text, tokens in golden(shared, "cost.token_probe"):
         assert count_words(text) == tokens
 
 
 @given(st.integers(0, 300_000))
-def test_words_is_the_exact_product_rounded_half_to_even(words: int) -> None:
+def test_words_is_the_exact_product_rounded_half_to_even(words):
     assert count_words("w " * words) == round(Fraction(1365, 1000) * words)
 
 
 @pytest.mark.parametrize(
     ("words", "tokens"), [(0, 0), (1, 1), (2, 3), (100, 136), (300, 410), (500, 682), (700, 956)]
 )
-def test_words_rounds_a_half_to_the_even_neighbour(words: int, tokens: int) -> None:
+def test_words_rounds_a_half_to_the_even_neighbour(words, tokens):
     assert count_words(" ".join(["word"] * words)) == tokens
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t\r", "\u3000\xa0"])
-def test_a_text_of_white_space_has_no_tokens(text: str) -> None:
+def test_a_text_of_white_space_has_no_tokens(text):
     assert count_words(text) == 0
 
 
-def test_words_counts_what_stands_between_white_space() -> None:
+def test_words_counts_what_stands_between_white_space():
     assert count_words("a\n\nb \tc  d") == 5
     assert count_words("\ud800 broken \udfff") == 4
 
 
-def test_the_counters_are_documented() -> None:
+def test_the_counters_are_documented():
     assert set(COUNTERS) == {"words", "usage", "usage, split by length", "tiktoken:ENCODING"}
     assert token_counter("words") is count_words
 
 
 @pytest.mark.parametrize("name", ["", "Words", "word", "tiktoken", "characters"])
-def test_an_unknown_counter_is_refused(name: str) -> None:
+def test_an_unknown_counter_is_refused(name):
     with pytest.raises(
         UnknownNameError,
         match=r"no token counter.*tiktoken:ENCODING, usage, usage, split by length, words",
@@ -73,7 +70,7 @@ def test_an_unknown_counter_is_refused(name: str) -> None:
         token_counter(name)
 
 
-def test_usage_counts_no_text() -> None:
+def test_usage_counts_no_text():
     with pytest.raises(TokenCounterError, match=r"'usage'.*provider reported.*'words'"):
         token_counter("usage")
 
@@ -83,17 +80,17 @@ class Storage:
     was asked for.
     """
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content):
         storage, self.requests = self, 0
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
+            def do_GET(self):
                 storage.requests += 1
                 self.send_response(200 if self.path == "/remote.tiktoken" else 404)
                 self.end_headers()
                 self.wfile.write(content)
 
-            def log_message(self, *args: object) -> None:
+            def log_message(self, *args):
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -101,13 +98,13 @@ class Storage:
         self._thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
         self._thread.start()
 
-    def close(self) -> None:
+    def close(self):
         self.server.shutdown()
         self._thread.join()
         self.server.server_close()
 
 
-def vocabulary() -> bytes:
+def vocabulary():
     tokens = [bytes([byte]) for byte in range(256)] + [b"ab", b"abab"]
     return b"".join(
         base64.b64encode(token) + f" {rank}\n".encode() for rank, token in enumerate(tokens)
@@ -115,7 +112,7 @@ def vocabulary() -> bytes:
 
 
 @pytest.fixture
-def storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
+def storage(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     served = Storage(vocabulary())
@@ -124,8 +121,8 @@ def storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
 
 
 @pytest.fixture
-def closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **kwargs: object) -> NoReturn:
+def closed(monkeypatch):
+    def refuse(*args, **kwargs):
         raise OSError("the network is closed")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
@@ -133,7 +130,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def encodings(tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Path:
+def encodings(tmp_path, storage, monkeypatch):
     """tiktoken with encodings of ours, one in a file and the others to be fetched; the cache, which
     is empty.
     """
@@ -145,7 +142,7 @@ def encodings(tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch)
     file.write_bytes(vocabulary())
     digest = hashlib.sha256(vocabulary()).hexdigest()
 
-    def encoding(name: str, place: str, digest: str | None = None) -> dict[str, Any]:
+    def encoding(name, place, digest=None):
         ranks = load_tiktoken_bpe(place, digest)
         return {
             "name": name,
@@ -171,14 +168,14 @@ def encodings(tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch)
     return tmp_path / "cache"
 
 
-def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+def forget(monkeypatch):
     """As in a process of its own: no encoding is loaded."""
     from tiktoken import registry
 
     monkeypatch.setattr(registry, "ENCODINGS", {})
 
 
-def test_tiktoken_counts_the_tokens_of_its_encoding(encodings: object) -> None:
+def test_tiktoken_counts_the_tokens_of_its_encoding(encodings):
     count = travelled(token_counter("tiktoken:tiny"))
     assert [count(text) for text in ("", "a", "ab", "abab", "ab ab", "ababab", "é")] == [
         0,
@@ -191,11 +188,11 @@ def test_tiktoken_counts_the_tokens_of_its_encoding(encodings: object) -> None:
     ]
 
 
-def test_special_tokens_in_a_cot_are_plain_text(encodings: object) -> None:
+def test_special_tokens_in_a_cot_are_plain_text(encodings):
     assert token_counter("tiktoken:tiny")("<|end|>") == 7
 
 
-def test_a_lone_surrogate_is_counted(encodings: object) -> None:
+def test_a_lone_surrogate_is_counted(encodings):
     assert token_counter("tiktoken:tiny")("\ud800") > 0
 
 
@@ -207,16 +204,14 @@ def test_a_lone_surrogate_is_counted(encodings: object) -> None:
         ("aé", 2, "a", 2), ("aé", 3, "aé", 3),  # half of a character is none
     ],
 )  # fmt: skip
-def test_the_first_tokens_of_a_text(
-    text: str, tokens: int, kept: str, count: int, encodings: object
-) -> None:
+def test_the_first_tokens_of_a_text(text, tokens, kept, count, encodings):
     assert beginnings("tiktoken:tiny")(text, tokens) == (kept, count)
 
 
 @given(
     st.lists(st.sampled_from(["a", "bc", "\u3000", " ", "\n\t"])).map("".join), st.integers(0, 40)
 )
-def test_the_first_words_are_as_many_as_fit(text: str, tokens: int) -> None:
+def test_the_first_words_are_as_many_as_fit(text, tokens):
     kept, count = beginnings("words")(text, tokens)
     assert text.startswith(kept)
     assert count_words(kept) == count <= tokens
@@ -225,7 +220,7 @@ def test_the_first_words_are_as_many_as_fit(text: str, tokens: int) -> None:
     assert kept == text or count_words("w " * (len(words) + 1)) > tokens
 
 
-def test_whoever_cuts_a_cot_fetches_nothing(encodings: Path, storage: Storage) -> None:
+def test_whoever_cuts_a_cot_fetches_nothing(encodings, storage):
     with pytest.raises(TokenCounterError, match="could not fetch"):
         beginnings("tiktoken:remote")
     assert storage.requests == 0
@@ -234,9 +229,7 @@ def test_whoever_cuts_a_cot_fetches_nothing(encodings: Path, storage: Storage) -
     assert beginnings("tiktoken:remote")("ab ab", 2) == ("ab ", 2)
 
 
-def test_tiktoken_fetches_a_vocabulary_once(
-    encodings: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tiktoken_fetches_a_vocabulary_once(encodings, storage, monkeypatch):
     assert token_counter("tiktoken:remote")("ab abab") == 3
     assert storage.requests == 1
     name = hashlib.sha1(storage.address.encode(), usedforsecurity=False).hexdigest()
@@ -247,8 +240,8 @@ def test_tiktoken_fetches_a_vocabulary_once(
 
 
 def test_a_vocabulary_is_placed_by_hand_as_the_message_says(
-    encodings: Path, storage: Storage, closed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    encodings, storage, closed, tmp_path, monkeypatch
+):
     with pytest.raises(TokenCounterError) as caught:
         token_counter("tiktoken:remote")
     message = str(caught.value)
@@ -267,7 +260,7 @@ def test_a_vocabulary_is_placed_by_hand_as_the_message_says(
 
 
 @pytest.mark.parametrize("encoding", ["cl100k_base", "o200k_base", "gpt2"])
-def test_what_could_not_be_fetched_is_named(encoding: str, encodings: Path, closed: None) -> None:
+def test_what_could_not_be_fetched_is_named(encoding, encodings, closed):
     with pytest.raises(
         TokenCounterError,
         match=rf"encoding '{encoding}'.*could not fetch https://\S+, .*get_encoding",
@@ -279,25 +272,19 @@ def test_what_could_not_be_fetched_is_named(encoding: str, encodings: Path, clos
 @pytest.mark.parametrize(
     ("encoding", "why"), [("gone", "HTTPError: 404"), ("damaged", "ValueError: Hash mismatch")]
 )
-def test_a_vocabulary_that_is_not_what_it_should_be_is_an_error(
-    encoding: str, why: str, encodings: Path
-) -> None:
+def test_a_vocabulary_that_is_not_what_it_should_be_is_an_error(encoding, why, encodings):
     with pytest.raises(TokenCounterError, match=why):
         token_counter(f"tiktoken:{encoding}")
 
 
-def test_the_message_says_when_no_folder_is_named(
-    encodings: Path, closed: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_message_says_when_no_folder_is_named(encodings, closed, monkeypatch, tmp_path):
     monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
     monkeypatch.setenv("DATA_GYM_CACHE_DIR", str(tmp_path / "absent"))
     with pytest.raises(TokenCounterError, match="TIKTOKEN_CACHE_DIR is not set"):
         token_counter("tiktoken:remote")
 
 
-def test_an_import_fetches_and_no_reader_does(
-    encodings: Path, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_import_fetches_and_no_reader_does(encodings, storage, tmp_path, monkeypatch):
     """After the import tiktoken cannot even be imported, and its storage would notice."""
     samples = tmp_path / "samples.jsonl"
     texts = [{"text": "abab is 1"}, {"text": "ab is 2"}, {"text": "1"}]
@@ -306,7 +293,7 @@ def test_an_import_fetches_and_no_reader_does(
     )
     recording = str(tmp_path / "recording")
 
-    def feval(*arguments: str) -> str:
+    def feval(*arguments):
         result = CliRunner().invoke(app, list(arguments))
         assert result.exit_code == 0, result.output
         return result.output
@@ -326,7 +313,7 @@ def test_an_import_fetches_and_no_reader_does(
     )
     assert storage.requests == 1
 
-    def replayed(**fields: Any) -> Any:
+    def replayed(**fields):
         with replay_http_client(recording) as client:
             body = {
                 "model": "gpt-4o-mini",
@@ -352,9 +339,7 @@ def test_an_import_fetches_and_no_reader_does(
     assert storage.requests == 1
 
 
-def test_a_recording_fetches_before_it_asks_anything(
-    encodings: Path, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recording_fetches_before_it_asks_anything(encodings, storage, tmp_path, monkeypatch):
     arguments = [
         "record",
         "--dataset",
@@ -384,7 +369,7 @@ def test_a_recording_fetches_before_it_asks_anything(
     assert storage.requests == 2
 
 
-def test_threads_may_ask_for_counters_together(encodings: Path) -> None:
+def test_threads_may_ask_for_counters_together(encodings):
     counts: list[int] = []
     threads = [
         threading.Thread(target=lambda: counts.append(token_counter("tiktoken:remote")("ab")))
@@ -398,12 +383,12 @@ def test_threads_may_ask_for_counters_together(encodings: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["cl100k", "", "gpt-4o"])
-def test_an_unknown_encoding_is_refused(encoding: str) -> None:
+def test_an_unknown_encoding_is_refused(encoding):
     with pytest.raises(UnknownNameError, match=r"no tiktoken encoding.*cl100k_base"):
         token_counter(f"tiktoken:{encoding}")
 
 
-def test_a_missing_tiktoken_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tiktoken_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     with pytest.raises(TokenCounterError, match="pip install tiktoken"):
         token_counter("tiktoken:cl100k_base")

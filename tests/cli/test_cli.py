@@ -12,7 +12,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from places import ROOT
 from small import put_manifest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from feval import __version__
 from feval.cli import app
@@ -34,7 +33,7 @@ from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingW
 EVIL = "evil\x1b]0;owned\x07[red]\u202e"
 
 
-def feval(*arguments: str | Path) -> Result:
+def feval(*arguments):
     """Run the command line in this process."""
     return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
 
@@ -42,9 +41,7 @@ def feval(*arguments: str | Path) -> Result:
 MAIN = "from feval.cli import main; main()"
 
 
-def spawn(
-    *arguments: str | Path, code: str = MAIN, **options: Any
-) -> subprocess.CompletedProcess[str]:
+def spawn(*arguments, code=MAIN, **options):
     """Run the command line, or other code, as a program."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **options.pop("env", {})}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
@@ -52,7 +49,7 @@ def spawn(
     return subprocess.run(command, text=True, timeout=120, check=False, env=environment, **pipes)
 
 
-def failed(result: Result, code: int, *pieces: str) -> str:
+def failed(result, code, *pieces):
     """Assert that a command failed with one sentence on standard error and nothing on standard
     output.
     """
@@ -66,15 +63,15 @@ def failed(result: Result, code: int, *pieces: str) -> str:
 
 
 def write(
-    out: Path,
+    out,
     *,
-    llms: dict[str, list[list[str | None]]],
-    dataset: str = "toy",
-    prices: str = "2025-06-02",
-    prompt_tokens: int | None = 10,
-    question: Callable[[int], str] = "q{}".format,
-    notes: tuple[str, ...] = (),
-) -> Path:
+    llms,
+    dataset="toy",
+    prices="2025-06-02",
+    prompt_tokens=10,
+    question="q{}".format,
+    notes=(),
+):
     """Write a recording: `llms` gives, per LLM, the answers of each question; every gold is "1",
     every CoT has 20 tokens.
     """
@@ -105,18 +102,18 @@ TOY: list[list[str | None]] = [["1", "1", "2", None], ["2", "1", "2", "3"], ["1"
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(tmp_path):
     """Three questions, four CoTs each, of an LLM that has a price."""
     return write(tmp_path / "toy", llms={"gpt-3.5-turbo": TOY})
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Path:
+def two(tmp_path):
     """Two LLMs on one dataset; gpt-4 has no price."""
     return write(tmp_path / "two", llms={"gpt-3.5-turbo": TOY, "gpt-4": TOY})
 
 
-def content(folder: Path) -> dict[str, bytes]:
+def content(folder):
     """Every file below a folder."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
@@ -125,7 +122,7 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_help_imports_nothing_heavy():
     code = (
         "import sys\nsys.argv = ['feval', *sys.argv[1:]]\nfrom feval.cli import main\ntry:\n   "
         " main()\nexcept SystemExit as end:\n    assert end.code == 0, end.code\nheavy = 'numpy"
@@ -138,7 +135,7 @@ def test_help_imports_nothing_heavy() -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_commands_load_the_client_of_the_hub_on_use() -> None:
+def test_commands_load_the_client_of_the_hub_on_use():
     modules = (
         "compare, evaluating, known, record, servers\nfrom feval.cli.recordings import derive,"
         " files, score, verify"
@@ -160,7 +157,7 @@ def test_every_command_has_help_json_and_quiet(command: str) -> None:
     assert len(result.stdout.splitlines()) <= 80  # two screens
 
 
-def test_help_lists_the_commands() -> None:
+def test_help_lists_the_commands():
     result = feval("--help")
     assert result.exit_code == 0
     assert all(f"\n  {command}" in result.stdout for command in COMMANDS)
@@ -168,7 +165,7 @@ def test_help_lists_the_commands() -> None:
     assert len(result.stdout.splitlines()) <= 46
 
 
-def test_help_of_servers_does_not_need_the_extra() -> None:
+def test_help_of_servers_does_not_need_the_extra():
     arguments = {
         "serve": ["."],
         "proxy": ["--upstream", "http://127.0.0.1:9/v1", "--record", "x"],
@@ -194,7 +191,7 @@ for line in {lines}:
         assert "pip install 'feval[serve]'" in error
 
 
-def test_version() -> None:
+def test_version():
     result = feval("--version")
     assert (result.exit_code, result.stdout) == (0, f"feval {__version__}\n")
 
@@ -213,7 +210,7 @@ def test_version() -> None:
         ["info"],
     ],
 )
-def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+def test_wrong_usage_exits_with_2(arguments):
     result = feval(*arguments)
     assert result.exit_code == 2
     assert "Usage: feval" in result.output
@@ -230,36 +227,36 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
         ("7..7", [7]),
     ],
 )
-def test_counts(text: str, counts: list[int]) -> None:
+def test_counts(text, counts):
     assert parse_counts(text) == counts
 
 
 @pytest.mark.parametrize(
     "text", ["", "x", "1-5", "1..", "..5", "1..2..3..4", "1,,2", "1.5", "-1", "٣", "1e3"]
 )
-def test_what_is_no_count_is_refused(text: str) -> None:
+def test_what_is_no_count_is_refused(text):
     with pytest.raises(UsageError, match="--n takes numbers of CoTs such as"):
         parse_counts(text)
 
 
 @pytest.mark.parametrize("text", ["0", "0..5", "5..1", "1..5..0"])
-def test_counts_that_cannot_be_are_refused(text: str) -> None:
+def test_counts_that_cannot_be_are_refused(text):
     with pytest.raises(OutOfRangeError, match="counts up from 1 CoT"):
         parse_counts(text)
 
 
 @pytest.mark.parametrize("text", ["1..1000000000", "9" * 5000])
-def test_counts_beyond_any_pool_are_refused(text: str) -> None:
+def test_counts_beyond_any_pool_are_refused(text):
     with pytest.raises(OutOfRangeError, match=r"CoTs up to 999,999,999; found .{1,100}\.$"):
         parse_counts(text)
 
 
-def test_a_billion_points_are_refused_at_once() -> None:
+def test_a_billion_points_are_refused_at_once():
     with pytest.raises(OutOfRangeError, match="asks for 999,999,999 points; 10,000 is the most"):
         parse_counts("1..999999999")
 
 
-def test_info_shows_what_is_there(two: Path) -> None:
+def test_info_shows_what_is_there(two):
     shown = feval("info", two).stdout
     for piece in (
         "toy",
@@ -276,7 +273,7 @@ def test_info_shows_what_is_there(two: Path) -> None:
     assert feval("info", two, "--quiet").output == ""
 
 
-def test_info_as_json(two: Path) -> None:
+def test_info_as_json(two):
     result = feval("info", two, "--json")
     output = json.loads(result.stdout)
     assert result.stderr == ""
@@ -285,7 +282,7 @@ def test_info_as_json(two: Path) -> None:
     assert output["pairs"][0]["questions"] == 3
 
 
-def test_info_of_something_else(tmp_path: Path) -> None:
+def test_info_of_something_else(tmp_path):
     failed(feval("info", tmp_path), 1, "No recording at", "has no manifest.json")
     failed(feval("info", tmp_path / "absent"), 1, "does not exist")
     (tmp_path / "half.journal").mkdir()
@@ -299,7 +296,7 @@ def test_info_of_something_else(tmp_path: Path) -> None:
         )
 
 
-def test_the_folder_above_a_recording_is_told_from_it(two: Path) -> None:
+def test_the_folder_above_a_recording_is_told_from_it(two):
     failed(
         feval("info", two.parent),
         1,
@@ -308,12 +305,12 @@ def test_the_folder_above_a_recording_is_told_from_it(two: Path) -> None:
     )
 
 
-def test_info_shows_ragged_pools_as_a_range(tmp_path: Path) -> None:
+def test_info_shows_ragged_pools_as_a_range(tmp_path):
     ragged = write(tmp_path / "ragged", llms={"gpt-4": [["1"], ["1", "2", "1"]]})
     assert "1 to 3" in feval("info", ragged).stdout
 
 
-def test_names_from_strangers_cannot_steer_the_terminal(tmp_path: Path) -> None:
+def test_names_from_strangers_cannot_steer_the_terminal(tmp_path):
     evil = write(tmp_path / "evil", llms={"gpt-4": TOY}, question="q\u202e{}".format, notes=(EVIL,))
     manifest = json.loads((evil / "manifest.json").read_text())
     manifest["datasets"][0]["title"] = manifest["pairs"][0]["counter"] = manifest["licences"][
@@ -335,7 +332,7 @@ def test_names_from_strangers_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert "\x1b" not in feval("info", evil, "--json").stdout
 
 
-def test_verify_says_sound(toy: Path) -> None:
+def test_verify_says_sound(toy):
     result = feval("verify", toy)
     assert result.exit_code == 0
     assert "is sound" in result.stdout
@@ -343,7 +340,7 @@ def test_verify_says_sound(toy: Path) -> None:
     assert feval("verify", toy, "-q").output == ""
 
 
-def test_verify_names_what_is_damaged(toy: Path) -> None:
+def test_verify_names_what_is_damaged(toy):
     [sample] = (toy / "samples").rglob("*.parquet")
     data = bytearray(sample.read_bytes())
     data[len(data) // 2] ^= 1
@@ -357,7 +354,7 @@ def test_verify_names_what_is_damaged(toy: Path) -> None:
     assert feval("verify", toy).stdout == ""
 
 
-def test_merge_joins_llms(tmp_path: Path, toy: Path) -> None:
+def test_merge_joins_llms(tmp_path, toy):
     other = write(tmp_path / "other", llms={"gpt-4": TOY})
     result = feval("merge", toy, other, "--out", tmp_path / "both")
     assert result.exit_code == 0, result.output
@@ -367,11 +364,11 @@ def test_merge_joins_llms(tmp_path: Path, toy: Path) -> None:
     assert len(output["parents"]) == 2
 
 
-def test_merge_needs_two(toy: Path, tmp_path: Path) -> None:
+def test_merge_needs_two(toy, tmp_path):
     failed(feval("merge", toy, "--out", tmp_path / "x"), 2, "two or more recordings; 1 given")
 
 
-def test_select_keeps_what_is_asked_for(two: Path, tmp_path: Path) -> None:
+def test_select_keeps_what_is_asked_for(two, tmp_path):
     out = tmp_path / "small"
     result = feval(
         "select", two, "--out", out, "--llm", "gpt-4", "--first", "2", "--samples", "3", "--json"
@@ -382,7 +379,7 @@ def test_select_keeps_what_is_asked_for(two: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_select_by_a_file_of_ids(two: Path, tmp_path: Path) -> None:
+def test_select_by_a_file_of_ids(two, tmp_path):
     ids = tmp_path / "ids.txt"
     ids.write_text("q2\n\nq0\n")
     assert feval("select", two, "--out", tmp_path / "small", "--questions-file", ids).exit_code == 0
@@ -392,7 +389,7 @@ def test_select_by_a_file_of_ids(two: Path, tmp_path: Path) -> None:
     )
 
 
-def test_select_refuses(two: Path, tmp_path: Path) -> None:
+def test_select_refuses(two, tmp_path):
     out, ids = tmp_path / "x", tmp_path / "ids.txt"
     ids.write_bytes(b"q9\n")
     refused = [
@@ -426,7 +423,7 @@ def test_select_refuses(two: Path, tmp_path: Path) -> None:
     assert not out.exists()
 
 
-def test_nothing_is_overwritten(two: Path, toy: Path, tmp_path: Path) -> None:
+def test_nothing_is_overwritten(two, toy, tmp_path):
     before = content(toy)
     for command in (["select", two], ["merge", two, toy]):
         failed(feval(*command, "--out", toy), 1, "exists already; a recording is never overwritten")
@@ -444,7 +441,7 @@ def test_nothing_is_overwritten(two: Path, toy: Path, tmp_path: Path) -> None:
         ("answer-kinds", "verbatim"),
     ],
 )
-def test_ls(what: str, known: str) -> None:
+def test_ls(what, known):
     assert known in feval("ls", what).stdout
     rows = json.loads(feval("ls", what, "--json").stdout)[what]
     assert any(known in row.values() for row in rows)
@@ -456,7 +453,7 @@ def test_ls(what: str, known: str) -> None:
     assert feval("ls", what, "--quiet").output == ""
 
 
-def test_ls_of_something_else() -> None:
+def test_ls_of_something_else():
     failed(feval("ls", "dataset"), 2, "Did you mean 'datasets'?", "answer-kinds")
     failed(feval("ls", "questions"), 2, "Whose questions?")
     failed(feval("ls", "prices", "gsm8k"), 2, "belong to `feval ls questions DATASET`")
@@ -470,11 +467,11 @@ POINT_KEYS = {
 }  # fmt: skip
 
 
-def curve(*arguments: str | Path) -> Result:
+def curve(*arguments):
     return feval("curve", "self-consistency", *arguments)
 
 
-def test_curve_as_json_is_one_object_and_nothing_else(toy: Path) -> None:
+def test_curve_as_json_is_one_object_and_nothing_else(toy):
     result = curve(
         "--recording", toy, "--dataset", "toy", "--llm", "gpt-3.5-turbo", "--n", "1..4", "--json"
     )
@@ -491,13 +488,13 @@ def test_curve_as_json_is_one_object_and_nothing_else(toy: Path) -> None:
     assert first["usd_per_question"] == pytest.approx((10 * 0.5 + 20 * 1.5) * 1e-6, rel=1e-12)
 
 
-def test_curve_table(toy: Path) -> None:
+def test_curve_table(toy):
     lines = curve("--recording", toy, "--n", "1,4").stdout.splitlines()
     assert lines[0] == "self-consistency on toy, gpt-3.5-turbo"
     assert [line.split()[0] for line in lines[2:4]] == ["1", "4"]
 
 
-def test_one_dataset_and_one_llm_need_no_name(toy: Path, two: Path) -> None:
+def test_one_dataset_and_one_llm_need_no_name(toy, two):
     assert json.loads(curve("--recording", toy, "--json").stdout)["points"][-1]["n"] == 4
     failed(
         curve("--recording", two),
@@ -506,23 +503,21 @@ def test_one_dataset_and_one_llm_need_no_name(toy: Path, two: Path) -> None:
     )
 
 
-def test_recordings_can_be_named_by_the_environment(
-    toy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recordings_can_be_named_by_the_environment(toy, monkeypatch):
     failed(curve(), 2, "No recording was named")
     monkeypatch.setenv("FEVAL_RECORDING", str(toy))
     assert curve().exit_code == 0
 
 
-def test_several_recordings_together(toy: Path, tmp_path: Path) -> None:
+def test_several_recordings_together(toy, tmp_path):
     other = write(tmp_path / "other", llms={"gpt-4": TOY})
     both = ["--recording", toy, "--recording", other]
     failed(curve(*both), 2, "choose one with --llm: gpt-3.5-turbo, gpt-4")
     assert curve(*both, "--llm", "gpt-4").exit_code == 0
 
 
-def test_orders_billings_and_seeds(toy: Path) -> None:
-    def points(*options: str) -> list[dict[str, Any]]:
+def test_orders_billings_and_seeds(toy):
+    def points(*options):
         result = curve("--recording", toy, "--n", "1,3", "--json", *options)
         assert result.exit_code == 0, result.output
         found: list[dict[str, Any]] = json.loads(result.stdout)["points"]
@@ -539,7 +534,7 @@ def test_orders_billings_and_seeds(toy: Path) -> None:
     assert points("--billing", "once")[1]["tokens_per_question"] == 10 + 3 * 20
 
 
-def test_without_a_price_dollars_are_null_and_a_note_says_why(two: Path) -> None:
+def test_without_a_price_dollars_are_null_and_a_note_says_why(two):
     result = curve("--recording", two, "--llm", "gpt-4", "--json")
     assert result.exit_code == 0
     assert {point["usd_per_question"] for point in json.loads(result.stdout)["points"]} == {None}
@@ -551,20 +546,20 @@ def test_without_a_price_dollars_are_null_and_a_note_says_why(two: Path) -> None
     assert "note: No dollars: price list '2025-06-02' has no LLM 'gpt-4'" in compared.stderr
 
 
-def test_prices_none_needs_no_note(two: Path) -> None:
+def test_prices_none_needs_no_note(two):
     result = curve("--recording", two, "--llm", "gpt-4", "--prices", "none", "--json")
     assert result.stderr == ""
     assert json.loads(result.stdout)["prices"] is None
 
 
-def test_a_recording_without_price_list_says_so(tmp_path: Path) -> None:
+def test_a_recording_without_price_list_says_so(tmp_path):
     bare = write(tmp_path / "bare", llms={"gpt-4": TOY}, prices="none")
     assert "the recording names no price list" in curve("--recording", bare).stderr
     mute = write(tmp_path / "mute", llms={"gpt-3.5-turbo": TOY}, prompt_tokens=None)
     assert "does not say how many tokens the prompts" in curve("--recording", mute).stderr
 
 
-def test_a_price_file_prices_again(two: Path, tmp_path: Path) -> None:
+def test_a_price_file_prices_again(two, tmp_path):
     prices = tmp_path / "mine.json"
     prices.write_text(
         json.dumps(
@@ -578,7 +573,7 @@ def test_a_price_file_prices_again(two: Path, tmp_path: Path) -> None:
     assert result["points"][0]["usd_per_question"] == pytest.approx((10 * 30 + 20 * 60) * 1e-6)
 
 
-def test_curve_refuses(toy: Path, tmp_path: Path) -> None:
+def test_curve_refuses(toy, tmp_path):
     refused = [
         (1, ["--n", "1..5"], "4 recorded CoTs", "5 were asked for"),
         (2, ["--n", "0"], "--n counts up from 1"),
@@ -603,7 +598,7 @@ def test_curve_refuses(toy: Path, tmp_path: Path) -> None:
     failed(curve("--recording", tmp_path / "absent"), 1, "does not exist")
 
 
-def test_ragged_pools_are_asked_up_to_the_smallest(tmp_path: Path) -> None:
+def test_ragged_pools_are_asked_up_to_the_smallest(tmp_path):
     ragged = write(tmp_path / "ragged", llms={"gpt-4": [["1", "1", "2"], ["1", "2"]]})
     assert json.loads(curve("--recording", ragged, "--json").stdout)["points"][-1]["n"] == 2
     failed(
@@ -614,7 +609,7 @@ def test_ragged_pools_are_asked_up_to_the_smallest(tmp_path: Path) -> None:
     )
 
 
-def test_a_question_without_cots_is_named(tmp_path: Path) -> None:
+def test_a_question_without_cots_is_named(tmp_path):
     ragged = write(tmp_path / "ragged", llms={"gpt-4": [["1", "1"], []]})
     failed(
         curve("--recording", ragged),
@@ -624,9 +619,7 @@ def test_a_question_without_cots_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_nothing_is_written_without_out(
-    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_written_without_out(toy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = content(tmp_path)
     assert curve("--recording", toy).exit_code == 0
@@ -636,7 +629,7 @@ def test_nothing_is_written_without_out(
 CURVE_FILES = ["curve.csv", "curve.parquet", "curve.json", "curve.png", "curve.svg", "receipt.json"]
 
 
-def test_curve_files(toy: Path, tmp_path: Path) -> None:
+def test_curve_files(toy, tmp_path):
     out = tmp_path / "report"
     result = curve("--recording", toy, "--out", out)
     assert result.exit_code == 0, result.output
@@ -663,7 +656,7 @@ def test_curve_files(toy: Path, tmp_path: Path) -> None:
     assert curve("--recording", toy, "--out", out, "--n", "1", "--force").exit_code == 0
 
 
-def test_out_that_cannot_be_written(toy: Path, tmp_path: Path) -> None:
+def test_out_that_cannot_be_written(toy, tmp_path):
     (tmp_path / "file").write_bytes(b"mine")
     failed(
         curve("--recording", toy, "--out", tmp_path / "file"),
@@ -673,7 +666,7 @@ def test_out_that_cannot_be_written(toy: Path, tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == b"mine"
 
 
-def test_matplotlib_keeps_quiet(toy: Path, tmp_path: Path) -> None:
+def test_matplotlib_keeps_quiet(toy, tmp_path):
     """Without a place for its caches it has a lot to say."""
     out = tmp_path / "out"
     unusable = {"MPLCONFIGDIR": str(toy / "manifest.json"), "TMPDIR": str(tmp_path)}
@@ -681,7 +674,7 @@ def test_matplotlib_keeps_quiet(toy: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def line(row: int, **fields: object) -> str:
+def line(row, **fields):
     """A line of the generic JSONL format: one question with three CoTs."""
     samples = [{"text": f"The answer is {answer}.", "answer": answer} for answer in ("1", "2", "1")]
     result = {
@@ -694,9 +687,7 @@ def line(row: int, **fields: object) -> str:
     return json.dumps(result | fields)
 
 
-def imported(
-    tmp_path: Path, text: str | bytes, *options: str, name: str = "source.jsonl"
-) -> Result:
+def imported(tmp_path, text, *options, name="source.jsonl"):
     source = tmp_path / name
     source.write_bytes(text if isinstance(text, bytes) else text.encode())
     kind = [] if "--answer-kind" in options else ["--answer-kind", "verbatim"]
@@ -705,18 +696,18 @@ def imported(
     )
 
 
-def whole(*rows: int) -> str:
+def whole(*rows):
     return "".join(line(row) + "\n" for row in rows)
 
 
-def test_import_says_what_was_made(tmp_path: Path) -> None:
+def test_import_says_what_was_made(tmp_path):
     result = imported(tmp_path, whole(0, 1), "--llm", "gpt-4")
     assert result.exit_code == 0, result.output
     assert "6 CoTs, 1 LLM, 1 dataset" in result.stdout
     assert feval("verify", tmp_path / "out").exit_code == 0
 
 
-def test_import_renames_the_only_llm_of_the_rows(tmp_path: Path) -> None:
+def test_import_renames_the_only_llm_of_the_rows(tmp_path):
     result = imported(tmp_path, whole(0), "--llm", "gpt-5")
     assert result.exit_code == 0, result.output
     assert "calls the LLM 'gpt-4'; it was recorded as 'gpt-5', as requested" in " ".join(
@@ -724,7 +715,7 @@ def test_import_renames_the_only_llm_of_the_rows(tmp_path: Path) -> None:
     )
 
 
-def test_import_as_json_and_quiet(tmp_path: Path) -> None:
+def test_import_as_json_and_quiet(tmp_path):
     (tmp_path / "a").mkdir()
     result = imported(tmp_path / "a", whole(0), "--llm", "gpt-4", "--json")
     assert json.loads(result.stdout)["pairs"][0]["cots"] == 3
@@ -747,21 +738,19 @@ def test_import_as_json_and_quiet(tmp_path: Path) -> None:
     ],
     ids=["line 17", "llm", "kind", "questions"],
 )
-def test_import_refuses(
-    tmp_path: Path, text: str, options: list[str], code: int, pieces: list[str]
-) -> None:
+def test_import_refuses(tmp_path, text, options, code, pieces):
     failed(imported(tmp_path, text, *options), code, *pieces)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source.jsonl"]
 
 
-def broken(error: BaseException) -> Callable[..., Any]:
-    def fail(*_: object, **__: object) -> None:
+def broken(error):
+    def fail(*_, **__):
         raise error
 
     return fail
 
 
-def test_a_bug_is_one_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_one_sentence(toy, monkeypatch):
     monkeypatch.setattr("feval.cli.recordings.files.open_place", broken(RuntimeError("oh \x1b[1m")))
     monkeypatch.delenv("FEVAL_DEBUG", raising=False)
     failed(
@@ -788,14 +777,12 @@ def test_a_bug_is_one_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> No
         (OSError("odd"), 1, "The output could not be read or written: odd. Check"),
     ],
 )
-def test_what_the_system_says_is_one_sentence(
-    toy: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, piece: str
-) -> None:
+def test_what_the_system_says_is_one_sentence(toy, monkeypatch, error, code, piece):
     monkeypatch.setattr("feval.cli.recordings.files.open_place", broken(error))
     failed(feval("info", toy), code, piece)
 
 
-def test_a_reader_that_leaves_is_no_error() -> None:
+def test_a_reader_that_leaves_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -809,7 +796,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 @pytest.mark.parametrize(
     ("folder", "code"), [("toy", 0), pytest.param("absent", 1, marks=pytest.mark.slow)]
 )
-def test_closed_streams_are_no_error(toy: Path, closed: str, folder: str, code: int) -> None:
+def test_closed_streams_are_no_error(toy, closed, folder, code):
     script = f"'{sys.executable}' -c '{MAIN}' info '{toy.parent / folder}' --json {closed}"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -820,7 +807,7 @@ def test_closed_streams_are_no_error(toy: Path, closed: str, folder: str, code: 
     assert done.stdout == "" or json.loads(done.stdout)["path"] == str(toy)
 
 
-def test_an_ascii_terminal_is_no_error(tmp_path: Path) -> None:
+def test_an_ascii_terminal_is_no_error(tmp_path):
     odd = write(tmp_path / "odd", llms={"gpt-4": TOY}, notes=("中文 ✓",))
     done = spawn("info", odd, env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"})
     assert done.returncode == 0, done.stderr
@@ -830,7 +817,7 @@ def test_an_ascii_terminal_is_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)]
 )
-def test_interrupting_leaves_nothing_half_done(tmp_path: Path, number: signal.Signals) -> None:
+def test_interrupting_leaves_nothing_half_done(tmp_path, number):
     (tmp_path / "source.jsonl").write_text(whole(0))
     code = (
         "import os, signal\n"
@@ -848,7 +835,7 @@ def test_interrupting_leaves_nothing_half_done(tmp_path: Path, number: signal.Si
     assert [path.name for path in tmp_path.iterdir()] == ["source.jsonl"]
 
 
-def on_a_terminal(*arguments: str | Path) -> str:
+def on_a_terminal(*arguments):
     """Run the command line on a pseudo-terminal; return all it wrote."""
     controller, terminal = pty.openpty()
     code = (
@@ -874,7 +861,7 @@ def on_a_terminal(*arguments: str | Path) -> str:
     return data.decode()
 
 
-def _until_closed(descriptor: int) -> Iterator[bytes]:
+def _until_closed(descriptor):
     while True:
         try:
             piece = os.read(descriptor, 1 << 16)
@@ -885,7 +872,7 @@ def _until_closed(descriptor: int) -> Iterator[bytes]:
         yield piece
 
 
-def test_a_terminal_gets_a_drawn_table_and_a_progress_bar(toy: Path) -> None:
+def test_a_terminal_gets_a_drawn_table_and_a_progress_bar(toy):
     shown = on_a_terminal("curve", "self-consistency", "--recording", toy)
     assert re.search(r"curve (\x1b\[\d+m)+━", shown)
     assert "─" in shown
@@ -893,9 +880,7 @@ def test_a_terminal_gets_a_drawn_table_and_a_progress_bar(toy: Path) -> None:
 
 
 @pytest.mark.parametrize(("questions", "said"), [(1_000_000, True), (20_000, False)])
-def test_a_long_run_says_what_it_will_take(
-    questions: int, said: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_long_run_says_what_it_will_take(questions, said, monkeypatch, capsys):
     """From what the first second of work did; once; not where there is no terminal."""
     clock = iter([0.0, 0.5, 1.5, 3.0, 0.0, 9.0])
     monkeypatch.setattr("feval.cli.output.time", SimpleNamespace(monotonic=lambda: next(clock)))
@@ -909,12 +894,12 @@ def test_a_long_run_says_what_it_will_take(
     assert capsys.readouterr().err == (sentence if said else "")
 
 
-def test_quiet_and_json_show_no_progress_on_a_terminal(toy: Path) -> None:
+def test_quiet_and_json_show_no_progress_on_a_terminal(toy):
     assert on_a_terminal("curve", "self-consistency", "--recording", toy, "--quiet") == ""
     assert json.loads(on_a_terminal("curve", "self-consistency", "--recording", toy, "--json"))
 
 
-def test_a_pipe_gets_plain_text(toy: Path) -> None:
+def test_a_pipe_gets_plain_text(toy):
     done = spawn("curve", "self-consistency", "--recording", toy)
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
@@ -925,7 +910,7 @@ def test_a_pipe_gets_plain_text(toy: Path) -> None:
     not Path("/dev/full").exists(), reason="only Linux has a disk that is always full"
 )
 @pytest.mark.parametrize("asked", ["--help", "--version", "ls"])
-def test_output_onto_a_full_disk_is_one_sentence(asked: str) -> None:
+def test_output_onto_a_full_disk_is_one_sentence(asked):
     arguments = [asked, "methods"] if asked == "ls" else [asked]
     with Path("/dev/full").open("w") as full:
         done = spawn(*arguments, stdout=full)
@@ -934,7 +919,7 @@ def test_output_onto_a_full_disk_is_one_sentence(asked: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_ctrl_c_while_modules_are_loaded_ends_with_a_sentence() -> None:
+def test_ctrl_c_while_modules_are_loaded_ends_with_a_sentence():
     code = (
         "import builtins, os, signal\n"
         "from feval.cli import main\n"

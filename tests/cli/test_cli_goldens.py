@@ -5,7 +5,6 @@ authors get.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ RECORDINGS = {"date_cot1_40": COT, "date_pot1": POT, "last_letters_gpt35": LETTE
 MIXTRAL = [0.08, 0.24]
 
 
-def feval(*arguments: str | Path) -> dict[str, Any]:
+def feval(*arguments):
     result = CliRunner().invoke(app, [*map(str, arguments), "--json"], prog_name="feval")
     assert result.exit_code == 0, result.output
     printed: dict[str, Any] = json.loads(result.stdout)
@@ -33,14 +32,14 @@ def feval(*arguments: str | Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def goldens(shared: Path) -> dict[str, dict[str, Any]]:
+def goldens(shared):
     """Reference values by id."""
     listed = json.loads((shared / "golden" / "methods.json").read_text())["goldens"]
     return {golden["id"]: golden for golden in listed}
 
 
 @pytest.fixture(scope="module")
-def recordings(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def recordings(shared, tmp_path_factory):
     """The real files, imported as the README says."""
     folder = tmp_path_factory.mktemp("recordings")
     for name, (form, source, dataset) in RECORDINGS.items():
@@ -50,7 +49,7 @@ def recordings(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 
 @pytest.fixture(scope="module")
-def prices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prices(tmp_path_factory):
     """A price list that gives gpt-3.5-turbo the price the reference values were computed at."""
     path = tmp_path_factory.mktemp("prices") / "mixtral.json"
     prices = {
@@ -63,15 +62,13 @@ def prices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def points(
-    recording: Path, dataset: str, counts: list[int], *options: str | Path
-) -> dict[int, dict[str, Any]]:
+def points(recording, dataset, counts, *options):
     named = ["--recording", recording, "--dataset", dataset, "--llm", "gpt-3.5-turbo"]
     result = feval("curve", "self-consistency", *named, "--n", ",".join(map(str, counts)), *options)
     return {point["n"]: point for point in result["points"]}
 
 
-def of(goldens: dict[str, dict[str, Any]], prefix: str) -> dict[int, dict[str, Any]]:
+def of(goldens, prefix):
     """N -> what is expected, for the goldens whose id starts so."""
     found = {
         golden["params"]["N"]: golden["expected"]
@@ -83,9 +80,7 @@ def of(goldens: dict[str, dict[str, Any]], prefix: str) -> dict[int, dict[str, A
 
 
 @pytest.mark.parametrize("name", ["date_cot1_40", "last_letters_gpt35"])
-def test_exact_curve(
-    name: str, recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]
-) -> None:
+def test_exact_curve(name, recordings, goldens):
     expected = of(goldens, f"sc.exact.{name}.")
     found = points(recordings[name], RECORDINGS[name][2], sorted(expected))
     for count, golden in expected.items():
@@ -94,9 +89,7 @@ def test_exact_curve(
 
 
 @pytest.mark.parametrize("name", ["date_cot1_40", "last_letters_gpt35"])
-def test_recorded_order(
-    name: str, recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]
-) -> None:
+def test_recorded_order(name, recordings, goldens):
     expected = of(goldens, f"sc.prefix.{name}.")
     found = points(recordings[name], RECORDINGS[name][2], sorted(expected), "--order", "recorded")
     for count, golden in expected.items():
@@ -104,9 +97,7 @@ def test_recorded_order(
         assert found[count]["kind"] == "recorded"
 
 
-def test_no_answer_casts_no_vote(
-    recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]
-) -> None:
+def test_no_answer_casts_no_vote(recordings, goldens):
     expected = of(goldens, "sc.none.date_pot1.")
     exact = points(recordings["date_pot1"], "bigbench_date", sorted(expected))
     recorded = points(
@@ -117,9 +108,7 @@ def test_no_answer_casts_no_vote(
         assert recorded[count]["accuracy"] == golden["prefix_drop_correct"] / 369
 
 
-def test_no_answer_as_one_more_candidate(
-    recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]
-) -> None:
+def test_no_answer_as_one_more_candidate(recordings, goldens):
     dataset, [llm] = load("bigbench_date", "gpt-3.5-turbo", recordings["date_pot1"])
     pool = llm.pool.with_no_answer_as_vote()
     counts = vote_counts(pool.codes, dataset.gold)
@@ -134,9 +123,7 @@ def test_no_answer_as_one_more_candidate(
         assert int((decided.answer == dataset.gold).sum()) == golden["prefix_vote_correct"]
 
 
-def test_cost_of_the_first_n(
-    recordings: dict[str, Path], goldens: dict[str, dict[str, Any]], prices: Path
-) -> None:
+def test_cost_of_the_first_n(recordings, goldens, prices):
     expected = of(goldens, "cost.first_n.date_cot1_40.")
     options = ["--order", "recorded", "--prices", prices, "--billing", "once"]
     found = points(recordings["date_cot1_40"], "bigbench_date", sorted(expected), *options)
@@ -148,7 +135,7 @@ def test_cost_of_the_first_n(
         assert found[count]["accuracy"] * 369 == pytest.approx(golden["correct"], abs=1e-9)
 
 
-def test_the_curve_says_what_it_rests_on(recordings: dict[str, Path]) -> None:
+def test_the_curve_says_what_it_rests_on(recordings):
     recording = recordings["date_cot1_40"]
     result = feval("curve", "self-consistency", "--recording", recording, "--n", "1..40")
     about = feval("info", recording)
@@ -169,9 +156,7 @@ def test_the_curve_says_what_it_rests_on(recordings: dict[str, Path]) -> None:
     assert feval("verify", recording)["ok"]
 
 
-def test_select_then_curve_sees_the_first_samples_only(
-    recordings: dict[str, Path], tmp_path: Path
-) -> None:
+def test_select_then_curve_sees_the_first_samples_only(recordings, tmp_path):
     feval("select", recordings["date_cot1_40"], "--samples", "10", "--out", tmp_path / "ten")
     whole = points(recordings["date_cot1_40"], "bigbench_date", [1, 10], "--order", "recorded")
     assert points(tmp_path / "ten", "bigbench_date", [1, 10], "--order", "recorded") == whole

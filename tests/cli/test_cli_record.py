@@ -8,11 +8,10 @@ import json
 import os
 import socket
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from settings_files import settings_file
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from feval.cards.front_matter import card_folder
 from feval.cli import app
@@ -35,15 +34,15 @@ TINY = (
 )
 
 
-def feval(*arguments: str | Path) -> Result:
+def feval(*arguments):
     return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
 
 
-def record(out: Path, *more: str | Path) -> Result:
+def record(out, *more):
     return feval("record", *TINY, "--first", "4", "--samples", "3", "--out", out, *more)
 
 
-def test_a_recording_is_made_and_made_once(tmp_path: Path) -> None:
+def test_a_recording_is_made_and_made_once(tmp_path):
     out = tmp_path / "r"
     result = record(out, "--json")
     assert result.exit_code == 0, result.output
@@ -55,7 +54,7 @@ def test_a_recording_is_made_and_made_once(tmp_path: Path) -> None:
     assert open_recording(out).hash == before
 
 
-def test_the_same_seed_gives_the_same_recording(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_recording(tmp_path):
     for name, seed in (("a", "3"), ("b", "3"), ("c", "400")):
         assert record(tmp_path / name, "--seed", seed, "--quiet").exit_code == 0
     answers = [
@@ -65,7 +64,7 @@ def test_the_same_seed_gives_the_same_recording(tmp_path: Path) -> None:
     assert answers[0] == answers[1] != answers[2]
 
 
-def test_what_shaped_the_cots_is_in_the_recording(tmp_path: Path) -> None:
+def test_what_shaped_the_cots_is_in_the_recording(tmp_path):
     assert (
         record(
             tmp_path / "r", "--logprobs", "2", "--quiet", *settings_file(tmp_path, "top_p = 0.9")
@@ -82,7 +81,7 @@ def test_what_shaped_the_cots_is_in_the_recording(tmp_path: Path) -> None:
     assert recording.manifest.prices == "tiny-2026-11"
 
 
-def test_questions_of_one_s_own_need_no_card(tmp_path: Path) -> None:
+def test_questions_of_one_s_own_need_no_card(tmp_path):
     source = tmp_path / "mine.jsonl"
     source.write_text('{"id": "mine/0", "question": "What is 2 + 3?", "answer": "5"}\n')
     named = ("--dataset", "mine", "--questions", source, "--llm", "feval/tiny-30k")
@@ -93,14 +92,14 @@ def test_questions_of_one_s_own_need_no_card(tmp_path: Path) -> None:
     assert open_recording(tmp_path / "r").questions("mine")[0].answer_key == "5"
 
 
-def test_a_dry_run_asks_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_asks_nothing(tmp_path):
     result = json.loads(record(tmp_path / "r", "--dry-run", "--json").stdout)
     assert (result["cots"], result["calls"], result["at_most"]) == (12, 4, True)
     assert result["usd"] > 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cost_limit_stops_and_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_a_cost_limit_stops_and_the_same_command_goes_on(tmp_path):
     out = tmp_path / "r"
     stopped = record(out, "--cost-limit", "0.00002")
     assert stopped.exit_code == 1
@@ -111,7 +110,7 @@ def test_a_cost_limit_stops_and_the_same_command_goes_on(tmp_path: Path) -> None
     assert verify_recording(out).ok
 
 
-def test_a_method_runs_on_what_was_recorded(tmp_path: Path) -> None:
+def test_a_method_runs_on_what_was_recorded(tmp_path):
     record(tmp_path / "r", "--quiet")
     curve = feval(
         "curve", "self-consistency", "--recording", tmp_path / "r", "--n", "1..3", "--json"
@@ -133,9 +132,7 @@ def test_a_method_runs_on_what_was_recorded(tmp_path: Path) -> None:
         (["--backend", "transformers"], 2, "--model"),
     ],
 )
-def test_what_cannot_work_is_said(
-    tmp_path: Path, options: list[str], code: int, words: str
-) -> None:
+def test_what_cannot_work_is_said(tmp_path, options, code, words):
     result = record(tmp_path / "r", *options)
     assert result.exit_code == code, result.output
     assert result.stderr.startswith("error: ")
@@ -143,7 +140,7 @@ def test_what_cannot_work_is_said(
     assert not (tmp_path / "r").exists()
 
 
-def test_an_unknown_model_is_said_before_anything_is_written(tmp_path: Path) -> None:
+def test_an_unknown_model_is_said_before_anything_is_written(tmp_path):
     result = feval(
         "record",
         "--dataset",
@@ -177,7 +174,7 @@ GSM8K = (
 ROWS = 'train_rows = "train.jsonl"'
 
 
-def train_file(folder: Path) -> Path:
+def train_file(folder):
     rows = [
         {
             "question": f"Ann has {i} jars and buys {i} more. How many?",
@@ -190,11 +187,11 @@ def train_file(folder: Path) -> Path:
     return path
 
 
-def gsm8k_file(shared: Path) -> tuple[str, Path]:
+def gsm8k_file(shared):
     return "--questions", shared / "real" / "questions" / "gsm8k.jsonl"
 
 
-def test_exemplars_can_come_from_the_train_split(tmp_path: Path, shared: Path) -> None:
+def test_exemplars_can_come_from_the_train_split(tmp_path, shared):
     rows = train_file(tmp_path)
     train = settings_file(
         tmp_path, 'exemplars = "train"', f'train_rows = "{rows.name}"', "exemplar_count = 3"
@@ -235,9 +232,7 @@ def test_exemplars_can_come_from_the_train_split(tmp_path: Path, shared: Path) -
         (['exemplars = "train"', 'prompt = "bbh_snarks"', ROWS], "no split"),
     ],
 )
-def test_exemplars_that_cannot_be_had_are_said(
-    tmp_path: Path, shared: Path, lines: list[str], words: str
-) -> None:
+def test_exemplars_that_cannot_be_had_are_said(tmp_path, shared, lines, words):
     train_file(tmp_path)
     result = feval(
         "record",
@@ -252,7 +247,7 @@ def test_exemplars_that_cannot_be_had_are_said(
     assert not (tmp_path / "r").exists()
 
 
-def test_what_is_odd_about_questions_is_said_and_kept(tmp_path: Path) -> None:
+def test_what_is_odd_about_questions_is_said_and_kept(tmp_path):
     source = tmp_path / "mine.jsonl"
     source.write_text(
         '{"id": "a", "question": "What is 2 + 3?"}\n{"id": "b", "question": "And 2 + 2?", "answer":'
@@ -291,7 +286,7 @@ def test_what_is_odd_about_questions_is_said_and_kept(tmp_path: Path) -> None:
     assert "has no text for the question 'a'" in result.stderr
 
 
-def test_a_sealed_recording_is_topped_up_into_another(tmp_path: Path) -> None:
+def test_a_sealed_recording_is_topped_up_into_another(tmp_path):
     assert record(tmp_path / "three", "--quiet").exit_code == 0
     more = ("--samples", "5", "--first", "6")
     refused = record(tmp_path / "three", *more)
@@ -323,19 +318,15 @@ def test_a_sealed_recording_is_topped_up_into_another(tmp_path: Path) -> None:
         (["--first", "0"], "Ask for 1 to 200"),
     ],
 )
-def test_settings_that_cannot_work_leave_nothing(
-    tmp_path: Path, options: list[str], words: str
-) -> None:
+def test_settings_that_cannot_work_leave_nothing(tmp_path, options, words):
     result = record(tmp_path / "r", *options)
     assert result.exit_code == 2, result.output
     assert words in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_unencrypted_connections_are_said_before_anything_is_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
+def test_unencrypted_connections_are_said_before_anything_is_sent(tmp_path, monkeypatch):
+    def refuse(*_, **__):
         raise Fatal("nothing was sent")
 
     monkeypatch.setattr("feval.cli.record.record_dataset", refuse)
@@ -346,7 +337,7 @@ def test_unencrypted_connections_are_said_before_anything_is_sent(
     assert "a-long-password" not in result.output
 
 
-def test_the_first_ctrl_c_says_what_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_ctrl_c_says_what_is_waited_for(capsys):
     show = Output(as_json=False, quiet=False)
     shown = RunDisplay(show.progress("recording"), show)
     state = Progress(1, 9, 1, 3, 16, 2.0, None, 0.0)
@@ -358,7 +349,7 @@ def test_the_first_ctrl_c_says_what_is_waited_for(capsys: pytest.CaptureFixture[
     )
 
 
-def test_what_was_there_before_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_there_before_is_said_once(capsys):
     show = Output(as_json=False, quiet=False)
     for new in (0, 3):  # with no reply yet, and with some; a run from the start says nothing
         shown = RunDisplay(show.progress("recording"), show)
@@ -369,7 +360,7 @@ def test_what_was_there_before_is_said_once(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == 2 * kept
 
 
-def test_a_long_wait_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_wait_is_said_once(capsys):
     show = Output(as_json=False, quiet=False)
     shown = RunDisplay(show.progress("recording"), show)
     for seconds in (0.0, 7.0, 300.0, 299.0, 0.0, 90.0):
@@ -381,7 +372,7 @@ def test_a_long_wait_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_the_first_failure_is_said_while_it_is_tried_again(tmp_path: Path) -> None:
+def test_the_first_failure_is_said_while_it_is_tried_again(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: every connection is refused
         address = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
@@ -404,7 +395,7 @@ def test_the_first_failure_is_said_while_it_is_tried_again(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["settings.toml"]
 
 
-def test_a_file_says_what_the_command_line_leaves_open(tmp_path: Path) -> None:
+def test_a_file_says_what_the_command_line_leaves_open(tmp_path):
     lines = [
         'dataset = "tiny_sums"',
         'llm = "feval/tiny-30k"',
@@ -447,7 +438,7 @@ def test_a_file_says_what_the_command_line_leaves_open(tmp_path: Path) -> None:
     )
 
 
-def test_paths_in_a_file_start_from_its_folder(tmp_path: Path) -> None:
+def test_paths_in_a_file_start_from_its_folder(tmp_path):
     assert record(tmp_path / "three", "--quiet").exit_code == 0
     estimate = record(
         tmp_path / "r", "--dry-run", "--json", *settings_file(tmp_path, 'from = "three"')
@@ -474,9 +465,7 @@ def test_paths_in_a_file_start_from_its_folder(tmp_path: Path) -> None:
         ('counter = "abacus"', 2, "abacus"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_said(
-    tmp_path: Path, line: str, code: int, words: str
-) -> None:
+def test_a_file_that_cannot_be_used_is_said(tmp_path, line, code, words):
     result = record(tmp_path / "r", *settings_file(tmp_path, line))
     assert result.exit_code == code, result.output
     assert result.stderr.startswith("error: ")
@@ -484,7 +473,7 @@ def test_a_file_that_cannot_be_used_is_said(
     assert [path.name for path in tmp_path.iterdir()] == ["settings.toml"]
 
 
-def test_a_file_that_is_not_there_and_a_dataset_that_is_not_named_are_said(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_and_a_dataset_that_is_not_named_are_said(tmp_path):
     assert (
         "cannot be read: No such file"
         in record(tmp_path / "r", "--settings", tmp_path / "none.toml").stderr
@@ -493,7 +482,7 @@ def test_a_file_that_is_not_there_and_a_dataset_that_is_not_named_are_said(tmp_p
     assert (result.exit_code, "--dataset is missing" in result.stderr) == (2, True)
 
 
-def test_a_settings_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+def test_a_settings_file_with_a_byte_order_mark_is_read(tmp_path):
     path = tmp_path / "s.toml"
     path.write_bytes(b"\xef\xbb\xbftop_p = 0.5\n")
     result = feval(
@@ -502,7 +491,7 @@ def test_a_settings_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     assert json.loads(result.stdout)["settings"] == {"top_p": 0.5}
 
 
-def test_a_settings_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_a_settings_file_that_cannot_be_read_is_refused(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     large, number = tmp_path / "large.toml", tmp_path / "number.toml"
@@ -518,7 +507,7 @@ def test_a_settings_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         assert (result.exit_code, why in result.output) == (2, True), result.output
 
 
-def test_a_price_list_in_a_settings_file_starts_from_its_folder(tmp_path: Path) -> None:
+def test_a_price_list_in_a_settings_file_starts_from_its_folder(tmp_path):
     (tmp_path / "own.md").write_text((card_folder() / "prices" / "tiny-2026-11.md").read_text())
     result = feval(
         "record",

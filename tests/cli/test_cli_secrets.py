@@ -5,12 +5,11 @@ not show them.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from settings_files import settings_file
 from small import write_toy
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.cli.output import say
@@ -21,19 +20,19 @@ SHAPED = "sk-proj-" + "marked0123456789abcdef"
 
 
 @pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
+def key(monkeypatch):
     monkeypatch.setenv("NEBIUS_API_KEY", KEY)
     monkeypatch.setenv("ODD_NAME", ODD)
 
 
-def feval(*arguments: str | Path) -> Result:
+def feval(*arguments):
     result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
     for secret in (KEY, ODD, SHAPED):
         assert secret not in result.output
     return result
 
 
-def record(folder: Path, lines: list[str], *more: str | Path) -> Result:
+def record(folder, lines, *more):
     named = () if any(line.startswith("llm") for line in lines) else ("--llm", "feval/tiny-30k")
     run = (
         "record",
@@ -61,9 +60,7 @@ def record(folder: Path, lines: list[str], *more: str | Path) -> Result:
         (f'base_url = "http://u:{KEY.replace("/", "%2F")}@127.0.0.1:9/v1"', "base_url"),
     ],
 )
-def test_a_known_key_is_refused_in_what_is_stored(
-    tmp_path: Path, line: str, place: str, more: tuple[str, ...]
-) -> None:
+def test_a_known_key_is_refused_in_what_is_stored(tmp_path, line, place, more):
     result = record(tmp_path, [line], *more)
     assert result.exit_code == 2, result.output
     assert "environment variable NEBIUS_API_KEY is in" in result.stderr
@@ -71,13 +68,13 @@ def test_a_known_key_is_refused_in_what_is_stored(
     assert [path.name for path in tmp_path.iterdir()] == ["settings.toml"]
 
 
-def test_the_variable_that_a_command_names_is_known_whatever_its_name(tmp_path: Path) -> None:
+def test_the_variable_that_a_command_names_is_known_whatever_its_name(tmp_path):
     lines = ['api_key_env = "ODD_NAME"', 'backend = "openai"', f'stop = ["{ODD}"]']
     assert "environment variable ODD_NAME is in the setting stop" in record(tmp_path, lines).stderr
 
 
 @pytest.mark.parametrize("named", [[], ['api_key_env = "ODD_NAME"']], ids=["by its name", "named"])
-def test_a_known_key_is_refused_in_questions(tmp_path: Path, named: list[str]) -> None:
+def test_a_known_key_is_refused_in_questions(tmp_path, named):
     source = tmp_path / "mine.jsonl"
     secret = ODD if named else KEY
     source.write_text(
@@ -101,7 +98,7 @@ def test_a_known_key_is_refused_in_questions(tmp_path: Path, named: list[str]) -
     assert (result.exit_code, "is in the questions" in result.stderr) == (2, True), result.output
 
 
-def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
+def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(tmp_path):
     body = 'extra_body = { extra_headers = { "X-Api-Key" = "shorter" } }'
     result = record(tmp_path, [body], "--dry-run")
     assert (result.exit_code, "name it in allow_fields = ['X-Api-Key']" in result.stderr) == (
@@ -112,9 +109,7 @@ def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(tmp_pa
 
 
 @pytest.mark.parametrize("way", ["option", "file", "proxy", "score"])
-def test_a_key_in_place_of_its_variable_is_an_error_that_does_not_show_it(
-    tmp_path: Path, way: str
-) -> None:
+def test_a_key_in_place_of_its_variable_is_an_error_that_does_not_show_it(tmp_path, way):
     given = "A3F9" * 8  # which a shell would take as a name
     dry, named = (
         ("--dry-run", "--json"),
@@ -136,7 +131,7 @@ def test_a_key_in_place_of_its_variable_is_an_error_that_does_not_show_it(
     assert given not in result.output
 
 
-def test_a_proxy_stores_no_known_key(tmp_path: Path) -> None:
+def test_a_proxy_stores_no_known_key(tmp_path):
     result = feval(
         "proxy", "--upstream", "http://127.0.0.1:9/v1", "--record", tmp_path / "r", "--dataset", KEY
     )
@@ -155,12 +150,12 @@ def test_a_proxy_stores_no_known_key(tmp_path: Path) -> None:
         (f'base_url = "http://127.0.0.1/v1?key={SHAPED}"', "has a query"),
     ],
 )
-def test_a_dry_run_says_what_cannot_work(tmp_path: Path, line: str, words: str) -> None:
+def test_a_dry_run_says_what_cannot_work(tmp_path, line, words):
     result = record(tmp_path, [line], "--dry-run")
     assert (result.exit_code, words in result.stderr) == (2, True), result.output
 
 
-def test_the_password_of_a_url_in_the_settings_is_not_printed(tmp_path: Path) -> None:
+def test_the_password_of_a_url_in_the_settings_is_not_printed(tmp_path):
     lines = ['base_url = "http://joe:opensesame@127.0.0.1:9/v1"', 'backend = "openai"']
     for more in ((), ("--json",)):
         result = record(tmp_path, lines, "--dry-run", *more)
@@ -179,17 +174,13 @@ def test_the_password_of_a_url_in_the_settings_is_not_printed(tmp_path: Path) ->
         ("max_tokens=2048, a task-based risk", "max_tokens=2048, a task-based risk"),
     ],
 )
-def test_what_is_printed_shows_no_key(
-    capsys: pytest.CaptureFixture[str], said: str, printed: str
-) -> None:
+def test_what_is_printed_shows_no_key(capsys, said, printed):
     say(said)
     assert capsys.readouterr().err == f"{printed}\n"
 
 
-def test_an_error_of_a_library_shows_no_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(_: str) -> str:
+def test_an_error_of_a_library_shows_no_key(tmp_path, monkeypatch):
+    def fails(_):
         raise RuntimeError(
             f"401 for https://joe:pass@host/x?key=opensesame, with the header Bearer {KEY}"
         )

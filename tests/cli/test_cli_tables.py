@@ -5,7 +5,6 @@ nothing.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hub_settings import run_feval
@@ -30,13 +29,13 @@ NAMED = [
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(tmp_path):
     path = tmp_path / "samples.csv"
     path.write_text(TABLE)
     return path
 
 
-def test_shows_what_it_understood_and_makes_the_recording(table: Path, tmp_path: Path) -> None:
+def test_shows_what_it_understood_and_makes_the_recording(table, tmp_path):
     result = run_feval(
         "import", "table", table, *NAMED, "--score", "prm=reward", "--out", tmp_path / "out"
     )
@@ -50,7 +49,7 @@ def test_shows_what_it_understood_and_makes_the_recording(table: Path, tmp_path:
     assert [question.answer for question in recording.questions("sums")] == ["1", "2", "3", "4"]
 
 
-def test_a_dry_run_writes_nothing(table: Path, tmp_path: Path) -> None:
+def test_a_dry_run_writes_nothing(table, tmp_path):
     result = run_feval("import", "table", table, *NAMED, "--ignore", "note", "--dry-run", "--json")
     columns = json.loads(result.stdout)["columns"]
     assert {column["column"]: column["read_as"] for column in columns} == {
@@ -85,7 +84,7 @@ def test_a_dry_run_writes_nothing(table: Path, tmp_path: Path) -> None:
         (["table", "MISSING", "--dataset", "sums", "--dry-run"], "there is nothing"),
     ],
 )
-def test_says_what_to_do(table: Path, tmp_path: Path, arguments: list[str], sentence: str) -> None:
+def test_says_what_to_do(table, tmp_path, arguments, sentence):
     places = {
         "TABLE": str(table),
         "OUT": str(tmp_path / "out"),
@@ -97,6 +96,6 @@ def test_says_what_to_do(table: Path, tmp_path: Path, arguments: list[str], sent
     assert not (tmp_path / "out").exists()
 
 
-def test_layouts_are_listed_with_the_formats() -> None:
+def test_layouts_are_listed_with_the_formats():
     rows = json.loads(run_feval("ls", "formats", "--json").stdout)["formats"]
     assert {"table", "table --layout matharena"} <= {row["name"] for row in rows}

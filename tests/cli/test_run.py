@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from small import write_toy
@@ -29,17 +28,17 @@ def agree(question, llm):
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(tmp_path):
     return write_toy(
         tmp_path / "toy", {"gpt-3.5-turbo": POOLS, "gpt-4o-mini": POOLS}, ["a", "y", "b"]
     )
 
 
-def run(*arguments: object) -> Any:
+def run(*arguments):
     return CliRunner().invoke(app, ["run", *map(str, arguments)])
 
 
-def test_run_prints_one_json_object(toy: Path) -> None:
+def test_run_prints_one_json_object(toy):
     done = run(
         "self-consistency", "--set", "n=3", "--recording", toy, "--llm", "gpt-3.5-turbo", "--json"
     )
@@ -61,13 +60,13 @@ def test_run_prints_one_json_object(toy: Path) -> None:
     assert not {"correct", "samples"} & set(result)
 
 
-def test_run_in_recorded_order_counts(toy: Path) -> None:
+def test_run_in_recorded_order_counts(toy):
     arguments = ["--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "recorded", "--json"]
     result = json.loads(run("self-consistency", "--set", "n=3", *arguments).stdout)
     assert (result["correct"], result["samples"], result["kind"]) == (2, 9, "recorded")
 
 
-def test_run_a_users_method(toy: Path, tmp_path: Path) -> None:
+def test_run_a_users_method(toy, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(SIX_LINES)
     result = json.loads(
@@ -93,7 +92,7 @@ def test_run_a_users_method(toy: Path, tmp_path: Path) -> None:
     assert json.loads(seeded[0])["kind"] == "seeded"
 
 
-def test_run_shows_tables(toy: Path) -> None:
+def test_run_shows_tables(toy):
     shown = run(
         "self-consistency",
         "--set",
@@ -114,7 +113,7 @@ def test_run_shows_tables(toy: Path) -> None:
     )
 
 
-def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy: Path) -> None:
+def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy):
     arguments = (
         "adaptive-consistency",
         "--set",
@@ -163,7 +162,7 @@ def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy: Path)
         (["self-consistency", "--set", "n=3", "--train-fraction", "2"], 2, "less than 1"),
     ],
 )
-def test_what_run_refuses(arguments: list[str], code: int, words: str, toy: Path) -> None:
+def test_what_run_refuses(arguments, code, words, toy):
     done = run(*arguments, "--recording", toy, "--llm", "gpt-3.5-turbo")
     assert done.exit_code == code, done.output
     assert words in done.stderr
@@ -200,7 +199,7 @@ def test_a_sandbox_that_cannot_be_is_refused(
     assert (done.exit_code, "--sandbox runs a method in bubblewrap" in done.stderr) == (2, True)
 
 
-def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_used(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("x = 1\ndef method(q, llm): pass\n")
     with pytest.raises(UnknownNameError, match=r"methd.*'method'"):
@@ -214,7 +213,7 @@ def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
         make_method(f"{file}:method").host.learns()
 
 
-def test_a_users_method_is_pinned_by_its_source(tmp_path: Path) -> None:
+def test_a_users_method_is_pinned_by_its_source(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(SIX_LINES)
     before = MethodFile(file, "agree").source_sha256
@@ -236,9 +235,7 @@ class Popular:
 """
 
 
-def test_a_users_method_that_learns_is_fitted_on_the_training_questions(
-    toy: Path, tmp_path: Path
-) -> None:
+def test_a_users_method_that_learns_is_fitted_on_the_training_questions(toy, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(LEARNER)
     common = [
@@ -265,7 +262,7 @@ def test_a_users_method_that_learns_is_fitted_on_the_training_questions(
     assert "take one worker" in many.output.replace("\n", " ")
 
 
-def test_settings_are_read_as_their_fields_want_them() -> None:
+def test_settings_are_read_as_their_fields_want_them():
     assert (
         make_method("self-consistency", {"n": "7"})
         == make_method("self-consistency", {"n": 7})
@@ -302,9 +299,7 @@ class Needy:
         ("", 2, "names no function"),
     ],
 )
-def test_a_badly_behaved_method_ends_in_a_sentence(
-    function: str, code: int, words: str, toy: Path, tmp_path: Path
-) -> None:
+def test_a_badly_behaved_method_ends_in_a_sentence(function, code, words, toy, tmp_path):
     (file := tmp_path / "mine.py").write_text(BADLY_BEHAVED)
     done = run(
         f"{file}:{function}", "--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "recorded"
@@ -314,9 +309,7 @@ def test_a_badly_behaved_method_ends_in_a_sentence(
     assert "Traceback" not in done.output
 
 
-def test_what_a_method_prints_does_not_spoil_the_json(
-    toy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_method_prints_does_not_spoil_the_json(toy, tmp_path, capfd):
     (file := tmp_path / "mine.py").write_text(f"print('at import')\n{BADLY_BEHAVED}")
     done = run(
         f"{file}:prints",
@@ -334,7 +327,7 @@ def test_what_a_method_prints_does_not_spoil_the_json(
     assert printed.out == ""
 
 
-def test_an_infinite_field_is_text_in_json() -> None:
+def test_an_infinite_field_is_text_in_json():
     method = make_method("confidence-weighted", {"temperature": "inf"})
     assert method.temperature == float("inf")
     assert make_method("confidence-weighted", {"temperature": "Infinity"}) == method
@@ -349,13 +342,13 @@ def test_an_infinite_field_is_text_in_json() -> None:
     )
 
 
-def test_a_list_of_one_is_given_as_its_value() -> None:
+def test_a_list_of_one_is_given_as_its_value():
     assert make_method("cascade", {"thresholds": "0.4"}).thresholds == (0.4,)
     assert make_method("model-switch", {"weights": "2"}).weights == (2.0,)
     assert make_method("model-switch", {"samples": "3"}).samples == 3
 
 
-def test_a_threshold_that_follows_its_criterion_is_listed_with_every_value() -> None:
+def test_a_threshold_that_follows_its_criterion_is_listed_with_every_value():
     from feval.evaluation.method_names import method_fields
     from feval.methods.adaptive_consistency import THRESHOLDS
 
@@ -367,7 +360,7 @@ def test_a_threshold_that_follows_its_criterion_is_listed_with_every_value() -> 
         assert re.search(rf"{re.escape(value)} \([^)]*\b{criterion}\b[^)]*\)", own)
 
 
-def test_the_fields_of_every_method_are_listed_with_a_meaning() -> None:
+def test_the_fields_of_every_method_are_listed_with_a_meaning():
     from feval.evaluation.method_names import field_names, method_fields
     from feval.methods import METHODS
 
@@ -378,7 +371,7 @@ def test_the_fields_of_every_method_are_listed_with_a_meaning() -> None:
         assert all("<" not in field["takes"] for field in listed), name
 
 
-def test_a_file_without_a_function_says_what_to_add() -> None:
+def test_a_file_without_a_function_says_what_to_add():
     with pytest.raises(
         UsageError, match=r"mine\.py is a file; name the function in it as well: mine\.py:FUNCTION"
     ):

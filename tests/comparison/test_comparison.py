@@ -13,7 +13,6 @@ import sys
 import types
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ from typer.testing import CliRunner
 from feval import ModelSwitch, compare, evaluate, load, merge, method_curve, self_consistency_curve
 from feval.cli import app
 from feval.cli.output import print_table
-from feval.comparison.comparison import Comparison
 from feval.comparison.plan import ComparedMethod, Plan, suggested_plan
 from feval.comparison.statistics import BestPoint
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
@@ -68,7 +66,7 @@ USERS = (
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def original(tmp_path_factory):
     """What `toy` is a copy of."""
     folder = tmp_path_factory.mktemp("toy")
     write_toy(folder / "rec", {"gpt-3.5-turbo": WEAK * 5, "gpt-4o-mini": STRONG * 5}, GOLDS * 5)
@@ -77,12 +75,12 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def toy(original: Path, tmp_path: Path) -> Path:
+def toy(original, tmp_path):
     """A folder with a recording `rec` and a user's file `mine.py`."""
     return shutil.copytree(original, tmp_path / "toy")
 
 
-def plan(*methods: dict[str, Any], **settings: Any) -> Plan:
+def plan(*methods, **settings):
     content = {
         "dataset": "toy",
         "recordings": ["rec"],
@@ -93,7 +91,7 @@ def plan(*methods: dict[str, Any], **settings: Any) -> Plan:
 
 
 @pytest.fixture(scope="module")
-def comparison(original: Path) -> Comparison:
+def comparison(original):
     other = SC | {"llms": ["gpt-4o-mini"], "label": "strong"}
     return compare(plan(SC, other, replicates=5, seed=3), base=original)
 
@@ -118,7 +116,7 @@ fields = { shares = ["0.5", "0.9"], strict = true, "odd key" = { inner = 1.5 } }
 """
 
 
-def test_a_plan_survives_its_file(tmp_path: Path) -> None:
+def test_a_plan_survives_its_file(tmp_path):
     (tmp_path / "plan.toml").write_text(FULL)
     read = Plan.read(tmp_path / "plan.toml")
     assert read.entries[0] == ComparedMethod(
@@ -152,7 +150,7 @@ VALUES = st.one_of(
     ),
     values=st.lists(st.integers(1, 99), min_size=1, max_size=5, unique=True),
 )
-def test_any_plan_survives_toml(label: str, settings: dict[str, Any], values: list[int]) -> None:
+def test_any_plan_survives_toml(label, settings, values):
     import tomllib
 
     result = plan(
@@ -167,7 +165,7 @@ def test_any_plan_survives_toml(label: str, settings: dict[str, Any], values: li
     assert Plan.from_dict(tomllib.loads(result.to_toml())) == result
 
 
-def test_methods_of_one_name_are_called_by_their_llms() -> None:
+def test_methods_of_one_name_are_called_by_their_llms():
     made = plan(SC, SC | {"llms": ["gpt-4o-mini"]})
     assert [entry.label for entry in made.entries] == [
         "self-consistency (gpt-3.5-turbo)",
@@ -217,12 +215,12 @@ def test_methods_of_one_name_are_called_by_their_llms() -> None:
         ({"method": [SC, SC]}, {}, "labelled 'self-consistency .gpt-3.5-turbo.'; give each"),
     ],
 )
-def test_what_a_plan_refuses(settings: dict[str, Any], method: dict[str, Any], words: str) -> None:
+def test_what_a_plan_refuses(settings, method, words):
     with pytest.raises(UsageError, match=words):
         plan(SC | method, **settings)
 
 
-def test_infinite_fields_survive_every_file(toy: Path) -> None:
+def test_infinite_fields_survive_every_file(toy):
     mot = {
         "name": "mixture-of-thoughts",
         "llms": ["gpt-3.5-turbo", "gpt-4o-mini"],
@@ -237,7 +235,7 @@ def test_infinite_fields_survive_every_file(toy: Path) -> None:
     assert run(toy / "out" / "comparison.toml", "--json").exit_code == 0
 
 
-def test_a_plan_that_cannot_be_read(tmp_path: Path) -> None:
+def test_a_plan_that_cannot_be_read(tmp_path):
     with pytest.raises(UsageError, match="cannot be read"):
         Plan.read(tmp_path / "nowhere.toml")
     for content in (b"dataset = ", b"\xff\xfe", b"a = " + b"[" * 5000):
@@ -249,7 +247,7 @@ def test_a_plan_that_cannot_be_read(tmp_path: Path) -> None:
         Plan.read(tmp_path / "bad.toml")
 
 
-def test_points_are_what_evaluate_says(comparison: Comparison, toy: Path) -> None:
+def test_points_are_what_evaluate_says(comparison, toy):
     dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec", seed=3)
     alone = evaluate(SelfConsistency(3), dataset, weak)
     point = comparison.curves[0].points[1]
@@ -261,11 +259,11 @@ def test_points_are_what_evaluate_says(comparison: Comparison, toy: Path) -> Non
     assert comparison.ceilings[0].points[-1].accuracy >= comparison.curves[0].points[-1].accuracy
 
 
-def test_differences_are_those_of_the_questions(comparison: Comparison) -> None:
+def test_differences_are_those_of_the_questions(comparison):
     weak, strong = comparison.curves
     order = np.argsort(weak.points[0].question_keys)
 
-    def at(points: Any, cost: float) -> Any:
+    def at(points, cost):
         costs = np.array([point.usd.mean() for point in points])
         return accuracy_at(cost, costs, np.stack([point.right for point in points], axis=1))[order]
 
@@ -285,9 +283,7 @@ def test_differences_are_those_of_the_questions(comparison: Comparison) -> None:
     assert comparison.smallest_p == 3 * difference_test(np.ones((questions, 1))).p_value[0]
 
 
-def test_significant_differences_that_few_questions_decide_are_warned_of(
-    comparison: Comparison,
-) -> None:
+def test_significant_differences_that_few_questions_decide_are_warned_of(comparison):
     first, *others = comparison.differences
     decided = replace(first, p_holm=0.01, skewness=-0.3)
     clear = [replace(row, p_holm=0.01, skewness=0.1) for row in others]
@@ -300,9 +296,7 @@ def test_significant_differences_that_few_questions_decide_are_warned_of(
     assert not any("on one side" in text for text in doubtful.warnings)
 
 
-def test_numbers_per_question_are_written_in_row_groups(
-    comparison: Comparison, toy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_per_question_are_written_in_row_groups(comparison, toy, monkeypatch):
     split = comparison.plan.changed(train_fraction=0.25)
     assert compare(split, base=toy).curves[0].points[0].right.shape == (15,)
     columns = {name: list(column) for name, column in comparison.per_question().items()}
@@ -318,7 +312,7 @@ def test_numbers_per_question_are_written_in_row_groups(
         assert max(len(column.dictionary) for column in ids) <= min(rows, 20)
 
 
-def test_swapping_two_methods_swaps_every_sign(comparison: Comparison, toy: Path) -> None:
+def test_swapping_two_methods_swaps_every_sign(comparison, toy):
     other = SC | {"llms": ["gpt-4o-mini"], "label": "strong"}
     first = SC | {"label": "self-consistency (gpt-3.5-turbo)"}
     swapped = compare(plan(other, first, replicates=5, seed=3), base=toy)
@@ -336,7 +330,7 @@ def test_swapping_two_methods_swaps_every_sign(comparison: Comparison, toy: Path
     )
 
 
-def test_a_method_compared_with_itself_differs_by_nothing(toy: Path) -> None:
+def test_a_method_compared_with_itself_differs_by_nothing(toy):
     result = compare(plan(SC | {"label": "one"}, SC | {"label": "two"}), base=toy)
     for row in result.differences:
         assert (row.difference, row.low, row.flips) == (0, -row.high, 0.5)
@@ -351,7 +345,7 @@ def test_a_method_compared_with_itself_differs_by_nothing(toy: Path) -> None:
     assert len(result.frontier) % 2 == 0  # equal points are on it together
 
 
-def test_curves_that_begin_alike_are_not_tested_there(toy: Path) -> None:
+def test_curves_that_begin_alike_are_not_tested_there(toy):
     stopping = {
         "name": "adaptive-consistency",
         "llms": ["gpt-3.5-turbo"],
@@ -373,7 +367,7 @@ def test_curves_that_begin_alike_are_not_tested_there(toy: Path) -> None:
     assert f"{result.tests} comparisons; p (Holm)" in shown
 
 
-def test_three_questions_are_never_significant(tmp_path: Path) -> None:
+def test_three_questions_are_never_significant(tmp_path):
     write_toy(
         tmp_path / "rec",
         {"gpt-3.5-turbo": [["b"] * 5] * 3, "gpt-4o-mini": [["a"] * 5] * 3},
@@ -396,7 +390,7 @@ SWITCH = {
 }
 
 
-def test_all_methods_are_exact_if_every_one_can_be(toy: Path) -> None:
+def test_all_methods_are_exact_if_every_one_can_be(toy):
     result = compare(
         plan(
             SC, {"name": "adaptive-consistency", "llms": ["gpt-4o-mini"], "fields": {"budget": 5}}
@@ -412,7 +406,7 @@ def test_all_methods_are_exact_if_every_one_can_be(toy: Path) -> None:
     ]
 
 
-def test_progress_counts_the_cots_of_every_draw(toy: Path) -> None:
+def test_progress_counts_the_cots_of_every_draw(toy):
     steps: list[tuple[int, int]] = []
     compare(plan(SC, SWITCH, replicates=4), base=toy, progress=lambda *step: steps.append(step))
     assert {total for _, total in steps} == {4 * (1 + 3 + 5) + 4 * (2 * 1 + 2 * 2)}
@@ -420,7 +414,7 @@ def test_progress_counts_the_cots_of_every_draw(toy: Path) -> None:
     assert steps[-1][0] == steps[-1][1]
 
 
-def test_all_methods_share_their_draws_if_one_cannot_be_exact(toy: Path) -> None:
+def test_all_methods_share_their_draws_if_one_cannot_be_exact(toy):
     result = compare(plan(SC, SWITCH, replicates=4), base=toy)
     assert result.kinds == ("seeded",)
     assert {point.kind for point in result.baselines} == {"seeded"}
@@ -429,7 +423,7 @@ def test_all_methods_share_their_draws_if_one_cannot_be_exact(toy: Path) -> None
     assert "`feval curve` (self-consistency) differ from these" in sentence
 
 
-def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy: Path) -> None:
+def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy):
     result = compare(plan(SC, SWITCH, replicates=4, order="mixed"), base=toy)
     assert result.kinds == ("exact", "seeded")
     labels = ["self-consistency [exact]", "model-switch [seeded]"]
@@ -452,7 +446,7 @@ def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy: Path)
     assert json.loads(mixed.stdout)["plan"]["order"] == "mixed"
 
 
-def test_a_first_plan_shows_what_the_curve_shows(toy: Path) -> None:
+def test_a_first_plan_shows_what_the_curve_shows(toy):
     suggested = suggested_plan("toy", ["rec"], {"gpt-3.5-turbo": 6})
     result = compare(suggested, base=toy)
     dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec")
@@ -461,7 +455,7 @@ def test_a_first_plan_shows_what_the_curve_shows(toy: Path) -> None:
     assert (shown.accuracy, shown.accuracy_low) == (point.accuracy, point.accuracy_low)
 
 
-def test_prompts_paid_once_are_said_where_calls_are_many(toy: Path) -> None:
+def test_prompts_paid_once_are_said_where_calls_are_many(toy):
     stopping = {
         "name": "adaptive-consistency",
         "llms": ["gpt-3.5-turbo"],
@@ -485,7 +479,7 @@ def test_prompts_paid_once_are_said_where_calls_are_many(toy: Path) -> None:
     assert "per_round" not in str(compare(plan(SC), base=toy).warnings)
 
 
-def test_methods_without_a_common_cost_are_compared_at_their_dearest_points(toy: Path) -> None:
+def test_methods_without_a_common_cost_are_compared_at_their_dearest_points(toy):
     one, two = (
         SC | {"label": "one", "budgets": {"n": [1, 2]}},
         SC | {"label": "two", "budgets": {"n": [5]}},
@@ -509,7 +503,7 @@ def test_methods_without_a_common_cost_are_compared_at_their_dearest_points(toy:
     assert "each at its most expensive point, not at equal cost" in shown  # the ranking
 
 
-def test_given_costs_and_accuracies_are_those_looked_at(toy: Path) -> None:
+def test_given_costs_and_accuracies_are_those_looked_at(toy):
     pair = (SC | {"label": "one"}, SC | {"label": "two", "llms": ["gpt-4o-mini"]})
     result = compare(plan(*pair, cost="samples", costs=[2, 4, 9], accuracies=[0.5, 1.0]), base=toy)
     assert [row.cost_a for row in result.differences] == [2, 4]  # nobody has 9 CoTs
@@ -519,7 +513,7 @@ def test_given_costs_and_accuracies_are_those_looked_at(toy: Path) -> None:
     assert result.savings[1].ratio is None
 
 
-def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy: Path) -> None:
+def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy):
     result = compare(
         plan(
             SC | {"budgets": {"n": [1, 3, 7]}},
@@ -563,7 +557,7 @@ def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy: Path) ->
     assert result.to_dict()["missing"][0].keys() == {"label", "reason"}
 
 
-def test_a_comparison_of_nothing_is_refused(toy: Path) -> None:
+def test_a_comparison_of_nothing_is_refused(toy):
     with pytest.raises(
         UsageError, match=r"No method of the comparison could be evaluated.*7 were asked for"
     ):
@@ -574,7 +568,7 @@ def test_a_comparison_of_nothing_is_refused(toy: Path) -> None:
         compare(plan(SC, dataset="gsm8k"), base=toy)
 
 
-def test_exact_points_say_how_errors_came_about(toy: Path) -> None:
+def test_exact_points_say_how_errors_came_about(toy):
     stopping = [
         {"name": name, "llms": ["gpt-3.5-turbo"], "budgets": {"budget": [4, 6]}}
         for name in ("adaptive-consistency", "early-stopping")
@@ -592,7 +586,7 @@ def test_exact_points_say_how_errors_came_about(toy: Path) -> None:
             assert point.errors()["stopped_early"] > 0
 
 
-def test_without_dollars_another_axis_is_named(toy: Path) -> None:
+def test_without_dollars_another_axis_is_named(toy):
     with pytest.raises(
         UsageError, match="another cost: tokens, output-tokens, sequential-tokens, calls, samples"
     ):
@@ -602,7 +596,7 @@ def test_without_dollars_another_axis_is_named(toy: Path) -> None:
     assert np.isnan(result.per_question()["usd"]).all()
 
 
-def test_a_split_is_the_same_for_all(toy: Path) -> None:
+def test_a_split_is_the_same_for_all(toy):
     result = compare(
         plan(
             SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, train_fraction=0.5, replicates=2
@@ -620,13 +614,13 @@ def test_a_split_is_the_same_for_all(toy: Path) -> None:
 
 
 @pytest.mark.slow  # starts processes
-def test_the_numbers_do_not_depend_on_the_workers(toy: Path) -> None:
+def test_the_numbers_do_not_depend_on_the_workers(toy):
     pair = plan(SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, replicates=3)
     given: Any = {"base": toy, "methods": [f"{toy}/mine.py:first"]}
     assert compare(pair, workers=2, **given).to_dict() == compare(pair, **given).to_dict()
 
 
-def test_a_frame_needs_a_library(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_needs_a_library(comparison, monkeypatch):
     for name in ("pandas", "polars"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UsageError, match="A DataFrame needs pandas or polars"):
@@ -640,16 +634,16 @@ def test_a_frame_needs_a_library(comparison: Comparison, monkeypatch: pytest.Mon
         comparison.to_frame("pandas")
 
 
-def written(folder: Path, content: Plan) -> Path:
+def written(folder, content):
     (folder / "plan.toml").write_text(content.to_toml())
     return folder / "plan.toml"
 
 
-def run(*arguments: object) -> Any:
+def run(*arguments):
     return CliRunner().invoke(app, ["compare", *map(str, arguments)])
 
 
-def test_compare_writes_what_it_shows(toy: Path) -> None:
+def test_compare_writes_what_it_shows(toy):
     methods = (
         SC,
         {"name": "mine.py:first", "llms": ["gpt-4o-mini"]},
@@ -701,9 +695,7 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
     assert run(file, mine, "--out", out, "--force").exit_code == 0
 
 
-def test_files_and_receipt_take_what_was_loaded_for_the_numbers(
-    comparison: Comparison, original: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_and_receipt_take_what_was_loaded_for_the_numbers(comparison, original, monkeypatch):
     again = replace(comparison, loaded=None)
     receipts = [comparison_receipt(one, original, original) for one in (comparison, again)]
     assert receipts[0] == receipts[1]
@@ -713,7 +705,7 @@ def test_files_and_receipt_take_what_was_loaded_for_the_numbers(
     assert comparison_receipt(comparison, original, original) == receipts[0]
 
 
-def test_a_first_plan_can_be_run(toy: Path) -> None:
+def test_a_first_plan_can_be_run(toy):
     file = toy / "first.toml"
     made = run(file, "--init", "--recording", toy / "rec", "--dataset", "toy")
     assert made.exit_code == 0, made.output
@@ -729,7 +721,7 @@ def test_a_first_plan_can_be_run(toy: Path) -> None:
     assert one["plan"]["method"][0]["llms"] == ["gpt-4o-mini"]
 
 
-def test_a_first_plan_counts_dollars_where_its_prices_do(toy: Path) -> None:
+def test_a_first_plan_counts_dollars_where_its_prices_do(toy):
     first = ("--init", "--recording", toy / "rec", "--json")
     assert json.loads(run(toy / "a.toml", *first).stdout)["plan"]["cost"] == "usd"
     assert (
@@ -746,19 +738,19 @@ def test_a_first_plan_counts_dollars_where_its_prices_do(toy: Path) -> None:
         (["nowhere.toml", "--init", "--out", "x"], "computes nothing"),
     ],
 )
-def test_what_compare_refuses(arguments: list[str], words: str) -> None:
+def test_what_compare_refuses(arguments, words):
     done = run(*arguments)
     assert done.exit_code == 2, done.output
     assert done.stderr.startswith("error: ")
     assert words in done.stderr
 
 
-def test_out_of_range_is_a_usage_error() -> None:
+def test_out_of_range_is_a_usage_error():
     with pytest.raises(OutOfRangeError, match="resamples"):
         plan(SC, resamples=0)
 
 
-def test_every_point_counts_for_the_frontier_also_where_two_cost_the_same(toy: Path) -> None:
+def test_every_point_counts_for_the_frontier_also_where_two_cost_the_same(toy):
     (toy / "recorded.py").write_text(
         "def none(question, llm):\n    llm.sample(1)\n    return None\n\n"
         "def first(question, llm):\n    return llm.sample(1).answers[0]\n"
@@ -773,11 +765,9 @@ def test_every_point_counts_for_the_frontier_also_where_two_cost_the_same(toy: P
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
-def test_nothing_of_a_comparison_is_cut_on_a_terminal(
-    width: int, comparison: Comparison, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_of_a_comparison_is_cut_on_a_terminal(width, comparison, monkeypatch):
     class Terminal(io.StringIO):
-        def isatty(self) -> bool:
+        def isatty(self):
             return True
 
     for name, value in (("COLUMNS", str(width)), ("TERM", "dumb")):
@@ -795,7 +785,7 @@ def test_nothing_of_a_comparison_is_cut_on_a_terminal(
             assert any(all(row[i] in line for i in numbers) for line in drawn.splitlines()), row
 
 
-def test_many_pairs_are_shown_for_the_strongest_method_alone(comparison: Comparison) -> None:
+def test_many_pairs_are_shown_for_the_strongest_method_alone(comparison):
     one = comparison.differences[0]
     others = [replace(one, a=f"method {i}", b=f"method {i + 1}") for i in range(40)]
     many = replace(comparison, differences=(*comparison.differences, *others))
@@ -807,12 +797,12 @@ def test_many_pairs_are_shown_for_the_strongest_method_alone(comparison: Compari
 MINE = {"label": "mine", "name": "mine.py:first", "llms": ["gpt-4o-mini"]}
 
 
-def verified(*arguments: object) -> Any:
+def verified(*arguments):
     return CliRunner().invoke(app, ["verify", *map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
-def compared(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compared(original, tmp_path_factory):
     """The files of a comparison with a method of the user's, one that raises and one that is not
     there.
     """
@@ -827,13 +817,11 @@ def compared(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def receipt(toy: Path, compared: Path) -> Path:
+def receipt(toy, compared):
     return shutil.copytree(compared, toy / "out") / "receipt.json"
 
 
-def test_a_comparison_is_computed_again_from_its_receipt(
-    receipt: Path, toy: Path, compared: Path
-) -> None:
+def test_a_comparison_is_computed_again_from_its_receipt(receipt, toy, compared):
     (toy / "elsewhere").mkdir()
     copy = (toy / "mine.py").rename(toy / "elsewhere" / "same.py")
     done = verified(receipt, "--method", f"{copy}:first", "--method", f"{copy}:broken")
@@ -850,9 +838,7 @@ def test_a_comparison_is_computed_again_from_its_receipt(
     )
 
 
-def test_a_comparison_receipt_runs_no_method_that_is_not_given_again(
-    receipt: Path, toy: Path
-) -> None:
+def test_a_comparison_receipt_runs_no_method_that_is_not_given_again(receipt, toy):
     refused = verified(receipt)
     assert (refused.exit_code, "--method FILE.py:first" in refused.stderr) == (1, True)
     (toy / "mine.py").write_text(USERS + "# changed\n")
@@ -866,7 +852,7 @@ def test_a_comparison_receipt_runs_no_method_that_is_not_given_again(
     assert not (toy / "ran").exists()
 
 
-def test_a_comparison_receipt_opens_no_price_list_of_its_choice(toy: Path) -> None:
+def test_a_comparison_receipt_opens_no_price_list_of_its_choice(toy):
     file = written(toy, plan(SC, cost="tokens", prices="none"))
     assert run(file, "--out", toy / "out").exit_code == 0
     forged = json.loads((toy / "out" / "receipt.json").read_text())
@@ -878,9 +864,7 @@ def test_a_comparison_receipt_opens_no_price_list_of_its_choice(toy: Path) -> No
 @pytest.mark.parametrize(
     ("part", "value"), [("plan", []), ("sources", None), ("sources", {"mine.py:first": 1})]
 )
-def test_a_damaged_comparison_receipt_is_told_part_by_part(
-    part: str, value: Any, receipt: Path
-) -> None:
+def test_a_damaged_comparison_receipt_is_told_part_by_part(part, value, receipt):
     damaged = json.loads(receipt.read_text())
     damaged["request"][part] = value
     receipt.write_text(json.dumps(damaged))
@@ -888,9 +872,7 @@ def test_a_damaged_comparison_receipt_is_told_part_by_part(
     assert (done.exit_code, f"in the field '{part}" in done.stderr) == (2, True)
 
 
-def test_a_receipt_without_recordings_is_damaged_and_a_list_of_another_length_is_told(
-    receipt: Path, toy: Path
-) -> None:
+def test_a_receipt_without_recordings_is_damaged_and_a_list_of_another_length_is_told(receipt, toy):
     given = [f"--method={toy / 'mine.py'}:{name}" for name in ("first", "broken")]
     whole = json.loads(receipt.read_text())
     fewer = whole | {"numbers": whole["numbers"] | {"curves": whole["numbers"]["curves"][:1]}}
@@ -913,7 +895,7 @@ def test_a_receipt_without_recordings_is_damaged_and_a_list_of_another_length_is
     assert verified(receipt, *given, "--recording", toy / "moved").exit_code == 0
 
 
-def test_many_differences_are_not_all_printed(toy: Path) -> None:
+def test_many_differences_are_not_all_printed(toy):
     given = ("--method", f"{toy / 'mine.py'}:first")
     assert (
         run(written(toy, plan(SC, MINE, replicates=2)), *given, "--out", toy / "out").exit_code == 0
@@ -928,7 +910,7 @@ def test_many_differences_are_not_all_printed(toy: Path) -> None:
     assert f"{len(listed) - 20} more of " in lines[-1]
 
 
-def test_costs_that_nobody_shares_are_told(toy: Path) -> None:
+def test_costs_that_nobody_shares_are_told(toy):
     done = run(written(toy, plan(SC, SC | {"label": "two"}, costs=[1e9])))
     assert (done.exit_code, "No two methods share any of the given costs" in done.stderr) == (
         0,
@@ -936,7 +918,7 @@ def test_costs_that_nobody_shares_are_told(toy: Path) -> None:
     )
 
 
-def test_a_first_plan_never_replaces_another(toy: Path) -> None:
+def test_a_first_plan_never_replaces_another(toy):
     file = written(toy, plan(SC))
     done = run(file, "--init", "--recording", toy / "rec")
     assert (done.exit_code, "pass --force" in done.stderr, "--out" in done.stderr) == (
@@ -948,7 +930,7 @@ def test_a_first_plan_never_replaces_another(toy: Path) -> None:
     assert run(file, "--init", "--recording", toy / "rec", "--force").exit_code == 0
 
 
-def test_methods_that_share_one_cost_are_compared_once(toy: Path) -> None:
+def test_methods_that_share_one_cost_are_compared_once(toy):
     # The middle of a range without length must not come out beside its ends.
     one, two = (
         SC | {"label": "one", "llms": ["gpt-4o-mini"]},
@@ -961,7 +943,7 @@ def test_methods_that_share_one_cost_are_compared_once(toy: Path) -> None:
         ]
 
 
-def test_costs_by_different_token_counters_are_marked_wherever_they_stand(tmp_path: Path) -> None:
+def test_costs_by_different_token_counters_are_marked_wherever_they_stand(tmp_path):
     for counter, llm in (("words", "gpt-4o-mini"), ("usage", "gpt-3.5-turbo")):
         write_toy(tmp_path / counter, {llm: [["a", "b", "a"]] * 4}, ["a"] * 4, counter=counter)
     merge([tmp_path / "words", tmp_path / "usage"], tmp_path / "rec")
@@ -1016,7 +998,7 @@ def test_costs_by_different_token_counters_are_marked_wherever_they_stand(tmp_pa
     assert "calls/question" in [column.name for column in comparison_tables(calls)[1].columns]
 
 
-def test_the_best_is_said_with_those_that_may_be_as_good(tmp_path: Path) -> None:
+def test_the_best_is_said_with_those_that_may_be_as_good(tmp_path):
     # Right on all 20 questions against right on none, and one that is wrong on a single question.
     pools = {
         "good": [["a"] * 3] * 20,
@@ -1039,7 +1021,7 @@ def test_the_best_is_said_with_those_that_may_be_as_good(tmp_path: Path) -> None
     assert "flatters its accuracy" in shown
 
 
-def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path: Path) -> None:
+def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path):
     # nothing is known of the request
     pool = PoolRows("q", ["a"] * 4, ["7"] * 4, ["7"] * 4, [5] * 4, ["stop"] * 4)
     with RecordingWriter(tmp_path / "rec", operation={"name": "test"}, prices="none") as writer:
@@ -1058,9 +1040,7 @@ def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path:
     assert json.loads(done.stdout)["missing"] == []
 
 
-def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(
-    comparison: Comparison, toy: Path
-) -> None:
+def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(comparison, toy):
     points = [
         (curve.label, point.usd_per_question, point.accuracy)
         for curve in comparison.curves

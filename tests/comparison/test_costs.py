@@ -7,8 +7,6 @@ from __future__ import annotations
 import csv
 import json
 from itertools import combinations
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -35,13 +33,13 @@ WINDOWS = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("costs")
     write_toy(folder / "rec", {"weak": WEAK * 4, "strong": STRONG * 4}, ["a", "y", "d"] * 4)
     return folder
 
 
-def plan(*methods: dict[str, Any], **settings: Any) -> Plan:
+def plan(*methods, **settings):
     content = {
         "dataset": "toy",
         "recordings": ["rec"],
@@ -52,7 +50,7 @@ def plan(*methods: dict[str, Any], **settings: Any) -> Plan:
     return Plan.from_dict(content | {"method": list(methods)} | settings)
 
 
-def test_every_cost_is_that_of_the_evaluation(folder: Path) -> None:
+def test_every_cost_is_that_of_the_evaluation(folder):
     dataset, [weak, _] = load("toy", ["weak", "strong"], folder / "rec")
     one = evaluate(SelfConsistency(3), dataset, weak, order="seeded", replicates=2)
     for cost in COSTS:
@@ -63,7 +61,7 @@ def test_every_cost_is_that_of_the_evaluation(folder: Path) -> None:
     assert one.known_costs("sequential-tokens") == pytest.approx(one.sequential_tokens)
 
 
-def test_sequential_tokens_of_a_vote_are_those_of_its_longest_cot(folder: Path) -> None:
+def test_sequential_tokens_of_a_vote_are_those_of_its_longest_cot(folder):
     dataset, [weak, _] = load("toy", ["weak", "strong"], folder / "rec")
     curve = method_curve(
         dataset, [weak], "self-consistency", "n", [1, 2, 5], cost="sequential-tokens"
@@ -79,7 +77,7 @@ def test_sequential_tokens_of_a_vote_are_those_of_its_longest_cot(folder: Path) 
     assert [point.accuracy for point in plain.points] == [point.accuracy for point in curve.points]
 
 
-def test_a_method_without_a_closed_form_runs_seeded_and_is_marked(folder: Path) -> None:
+def test_a_method_without_a_closed_form_runs_seeded_and_is_marked(folder):
     by_calls = compare(plan(SC, ADAPTIVE, WINDOWS, cost="calls"), base=folder)
     assert by_calls.kinds == ("exact",)
     waited = compare(plan(SC, ADAPTIVE, cost="sequential-tokens"), base=folder)
@@ -101,7 +99,7 @@ def test_a_method_without_a_closed_form_runs_seeded_and_is_marked(folder: Path) 
     assert reason.endswith("choose another cost: tokens, output-tokens, calls, samples.")
 
 
-def test_the_key_of_a_cost_is_checked(folder: Path) -> None:
+def test_the_key_of_a_cost_is_checked(folder):
     read = plan(SC, cost="samples")
     assert Plan.from_dict(read.to_dict()) == read
     with pytest.raises(UnknownNameError, match="no cost 'minutes'"):
@@ -110,10 +108,10 @@ def test_the_key_of_a_cost_is_checked(folder: Path) -> None:
         plan(SC, cots="usd")
 
 
-def test_the_command_line_takes_a_cost(folder: Path, tmp_path: Path) -> None:
+def test_the_command_line_takes_a_cost(folder, tmp_path):
     (folder / "plan.toml").write_text(plan(SC, WINDOWS).to_toml())
 
-    def said(*arguments: object) -> Any:
+    def said(*arguments):
         done = CliRunner().invoke(app, [str(argument) for argument in arguments])
         assert done.exit_code == 0, done.output
         return done.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import count
-from pathlib import Path
 
 import pytest
 from small import write_toy
@@ -18,14 +17,14 @@ LLM = "gpt-3.5-turbo"
 
 
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def clock(monkeypatch):
     """A second passes from each look at the clock to the next, so that every trial takes one."""
     ticks = count()
     monkeypatch.setattr("feval.comparison.runner.time.process_time", lambda: float(next(ticks)))
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     write_toy(tmp_path / "rec", {LLM: [["a", "b", "a"], ["x", None, "y"]] * 20}, ["a", "y"] * 20)
     votes = {"name": "self-consistency", "llms": [LLM]}
     methods = [
@@ -45,7 +44,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "plan.toml"
 
 
-def test_the_second_trial_is_scaled_to_all_questions(file: Path) -> None:
+def test_the_second_trial_is_scaled_to_all_questions(file):
     planned = durations(Plan.read(file), base=file.parent)
     second = {"kinds": ("seeded",), "measured_questions": 16, "seconds": 1.0 * 40 / 16}
     assert planned.methods == (
@@ -59,21 +58,19 @@ def test_the_second_trial_is_scaled_to_all_questions(file: Path) -> None:
     assert planned.seconds(workers=2) == 3.75
 
 
-def test_exact_methods_stay_in_one_process(file: Path) -> None:
+def test_exact_methods_stay_in_one_process(file):
     planned = durations(Plan.read(file).changed(order="exact"), base=file.parent)
     assert {one.kinds for one in planned.methods} == {("exact",)}
     assert planned.seconds(workers=2) == planned.seconds() == 7.5
 
 
-def test_a_method_that_no_trial_stops_is_measured_on_all(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_method_that_no_trial_stops_is_measured_on_all(file, monkeypatch):
     monkeypatch.setattr("feval.comparison.runner._LONG_SECONDS", 2.0)
     planned = durations(Plan.read(file), base=file.parent)
     assert {(one.measured_questions, one.seconds) for one in planned.methods} == {(40, 1.0)}
 
 
-def test_exact_methods_grow_by_a_power_of_the_questions() -> None:
+def test_exact_methods_grow_by_a_power_of_the_questions():
     trials = [(4, 9.0), (16, 1.0), (64, 2.0)]  # twice the time for four times the questions
     assert _extrapolated(trials, 6400, exact=True) == pytest.approx(20.0)
     assert _extrapolated(trials, 6400, exact=False) == pytest.approx(2 / 3 + 6400 / 48)
@@ -84,9 +81,7 @@ def test_exact_methods_grow_by_a_power_of_the_questions() -> None:
     assert _extrapolated([(4, 9.0), (16, 2.0), (64, 1.0)], 6400, exact=True) == 1.0
 
 
-def test_a_dry_run_prints_times_and_compares_nothing(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_prints_times_and_compares_nothing(file, monkeypatch):
     monkeypatch.setattr(
         "feval.cli.compare.compare_methods", lambda *_, **__: pytest.fail("compared")
     )

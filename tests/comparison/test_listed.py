@@ -53,22 +53,22 @@ MINE = "def first_two(question, llm):\n    return llm.sample(2).answers[0]\n"
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def toy(tmp_path_factory):
     pools: Any = {LLMS[0]: WEAK * 3, LLMS[1]: STRONG * 3}
     return write_toy(tmp_path_factory.mktemp("listed") / "rec", pools, ["a", "y", "b", "d"] * 3)
 
 
-def first_two(question: str, llm: Any) -> str | None:
+def first_two(question, llm):
     return plurality(llm.sample(2).answers)
 
 
-def planned(toy: Path, *methods: dict[str, Any], **options: Any) -> Plan:
+def planned(toy, *methods, **options):
     return Plan.from_dict(
         {"dataset": "toy", "recordings": [str(toy)], "method": list(methods), **FEW, **options}
     )
 
 
-def test_a_list_gives_the_numbers_of_its_comparison_file(toy: Path) -> None:
+def test_a_list_gives_the_numbers_of_its_comparison_file(toy):
     counts = {"n": [1, 2, 3, 5]}
     equivalent = planned(
         toy,
@@ -95,7 +95,7 @@ def test_a_list_gives_the_numbers_of_its_comparison_file(toy: Path) -> None:
     assert compare(open_recording(toy), given, **FEW).to_dict() == compare(equivalent).to_dict()
 
 
-def test_without_methods_it_is_what_init_suggests(toy: Path, tmp_path: Path) -> None:
+def test_without_methods_it_is_what_init_suggests(toy, tmp_path):
     command = ["compare", str(tmp_path / "plan.toml"), "--init", "--recording", str(toy)]
     assert CliRunner().invoke(app, command).exit_code == 0
     written, listed = Plan.read(tmp_path / "plan.toml"), listed_plan([open_recording(toy)], ()).plan
@@ -103,7 +103,7 @@ def test_without_methods_it_is_what_init_suggests(toy: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("budgets", [{"window": [2, 3]}, {"window": 2}])
-def test_budgets_may_follow_a_method_without_llms(toy: Path, budgets: dict[str, Any]) -> None:
+def test_budgets_may_follow_a_method_without_llms(toy, budgets):
     recordings, method = [open_recording(toy)], EarlyStopping(5, budget=6)
     plans = [
         listed_plan(recordings, [("windows", method, *rest)]).plan
@@ -118,16 +118,14 @@ def test_budgets_may_follow_a_method_without_llms(toy: Path, budgets: dict[str, 
 
 
 @pytest.mark.parametrize("llms", [{"n": [1]}, 3, [], [None]])
-def test_llms_that_are_no_names_are_refused(toy: Path, llms: Any) -> None:
+def test_llms_that_are_no_names_are_refused(toy, llms):
     with pytest.raises(
         UsageError, match=r"The LLMs of the method labelled 'ours' are names, \(label, method"
     ):
         listed_plan([open_recording(toy)], [("ours", "self-consistency", llms, [1, 2])])
 
 
-def test_a_plan_starts_from_the_folder_of_its_file(
-    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_starts_from_the_folder_of_its_file(toy, tmp_path, monkeypatch):
     plan = listed_plan([open_recording(toy)], [SelfConsistency(2)], **FEW).plan
     (tmp_path / "plans").mkdir()
     path = tmp_path / "plans" / "plan.toml"
@@ -141,7 +139,7 @@ def test_a_plan_starts_from_the_folder_of_its_file(
         compare(read, base="")
 
 
-def test_what_is_listed_may_be_a_table_or_one_name(toy: Path) -> None:
+def test_what_is_listed_may_be_a_table_or_one_name(toy):
     table = {"name": "self-consistency", "label": "sc", "llms": [LLMS[0]], "budgets": {"n": [1, 5]}}
     [entry] = listed_plan([open_recording(toy)], [table]).plan.entries
     assert entry == planned(toy, table).entries[0]
@@ -149,7 +147,7 @@ def test_what_is_listed_may_be_a_table_or_one_name(toy: Path) -> None:
     assert (entry.llms, entry.sweep) == (tuple(LLMS), ("samples", (2,)))
 
 
-def test_budgets_hold_for_all_that_count_cots(toy: Path) -> None:
+def test_budgets_hold_for_all_that_count_cots(toy):
     given = ["self-consistency", "single-call", ModelSwitch(samples=4)]
     entries = listed_plan(
         [open_recording(toy)], given, llms=LLMS[:1], budgets=range(1, 4)
@@ -157,7 +155,7 @@ def test_budgets_hold_for_all_that_count_cots(toy: Path) -> None:
     assert [entry.sweep for entry in entries] == [("n", (1, 2, 3)), None, ("samples", (1, 2, 3))]
 
 
-def test_a_function_is_compared(toy: Path) -> None:
+def test_a_function_is_compared(toy):
     other: dict[str, Any] = {"recording": toy, "llms": LLMS[:1], **FEW}
     result = compare(methods=[first_two, lambda _, llm: llm.sample(1).answers[0]], **other)
     assert [curve.label for curve in result.curves] == ["first_two", "<lambda>"]
@@ -167,7 +165,7 @@ def test_a_function_is_compared(toy: Path) -> None:
 
 
 @pytest.mark.slow  # draws and writes a page
-def test_a_function_without_a_file_has_no_receipt(toy: Path, tmp_path: Path) -> None:
+def test_a_function_without_a_file_has_no_receipt(toy, tmp_path):
     result = compare(toy, [lambda _, llm: llm.sample(1).answers[0]], llms=LLMS[:1], **FEW)
     with pytest.warns(FevalWarning, match="No receipt was written: <lambda> stands in no file"):
         written = result.save(tmp_path / "out")
@@ -176,7 +174,7 @@ def test_a_function_without_a_file_has_no_receipt(toy: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.slow  # draws and writes two pages
-def test_save_writes_what_the_command_writes(toy: Path, tmp_path: Path) -> None:
+def test_save_writes_what_the_command_writes(toy, tmp_path):
     plan = planned(toy, {"name": "self-consistency", "llms": [LLMS[0]], "budgets": {"n": [1, 3]}})
     (tmp_path / "plan.toml").write_text(plan.to_toml())
     done = CliRunner().invoke(
@@ -190,7 +188,7 @@ def test_save_writes_what_the_command_writes(toy: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # the method runs in a process
-def test_a_function_in_a_file_is_verified(toy: Path, tmp_path: Path) -> None:
+def test_a_function_in_a_file_is_verified(toy, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     compare(toy, ["self-consistency", f"{tmp_path}/mine.py:first_two"], llms=LLMS[:1], **FEW).save(
         tmp_path / "out"
@@ -211,16 +209,16 @@ def test_a_function_in_a_file_is_verified(toy: Path, tmp_path: Path) -> None:
         ([lambda _, llm: llm, lambda _, llm: None], "Two functions are called python:<lambda>"),
     ],
 )
-def test_what_is_no_method_is_refused(toy: Path, methods: list[Any], sentence: str) -> None:
+def test_what_is_no_method_is_refused(toy, methods, sentence):
     with pytest.raises((UsageError, UnknownNameError), match=sentence):
         compare(toy, methods, llms=LLMS[:1], **FEW)
 
 
-def curve(toy: Path, *arguments: str) -> Any:
+def curve(toy, *arguments):
     return CliRunner().invoke(app, ["curve", *arguments, "--recording", str(toy), "--json"])
 
 
-def test_the_curves_of_several_methods_are_a_comparison(toy: Path) -> None:
+def test_the_curves_of_several_methods_are_a_comparison(toy):
     both = [option for llm in LLMS for option in ("--llm", llm)]
     done = curve(
         toy,
@@ -248,7 +246,7 @@ def test_the_curves_of_several_methods_are_a_comparison(toy: Path) -> None:
     assert numbers["differences"] == json.loads(json.dumps(expected["differences"]))
 
 
-def test_curves_of_several_methods_print_every_table_on_request(toy: Path) -> None:
+def test_curves_of_several_methods_print_every_table_on_request(toy):
     asked = [
         "curve",
         "self-consistency",
@@ -267,12 +265,12 @@ def test_curves_of_several_methods_print_every_table_on_request(toy: Path) -> No
     assert ("--all" in everything, "Ranking" in everything) == (False, True)
 
 
-def test_a_field_that_no_method_has_is_refused(toy: Path) -> None:
+def test_a_field_that_no_method_has_is_refused(toy):
     done = curve(toy, "self-consistency", "single-call", "--llm", LLMS[0], "--set", "windoww=3")
     assert (done.exit_code, "no field 'windoww'" in done.stderr) == (2, True)
 
 
-def test_cots_with_scores_are_compared_by_them_too() -> None:
+def test_cots_with_scores_are_compared_by_them_too():
     row = {
         "question": "What is 1 * 1?",
         "answer": "1",
@@ -321,9 +319,7 @@ def test_cots_with_scores_are_compared_by_them_too() -> None:
         (partial(write_full_turns, branch=2), ["sequential-revision"]),
     ],
 )
-def test_trees_and_turns_are_compared_by_what_they_can_serve(
-    write: Any, names: list[str], tmp_path: Path
-) -> None:
+def test_trees_and_turns_are_compared_by_what_they_can_serve(write, names, tmp_path):
     recording = open_recording(write(tmp_path / "r", golds=GOLDS[:2]))
     comparison = compare(recording, **FEW)
     assert ([curve.entry.method for curve in comparison.curves], comparison.missing) == (names, ())
@@ -335,7 +331,7 @@ def test_trees_and_turns_are_compared_by_what_they_can_serve(
         }
 
 
-def test_trees_are_suggested_by_the_questions_that_have_some(tmp_path: Path) -> None:
+def test_trees_are_suggested_by_the_questions_that_have_some(tmp_path):
     plan = listed_plan([open_recording(write_trees(tmp_path / "r"))], (), short_pools="drop").plan
     assert [(entry.method, entry.sweep) for entry in plan.entries] == [
         (name, ("n", (1,))) for name in ("beam-search", "dvts", "particle-filtering")
@@ -350,9 +346,7 @@ def test_trees_are_suggested_by_the_questions_that_have_some(tmp_path: Path) -> 
         ([[4, 12, 18, 24], [5, 10, 15], [7]], [6, 12, 24]),
     ],
 )
-def test_probed_traces_are_compared_on_the_scale_of_their_probes(
-    offsets: list[list[int]], tokens: list[int], tmp_path: Path
-) -> None:
+def test_probed_traces_are_compared_on_the_scale_of_their_probes(offsets, tokens, tmp_path):
     samples, places = zip(
         *((sample, at) for sample, each in enumerate(offsets) for at in each), strict=True
     )
@@ -378,9 +372,7 @@ def test_probed_traces_are_compared_on_the_scale_of_their_probes(
 
 
 @pytest.mark.parametrize(("branch", "answer", "kind"), [(1, "last", "exact"), (2, "all", "seeded")])
-def test_several_replies_to_a_cot_are_revised_as_seeded_draws(
-    branch: int, answer: str, kind: str, tmp_path: Path
-) -> None:
+def test_several_replies_to_a_cot_are_revised_as_seeded_draws(branch, answer, kind, tmp_path):
     comparison = compare(
         open_recording(write_full_turns(tmp_path / "r", GOLDS[:2], branch=branch)), **FEW
     )
@@ -389,7 +381,7 @@ def test_several_replies_to_a_cot_are_revised_as_seeded_draws(
     ] == [(answer, kind)]
 
 
-def test_an_llm_that_lacks_most_questions_is_compared_on_the_others(tmp_path: Path) -> None:
+def test_an_llm_that_lacks_most_questions_is_compared_on_the_others(tmp_path):
     pools = {LLMS[0]: WEAK, LLMS[1]: [STRONG[0], [], [], []]}
     recording = open_recording(write_toy(tmp_path / "rec", pools, ["a", "y", "b", "d"]))
     with pytest.raises(

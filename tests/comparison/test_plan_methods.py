@@ -27,7 +27,7 @@ BUILT_IN = '[[method]]\nname = "self-consistency"\nllms = ["gpt-3.5-turbo"]\nfie
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
+def base(tmp_path):
     """A folder with a recording, and a stranger's file in a folder of its own."""
     write_toy(tmp_path / "toy", {"gpt-3.5-turbo": [["a", "b"], ["x", "y"]]}, ["a", "y"])
     (tmp_path / "far").mkdir()
@@ -36,13 +36,13 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def plan(base: Path, *methods: str) -> Path:
+def plan(base, *methods):
     tables = [f'[[method]]\nname = "{name}"\nllms = ["gpt-3.5-turbo"]\n' for name in methods]
     (base / "plan.toml").write_text("\n".join([HEAD, BUILT_IN, *tables]))
     return base / "plan.toml"
 
 
-def call(*arguments: object) -> Any:
+def call(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
@@ -53,9 +53,7 @@ def call(*arguments: object) -> Any:
 @pytest.mark.parametrize(
     "given", [[], ["--method", "{base}/far/mine.py:other"], ["--method", "self-consistency"]]
 )
-def test_a_comparison_file_runs_no_code_that_the_command_does_not_name(
-    name: str, given: list[str], base: Path
-) -> None:
+def test_a_comparison_file_runs_no_code_that_the_command_does_not_name(name, given, base):
     options = [option.format(base=base) for option in given]
     done = call("compare", plan(base, name.format(base=base)), *options)
     assert (done.exit_code, done.stdout) == (2, "")
@@ -64,7 +62,7 @@ def test_a_comparison_file_runs_no_code_that_the_command_does_not_name(
     assert not (base / "ran").exists()
 
 
-def test_the_file_that_the_command_names_is_the_one_that_runs(base: Path) -> None:
+def test_the_file_that_the_command_names_is_the_one_that_runs(base):
     file = plan(base, "link.py:first", f"{base}/far/mine.py:first", "gone.py:first")
     done = call("compare", file, "--method", base / "far" / "mine.py:first", "--out", base / "out")
     assert done.exit_code == 0, done.output
@@ -75,7 +73,7 @@ def test_the_file_that_the_command_names_is_the_one_that_runs(base: Path) -> Non
     assert verify_receipt(base / "out" / "receipt.json", methods=[f"{base}/link.py:first"]).equal
 
 
-def test_a_comparison_in_python_runs_no_code_that_is_not_given(base: Path) -> None:
+def test_a_comparison_in_python_runs_no_code_that_is_not_given(base):
     read = Plan.read(plan(base, "link.py:first"))
     with pytest.raises(UsageError, match="runs no code by itself"):
         compare(read, base=base)
@@ -84,7 +82,7 @@ def test_a_comparison_in_python_runs_no_code_that_is_not_given(base: Path) -> No
     assert not (base / "ran").exists()
 
 
-def test_the_receipt_pins_the_code_that_ran_and_not_what_the_file_holds_later(base: Path) -> None:
+def test_the_receipt_pins_the_code_that_ran_and_not_what_the_file_holds_later(base):
     mine = base / "far" / "mine.py"
     read = Plan.read(plan(base, "far/mine.py:first"))
     result = compare(read, base=base, methods=[f"{mine}:first"])
@@ -96,7 +94,7 @@ def test_the_receipt_pins_the_code_that_ran_and_not_what_the_file_holds_later(ba
 
 
 @pytest.mark.parametrize("kind", ["run", "curve"])
-def test_a_receipt_that_names_code_without_its_hash_runs_none(kind: str, base: Path) -> None:
+def test_a_receipt_that_names_code_without_its_hash_runs_none(kind, base):
     command = {
         "run": ["run", "self-consistency", "--set", "n=1"],
         "curve": ["curve", "self-consistency", "--n", "1,2"],
@@ -112,7 +110,7 @@ def test_a_receipt_that_names_code_without_its_hash_runs_none(kind: str, base: P
     assert not (base / "ran").exists()
 
 
-def test_a_planted_pyc_does_not_run_in_place_of_the_source(base: Path) -> None:
+def test_a_planted_pyc_does_not_run_in_place_of_the_source(base):
     mine, evil = base / "far" / "mine.py", base / "evil.py"
     evil.write_text(
         f"open({str(base / 'evil ran')!r}, 'a').close()\ndef first(question, llm):\n    return"
@@ -132,7 +130,7 @@ def test_a_planted_pyc_does_not_run_in_place_of_the_source(base: Path) -> None:
     assert not (base / "evil ran").exists()
 
 
-def test_lists_of_a_plan_are_bounded(base: Path) -> None:
+def test_lists_of_a_plan_are_bounded(base):
     one = {"name": "self-consistency", "llms": ["a"]}
     whole: dict[str, Any] = {"dataset": "toy", "recordings": ["toy"], "method": [one]}
     for part, bound in (

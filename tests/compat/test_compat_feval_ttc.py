@@ -12,10 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from math import log
-from pathlib import Path
-from typing import Any
 
 import pytest
 from places import ROOT
@@ -25,7 +22,6 @@ from feval.compat import feval_ttc
 from feval.compat.feval_ttc import (
     CoT,
     CoTMetadata,
-    Dataset,
     DatasetType,
     LLMRequest,
     LLMResponse,
@@ -57,26 +53,19 @@ SETS: dict[str, dict[str, str]] = {
 }
 
 
-def golden(shared: Path, name: str) -> dict[str, Any]:
+def golden(shared, name):
     goldens = json.loads((shared / "golden" / "methods.json").read_text("utf-8"))["goldens"]
     (entry,) = (g["expected"] for g in goldens if g["id"] == name)
     return dict(entry)
 
 
-def write_zip(
-    path: Path,
-    questions: Iterable[tuple[str, str]],
-    llms: Mapping[str, list[list[tuple[str, str | None]]]],
-    *,
-    dataset: str = "Bigbench_Date",
-    finish_reason: str = "stop",
-) -> Path:
+def write_zip(path, questions, llms, *, dataset="Bigbench_Date", finish_reason="stop"):
     """An archive as the reference package stores it; its stored dollars are nonsense, and must not
     matter.
     """
     entries = [{"answer": gold, "question": text} for text, gold in questions]
 
-    def cost(text: str) -> dict[str, float]:
+    def cost(text):
         return {"dollar_cost": 1e6, "token_cost": float(count_words(text))}
 
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -109,14 +98,14 @@ def write_zip(
 
 
 @pytest.fixture(scope="module")
-def sources(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Path]:
+def sources(shared, tmp_path_factory):
     """(kind, set) -> api_path: each set as a zip, and that zip as a recording; "sc" also imported
     from its original.
     """
     folder = tmp_path_factory.mktemp("api")
     real = shared / "real" / "mot_cascade"
 
-    def entries(name: str) -> list[dict[str, Any]]:
+    def entries(name):
         return list(json.loads(gzip.decompress((real / name).read_bytes())))
 
     questions = [(entry["question"], entry["answer"]) for entry in entries(DATE_40)]
@@ -149,14 +138,12 @@ def sources(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tupl
 both = pytest.mark.parametrize("kind", ["zip", "recording"])
 
 
-def plurality(answers: Iterable[str | None]) -> str | None:
+def plurality(answers):
     votes = Counter(answer for answer in answers if answer is not None)
     return votes.most_common(1)[0][0] if votes else None
 
 
-def run_self_consistency(
-    datatype: str, llm_name: str, api_path: Path, n: int, seed: int
-) -> tuple[int, float]:
+def run_self_consistency(datatype, llm_name, api_path, n, seed):
     random.seed(seed)
     dataset, [llm] = load(datatype, [llm_name], api_path=str(api_path))
     correct, usd = 0, 0.0
@@ -167,7 +154,7 @@ def run_self_consistency(
     return correct, usd
 
 
-def run_mixture_of_thoughts(api_path: Path, *, strict: bool) -> tuple[int, float, int]:
+def run_mixture_of_thoughts(api_path, *, strict):
     random.seed(0)
     dataset, [weak, strong] = load(
         DatasetType.BIGBENCH_DATE, [LLMType.Qwen1B25, LLMType.Qwen72B25], api_path=str(api_path)
@@ -186,7 +173,7 @@ def run_mixture_of_thoughts(api_path: Path, *, strict: bool) -> tuple[int, float
     return correct, usd, escalated
 
 
-def consistency_weight(answers: list[str]) -> float:
+def consistency_weight(answers):
     """ModelSwitch's internal weight (arXiv 2504.00762), the entropy relative to that of the
     distinct answers.
     """
@@ -197,7 +184,7 @@ def consistency_weight(answers: list[str]) -> float:
     return 1 / n + (1 - 1 / n) * (1 - entropy / log(len(counts)))
 
 
-def switch_models(responses: list[LLMResponse]) -> tuple[str, float]:
+def switch_models(responses):
     usd = 0.0
     scores: dict[str, float] = {}
     for place, response in enumerate(responses):
@@ -211,7 +198,7 @@ def switch_models(responses: list[LLMResponse]) -> tuple[str, float]:
     return max(scores, key=scores.__getitem__), usd
 
 
-def run_model_switch(api_path: Path) -> tuple[int, float]:
+def run_model_switch(api_path):
     random.seed(1)
     dataset, llms = load(DatasetType.BIGBENCH_DATE, list(SETS["switch"]), api_path=str(api_path))
     correct, usd = 0, 0.0
@@ -225,9 +212,7 @@ def run_model_switch(api_path: Path) -> tuple[int, float]:
 @pytest.mark.parametrize(
     "kind", [pytest.param("zip", marks=pytest.mark.slow), "recording", "original"]
 )
-def test_seeded_self_consistency_is_reproduced(
-    shared: Path, sources: dict[tuple[str, str], Path], kind: str
-) -> None:
+def test_seeded_self_consistency_is_reproduced(shared, sources, kind):
     expected = golden(shared, "feval.replay.sc20.seed0")
     correct, usd = run_self_consistency(
         DatasetType.BIGBENCH_DATE, LLMType.Mixtral8x7B, sources[kind, "sc"], n=20, seed=0
@@ -238,9 +223,7 @@ def test_seeded_self_consistency_is_reproduced(
 
 @both
 @pytest.mark.parametrize(("rule", "strict"), [("mot20_strict0.9", True), ("mot20_paper0.9", False)])
-def test_seeded_mixture_of_thoughts_is_reproduced(
-    shared: Path, sources: dict[tuple[str, str], Path], kind: str, rule: str, strict: bool
-) -> None:
+def test_seeded_mixture_of_thoughts_is_reproduced(shared, sources, kind, rule, strict):
     expected = golden(shared, f"feval.replay.{rule}.seed0")
     correct, usd, escalated = run_mixture_of_thoughts(sources[kind, "mot"], strict=strict)
     assert (correct, escalated) == (expected["correct"], expected["escalated"])
@@ -248,9 +231,7 @@ def test_seeded_mixture_of_thoughts_is_reproduced(
 
 
 @both
-def test_seeded_model_switch_is_reproduced(
-    shared: Path, sources: dict[tuple[str, str], Path], kind: str
-) -> None:
+def test_seeded_model_switch_is_reproduced(shared, sources, kind):
     expected = golden(shared, "feval.replay.model_switch5.seed1")
     correct, usd = run_model_switch(sources[kind, "switch"])
     assert correct == expected["correct"] == 321
@@ -258,7 +239,7 @@ def test_seeded_model_switch_is_reproduced(
 
 
 @pytest.fixture(scope="module")
-def letters(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def letters(shared, tmp_path_factory):
     return import_recording(
         "esc",
         shared / "real" / "esc" / "GPT3.5_result" / "last_letters" / "T0.7.jsonl.gz",
@@ -270,13 +251,13 @@ def letters(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("n", [1, 5, 20])
-def test_seeded_self_consistency_of_esc_is_reproduced(shared: Path, letters: Path, n: int) -> None:
+def test_seeded_self_consistency_of_esc_is_reproduced(shared, letters, n):
     correct, _ = run_self_consistency("last_letters", LLMType.GPT3, letters, n=n, seed=0)
     assert correct == golden(shared, f"esc.sc_seed0.last_letters_gpt35.n{n}")["correct"]
 
 
 @both
-def test_response_cost_can_be_printed(sources: dict[tuple[str, str], Path], kind: str) -> None:
+def test_response_cost_can_be_printed(sources, kind):
     dataset, [llm] = load(
         DatasetType.BIGBENCH_DATE, [LLMType.Mixtral8x7B], api_path=str(sources[kind, "sc"])
     )
@@ -298,15 +279,13 @@ def test_response_cost_can_be_printed(sources: dict[tuple[str, str], Path], kind
 
 
 @both
-def test_available_models_lists_what_was_recorded(
-    sources: dict[tuple[str, str], Path], kind: str
-) -> None:
+def test_available_models_lists_what_was_recorded(sources, kind):
     available = available_models(DatasetType.BIGBENCH_DATE, api_path=str(sources[kind, "switch"]))
     assert available == list(SETS["switch"])
     assert all(isinstance(name, LLMType) for name in available)
 
 
-def test_a_zip_and_its_recording_hand_out_the_same(sources: dict[tuple[str, str], Path]) -> None:
+def test_a_zip_and_its_recording_hand_out_the_same(sources):
     responses = []
     for kind in ("zip", "recording"):
         random.seed(7)
@@ -327,7 +306,7 @@ OTHER = "somebody/new-model"
 
 
 @pytest.fixture(params=["zip", "recording"])
-def small(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def small(request, tmp_path):
     """Two questions; one LLM with a price and pools of six and two, one without a price and with an
     empty pool.
     """
@@ -347,12 +326,12 @@ def small(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     )
 
 
-def open_small(small: Path) -> tuple[Dataset, feval_ttc.LLM]:
+def open_small(small):
     dataset, [llm] = load(DatasetType.AQUA, [LLMType.GPT4oMINI], api_path=small)
     return dataset, llm
 
 
-def test_a_dataset_iterates_rows_and_entries(small: Path) -> None:
+def test_a_dataset_iterates_rows_and_entries(small):
     dataset, _ = open_small(small)
     assert [(row, entry.question, entry.answer) for row, entry in dataset] == [
         (0, "What is it?", "a"),
@@ -368,7 +347,7 @@ def test_a_dataset_iterates_rows_and_entries(small: Path) -> None:
         dataset[2]
 
 
-def test_draws_are_those_of_the_global_generator(small: Path) -> None:
+def test_draws_are_those_of_the_global_generator(small):
     _, llm = open_small(small)
     random.seed(5)
     first, second = llm(0, N=3), llm(0, N=3)
@@ -380,7 +359,7 @@ def test_draws_are_those_of_the_global_generator(small: Path) -> None:
 
 
 @pytest.mark.parametrize("n", [6, 7, 40])
-def test_asking_for_all_gives_recorded_order_and_draws_nothing(small: Path, n: int) -> None:
+def test_asking_for_all_gives_recorded_order_and_draws_nothing(small, n):
     _, llm = open_small(small)
     random.seed(3)
     before = random.getstate()
@@ -389,24 +368,24 @@ def test_asking_for_all_gives_recorded_order_and_draws_nothing(small: Path, n: i
     assert random.getstate() == before
 
 
-def test_deterministic_gives_the_first_and_draws_nothing(small: Path) -> None:
+def test_deterministic_gives_the_first_and_draws_nothing(small):
     _, llm = open_small(small)
     before = random.getstate()
     assert llm(0, N=4, deterministic=True).answers == ANSWERS[:4]
     assert random.getstate() == before
 
 
-def test_forty_is_the_default(small: Path) -> None:
+def test_forty_is_the_default(small):
     _, llm = open_small(small)
     assert llm(0).num_cots == len(llm(0)) == 6
 
 
-def test_finish_reasons_are_in_the_reference_packages_words(small: Path) -> None:
+def test_finish_reasons_are_in_the_reference_packages_words(small):
     _, llm = open_small(small)
     assert {cot.metadata.finish_reason for cot in llm(0).cots} == {"max_tokens"}
 
 
-def test_dollars_come_from_the_price_list_and_not_from_the_archive(small: Path) -> None:
+def test_dollars_come_from_the_price_list_and_not_from_the_archive(small):
     _, llm = open_small(small)
     response = llm(0)
     tokens = [count_words(text) for text in TEXTS]
@@ -415,7 +394,7 @@ def test_dollars_come_from_the_price_list_and_not_from_the_archive(small: Path) 
     assert response.dollar_cost == pytest.approx(1e-6 * (0.15 * 4 + 0.60 * sum(tokens)), rel=1e-12)
 
 
-def test_an_llm_without_a_price_votes_but_has_no_dollars(small: Path) -> None:
+def test_an_llm_without_a_price_votes_but_has_no_dollars(small):
     _, [llm] = load(DatasetType.AQUA, [OTHER], api_path=small)
     response = llm(0, N=20)
     assert (response.answers, response.cots[0].dollar_cost, response.token_cost) == (["a"], None, 8)
@@ -424,7 +403,7 @@ def test_an_llm_without_a_price_votes_but_has_no_dollars(small: Path) -> None:
     assert llm(1).answers == []
 
 
-def test_configs_say_what_was_recorded(small: Path) -> None:
+def test_configs_say_what_was_recorded(small):
     _, llm = open_small(small)
     assert (llm.config.name, llm.config.temperature, llm.config.max_tokens, len(llm)) == (
         LLMType.GPT4oMINI,
@@ -435,19 +414,19 @@ def test_configs_say_what_was_recorded(small: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["AQuA", "aqua", DatasetType.AQUA])
-def test_a_dataset_goes_by_either_name(small: Path, name: str) -> None:
+def test_a_dataset_goes_by_either_name(small, name):
     assert available_models(name, api_path=small) == [LLMType.GPT4oMINI, OTHER]
     assert len(load(name, [], api_path=small)[0]) == 2
 
 
-def test_dataset_constants_take_the_reference_packages_strings() -> None:
+def test_dataset_constants_take_the_reference_packages_strings():
     assert DatasetType("Bigbench_Date") is DatasetType.BIGBENCH_DATE
     assert DatasetType("Math_500") is DatasetType.MATH_500
     with pytest.raises(ValueError, match="nobody"):
         DatasetType("nobody")
 
 
-def test_responses_survive_json(small: Path, tmp_path: Path) -> None:
+def test_responses_survive_json(small, tmp_path):
     _, llm = open_small(small)
     response = llm(0, N=40)
     response.to_json(str(tmp_path / "response.json"))
@@ -459,7 +438,7 @@ def test_responses_survive_json(small: Path, tmp_path: Path) -> None:
     assert [cot.raw_text for cot in read.cots] == TEXTS
 
 
-def test_a_response_written_by_the_reference_package_is_read(tmp_path: Path) -> None:
+def test_a_response_written_by_the_reference_package_is_read(tmp_path):
     file = tmp_path / "response.json"
     cot = {
         "raw_text": "b",
@@ -475,7 +454,7 @@ def test_a_response_written_by_the_reference_package_is_read(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b'{"cots": 1, "request": {}}', b"\xff", b'{"cots": []}']
 )
-def test_a_foreign_json_file_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_foreign_json_file_is_refused(tmp_path, content):
     file = tmp_path / "response.json"
     file.write_bytes(content)
     with pytest.raises(SourceError, match=r"response\.json"):
@@ -484,7 +463,7 @@ def test_a_foreign_json_file_is_refused(tmp_path: Path, content: bytes) -> None:
         LLMResponse.from_json(tmp_path / "missing.json")
 
 
-def test_a_request_without_tokens_has_no_sum() -> None:
+def test_a_request_without_tokens_has_no_sum():
     response = LLMResponse(
         [CoT("a", CoTMetadata(0.1, 1, "stop"), lambda: None)], LLMRequest(None, None, None)
     )
@@ -494,7 +473,7 @@ def test_a_request_without_tokens_has_no_sum() -> None:
         _ = response.dollar_cost
 
 
-def test_wrong_arguments_are_refused_with_a_sentence(small: Path, tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused_with_a_sentence(small, tmp_path):
     _, llm = open_small(small)
     with pytest.raises(OutOfRangeError, match="N=0"):
         llm(0, N=0)
@@ -514,7 +493,7 @@ def test_wrong_arguments_are_refused_with_a_sentence(small: Path, tmp_path: Path
             call()
 
 
-def test_model_cost_prices_texts() -> None:
+def test_model_cost_prices_texts():
     cost = ModelCost(LLMType.GPT4oMINI)
     assert (cost.input_cost, cost.output_cost, cost.llm_type) == (0.15, 0.60, LLMType.GPT4oMINI)
     assert (cost.token_cost("a b"), cost.token_cost("")) == (3, 0)
@@ -541,7 +520,7 @@ for question_id, dataentry in dataset:
 """
 
 
-def run(script: Path, *arguments: str, **environment: str) -> str:
+def run(script, *arguments, **environment):
     command = [sys.executable, "-W", "error", "-m", "feval.compat", str(script), *arguments]
     variables = os.environ | {"PYTHONPATH": str(ROOT)} | environment
     done = subprocess.run(
@@ -551,7 +530,7 @@ def run(script: Path, *arguments: str, **environment: str) -> str:
     return done.stdout
 
 
-def svamp(folder: Path, llms: Iterable[str]) -> Path:
+def svamp(folder, llms):
     """25 equal CoTs of each LLM: five words each, 7 tokens."""
     pools = {
         str(llm): [[("Three and five is 8.", "8")] * 25, [("Three minus two is 1.", "1")] * 25]
@@ -566,7 +545,7 @@ def svamp(folder: Path, llms: Iterable[str]) -> Path:
     return import_recording("feval-ttc", archive, folder / "svamp", dataset="svamp")
 
 
-def test_listing_1_runs_as_printed(tmp_path: Path) -> None:
+def test_listing_1_runs_as_printed(tmp_path):
     recording = svamp(tmp_path, [LLMType.LLaMA3B32, LLMType.Qwen72B25])
     listing = tmp_path / "listing.py"
     listing.write_text(LISTING_1, "utf-8")
@@ -586,9 +565,7 @@ def test_listing_1_runs_as_printed(tmp_path: Path) -> None:
     ]
 
 
-def test_a_script_runs_with_its_arguments_and_neighbours_whatever_is_installed(
-    tmp_path: Path,
-) -> None:
+def test_a_script_runs_with_its_arguments_and_neighbours_whatever_is_installed(tmp_path):
     (tmp_path / "feval_ttc.py").write_text("raise SystemExit('theirs')", "utf-8")
     (tmp_path / "neighbour.py").write_text("name = 'beside it'", "utf-8")
     program = (
@@ -602,9 +579,7 @@ def test_a_script_runs_with_its_arguments_and_neighbours_whatever_is_installed(
     )
 
 
-def test_llms_come_from_all_recordings_that_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_llms_come_from_all_recordings_that_are_named(tmp_path, monkeypatch):
     folders = [tmp_path / name for name in ("one", "two")]
     for folder, llm in zip(folders, (LLMType.LLaMA3B32, LLMType.Qwen72B25), strict=True):
         folder.mkdir()
@@ -622,7 +597,7 @@ def test_llms_come_from_all_recordings_that_are_named(
             call()
 
 
-def test_the_names_of_listing_3_are_there(small: Path) -> None:
+def test_the_names_of_listing_3_are_there(small):
     _, llm = open_small(small)
     response = llm(0)
     assert (response.cots[0].metadata.tokens, response.request.tokens) == (count_words(TEXTS[0]), 4)
@@ -631,7 +606,7 @@ def test_the_names_of_listing_3_are_there(small: Path) -> None:
     assert [cot.raw_text for cot in llm.responses[0].cots] == TEXTS
 
 
-def test_datasets_say_what_their_answers_are() -> None:
+def test_datasets_say_what_their_answers_are():
     """As dataset_interface.py of the reference package has it, SVAMP on both sides included."""
     big_bench = {member for member in DatasetType if member.name.startswith("BIGBENCH")}
     assert len(big_bench) == 11
@@ -645,7 +620,7 @@ def test_datasets_say_what_their_answers_are() -> None:
     assert [llm for llm in LLMType if llm.is_reasoning_model] == [LLMType.o3MINI]
 
 
-def test_everything_is_dumped_as_the_reference_package_does(small: Path) -> None:
+def test_everything_is_dumped_as_the_reference_package_does(small):
     dataset, llm = open_small(small)
     config = {"name": LLMType.GPT4oMINI, "temperature": 0.7, "max_tokens": 2048}
     assert dataset.model_dump() == {
@@ -681,7 +656,7 @@ def test_everything_is_dumped_as_the_reference_package_does(small: Path) -> None
     assert list(llm.config.model_dump()) == ["name", "temperature", "max_tokens"]
 
 
-def test_copies_may_be_changed(small: Path) -> None:
+def test_copies_may_be_changed(small):
     dataset, llm = open_small(small)
     response = llm(0)
     shallow, deep, updated = (
@@ -707,7 +682,7 @@ def test_copies_may_be_changed(small: Path) -> None:
     assert llm.copy()(0, N=6) == llm.copy(deep=True)(0, N=6) == response
 
 
-def test_every_name_of_the_reference_package_is_there() -> None:
+def test_every_name_of_the_reference_package_is_there():
     names = [
         "load",
         "available_models",

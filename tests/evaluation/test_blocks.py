@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ ANSWERS = [["abc"[(i * i + k * i + k) % 7 % 3] for i in range(8)] for k in range
 
 
 @pytest.fixture
-def replay(tmp_path: Path) -> Iterator[Replay]:
+def replay(tmp_path):
     one = {"one": ANSWERS, "two": [answers[::-1] for answers in ANSWERS]}
     yield load(
         "toy",
@@ -40,7 +39,7 @@ def replay(tmp_path: Path) -> Iterator[Replay]:
 
 
 @pytest.fixture(params=["blocks", "tasks"])
-def executor(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Executor | None]:
+def executor(request, monkeypatch):
     """Blocks of three questions in this process; tasks of one question on an executor."""
     monkeypatch.setattr(blocks, "_QUESTIONS", 3)
     monkeypatch.setattr("feval.evaluation.replicates._CHUNK_CODES", 50)
@@ -54,12 +53,12 @@ def executor(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Executor
 
 
 @pytest.fixture
-def whole(replay: Replay) -> dict[str, Any]:
+def whole(replay):
     """What comes out in one piece."""
     return computed(replay, None)
 
 
-def computed(replay: Replay, executor: Executor | None) -> dict[str, Any]:
+def computed(replay, executor):
     dataset, [one, two] = replay
     seeded: dict[str, Any] = {"order": "seeded", "replicates": 5, "executor": executor}
     evaluations = [
@@ -91,18 +90,14 @@ def computed(replay: Replay, executor: Executor | None) -> dict[str, Any]:
 
 
 # In this order: the whole is computed before the fixture `executor` makes the cut small.
-def test_the_cut_shows_in_no_number(
-    whole: dict[str, Any], executor: Executor | None, replay: Replay
-) -> None:
+def test_the_cut_shows_in_no_number(whole, executor, replay):
     assert computed(replay, executor) == whole
 
 
-def test_orders_stay_small_whatever_the_number_of_questions(
-    executor: Executor | None, replay: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_orders_stay_small_whatever_the_number_of_questions(executor, replay, monkeypatch):
     orders, drawn = LLM.orders, []
 
-    def spied(*arguments: Any) -> Any:
+    def spied(*arguments):
         drawn.append(orders(*arguments))
         return drawn[-1]
 
@@ -117,9 +112,7 @@ def test_orders_stay_small_whatever_the_number_of_questions(
 
 
 @pytest.mark.slow
-def test_a_users_file_that_fails_in_a_task_ends_in_its_sentence(
-    tmp_path: Path, replay: Replay, executor: Any
-) -> None:
+def test_a_users_file_that_fails_in_a_task_ends_in_its_sentence(tmp_path, replay, executor):
     (tmp_path / "mine.py").write_text(
         "def fails(question, llm):\n    if question.endswith('n 7?'):\n        1 / 0\n"
     )
@@ -128,9 +121,7 @@ def test_a_users_file_that_fails_in_a_task_ends_in_its_sentence(
         evaluate(method, replay[0], replay[1][0], order="recorded", executor=executor)
 
 
-def test_a_worker_says_that_it_needs_the_recording_and_the_right_one(
-    tmp_path: Path, replay: Replay
-) -> None:
+def test_a_worker_says_that_it_needs_the_recording_and_the_right_one(tmp_path, replay):
     recipe = LoadRecipe.from_loaded(*replay)
     place = Path(recipe.recordings[0][0])
     place.rename(tmp_path / "elsewhere")
@@ -148,12 +139,10 @@ def test_a_worker_says_that_it_needs_the_recording_and_the_right_one(
         blocks.question_block(lambda *_: None, SelfConsistency(1), recipe, slice(0, 1))
 
 
-def test_threads_of_one_worker_load_a_recording_once(
-    replay: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_of_one_worker_load_a_recording_once(replay, monkeypatch):
     load_once, loads = LoadRecipe.load, []
 
-    def spied(recipe: LoadRecipe) -> Any:
+    def spied(recipe):
         loads.append(recipe)
         time.sleep(0.05)  # others would begin meanwhile
         return load_once(recipe)

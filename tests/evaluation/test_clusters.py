@@ -5,8 +5,6 @@ resampled.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,7 +36,7 @@ TEXTS = ["Who?", "Who?", "Which is right?", "Which is right?", "", ""]
 CHOICES = [(), (), (("A", "x"), ("B", "y")), (("A", "x"), ("B", "z")), (), ()]
 
 
-def recording(folder: Path, texts: list[str] = TEXTS, order: Sequence[int] = range(6)) -> Path:
+def recording(folder, texts=TEXTS, order=range(6)):
     """Six questions whose first two have one text, the next two one text and other choices, and the
     last two no text.
     """
@@ -52,7 +50,7 @@ def recording(folder: Path, texts: list[str] = TEXTS, order: Sequence[int] = ran
     return folder / "rec"
 
 
-def test_questions_with_one_text_and_the_same_choices_are_one_cluster(tmp_path: Path) -> None:
+def test_questions_with_one_text_and_the_same_choices_are_one_cluster(tmp_path):
     dataset, [llm] = load("toy", ["x"], recording(tmp_path))
     codes = question_clusters(dataset, np.arange(6))
     assert codes is not None
@@ -69,7 +67,7 @@ def test_questions_with_one_text_and_the_same_choices_are_one_cluster(tmp_path: 
     assert (curve.points[0].accuracy_low, curve.clusters) == (result.accuracy_low, result.clusters)
 
 
-def test_a_file_names_clusters_and_joins_those_of_equal_texts(tmp_path: Path) -> None:
+def test_a_file_names_clusters_and_joins_those_of_equal_texts(tmp_path):
     dataset, [llm] = load("toy", ["x"], recording(tmp_path))
     (tmp_path / "c.csv").write_text("question,cluster\ntoy/1,p\ntoy/4, p\ntoy/2,q\ntoy/3,q\n")
     codes = question_clusters(dataset, np.arange(6), tmp_path / "c.csv")
@@ -98,16 +96,14 @@ def test_a_file_names_clusters_and_joins_those_of_equal_texts(tmp_path: Path) ->
         ("toy/77,a\n", NotRecordedError, "such as 'toy/77'"),
     ],
 )
-def test_a_bad_file_of_clusters_is_refused(
-    tmp_path: Path, text: str, kind: type[Exception], words: str
-) -> None:
+def test_a_bad_file_of_clusters_is_refused(tmp_path, text, kind, words):
     dataset, _ = load("toy", ["x"], recording(tmp_path))
     (tmp_path / "c.csv").write_text(text)
     with pytest.raises(kind, match=words):
         question_clusters(dataset, np.arange(6), read_clusters(tmp_path / "c.csv"))
 
 
-def test_commands_take_clusters_and_receipts_hold_them(tmp_path: Path) -> None:
+def test_commands_take_clusters_and_receipts_hold_them(tmp_path):
     place = recording(tmp_path)
     (tmp_path / "c.csv").write_text("toy/2,q\ntoy/3,q\n")
     (tmp_path / "s.toml").write_text("clusters = 'c.csv'\n")
@@ -126,7 +122,7 @@ def test_commands_take_clusters_and_receipts_hold_them(tmp_path: Path) -> None:
         assert not verify_receipt(out / "receipt.json").differences
 
 
-def test_comparisons_test_and_resample_clusters(tmp_path: Path) -> None:
+def test_comparisons_test_and_resample_clusters(tmp_path):
     place = recording(tmp_path, [f"Question {i}" for i in range(6)])
     methods = [("one", "self-consistency", "x", [1, 3]), ("two", "self-consistency", "y", [1, 3])]
     everyone = {f"toy/{i}": "abc"[i % 3] for i in range(6)}

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import pytest
 from small import write_toy
 
 from feval import evaluate, load, plurality
 from feval.errors import MethodError, OutOfRangeError, PriceNotFoundError, UsageError
-from feval.evaluation.environment import (
-    ASK_AGAIN,
-    NEXT_LLM,
-    STOP,
-    BudgetEnvironment,
-    Observation,
-    as_method,
-)
+from feval.evaluation.environment import ASK_AGAIN, NEXT_LLM, STOP, BudgetEnvironment, as_method
 from feval.replay import LLM, Dataset
 
 Replay = tuple[Dataset, list[LLM]]
@@ -27,7 +17,7 @@ PROMPT = 7
 
 
 @pytest.fixture(scope="module")
-def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+def replay(tmp_path_factory):
     out = write_toy(
         tmp_path_factory.mktemp("env") / "toy",
         {"gpt-4o-mini": CHEAP, "gpt-3.5-turbo": DEAR},
@@ -36,14 +26,14 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     return load("toy", recording=out, seed=1)
 
 
-def agree(observation: Observation, mask: Sequence[bool]) -> int:
+def agree(observation, mask):
     """Stop at two equal answers; else ask the same LLM again, then the next."""
     if observation.votes[:1] and observation.votes[0] >= 2:
         return STOP
     return next(action for action in (ASK_AGAIN, NEXT_LLM, STOP) if mask[action])
 
 
-def test_an_episode_by_hand(replay: Replay) -> None:
+def test_an_episode_by_hand(replay):
     dataset, llms = replay
     env = BudgetEnvironment(dataset, llms, unit="tokens", rows=[0])
     seen, info = env.reset(seed=4)
@@ -86,7 +76,7 @@ def test_an_episode_by_hand(replay: Replay) -> None:
         env.step(STOP)
 
 
-def test_a_budget_ends_the_episode_without_the_step_that_exceeds_it(replay: Replay) -> None:
+def test_a_budget_ends_the_episode_without_the_step_that_exceeds_it(replay):
     env = BudgetEnvironment(*replay, budget=25, unit="tokens")  # one prompt and one CoT, no more
     env.reset(seed=0)
     seen, *_ = env.step(NEXT_LLM)
@@ -99,8 +89,8 @@ def test_a_budget_ends_the_episode_without_the_step_that_exceeds_it(replay: Repl
     assert len(one) == 1
 
 
-def test_an_episode_is_a_function_of_its_seed(replay: Replay) -> None:
-    def play(seed: int) -> list[Observation]:
+def test_an_episode_is_a_function_of_its_seed(replay):
+    def play(seed):
         env = BudgetEnvironment(*replay)
         seen, info = env.reset(seed=seed)
         history, done = [seen], False
@@ -117,8 +107,8 @@ def test_an_episode_is_a_function_of_its_seed(replay: Replay) -> None:
     }
 
 
-def test_a_policy_is_a_method(replay: Replay) -> None:
-    def written_out(question: str, cheap: object, dear: object) -> str | None:
+def test_a_policy_is_a_method(replay):
+    def written_out(question, cheap, dear):
         seen: list[str | None] = []
         for llm, most in ((cheap, 3), (dear, 2)):
             for _ in range(most):
@@ -136,7 +126,7 @@ def test_a_policy_is_a_method(replay: Replay) -> None:
         evaluate(as_method(lambda *_: 7), *replay)
 
 
-def test_nonsense_is_refused(replay: Replay, tmp_path: Path) -> None:
+def test_nonsense_is_refused(replay, tmp_path):
     dataset, llms = replay
     for wrong, words in (
         ({"questions": 9}, "1 to 3 questions"),

@@ -8,7 +8,6 @@ import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ from feval.methods import (
 from feval.methods.confidence_weighted import TEMPERATURES
 from feval.methods.oracle import Oracle
 from feval.methods.protocol import Decisions, Ledger, drawn
-from feval.recording import LLMInfo, ScoreRows, add_scores
+from feval.recording import LLMInfo, add_scores
 from feval.replay import LLM, Dataset
 
 Replay = tuple[Dataset, list[LLM]]
@@ -50,7 +49,7 @@ GOLDS = ["a", "y", "b", "z"]
 
 
 @pytest.fixture(scope="module")
-def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+def replay(tmp_path_factory):
     out = write_toy(
         tmp_path_factory.mktemp("evaluation") / "toy",
         {"gpt-3.5-turbo": STRONG, "gpt-4o-mini": WEAK},
@@ -59,12 +58,12 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     return load("toy", recording=out, seed=3)
 
 
-def vote_of_three(question: str, llm: Any) -> str | None:
+def vote_of_three(question, llm):
     votes = Counter(answer for answer in llm.sample(3).answers if answer is not None)
     return max(votes, key=votes.__getitem__) if votes else None
 
 
-def two_rounds(question: str, first: Any, second: Any) -> str | None:
+def two_rounds(question, first, second):
     a, b = first.sample(2).answers
     return a if a == b else second.sample().answers[0]
 
@@ -73,10 +72,10 @@ def two_rounds(question: str, first: Any, second: Any) -> str | None:
 class TwoRounds:
     """`two_rounds` over arrays."""
 
-    def draws(self, llms: int) -> tuple[int, ...]:
+    def draws(self, llms):
         return 2, 1
 
-    def decide(self, pools: Any, orders: Any) -> Decisions:
+    def decide(self, pools, orders):
         first, second = (
             drawn(pool.codes, order) for pool, order in zip(pools, orders, strict=True)
         )
@@ -96,7 +95,7 @@ class TwoRounds:
 
 
 @pytest.mark.parametrize("order", ["seeded", "recorded"])
-def test_a_callable_and_its_batch_form_give_the_same_numbers(order: str, replay: Replay) -> None:
+def test_a_callable_and_its_batch_form_give_the_same_numbers(order, replay):
     called = evaluate(two_rounds, *replay, order=order, replicates=9)
     batch = evaluate(TwoRounds(), *replay, order=order, replicates=9)
     for name in ("right", "no_answer", "calls", "samples", "tokens", "usd"):
@@ -108,7 +107,7 @@ def test_a_callable_and_its_batch_form_give_the_same_numbers(order: str, replay:
     assert (called.method, batch.method) == ("two_rounds", "tworounds")
 
 
-def test_recorded_order_by_hand(replay: Replay) -> None:
+def test_recorded_order_by_hand(replay):
     dataset, [strong, _] = replay
     result = evaluate(vote_of_three, dataset, strong, order="recorded")
     # a, then x and y tie and x is seen first, b, and no answer
@@ -121,7 +120,7 @@ def test_recorded_order_by_hand(replay: Replay) -> None:
     assert (summary["kind"], summary["replicates"]) == ("recorded", 1)
 
 
-def test_exact_is_the_default_where_there_is_such_a_form(replay: Replay) -> None:
+def test_exact_is_the_default_where_there_is_such_a_form(replay):
     dataset, [strong, _] = replay
     exact, seeded = (
         evaluate(SelfConsistency(3), dataset, strong),
@@ -142,7 +141,7 @@ def test_exact_is_the_default_where_there_is_such_a_form(replay: Replay) -> None
         evaluate(vote_of_three, dataset, strong, order="recordd")
 
 
-def test_the_oracle_is_pass_at_n(replay: Replay) -> None:
+def test_the_oracle_is_pass_at_n(replay):
     dataset, [strong, _] = replay
     result = evaluate(Oracle(2), dataset, strong)
     assert result.right.tolist() == pytest.approx([1, 1 - math.comb(2, 2) / math.comb(4, 2), 1, 0])
@@ -154,7 +153,7 @@ def test_the_oracle_is_pass_at_n(replay: Replay) -> None:
         evaluate(Oracle(2), *replay)
 
 
-def test_prompts_are_billed_by_the_rule(tmp_path: Path) -> None:
+def test_prompts_are_billed_by_the_rule(tmp_path):
     out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": STRONG, "gpt-4o-mini": WEAK}, GOLDS)
     for billing, prompts in (("once", [1, 1]), ("per_round", [3, 1]), ("per_sample", [4, 2])):
         dataset, llms = load("toy", recording=out, billing=billing)
@@ -170,7 +169,7 @@ def test_prompts_are_billed_by_the_rule(tmp_path: Path) -> None:
         ), billing
 
 
-def test_prompts_paid_once_are_said_where_calls_are_many(tmp_path: Path) -> None:
+def test_prompts_paid_once_are_said_where_calls_are_many(tmp_path):
     out = write_toy(
         tmp_path / "toy", {"gpt-3.5-turbo": STRONG * 8, "gpt-4o-mini": WEAK * 8}, GOLDS * 8
     )
@@ -200,7 +199,7 @@ def test_prompts_paid_once_are_said_where_calls_are_many(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("questions", [1, 9, 10, 29, 30])
-def test_fewer_than_thirty_questions_carry_a_warning(questions: int, tmp_path: Path) -> None:
+def test_fewer_than_thirty_questions_carry_a_warning(questions, tmp_path):
     out = write_toy(
         tmp_path / "toy", {"gpt-3.5-turbo": [["a", "b"]] * questions}, ["a"] * questions
     )
@@ -220,7 +219,7 @@ def test_fewer_than_thirty_questions_carry_a_warning(questions: int, tmp_path: P
         assert all(sentence.startswith(counted) for sentence in warnings)
 
 
-def test_curves_and_evaluations_have_the_same_interval(replay: Replay) -> None:
+def test_curves_and_evaluations_have_the_same_interval(replay):
     dataset, [strong, _] = replay
     for order in ("exact", "recorded", "seeded"):
         [point] = self_consistency_curve(dataset, strong, [3], order=order, replicates=5).points
@@ -234,7 +233,7 @@ def test_curves_and_evaluations_have_the_same_interval(replay: Replay) -> None:
         )
 
 
-def _rounds(question: str, first: Any, second: Any) -> str | None:
+def _rounds(question, first, second):
     for k in (1, 2, 1):
         first.sample(k)
     first.truncate(3, 5)
@@ -242,7 +241,7 @@ def _rounds(question: str, first: Any, second: Any) -> str | None:
     return str(second.sample(2).answers[0])
 
 
-def test_the_seed_of_an_evaluation_overrides_that_of_the_load(replay: Replay) -> None:
+def test_the_seed_of_an_evaluation_overrides_that_of_the_load(replay):
     dataset, [strong, _] = replay
     same = [
         evaluate(vote_of_three, dataset, strong, replicates=29, seed=s).right.tolist()
@@ -252,7 +251,7 @@ def test_the_seed_of_an_evaluation_overrides_that_of_the_load(replay: Replay) ->
     assert same[0] != same[1]
 
 
-def test_an_answer_that_nobody_gave_is_wrong(replay: Replay) -> None:
+def test_an_answer_that_nobody_gave_is_wrong(replay):
     dataset, [strong, _] = replay
     result = evaluate(lambda question, llm: "made up", dataset, strong, order="recorded")
     assert result.right.tolist() == [0] * 4
@@ -261,17 +260,17 @@ def test_an_answer_that_nobody_gave_is_wrong(replay: Replay) -> None:
     assert result.usd.sum() == 0
 
 
-def test_errors_are_told_apart(replay: Replay) -> None:
+def test_errors_are_told_apart(replay):
     dataset, llms = replay
 
     @dataclass(frozen=True)
     class Fixed:
         """Takes the first CoT of the second LLM, though it might take four of each."""
 
-        def draws(self, llms: int) -> tuple[int, ...]:
+        def draws(self, llms):
             return (4,) * llms
 
-        def decide(self, pools: Any, orders: Any) -> Decisions:
+        def decide(self, pools, orders):
             code = drawn(pools[1].codes, orders[1])[..., 0].astype(int)
             one, none = np.ones(code.shape, int), np.zeros(code.shape, int)
             return Decisions(code, (Ledger(none, none, none), Ledger(one, one, one)))
@@ -293,9 +292,7 @@ def test_errors_are_told_apart(replay: Replay) -> None:
 
 
 @pytest.mark.parametrize("order", ["seeded", "recorded"])
-def test_ties_of_the_whole_budget_are_shares_for_any_number_of_workers(
-    order: str, tmp_path: Path
-) -> None:
+def test_ties_of_the_whole_budget_are_shares_for_any_number_of_workers(order, tmp_path):
     pools = [
         ["b", "a", "b", "a"],
         ["b", "a", "c", None],
@@ -324,7 +321,7 @@ def test_ties_of_the_whole_budget_are_shares_for_any_number_of_workers(
     )
 
 
-def test_a_split_is_a_function_of_keys_and_seed(tmp_path: Path) -> None:
+def test_a_split_is_a_function_of_keys_and_seed(tmp_path):
     pools = [["a", "b"]] * 40
     dataset, _ = load("toy", recording=write_toy(tmp_path / "a", {"m": pools}, ["a"] * 40))
     train, test = train_test_rows(dataset, 0.25, 1)
@@ -345,12 +342,12 @@ class Learner(TwoRounds):
 
     taught: tuple[int, ...] | None = None
 
-    def fit(self, pools: Any, gold: Any) -> Learner:
+    def fit(self, pools, gold):
         assert len(pools[0].sizes) == len(pools[1].sizes) == len(gold)
         return Learner(tuple(gold.tolist()))
 
 
-def test_what_learns_is_judged_on_other_questions(replay: Replay) -> None:
+def test_what_learns_is_judged_on_other_questions(replay):
     result = evaluate(Learner(), *replay, train_fraction=0.5, split_seed=5)
     train, test = train_test_rows(replay[0], 0.5, 5)
     assert result.fields == {"taught": tuple(replay[0].gold[train].tolist())}
@@ -378,15 +375,13 @@ def test_what_learns_is_judged_on_other_questions(replay: Replay) -> None:
         (3, "3 is no"),
     ],
 )
-def test_what_is_no_method_is_refused_before_anything_runs(
-    value: Any, words: str, replay: Replay
-) -> None:
+def test_what_is_no_method_is_refused_before_anything_runs(value, words, replay):
     with pytest.raises(UsageError, match=words):
         evaluate(value, *replay)
 
 
 @pytest.mark.parametrize("method", [TwoRounds(), pytest.param(two_rounds, marks=pytest.mark.slow)])
-def test_numbers_do_not_depend_on_the_number_of_workers(method: Any, replay: Replay) -> None:
+def test_numbers_do_not_depend_on_the_number_of_workers(method, replay):
     alone, shared = (
         evaluate(method, *replay, order="seeded", replicates=7, workers=n) for n in (1, 3)
     )
@@ -395,40 +390,40 @@ def test_numbers_do_not_depend_on_the_number_of_workers(method: Any, replay: Rep
     assert alone.to_dict() == shared.to_dict()
 
 
-def test_a_method_that_cannot_travel_needs_one_worker(replay: Replay) -> None:
+def test_a_method_that_cannot_travel_needs_one_worker(replay):
     with pytest.raises(UsageError, match="cannot be sent to another process"):
         evaluate(lambda question, a, b: None, *replay, workers=2)
 
 
-def test_an_error_in_a_worker_is_the_error(replay: Replay) -> None:
+def test_an_error_in_a_worker_is_the_error(replay):
     with pytest.raises(
         MethodError, match="The method raises on question 'toy/0' raised ZeroDivisionError"
     ):
         evaluate(raises, *replay, workers=2)
 
 
-def raises(question: str, *llms: Any) -> str:
+def raises(question, *llms):
     return str(1 / 0)
 
 
-def greedy(question: str, *llms: Any) -> None:
+def greedy(question, *llms):
     while True:
         llms[0].sample()
 
 
-def tampers(question: str, *llms: Any) -> None:
+def tampers(question, *llms):
     llms[0].cots = -1
 
 
-def tampers_with_a_cot(question: str, *llms: Any) -> None:
+def tampers_with_a_cot(question, *llms):
     llms[0].sample().cots[0].answer = "a"
 
 
-def half(question: str, *llms: Any) -> None:
+def half(question, *llms):
     llms[0].sample(0.5)
 
 
-def number(question: str, *llms: Any) -> int:
+def number(question, *llms):
     return 42
 
 
@@ -464,9 +459,7 @@ def number(question: str, *llms: Any) -> int:
         ),
     ],
 )
-def test_a_method_that_fails_is_named_with_its_question(
-    method: Any, words: str, replay: Replay
-) -> None:
+def test_a_method_that_fails_is_named_with_its_question(method, words, replay):
     with pytest.raises(MethodError, match=words):
         evaluate(method, *replay)
 
@@ -501,16 +494,12 @@ def test_a_method_that_fails_is_named_with_its_question(
     ],
 )
 @pytest.mark.parametrize("order", ["seeded", "recorded"])
-def test_what_a_recording_lacks_is_said_and_what_to_do(
-    order: str, method: Any, llms: int, words: str, replay: Replay
-) -> None:
+def test_what_a_recording_lacks_is_said_and_what_to_do(order, method, llms, words, replay):
     with pytest.raises((ShortPoolError, NotRecordedError), match=f"The method {words}"):
         evaluate(method, replay[0], replay[1][:llms], order=order)
 
 
-def test_where_an_expectation_is_out_of_reach_draws_take_its_place_and_say_so(
-    tmp_path: Path,
-) -> None:
+def test_where_an_expectation_is_out_of_reach_draws_take_its_place_and_say_so(tmp_path):
     counts = (20, 15, 12, 10, 8, 7, 6, 5, 5, 4, 4, 3, 3, *[2] * 6, *[1] * 10)
     diverse = [str(answer) for answer, times in enumerate(counts) for _ in range(times)]
     dataset, llms = load(
@@ -550,10 +539,10 @@ def test_where_an_expectation_is_out_of_reach_draws_take_its_place_and_say_so(
             ask(method, dataset, llms, order="exact")
 
 
-def test_an_llm_that_was_kept_hands_out_nothing_that_no_ledger_counts(replay: Replay) -> None:
+def test_an_llm_that_was_kept_hands_out_nothing_that_no_ledger_counts(replay):
     kept: list[Any] = []
 
-    def hoarder(question: str, *llms: Any) -> str | None:
+    def hoarder(question, *llms):
         answer: str | None = (kept or llms)[0].sample().answers[0]
         kept[:] = llms
         return answer
@@ -568,20 +557,20 @@ def test_an_llm_that_was_kept_hands_out_nothing_that_no_ledger_counts(replay: Re
 class EqualsAll(str):
     """Text that says it equals anything."""
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other):
         return True
 
     __hash__ = str.__hash__
 
 
-def test_an_answer_counts_as_the_text_it_is(replay: Replay) -> None:
+def test_an_answer_counts_as_the_text_it_is(replay):
     assert evaluate(lambda question, *llms: EqualsAll("zzz"), *replay, replicates=1).accuracy == 0
     assert evaluate(
         lambda question, *llms: EqualsAll("a"), *replay, replicates=1
     ).right.tolist() == [1, 0, 0, 0]
 
 
-def test_nonsense_is_refused(replay: Replay) -> None:
+def test_nonsense_is_refused(replay):
     dataset, llms = replay
     for wrong in ({"replicates": 0}, {"workers": 0}):
         with pytest.raises(UsageError, match="needs an LLM, a replicate and a worker"):
@@ -592,7 +581,7 @@ def test_nonsense_is_refused(replay: Replay) -> None:
         evaluate(two_rounds, dataset, llms, rows=[])
 
 
-def test_what_was_given_is_not_learnt_again(tmp_path: Path) -> None:
+def test_what_was_given_is_not_learnt_again(tmp_path):
     rows: list[list[str | None]] = [["a", "b", "a", "a", None, "b", "c", "a"]] * 6
     out = write_scored_toy(
         tmp_path / "toy", {"m": rows, "n": rows[::-1]}, ["a", "b", "c", "b", "a", "a"]
@@ -614,7 +603,7 @@ def test_what_was_given_is_not_learnt_again(tmp_path: Path) -> None:
     ]
 
 
-def test_cots_without_a_score_are_counted_beside_the_result(tmp_path: Path) -> None:
+def test_cots_without_a_score_are_counted_beside_the_result(tmp_path):
     rows: list[list[str | None]] = [["a", "b", "a", "a", None, "b", "c", "a"]] * 12
     dataset, [llm] = load(
         "toy", recording=write_scored_toy(tmp_path / "toy", {"m": rows}, ["a"] * 12)
@@ -637,8 +626,8 @@ def test_cots_without_a_score_are_counted_beside_the_result(tmp_path: Path) -> N
     )
 
 
-def test_weights_below_zero_stop_an_evaluation_before_any_draw(tmp_path: Path) -> None:
-    def negative(scores: ScoreRows) -> ScoreRows:
+def test_weights_below_zero_stop_an_evaluation_before_any_draw(tmp_path):
+    def negative(scores):
         return replace(
             scores, scores=[None if s is None else s - 1 for s in scores.scores], step_scores=None
         )
@@ -660,7 +649,7 @@ def test_weights_below_zero_stop_an_evaluation_before_any_draw(tmp_path: Path) -
     )
 
 
-def test_coins_do_not_know_the_split(tmp_path: Path) -> None:
+def test_coins_do_not_know_the_split(tmp_path):
     """Test questions are chosen by numbers of their own: a coin that is first tossed after draw 0
     is as fair there.
     """
@@ -674,7 +663,7 @@ def test_coins_do_not_know_the_split(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "field"), [(SelfConsistency(40), "n"), (EarlyStopping(2, 40), "budget")]
 )
-def test_a_budget_above_the_pool_names_its_field(method: Any, field: str, replay: Replay) -> None:
+def test_a_budget_above_the_pool_names_its_field(method, field, replay):
     dataset, [llm, *_] = replay
     smallest = llm.pool.smallest
     with pytest.raises(

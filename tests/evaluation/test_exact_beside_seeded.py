@@ -15,7 +15,7 @@ REPLICATES = 200
 LLMS = ["feval/tiny-42k", "feval/tiny-160k"]
 
 
-def test_exact_and_seeded_methods_in_one_comparison() -> None:
+def test_exact_and_seeded_methods_in_one_comparison():
     with bundled_recording() as folder:
         plan = Plan.from_dict({
             "dataset": "tiny_sums", "recordings": [str(folder)], "resamples": 100,

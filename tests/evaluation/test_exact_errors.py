@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from fractions import Fraction
 from functools import cache
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,9 +28,8 @@ from feval.estimators.stopping_ends import number_of_counts, partitions
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
 from feval.methods.expectation import split_errors
 from feval.methods.oracle import Oracle
-from feval.methods.protocol import Decisions, ErrorShares, Ledger
+from feval.methods.protocol import Decisions, Ledger
 from feval.receipts.verifying import verify_receipt
-from feval.replay.pools import Pool
 from feval.report.tables.results import evaluation_tables
 from recorders.demo import bundled_recording
 
@@ -60,24 +58,24 @@ PLAIN = [
 ]
 
 
-def answers(pool: str) -> Answers:
+def answers(pool):
     return tuple(None if one == "-" else one for one in pool)
 
 
 @cache
-def orders(pool: Answers) -> list[Answers]:
+def orders(pool):
     """Each once: all are equally likely."""
     return sorted(set(permutations(pool)), key=str)
 
 
-def share(drawn: Sequence[str | None], gold: str) -> Fraction:
+def share(drawn, gold):
     """How far the gold leads."""
     votes = Counter(one for one in drawn if one is not None)
     leaders = [answer for answer, count in votes.items() if count == max(votes.values())]
     return Fraction(1, len(leaders)) if gold in leaders else Fraction(0)
 
 
-def split(method: Any, pool: Answers, gold: str) -> tuple[float, float, float]:
+def split(method, pool, gold):
     """Right, no answer, stopped early: the mean over all orders."""
     right = none = 0
     early = Fraction(0)
@@ -93,9 +91,7 @@ def split(method: Any, pool: Answers, gold: str) -> tuple[float, float, float]:
     return right / count, none / count, float(early / count)
 
 
-def exact_split(
-    method: Any, pools: Sequence[str], golds: Sequence[str]
-) -> tuple[np.ndarray, ErrorShares]:
+def exact_split(method, pools, golds):
     pool = pool_of(
         [
             [-2 if c == "." else -1 if c == "-" else ord(c) - ord("a") for c in pool]
@@ -106,17 +102,15 @@ def exact_split(
     return split_of(method, pool, gold)
 
 
-def split_of(
-    method: Any, pool: Pool, gold: np.ndarray, draw: Draw | None = None
-) -> tuple[np.ndarray, ErrorShares]:
+def split_of(method, pool, gold, draw=None):
     right = method.exact(pool, gold).right
     return right, method.exact_errors(pool, gold, right, draw or not_asked)
 
 
-def seeded(pool: Pool, budget: int, seed: int = 0) -> Draw:
+def seeded(pool, budget, seed=0):
     """Orders of some questions, a hundred replicates at a time."""
 
-    def draw(rows: Any, replicates: int) -> Iterator[np.ndarray]:
+    def draw(rows, replicates):
         rng = np.random.default_rng(seed)
         for start in range(0, replicates, 100):
             shape = (min(100, replicates - start), len(rows), pool.codes.shape[1])
@@ -125,20 +119,20 @@ def seeded(pool: Pool, budget: int, seed: int = 0) -> Draw:
     return draw
 
 
-def cases() -> Iterator[tuple[str, str]]:
+def cases():
     for pool in POOLS:
         for gold in ("a", "b", "z"):
             yield pool, gold
 
 
-def marked(method: Any) -> Any:
+def marked(method):
     """Entropies take seconds: one of their four cases is fast enough."""
     slow = method.criterion == "entropy" and (method.budget, method.no_answer) != (4, "drop")
     return pytest.param(method, marks=pytest.mark.slow) if slow else method
 
 
 @pytest.mark.parametrize("method", [*map(marked, CRITERIA), *WINDOWS, *PLAIN], ids=str)
-def test_the_split_is_the_mean_over_all_orders(method: Any) -> None:
+def test_the_split_is_the_mean_over_all_orders(method):
     pools, golds = zip(*cases(), strict=True)
     right, shares = exact_split(method, pools, golds)
     assert not shares.routed_wrong.any()
@@ -157,14 +151,14 @@ WHOLE = st.lists(st.sampled_from("abcd-"), min_size=6, max_size=6)
 
 @settings(max_examples=80, deadline=None)
 @given(st.sampled_from([*CRITERIA, *WINDOWS]), st.data())
-def test_all_of_the_recorded_cots_may_be_drawn_or_some(method: Any, data: st.DataObject) -> None:
+def test_all_of_the_recorded_cots_may_be_drawn_or_some(method, data):
     pool = "".join(data.draw(WHOLE if method.draws(1)[0] == 6 else PARTS))
     right, shares = exact_split(method, [pool], ["a"])
     result = right[0], shares.no_answer[0], shares.stopped_early[0]
     assert result == pytest.approx(split(method, answers(pool), "a"), abs=1e-12)
 
 
-def test_a_tie_of_the_whole_budget_counts_as_a_share_by_hand() -> None:
+def test_a_tie_of_the_whole_budget_counts_as_a_share_by_hand():
     """aabb: its first CoT stops, and the vote over all is tied; so half of the b that are answered
     were too early.
     """
@@ -179,7 +173,7 @@ def test_a_tie_of_the_whole_budget_counts_as_a_share_by_hand() -> None:
     assert shares.stopped_early == pytest.approx([0.25], abs=1e-15)
 
 
-def test_votes_of_several_llms_break_their_ties_by_lots_of_their_own() -> None:
+def test_votes_of_several_llms_break_their_ties_by_lots_of_their_own():
     """Gold 0. Asked: 1/2 and 1/3 of their votes; not asked: 1/2, and one that is all drawn and
     tells nothing.
     """
@@ -206,9 +200,7 @@ def test_votes_of_several_llms_break_their_ties_by_lots_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("limit", ["_MOST_STEPS", "_MOST_COUNTS", "_MOST_IN_FRACTIONS"])
-def test_too_many_counts_are_estimated_and_that_is_said(
-    limit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_counts_are_estimated_and_that_is_said(limit, monkeypatch):
     """Within 4 of its standard errors of the truth, and together no more than what is wrong."""
     rng = np.random.default_rng(5)
     codes, gold = rng.choice(4, (40, 34), p=[0.4, 0.35, 0.15, 0.1]), rng.integers(0, 3, 40)
@@ -234,9 +226,7 @@ def test_too_many_counts_are_estimated_and_that_is_said(
     assert shares.no_answer.tolist() == known.no_answer.tolist()
 
 
-def test_an_estimate_for_answers_that_are_rarely_wrong_is_not_too_low(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_estimate_for_answers_that_are_rarely_wrong_is_not_too_low(monkeypatch):
     """Most questions are wrong in none of the hundred replicates, and are not taken for never
     stopped early.
     """
@@ -261,7 +251,7 @@ def test_an_estimate_for_answers_that_are_rarely_wrong_is_not_too_low(
     )
 
 
-def test_an_estimate_in_blocks_of_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_estimate_in_blocks_of_questions(monkeypatch):
     """Questions with the same counts share what is exact, and have draws of their own for what is
     estimated.
     """
@@ -285,9 +275,7 @@ def test_an_estimate_in_blocks_of_questions(monkeypatch: pytest.MonkeyPatch) -> 
     assert shares.stopped_early[:12].tolist() != shares.stopped_early[12:].tolist()
 
 
-def test_an_estimated_split_is_said_everywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_estimated_split_is_said_everywhere(tmp_path, monkeypatch):
     monkeypatch.setattr("feval.methods.stops._MOST_STEPS", 1)
     with bundled_recording() as folder:
         plan = Plan.from_dict({
@@ -334,7 +322,7 @@ def test_an_estimated_split_is_said_everywhere(
 
 
 @pytest.mark.slow
-def test_a_small_sample_says_how_far_it_may_be_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_sample_says_how_far_it_may_be_off(monkeypatch):
     """Over many seeds the estimate has the truth as its mean, and its standard errors as its
     spread.
     """
@@ -353,7 +341,7 @@ def test_a_small_sample_says_how_far_it_may_be_off(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-def test_the_demo_has_a_split_where_many_golds_are_tied() -> None:
+def test_the_demo_has_a_split_where_many_golds_are_tied():
     with bundled_recording() as folder:
         dataset, [llm] = load("tiny_sums", ["feval/tiny-42k"], recording=folder)
         for method in (
@@ -373,7 +361,7 @@ def test_the_demo_has_a_split_where_many_golds_are_tied() -> None:
             assert seeded.stopped_early.mean() > 0
 
 
-def test_counts_are_counted_without_being_written_down() -> None:
+def test_counts_are_counted_without_being_written_down():
     for bounds in ([0, 5, 3, 2], [2, 4, 4], [9, 0], [3, 1, 1, 1, 1]):
         for drawn in range(7):
             assert number_of_counts(np.array(bounds), drawn) == len(
@@ -382,7 +370,7 @@ def test_counts_are_counted_without_being_written_down() -> None:
 
 
 @pytest.mark.parametrize("no_answer", ["drop", "vote"])
-def test_a_coin_is_a_mixture_over_where_it_stops(no_answer: str) -> None:
+def test_a_coin_is_a_mixture_over_where_it_stops(no_answer):
     method, golds = AdaptiveConsistency("random", 0.3, 5, no_answer), "ab"
     for pool in ("aabbc", "aabbcc", "-a-ba-"):
         for gold in golds:
@@ -404,7 +392,7 @@ def test_a_coin_is_a_mixture_over_where_it_stops(no_answer: str) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])
-def test_an_oracle_fails_for_want_of_answers_or_of_the_right_one(n: int) -> None:
+def test_an_oracle_fails_for_want_of_answers_or_of_the_right_one(n):
     for pool, gold in cases():
         right, shares = exact_split(Oracle(n), [pool], [gold])
         drawn = [order[:n] for order in orders(answers(pool))]
@@ -423,7 +411,7 @@ def test_an_oracle_fails_for_want_of_answers_or_of_the_right_one(n: int) -> None
     [AdaptiveConsistency(budget=20), AdaptiveConsistency(budget=40), EarlyStopping(5, 40)],
     ids=str,
 )
-def test_seeded_replicates_tend_to_the_split(method: Any, name: str, shared: Path) -> None:
+def test_seeded_replicates_tend_to_the_split(method, name, shared):
     """On a real recording, within 4 standard errors of what replicates count."""
     codes, gold = real_codes(shared, name)
     pool, runs = pool_of(codes), 400

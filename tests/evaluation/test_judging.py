@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from feval.evaluation.replicates import decisions
 POOL = ["1/2", "0.5", "7", "0.50", "7"]  # three spellings of a half outvote two sevens
 
 
-def write_numbers(out: Path, golds: list[str], pools: list[list[str]]) -> Path:
+def write_numbers(out, golds, pools):
     """A recording of one LLM on a dataset whose answers are numbers."""
     rows = [
         {
@@ -37,12 +35,12 @@ def write_numbers(out: Path, golds: list[str], pools: list[list[str]]) -> Path:
 
 
 @pytest.mark.parametrize("spelling", ["12", "12.0", " 12 ", "24/2", "$12", "12."])
-def test_a_method_may_spell_its_answer_as_it_likes(spelling: str, tmp_path: Path) -> None:
+def test_a_method_may_spell_its_answer_as_it_likes(spelling, tmp_path):
     replay = load(
         "sums", recording=write_numbers(tmp_path / "sums", ["12", "13"], [["12", "13"]] * 2)
     )
 
-    def spelled(question: str, llm: Any) -> str:
+    def spelled(question, llm):
         llm.sample()
         return spelling
 
@@ -50,7 +48,7 @@ def test_a_method_may_spell_its_answer_as_it_likes(spelling: str, tmp_path: Path
     assert evaluate(spelled, *replay, order="recorded").no_answer.tolist() == [0, 0]
 
 
-def test_spellings_of_one_answer_vote_together_whatever_the_gold(tmp_path: Path) -> None:
+def test_spellings_of_one_answer_vote_together_whatever_the_gold(tmp_path):
     voted, right = [], []
     for gold in ("0.5", "7", "3"):
         dataset, [llm] = load(
@@ -67,7 +65,7 @@ def test_spellings_of_one_answer_vote_together_whatever_the_gold(tmp_path: Path)
     assert right == [[1, 1], [0, 0], [0, 0]]
 
 
-def test_a_method_of_the_user_votes_as_the_built_in_one(tmp_path: Path) -> None:
+def test_a_method_of_the_user_votes_as_the_built_in_one(tmp_path):
     """It is handed the answers as they were recorded, and what it returns is judged by what it
     equals.
     """

@@ -122,19 +122,17 @@ def tricks(question, llm):
 
 
 @pytest.fixture(scope="module")
-def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+def replay(tmp_path_factory):
     folder = tmp_path_factory.mktemp("isolation")
     return load("toy", recording=write_toy(folder / "its-own-place", {"gpt-4o-mini": POOLS}, GOLDS))
 
 
-def written(folder: Path, source: str) -> Path:
+def written(folder, source):
     (folder / "mine.py").write_text(source)
     return folder / "mine.py"
 
 
-def first_answer(
-    folder: Path, source: str, name: str, replay: Replay, *, sandbox: bool = False
-) -> str:
+def first_answer(folder, source, name, replay, *, sandbox=False):
     """What a method of a file answers to the first question; its process is ended."""
     method = make_method(f"{written(folder, source)}:{name}", sandbox=sandbox)
     [given] = method.host.answers(*replay, np.arange(1), 0, 60)
@@ -142,9 +140,7 @@ def first_answer(
     return given.answer or ""
 
 
-def test_six_tricks_find_neither_gold_nor_id(
-    tmp_path: Path, replay: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_six_tricks_find_neither_gold_nor_id(tmp_path, replay, monkeypatch):
     dataset, [llm] = replay
     monkeypatch.setenv("FEVAL_RECORDING", str(dataset.recording_paths[0]))
     monkeypatch.setenv("PWD", str(dataset.recording_paths[0]))
@@ -160,7 +156,7 @@ def test_six_tricks_find_neither_gold_nor_id(
     assert evaluate(method, dataset, llm, order="recorded").accuracy == 0
 
 
-def test_answer_codes_and_order_of_questions_do_not_tell_the_gold(tmp_path: Path) -> None:
+def test_answer_codes_and_order_of_questions_do_not_tell_the_gold(tmp_path):
     """Questions sorted by their golds, which the recording numbers first or last, are handed over
     in another order.
     """
@@ -241,9 +237,7 @@ def odd(question, llm):
         ("asks_for_ever", r"did not come to an end in 2 s"),
     ],
 )
-def test_a_worker_that_lies_on_its_pipe_ends_in_a_sentence(
-    name: str, words: str, tmp_path: Path, replay: Replay
-) -> None:
+def test_a_worker_that_lies_on_its_pipe_ends_in_a_sentence(name, words, tmp_path, replay):
     source = (
         f"REPLIES = [2]\n{HOSTILE}\ndef method(question, llm):\n    REPLIES[0] ="
         " llm._source.llm._call.__self__._replies.fileno()\n"
@@ -269,15 +263,13 @@ def swallows(question, llm):
 """
 
 
-def test_no_message_to_a_method_names_the_place_of_the_recording(
-    tmp_path: Path, replay: Replay
-) -> None:
+def test_no_message_to_a_method_names_the_place_of_the_recording(tmp_path, replay):
     assert first_answer(tmp_path, SWALLOWS, "seen", replay).startswith(
         "The recording holds no log-probabilities of gpt-4o-mini"
     )
 
 
-def test_a_method_cannot_pass_over_a_damaged_recording(tmp_path: Path) -> None:
+def test_a_method_cannot_pass_over_a_damaged_recording(tmp_path):
     recording = write_toy(tmp_path / "damaged", {"gpt-4o-mini": POOLS}, GOLDS)
     texts = recording / "texts" / "toy" / "gpt-4o-mini.parquet"
     texts.write_bytes(b"PAR1" + bytes(texts.stat().st_size - 4))
@@ -289,7 +281,7 @@ def test_a_method_cannot_pass_over_a_damaged_recording(tmp_path: Path) -> None:
         )
 
 
-def test_the_worker_imports_little() -> None:
+def test_the_worker_imports_little():
     heavy = "{'pydantic', 'yaml', 'orjson', 'pyarrow', 'scipy', 'typer', 'huggingface_hub'}"
     code = (
         f"import sys, feval.evaluation.user_methods.worker; assert not {heavy} & set(sys.modules)"
@@ -297,7 +289,7 @@ def test_the_worker_imports_little() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_worker_whose_parent_was_killed_ends_without_a_traceback() -> None:
+def test_a_worker_whose_parent_was_killed_ends_without_a_traceback():
     command = [sys.executable, "-P", "-m", "feval.evaluation.user_methods.worker"]
     surroundings: dict[str, Any] = {
         "env": os.environ | {"PYTHONPATH": str(ROOT)},
@@ -316,7 +308,7 @@ def test_a_worker_whose_parent_was_killed_ends_without_a_traceback() -> None:
     assert worker.returncode == -signal.SIGKILL
 
 
-def test_a_file_that_loops_at_import_is_ended(tmp_path: Path, replay: Replay) -> None:
+def test_a_file_that_loops_at_import_is_ended(tmp_path, replay):
     method = make_method(f"{written(tmp_path, 'while True: pass')}:method")
     with pytest.raises(
         MethodError, match=r"The file .*mine.py did not come to an end in 0\.2 s.*--time-limit"
@@ -324,9 +316,7 @@ def test_a_file_that_loops_at_import_is_ended(tmp_path: Path, replay: Replay) ->
         evaluate(method, *replay, time_limit=0.02)
 
 
-def test_the_sandbox_shows_python_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sandbox_shows_python_and_no_more(tmp_path, monkeypatch):
     """With a `bwrap` that starts nothing: a venv and a user's package are bound; checkout, home and
     working folder are not.
     """
@@ -363,9 +353,7 @@ def test_the_sandbox_shows_python_and_no_more(
     ("script", "words"),
     [(None, "no `bwrap` on the PATH"), ("echo no; echo uid >&2; exit 1", "here .uid")],
 )
-def test_a_sandbox_that_cannot_be_is_refused(
-    script: str | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sandbox_that_cannot_be_is_refused(script, words, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     if script is not None:
         (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
@@ -374,7 +362,7 @@ def test_a_sandbox_that_cannot_be_is_refused(
         sandboxed(["python"])
 
 
-def makes_sandboxes() -> bool:
+def makes_sandboxes():
     try:
         sandboxed(["true"])
     except UsageError:
@@ -410,9 +398,7 @@ def looks(question, llm):
 
 
 @sandboxes
-def test_a_sandbox_has_no_network_no_home_and_no_other_files(
-    tmp_path: Path, replay: Replay
-) -> None:
+def test_a_sandbox_has_no_network_no_home_and_no_other_files(tmp_path, replay):
     dataset, _ = replay
     with socket.create_server(("127.0.0.1", 0)) as server:
         places = [
@@ -433,9 +419,7 @@ def test_a_sandbox_has_no_network_no_home_and_no_other_files(
 
 
 @sandboxes
-def test_a_sandbox_prints_but_cannot_open_the_file_that_it_prints_to(
-    tmp_path: Path, replay: Replay, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sandbox_prints_but_cannot_open_the_file_that_it_prints_to(tmp_path, replay, capfd):
     source = "import os, sys\ndef reads(question, llm):\n    print('to the user')\n"
     source += "    return str(sorted({os.readlink(f'/proc/self/fd/{n}')[:5] for n in (0, 1, 2)}))\n"
     answer = first_answer(tmp_path, source, "reads", replay, sandbox=True)
@@ -507,7 +491,7 @@ def outside(question, llm):
 @pytest.mark.skipif(
     os.geteuid() != 0, reason="who is not root may not write the kernel's files anyway"
 )
-def test_root_in_a_sandbox_cannot_write_the_kernels_files(tmp_path: Path, replay: Replay) -> None:
+def test_root_in_a_sandbox_cannot_write_the_kernels_files(tmp_path, replay):
     assert (
         first_answer(tmp_path, REACHES, "kernel", replay, sandbox=True)
         == "['Read-only file system']"
@@ -515,9 +499,7 @@ def test_root_in_a_sandbox_cannot_write_the_kernels_files(tmp_path: Path, replay
 
 
 @sandboxes
-def test_a_sandbox_reaches_neither_feval_nor_devices_nor_mounts(
-    tmp_path: Path, replay: Replay
-) -> None:
+def test_a_sandbox_reaches_neither_feval_nor_devices_nor_mounts(tmp_path, replay):
     name = f"feval-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"\0{name}")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from small import write_toy
@@ -51,35 +50,35 @@ GOLDS = ["a", "y", "b", "d", "e"]
 SOME = ["a", None, "b", "d", None]
 
 
-def call(*arguments: object) -> Any:
+def call(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def failure(*arguments: object) -> str:
+def failure(*arguments):
     """What a command that fails prints to standard error."""
     result = call(*arguments)
     assert (result.exit_code, result.stdout) == (1, "")
     return str(result.stderr)
 
 
-def success(*arguments: object) -> Any:
+def success(*arguments):
     result = call(*arguments)
     assert result.exit_code == 0, result.output
     return result
 
 
-def numbers(*arguments: object) -> Any:
+def numbers(*arguments):
     """What a command prints as JSON, but for the recording's hashes."""
     result = json.loads(success(*arguments, "--json").stdout)
     return {name: value for name, value in result.items() if not name.startswith("recording_hash")}
 
 
-def last(question: str, *llms: Any) -> Any:
+def last(question, *llms):
     return llms[-1].sample(3).answers[-1]
 
 
 @pytest.fixture(scope="module")
-def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recordings(tmp_path_factory):
     """Toys: all golds and pools; two golds missing; short pools; both; and those without any
     gold.
     """
@@ -95,7 +94,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def unreadable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unreadable(tmp_path_factory):
     """An import of three numbers: one gold is missing, one is no number."""
     folder = tmp_path_factory.mktemp("unreadable")
     golds: list[dict[str, str]] = [{"answer": "10"}, {"answer": "ten or so"}, {}]
@@ -164,7 +163,7 @@ def test_numbers_without_those_questions_are_those_of_a_recording_without_them(
     assert result == numbers(*COMMANDS[command], *LLM, "--recording", recordings / "labelled")
 
 
-def test_golds_that_cannot_be_read_are_told_from_those_that_are_missing(unreadable: Path) -> None:
+def test_golds_that_cannot_be_read_are_told_from_those_that_are_missing(unreadable):
     message = failure("curve", "self-consistency", "--n", "1,2", "--recording", unreadable)
     assert (
         "2 of 3 questions of sums have no gold answer that can be read (missing: q2;"
@@ -175,7 +174,7 @@ def test_golds_that_cannot_be_read_are_told_from_those_that_are_missing(unreadab
     assert "100.00" in table
 
 
-def test_any_method_is_refused_in_python(recordings: Path) -> None:
+def test_any_method_is_refused_in_python(recordings):
     dataset, [cheap, strong] = load("toy", recording=recordings / "some")
     for method in (SelfConsistency(2), ModelSwitch(samples=2), last):
         with pytest.raises(UnlabelledError, match="missing: toy/1, toy/4"):
@@ -196,7 +195,7 @@ def test_any_method_is_refused_in_python(recordings: Path) -> None:
         evaluate(last, dataset, strong, unlabelled="ignore")
 
 
-def test_a_learner_is_fitted_and_judged_on_labelled_questions_only(recordings: Path) -> None:
+def test_a_learner_is_fitted_and_judged_on_labelled_questions_only(recordings):
     dataset, [cheap, strong] = load("toy", recording=recordings / "some")
     result = evaluate(
         Cascade(samples=1, score="vote-share"),
@@ -209,7 +208,7 @@ def test_a_learner_is_fitted_and_judged_on_labelled_questions_only(recordings: P
     assert set(result.question_ids) < {"toy/0", "toy/2", "toy/3"}
 
 
-def test_an_environment_rewards_nothing_without_a_gold(recordings: Path) -> None:
+def test_an_environment_rewards_nothing_without_a_gold(recordings):
     dataset, llms = load("toy", recording=recordings / "some")
     with pytest.raises(UnlabelledError, match="2 of 5"):
         BudgetEnvironment(dataset, llms)
@@ -233,7 +232,7 @@ def test_short_pools_are_refused_and_the_option_is_named(command: str, recording
     assert "leaves out the 1 of 5 questions with fewer" in message
 
 
-def test_short_pools_are_left_out_once_for_all_points(recordings: Path) -> None:
+def test_short_pools_are_left_out_once_for_all_points(recordings):
     options = [
         "curve",
         "self-consistency",
@@ -279,7 +278,7 @@ def test_every_kind_agrees_with_a_recording_of_enough_cots(
     assert result == alone
 
 
-def test_any_llm_that_is_asked_makes_a_pool_short(recordings: Path) -> None:
+def test_any_llm_that_is_asked_makes_a_pool_short(recordings):
     dataset, [cheap, strong] = load("toy", recording=recordings / "short")
     both = evaluate(
         ModelSwitch(samples=3), dataset, [cheap, strong], replicates=2, short_pools="drop"
@@ -300,7 +299,7 @@ def test_any_llm_that_is_asked_makes_a_pool_short(recordings: Path) -> None:
     assert (curve.questions, curve.left_out) == (3, both.left_out)
 
 
-def test_nothing_left_is_an_error(recordings: Path) -> None:
+def test_nothing_left_is_an_error(recordings):
     dataset, [cheap, strong] = load("toy", recording=recordings / "short")
     with pytest.raises(ShortPoolError, match=r"5 were asked for\. .*record it\.$"):
         self_consistency_curve(dataset, cheap, [5], short_pools="drop")
@@ -318,7 +317,7 @@ def test_nothing_left_is_an_error(recordings: Path) -> None:
     assert (done.exit_code, "say which with --n" in done.stderr) == (2, True)
 
 
-def test_pools_of_several_llms_may_leave_nothing_together(tmp_path: Path) -> None:
+def test_pools_of_several_llms_may_leave_nothing_together(tmp_path):
     out = write_toy(tmp_path / "toy", {"one": [["a"], []], "two": [[], ["b"]]}, ["a", "b"])
     dataset, llms = load("toy", recording=out, prices="none")
     with pytest.raises(ShortPoolError, match="0 recorded CoTs"):
@@ -345,9 +344,7 @@ budgets = { samples = [1, 3] }
 """
 
 
-def test_all_methods_of_a_comparison_are_over_the_same_questions(
-    recordings: Path, tmp_path: Path
-) -> None:
+def test_all_methods_of_a_comparison_are_over_the_same_questions(recordings, tmp_path):
     (file := recordings / "plan.toml").write_text(PLAN)
     result = compare(Plan.read(file), base=recordings)
     assert result.missing == ()
@@ -371,9 +368,7 @@ def test_all_methods_of_a_comparison_are_over_the_same_questions(
     assert verify_receipt(tmp_path / "out" / "receipt.json").equal
 
 
-def test_a_report_follows_what_was_learnt_on_the_same_questions(
-    recordings: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_follows_what_was_learnt_on_the_same_questions(recordings, monkeypatch):
     entry = {
         "name": "cascade",
         "llms": ["gpt-3.5-turbo", "gpt-4o-mini"],
@@ -388,7 +383,7 @@ def test_a_report_follows_what_was_learnt_on_the_same_questions(
     }
     fitted: list[list[int]] = []
 
-    def noted(method: Any, dataset: Any, llms: Any, rows: Any, *limit: Any) -> Any:
+    def noted(method, dataset, llms, rows, *limit):
         fitted.append(rows.tolist())
         return fit(method, dataset, llms, rows, *limit)
 
@@ -402,7 +397,7 @@ def test_a_report_follows_what_was_learnt_on_the_same_questions(
     assert set(fitted[0]) < {0, 2, 3}
 
 
-def test_the_command_line_chooses_in_place_of_the_plan(recordings: Path) -> None:
+def test_the_command_line_chooses_in_place_of_the_plan(recordings):
     (file := recordings / "refusing.toml").write_text(PLAN.replace('"drop"', '"refuse"'))
     refused = call("compare", file)
     assert (refused.exit_code, "2 of 5 questions" in refused.stderr) == (1, True)
@@ -418,7 +413,7 @@ def test_the_command_line_chooses_in_place_of_the_plan(recordings: Path) -> None
         Plan.from_dict({**Plan.read(file).to_dict(), "unlabelled": "skip"})
 
 
-def test_a_first_plan_of_a_recording_with_an_empty_pool(recordings: Path) -> None:
+def test_a_first_plan_of_a_recording_with_an_empty_pool(recordings):
     options = ["compare", recordings / "first.toml", "--init", "--recording", recordings / "short"]
     done = call(*options)
     assert (done.exit_code, "--drop short-pools" in done.stderr) == (1, True)
@@ -451,7 +446,7 @@ def test_the_receipt_lists_what_was_left_out_and_verifies(
         verify_receipt(tmp_path / "receipt.json")
 
 
-def test_a_selection_of_questions_with_enough_cots(recordings: Path, tmp_path: Path) -> None:
+def test_a_selection_of_questions_with_enough_cots(recordings, tmp_path):
     note = success(
         "select", recordings / "short", "--min-cots", 3, "--samples", 3, "--out", tmp_path / "three"
     ).stderr

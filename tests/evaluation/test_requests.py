@@ -5,7 +5,6 @@ receipts.
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,13 +21,13 @@ from feval.evaluation.requests import CurveRequest, EvaluationOptions, ReplayOpt
 OWN = {"seed", "rows", "executor", "progress", "workers", "time_limit"}
 
 
-def request(**values: Any) -> RunRequest:
+def request(**values):
     return RunRequest(
         **{"method": "self-consistency", "settings": {}, "dataset": "toy", "llms": ["x"]} | values
     )
 
 
-def test_the_options_of_evaluate_are_those_of_a_request() -> None:
+def test_the_options_of_evaluate_are_those_of_a_request():
     parameters = inspect.signature(evaluate).parameters.values()
     options = {
         own.name: own.default
@@ -38,7 +37,7 @@ def test_the_options_of_evaluate_are_those_of_a_request() -> None:
     assert request().arguments() == options
 
 
-def test_more_questions_need_fewer_replicates() -> None:
+def test_more_questions_need_fewer_replicates():
     """Two million draws in all leave a standard error of 0.035 points at most."""
     asked = [1, 20_000, 20_001, 40_000, 100_000, 200_000, 1_000_000]
     given = [default_replicates(questions) for questions in asked]
@@ -49,7 +48,7 @@ def test_more_questions_need_fewer_replicates() -> None:
     assert request(replicates=7).with_replicates(40_000).replicates == 7
 
 
-def test_every_option_is_on_the_command_line_in_comparison_files_and_in_receipts() -> None:
+def test_every_option_is_on_the_command_line_in_comparison_files_and_in_receipts():
     names = set(EvaluationOptions.model_fields)
     rare = {
         name for name in names if EvaluationOptions.model_fields[name].json_schema_extra["rare"]
@@ -64,7 +63,7 @@ def test_every_option_is_on_the_command_line_in_comparison_files_and_in_receipts
     assert (given["cost"], given["parallel"]) == ("seconds", 2)
 
 
-def test_a_request_survives_its_receipt() -> None:
+def test_a_request_survives_its_receipt():
     made = CurveRequest(
         **request(seed=3, train_fraction=0.5).model_dump(), field="n", values=(1, 2.5)
     )
@@ -85,12 +84,12 @@ def test_a_request_survives_its_receipt() -> None:
         ({"llms": []}, UsageError, "'llms' .name at least one"),
     ],
 )
-def test_what_a_request_refuses(values: dict[str, Any], kind: type[UsageError], words: str) -> None:
+def test_what_a_request_refuses(values, kind, words):
     with pytest.raises(kind, match=words):
         request(**values)
 
 
-def test_what_is_loaded_is_not_evaluated() -> None:
+def test_what_is_loaded_is_not_evaluated():
     assert request(seed=3, prices="none").loading() == {
         "seed": 3,
         "billing": "once",

@@ -61,23 +61,23 @@ def beam(question, llm):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return write_full_trees(tmp_path_factory.mktemp("trees") / "toy", GOLDS)
 
 
 @pytest.fixture(scope="module")
-def replay(folder: Path) -> Replay:
+def replay(folder):
     return load("toy", recording=folder, seed=4)
 
 
-def numbers(evaluation: Any) -> dict[str, Any]:
+def numbers(evaluation):
     return {name: getattr(evaluation, name).tolist() for name in NUMBERS} | {
         "more": evaluation.sequential_tokens.tolist()
     }
 
 
 @pytest.mark.parametrize("order", ["recorded", "seeded"])
-def test_every_form_gives_the_same_numbers(order: str, replay: Replay, tmp_path: Path) -> None:
+def test_every_form_gives_the_same_numbers(order, replay, tmp_path):
     """The method of the file is beam search where a missing score ranks as 0."""
     file = tmp_path / "beam.py"
     file.write_text(FILE)
@@ -92,7 +92,7 @@ def test_every_form_gives_the_same_numbers(order: str, replay: Replay, tmp_path:
         assert own.samples.tolist() == first["samples"]
 
 
-def test_blocks_and_curves(replay: Replay) -> None:
+def test_blocks_and_curves(replay):
     dataset, llms = replay
     curve = method_curve(
         dataset, llms, "beam-search", "n", [4, 8], settings={"width": 4}, replicates=4
@@ -105,7 +105,7 @@ def test_blocks_and_curves(replay: Replay) -> None:
     assert evaluate(ParticleFiltering(3), dataset, llms, replicates=4).samples[:3].tolist() == alone
 
 
-def test_trees_and_whole_cots_are_not_taken_for_each_other(replay: Replay, tmp_path: Path) -> None:
+def test_trees_and_whole_cots_are_not_taken_for_each_other(replay, tmp_path):
     with pytest.raises(
         UsageError, match="tree was recorded on toy as trees of steps, which are no whole CoTs"
     ):
@@ -133,19 +133,19 @@ def test_trees_and_whole_cots_are_not_taken_for_each_other(replay: Replay, tmp_p
         )
 
 
-def test_a_tree_beyond_what_draws_number_is_refused_in_every_order() -> None:
+def test_a_tree_beyond_what_draws_number_is_refused_in_every_order():
     with pytest.raises(
         OutOfRangeError, match="Draws reach 65534 CoTs per question; a pool has 65535"
     ):
         next(drawn_orders(None, "recorded", 1, 65_535, np.arange(1)))  # type: ignore[arg-type]
 
 
-def test_steps_are_not_served_as_cots(folder: Path) -> None:
+def test_steps_are_not_served_as_cots(folder):
     with pytest.raises(UsageError, match="tree was recorded on toy as trees of steps"):
         Library(folder)
 
 
-def test_a_comparison_takes_searches(folder: Path) -> None:
+def test_a_comparison_takes_searches(folder):
     methods = [
         {"name": "beam-search", "llms": ["tree"], "budgets": {"n": [4, 8]}},
         {"name": "particle-filtering", "llms": ["tree"], "budgets": {"n": [2, 4]}},
@@ -161,7 +161,7 @@ def test_a_comparison_takes_searches(folder: Path) -> None:
     assert [len(curve.points) for curve in comparison.curves] == [2, 2]
 
 
-def test_the_page_of_steps_runs(tmp_path: Path) -> None:
+def test_the_page_of_steps_runs(tmp_path):
     out = import_recording(
         "jsonl",
         ROOT / "examples" / "tree.jsonl",

@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import combinations, permutations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,7 +60,7 @@ Replay = tuple[Dataset, list[LLM]]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("seconds")
     for name, without in (("rec", None), ("gaps", ("quick", 1))):
         llms = []
@@ -84,17 +82,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def replay(folder: Path) -> Replay:
+def replay(folder):
     return load("toy", ["quick", "slow"], folder / "rec", seed=3)
 
 
-def said(*arguments: object) -> str:
+def said(*arguments):
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
-def scheduled(lengths: list[float], places: int) -> float:
+def scheduled(lengths, places):
     """List scheduling, by a heap of the times at which places are free."""
     free = [0.0] * places
     for length in lengths:
@@ -102,7 +100,7 @@ def scheduled(lengths: list[float], places: int) -> float:
     return max(free)
 
 
-def test_jobs_begin_in_their_order_when_a_place_is_free() -> None:
+def test_jobs_begin_in_their_order_when_a_place_is_free():
     draw = np.random.default_rng(0)
     lengths = draw.integers(0, 50, (4, 3, 7))
     for places in (1, 2, 3, 7, 9):
@@ -112,7 +110,7 @@ def test_jobs_begin_in_their_order_when_a_place_is_free() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 5])
-def test_a_vote_takes_the_mean_over_draws_of_its_longest_reply(replay: Replay, n: int) -> None:
+def test_a_vote_takes_the_mean_over_draws_of_its_longest_reply(replay, n):
     dataset, [quick, _] = replay
     result = evaluate(SelfConsistency(n), dataset, quick, cost="seconds")
     expected = [
@@ -128,7 +126,7 @@ def test_a_vote_takes_the_mean_over_draws_of_its_longest_reply(replay: Replay, n
     assert plain.to_dict().keys() == result.to_dict().keys() - {"seconds", "seconds_per_question"}
 
 
-def test_a_method_that_draws_one_by_one_takes_the_sum(replay: Replay) -> None:
+def test_a_method_that_draws_one_by_one_takes_the_sum(replay):
     dataset, [quick, _] = replay
     method = AdaptiveConsistency(threshold=0.7, budget=4)
     result = evaluate(method, dataset, quick, cost="seconds")
@@ -151,7 +149,7 @@ def test_a_method_that_draws_one_by_one_takes_the_sum(replay: Replay) -> None:
 
 
 @pytest.mark.parametrize("parallel", [1, 2, 3, None])
-def test_rounds_are_scheduled_in_draw_order(replay: Replay, parallel: int | None) -> None:
+def test_rounds_are_scheduled_in_draw_order(replay, parallel):
     dataset, [quick, slow] = replay
     replicates = 6
     vote = evaluate(
@@ -198,7 +196,7 @@ def test_rounds_are_scheduled_in_draw_order(replay: Replay, parallel: int | None
     assert kind == ("exact" if parallel is None else "seeded")
 
 
-def test_modelled_seconds_are_waits_for_first_tokens_and_sequential_tokens(replay: Replay) -> None:
+def test_modelled_seconds_are_waits_for_first_tokens_and_sequential_tokens(replay):
     dataset, [quick, slow] = replay
     profile = serving_profile(PROFILE)
     vote = evaluate(SelfConsistency(3), dataset, quick, serving=profile, cost="seconds")
@@ -219,7 +217,7 @@ def test_modelled_seconds_are_waits_for_first_tokens_and_sequential_tokens(repla
     assert str(switched.timing) == "modelled by the serving profile mine of 2026-11-20"
 
 
-def test_a_cut_reply_waits_for_its_first_token_and_shares_the_rest() -> None:
+def test_a_cut_reply_waits_for_its_first_token_and_shares_the_rest():
     tokens, nan = np.array([[5, 5, 5, 1, 5]]), np.nan
     clock = Clock.from_seconds(
         tokens, np.array([[9.0, 9.0, 9.0, 4.0, 2.0]]), np.array([[1.0, nan, 20.0, 3.0, 2.0]])
@@ -237,7 +235,7 @@ def test_a_cut_reply_waits_for_its_first_token_and_shares_the_rest() -> None:
     ).all()
 
 
-def test_times_to_first_token_are_read_used_and_named(replay: Replay, tmp_path: Path) -> None:
+def test_times_to_first_token_are_read_used_and_named(replay, tmp_path):
     pools = [
         pool(
             i,
@@ -270,12 +268,10 @@ def test_times_to_first_token_are_read_used_and_named(replay: Replay, tmp_path: 
     assert (some.seconds == without.seconds).all()  # type: ignore[union-attr]  whole replies take what they took
 
 
-def test_a_function_and_a_file_are_timed_like_the_built_in_method(
-    replay: Replay, tmp_path: Path
-) -> None:
+def test_a_function_and_a_file_are_timed_like_the_built_in_method(replay, tmp_path):
     dataset, [quick, _] = replay
 
-    def vote(question: str, llm: Any) -> str | None:
+    def vote(question, llm):
         answers = [*llm.sample(2).answers, *llm.sample(3).answers]
         return max(answers, key=answers.count)
 
@@ -293,7 +289,7 @@ def test_a_function_and_a_file_are_timed_like_the_built_in_method(
     file.host.end()
 
 
-def test_tasks_open_the_durations_themselves(replay: Replay) -> None:
+def test_tasks_open_the_durations_themselves(replay):
     dataset, [_, slow] = replay
     here, there = (
         evaluate(
@@ -312,7 +308,7 @@ def test_tasks_open_the_durations_themselves(replay: Replay) -> None:
     assert (here.seconds == there.seconds).all()
 
 
-def test_replies_without_durations_are_counted(folder: Path) -> None:
+def test_replies_without_durations_are_counted(folder):
     dataset, [quick, slow] = load("toy", ["quick", "slow"], folder / "gaps")
     with pytest.raises(
         NotRecordedError, match=r"2 of 15 replies of quick were .* without a duration.*`serving`"
@@ -326,14 +322,14 @@ def test_replies_without_durations_are_counted(folder: Path) -> None:
     )  # type: ignore[arg-type]
 
 
-def test_recordings_of_a_format_without_durations_have_none() -> None:
+def test_recordings_of_a_format_without_durations_have_none():
     with bundled_recording() as recording:
         dataset, [llm] = load("tiny_sums", ["feval/tiny-30k"], recording)
         with pytest.raises(NotRecordedError, match=r"8,000 of 8,000 replies .* without a duration"):
             evaluate(SelfConsistency(2), dataset, llm, cost="seconds")
 
 
-def test_seconds_that_nobody_can_know_are_refused(replay: Replay, folder: Path) -> None:
+def test_seconds_that_nobody_can_know_are_refused(replay, folder):
     dataset, [quick, _] = replay
     for options in ({"cost": "usd"}, {"cost": "seconds", "serving": folder / "mine.toml"}, {}):
         with pytest.raises(UsageError, match="parallel=2 schedules recorded durations"):
@@ -359,7 +355,7 @@ def test_seconds_that_nobody_can_know_are_refused(replay: Replay, folder: Path) 
         )
 
     class ByTokens(SelfConsistency):
-        def decide(self, pools: Any, orders: Any) -> Any:
+        def decide(self, pools, orders):
             short = pools[0].output_tokens < 1000
             return super().decide(
                 [replace(pools[0], codes=np.where(short, pools[0].codes, -1))], orders
@@ -394,12 +390,12 @@ def test_seconds_that_nobody_can_know_are_refused(replay: Replay, folder: Path) 
         ({"speed": 3}, "speed"),
     ],
 )
-def test_a_profile_with_a_wrong_field_is_refused(change: dict[str, Any], message: str) -> None:
+def test_a_profile_with_a_wrong_field_is_refused(change, message):
     with pytest.raises(UsageError, match=message):
         serving_profile(PROFILE | change)
 
 
-def test_profiles_are_cards_files_and_values(folder: Path, tmp_path: Path) -> None:
+def test_profiles_are_cards_files_and_values(folder, tmp_path):
     mine = serving_profile(folder / "mine.toml")
     assert (
         mine
@@ -421,7 +417,7 @@ def test_profiles_are_cards_files_and_values(folder: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("source", ["", "parallel = 2", "serving = 'mine.toml'"])
-def test_seconds_are_marked_and_receipts_verify(folder: Path, tmp_path: Path, source: str) -> None:
+def test_seconds_are_marked_and_receipts_verify(folder, tmp_path, source):
     (settings := folder / "settings.toml").write_text(source)
     options = ["--cost", "seconds", "--settings", settings]
     word = "modelled" if "serving" in source else "replayed"
@@ -434,7 +430,7 @@ def test_seconds_are_marked_and_receipts_verify(folder: Path, tmp_path: Path, so
     assert (held["request"]["serving"] or {}).get("id") == ("mine" if "serving" in source else None)
 
 
-def test_a_curve_in_seconds_is_marked_and_verified(folder: Path, tmp_path: Path) -> None:
+def test_a_curve_in_seconds_is_marked_and_verified(folder, tmp_path):
     (settings := folder / "settings.toml").write_text("serving = 'mine.toml'")
     said(
         *(
@@ -458,7 +454,7 @@ def test_a_curve_in_seconds_is_marked_and_verified(folder: Path, tmp_path: Path)
 
 
 @pytest.fixture(scope="module")
-def compared(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+def compared(folder, tmp_path_factory):
     methods = [
         {"name": "self-consistency", "llms": ["quick"], "budgets": {"n": [1, 3]}},
         {"name": "model-switch", "llms": ["quick", "slow"], "budgets": {"samples": [1, 2]}},
@@ -473,9 +469,7 @@ def compared(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
     return lambda **more: Plan.from_dict(content | {"method": methods, "cost": "seconds"} | more)
 
 
-def test_a_comparison_in_seconds_says_where_they_come_from(
-    folder: Path, tmp_path: Path, compared: Callable[..., Plan]
-) -> None:
+def test_a_comparison_in_seconds_says_where_they_come_from(folder, tmp_path, compared):
     plan = folder / "plan.toml"
     plan.write_text(
         compared().to_toml().replace('cost = "seconds"', 'cost = "seconds"\nserving = "mine.toml"')
@@ -493,9 +487,7 @@ def test_a_comparison_in_seconds_says_where_they_come_from(
     assert Plan.read(tmp_path / "out" / "comparison.toml").serving == serving_profile(PROFILE)
 
 
-def test_a_comparison_is_seeded_where_replies_wait_for_each_other(
-    folder: Path, compared: Callable[..., Plan]
-) -> None:
+def test_a_comparison_is_seeded_where_replies_wait_for_each_other(folder, compared):
     waits = compare(compared(parallel=1), base=folder)
     assert waits.kinds == ("seeded",)
     assert (

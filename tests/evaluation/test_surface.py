@@ -8,10 +8,8 @@ import csv
 import gzip
 import json
 from collections import Counter
-from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -22,19 +20,18 @@ from typer.testing import CliRunner
 from feval import evaluate, load, self_consistency_curve
 from feval.cli import app
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError
-from feval.evaluation.surface import Surface, coarse_surface, surface
+from feval.evaluation.surface import coarse_surface, surface
 from feval.methods import METHODS
 from feval.receipts.verifying import verify_receipt
-from feval.recording import ProbeRows, Question
+from feval.recording import ProbeRows
 from feval.recording.arrays import Probes
-from feval.replay import LLM, Dataset
 
 STORES = ("Qwen3-0.6B.aime24", "Qwen3-4B.aime24")
 Trace = tuple[int, str | None, dict[int, str | None]]
 """Tokens, final answer, offset -> answer of the probe there."""
 
 
-def traces(random: Random, size: int) -> list[Trace]:
+def traces(random, size):
     """Ragged traces of up to ten tokens with probes at some offsets, a few of them beyond the end,
     ties and no answers.
     """
@@ -50,7 +47,7 @@ def traces(random: Random, size: int) -> list[Trace]:
     ]
 
 
-def probe_rows(asked: Question, own: Sequence[Trace]) -> ProbeRows | None:
+def probe_rows(asked, own):
     probes = [
         (i, offset, given) for i, (_, _, at) in enumerate(own) for offset, given in at.items()
     ]
@@ -60,7 +57,7 @@ def probe_rows(asked: Question, own: Sequence[Trace]) -> ProbeRows | None:
     return ProbeRows(asked.id, samples, offsets, answers, answers, output_tokens=[3] * len(probes))
 
 
-def recorded(out: Path, questions: Sequence[Sequence[Trace]]) -> Path:
+def recorded(out, questions):
     rows = (
         pool(number, [answer for _, answer, _ in own], tokens=[tokens for tokens, _, _ in own])
         for number, own in enumerate(questions)
@@ -71,9 +68,7 @@ def recorded(out: Path, questions: Sequence[Sequence[Trace]]) -> Path:
     )
 
 
-def expected(
-    own: Sequence[Trace], n: int, limit: int | None
-) -> tuple[Fraction, Fraction, Fraction]:
+def expected(own, n, limit):
     """Accuracy, output tokens and probe tokens, over all subsets of n traces; leaders that tie
     share the vote.
     """
@@ -95,7 +90,7 @@ def expected(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_surface_is_the_mean_over_all_subsets(seed: int, tmp_path: Path) -> None:
+def test_the_surface_is_the_mean_over_all_subsets(seed, tmp_path):
     random = Random(seed)  # noqa: S311  no secrets
     questions = [traces(random, random.randint(4, 6)) for _ in range(6)]
     dataset, [llm] = load("toy", recording=recorded(tmp_path / "toy", questions))
@@ -121,7 +116,7 @@ def test_the_surface_is_the_mean_over_all_subsets(seed: int, tmp_path: Path) -> 
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, LLM]:
+def toy(tmp_path_factory):
     random = Random(7)  # noqa: S311  no secrets
     own = recorded(
         tmp_path_factory.mktemp("surface") / "toy", [traces(random, 5) for _ in range(5)]
@@ -130,7 +125,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, LLM]:
     return dataset, llm
 
 
-def test_without_a_limit_it_is_the_curve_of_self_consistency(toy: tuple[Dataset, LLM]) -> None:
+def test_without_a_limit_it_is_the_curve_of_self_consistency(toy):
     fields = (
         "n",
         "accuracy",
@@ -152,9 +147,7 @@ def test_without_a_limit_it_is_the_curve_of_self_consistency(toy: tuple[Dataset,
             )
 
 
-def test_probes_of_unknown_length_are_warned_of_where_traces_are_cut(
-    toy: tuple[Dataset, LLM], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_probes_of_unknown_length_are_warned_of_where_traces_are_cut(toy, monkeypatch):
     monkeypatch.setattr(Probes, "counted", False)
     assert "were not recorded" in " ".join(surface(*toy).cautions)
     assert not surface(*toy, tokens=[None]).cautions
@@ -167,7 +160,7 @@ def test_probes_of_unknown_length_are_warned_of_where_traces_are_cut(
     )
 
 
-def test_by_default_it_has_every_width_and_every_probed_depth(toy: tuple[Dataset, LLM]) -> None:
+def test_by_default_it_has_every_width_and_every_probed_depth(toy):
     result = surface(*toy)
     offsets = sorted(set(toy[1].pool.probes().offsets.tolist()))
     assert result.widths == [1, 2, 3, 4, 5]
@@ -184,7 +177,7 @@ def test_by_default_it_has_every_width_and_every_probed_depth(toy: tuple[Dataset
         )
 
 
-def test_a_coarse_surface_has_doublings_and_the_last_of_each(toy: tuple[Dataset, LLM]) -> None:
+def test_a_coarse_surface_has_doublings_and_the_last_of_each(toy):
     whole, coarse = surface(*toy), coarse_surface(*toy)
     assert coarse is not None
     limits = whole.depths[:-1]
@@ -197,7 +190,7 @@ def test_a_coarse_surface_has_doublings_and_the_last_of_each(toy: tuple[Dataset,
     assert own == pytest.approx({place: accuracy[place] for place in own})
 
 
-def test_what_cannot_be_asked_for_is_refused(toy: tuple[Dataset, LLM], tmp_path: Path) -> None:
+def test_what_cannot_be_asked_for_is_refused(toy, tmp_path):
     wrong: dict[str, Any]
     for wrong in (
         {"n": []},
@@ -222,7 +215,7 @@ def test_what_cannot_be_asked_for_is_refused(toy: tuple[Dataset, LLM], tmp_path:
         surface(dataset, flat)
 
 
-def test_the_command_writes_files_and_a_receipt_that_can_be_computed_again(tmp_path: Path) -> None:
+def test_the_command_writes_files_and_a_receipt_that_can_be_computed_again(tmp_path):
     random = Random(3)  # noqa: S311  no secrets
     own = recorded(tmp_path / "toy", [traces(random, 4) for _ in range(4)])
     out = tmp_path / "out"
@@ -267,9 +260,7 @@ def test_the_command_writes_files_and_a_receipt_that_can_be_computed_again(tmp_p
 
 
 @pytest.fixture(scope="module", params=STORES)
-def store(
-    request: pytest.FixtureRequest, shared: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, Surface]:
+def store(request, shared, tmp_path_factory):
     path = shared / "real" / "probed" / f"{request.param}.json.gz"
     content: list[dict[str, Any]] = json.loads(gzip.decompress(path.read_bytes()))
     questions: list[list[Trace]] = [
@@ -299,12 +290,12 @@ def store(
     )
 
 
-def _renamed(answer: str | None, gold: str) -> str:
+def _renamed(answer, gold):
     """The answer, or "a" for the gold, which no other answer may be."""
     return "a" if answer == gold else f"not {answer}"
 
 
-def test_published_stores_have_the_golden_surface(shared: Path, store: tuple[str, Surface]) -> None:
+def test_published_stores_have_the_golden_surface(shared, store):
     name, result = store
     golden = list(json.loads((shared / "golden" / "probed_surface.json").read_text())["points"])
     found = {(point.n, point.tokens): point.accuracy for point in result.points}

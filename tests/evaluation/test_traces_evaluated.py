@@ -4,10 +4,6 @@ process, numbers and warnings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from small import pool, write_rows
@@ -60,15 +56,15 @@ def first_probe(question, llm):
 
 
 def write_probed(
-    out: Path,
-    llm: str = "gpt-4o-mini",
+    out,
+    llm="gpt-4o-mini",
     *,
-    probed: bool = True,
-    tokens: bool = True,
-    answers: Sequence[Sequence[str | None]] = POOLS,
-    lengths: Sequence[Sequence[int]] = TOKENS,
-    probes: Sequence[Sequence[Sequence[str | None]]] = PROBES,
-) -> Path:
+    probed=True,
+    tokens=True,
+    answers=POOLS,
+    lengths=TOKENS,
+    probes=PROBES,
+):
     """A recording of three questions whose traces were probed, or of the traces alone."""
     rows = (pool(i, own, tokens=lengths[i]) for i, own in enumerate(answers))
     own_probes = (
@@ -81,7 +77,7 @@ def write_probed(
     )
 
 
-def probe_rows(index: int, shown: Sequence[Sequence[str | None]], *, tokens: bool) -> ProbeRows:
+def probe_rows(index, shown, *, tokens):
     flat = [
         (s, 10 * (j + 1), answer) for s, own in enumerate(shown) for j, answer in enumerate(own)
     ]
@@ -94,12 +90,12 @@ def probe_rows(index: int, shown: Sequence[Sequence[str | None]], *, tokens: boo
 
 
 @pytest.fixture(scope="module")
-def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+def replay(tmp_path_factory):
     return load("toy", recording=write_probed(tmp_path_factory.mktemp("probed") / "toy"), seed=4)
 
 
 @pytest.fixture(scope="module")
-def settles(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def settles(tmp_path_factory):
     file = tmp_path_factory.mktemp("method") / "methods.py"
     file.write_text(METHODS_FILE)
     return make_method(f"{file}:settles")
@@ -118,7 +114,7 @@ NUMBERS = (
 )
 
 
-def numbers(evaluation: Any) -> dict[str, Any]:
+def numbers(evaluation):
     parts = {
         name: getattr(evaluation, name).tolist() for name in (*NUMBERS, "longest_trace_tokens")
     }
@@ -126,9 +122,7 @@ def numbers(evaluation: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("order", ["recorded", "seeded"])
-def test_recorded_traces_give_the_same_numbers_in_every_form(
-    order: str, replay: Replay, settles: Any
-) -> None:
+def test_recorded_traces_give_the_same_numbers_in_every_form(order, replay, settles):
     """The method of the file is answer convergence with a streak of two, over three traces."""
     batch = METHODS["answer-convergence"](2, 3)
     results = [
@@ -140,7 +134,7 @@ def test_recorded_traces_give_the_same_numbers_in_every_form(
     assert results[0].sequential_tokens_per_question == results[1].sequential_tokens_per_question
 
 
-def test_totals_of_the_recorded_order_can_be_read_off(replay: Replay) -> None:
+def test_totals_of_the_recorded_order_can_be_read_off(replay):
     result = evaluate(METHODS["answer-convergence"](2, 3), *replay, order="recorded").to_dict()
     # w a a | b b | w w; y, then x at its end | none x x | v y y at its end; b at its end | c b b |
     # b, then c at its end
@@ -159,7 +153,7 @@ def test_totals_of_the_recorded_order_can_be_read_off(replay: Replay) -> None:
     assert not any("probes" in warning for warning in result["warnings"])
 
 
-def test_where_traces_were_left_is_told_by_every_form(replay: Replay, settles: Any) -> None:
+def test_where_traces_were_left_is_told_by_every_form(replay, settles):
     expected = [[30, 20, 20], [18, 30, 25], [5, 30, 12]]  # as above
     for method in (settles, METHODS["answer-convergence"](2, 3)):
         told = method_answers(method, *replay, np.arange(3), None, closely=True)
@@ -173,7 +167,7 @@ def test_where_traces_were_left_is_told_by_every_form(replay: Replay, settles: A
             _method_answer(["a", ledgers, wrong], [3], "It")
 
 
-def test_probes_of_unknown_length_are_warned_of(tmp_path: Path) -> None:
+def test_probes_of_unknown_length_are_warned_of(tmp_path):
     recorded = load("toy", recording=write_probed(tmp_path / "toy", tokens=False))
     for method, warned in (
         (METHODS["token-budget"](2, 10), True),
@@ -190,7 +184,7 @@ def test_probes_of_unknown_length_are_warned_of(tmp_path: Path) -> None:
             )
 
 
-def test_exact_and_seeded_latencies_agree(replay: Replay) -> None:
+def test_exact_and_seeded_latencies_agree(replay):
     for name, settings in (
         ("token-budget", {"n": 2, "tokens": 20}),
         ("answer-convergence", {"streak": 2, "width": 2}),
@@ -211,7 +205,7 @@ def test_exact_and_seeded_latencies_agree(replay: Replay) -> None:
         assert exact.probe_calls.mean() == pytest.approx(seeded.probe_calls.mean(), rel=0.03)
 
 
-def test_where_no_closed_form_is_known_there_is_no_number(replay: Replay) -> None:
+def test_where_no_closed_form_is_known_there_is_no_number(replay):
     assert (
         evaluate(METHODS["early-stopping"](1, 3), *replay).to_dict()[
             "sequential_tokens_per_question"
@@ -223,7 +217,7 @@ def test_where_no_closed_form_is_known_there_is_no_number(replay: Replay) -> Non
     ] == pytest.approx(sum(map(sum, TOKENS)) / 9)
 
 
-def test_probes_vote_with_the_answers_of_other_recordings(tmp_path: Path, replay: Replay) -> None:
+def test_probes_vote_with_the_answers_of_other_recordings(tmp_path, replay):
     """Opened together, answers are numbered anew, those of probes alone, too."""
     answers = [["z", "w", "b"], ["y", "v", "x"], ["c", "z", None]]
     other = write_probed(tmp_path / "other", "wide", probed=False, answers=answers)
@@ -241,7 +235,7 @@ def test_probes_vote_with_the_answers_of_other_recordings(tmp_path: Path, replay
     ) == numbers(alone)
 
 
-def test_nothing_of_the_future_reaches_a_process_of_its_own(tmp_path: Path, settles: Any) -> None:
+def test_nothing_of_the_future_reaches_a_process_of_its_own(tmp_path, settles):
     """Other probes, ends and lengths after ten tokens make no difference to a method that stops
     there.
     """
@@ -264,7 +258,7 @@ def test_nothing_of_the_future_reaches_a_process_of_its_own(tmp_path: Path, sett
     assert len({outcome.answer for outcome in said[0]}) == 3
 
 
-def test_what_was_not_probed_is_refused_in_every_process(tmp_path: Path, settles: Any) -> None:
+def test_what_was_not_probed_is_refused_in_every_process(tmp_path, settles):
     plain = load("toy", recording=write_probed(tmp_path / "plain", probed=False))
     advice = (
         r"gpt-4o-mini on toy has no probes: its CoTs can be drawn whole.*feval import probed-traces"

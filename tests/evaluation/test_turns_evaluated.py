@@ -4,9 +4,6 @@ costs by every billing.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from recorded_turns import write_full_turns
@@ -33,17 +30,17 @@ def revise(question, llm):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return write_full_turns(tmp_path_factory.mktemp("turns") / "toy", GOLDS)
 
 
 @pytest.fixture(scope="module")
-def replay(folder: Path) -> Replay:
+def replay(folder):
     return load("toy", recording=folder, seed=4)
 
 
 @pytest.fixture(scope="module")
-def chains(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+def chains(tmp_path_factory):
     return load(
         "toy",
         recording=write_full_turns(tmp_path_factory.mktemp("chains") / "toy", GOLDS, branch=1),
@@ -51,13 +48,13 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     )
 
 
-def numbers(evaluation: Any) -> dict[str, Any]:
+def numbers(evaluation):
     return {name: getattr(evaluation, name).tolist() for name in NUMBERS} | {
         "more": evaluation.sequential_tokens.tolist()
     }
 
 
-def test_every_form_gives_the_same_numbers(replay: Replay, tmp_path: Path) -> None:
+def test_every_form_gives_the_same_numbers(replay, tmp_path):
     (tmp_path / "revise.py").write_text(FILE)
     batch, own = SequentialRevision(6, 3), make_method(f"{tmp_path / 'revise.py'}:revise")
     methods = (batch, batch.__call__, own)
@@ -68,7 +65,7 @@ def test_every_form_gives_the_same_numbers(replay: Replay, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("billing", ["once", "per_round", "per_sample"])
-def test_what_was_sent_is_charged(billing: str, folder: Path) -> None:
+def test_what_was_sent_is_charged(billing, folder):
     dataset, [llm] = load("toy", recording=folder, billing=billing)
     result = evaluate(SequentialRevision(4, 2), dataset, llm, order="recorded")
     pool, steps = llm.pool, llm.pool.steps()
@@ -88,7 +85,7 @@ def test_what_was_sent_is_charged(billing: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["last", "majority", "best"])
-def test_the_exact_evaluation_is_what_replicates_tend_to(answer: Any, chains: Replay) -> None:
+def test_the_exact_evaluation_is_what_replicates_tend_to(answer, chains):
     method = SequentialRevision(9, 3, answer=answer)
     exact, seeded = (
         evaluate(method, *chains),
@@ -104,7 +101,7 @@ def test_the_exact_evaluation_is_what_replicates_tend_to(answer: Any, chains: Re
     assert exact.sequential_tokens == pytest.approx(seeded.sequential_tokens, rel=0.02)
 
 
-def test_seconds_are_those_of_the_longest_turn_of_each_round(chains: Replay) -> None:
+def test_seconds_are_those_of_the_longest_turn_of_each_round(chains):
     dataset, [llm] = chains
     method, durations = SequentialRevision(4, 2), llm.pool.channels.durations()
     assert durations is not None
@@ -123,7 +120,7 @@ def test_seconds_are_those_of_the_longest_turn_of_each_round(chains: Replay) -> 
     assert exact.seconds == pytest.approx(seeded.seconds, rel=0.1)
 
 
-def test_curves_and_comparisons_take_revisions(chains: Replay, folder: Path) -> None:
+def test_curves_and_comparisons_take_revisions(chains, folder):
     curve = method_curve(*chains, "sequential-revision", "n", [3, 6], settings={"turns": 3})
     kinds = [(point.n, point.kind, point.calls_per_question) for point in curve.points]
     assert kinds == [(3, "exact", 3.0), (6, "exact", 5.0)]
@@ -145,7 +142,7 @@ def test_curves_and_comparisons_take_revisions(chains: Replay, folder: Path) -> 
     assert [len(curve.points) for curve in comparison.curves] == [2]
 
 
-def test_turns_are_no_samples_and_no_steps(replay: Replay) -> None:
+def test_turns_are_no_samples_and_no_steps(replay):
     with pytest.raises(
         UsageError, match="as conversations of several turns, which are no whole CoTs"
     ):

@@ -164,14 +164,14 @@ class Slow:
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("mine") / "mine.py"
     path.write_text(METHODS)
     return path
 
 
 @pytest.fixture(scope="module")
-def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+def replay(tmp_path_factory):
     out = tmp_path_factory.mktemp("methods") / "toy"
     return load(
         "toy",
@@ -180,14 +180,14 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     )
 
 
-def run(file: Path, name: str, replay: Replay, **options: Any) -> Any:
+def run(file, name, replay, **options):
     """Evaluate a method of the file on the first LLM, in recorded order."""
     options = {"order": "recorded"} | options
     method, (dataset, [llm, _]) = make_method(f"{file}:{name}"), replay
     return evaluate(method, dataset, llm, **options)
 
 
-def in_process(file: Path, name: str) -> Any:
+def in_process(file, name):
     """The callable itself, as a Python program passes it."""
     names: dict[str, Any] = {"__name__": "mine", "__file__": str(file)}
     exec(file.read_text(), names)  # noqa: S102  the test's own text
@@ -198,9 +198,7 @@ def in_process(file: Path, name: str) -> Any:
     ("order", "billing", "workers"),
     [("seeded", "per_round", 1), ("seeded", "once", 2), ("recorded", "once", 1)],
 )
-def test_numbers_are_those_in_process(
-    order: str, billing: str, workers: int, file: Path, replay: Replay
-) -> None:
+def test_numbers_are_those_in_process(order, billing, workers, file, replay):
     loaded = load("toy", recording=replay[0].recording_paths[0], seed=5, billing=billing)
     mine = evaluate(in_process(file, "looks_at_everything"), *loaded, order=order, replicates=9)
     theirs = evaluate(
@@ -216,7 +214,7 @@ def test_numbers_are_those_in_process(
         assert getattr(theirs, name).tolist() == getattr(mine, name).tolist(), name
 
 
-def test_an_answer_counts_in_any_spelling(file: Path, replay: Replay) -> None:
+def test_an_answer_counts_in_any_spelling(file, replay):
     dataset, llms = replay
     given: dict[str, Any] = {"order": "recorded"}
     mine, theirs = (
@@ -226,9 +224,7 @@ def test_an_answer_counts_in_any_spelling(file: Path, replay: Replay) -> None:
     assert mine.right.tolist() == theirs.right.tolist()
 
 
-def test_questions_stay_themselves_where_other_recordings_order_them_otherwise(
-    tmp_path: Path, file: Path
-) -> None:
+def test_questions_stay_themselves_where_other_recordings_order_them_otherwise(tmp_path, file):
     """Rows are those of all LLMs that were loaded together, though only some of them are asked."""
     one = write_toy(tmp_path / "one", {"one": POOLS}, GOLDS)
     backwards = [3, 2, 1, 0]
@@ -256,9 +252,7 @@ def test_questions_stay_themselves_where_other_recordings_order_them_otherwise(
 @pytest.mark.parametrize(
     "name", ["waits_in_c", "holds_the_interpreter", "swallows", "ignores_signals"]
 )
-def test_a_method_that_does_not_come_to_an_end_is_ended(
-    name: str, file: Path, replay: Replay
-) -> None:
+def test_a_method_that_does_not_come_to_an_end_is_ended(name, file, replay):
     sentence = (
         rf"The method {name} on question 'toy/0' did not come to an end in 0.3 s.*--time-limit"
     )
@@ -279,14 +273,12 @@ def test_a_method_that_does_not_come_to_an_end_is_ended(
         ("raises_nonsense", "raised ValueError: no words"),
     ],
 )
-def test_a_method_that_fails_ends_in_a_sentence(
-    name: str, words: str, file: Path, replay: Replay
-) -> None:
+def test_a_method_that_fails_ends_in_a_sentence(name, words, file, replay):
     with pytest.raises(MethodError, match=words):
         run(file, name, replay, time_limit=20)
 
 
-def is_alive(pid: int) -> bool:
+def is_alive(pid):
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -295,14 +287,14 @@ def is_alive(pid: int) -> bool:
     return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def wait_until_dead(pids: list[int]) -> None:
+def wait_until_dead(pids):
     end = time.monotonic() + 20
     while any(map(is_alive, pids)):
         assert time.monotonic() < end, "processes are left"
         time.sleep(0.05)
 
 
-def test_nothing_is_left_of_the_process_and_what_it_started(file: Path, replay: Replay) -> None:
+def test_nothing_is_left_of_the_process_and_what_it_started(file, replay):
     method = make_method(f"{file}:stays_behind")
     assert evaluate(method, replay[0], replay[1][0], order="recorded").samples.tolist() == [1] * 4
     del method
@@ -311,13 +303,13 @@ def test_nothing_is_left_of_the_process_and_what_it_started(file: Path, replay: 
     wait_until_dead([int(pid) for row in rows for pid in row.split()])
 
 
-def test_workers_of_a_file_are_its_processes_and_no_more(file: Path, replay: Replay) -> None:
+def test_workers_of_a_file_are_its_processes_and_no_more(file, replay):
     with pytest.raises(MethodError, match=f"child of {os.getpid()}"):
         run(file, "names_its_parent", replay, workers=2)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_child_that_a_method_forks_says_nothing(file: Path, replay: Replay) -> None:
+def test_a_child_that_a_method_forks_says_nothing(file, replay):
     result = run(file, "forks", replay)
     assert result.samples.tolist() == [1] * 4
 
@@ -332,7 +324,7 @@ evaluate(make_method(sys.argv[2]), dataset, llms[0], time_limit=1000)
 """
 
 
-def test_the_process_ends_with_its_parent(tmp_path: Path, replay: Replay) -> None:
+def test_the_process_ends_with_its_parent(tmp_path, replay):
     file = tmp_path / "hangs.py"
     file.write_text(
         "import os, time\ndef hangs(*_):\n    print(os.getpid(), flush=True)\n   "
@@ -352,7 +344,7 @@ def test_the_process_ends_with_its_parent(tmp_path: Path, replay: Replay) -> Non
     parent.stderr.close()
 
 
-def evaluated(name: str, recording: Path, results: Any) -> None:
+def evaluated(name, recording, results):
     dataset, llms = load("toy", recording=recording)
     try:
         evaluate(make_method(name), dataset, llms[0], time_limit=0.3)
@@ -360,7 +352,7 @@ def evaluated(name: str, recording: Path, results: Any) -> None:
         results.put(str(error))
 
 
-def test_it_works_in_a_daemonic_process_and_in_a_thread(file: Path, replay: Replay) -> None:
+def test_it_works_in_a_daemonic_process_and_in_a_thread(file, replay):
     context = multiprocessing.get_context("spawn")
     results = context.SimpleQueue()
     arguments = (f"{file}:swallows", replay[0].recording_paths[0], results)
@@ -371,17 +363,13 @@ def test_it_works_in_a_daemonic_process_and_in_a_thread(file: Path, replay: Repl
         task.join()
 
 
-def test_what_it_prints_goes_to_standard_error(
-    file: Path, replay: Replay, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_it_prints_goes_to_standard_error(file, replay, capfd):
     run(file, "prints", replay, rows=[0])
     printed = capfd.readouterr()
     assert (printed.out, printed.err.splitlines()) == ("", ["to the user", "to the user, too"])
 
 
-def test_a_learner_learns_in_its_process(
-    file: Path, replay: Replay, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_learner_learns_in_its_process(file, replay, capfd):
     dataset, llms = replay
     given: dict[str, Any] = {"train_fraction": 0.5, "replicates": 2, "order": "seeded"}
     with pytest.raises(MethodError, match=r"RuntimeError: knows ") as mine:
@@ -401,7 +389,7 @@ def test_a_learner_learns_in_its_process(
         run(file, "Slow", replay, **given)
 
 
-def test_only_the_bytes_that_were_hashed_are_run(tmp_path: Path, replay: Replay) -> None:
+def test_only_the_bytes_that_were_hashed_are_run(tmp_path, replay):
     file = tmp_path / "mine.py"
     file.write_text("def method(question, llm):\n    return 'a'\n")
     method = make_method(f"{file}:method")

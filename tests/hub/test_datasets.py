@@ -9,13 +9,11 @@ import json
 import random
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hub_double import Failure, HubDouble
+from hub_double import Failure
 from hub_settings import TOKEN, run_feval
 from huggingface_hub import HfApi, constants
 from hypothesis import given, settings
@@ -73,26 +71,21 @@ SUMS_SHA256 = questions_sha256(
 
 
 @pytest.fixture(autouse=True)
-def cache(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(hub, tmp_path, monkeypatch):
     """The cache folder of the test; nobody is logged in."""
     monkeypatch.delenv("HF_TOKEN")
     return tmp_path / "cache"
 
 
 @pytest.fixture
-def sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub: HubDouble) -> HubDouble:
+def sums(tmp_path, monkeypatch, hub):
     """A dataset of two questions, with a card of its own, on the Hub."""
     put_card(tmp_path, monkeypatch)
     hub.add_dataset("us/sums", {"README.md": b"# Sums\n", "test.jsonl": TWO_SUMS}, REVISION)
     return hub
 
 
-def put_card(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    *changes: tuple[str, str],
-    sha256: str = SUMS_SHA256,
-) -> None:
+def put_card(tmp_path, monkeypatch, *changes, sha256=SUMS_SHA256):
     facts = SUMS.format(sha256=sha256)
     for old, new in changes:
         assert old in facts
@@ -103,12 +96,12 @@ def put_card(
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / "cards"))
 
 
-def shared_rows(shared: Path, dataset_id: str) -> list[dict[str, Any]]:
+def shared_rows(shared, dataset_id):
     lines = (shared / "real/questions" / f"{dataset_id}.jsonl").read_text("utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 
-def shared_questions(shared: Path, dataset_id: str) -> list[tuple[Any, ...]]:
+def shared_questions(shared, dataset_id):
     return [
         (
             row["id"],
@@ -120,17 +113,17 @@ def shared_questions(shared: Path, dataset_id: str) -> list[tuple[Any, ...]]:
     ]
 
 
-def fields(result: list[Question]) -> list[tuple[Any, ...]]:
+def fields(result):
     return [(question.id, question.text, question.answer, question.choices) for question in result]
 
 
-def parquet(rows: list[dict[str, Any]], **options: Any) -> bytes:
+def parquet(rows, **options):
     buffer = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows), buffer, **options)
     return buffer.getvalue()
 
 
-def hub_row(dataset_id: str, row: dict[str, Any], number: int) -> dict[str, Any]:
+def hub_row(dataset_id, row, number):
     """A question as the repository of the card has it: the columns of the Hub, with upstream's
     spelling of the gold.
     """
@@ -185,7 +178,7 @@ def hub_row(dataset_id: str, row: dict[str, Any], number: int) -> dict[str, Any]
     return {"input": row["question"] + options, "target": row["source_answer"]}
 
 
-def hub_files(dataset_id: str, rows: list[dict[str, Any]]) -> dict[str, bytes]:
+def hub_files(dataset_id, rows):
     """The files of the repository as the Hub lays them out, among others that are not meant."""
     rows = [hub_row(dataset_id, row, number) for number, row in enumerate(rows)]
     shards = "{}-{:05}-of-00002.parquet"
@@ -219,9 +212,7 @@ def hub_files(dataset_id: str, rows: list[dict[str, Any]]) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("dataset_id", SIXTEEN)
-def test_a_dataset_of_the_paper_comes_from_the_hub_as_it_is(
-    dataset_id: str, shared: Path, hub: HubDouble
-) -> None:
+def test_a_dataset_of_the_paper_comes_from_the_hub_as_it_is(dataset_id, shared, hub):
     source = dataset_card(dataset_id).hub
     assert source is not None
     hub.redirect = True
@@ -238,12 +229,12 @@ def test_a_dataset_of_the_paper_comes_from_the_hub_as_it_is(
 
 
 @pytest.mark.parametrize("dataset_id", SIXTEEN)
-def test_a_dataset_of_the_paper_comes_from_a_file_as_it_is(dataset_id: str, shared: Path) -> None:
+def test_a_dataset_of_the_paper_comes_from_a_file_as_it_is(dataset_id, shared):
     result = questions(dataset_id, source=shared / "real/questions" / f"{dataset_id}.jsonl")
     assert fields(result) == shared_questions(shared, dataset_id)
 
 
-def test_mmlu_golds_are_positions(hub: HubDouble) -> None:
+def test_mmlu_golds_are_positions(hub):
     card = dataset_card("mmlu")
     assert card.hub is not None
     row = {
@@ -261,9 +252,7 @@ def test_mmlu_golds_are_positions(hub: HubDouble) -> None:
     assert result[0].choices == (("A", "Venus"), ("B", "Mercury"), ("C", "Earth"), ("D", "Mars"))
 
 
-def test_what_was_fetched_once_needs_no_network(
-    sums: HubDouble, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_fetched_once_needs_no_network(sums, cache, monkeypatch):
     first = questions("sums")
     assert fields(first) == [("sums/0", "1 + 1?", "2", ()), ("sums/1", "2 + 2?", "4", ())]
     assert sums.asked() == [
@@ -279,7 +268,7 @@ def test_what_was_fetched_once_needs_no_network(
     assert [path.name for path in cache.iterdir()] == ["questions"]
 
 
-def test_another_revision_or_split_is_another_entry(sums: HubDouble, tmp_path: Path) -> None:
+def test_another_revision_or_split_is_another_entry(sums, tmp_path):
     sums.add_dataset("us/sums", {"test.jsonl": TWO_SUMS, "train.jsonl": TWO_SUMS[:24]}, "f" * 40)
     source = HubSource(repository="us/sums", config=None, split="test", revision=REVISION)
     for other in (source, source.model_copy(update={"revision": "f" * 40})):
@@ -290,15 +279,13 @@ def test_another_revision_or_split_is_another_entry(sums: HubDouble, tmp_path: P
     assert [file.path for file in question_files(named)] == ["test.jsonl"]
 
 
-def cached_file(cache: Path) -> Path:
+def cached_file(cache):
     [path] = cache.glob("questions/*/snapshots/*/test.jsonl")
     return path
 
 
 @pytest.mark.parametrize("damage", [TWO_SUMS[:-1], TWO_SUMS[:-1] + b"x", None])
-def test_a_damaged_copy_is_fetched_again_once(
-    sums: HubDouble, cache: Path, damage: bytes | None
-) -> None:
+def test_a_damaged_copy_is_fetched_again_once(sums, cache, damage):
     first = questions("sums")
     path = cached_file(cache)
     if damage is None:
@@ -313,9 +300,7 @@ def test_a_damaged_copy_is_fetched_again_once(
 
 
 @pytest.mark.parametrize("damage", [None, "{", "[3]", '{"test.jsonl": 3}', "{}"])
-def test_a_damaged_list_of_files_is_fetched_again(
-    sums: HubDouble, cache: Path, damage: str | None
-) -> None:
+def test_a_damaged_list_of_files_is_fetched_again(sums, cache, damage):
     first = questions("sums")
     [path] = cache.glob("questions/*.json")
     path.unlink() if damage is None else path.write_text(damage)
@@ -328,9 +313,7 @@ def test_a_damaged_list_of_files_is_fetched_again(
     assert len(sums.requests) == 1
 
 
-def test_a_damaged_copy_without_a_network_is_said(
-    sums: HubDouble, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_copy_without_a_network_is_said(sums, cache, monkeypatch):
     questions("sums")
     cached_file(cache).write_bytes(b"something else")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -340,17 +323,15 @@ def test_a_damaged_copy_without_a_network_is_said(
         questions("sums")
 
 
-def test_a_cache_folder_that_cannot_be_used_is_said(
-    sums: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_folder_that_cannot_be_used_is_said(sums, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FEVAL_CACHE", str(tmp_path / "file"))
     with pytest.raises(StorageError, match=r"could not be kept in .*FEVAL_CACHE"):
         questions("sums")
 
 
-def test_a_full_disk_is_said(sums: HubDouble, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any, **__: Any) -> str:
+def test_a_full_disk_is_said(sums, cache, monkeypatch):
+    def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(HfApi, "hf_hub_download", full)
@@ -360,15 +341,13 @@ def test_a_full_disk_is_said(sums: HubDouble, cache: Path, monkeypatch: pytest.M
         questions("sums")
 
 
-def test_several_may_fetch_the_same_at_once(sums: HubDouble, cache: Path) -> None:
+def test_several_may_fetch_the_same_at_once(sums, cache):
     with ThreadPoolExecutor(8) as pool:
         result = list(pool.map(lambda _: fields(questions("sums")), range(8)))
     assert result == [result[0]] * 8
 
 
-def test_the_cache_folder_is_the_users_or_the_platforms(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_cache_folder_is_the_users_or_the_platforms(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path / "cache"
     monkeypatch.delenv("FEVAL_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -376,7 +355,7 @@ def test_the_cache_folder_is_the_users_or_the_platforms(
     assert cache_folder() == tmp_path / "xdg" / "feval"
 
 
-def test_no_name_in_a_card_leaves_the_cache_folder(sums: HubDouble, cache: Path) -> None:
+def test_no_name_in_a_card_leaves_the_cache_folder(sums, cache):
     sums.add_dataset("us/sums", {"../../../evil.jsonl": TWO_SUMS, "a.jsonl": TWO_SUMS}, REVISION)
     source = HubSource(
         repository="us/sums", config="../..", split="/../x", revision=REVISION, files=("a.jsonl",)
@@ -389,7 +368,7 @@ def test_no_name_in_a_card_leaves_the_cache_folder(sums: HubDouble, cache: Path)
     assert not list(cache.parent.parent.glob("evil*"))
 
 
-def test_without_a_pinned_revision_nothing_is_fetched(hub: HubDouble) -> None:
+def test_without_a_pinned_revision_nothing_is_fetched(hub):
     with pytest.raises(HubError, match=r"pins no commit of tasksource/bigbench .*--questions FILE"):
         question_files(
             HubSource(repository="tasksource/bigbench", config=None, split="train", revision=None)
@@ -404,9 +383,7 @@ def test_without_a_pinned_revision_nothing_is_fetched(hub: HubDouble) -> None:
 
 
 @pytest.mark.parametrize("word", ["1", "true", "ON"])
-def test_offline_and_not_cached_is_said_at_once(
-    sums: HubDouble, monkeypatch: pytest.MonkeyPatch, word: str
-) -> None:
+def test_offline_and_not_cached_is_said_at_once(sums, monkeypatch, word):
     monkeypatch.setenv("HF_HUB_OFFLINE", word)
     with pytest.raises(
         HubError,
@@ -416,9 +393,7 @@ def test_offline_and_not_cached_is_said_at_once(
     assert sums.requests == []
 
 
-def test_an_unreachable_hub_is_said_at_once(
-    sums: HubDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_hub_is_said_at_once(sums, monkeypatch):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv(
@@ -432,7 +407,7 @@ def test_an_unreachable_hub_is_said_at_once(
     assert TOKEN not in str(caught.value)
 
 
-def test_what_the_hub_does_not_have_is_said(sums: HubDouble) -> None:
+def test_what_the_hub_does_not_have_is_said(sums):
     here = HubSource(repository="us/sums", config=None, split="test", revision=REVISION)
     with pytest.raises(HubError, match=r"the Hub shows no such repository.*Correct the card"):
         question_files(here.model_copy(update={"repository": "us/nothing"}))
@@ -450,9 +425,7 @@ def test_what_the_hub_does_not_have_is_said(sums: HubDouble) -> None:
     assert len(sums.requests) == 3, "none of these is worth another attempt"
 
 
-def test_a_gated_repository_needs_a_token_that_is_never_shown(
-    sums: HubDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gated_repository_needs_a_token_that_is_never_shown(sums, monkeypatch):
     sums.gated.add("us/sums")
     with pytest.raises(
         HubError,
@@ -464,9 +437,7 @@ def test_a_gated_repository_needs_a_token_that_is_never_shown(
     assert {request.token for request in sums.requests[1:]} == {f"Bearer {TOKEN}"}
 
 
-def test_a_token_is_not_sent_to_the_host_of_the_large_files(
-    sums: HubDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_is_not_sent_to_the_host_of_the_large_files(sums, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     sums.redirect = True
     sums.add_dataset(
@@ -480,7 +451,7 @@ def test_a_token_is_not_sent_to_the_host_of_the_large_files(
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_passing_failure_is_met_by_another_attempt(sums: HubDouble, status: int) -> None:
+def test_a_passing_failure_is_met_by_another_attempt(sums, status):
     sums.failures = [Failure(status, "/api/"), Failure(status, "/api/", (("Retry-After", "0"),))]
     assert len(questions("sums")) == 2
     assert len(sums.asked("/api/")) == 3
@@ -489,7 +460,7 @@ def test_a_passing_failure_is_met_by_another_attempt(sums: HubDouble, status: in
 @pytest.mark.parametrize(
     ("status", "words"), [(429, "asks for fewer requests"), (502, "has a problem of its own")]
 )
-def test_a_failure_that_stays_is_said(sums: HubDouble, status: int, words: str) -> None:
+def test_a_failure_that_stays_is_said(sums, status, words):
     sums.failures = [Failure(status, "/api/")] * 9
     with pytest.raises(
         HubError,
@@ -502,19 +473,19 @@ def test_a_failure_that_stays_is_said(sums: HubDouble, status: int, words: str) 
 @pytest.mark.parametrize(
     ("status", "words"), [(401, "hf auth login"), (403, "hf auth login"), (418, "Try later")]
 )
-def test_a_refusal_is_said_at_once(sums: HubDouble, status: int, words: str) -> None:
+def test_a_refusal_is_said_at_once(sums, status, words):
     sums.failures = [Failure(status, "/api/")]
     with pytest.raises(HubError, match=rf"the Hub refuses \(HTTP {status}\).*{words}"):
         questions("sums")
 
 
-def test_a_file_that_is_listed_and_absent_is_said(sums: HubDouble) -> None:
+def test_a_file_that_is_listed_and_absent_is_said(sums):
     sums.failures = [Failure(404, "/resolve/", (("X-Error-Code", "EntryNotFound"),))]
     with pytest.raises(HubError, match="the Hub lists a file and does not have it"):
         questions("sums")
 
 
-def test_something_that_is_no_hub_is_said(sums: HubDouble) -> None:
+def test_something_that_is_no_hub_is_said(sums):
     sums.failures = [Failure(200, "/api/")]
     with pytest.raises(HubError, match=r"not that of a Hub.*HF_ENDPOINT"):
         questions("sums")
@@ -523,9 +494,7 @@ def test_something_that_is_no_hub_is_said(sums: HubDouble) -> None:
         questions("sums")
 
 
-def test_a_hub_that_does_not_answer_is_given_up(
-    sums: HubDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_that_does_not_answer_is_given_up(sums, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 0.05)
     sums.delay_seconds = 60
     with pytest.raises(HubError, match=r"did not answer in time \(HF_HUB_ETAG_TIMEOUT.*Try later"):
@@ -533,7 +502,7 @@ def test_a_hub_that_does_not_answer_is_given_up(
     assert len(sums.requests) == 3
 
 
-def test_wrong_bytes_are_fetched_again_and_then_refused(sums: HubDouble, cache: Path) -> None:
+def test_wrong_bytes_are_fetched_again_and_then_refused(sums, cache):
     sums.wrong_bytes["test.jsonl"] = 2
     assert len(questions("sums")) == 2
     sums.add_dataset("us/sums", {"test.parquet": parquet([{"q": "1 + 1?", "a": "2"}])}, "e" * 40)
@@ -547,25 +516,19 @@ def test_wrong_bytes_are_fetched_again_and_then_refused(sums: HubDouble, cache: 
     assert len(list(cache.glob("questions/*.json"))) == 1, "nothing wrong is listed"
 
 
-def test_a_download_that_breaks_off_is_finished(
-    sums: HubDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_that_breaks_off_is_finished(sums, monkeypatch):
     sums.cut["test.jsonl"] = 2
     sums.failures = [Failure(503, "/resolve/"), Failure(429, "/resolve/", (("Retry-After", "0"),))]
     assert len(questions("sums")) == 2
 
 
-def test_a_split_of_too_many_bytes_is_refused(
-    sums: HubDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_split_of_too_many_bytes_is_refused(sums, monkeypatch):
     monkeypatch.setattr(hub_questions_module, "MAX_BYTES", 10)
     with pytest.raises(HubError, match="has 54 bytes; at most 10 are fetched"):
         questions("sums")
 
 
-def test_a_difference_from_the_card_is_said(
-    sums: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_difference_from_the_card_is_said(sums, tmp_path, monkeypatch):
     changes = (
         ("questions: 2", "questions: 3"),
         ("last_question_id: sums/1", "last_question_id: sums/2"),
@@ -584,7 +547,7 @@ def test_a_difference_from_the_card_is_said(
         questions("sums")
 
 
-def test_a_shorter_file_is_not_the_dataset(shared: Path, tmp_path: Path) -> None:
+def test_a_shorter_file_is_not_the_dataset(shared, tmp_path):
     lines = (shared / "real/questions/gsm8k.jsonl").read_bytes().splitlines(keepends=True)
     short = tmp_path / "short.jsonl"
     short.write_bytes(b"".join(lines[:-1]))
@@ -604,7 +567,7 @@ def test_a_shorter_file_is_not_the_dataset(shared: Path, tmp_path: Path) -> None
         questions("gsm8k", source=short)
 
 
-def test_a_dataset_of_ones_own_needs_a_file_and_an_answer_kind(tmp_path: Path) -> None:
+def test_a_dataset_of_ones_own_needs_a_file_and_an_answer_kind(tmp_path):
     path = tmp_path / "mine.jsonl"
     path.write_text(
         '{"question": "1 + 1?", "answer": 2}\n{"question": "1 / 3?", "answer": "no'
@@ -630,7 +593,7 @@ def test_a_dataset_of_ones_own_needs_a_file_and_an_answer_kind(tmp_path: Path) -
         questions("mine", answer_kind="number")
 
 
-def test_a_broken_file_is_said(tmp_path: Path) -> None:
+def test_a_broken_file_is_said(tmp_path):
     path = tmp_path / "mine.jsonl"
     for text, error, words in (
         ('{"id": 1, "question": "a"}\n{"id": 1, "question": "b"}\n', ConflictError, "id '1'"),
@@ -645,7 +608,7 @@ def test_a_broken_file_is_said(tmp_path: Path) -> None:
         questions("mine", source=tmp_path / "absent.jsonl", answer_kind="text")
 
 
-def test_golds_that_are_no_option_are_said(shared: Path) -> None:
+def test_golds_that_are_no_option_are_said(shared):
     [sentence] = remarks(
         questions("bbh_ruin_names", source=shared / "real/questions/bbh_ruin_names.jsonl")
     )
@@ -653,16 +616,16 @@ def test_golds_that_are_no_option_are_said(shared: Path) -> None:
     assert "2 (bbh_ruin_names/99, bbh_ruin_names/144)" in sentence
 
 
-def columns(**fields: Any) -> HubColumns:
+def columns(**fields):
     return HubColumns.model_validate({"question": ["q"], "answer": "a", **fields})
 
 
-def one(row: dict[str, Any], kind: str = "text", **fields: Any) -> tuple[Any, ...]:
+def one(row, kind="text", **fields):
     [result] = hub_questions("d", [row], columns(**fields), kind)
     return result.text, result.gold, result.choices
 
 
-def test_golds_are_read_as_the_card_says() -> None:
+def test_golds_are_read_as_the_card_says():
     assert one({"q": " a ", "a": " x "}) == ("a", "x", ())
     assert one({"q": "a", "a": None}) == ("a", None, ())
     assert one({"q": "a", "a": True}, "yes-no") == ("a", "yes", ())
@@ -677,7 +640,7 @@ def test_golds_are_read_as_the_card_says() -> None:
     assert one({"q": "a", "a": "(B)"}) == ("a", "(B)", ())
 
 
-def test_columns_are_put_together_as_sentences() -> None:
+def test_columns_are_put_together_as_sentences():
     for body in ("Ann has 3", "Ann has 3.", " Ann has 3. "):
         assert (
             one({"b": body, "q": "How many?", "a": "3"}, question=["b", "q"])[0]
@@ -687,7 +650,7 @@ def test_columns_are_put_together_as_sentences() -> None:
     assert one({"b": "", "q": "Ann", "a": "3"}, question=["b", "q"])[0] == "Ann"
 
 
-def test_options_are_read_in_each_form() -> None:
+def test_options_are_read_in_each_form():
     both = (("A", "x"), ("B", "y"))
     labelled = HubChoices(column="c", form="labelled")
     structs = [{"label": "A", "text": "x "}, {"label": "B", "text": "y"}]
@@ -737,14 +700,12 @@ def test_options_are_read_in_each_form() -> None:
         ({"q": "?", "a": "x", "n": "first"}, {"order": "n"}, "text that ends in a number"),
     ],
 )  # fmt: skip
-def test_a_row_of_another_shape_is_said(
-    row: dict[str, Any], fields: dict[str, Any], words: str
-) -> None:
+def test_a_row_of_another_shape_is_said(row, fields, words):
     with pytest.raises(SourceError, match=words):
         one(row, "choice", **fields)
 
 
-def test_rows_are_put_in_the_order_of_a_column() -> None:
+def test_rows_are_put_in_the_order_of_a_column():
     rows = [
         {"q": f"question {number}", "a": "1", "n": f"chal-{number}"} for number in (10, 9, 1, 100)
     ]
@@ -772,9 +733,7 @@ LABEL = st.from_regex(r"[A-Za-z0-9]{1,3}", fullmatch=True)
     options=st.lists(st.tuples(LABEL, LINE), unique_by=lambda option: option[0], max_size=12),
     blanks=st.sampled_from(["", " ", "\t "]),
 )
-def test_options_that_were_written_are_read_back(
-    question: str, options: list[tuple[str, str]], blanks: str
-) -> None:
+def test_options_that_were_written_are_read_back(question, options, blanks):
     written = (
         question
         + "\nOptions:\n"
@@ -788,14 +747,14 @@ def test_options_that_were_written_are_read_back(
     st.text(max_size=200)
     | st.lists(st.sampled_from(["\n", "Options:", "(A)", " ", "- ", "x", "()"])).map("".join)
 )
-def test_no_text_is_beyond_the_option_parser(text: str) -> None:
+def test_no_text_is_beyond_the_option_parser(text):
     with contextlib.suppress(SourceError):
         question, options = split_options(text, "here")
         assert question in text
         assert all(label in text and option in text for label, option in options)
 
 
-def test_the_files_of_a_split_are_found_by_their_names() -> None:
+def test_the_files_of_a_split_are_found_by_their_names():
     paths = [
         "README.md", "main/test-00001-of-00002.parquet", "main/test-00000-of-00002.parquet",
         "main/train-00000-of-00001.parquet",
@@ -825,36 +784,32 @@ def test_the_files_of_a_split_are_found_by_their_names() -> None:
         ("test.jsonl", b"{", "not valid JSON"),
     ],
 )
-def test_a_file_that_is_not_what_its_name_says_is_said(
-    sums: HubDouble, name: str, data: bytes, words: str
-) -> None:
+def test_a_file_that_is_not_what_its_name_says_is_said(sums, name, data, words):
     sums.add_dataset("us/sums", {name: data}, REVISION)
     with pytest.raises(SourceError, match=words):
         questions("sums")
 
 
-def test_one_json_array_is_read_too(sums: HubDouble) -> None:
+def test_one_json_array_is_read_too(sums):
     rows = [json.loads(line) for line in TWO_SUMS.splitlines()]
     sums.add_dataset("us/sums", {"test.json": json.dumps(rows, indent=1).encode()}, REVISION)
     assert len(questions("sums")) == 2
 
 
-def test_questions_that_were_exported_are_read_back(shared: Path, tmp_path: Path) -> None:
+def test_questions_that_were_exported_are_read_back(shared, tmp_path):
     result = questions("aqua", source=shared / "real/questions/aqua.jsonl")
     (tmp_path / "again.jsonl").write_bytes(questions_jsonl(result))
     assert questions("aqua", source=tmp_path / "again.jsonl") == result
 
 
 @pytest.fixture
-def folder(sums: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(sums, tmp_path, monkeypatch):
     """Where commands run."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_the_command_fetches_shows_and_exports(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_fetches_shows_and_exports(folder, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     exported = run_feval("ls", "questions", "sums", "--out", "sums.jsonl")
     assert (exported.exit_code, exported.stderr) == (0, "")
@@ -872,9 +827,7 @@ def test_the_command_fetches_shows_and_exports(
     assert account["questions"][1] == second
 
 
-def test_the_command_fails_in_one_sentence(
-    sums: HubDouble, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_fails_in_one_sentence(sums, folder, monkeypatch):
     sums.gated.add("us/sums")
     monkeypatch.setenv("HF_ENDPOINT", f"http://user:{TOKEN}@127.0.0.1:{sums.port}")
     refused = run_feval("ls", "questions", "sums")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hub_double import Failure, HubDouble
+from hub_double import Failure
 from hub_settings import TOKEN, full_text
 
 from feval.errors import ConflictError, FevalError, HubError, StorageError, UsageError
@@ -21,19 +21,19 @@ FILES: dict[str, Path | bytes] = {
 CHANGED: dict[str, Path | bytes] = {**FILES, "manifest.json": b'{"two": 2}'}
 
 
-def first(files: dict[str, Path | bytes] = FILES, **more: object) -> str:
+def first(files=FILES, **more):
     return push_files(REPO, files, message="First", parent=None, **more).commit  # type: ignore[arg-type]
 
 
-def uploads(hub: HubDouble) -> list[str]:
+def uploads(hub):
     return hub.asked("^PUT /upload/")
 
 
-def commits(hub: HubDouble) -> list[str]:
+def commits(hub):
     return hub.asked("^POST /api/datasets/.*/commit/")
 
 
-def test_a_new_repository_is_private_and_gets_one_commit_and_its_tag(hub: HubDouble) -> None:
+def test_a_new_repository_is_private_and_gets_one_commit_and_its_tag(hub):
     pushed = push_files(REPO, FILES, message="First", parent=None, tag="v1.0")
     dataset = hub.datasets[REPO]
     assert dataset.private
@@ -44,12 +44,12 @@ def test_a_new_repository_is_private_and_gets_one_commit_and_its_tag(hub: HubDou
     assert (set(pushed.uploaded), pushed.unchanged, pushed.pull_request) == (set(FILES), (), None)
 
 
-def test_a_public_repository_is_asked_for(hub: HubDouble) -> None:
+def test_a_public_repository_is_asked_for(hub):
     first(public=True)
     assert not hub.datasets[REPO].private
 
 
-def test_the_state_is_what_the_hub_has(hub: HubDouble, tmp_path: Path) -> None:
+def test_the_state_is_what_the_hub_has(hub, tmp_path):
     assert state(REPO) is None
     commit = first(public=True, tag="v1.0")
     result = state(REPO)
@@ -65,7 +65,7 @@ def test_the_state_is_what_the_hub_has(hub: HubDouble, tmp_path: Path) -> None:
         assert not result.files[name].holds(content + b"!")
 
 
-def test_more_files_than_one_page_are_seen(hub: HubDouble) -> None:
+def test_more_files_than_one_page_are_seen(hub):
     many: dict[str, Path | bytes] = {f"f/{number:03}": b"%d" % number for number in range(120)}
     first(many)
     result = state(REPO)
@@ -74,7 +74,7 @@ def test_more_files_than_one_page_are_seen(hub: HubDouble) -> None:
     assert push_files(REPO, many, message="Again", parent=result.commit).uploaded == ()
 
 
-def test_only_changed_files_are_sent(hub: HubDouble, tmp_path: Path) -> None:
+def test_only_changed_files_are_sent(hub, tmp_path):
     parent = first()
     hub.forget()
     changed = tmp_path / "b.parquet"
@@ -89,7 +89,7 @@ def test_only_changed_files_are_sent(hub: HubDouble, tmp_path: Path) -> None:
     assert hub.files(REPO)["samples/sums/b.parquet"] == changed.read_bytes()
 
 
-def test_files_are_deleted_in_the_same_commit(hub: HubDouble) -> None:
+def test_files_are_deleted_in_the_same_commit(hub):
     parent = first()
     remaining = {
         path: content for path, content in CHANGED.items() if path != "samples/sums/b.parquet"
@@ -106,7 +106,7 @@ def test_files_are_deleted_in_the_same_commit(hub: HubDouble) -> None:
     assert set(hub.files(REPO)) == {*remaining, ".gitattributes"}
 
 
-def test_nothing_new_makes_no_commit(hub: HubDouble) -> None:
+def test_nothing_new_makes_no_commit(hub):
     parent = first(tag="v1.0")
     hub.forget()
     pushed = push_files(REPO, FILES, message="Again", parent=parent, tag="v1.0")
@@ -114,7 +114,7 @@ def test_nothing_new_makes_no_commit(hub: HubDouble) -> None:
     assert commits(hub) == uploads(hub) == []
 
 
-def test_a_pull_request_leaves_the_branch_alone(hub: HubDouble) -> None:
+def test_a_pull_request_leaves_the_branch_alone(hub):
     commit = hub.add_dataset("them/recording", {"README.md": b"# Theirs\n"})
     pushed = push_files("them/recording", FILES, message="More", parent=commit, create_pr=True)
     assert pushed.pull_request == f"{hub.url}/datasets/them/recording/discussions/1"
@@ -122,14 +122,14 @@ def test_a_pull_request_leaves_the_branch_alone(hub: HubDouble) -> None:
     assert set(hub.files("them/recording", "refs/pr/1")) == set(FILES)
 
 
-def test_large_files_go_in_parts(hub: HubDouble) -> None:
+def test_large_files_go_in_parts(hub):
     hub.part_bytes = 256
     first()
     assert len(uploads(hub)) == 2 * 3
     assert hub.files(REPO)["samples/sums/a.parquet"] == FILES["samples/sums/a.parquet"]
 
 
-def test_a_stale_parent_is_refused(hub: HubDouble) -> None:
+def test_a_stale_parent_is_refused(hub):
     parent = first()
     other = hub.add_dataset(REPO, {"theirs": b"1"})
     with pytest.raises(
@@ -140,7 +140,7 @@ def test_a_stale_parent_is_refused(hub: HubDouble) -> None:
     assert hub.datasets[REPO].refs["main"] == other
 
 
-def test_a_commit_in_the_last_moment_is_refused_by_the_hub(hub: HubDouble) -> None:
+def test_a_commit_in_the_last_moment_is_refused_by_the_hub(hub):
     parent = first()
     hub.before_commit = lambda: hub.add_dataset(REPO, {"theirs": b"1"})
     with pytest.raises(ConflictError, match="has changed since it was looked at"):
@@ -148,7 +148,7 @@ def test_a_commit_in_the_last_moment_is_refused_by_the_hub(hub: HubDouble) -> No
     assert hub.files(REPO) == {"theirs": b"1"}
 
 
-def test_a_broken_upload_is_resumed(hub: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_upload_is_resumed(hub, monkeypatch):
     hub.uploads_left = 1
     with pytest.raises(HubError, match="the connection to the Hub broke"):
         first()
@@ -163,9 +163,7 @@ def test_a_broken_upload_is_resumed(hub: HubDouble, monkeypatch: pytest.MonkeyPa
     assert set(hub.files(REPO)) == {*FILES, ".gitattributes"}
 
 
-def test_a_second_attempt_with_no_parent_goes_on_after_the_repository_was_made(
-    hub: HubDouble,
-) -> None:
+def test_a_second_attempt_with_no_parent_goes_on_after_the_repository_was_made(hub):
     hub.failures += [Failure(503, "/commit/") for _ in range(3)]
     with pytest.raises(HubError, match="HTTP 503"):
         first()
@@ -179,9 +177,7 @@ def test_a_second_attempt_with_no_parent_goes_on_after_the_repository_was_made(
 @pytest.mark.parametrize(
     "where", ["GET /api/datasets", "/preupload/", "/objects/batch", "/commit/", "/tag/", "/create"]
 )
-def test_a_failure_that_passes_is_met_by_another_attempt(
-    hub: HubDouble, where: str, status: int
-) -> None:
+def test_a_failure_that_passes_is_met_by_another_attempt(hub, where, status):
     hub.failures.append(Failure(status, where, (("Retry-After", "0"),)))
     pushed = push_files(REPO, FILES, message="First", parent=None, tag="v1.0")
     assert hub.datasets[REPO].tags == {"v1.0": pushed.commit}
@@ -190,14 +186,14 @@ def test_a_failure_that_passes_is_met_by_another_attempt(
 
 
 @pytest.mark.parametrize("where", ["/commit/", "/tag/", "/create"])
-def test_a_lost_answer_makes_nothing_twice(hub: HubDouble, where: str) -> None:
+def test_a_lost_answer_makes_nothing_twice(hub, where):
     hub.failures.append(Failure(502, where, late=True))
     pushed = push_files(REPO, FILES, message="First", parent=None, tag="v1.0")
     assert hub.datasets[REPO].tags == {"v1.0": pushed.commit}
     assert len(hub.datasets[REPO].commits) == 2
 
 
-def test_a_pull_request_is_asked_for_once(hub: HubDouble) -> None:
+def test_a_pull_request_is_asked_for_once(hub):
     commit = hub.add_dataset("them/recording", {"README.md": b"# Theirs\n"})
     hub.failures.append(Failure(502, "/commit/", late=True))
     with pytest.raises(HubError, match="check there whether the pull request was opened"):
@@ -205,14 +201,14 @@ def test_a_pull_request_is_asked_for_once(hub: HubDouble) -> None:
     assert list(hub.datasets["them/recording"].refs) == ["main", "refs/pr/1"]
 
 
-def test_a_release_is_never_moved(hub: HubDouble) -> None:
+def test_a_release_is_never_moved(hub):
     parent = first(tag="v1.0")
     with pytest.raises(ConflictError, match=r"already has the tag 'v1.0'.*choose another tag"):
         push_files(REPO, CHANGED, message="Second", parent=parent, tag="v1.0")
     assert hub.datasets[REPO].refs["main"] == parent
 
 
-def test_a_missing_tag_is_made_by_the_same_push(hub: HubDouble) -> None:
+def test_a_missing_tag_is_made_by_the_same_push(hub):
     hub.failures += [Failure(503, "/tag/") for _ in range(3)]
     with pytest.raises(HubError, match="only the tag will be made"):
         first(tag="v1.0")
@@ -223,7 +219,7 @@ def test_a_missing_tag_is_made_by_the_same_push(hub: HubDouble) -> None:
 
 
 @pytest.mark.parametrize("public", [True, False])
-def test_who_may_see_a_repository_is_never_changed(hub: HubDouble, public: bool) -> None:
+def test_who_may_see_a_repository_is_never_changed(hub, public):
     commit = hub.add_dataset(REPO, {"README.md": b"# Ours\n"}, private=public)
     with pytest.raises(ConflictError, match="never changes who may see a repository"):
         push_files(REPO, FILES, message="Second", parent=commit, public=public)
@@ -231,27 +227,25 @@ def test_who_may_see_a_repository_is_never_changed(hub: HubDouble, public: bool)
     assert hub.datasets[REPO].private is public
 
 
-def test_a_broken_front_matter_is_refused_before_anything_is_sent(hub: HubDouble) -> None:
+def test_a_broken_front_matter_is_refused_before_anything_is_sent(hub):
     with pytest.raises(HubError, match=r"README\.md"):
         first({**FILES, "README.md": b"---\nlicense: [\n---\n"})
     assert uploads(hub) == commits(hub) == []
 
 
-def test_without_a_token_the_sentence_says_to_log_in(
-    hub: HubDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_token_the_sentence_says_to_log_in(hub, monkeypatch):
     monkeypatch.delenv("HF_TOKEN")
     with pytest.raises(HubError, match="hf auth login"):
         first()
 
 
-def test_a_pull_request_to_nowhere_is_refused(hub: HubDouble) -> None:
+def test_a_pull_request_to_nowhere_is_refused(hub):
     with pytest.raises(HubError, match="shows no dataset repository somebody/recording"):
         push_files(REPO, FILES, message="More", parent=None, create_pr=True)
     assert hub.datasets == {}
 
 
-def test_a_missing_file_is_a_sentence(hub: HubDouble, tmp_path: Path) -> None:
+def test_a_missing_file_is_a_sentence(hub, tmp_path):
     commit = first()
     with pytest.raises(StorageError, match="cannot be pushed"):
         push_files(REPO, {"README.md": tmp_path / "gone"}, message="Second", parent=commit)
@@ -262,7 +256,7 @@ def test_a_missing_file_is_a_sentence(hub: HubDouble, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["../x", "/etc/passwd", "a/../b", "a\\b", "c:x", "", "a//b", "./a"]
 )
-def test_paths_that_lead_elsewhere_are_refused(hub: HubDouble, path: str) -> None:
+def test_paths_that_lead_elsewhere_are_refused(hub, path):
     with pytest.raises(UsageError, match="cannot be pushed to the path"):
         push_files(REPO, {path: b"1"}, message="First", parent=None)
     assert hub.requests == []
@@ -271,7 +265,7 @@ def test_paths_that_lead_elsewhere_are_refused(hub: HubDouble, path: str) -> Non
 @pytest.mark.parametrize(
     "name", ["recording", "a/b/c", "../b", "a/..", "a/b--c", "a b/c", "", "a/b.git", "-a/b"]
 )
-def test_names_that_no_repository_can_have_are_refused(hub: HubDouble, name: str) -> None:
+def test_names_that_no_repository_can_have_are_refused(hub, name):
     with pytest.raises(UsageError, match="has a name such as"):
         state(name)
     with pytest.raises(UsageError, match="has a name such as"):
@@ -279,7 +273,7 @@ def test_names_that_no_repository_can_have_are_refused(hub: HubDouble, name: str
     assert hub.requests == []
 
 
-def test_other_requests_that_cannot_work_are_refused(hub: HubDouble) -> None:
+def test_other_requests_that_cannot_work_are_refused(hub):
     with pytest.raises(UsageError, match="nothing to push"):
         push_files(REPO, {}, message="First", parent=None)
     with pytest.raises(UsageError, match="both pushed and deleted"):
@@ -296,12 +290,7 @@ def test_other_requests_that_cannot_work_are_refused(hub: HubDouble) -> None:
 @pytest.mark.parametrize(
     "failure", [Failure(401), Failure(403), Failure(500), Failure(404), Failure(400)]
 )
-def test_no_error_shows_the_token(
-    hub: HubDouble,
-    failure: Failure,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_no_error_shows_the_token(hub, failure, monkeypatch, caplog):
     caplog.set_level("DEBUG")
     monkeypatch.setenv("HF_ENDPOINT", f"http://user:{TOKEN}@127.0.0.1:{hub.port}")
     for where in ("GET /api", "/create", "/preupload/", "/objects/batch", "/commit/", "/tag/"):

@@ -10,15 +10,12 @@ import logging
 import re
 import shlex
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bombs import KINDS, bomb, parquet
-from hub_double import Failure, HubDouble
+from hub_double import Failure
 from hub_settings import TOKEN, full_text, run_feval
 from huggingface_hub import constants
 from places import ROOT
@@ -54,7 +51,7 @@ POOLS = {
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo(tmp_path_factory):
     """The first questions and CoTs of the bundled recording."""
     whole = ROOT / "recorders" / "tiny" / "recording"
     first = [question.id for question in open_recording(whole).questions("tiny_sums")[:12]]
@@ -62,7 +59,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def folder(demo: Path) -> Path:
+def folder(demo):
     """A recording of two datasets: one with scores, log-probabilities and an empty pool, and the
     bundled one.
     """
@@ -72,7 +69,7 @@ def folder(demo: Path) -> Path:
     )
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
+def files_of(folder):
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
@@ -80,22 +77,22 @@ def files_of(folder: Path) -> dict[str, bytes]:
     }
 
 
-def put(hub: HubDouble, folder: Path, **changes: bytes) -> str:
+def put(hub, folder, **changes):
     """Publish a recording; gives its address at its commit."""
     files = {**files_of(folder), ".gitattributes": b"*.parquet filter=lfs\n", **changes}
     return f"hf://{REPO}@{hub.add_dataset(REPO, files)}"
 
 
 @pytest.fixture
-def address(hub: HubDouble, folder: Path) -> str:
+def address(hub, folder):
     return put(hub, folder)
 
 
-def sent_paths(hub: HubDouble) -> set[str]:
+def sent_paths(hub):
     return {path for path, size in hub.sent_bytes.items() if size}
 
 
-def cached(tmp_path: Path, address: str, path: str) -> Path:
+def cached(tmp_path, address, path):
     snapshot = (
         tmp_path
         / "hf-home"
@@ -107,7 +104,7 @@ def cached(tmp_path: Path, address: str, path: str) -> Path:
     return snapshot / path
 
 
-def spoil(path: Path) -> None:
+def spoil(path):
     """Change one byte of a file in the cache."""
     real = path.resolve()
     data = bytearray(real.read_bytes())
@@ -115,7 +112,7 @@ def spoil(path: Path) -> None:
     real.write_bytes(bytes(data))
 
 
-def answers(dataset: feval.Dataset, llms: list[feval.LLM]) -> list[Any]:
+def answers(dataset, llms):
     return [
         (llm.name, question, llm(question, n=1).answers, llm(question, n=1).dollar_cost)
         for llm in llms
@@ -123,9 +120,7 @@ def answers(dataset: feval.Dataset, llms: list[feval.LLM]) -> list[Any]:
     ]
 
 
-def test_loading_fetches_what_voting_needs_and_nothing_else(
-    hub: HubDouble, folder: Path, address: str
-) -> None:
+def test_loading_fetches_what_voting_needs_and_nothing_else(hub, folder, address):
     there = feval.load("toy", ["a", "us/c"], recording=address, prices="none")
     here = feval.load("toy", ["a", "us/c"], recording=folder, prices="none")
     assert came(hub, folder, {"manifest.json", *needed("toy", ["a", "us/c"])})
@@ -135,7 +130,7 @@ def test_loading_fetches_what_voting_needs_and_nothing_else(
     assert there[0].recording_hashes == here[0].recording_hashes
 
 
-def came(hub: HubDouble, folder: Path, paths: set[str]) -> bool:
+def came(hub, folder, paths):
     """Whether the server sent exactly the contents of some files, each once: the cache keeps equal
     files as one.
     """
@@ -145,28 +140,26 @@ def came(hub: HubDouble, folder: Path, paths: set[str]) -> bool:
     )
 
 
-def needed(dataset: str, llms: list[str]) -> set[str]:
+def needed(dataset, llms):
     own = {file_path(part, dataset, llm) for part in ("requests", "samples") for llm in llms}
     return {file_path(part, dataset) for part in ("questions", "votes", "details")} | own
 
 
-def test_every_byte_is_sent_once(hub: HubDouble, folder: Path, address: str) -> None:
+def test_every_byte_is_sent_once(hub, folder, address):
     feval.load("toy", ["a"], recording=address)
     feval.load("toy", ["a"], recording=address)
     pull(address)
     assert came(hub, folder, files_of(folder).keys() - {"README.md"})
 
 
-def test_a_pinned_commit_in_the_cache_asks_for_nothing(hub: HubDouble, address: str) -> None:
+def test_a_pinned_commit_in_the_cache_asks_for_nothing(hub, address):
     feval.load("toy", ["a"], recording=address)
     hub.forget()
     feval.load("toy", ["a"], recording=address)
     assert hub.requests == []
 
 
-def test_texts_prompts_and_channels_are_fetched_when_they_are_asked_for(
-    hub: HubDouble, folder: Path, address: str
-) -> None:
+def test_texts_prompts_and_channels_are_fetched_when_they_are_asked_for(hub, folder, address):
     dataset, [llm] = feval.load("toy", ["b"], recording=address, prices="none")
     _, [own] = feval.load("toy", ["b"], recording=folder, prices="none")
     hub.forget()
@@ -184,7 +177,7 @@ def test_texts_prompts_and_channels_are_fetched_when_they_are_asked_for(
     assert llm(row).request.raw_text == own(row).request.raw_text
 
 
-def test_turns_are_fetched_with_their_llm(hub: HubDouble, tmp_path: Path) -> None:
+def test_turns_are_fetched_with_their_llm(hub, tmp_path):
     local = write_full_turns(tmp_path / "turns", ["a", "b"], first=2)
     dataset, [llm] = feval.load("toy", recording=put(hub, local))
     assert "turns/toy/gpt-3.5-turbo@revise.parquet" in sent_paths(hub)
@@ -201,7 +194,7 @@ def test_turns_are_fetched_with_their_llm(hub: HubDouble, tmp_path: Path) -> Non
     assert "texts/toy/gpt-3.5-turbo@revise.parquet" in sent_paths(hub)
 
 
-def test_probes_are_fetched_when_they_are_asked_for(hub: HubDouble, tmp_path: Path) -> None:
+def test_probes_are_fetched_when_they_are_asked_for(hub, tmp_path):
     folder = write_probed(tmp_path / "probed")
     address = put(hub, folder)
     _, [llm] = feval.load("toy", ["alpha"], recording=address)
@@ -218,9 +211,7 @@ def test_probes_are_fetched_when_they_are_asked_for(hub: HubDouble, tmp_path: Pa
     assert probe_words(open_recording(pulled.folder), "alpha") == as_words(ALPHA)
 
 
-def test_probes_that_contradict_what_the_hash_pins_are_refused(
-    hub: HubDouble, tmp_path: Path
-) -> None:
+def test_probes_that_contradict_what_the_hash_pins_are_refused(hub, tmp_path):
     folder = write_probed(tmp_path / "probed")
     path = "votes/toy/alpha.probes"
     data = bytearray((folder / path).read_bytes())
@@ -235,23 +226,21 @@ def test_probes_that_contradict_what_the_hash_pins_are_refused(
         llm.pool.probes()
 
 
-def test_the_address_alone_opens_a_recording_of_one_dataset(hub: HubDouble, demo: Path) -> None:
+def test_the_address_alone_opens_a_recording_of_one_dataset(hub, demo):
     address = put(hub, demo)
     dataset, llms = feval.load(address)
     assert (dataset.id, len(llms)) == ("tiny_sums", 3)
     assert answers(dataset, llms) == answers(*feval.load("tiny_sums", recording=demo))
 
 
-def test_the_address_alone_of_several_datasets_says_how_to_name_one(
-    hub: HubDouble, address: str
-) -> None:
+def test_the_address_alone_of_several_datasets_says_how_to_name_one(hub, address):
     with pytest.raises(
         UsageError, match=r"holds 2 datasets \(toy, tiny_sums\).*load\('toy', recording='hf://"
     ):
         feval.load(address)
 
 
-def test_a_part_can_be_pulled(hub: HubDouble, folder: Path, address: str, tmp_path: Path) -> None:
+def test_a_part_can_be_pulled(hub, folder, address, tmp_path):
     pulled = pull(address, datasets=["toy"], llms=["a"], texts=False)
     expected = {
         path
@@ -264,9 +253,7 @@ def test_a_part_can_be_pulled(hub: HubDouble, folder: Path, address: str, tmp_pa
     assert pulled.left_out == len(files_of(folder)) - 2 - len(expected)
 
 
-def test_a_pulled_recording_is_sound_and_has_the_same_hash(
-    hub: HubDouble, folder: Path, address: str, tmp_path: Path
-) -> None:
+def test_a_pulled_recording_is_sound_and_has_the_same_hash(hub, folder, address, tmp_path):
     pulled = pull(address, tmp_path / "mine")
     assert pulled.recording_hash == open_recording(folder).hash
     assert verify_recording(tmp_path / "mine").problems == ()
@@ -278,9 +265,7 @@ def test_a_pulled_recording_is_sound_and_has_the_same_hash(
     }
 
 
-def test_a_part_in_a_folder_of_its_own_says_what_is_missing(
-    hub: HubDouble, address: str, tmp_path: Path
-) -> None:
+def test_a_part_in_a_folder_of_its_own_says_what_is_missing(hub, address, tmp_path):
     pull(address, tmp_path / "part", datasets=["toy"], llms=["a"], texts=False)
     _, [llm] = feval.load("toy", ["a"], recording=tmp_path / "part", prices="none")
     with pytest.raises(
@@ -294,9 +279,7 @@ def test_a_part_in_a_folder_of_its_own_says_what_is_missing(
     )
 
 
-def test_what_is_not_recorded_is_said_before_anything_is_fetched(
-    hub: HubDouble, address: str
-) -> None:
+def test_what_is_not_recorded_is_said_before_anything_is_fetched(hub, address):
     with pytest.raises(NotRecordedError, match="holds no dataset 'none'"):
         pull(address, datasets=["none"])
     with pytest.raises(NotRecordedError, match="holds no CoTs of 'none'"):
@@ -304,24 +287,20 @@ def test_what_is_not_recorded_is_said_before_anything_is_fetched(
     assert sent_paths(hub) == {"manifest.json"}
 
 
-def test_an_existing_folder_is_never_written_into(
-    hub: HubDouble, address: str, tmp_path: Path
-) -> None:
+def test_an_existing_folder_is_never_written_into(hub, address, tmp_path):
     with pytest.raises(StorageError, match="exists already"):
         pull(address, tmp_path)
     assert hub.requests == []
 
 
-def test_several_places_can_stand_in_the_environment(
-    hub: HubDouble, folder: Path, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_places_can_stand_in_the_environment(hub, folder, address, monkeypatch):
     monkeypatch.setenv("FEVAL_RECORDING", f"{address}:{folder}")
     dataset, _ = feval.load("toy", ["a"])
     assert dataset.recording_hashes == (open_recording(folder).hash,)
     assert sent_paths(hub) >= {"votes/toy.votes"}
 
 
-def test_a_recording_may_lie_in_a_folder_of_the_repository(hub: HubDouble, demo: Path) -> None:
+def test_a_recording_may_lie_in_a_folder_of_the_repository(hub, demo):
     files = {f"recordings/demo/{path}": data for path, data in files_of(demo).items()}
     address = f"hf://datasets/{REPO}@{hub.add_dataset(REPO, files)}/recordings/demo"
     dataset, _ = feval.load(address)
@@ -329,7 +308,7 @@ def test_a_recording_may_lie_in_a_folder_of_the_repository(hub: HubDouble, demo:
     assert verify_recording(local_folder(address)).ok
 
 
-def test_a_branch_warns_with_the_commit_to_pin(hub: HubDouble, address: str) -> None:
+def test_a_branch_warns_with_the_commit_to_pin(hub, address):
     with pytest.warns(UnpinnedWarning, match=f"is a branch.*Pin today's commit: {address}"):
         open_place(f"hf://{REPO}")
     hub.datasets[REPO].refs["next/one"] = address.rpartition("@")[2]
@@ -337,9 +316,7 @@ def test_a_branch_warns_with_the_commit_to_pin(hub: HubDouble, address: str) -> 
         open_place(f"hf://{REPO}@next%2Fone")
 
 
-def test_a_branch_that_moved_is_followed(
-    hub: HubDouble, demo: Path, folder: Path, address: str
-) -> None:
+def test_a_branch_that_moved_is_followed(hub, demo, folder, address):
     with pytest.warns(UnpinnedWarning):
         assert open_place(f"hf://{REPO}@main").hash == open_recording(folder).hash
     put(hub, demo)
@@ -347,17 +324,13 @@ def test_a_branch_that_moved_is_followed(
         assert open_place(f"hf://{REPO}@main").hash == open_recording(demo).hash
 
 
-def test_tags_and_beginnings_of_commits_do_not_warn(
-    hub: HubDouble, folder: Path, address: str
-) -> None:
+def test_tags_and_beginnings_of_commits_do_not_warn(hub, folder, address):
     commit = address.rpartition("@")[2]
     hub.datasets[REPO].tags["v1.0"] = commit
     assert open_place(f"hf://{REPO}@v1.0").address == address
 
 
-def test_what_was_fetched_opens_offline(
-    hub: HubDouble, folder: Path, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_fetched_opens_offline(hub, folder, address, monkeypatch):
     hub.datasets[REPO].tags["v1.0"] = address.rpartition("@")[2]
     feval.load("toy", ["a"], recording=f"hf://{REPO}@v1.0")
     with pytest.warns(UnpinnedWarning):
@@ -378,10 +351,8 @@ def test_what_was_fetched_opens_offline(
 @pytest.mark.parametrize(
     "path", ["manifest.json", "votes/toy.votes", "samples/toy/a.parquet", "texts/toy/a.parquet"]
 )
-def test_a_damaged_cache_is_fetched_again_once(
-    hub: HubDouble, address: str, tmp_path: Path, path: str
-) -> None:
-    def content() -> tuple[Any, ...]:
+def test_a_damaged_cache_is_fetched_again_once(hub, address, tmp_path, path):
+    def content():
         _, [llm] = feval.load("toy", ["a"], recording=address, prices="none")
         return llm.pool.codes.tolist(), llm("toy/0").cots[0].raw_text
 
@@ -394,9 +365,7 @@ def test_a_damaged_cache_is_fetched_again_once(
 
 @pytest.mark.parametrize("path", ["manifest.json", "votes/toy.votes", "samples/toy/a.parquet"])
 @pytest.mark.parametrize("redirect", [False, True])
-def test_wrong_bytes_are_fetched_again_once_and_then_refused(
-    hub: HubDouble, address: str, path: str, redirect: bool
-) -> None:
+def test_wrong_bytes_are_fetched_again_once_and_then_refused(hub, address, path, redirect):
     hub.redirect = redirect
     hub.wrong_bytes[path] = 1
     feval.load("toy", ["a"], recording=address)
@@ -411,16 +380,14 @@ def test_wrong_bytes_are_fetched_again_once_and_then_refused(
 @pytest.mark.slow
 @pytest.mark.parametrize("status", [429, 500, 503])
 @pytest.mark.parametrize("where", ["/paths-info/", "HEAD /datasets", "GET /datasets", "/refs"])
-def test_a_failure_that_passes_is_met_by_another_attempt(
-    hub: HubDouble, address: str, where: str, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_that_passes_is_met_by_another_attempt(hub, address, where, status, monkeypatch):
     hub.datasets[REPO].tags["v1.0"] = address.rpartition("@")[2]
     hub.failures.append(Failure(status, where, (("Retry-After", "0"),)))
     feval.load("toy", ["a"], recording=f"hf://{REPO}@v1.0")
     assert hub.failures == []
 
 
-def test_a_cut_connection_is_met_by_another_attempt(hub: HubDouble, address: str) -> None:
+def test_a_cut_connection_is_met_by_another_attempt(hub, address):
     hub.cut["votes/toy.votes"] = 1
     feval.load("toy", ["a"], recording=address)
 
@@ -439,31 +406,25 @@ def test_a_cut_connection_is_met_by_another_attempt(hub: HubDouble, address: str
         ),
     ],
 )
-def test_what_is_not_there_is_a_sentence(
-    hub: HubDouble, address: str, place: str, words: str
-) -> None:
+def test_what_is_not_there_is_a_sentence(hub, address, place, words):
     with pytest.raises(HubError, match=words):
         open_place(place)
 
 
-def test_a_repository_without_a_recording_is_a_sentence(hub: HubDouble) -> None:
+def test_a_repository_without_a_recording_is_a_sentence(hub):
     commit = hub.add_dataset(REPO, {"README.md": b"# Nothing\n"})
     with pytest.raises(HubError, match=r"has no manifest\.json, so it is not a recording"):
         open_place(f"hf://{REPO}@{commit}")
 
 
-def test_a_full_disk_is_said_before_anything_comes(
-    hub: HubDouble, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_said_before_anything_comes(hub, address, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 50_000_000))  # type: ignore[attr-defined]
     with pytest.raises(StorageError, match=r"has room for 50,000,000\. Fetch a part of it"):
         pull(address)
     assert sent_paths(hub) == {"manifest.json"}
 
 
-def test_all_files_of_a_part_are_fetched_with_the_first_that_is_read(
-    hub: HubDouble, folder: Path, tmp_path: Path
-) -> None:
+def test_all_files_of_a_part_are_fetched_with_the_first_that_is_read(hub, folder, tmp_path):
     """The leaf is over all of them, so none is used before it is checked."""
     parts = in_parts(folder, tmp_path / "parts", {"samples": 2, "texts": 2})
     address = put(hub, parts)
@@ -485,15 +446,13 @@ def test_all_files_of_a_part_are_fetched_with_the_first_that_is_read(
     assert verify_recording(tmp_path / "pulled").ok
 
 
-def publish_changed(
-    hub: HubDouble, folder: Path, change: Callable[[dict[str, Any]], None], **files: bytes
-) -> str:
+def publish_changed(hub, folder, change, **files):
     manifest = json.loads((folder / "manifest.json").read_bytes())
     change(manifest)
     return put(hub, folder, **{"manifest.json": manifest_bytes(manifest), **files})
 
 
-def record_of(data: bytes, rows: int = 1) -> dict[str, Any]:
+def record_of(data, rows=1):
     return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": rows}
 
 
@@ -510,9 +469,7 @@ def record_of(data: bytes, rows: int = 1) -> dict[str, Any]:
         "texts/toy/evil.parquet",
     ],
 )
-def test_a_manifest_that_names_other_files_is_refused(
-    hub: HubDouble, folder: Path, path: str, tmp_path: Path
-) -> None:
+def test_a_manifest_that_names_other_files_is_refused(hub, folder, path, tmp_path):
     address = publish_changed(
         hub, folder, lambda manifest: manifest["files"].update({path: record_of(b"evil")})
     )
@@ -532,7 +489,7 @@ def test_a_manifest_that_names_other_files_is_refused(
     assert not list(tmp_path.rglob("*evil*"))
 
 
-def test_names_that_differ_in_case_only_are_refused() -> None:
+def test_names_that_differ_in_case_only_are_refused():
     from feval.recording.verify import check_names
 
     with pytest.raises(DamagedRecordingError, match="the same file on many disks"):
@@ -541,8 +498,8 @@ def test_names_that_differ_in_case_only_are_refused() -> None:
         check_names(["texts/a", "texts/a/b"])
 
 
-def test_datasets_that_differ_in_case_only_are_refused(hub: HubDouble, folder: Path) -> None:
-    def add(manifest: dict[str, Any]) -> None:
+def test_datasets_that_differ_in_case_only_are_refused(hub, folder):
+    def add(manifest):
         manifest["datasets"].append({**manifest["datasets"][0], "id": "TOY"})
         manifest["files"]["questions/TOY.parquet"] = manifest["files"]["questions/toy.parquet"]
 
@@ -550,24 +507,22 @@ def test_datasets_that_differ_in_case_only_are_refused(hub: HubDouble, folder: P
         pull(publish_changed(hub, folder, add))
 
 
-def test_a_file_larger_than_its_manifest_says_is_not_fetched(hub: HubDouble, folder: Path) -> None:
+def test_a_file_larger_than_its_manifest_says_is_not_fetched(hub, folder):
     address = put(hub, folder, **{"votes/toy.votes": bytes(1 << 20)})
     with pytest.raises(DamagedRecordingError, match="has 1,048,576 bytes on the Hub"):
         feval.load("toy", ["a"], recording=address)
     assert "votes/toy.votes" not in sent_paths(hub)
 
 
-def test_an_enormous_manifest_is_not_fetched(
-    hub: HubDouble, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_enormous_manifest_is_not_fetched(hub, folder, monkeypatch):
     monkeypatch.setattr("feval.hub.recordings.MOST_BYTES", 100)
     with pytest.raises(HubError, match="at most 100 are fetched"):
         open_place(put(hub, folder))
     assert sent_paths(hub) == set()
 
 
-def test_a_manifest_that_states_terabytes_is_a_sentence(hub: HubDouble, folder: Path) -> None:
-    def grow(manifest: dict[str, Any]) -> None:
+def test_a_manifest_that_states_terabytes_is_a_sentence(hub, folder):
+    def grow(manifest):
         manifest["files"]["votes/toy.votes"]["bytes"] = 1 << 60
 
     with pytest.raises(
@@ -579,13 +534,13 @@ def test_a_manifest_that_states_terabytes_is_a_sentence(hub: HubDouble, folder: 
 @pytest.mark.parametrize(
     "data", [b"[" * 100_000, b'{"a":' * 100_000, b"{", b"\xff", b"null", b'{"format": 1}', b""]
 )
-def test_a_manifest_that_is_none_is_a_sentence(hub: HubDouble, folder: Path, data: bytes) -> None:
+def test_a_manifest_that_is_none_is_a_sentence(hub, folder, data):
     with pytest.raises(FevalError, match=r"not valid JSON|is not the manifest of a recording"):
         open_place(put(hub, folder, **{"manifest.json": data}))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_parquet_bomb_is_refused_unread(hub: HubDouble, folder: Path, kind: str) -> None:
+def test_a_parquet_bomb_is_refused_unread(hub, folder, kind):
     data, rows = bomb(kind)
     assert len(data) < 1 << 19
     path = "texts/toy/a.parquet"
@@ -602,9 +557,7 @@ def test_a_parquet_bomb_is_refused_unread(hub: HubDouble, folder: Path, kind: st
     assert pool.max_memory() - before < 64 << 20
 
 
-def test_another_content_than_the_recording_hash_pins_is_refused(
-    hub: HubDouble, folder: Path
-) -> None:
+def test_another_content_than_the_recording_hash_pins_is_refused(hub, folder):
     path = "samples/toy/a.parquet"
     table = pq.read_table(folder / path)
     tokens = pa.array(
@@ -625,16 +578,14 @@ def test_another_content_than_the_recording_hash_pins_is_refused(
 
 
 @pytest.mark.parametrize("llms", [["a"], ["b"]])
-def test_votes_that_say_something_else_are_refused(
-    hub: HubDouble, folder: Path, llms: list[str], tmp_path: Path
-) -> None:
+def test_votes_that_say_something_else_are_refused(hub, folder, llms, tmp_path):
     """The recording hash does not pin the votes; they are held against what it pins."""
     other = write_scored_toy(
         tmp_path / "other", {**POOLS, "a": [("2", "2", "2"), *POOLS["a"][1:]]}, GOLDS, PRICES
     )
     votes = {path: (other / path).read_bytes() for path in ("votes/toy.votes", "votes/toy.details")}
 
-    def swap(manifest: dict[str, Any]) -> None:
+    def swap(manifest):
         manifest["files"].update(
             {path: record_of(data, len(GOLDS)) for path, data in votes.items()}
         )
@@ -650,16 +601,16 @@ def test_votes_that_say_something_else_are_refused(
         feval.load("toy", llms, recording=address)
 
 
-def test_leaves_that_do_not_make_the_hash_are_refused(hub: HubDouble, folder: Path) -> None:
-    def change(manifest: dict[str, Any]) -> None:
+def test_leaves_that_do_not_make_the_hash_are_refused(hub, folder):
+    def change(manifest):
         manifest["leaves"][0]["sha256"] = "0" * 64
 
     with pytest.raises(DamagedRecordingError, match="its leaves hash to"):
         open_place(publish_changed(hub, folder, change))
 
 
-def test_a_leaf_that_is_missing_is_refused(hub: HubDouble, folder: Path) -> None:
-    def change(manifest: dict[str, Any]) -> None:
+def test_a_leaf_that_is_missing_is_refused(hub, folder):
+    def change(manifest):
         manifest["leaves"] = [
             leaf for leaf in manifest["leaves"] if (leaf["llm"], leaf["part"]) != ("a", "samples")
         ]
@@ -673,13 +624,13 @@ def test_a_leaf_that_is_missing_is_refused(hub: HubDouble, folder: Path) -> None
         feval.load("toy", ["a"], recording=publish_changed(hub, folder, change))
 
 
-def test_a_link_in_a_repository_is_a_file_with_other_bytes(hub: HubDouble, folder: Path) -> None:
+def test_a_link_in_a_repository_is_a_file_with_other_bytes(hub, folder):
     """The Hub serves a symbolic link as a small file that holds where it leads."""
     with pytest.raises(DamagedRecordingError, match="is not the file of"):
         feval.load("toy", ["a"], recording=put(hub, folder, **{"votes/toy.votes": b"/etc/passwd"}))
 
 
-def test_an_edited_card_does_no_harm(hub: HubDouble, folder: Path, tmp_path: Path) -> None:
+def test_an_edited_card_does_no_harm(hub, folder, tmp_path):
     address = put(
         hub,
         folder,
@@ -700,7 +651,7 @@ def test_an_edited_card_does_no_harm(hub: HubDouble, folder: Path, tmp_path: Pat
         "hf://a/b@v\n",
     ],
 )  # fmt: skip
-def test_addresses_that_cannot_be_are_refused(hub: HubDouble, place: str) -> None:
+def test_addresses_that_cannot_be_are_refused(hub, place):
     with pytest.raises(
         UsageError, match=r"looks like hf://namespace/name@revision|is not a dataset repository"
     ):
@@ -708,13 +659,7 @@ def test_addresses_that_cannot_be_are_refused(hub: HubDouble, place: str) -> Non
     assert hub.requests == []
 
 
-def test_the_token_is_shown_nowhere(
-    hub: HubDouble,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_the_token_is_shown_nowhere(hub, folder, tmp_path, monkeypatch, caplog):
     caplog.set_level("DEBUG")
     monkeypatch.setenv("HF_ENDPOINT", f"http://user:{TOKEN}@127.0.0.1:{hub.port}")
     address = put(hub, folder)
@@ -739,7 +684,7 @@ def test_the_token_is_shown_nowhere(
     assert {request.token for request in hub.requests} == {f"Bearer {TOKEN}"}
 
 
-def test_the_token_is_not_sent_to_where_the_hub_redirects(hub: HubDouble, address: str) -> None:
+def test_the_token_is_not_sent_to_where_the_hub_redirects(hub, address):
     hub.redirect = True
     pull(address)
     elsewhere = [request for request in hub.requests if request.host == "localhost"]
@@ -747,7 +692,7 @@ def test_the_token_is_not_sent_to_where_the_hub_redirects(hub: HubDouble, addres
     assert {request.token for request in elsewhere} == {None}
 
 
-def test_the_client_speaks_again_when_the_last_thread_is_done(hub: HubDouble, address: str) -> None:
+def test_the_client_speaks_again_when_the_last_thread_is_done(hub, address):
     from huggingface_hub.utils import are_progress_bars_disabled
     from huggingface_hub.utils.logging import get_verbosity
 
@@ -760,7 +705,7 @@ def test_the_client_speaks_again_when_the_last_thread_is_done(hub: HubDouble, ad
     ) == before
 
 
-def test_the_command_pulls_a_part(hub: HubDouble, folder: Path, address: str) -> None:
+def test_the_command_pulls_a_part(hub, folder, address):
     name = address.removeprefix("hf://")
     result = run_feval("pull", name, "--dataset", "toy", "--llm", "a", "--no-texts", "--json")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -776,8 +721,8 @@ def test_the_command_pulls_a_part(hub: HubDouble, folder: Path, address: str) ->
 
 
 def test_commands_take_an_address_where_they_take_a_folder(
-    hub: HubDouble, folder: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    hub, folder, address, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     curve = [
         "curve",
@@ -823,7 +768,7 @@ def test_commands_take_an_address_where_they_take_a_folder(
     assert address in (tmp_path / "plan.toml").read_text("utf-8")
 
 
-def test_a_branch_is_a_note_of_the_command(hub: HubDouble, address: str) -> None:
+def test_a_branch_is_a_note_of_the_command(hub, address):
     result = run_feval("info", f"hf://{REPO}")
     assert result.exit_code == 0
     assert (
@@ -834,7 +779,7 @@ def test_a_branch_is_a_note_of_the_command(hub: HubDouble, address: str) -> None
     assert run_feval("info", f"hf://{REPO}", "--quiet").stderr == ""
 
 
-def test_the_command_fails_in_one_sentence(hub: HubDouble, address: str) -> None:
+def test_the_command_fails_in_one_sentence(hub, address):
     result = run_feval("pull", "somebody/other@v1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.count("\n") == 1
@@ -843,9 +788,7 @@ def test_the_command_fails_in_one_sentence(hub: HubDouble, address: str) -> None
     )
 
 
-def test_the_plan_of_a_comparison_may_name_an_address(
-    hub: HubDouble, address: str, tmp_path: Path
-) -> None:
+def test_the_plan_of_a_comparison_may_name_an_address(hub, address, tmp_path):
     plan = f"""dataset = "tiny_sums"
 recordings = ["{address}"]
 resamples = 100
@@ -865,9 +808,7 @@ budgets = {{ n = [1, 3] }}
     assert address in (tmp_path / "out" / "comparison.toml").read_text("utf-8")
 
 
-def test_the_examples_of_the_page_run(
-    hub: HubDouble, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_of_the_page_run(hub, demo, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     address = put(hub, demo)
     hub.datasets[REPO].tags["v1.0"] = address.rpartition("@")[2]

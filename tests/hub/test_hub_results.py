@@ -7,12 +7,10 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hub_double import HubDouble
 from hub_settings import run_feval
 from places import ROOT
 from published import write
@@ -30,38 +28,36 @@ CURVE = "results/my-curve/"
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(tmp_path):
     return write(tmp_path / "toy", prices="none")
 
 
 @pytest.fixture
-def curve(tmp_path: Path, toy: Path) -> Path:
+def curve(tmp_path, toy):
     """What `feval curve` writes, three folders away from its recording."""
     return computed(tmp_path / "far" / "away" / "my-curve", toy)
 
 
-def computed(out: Path, recording: str | Path) -> Path:
+def computed(out, recording):
     options = ["--dataset", "toy", "--llm", "alpha", "--n", "1,3", "--out", out]
     result = run_feval("curve", "self-consistency", "--recording", recording, *options)
     assert result.exit_code == 0, result.output
     return out
 
 
-def run_json(*arguments: str | Path) -> dict[str, Any]:
+def run_json(*arguments):
     result = run_feval(*arguments, "--json")
     assert result.exit_code == 0, result.output
     result: dict[str, Any] = json.loads(result.stdout)
     return result
 
 
-def receipt(hub: HubDouble, path: str = f"{CURVE}receipt.json") -> dict[str, Any]:
+def receipt(hub, path=f"{CURVE}receipt.json"):
     result: dict[str, Any] = json.loads(hub.files(REPO)[path])
     return result
 
 
-def test_results_travel_with_the_recording_in_one_commit(
-    hub: HubDouble, toy: Path, curve: Path
-) -> None:
+def test_results_travel_with_the_recording_in_one_commit(hub, toy, curve):
     pushed = run_json("push", toy, REPO, "--results", curve)
     files = hub.files(REPO)
     own = {path for path in files if path.startswith("results/")}
@@ -76,9 +72,7 @@ def test_results_travel_with_the_recording_in_one_commit(
     assert files[CURVE + "curve.csv"] == (curve / "curve.csv").read_bytes()
 
 
-def test_a_receipt_names_the_recording_beside_it_and_keeps_its_numbers(
-    hub: HubDouble, toy: Path, curve: Path
-) -> None:
+def test_a_receipt_names_the_recording_beside_it_and_keeps_its_numbers(hub, toy, curve):
     run_json("push", toy, REPO, "--results", curve)
     before = json.loads((curve / "receipt.json").read_bytes())
     after = receipt(hub)
@@ -87,7 +81,7 @@ def test_a_receipt_names_the_recording_beside_it_and_keeps_its_numbers(
     assert after | {"recordings": 0} == before | {"recordings": 0}
 
 
-def test_results_join_a_recording_that_is_there(hub: HubDouble, toy: Path, curve: Path) -> None:
+def test_results_join_a_recording_that_is_there(hub, toy, curve):
     first = run_json("push", toy, REPO)
     before = hub.files(REPO)
     pushed = run_json("push", REPO, "--results", curve)
@@ -105,9 +99,7 @@ def test_results_join_a_recording_that_is_there(hub: HubDouble, toy: Path, curve
     assert run_json("push", REPO, "--results", curve)["commit"] == pushed["commit"]
 
 
-def test_results_beside_a_page_of_somebody_else_are_shown_at_its_end(
-    hub: HubDouble, toy: Path, curve: Path
-) -> None:
+def test_results_beside_a_page_of_somebody_else_are_shown_at_its_end(hub, toy, curve):
     run_json("push", toy, REPO)
     theirs = b"# Their page\n\nWords.\n"
     hub.add_dataset(REPO, {**hub.files(REPO), "README.md": theirs})
@@ -128,22 +120,20 @@ def test_results_beside_a_page_of_somebody_else_are_shown_at_its_end(
     )
 
 
-def test_results_may_be_offered_as_a_pull_request(hub: HubDouble, toy: Path, curve: Path) -> None:
+def test_results_may_be_offered_as_a_pull_request(hub, toy, curve):
     run_json("push", toy, REPO)
     before = hub.files(REPO)
     assert run_json("push", REPO, "--results", curve, "--create-pr")["pull_request"]
     assert hub.files(REPO) == before
 
 
-def test_a_single_file_replaces_no_other(hub: HubDouble, toy: Path, curve: Path) -> None:
+def test_a_single_file_replaces_no_other(hub, toy, curve):
     run_json("push", toy, REPO, "--results", curve)
     pushed = run_json("push", REPO, "--results", curve / "receipt.json", "--dry-run")
     assert (pushed["unchanged"], pushed["removed"]) == ([f"{CURVE}receipt.json"], [])
 
 
-def test_files_of_earlier_results_are_taken_away_only_on_request(
-    hub: HubDouble, toy: Path, curve: Path
-) -> None:
+def test_files_of_earlier_results_are_taken_away_only_on_request(hub, toy, curve):
     run_json("push", toy, REPO, "--results", curve)
     (curve / "curve.png").unlink()
     refused = run_feval("push", REPO, "--results", curve)
@@ -153,9 +143,7 @@ def test_files_of_earlier_results_are_taken_away_only_on_request(
     assert f"{CURVE}curve.png" not in hub.files(REPO)
 
 
-def test_a_push_of_the_recording_leaves_results_alone(
-    hub: HubDouble, toy: Path, curve: Path, tmp_path: Path
-) -> None:
+def test_a_push_of_the_recording_leaves_results_alone(hub, toy, curve, tmp_path):
     run_json("push", toy, REPO, "--results", curve)
     held = receipt(hub)
     (tmp_path / "words.md").write_text("---\ntitle: Another title\n---\n")
@@ -164,9 +152,7 @@ def test_a_push_of_the_recording_leaves_results_alone(
     assert f"]({CURVE}curve.png)" in hub.files(REPO)["README.md"].decode()
 
 
-def test_the_page_and_the_reader_pass_results_over(
-    hub: HubDouble, toy: Path, curve: Path, tmp_path: Path
-) -> None:
+def test_the_page_and_the_reader_pass_results_over(hub, toy, curve, tmp_path):
     run_json("push", toy, REPO, "--results", curve)
     files = hub.files(REPO)
     front = yaml.safe_load(files["README.md"].decode().split("---\n")[1])
@@ -181,7 +167,7 @@ def test_the_page_and_the_reader_pass_results_over(
     assert run_json("verify", copy / CURVE / "receipt.json")["ok"]
 
 
-def test_a_comparison_travels_whole(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+def test_a_comparison_travels_whole(hub, toy, tmp_path):
     plan = tmp_path / "plan.toml"
     assert (
         run_feval(
@@ -207,9 +193,7 @@ def test_a_comparison_travels_whole(hub: HubDouble, toy: Path, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("licence_stated")
-def test_a_surface_travels_with_its_page_and_is_computed_again(
-    hub: HubDouble, tmp_path: Path
-) -> None:
+def test_a_surface_travels_with_its_page_and_is_computed_again(hub, tmp_path):
     probed, out = (
         write_probed(tmp_path / "probed", {"alpha": ALPHA}, golds=["4", "5", "1", "2"]),
         tmp_path / "my-surface",
@@ -240,9 +224,7 @@ def test_a_surface_travels_with_its_page_and_is_computed_again(
     )
 
 
-def test_a_receipt_on_the_hub_is_computed_again_from_its_own_commit(
-    hub: HubDouble, toy: Path, curve: Path
-) -> None:
+def test_a_receipt_on_the_hub_is_computed_again_from_its_own_commit(hub, toy, curve):
     commit = run_json("push", toy, REPO, "--results", curve)["commit"]
     shutil.rmtree(toy)
     shutil.rmtree(curve)
@@ -254,7 +236,7 @@ def test_a_receipt_on_the_hub_is_computed_again_from_its_own_commit(
     assert not hub.asked(r"texts/|samples/toy/beta|curve\.csv")
 
 
-def test_a_wrong_number_on_the_hub_is_found(hub: HubDouble, toy: Path, curve: Path) -> None:
+def test_a_wrong_number_on_the_hub_is_found(hub, toy, curve):
     path = curve / "receipt.json"
     changed = json.loads(path.read_bytes())
     changed["numbers"]["points"][0]["accuracy"] += 0.001
@@ -265,9 +247,7 @@ def test_a_wrong_number_on_the_hub_is_found(hub: HubDouble, toy: Path, curve: Pa
     assert "points[0].accuracy" in result.stderr
 
 
-def test_a_receipt_on_the_hub_may_be_computed_again_from_another_copy(
-    hub: HubDouble, toy: Path, curve: Path
-) -> None:
+def test_a_receipt_on_the_hub_may_be_computed_again_from_another_copy(hub, toy, curve):
     commit = run_json("push", toy, REPO, "--results", curve)["commit"]
     address = f"hf://{REPO}@{commit}/{CURVE}receipt.json"
     assert run_json("verify", address, "--recording", toy)["ok"]
@@ -277,9 +257,7 @@ def test_a_receipt_on_the_hub_may_be_computed_again_from_another_copy(
     assert "Give the right one with --recording" in refused.stderr
 
 
-def test_a_receipt_stays_right_when_the_recording_grows(
-    hub: HubDouble, toy: Path, curve: Path
-) -> None:
+def test_a_receipt_stays_right_when_the_recording_grows(hub, toy, curve):
     first = run_json("push", toy, REPO, "--results", curve)["commit"]
     run_json("push", write(toy.parent / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
     assert run_json("verify", f"hf://{REPO}@{first}/{CURVE}receipt.json")["ok"]
@@ -289,9 +267,7 @@ def test_a_receipt_stays_right_when_the_recording_grows(
     assert "The receipt was made from a recording with hash" in grown.stderr
 
 
-def test_results_of_an_earlier_commit_keep_their_address(
-    hub: HubDouble, toy: Path, tmp_path: Path
-) -> None:
+def test_results_of_an_earlier_commit_keep_their_address(hub, toy, tmp_path):
     first = run_json("push", toy, REPO)["commit"]
     out = computed(tmp_path / "my-curve", f"hf://{REPO}@{first}")
     run_json("push", write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
@@ -302,9 +278,7 @@ def test_results_of_an_earlier_commit_keep_their_address(
 
 
 @pytest.mark.parametrize("place", ["/etc", "../../../../../toy", "../../.."])
-def test_a_receipt_from_the_hub_opens_no_folder_of_this_machine(
-    hub: HubDouble, toy: Path, curve: Path, place: str
-) -> None:
+def test_a_receipt_from_the_hub_opens_no_folder_of_this_machine(hub, toy, curve, place):
     run_json("push", toy, REPO, "--results", curve)
     changed = receipt(hub)
     changed["recordings"][0]["path"] = place
@@ -316,7 +290,7 @@ def test_a_receipt_from_the_hub_opens_no_folder_of_this_machine(
     assert "outside of the repository" in result.stderr
 
 
-def test_a_receipt_that_is_not_there_is_a_sentence(hub: HubDouble, toy: Path) -> None:
+def test_a_receipt_that_is_not_there_is_a_sentence(hub, toy):
     commit = run_json("push", toy, REPO)["commit"]
     result = run_feval("verify", f"hf://{REPO}@{commit}/{CURVE}receipt.json")
     assert result.exit_code == 1
@@ -324,9 +298,7 @@ def test_a_receipt_that_is_not_there_is_a_sentence(hub: HubDouble, toy: Path) ->
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_results_of_another_recording_are_refused(
-    hub: HubDouble, toy: Path, tmp_path: Path
-) -> None:
+def test_results_of_another_recording_are_refused(hub, toy, tmp_path):
     other = write(tmp_path / "other", text="Others said")
     out = computed(tmp_path / "other-curve", other)
     refused = run_feval("push", toy, REPO, "--results", out)
@@ -335,7 +307,7 @@ def test_results_of_another_recording_are_refused(
     assert REPO not in hub.datasets
 
 
-def test_what_is_no_result_is_refused(toy: Path, curve: Path, tmp_path: Path) -> None:
+def test_what_is_no_result_is_refused(toy, curve, tmp_path):
     own = open_recording(toy).hash
     (tmp_path / "empty").mkdir()
     for place in (tmp_path / "empty", tmp_path / "nowhere"):
@@ -361,7 +333,7 @@ def test_what_is_no_result_is_refused(toy: Path, curve: Path, tmp_path: Path) ->
         result_files([curve.rename(tmp_path / "my curve!")], own)
 
 
-def test_results_are_searched_like_everything_else(hub: HubDouble, toy: Path, curve: Path) -> None:
+def test_results_are_searched_like_everything_else(hub, toy, curve):
     (curve / "curve.csv").write_text("n,mail\n1,joe@firm.com\n")
     run_json("push", toy, REPO)
     refused = run_feval("push", REPO, "--results", curve)
@@ -382,23 +354,19 @@ def test_results_are_searched_like_everything_else(hub: HubDouble, toy: Path, cu
         ),
     ],
 )
-def test_a_push_that_cannot_be_is_a_sentence(
-    hub: HubDouble, arguments: list[str], code: int, words: str
-) -> None:
+def test_a_push_that_cannot_be_is_a_sentence(hub, arguments, code, words):
     result = run_feval("push", *arguments)
     assert result.exit_code == code, result.output
     assert words in result.stderr
 
 
-def commands(heading: str) -> list[list[str]]:
+def commands(heading):
     page = (ROOT / "docs" / "publishing.md").read_text("utf-8")
     block = page.split(f"## {heading}\n")[1].split("```sh\n")[1].split("```")[0]
     return [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
 
 
-def test_the_examples_of_results_run(
-    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_of_results_run(hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "my-recording", llms=["alpha"])
     for command in commands("Results beside a recording"):
@@ -411,9 +379,7 @@ def test_the_examples_of_results_run(
         assert result.exit_code == 0, result.output
 
 
-def test_the_example_of_a_top_up_runs(
-    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_of_a_top_up_runs(hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     own = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--first", "4", "--samples", "2")
     assert run_feval("record", *own, "--out", "my-recording").exit_code == 0

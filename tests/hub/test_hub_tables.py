@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from hub_double import HubDouble
 from hub_settings import run_feval
 from huggingface_hub import constants
 
@@ -20,7 +19,7 @@ COT = {"question": "1 + 1?", "gold": "2", "model": "m", "text": "The answer is 2
 
 
 @pytest.fixture
-def answers(hub: HubDouble) -> HubDouble:
+def answers(hub):
     shards = {
         f"data/train-0000{part}-of-00002.jsonl": json.dumps(COT | {"sample": part}).encode() + b"\n"
         for part in (0, 1)
@@ -34,7 +33,7 @@ def answers(hub: HubDouble) -> HubDouble:
     return hub
 
 
-def test_the_files_of_a_split_are_one_table(answers: HubDouble, tmp_path: Path) -> None:
+def test_the_files_of_a_split_are_one_table(answers, tmp_path):
     out, address = tmp_path / "out", f"hf://datasets/us/answers@{COMMIT}/data/train"
     result = run_feval(
         "import", "table", address, "--dataset", "toy", "--answer-kind", "number", "--out", out
@@ -49,7 +48,7 @@ def test_the_files_of_a_split_are_one_table(answers: HubDouble, tmp_path: Path) 
     assert len(answers.requests) == count, "what is in the cache is not asked for again"
 
 
-def test_shards_that_were_fetched_before_are_not_of_another_table(hub: HubDouble) -> None:
+def test_shards_that_were_fetched_before_are_not_of_another_table(hub):
     shards = [f"data/train-000{part}-of-00011.jsonl" for part in ("00", "01", "10")]
     hub.add_dataset("us/shards", {path: json.dumps(COT).encode() for path in shards}, COMMIT)
     assert len(table_files(fetch_table(f"hf://us/shards@{COMMIT}/data/train")[0])) == 3
@@ -73,7 +72,7 @@ configs:
 
 
 @pytest.fixture
-def named(hub: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+def named(hub, monkeypatch, tmp_path):
     """A repository whose README names its splits, for the library `datasets`, which is pointed to
     the double as well.
     """
@@ -103,9 +102,7 @@ def named(hub: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> st
 
 
 @pytest.mark.slow
-def test_a_split_that_the_library_datasets_knows_is_a_table(
-    named: str, hub: HubDouble, tmp_path: Path
-) -> None:
+def test_a_split_that_the_library_datasets_knows_is_a_table(named, hub, tmp_path):
     out = tmp_path / "out"
     result = run_feval(
         "import",
@@ -138,9 +135,7 @@ def test_a_split_that_the_library_datasets_knows_is_a_table(
         ("/packed", "has files that are not read, such as x.jsonl.xz. Read them with `datasets`"),
     ],
 )
-def test_what_the_library_datasets_does_not_find_to_be_one_table_is_said(
-    named: str, path: str, sentence: str
-) -> None:
+def test_what_the_library_datasets_does_not_find_to_be_one_table_is_said(named, path, sentence):
     with pytest.raises(UsageError, match=sentence):
         fetch_table(named + path)
 
@@ -157,9 +152,7 @@ def test_what_the_library_datasets_does_not_find_to_be_one_table_is_said(
     ],
 )
 @pytest.mark.parametrize("name", ["README.md", ".huggingface.yaml"])
-def test_a_repository_leads_the_library_nowhere_else(
-    place: str, name: str, hub: HubDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repository_leads_the_library_nowhere_else(place, name, hub, monkeypatch):
     monkeypatch.setattr("feval.hub.splits.version", lambda _: "4.0.0")
     monkeypatch.setattr("feval.hub.splits._found", lambda *_: pytest.fail("the library was asked"))
     configs = (
@@ -188,9 +181,7 @@ def test_a_repository_leads_the_library_nowhere_else(
             fetch_table(f"hf://us/named@{commit}/a")
 
 
-def test_what_is_not_one_table_is_said(
-    answers: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_is_not_one_table_is_said(answers, monkeypatch, tmp_path):
     monkeypatch.setattr(
         "feval.hub.splits.version", lambda _: "3.6.0"
     )  # of `datasets`, which may run a repository's code

@@ -34,7 +34,7 @@ LEFT_TO_THE_COLLECTOR = (
     not PYTHONS, reason="FEVAL_HUB_PYTHONS names no interpreter with another huggingface_hub"
 )
 @pytest.mark.parametrize("python", PYTHONS or [""])
-def test_the_tests_of_the_hub_pass_with_another_client(python: str) -> None:
+def test_the_tests_of_the_hub_pass_with_another_client(python):
     tests = [str(ROOT / "tests" / name) for name in TESTS]
     process = subprocess.run(
         [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *LEFT_TO_THE_COLLECTOR, *tests],

@@ -137,7 +137,7 @@ VALUES = st.recursive(
 RECORDS = st.dictionaries(NAMES, VALUES, min_size=1, max_size=12)
 
 
-def attempt(format_name: str, data: bytes, kind: str, questions: bytes | None = None) -> None:
+def attempt(format_name, data, kind, questions=None):
     """Import, and leave either a recording that verifies or an error with nothing behind it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -159,13 +159,13 @@ def attempt(format_name: str, data: bytes, kind: str, questions: bytes | None = 
         shutil.rmtree(folder / "out", ignore_errors=True)
 
 
-def check_nothing_is_left(error: FevalError, folder: Path) -> None:
+def check_nothing_is_left(error, folder):
     assert str(error)
     assert sorted(path.name for path in folder.iterdir()) == ["questions", "source_seed7"]
 
 
 @st.composite
-def mutated(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
+def mutated(draw, seeds):
     """A valid source with bytes changed, cut, repeated or inserted."""
     data = bytearray(draw(st.sampled_from(seeds)))
     for _ in range(draw(st.integers(1, 6))):
@@ -191,12 +191,12 @@ def mutated(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
     return bytes(data)
 
 
-def as_source(format_name: str, values: list[Any]) -> bytes:
+def as_source(format_name, values):
     return lines(*values) if format_name in {"esc", "jsonl", "lm-eval"} else dumped(values)
 
 
 @st.composite
-def spoiled(draw: st.DrawFn, value: Any) -> Any:
+def spoiled(draw, value):
     """JSON with something arbitrary somewhere in it."""
     value = holder = json.loads(json.dumps(value))
     while True:
@@ -213,14 +213,14 @@ def spoiled(draw: st.DrawFn, value: Any) -> Any:
 
 
 @st.composite
-def questions_with_samples(draw: st.DrawFn) -> bytes:
+def questions_with_samples(draw):
     members = st.dictionaries(NAMES, VALUES, max_size=3)
     samples = [{"text": "t", "answer": "1"} | draw(members) for _ in range(2)]
     return lines(QUESTION | draw(members) | {"samples": [*samples, *draw(st.lists(VALUES))]})
 
 
 @st.composite
-def spoiled_details(draw: st.DrawFn) -> bytes:
+def spoiled_details(draw):
     """Details of lighteval with an arbitrary member, as far as that can stand in Parquet."""
     members = "query", "choices", "gold_index", "id", "text", "input", "input_tokens"
     name = draw(st.sampled_from([*members, "output_tokens"]))
@@ -266,7 +266,7 @@ OTHERS: dict[str, list[st.SearchStrategy[bytes]]] = {
 }
 
 
-def sources(format_name: str) -> st.SearchStrategy[bytes]:
+def sources(format_name):
     """Damaged and arbitrary files for one importer."""
     arbitrary = st.binary(max_size=300)
     kinds = [mutated(SEEDS[format_name]), arbitrary, arbitrary.map(gzip.compress)]
@@ -278,10 +278,10 @@ def sources(format_name: str) -> st.SearchStrategy[bytes]:
 
 
 @pytest.mark.parametrize("format_name", sorted(IMPORTERS))
-def test_any_source_ends_in_a_sentence_or_a_recording(format_name: str) -> None:
+def test_any_source_ends_in_a_sentence_or_a_recording(format_name):
     @settings(FUZZ, max_examples=4 * EXAMPLES)
     @given(data=sources(format_name), kind=st.sampled_from(KINDS))
-    def check(data: bytes, kind: str) -> None:
+    def check(data, kind):
         attempt(format_name, data, kind)
 
     check()
@@ -289,6 +289,6 @@ def test_any_source_ends_in_a_sentence_or_a_recording(format_name: str) -> None:
 
 @FUZZ
 @given(questions=mutated([MMLU_KEY, lines({"id": "gsm8k/0", "question": "1 + 1?", "answer": "2"})]))
-def test_any_questions_file_ends_in_a_sentence_or_a_recording(questions: bytes) -> None:
+def test_any_questions_file_ends_in_a_sentence_or_a_recording(questions):
     attempt("coupled-mmlu", MMLU_REPLIES, "choice", questions)
     attempt("mot-cascade", dumped([mot_entry()]), "number", questions)

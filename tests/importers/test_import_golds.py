@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from foreign_sources import dumped, harness_line, lines, mot_entry
-from importing import Import, Save, notes, rows
+from importing import notes, rows
 
 from feval.errors import ConflictError, SourceError
 from feval.hub.datasets import questions
@@ -17,19 +15,19 @@ LETTERS = "ABCDEFGHIJ"
 
 
 def question(
-    gold: str | None,
-    *texts: str,
-    id: str = "q",  # noqa: A002
-    labels: str | list[str] = LETTERS,
-) -> SourceQuestion:
+    gold,
+    *texts,
+    id="q",  # noqa: A002
+    labels=LETTERS,
+):
     return SourceQuestion(id, "?", gold, tuple(zip(labels, texts, strict=False)))
 
 
-def golds(*questions: SourceQuestion) -> list[str | None]:
+def golds(*questions):
     return [q.gold for q in positions_as_labels(questions, "choice", "x.jsonl")[0]]
 
 
-def test_positions_count_from_0() -> None:
+def test_positions_count_from_0():
     texts = ("cat", "dog", "cow", "hen")
     assert golds(*(question(str(place), *texts, id=f"q{place}") for place in range(4))) == [
         "A",
@@ -54,11 +52,11 @@ def test_positions_count_from_0() -> None:
         question(None, "cat", "dog"),
     ],
 )
-def test_labels_and_texts_are_no_positions(kept: SourceQuestion) -> None:
+def test_labels_and_texts_are_no_positions(kept):
     assert positions_as_labels([kept], "choice", "x.jsonl") == ([kept], [])
 
 
-def test_where_all_golds_are_positions_one_that_is_another_options_text_is_a_position() -> None:
+def test_where_all_golds_are_positions_one_that_is_another_options_text_is_a_position():
     # MMLU: the second gold is 24, at position 2; by its text it would be option B.
     labelled, (note,) = positions_as_labels(
         [
@@ -72,7 +70,7 @@ def test_where_all_golds_are_positions_one_that_is_another_options_text_is_a_pos
     assert "Positions that are also the text of another option: 1 (such as 2 of 'q1')" in note
 
 
-def test_a_gold_that_is_a_label_and_a_text_is_what_other_golds_are_and_is_counted() -> None:
+def test_a_gold_that_is_a_label_and_a_text_is_what_other_golds_are_and_is_counted():
     vitamins = question("A", "D", "C", "B", "A", id="q1")
     kept, (note,) = positions_as_labels(
         [question("C", "cat", "dog", "cow", id="q0"), vitamins], "choice", "x.jsonl"
@@ -83,7 +81,7 @@ def test_a_gold_that_is_a_label_and_a_text_is_what_other_golds_are_and_is_counte
     assert golds(vitamins) == ["D"]  # an option's own text comes first
 
 
-def test_where_golds_are_texts_a_number_that_is_a_text_stays_a_text() -> None:
+def test_where_golds_are_texts_a_number_that_is_a_text_stays_a_text():
     texts = ("8", "2", "24", "120")
     assert golds(question("24", *texts, id="q0"), question("2", *texts, id="q1")) == ["24", "2"]
     assert golds(question("five", "five", "six", id="q0"), question("2", *texts, id="q1")) == [
@@ -93,7 +91,7 @@ def test_where_golds_are_texts_a_number_that_is_a_text_stays_a_text() -> None:
 
 
 @pytest.mark.parametrize("gold", ["4", "10", "4.0", "9" * 4000])
-def test_a_position_out_of_range_is_refused(gold: str) -> None:
+def test_a_position_out_of_range_is_refused(gold):
     with pytest.raises(
         SourceError,
         match=(
@@ -104,7 +102,7 @@ def test_a_position_out_of_range_is_refused(gold: str) -> None:
         golds(question(gold, "cat", "dog", "cow", "hen"))
 
 
-def test_a_position_needs_options() -> None:
+def test_a_position_needs_options():
     with pytest.raises(
         SourceError,
         match=(
@@ -115,7 +113,7 @@ def test_a_position_needs_options() -> None:
         golds(question("1"))
 
 
-def test_where_labels_are_numbers_a_number_that_is_none_of_them_is_refused() -> None:
+def test_where_labels_are_numbers_a_number_that_is_none_of_them_is_refused():
     # 0 among the labels 1 to 4 may be a position or a slip; then 1 could be a position as well.
     with pytest.raises(
         SourceError, match=r"is '0', which is no label or text of its 4 options \(1: 'cat'"
@@ -127,7 +125,7 @@ MMLU = {"id": "q", "question": "Which barks?", "choices": ["cat", "dog", "cow", 
 
 
 @pytest.mark.parametrize("gold", [1, "1", 1.0, "1.0"])
-def test_generic_rows(imported: Import, gold: Any) -> None:
+def test_generic_rows(imported, gold):
     cots = [
         MMLU | {"gold": gold, "text": text} for text in ("The answer is (B).", "The answer is (A).")
     ]
@@ -148,8 +146,8 @@ def test_generic_rows(imported: Import, gold: Any) -> None:
     ],
 )
 def test_golds_that_name_no_option_or_two_numbers_are_unlabelled_and_counted(
-    imported: Import, kind: str, read: str, unread: str
-) -> None:
+    imported, kind, read, unread
+):
     cots = [
         MMLU | {"id": name, "gold": gold, "text": "The answer is B."}
         for name, gold in (("q", read), ("r", unread))
@@ -163,7 +161,7 @@ def test_golds_that_name_no_option_or_two_numbers_are_unlabelled_and_counted(
     )
 
 
-def test_stored_answers_that_look_like_positions_are_named(imported: Import) -> None:
+def test_stored_answers_that_look_like_positions_are_named(imported):
     cots = [MMLU | {"gold": 1, "text": "B", "answer": answer} for answer in (1, "B", "dog", None)]
     recording = imported("jsonl", lines(*cots), answer_kind="choice")
     assert rows(recording)["correct"] == [False, True, True, False]
@@ -176,9 +174,7 @@ def test_stored_answers_that_look_like_positions_are_named(imported: Import) -> 
 @pytest.mark.parametrize(
     ("kind", "gold", "noted"), [("verbatim", 12, 2), ("verbatim", "12.0", 1), ("number", 12, 0)]
 )
-def test_whole_numbers_that_a_table_wrote_as_floats_are_named(
-    imported: Import, kind: str, gold: int | str, noted: int
-) -> None:
+def test_whole_numbers_that_a_table_wrote_as_floats_are_named(imported, kind, gold, noted):
     cots = [{"id": "q", "question": "Q", "gold": gold, "llm": "m", "text": "-"} for _ in range(4)]
     cots = [
         cot | {"answer": answer}
@@ -189,7 +185,7 @@ def test_whole_numbers_that_a_table_wrote_as_floats_are_named(
     assert not noted or f"kind `number`): {noted}" in said
 
 
-def test_generic_rows_name_what_is_wrong(imported: Import) -> None:
+def test_generic_rows_name_what_is_wrong(imported):
     with pytest.raises(
         SourceError,
         match=(
@@ -203,7 +199,7 @@ def test_generic_rows_name_what_is_wrong(imported: Import) -> None:
 @pytest.mark.parametrize(
     "choices", [MMLU["choices"], {"label": list("ABCD"), "text": MMLU["choices"]}]
 )
-def test_the_questions_file(save: Save, imported: Import, choices: Any) -> None:
+def test_the_questions_file(save, imported, choices):
     source = lines({"id": "q", "text": "The answer is (B)."})
     file = save("q.jsonl", lines(MMLU | {"answer": 1, "choices": choices}))
     recording = imported("jsonl", source, questions=file, answer_kind="choice")
@@ -214,8 +210,8 @@ def test_the_questions_file(save: Save, imported: Import, choices: Any) -> None:
     ("in_source", "in_file"), [("1", "B"), ("B", "1"), ("dog", "1"), ("1", "1")]
 )
 def test_source_and_questions_file_may_write_one_gold_in_two_ways(
-    save: Save, imported: Import, in_source: str, in_file: str
-) -> None:
+    save, imported, in_source, in_file
+):
     entry = mot_entry(question="Which barks?", answer=in_source, results=["B", "A", None])
     file = save("q.jsonl", lines(MMLU | {"id": "toy/0", "answer": in_file}))
     recording = imported("mot-cascade", dumped([entry]), questions=file, answer_kind="choice")
@@ -227,14 +223,14 @@ def test_source_and_questions_file_may_write_one_gold_in_two_ways(
             imported("mot-cascade", dumped([entry]), questions=file, answer_kind="choice")
 
 
-def test_lm_eval(save: Save, imported: Import) -> None:
+def test_lm_eval(save, imported):
     doc = {"question": "Which barks?", "choices": MMLU["choices"], "answer": 1}
     line = harness_line(doc=doc, target=1, filtered_resps=[["B", "A", "[invalid]"]])
     recording = imported("lm-eval", save("samples.jsonl", lines(line)), answer_kind="choice")
     assert [(q.answer, q.answer_key) for q in recording.questions("toy")] == [("B", "B")]
 
 
-def test_questions_of_a_dataset(save: Save) -> None:
+def test_questions_of_a_dataset(save):
     file = save("q.jsonl", lines(MMLU | {"answer": 1}, MMLU | {"id": "r", "answer": 3}))
     loaded = questions("toy", source=file, answer_kind="choice")
     assert [(q.answer, q.answer_key) for q in loaded] == [("B", "B"), ("D", "D")]

@@ -5,17 +5,15 @@ files of one's own.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from importing import Import, Save, notes, rows
+from importing import notes, rows
 from places import ROOT
 
 from feval.errors import FevalError
 from feval.importers.layouts import layout_names, layout_of
-from feval.recording import Recording
 
 SEARCH_AND_LEARN = {
     "problem": "What is 1 + 1?", "solution": "So 2.", "answer": "2", "subject": "Algebra",
@@ -61,19 +59,19 @@ ROUTER_BENCH = {
 }  # fmt: skip
 
 
-def table_of(imported: Import, name: str, data: bytes, **options: Any) -> Recording:
+def table_of(imported, name, data, **options):
     return imported("table", data, layout=layout_of(name), **{"answer_kind": "number", **options})
 
 
-def lines(*values: dict[str, Any]) -> bytes:
+def lines(*values):
     return b"".join(json.dumps(value).encode() + b"\n" for value in values)
 
 
-def gold_and_id(recording: Recording, dataset: str = "toy") -> list[tuple[str, str | None]]:
+def gold_and_id(recording, dataset="toy"):
     return [(question.id, question.answer) for question in recording.questions(dataset)]
 
 
-def test_search_and_learn(imported: Import) -> None:
+def test_search_and_learn(imported):
     recording = table_of(imported, "search-and-learn", lines(SEARCH_AND_LEARN))
     held = rows(recording)
     assert gold_and_id(recording) == [("test/1.json", "2")]
@@ -86,7 +84,7 @@ def test_search_and_learn(imported: Import) -> None:
     assert [list(steps) for steps in scores.step_scores or ()] == [[0.5, 0.25], [0.125]]
 
 
-def test_qwen_math(imported: Import) -> None:
+def test_qwen_math(imported):
     recording = table_of(
         imported, "qwen2.5-math", lines(QWEN_MATH, QWEN_MATH | {"idx": 1, "gt": "3"})
     )
@@ -97,7 +95,7 @@ def test_qwen_math(imported: Import) -> None:
     assert held["text"] == ["So \\boxed{2}", "\\boxed{3}", "?"] * 2
 
 
-def test_matharena(save: Save, imported: Import) -> None:
+def test_matharena(save, imported):
     answers = [
         MATH_ARENA | {"idx_answer": place, "model_name": llm}
         for llm in ("o3", "r1")
@@ -122,7 +120,7 @@ def test_matharena(save: Save, imported: Import) -> None:
     assert gold_and_id(recording) == [("1", "2")]
 
 
-def test_large_language_monkeys(imported: Import) -> None:
+def test_large_language_monkeys(imported):
     recording = table_of(imported, "large-language-monkeys", json.dumps([MONKEYS]).encode())
     held = rows(recording)
     assert gold_and_id(recording) == [("17", MONKEYS["gt_answer"])]
@@ -135,7 +133,7 @@ def test_large_language_monkeys(imported: Import) -> None:
     )
 
 
-def test_llmrouterbench(imported: Import) -> None:
+def test_llmrouterbench(imported):
     recording = table_of(
         imported,
         "llmrouterbench",
@@ -148,7 +146,7 @@ def test_llmrouterbench(imported: Import) -> None:
     assert (held["output_tokens"], held["answer"]) == ([30, 30], ["2", "2"])
 
 
-def test_every_published_layout_is_tested_states_its_source_and_is_in_the_guide() -> None:
+def test_every_published_layout_is_tested_states_its_source_and_is_in_the_guide():
     assert layout_names() == [
         "large-language-monkeys",
         "llmrouterbench",
@@ -165,7 +163,7 @@ def test_every_published_layout_is_tested_states_its_source_and_is_in_the_guide(
         assert f"`{name}`" in guide
 
 
-def test_a_mapping_file_of_ones_own(save: Save, imported: Import) -> None:
+def test_a_mapping_file_of_ones_own(save, imported):
     own = save(
         "own.toml",
         b'lists = ["outs", "rs"]\n[columns]\nquestion = "q.text"\ngold = "g"\ntext ='
@@ -202,7 +200,7 @@ def test_a_mapping_file_of_ones_own(save: Save, imported: Import) -> None:
         (f"title = '{'x' * 300_000}'", "cannot be read: it is larger than"),
     ],
 )
-def test_refuses_other_mapping_files(save: Save, text: str, sentence: str) -> None:
+def test_refuses_other_mapping_files(save, text, sentence):
     with pytest.raises(FevalError, match=sentence):
         layout_of(save("own.toml", text.encode()))
 
@@ -221,6 +219,6 @@ def test_refuses_other_mapping_files(save: Save, text: str, sentence: str) -> No
         ),
     ],
 )
-def test_refuses_other_words(options: dict[str, Any], sentence: str) -> None:
+def test_refuses_other_words(options, sentence):
     with pytest.raises(FevalError, match=sentence):
         layout_of(**options)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 from foreign_sources import COT, QUESTION, dumped, lines, probed_entry
 from hypothesis import strategies as st
-from importing import Import, manifest, notes, probe_rows, rows
+from importing import manifest, notes, probe_rows, rows
 from typer.testing import CliRunner
 
 from feval.cli import app
@@ -21,14 +19,12 @@ STORE = dumped([probed_entry(), probed_entry(question="2 + 2?", gold_answer=4)])
 PROBE = {"offset": 4, "answer": "1"}
 
 
-def cot(*probes: Any, **changes: Any) -> bytes:
+def cot(*probes, **changes):
     """A generic row whose CoT has probes."""
     return lines(COT | {"tokens": 9, "probes": list(probes), **changes})
 
 
-def test_traces_are_cots_and_their_probes_lie_at_multiples_of_the_interval(
-    imported: Import,
-) -> None:
+def test_traces_are_cots_and_their_probes_lie_at_multiples_of_the_interval(imported):
     recording = imported("probed-traces", STORE, answer_kind="number")
     assert [(q.id, q.text, q.answer) for q in recording.questions("toy")] == [
         ("toy/0", "What is 1 + 1?", "2"),
@@ -66,7 +62,7 @@ def test_traces_are_cots_and_their_probes_lie_at_multiples_of_the_interval(
         assert note in notes(recording)
 
 
-def test_a_reply_without_an_answer_votes_in_the_verbatim_kind_alone(imported: Import) -> None:
+def test_a_reply_without_an_answer_votes_in_the_verbatim_kind_alone(imported):
     verbatim = imported("probed-traces", STORE)
     assert rows(verbatim)["answer"] == ["2", "3", "ERR"] * 2
     assert probe_rows(verbatim, "answer")[3] == (1, 10, "ERR")
@@ -77,7 +73,7 @@ def test_a_reply_without_an_answer_votes_in_the_verbatim_kind_alone(imported: Im
     assert probe_rows(text, "answer_raw", "answer")[3] == (1, 10, None, None)
 
 
-def test_questions_may_have_intervals_and_numbers_of_traces_of_their_own(imported: Import) -> None:
+def test_questions_may_have_intervals_and_numbers_of_traces_of_their_own(imported):
     other = probed_entry(
         question="2 + 2?",
         probe_freq=7.0,
@@ -91,7 +87,7 @@ def test_questions_may_have_intervals_and_numbers_of_traces_of_their_own(importe
     assert "The pools of toy-llm are ragged: 1 to 3 samples" in notes(recording)
 
 
-def test_a_store_without_probes_is_a_flat_recording(imported: Import) -> None:
+def test_a_store_without_probes_is_a_flat_recording(imported):
     traces = [[[], 3, "2"]]
     recording = imported(
         "probed-traces", dumped([probed_entry(each_branch=traces, final_answers_trace=["2"])])
@@ -103,7 +99,7 @@ QUESTION_0 = r"[Rr]ow 1 of x\.json"
 TRACE_1 = rf"[Ss]ample 1 of {QUESTION_0}"
 
 
-def second_trace(*trace: Any) -> dict[str, Any]:
+def second_trace(*trace):
     return probed_entry(each_branch=[[["2"], 9, "2"], list(trace)], final_answers_trace=["2", "3"])
 
 
@@ -134,15 +130,13 @@ def second_trace(*trace: Any) -> dict[str, Any]:
         ([], f"{QUESTION_0} should be an object; found a list of 0"),
     ],
 )  # fmt: skip
-def test_names_question_and_trace_of_what_a_store_has_wrong(
-    imported: Import, entry: Any, sentence: str
-) -> None:
+def test_names_question_and_trace_of_what_a_store_has_wrong(imported, entry, sentence):
     with pytest.raises(FevalError, match=sentence) as raised:
         imported("probed-traces", dumped([entry]))
     assert isinstance(raised.value, SourceError | ConflictError)
 
 
-def test_a_question_twice_is_refused(imported: Import) -> None:
+def test_a_question_twice_is_refused(imported):
     with pytest.raises(
         ConflictError, match=r"Questions 'toy/0' and 'toy/2' are the same, 'What is 1 \+ 1\?'"
     ):
@@ -151,7 +145,7 @@ def test_a_question_twice_is_refused(imported: Import) -> None:
         )
 
 
-def test_a_store_needs_a_name_an_answer_kind_and_stored_answers(imported: Import) -> None:
+def test_a_store_needs_a_name_an_answer_kind_and_stored_answers(imported):
     with pytest.raises(
         UsageError, match=r"x\.json has the CoTs of one LLM and does not name it.*--llm NAME"
     ):
@@ -165,7 +159,7 @@ def test_a_store_needs_a_name_an_answer_kind_and_stored_answers(imported: Import
         imported("probed-traces", STORE, answer_kind="number", answers="text")
 
 
-def test_probes_of_generic_rows(imported: Import) -> None:
+def test_probes_of_generic_rows(imported):
     source = cot(
         # any order, any offsets, also beyond the end
         {"offset": 90, "answer": 2, "confidence": 0.25, "tokens": 3},
@@ -182,9 +176,7 @@ def test_probes_of_generic_rows(imported: Import) -> None:
     assert (record["interval"], record["no_answer"], record["output_tokens"]) == (None, 1, 3)
 
 
-def test_answers_of_probes_are_read_in_their_texts_behind_the_cue(
-    imported: Import, tmp_path: Path
-) -> None:
+def test_answers_of_probes_are_read_in_their_texts_behind_the_cue(imported, tmp_path):
     probes = [
         {"offset": 1, "text": "12}. Yes"},
         {"offset": 2, "text": "no idea"},
@@ -205,7 +197,7 @@ def test_answers_of_probes_are_read_in_their_texts_behind_the_cue(
     assert open_recording(tmp_path / "extracted").hash == recording.hash
 
 
-def test_stored_answers_of_probes_win_unless_the_texts_are_asked_for(imported: Import) -> None:
+def test_stored_answers_of_probes_win_unless_the_texts_are_asked_for(imported):
     source = cot({"offset": 1, "answer": "5", "text": "It is 6."})
     stored = imported("jsonl", source, answer_kind="number")
     read = imported("jsonl", source, answer_kind="number", answers="text")
@@ -219,7 +211,7 @@ def test_stored_answers_of_probes_win_unless_the_texts_are_asked_for(imported: I
     assert probe_rows(nulls, "answer") == [(0, 1, "6")]
 
 
-def test_unknown_members_of_probes_are_noted(imported: Import) -> None:
+def test_unknown_members_of_probes_are_noted(imported):
     assert "not imported: logit (such as 0.5)" in notes(
         imported("jsonl", cot(PROBE | {"logit": 0.5}))
     )
@@ -284,14 +276,12 @@ def test_unknown_members_of_probes_are_noted(imported: Import) -> None:
         ),
     ],
 )
-def test_names_the_probe_that_a_row_has_wrong(
-    imported: Import, source: bytes, sentence: str
-) -> None:
+def test_names_the_probe_that_a_row_has_wrong(imported, source, sentence):
     with pytest.raises(FevalError, match=sentence):
         imported("jsonl", source)
 
 
-def test_answers_of_probes_do_not_change_which_cots_vote_together(imported: Import) -> None:
+def test_answers_of_probes_do_not_change_which_cots_vote_together(imported):
     """The probe's answer is near one of two equal answers; as the first of its party it would part
     them.
     """
@@ -310,7 +300,7 @@ TRACES = st.lists(st.tuples(st.lists(ANSWERS, max_size=4), st.integers(0, 40), A
 Traces = list[tuple[list[str | None], int, str | None]]
 
 
-def as_store(pools: list[Traces], interval: int) -> bytes:
+def as_store(pools, interval):
     finals = [[final for _, _, final in traces] for traces in pools]
     return dumped([
         probed_entry(question=f"Q{row}?", probe_freq=interval, each_branch=traces,
@@ -319,10 +309,10 @@ def as_store(pools: list[Traces], interval: int) -> bytes:
     ])  # fmt: skip
 
 
-def as_rows(pools: list[Traces], interval: int, error: str | None) -> bytes:
+def as_rows(pools, interval, error):
     """The same as generic rows, whose answers are `error` where the store has ERR."""
 
-    def sample(probes: list[str | None], tokens: int, final: str | None) -> dict[str, Any]:
+    def sample(probes, tokens, final):
         read = [error if answer == "ERR" else answer for answer in (*probes, final)]
         objects = [
             {"offset": interval * place, "answer": answer}
@@ -337,7 +327,7 @@ def as_rows(pools: list[Traces], interval: int, error: str | None) -> bytes:
     ))  # fmt: skip
 
 
-def test_a_probe_sees_nothing_behind_it(imported: Import) -> None:
+def test_a_probe_sees_nothing_behind_it(imported):
     """What comes after five tokens changes; what was read before does not."""
     pools: list[Traces] = [
         [(["1", "2", None], 19, "2"), ([None, "x"], 11, None)],
@@ -359,7 +349,7 @@ def test_a_probe_sees_nothing_behind_it(imported: Import) -> None:
     assert before == after == [(0, 5, "1"), (1, 5, None), (0, 5, None)]
 
 
-def golden(shared: Path, name: str) -> dict[str, Any]:
+def golden(shared, name):
     (entry,) = (
         each
         for each in json.loads((shared / "golden" / "probed.json").read_text())
@@ -369,9 +359,7 @@ def golden(shared: Path, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_votes_over_published_stores_equal_those_of_their_authors(
-    shared: Path, tmp_path: Path
-) -> None:
+def test_votes_over_published_stores_equal_those_of_their_authors(shared, tmp_path):
     for llm in ("Qwen3-0.6B", "Qwen3-4B"):
         source = shared / "real" / "probed" / f"{llm}.aime24.json.gz"
         command = [
@@ -417,7 +405,7 @@ def test_votes_over_published_stores_equal_those_of_their_authors(
         assert result["correct"] == golden(shared, f"{llm}.aime24.sc.n{n}")["correct"]
 
 
-def printed(command: list[str]) -> str:
+def printed(command):
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     return result.stdout

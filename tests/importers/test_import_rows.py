@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 from foreign_sources import COT, QUESTION, lines
-from importing import Import, Save, manifest, notes, requests, rows
+from importing import manifest, notes, requests, rows
 from places import ROOT
 from typer.testing import CliRunner
 
@@ -23,7 +21,7 @@ from feval.recording.parts import EXTRA_COLUMNS
 
 
 @pytest.mark.parametrize("column", ["llm", "model", "model_name"])
-def test_rows_of_several_models_are_several_llms(imported: Import, column: str) -> None:
+def test_rows_of_several_models_are_several_llms(imported, column):
     source = lines(*(COT | {column: name, "answer": name} for name in "abcabc"))
     recording = imported("jsonl", source, llm=None)
     assert recording.llm_names("toy") == ["a", "b", "c"]
@@ -42,7 +40,7 @@ def test_rows_of_several_models_are_several_llms(imported: Import, column: str) 
     assert "also has CoTs of a, which were left out, as requested" in notes(recording)
 
 
-def test_a_model_that_does_not_vary_may_be_renamed(imported: Import) -> None:
+def test_a_model_that_does_not_vary_may_be_renamed(imported):
     source = lines(COT | {"model": "openai/gpt-4o"}, COT | {"model": "openai/gpt-4o"})
     assert imported("jsonl", source, llm=None).llm_names("toy") == ["openai/gpt-4o"]
     recording = imported("jsonl", source, llm="gpt-4o")
@@ -52,13 +50,13 @@ def test_a_model_that_does_not_vary_may_be_renamed(imported: Import) -> None:
     )
 
 
-def test_samples_of_one_line_may_be_of_several_models(imported: Import) -> None:
+def test_samples_of_one_line_may_be_of_several_models(imported):
     samples = [{"text": "t", "answer": "1", "model": name} for name in "aba"]
     recording = imported("jsonl", lines(QUESTION | {"samples": samples}), llm=None)
     assert [len(rows(recording, llm=name)["answer"]) for name in "ab"] == [2, 1]
 
 
-def test_a_decoding_in_the_rows_is_the_llms(imported: Import) -> None:
+def test_a_decoding_in_the_rows_is_the_llms(imported):
     source = lines(COT | {"temperature": 0.7, "max_tokens": 512.0}, COT | {"temperature": None})
     (llm,) = manifest(imported("jsonl", source))["llms"]
     assert (llm["temperature"], llm["max_tokens"]) == (0.7, 512)
@@ -66,7 +64,7 @@ def test_a_decoding_in_the_rows_is_the_llms(imported: Import) -> None:
         imported("jsonl", source, temperature=0.5)
 
 
-def test_cots_of_two_decodings_are_not_one_pool(imported: Import) -> None:
+def test_cots_of_two_decodings_are_not_one_pool(imported):
     source = lines(*(COT | {"model": "m", "temperature": t} for t in (0.4, 0.8)))
     with pytest.raises(
         ConflictError, match=r"Line 2 of x\.jsonl has temperature 0\.8, .* such as 'm@t=0\.8'"
@@ -74,7 +72,7 @@ def test_cots_of_two_decodings_are_not_one_pool(imported: Import) -> None:
         imported("jsonl", source, llm=None)
 
 
-def test_names_that_other_tools_write_are_understood(imported: Import) -> None:
+def test_names_that_other_tools_write_are_understood(imported):
     first = {
         "question_id": "a",
         "problem": "1 + 1?",
@@ -130,21 +128,19 @@ def test_names_that_other_tools_write_are_understood(imported: Import) -> None:
         ({"duration_s": 1, "duration_ms": 1}, r"'duration_s' \(1\) and 'duration_ms' \(1\)"),
     ],
 )
-def test_two_names_of_one_column_must_agree(
-    imported: Import, changes: dict[str, Any], sentence: str
-) -> None:
+def test_two_names_of_one_column_must_agree(imported, changes, sentence):
     with pytest.raises(ConflictError, match=sentence):
         imported("jsonl", lines(COT | changes), llm=None)
 
 
-def test_null_is_a_missing_value_as_pandas_writes_it(imported: Import) -> None:
+def test_null_is_a_missing_value_as_pandas_writes_it(imported):
     nothing = dict.fromkeys(name for name in names_of("question", "request", "llm", "cot"))
     recording = imported("jsonl", lines(nothing | COT | {"id": "a"}, nothing | COT))
     assert rows(recording)["answer"] == ["1", "1"]
     assert "not understood" not in notes(recording)
 
 
-def test_answers_that_are_all_null_are_read_from_the_texts(imported: Import) -> None:
+def test_answers_that_are_all_null_are_read_from_the_texts(imported):
     with_answers = [COT | {"model": "a", "answer": "1"}, COT | {"model": "a", "answer": None}]
     without = [COT | {"model": "b", "answer": None, "text": "The answer is 1."}] * 2
     recording = imported("jsonl", lines(*with_answers, *without), llm=None, answer_kind="number")
@@ -152,7 +148,7 @@ def test_answers_that_are_all_null_are_read_from_the_texts(imported: Import) -> 
     assert "All answers of b are null, so they were read from the texts." in notes(recording)
 
 
-def test_samples_may_have_names_instead_of_numbers(imported: Import) -> None:
+def test_samples_may_have_names_instead_of_numbers(imported):
     source = lines(COT | {"sample_id": "x9", "text": "t0"}, COT | {"sample_id": "a1", "text": "t1"})
     assert rows(imported("jsonl", source))["text"] == ["t0", "t1"]
     with pytest.raises(
@@ -169,7 +165,7 @@ def test_samples_may_have_names_instead_of_numbers(imported: Import) -> None:
         imported("jsonl", lines(COT | {"sample_id": "x9"}, COT | {"sample_id": 3}))
 
 
-def test_sample_numbers_that_count_from_1_have_no_gap(imported: Import) -> None:
+def test_sample_numbers_that_count_from_1_have_no_gap(imported):
     recording = imported(
         "jsonl", lines(*(COT | {"sample_index": n, "text": str(n)} for n in (2, 1)))
     )
@@ -178,8 +174,8 @@ def test_sample_numbers_that_count_from_1_have_no_gap(imported: Import) -> None:
 
 
 def test_what_is_not_understood_is_named_once_with_an_example_in_notes_and_terminal(
-    save: Save, imported: Import, tmp_path: Path
-) -> None:
+    save, imported, tmp_path
+):
     source = save(
         "x.jsonl",
         lines(
@@ -207,14 +203,14 @@ def test_what_is_not_understood_is_named_once_with_an_example_in_notes_and_termi
     assert " ".join(result.stderr.split()).count(sentence) == 1
 
 
-def test_every_name_stands_for_one_column() -> None:
+def test_every_name_stands_for_one_column():
     names = [name for column in COLUMNS for name in column.aliases]
     assert len(set(names)) == len(names)
     assert not set(names) & {column.name for column in COLUMNS}
     assert EXTRA_COLUMNS.keys() <= {column.name for column in COLUMNS}
 
 
-def test_the_guide_lists_every_name_of_every_column() -> None:
+def test_the_guide_lists_every_name_of_every_column():
     guide = (ROOT / "docs" / "importing.md").read_text("utf-8")
     for column in COLUMNS:
         (row,) = [line for line in guide.splitlines() if line.startswith(f"| `{column.name}`")]
@@ -277,9 +273,7 @@ def test_the_guide_lists_every_name_of_every_column() -> None:
         ),
     ],
 )
-def test_counts_are_of_the_whole_output_and_prompt(
-    usage: dict[str, Any], counts: tuple[int | None, ...], imported: Import
-) -> None:
+def test_counts_are_of_the_whole_output_and_prompt(usage, counts, imported):
     recording = imported("jsonl", lines(COT | {"usage": usage}))
     [pool] = recording.pools("toy", "toy-llm")
     extra = [(pool.extra.get(name) or [None])[0] for name in ("reasoning_tokens", "cached_tokens")]
@@ -306,14 +300,12 @@ def test_counts_are_of_the_whole_output_and_prompt(
         ),
     ],
 )
-def test_counts_that_cannot_be_are_refused(
-    members: dict[str, Any], problem: str, imported: Import
-) -> None:
+def test_counts_that_cannot_be_are_refused(members, problem, imported):
     with pytest.raises(FevalError, match=f"(?i){problem}"):
         imported("jsonl", lines(COT | members))
 
 
-def test_scores_of_several_scorers_and_step_scores(imported: Import) -> None:
+def test_scores_of_several_scorers_and_step_scores(imported):
     source = lines(
         COT | {"scores": {"prm": 0.5, "judge": 3}, "step_scores": {"prm": [0.5, 0.75]}},
         COT | {"scores": {"judge": None}, "step_scores": {"prm": [0.25]}},
@@ -328,7 +320,7 @@ def test_scores_of_several_scorers_and_step_scores(imported: Import) -> None:
     assert alone.scores("toy", "toy-llm", "score").steps(0, 0).tolist() == [1.0, 0.5]
 
 
-def test_log_probabilities_go_into_their_channel(imported: Import) -> None:
+def test_log_probabilities_go_into_their_channel(imported):
     openai = {"content": [{"token": "so", "logprob": -0.5}, {"token": " 2", "logprob": -0.25}]}
     source = lines(
         COT | {"token_logprobs": [-1, -2.5], "token_confidences": [3.5, 4]},
@@ -350,7 +342,7 @@ def test_log_probabilities_go_into_their_channel(imported: Import) -> None:
     assert logprobs.confidences.of(0, 0).tolist() == [3.5, 4]
 
 
-def test_reasoning_usage_and_durations_are_kept(imported: Import) -> None:
+def test_reasoning_usage_and_durations_are_kept(imported):
     import pyarrow.parquet as pq
 
     usage = {
@@ -422,9 +414,7 @@ def test_reasoning_usage_and_durations_are_kept(imported: Import) -> None:
         ({"options": {"label": ["A"], "text": []}}, "'label' of 'options' of line 1"),
     ],
 )  # fmt: skip
-def test_other_values_are_refused_with_line_and_column(
-    imported: Import, changes: dict[str, Any], sentence: str
-) -> None:
+def test_other_values_are_refused_with_line_and_column(imported, changes, sentence):
     with pytest.raises(SourceError, match=sentence):
         imported("jsonl", lines(COT | changes))
     sample = {"text": "t", "answer": "1"} | changes
@@ -433,7 +423,7 @@ def test_other_values_are_refused_with_line_and_column(
             imported("jsonl", lines(QUESTION | {"samples": [sample]}))
 
 
-def test_a_sample_must_not_contradict_its_line(imported: Import) -> None:
+def test_a_sample_must_not_contradict_its_line(imported):
     line = QUESTION | {"model": "m", "samples": [{"text": "t", "model": "n"}]}
     with pytest.raises(
         ConflictError,
@@ -442,7 +432,7 @@ def test_a_sample_must_not_contradict_its_line(imported: Import) -> None:
         imported("jsonl", lines(line), llm=None)
 
 
-def test_a_scorers_name_must_be_storable(imported: Import) -> None:
+def test_a_scorers_name_must_be_storable(imported):
     with pytest.raises(FevalError, match="Scorer names have 1 to 200"):
         imported("jsonl", lines(COT | {"score": {"": 1}}))
 
@@ -450,8 +440,8 @@ def test_a_scorers_name_must_be_storable(imported: Import) -> None:
 @pytest.mark.parametrize("prompt", [{}, {"prompt": "A B C?"}])
 @pytest.mark.parametrize("counter", [None, "words"])
 def test_recorded_prompt_tokens_price_the_prompt_where_outputs_are_counted(
-    imported: Import, prompt: dict[str, str], counter: str | None
-) -> None:
+    imported, prompt, counter
+):
     line = COT | prompt | {"text": "one two", "prompt_tokens": 100, "model": "gpt-3.5-turbo"}
     recording = imported("jsonl", lines(line), llm=None, counter=counter)
     assert requests(recording, llm="gpt-3.5-turbo")["prompt_tokens"] == [100]
@@ -468,7 +458,7 @@ def test_recorded_prompt_tokens_price_the_prompt_where_outputs_are_counted(
     )  # USD per million tokens of that list
 
 
-def test_another_counter_counts_all_again_where_the_source_counted_all(imported: Import) -> None:
+def test_another_counter_counts_all_again_where_the_source_counted_all(imported):
     line = COT | {"text": "one two", "prompt": "A B C?", "prompt_tokens": 100, "tokens": 50}
     recording = imported("jsonl", lines(line), counter="words")
     assert requests(recording)["prompt_tokens"] == [4]
@@ -493,8 +483,8 @@ DATES = [
 
 
 def test_a_default_kind_that_departs_from_the_stored_answers_is_noted_with_both_figures(
-    save: Save, imported: Import
-) -> None:
+    save, imported
+):
     source = lines(*DATES)
     note = (
         "Right CoTs, read as date (the kind on the dataset's card) and compared as the source's"
@@ -521,7 +511,7 @@ def test_a_default_kind_that_departs_from_the_stored_answers_is_noted_with_both_
     )
 
 
-def test_the_authors_rule_counts_where_they_store_no_answers(imported: Import) -> None:
+def test_the_authors_rule_counts_where_they_store_no_answers(imported):
     texts = ["The answer is yajo.", "The last letters are y, a, j, o: 'yajo'"]
     line = {"question": "Q: a", "answer": "yajo", "generated_answer": texts}
     recording = imported("esc", lines(line), dataset="last_letters", answer_kind=None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from foreign_sources import lines
-from importing import Import, notes, rows
+from importing import notes, rows
 
 from feval.errors import ConflictError, SourceError
 from feval.recording import verify_recording
@@ -24,11 +24,11 @@ NODES: list[dict[str, Any]] = [
 ]
 
 
-def line(nodes: list[dict[str, Any]], **fields: Any) -> bytes:
+def line(nodes, **fields):
     return lines(QUESTION | {"steps": nodes, **fields})
 
 
-def test_steps_come_behind_their_parents_with_their_siblings(imported: Import) -> None:
+def test_steps_come_behind_their_parents_with_their_siblings(imported):
     recording = imported(
         "jsonl", line(NODES, step_stop="\n\n", step_policy="mine"), answer_kind="number"
     )
@@ -55,7 +55,7 @@ def test_steps_come_behind_their_parents_with_their_siblings(imported: Import) -
     assert (rows(apart), list(apart.pools("toy", "toy-llm"))) == (rows(recording), [pool])
 
 
-def test_answers_are_read_in_the_texts_of_ends_where_the_file_has_none(imported: Import) -> None:
+def test_answers_are_read_in_the_texts_of_ends_where_the_file_has_none(imported):
     nodes = [{**node, "ends": "answer" in node or node.get("ends", False)} for node in NODES]
     for node in nodes:
         node.pop("answer", None)
@@ -63,7 +63,7 @@ def test_answers_are_read_in_the_texts_of_ends_where_the_file_has_none(imported:
     assert pool.answers == [None, None, None, "4", "6"]
 
 
-def test_steps_without_nodes_are_an_unknown_member(imported: Import) -> None:
+def test_steps_without_nodes_are_an_unknown_member(imported):
     recording = imported(
         "jsonl",
         lines(QUESTION | {"text": "It is 2.", "answer": "2", "tokens": 3, "steps": ["It", "is"]}),
@@ -72,7 +72,7 @@ def test_steps_without_nodes_are_an_unknown_member(imported: Import) -> None:
     assert "not imported: steps" in notes(recording)
 
 
-def test_a_tree_of_no_steps_is_a_question_that_was_not_asked(imported: Import) -> None:
+def test_a_tree_of_no_steps_is_a_question_that_was_not_asked(imported):
     other = {"id": "q2", "question": "1 + 1?", "gold": "2", "steps": []}
     for rows_ in ((other, QUESTION | {"steps": NODES}), (QUESTION | {"steps": NODES}, other)):
         recording = imported("jsonl", lines(*rows_), answer_kind="number")
@@ -81,7 +81,7 @@ def test_a_tree_of_no_steps_is_a_question_that_was_not_asked(imported: Import) -
         } == {"q1": 5, "q2": 0}
 
 
-def test_a_line_with_samples_and_a_tree_is_refused(imported: Import) -> None:
+def test_a_line_with_samples_and_a_tree_is_refused(imported):
     with pytest.raises(
         SourceError,
         match=r"Line 1 .* has both 'completions' and a tree in 'steps'; give CoTs and trees",
@@ -89,7 +89,7 @@ def test_a_line_with_samples_and_a_tree_is_refused(imported: Import) -> None:
         imported("jsonl", line(NODES, completions=["It is 4."]), answer_kind="number")
 
 
-def test_the_example_is_a_tree(imported: Import) -> None:
+def test_the_example_is_a_tree(imported):
     recording = imported("jsonl", EXAMPLE, answer_kind="number", llm=None)
     steps = recording.steps("toy", "m@steps")
     assert steps is not None
@@ -144,8 +144,6 @@ def test_the_example_is_a_tree(imported: Import) -> None:
         ([*NODES, {"node": [], "tokens": 1}], SourceError, "'node' .*sample 5 .* should be text"),
     ],
 )
-def test_what_is_no_tree_is_refused(
-    nodes: list[dict[str, Any]], error: type[Exception], sentence: str, imported: Import
-) -> None:
+def test_what_is_no_tree_is_refused(nodes, error, sentence, imported):
     with pytest.raises(error, match=sentence):
         imported("jsonl", line(nodes), answer_kind="number")

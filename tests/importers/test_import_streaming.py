@@ -7,13 +7,12 @@ import errno
 import gzip
 import json
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from foreign_sources import COT, QUESTION, lines
-from importing import Import, Save, manifest, notes, rows
+from importing import manifest, notes, rows
 
 from benchmarks.measure import python
 from feval.errors import ConflictError, SourceError, StorageError
@@ -24,13 +23,13 @@ from feval.importers.stored_rows import StoredRows
 
 
 @pytest.fixture
-def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_runs(monkeypatch):
     """A few rows fill the memory."""
     monkeypatch.setattr(stored_rows, "ROW_BYTES", 1500)
 
 
 @pytest.mark.usefixtures("small_runs")
-def test_rows_come_back_by_group_and_question_in_the_order_they_were_added(tmp_path: Path) -> None:
+def test_rows_come_back_by_group_and_question_in_the_order_they_were_added(tmp_path):
     sorted_rows_ = StoredRows(tmp_path)
     expected: dict[int, dict[int, list[Any]]] = {group: defaultdict(list) for group in range(4)}
     for place, (group, question, size) in enumerate(
@@ -49,9 +48,7 @@ def test_rows_come_back_by_group_and_question_in_the_order_they_were_added(tmp_p
 
 
 @pytest.mark.usefixtures("small_runs")
-def test_rows_in_any_order_are_the_recording_that_ordered_rows_are(
-    save: Save, imported: Import
-) -> None:
+def test_rows_in_any_order_are_the_recording_that_ordered_rows_are(save, imported):
     cots = [
         COT
         | {
@@ -89,7 +86,7 @@ def test_rows_in_any_order_are_the_recording_that_ordered_rows_are(
 
 
 @pytest.mark.usefixtures("small_runs")
-def test_what_rows_on_disk_contradict_is_said_as_of_rows_in_memory(imported: Import) -> None:
+def test_what_rows_on_disk_contradict_is_said_as_of_rows_in_memory(imported):
     others = [COT | {"id": n, "text": "x" * 200} for n in range(40)]
     for last, sentence in (
         (
@@ -122,10 +119,8 @@ def test_what_rows_on_disk_contradict_is_said_as_of_rows_in_memory(imported: Imp
 
 
 @pytest.mark.usefixtures("small_runs")
-def test_a_disk_that_is_full_while_rows_are_sorted_is_said(
-    imported: Import, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any) -> int:
+def test_a_disk_that_is_full_while_rows_are_sorted_is_said(imported, monkeypatch):
+    def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(stored_rows.Spill, "write", full)
@@ -134,9 +129,7 @@ def test_a_disk_that_is_full_while_rows_are_sorted_is_said(
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_lines_are_those_of_the_whole_file(
-    save: Save, monkeypatch: pytest.MonkeyPatch, packed: bool
-) -> None:
+def test_lines_are_those_of_the_whole_file(save, monkeypatch, packed):
     monkeypatch.setattr(reading, "_CHUNK", 64)
     whole = [b"\xef\xbb\xbf\n", b"a" * 1000 + b"\n", b" \r\n", b"\x0b\x1c\x85b\n", b"\n", b"last"]
     data = b"".join(whole)
@@ -146,9 +139,7 @@ def test_lines_are_those_of_the_whole_file(
         list(read_lines(save("y", gzip.compress(b" \n\n") if packed else b" \n\n")))
 
 
-def test_a_line_is_bounded_and_a_compressed_file_as_well(
-    save: Save, imported: Import, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_is_bounded_and_a_compressed_file_as_well(save, imported, monkeypatch):
     source = lines(*[COT] * 10)
     monkeypatch.setattr(reading, "MAX_EXPANDED_BYTES", 100)
     assert len(rows(imported("jsonl", source))["text"]) == 10
@@ -163,7 +154,7 @@ def test_a_line_is_bounded_and_a_compressed_file_as_well(
         imported("jsonl", gzip.compress(bytes(20 << 20)))
 
 
-def test_notes_of_rows_and_reader_keep_their_order(imported: Import) -> None:
+def test_notes_of_rows_and_reader_keep_their_order(imported):
     source = b"\xef\xbb\xbf" + lines(COT | {"sample": 1, "mood": 1}, COT | {"sample": 5})
     first, *_, gaps, mark, _, _ = notes(imported("jsonl", source)).splitlines()
     assert first.startswith("Unknown members")
@@ -174,9 +165,7 @@ def test_notes_of_rows_and_reader_keep_their_order(imported: Import) -> None:
     assert mark == "The source starts with a byte order mark; it was left out."
 
 
-def test_rows_whose_members_are_all_different_do_not_fill_the_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_rows_whose_members_are_all_different_do_not_fill_the_memory(monkeypatch):
     monkeypatch.setattr(RowReader, "_MOST_PLANS", 3)
     reader = RowReader(names_of("cot"))
     for number in range(10):
@@ -214,9 +203,7 @@ print(peak() - before)
     ("form", "shuffled", "most_mb"),
     [("jsonl", False, 64), ("jsonl", True, 64), ("table", True, 96)],
 )
-def test_rows_take_memory_that_does_not_grow_with_the_file(
-    tmp_path: Path, form: str, shuffled: bool, most_mb: int
-) -> None:
+def test_rows_take_memory_that_does_not_grow_with_the_file(tmp_path, form, shuffled, most_mb):
     places = list(range(80_000))
     if shuffled:
         np.random.default_rng(3).shuffle(places)
@@ -236,12 +223,10 @@ def test_rows_take_memory_that_does_not_grow_with_the_file(
     assert float(python(["-c", READING, str(source), form])) < most_mb
 
 
-def test_a_source_that_changes_while_it_is_read_is_refused(
-    save: Save, imported: Import, tmp_path: Path
-) -> None:
+def test_a_source_that_changes_while_it_is_read_is_refused(save, imported, tmp_path):
     data = lines(COT | {"id": "a"}, COT | {"id": "b"})
 
-    def grow(*_: int) -> None:
+    def grow(*_):
         with (tmp_path / "x.jsonl").open("ab") as file:
             file.write(data)
 

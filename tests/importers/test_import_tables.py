@@ -12,9 +12,8 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ import pytest
 from foreign_sources import in_arrow
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from importing import Import, Save, manifest, notes, requests, rows
+from importing import manifest, notes, requests, rows
 from places import ROOT
 
 from feval import BestOfN, PriceList, SelfConsistency, SingleCall, evaluate, from_dataframe, load
@@ -34,7 +33,7 @@ from feval.exporters import export_recording
 from feval.importers import files, import_recording, tables, understood
 from feval.importers.layouts import Layout, layout_of
 from feval.importers.tables import meanings
-from feval.recording import Recording, open_recording, select, verify_recording
+from feval.recording import open_recording, select, verify_recording
 
 Row = dict[str, Any]
 
@@ -44,7 +43,7 @@ PRICES = PriceList(
 )
 
 
-def table(llms: int = 2, questions: int = 6, samples: int = 5) -> list[Row]:
+def table(llms=2, questions=6, samples=5):
     """Rows in random order; each question has two answers, and an odd number of CoTs, so that no
     vote is a tie.
     """
@@ -76,7 +75,7 @@ def table(llms: int = 2, questions: int = 6, samples: int = 5) -> list[Row]:
     return [cots[place] for place in generator.permutation(len(cots))]
 
 
-def as_csv(cots: Sequence[Row], delimiter: str = ",") -> bytes:
+def as_csv(cots, delimiter=","):
     stream = io.StringIO()
     writer = csv.DictWriter(stream, list(cots[0]), delimiter=delimiter)
     writer.writeheader()
@@ -87,11 +86,11 @@ def as_csv(cots: Sequence[Row], delimiter: str = ",") -> bytes:
     return stream.getvalue().encode()
 
 
-def as_lines(cots: Sequence[Row]) -> bytes:
+def as_lines(cots):
     return b"".join(json.dumps(cot).encode() + b"\n" for cot in cots)
 
 
-def in_parquet(cots: list[Row]) -> bytes:
+def in_parquet(cots):
     return in_arrow(cots)[0]
 
 
@@ -109,25 +108,23 @@ FORMS: dict[str, Callable[[list[Row]], bytes]] = {
 }
 
 
-def imported_table(imported: Import, cots: list[Row] | bytes, **options: Any) -> Recording:
+def imported_table(imported, cots, **options):
     source = cots if isinstance(cots, bytes) else as_lines(cots)
     return imported("table", source, **{"llm": None, "answer_kind": "number", **options})
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+def recording(tmp_path_factory):
     return from_dataframe(table(), dataset="toy", answer_kind="number", scores="reward")
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_format_gives_the_same_recording(
-    recording: Recording, imported: Import, form: str
-) -> None:
+def test_every_format_gives_the_same_recording(recording, imported, form):
     read = imported_table(imported, FORMS[form](table()), layout=SCORED)
     assert read.hash == recording.hash
 
 
-def test_numbers_are_those_of_pandas(recording: Recording) -> None:
+def test_numbers_are_those_of_pandas(recording):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(table())
     frame["right"] = frame.answer == frame.target
@@ -153,9 +150,7 @@ def test_numbers_are_those_of_pandas(recording: Recording) -> None:
 @pytest.mark.parametrize(
     "library", ["pandas", "polars", "pyarrow", pytest.param("datasets", marks=pytest.mark.slow)]
 )
-def test_a_frame_of_any_library_gives_the_same_recording(
-    recording: Recording, library: str
-) -> None:
+def test_a_frame_of_any_library_gives_the_same_recording(recording, library):
     module = pytest.importorskip(library)
     if library == "datasets":
         frame = module.Dataset.from_list(table()).to_iterable_dataset()
@@ -169,7 +164,7 @@ def test_a_frame_of_any_library_gives_the_same_recording(
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "Float32", "float[pyarrow]"])
 @pytest.mark.parametrize("mixed", [(1, "1"), ("1", "1")])  # Arrow has no type for the first
-def test_a_gold_of_few_bits_is_its_shortest_decimal(kind: str, mixed: tuple[object, ...]) -> None:
+def test_a_gold_of_few_bits_is_its_shortest_decimal(kind, mixed):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(
         {
@@ -184,7 +179,7 @@ def test_a_gold_of_few_bits_is_its_shortest_decimal(kind: str, mixed: tuple[obje
 
 
 @pytest.mark.parametrize("form", ["pandas", "mixed", "pyarrow", "parquet", "rows"])
-def test_a_float_of_32_bits_is_its_shortest_decimal(imported: Import, form: str) -> None:
+def test_a_float_of_32_bits_is_its_shortest_decimal(imported, form):
     number, options = np.float32(0.1), {"dataset": "toy", "answer_kind": "number", "llm": "a"}
     cot = {
         "question": "q",
@@ -219,9 +214,9 @@ def test_a_float_of_32_bits_is_its_shortest_decimal(imported: Import, form: str)
     assert made.scores("toy", "a", "reward").values.tolist() == [[0.1, 0.1]]
 
 
-def test_a_recording_in_memory_goes_with_the_last_reference_to_it() -> None:
+def test_a_recording_in_memory_goes_with_the_last_reference_to_it():
     # of its own: a library that looks at a frame's variables keeps them until it returns
-    def used() -> Path:
+    def used():
         made = from_dataframe(table(1, 2, 1), dataset="toy", answer_kind="number")
         folder = made.path
         dataset, llms = load("toy", recording=made)
@@ -236,7 +231,7 @@ def test_a_recording_in_memory_goes_with_the_last_reference_to_it() -> None:
     assert not folder.parent.exists()
 
 
-def test_a_recording_of_a_frame_is_written_where_asked(tmp_path: Path) -> None:
+def test_a_recording_of_a_frame_is_written_where_asked(tmp_path):
     made = from_dataframe(
         table(1, 2, 1), dataset="toy", answer_kind="number", out=tmp_path / "made"
     )
@@ -267,12 +262,12 @@ CYCLE.append(CYCLE)
         ),
     ],
 )
-def test_refuses_what_is_no_table(frame: Any, sentence: str) -> None:
+def test_refuses_what_is_no_table(frame, sentence):
     with pytest.raises(FevalError, match=sentence):
         from_dataframe(frame, dataset="toy", answer_kind="number", llm="m")
 
 
-def test_frames_that_are_no_tables_are_sentences() -> None:
+def test_frames_that_are_no_tables_are_sentences():
     pd = pytest.importorskip("pandas")
     twice = pd.DataFrame([["q", "a", "b"]], columns=["question", "text", "text"])
     for frame, sentence in (
@@ -300,9 +295,7 @@ POOLS = st.dictionaries(
     max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 @given(pools=POOLS, seed=st.integers(0, 99), form=st.sampled_from(["csv", "jsonl", "parquet"]))
-def test_any_table_in_any_order_is_recorded_as_it_is(
-    tmp_path: Path, pools: Any, seed: int, form: str
-) -> None:
+def test_any_table_in_any_order_is_recorded_as_it_is(tmp_path, pools, seed, form):
     check_random_table(tmp_path, pools, seed, form)
 
 
@@ -311,13 +304,11 @@ def test_any_table_in_any_order_is_recorded_as_it_is(
     max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 @given(pools=POOLS, seed=st.integers(0, 99), form=st.sampled_from(list(FORMS)))
-def test_many_tables_in_any_order_are_recorded_as_they_are(
-    tmp_path: Path, pools: Any, seed: int, form: str
-) -> None:
+def test_many_tables_in_any_order_are_recorded_as_they_are(tmp_path, pools, seed, form):
     check_random_table(tmp_path, pools, seed, form)
 
 
-def check_random_table(tmp_path: Path, pools: Any, seed: int, form: str) -> None:
+def check_random_table(tmp_path, pools, seed, form):
     cots = [
         {
             "qid": question,
@@ -368,9 +359,7 @@ def check_random_table(tmp_path: Path, pools: Any, seed: int, form: str) -> None
 BASE = {"question": "1 + 1?", "gold": "2", "llm": "m", "text": "The answer is 2.", "tokens": 5}
 
 
-def uses(
-    save: Save, cots: list[Row] | bytes, layout: Layout | None = None, **options: Any
-) -> dict[str, str]:
+def uses(save, cots, layout=None, **options):
     """Return column -> what it is read as; those that are not read are missing."""
     path = save("x", cots if isinstance(cots, bytes) else as_lines(cots))
     return {
@@ -379,7 +368,7 @@ def uses(
     }
 
 
-def test_usual_names_need_no_mapping(save: Save) -> None:
+def test_usual_names_need_no_mapping(save):
     names = ["question_id", "question", "answer", "llm", "sample", "text", "tokens"]
     assert uses(save, [dict.fromkeys(names, "x")]) == {
         **dict(zip(names, names, strict=True)), "question_id": "id", "answer": "gold"
@@ -400,7 +389,7 @@ def test_usual_names_need_no_mapping(save: Save) -> None:
     ]  # fmt: skip
 
 
-def test_answer_is_the_gold_where_no_other_column_is(save: Save) -> None:
+def test_answer_is_the_gold_where_no_other_column_is(save):
     cot = {"question": "a", "answer": "2", "text": "x"}
     assert uses(save, [cot])["answer"] == "gold"
     assert uses(save, [cot | {"prediction": "3"}]) == {
@@ -419,7 +408,7 @@ def test_answer_is_the_gold_where_no_other_column_is(save: Save) -> None:
     }  # fmt: skip
 
 
-def test_what_was_named_goes_before_a_name(save: Save) -> None:
+def test_what_was_named_goes_before_a_name(save):
     layout = layout_of(
         columns={"question": "prompt", "text": "meta.reply"}, scores=["prm=rewards", "conf"]
     )
@@ -438,7 +427,7 @@ def test_what_was_named_goes_before_a_name(save: Save) -> None:
     }  # fmt: skip
 
 
-def test_a_column_is_left_out_on_request(save: Save) -> None:
+def test_a_column_is_left_out_on_request(save):
     cot = BASE | {"n": 1, "prediction": "2", "answer": "3"}
     assert uses(save, [cot])["prediction"] == "answer"
     without = layout_of("matharena", ignored=["prediction", "answer"])
@@ -455,16 +444,14 @@ def test_a_column_is_left_out_on_request(save: Save) -> None:
     assert manifest(recording)["operation"]["layout"] == {"ignored": ["prediction"]}
 
 
-def test_a_request_stands_for_the_question_where_no_other_column_does(
-    save: Save, imported: Import
-) -> None:
+def test_a_request_stands_for_the_question_where_no_other_column_does(save, imported):
     recording = imported_table(
         imported, [{"prompt": "1 + 1?", "answer": 2, "llm": "m", "text": "2", "tokens": 1}]
     )
     assert [question.text for question in recording.questions("toy")] == ["1 + 1?"]
 
 
-def test_several_datasets_of_a_table_become_several(imported: Import) -> None:
+def test_several_datasets_of_a_table_become_several(imported):
     cots = [BASE | {"dataset": name, "llm": llm} for name in ("a", "b") for llm in ("m", "n")][:3]
     both = imported_table(imported, cots, dataset=None)
     assert both.manifest.pairs.keys() == {("a", "m"), ("a", "n"), ("b", "m")}
@@ -483,7 +470,7 @@ def test_several_datasets_of_a_table_become_several(imported: Import) -> None:
         imported_table(imported, cots, dataset=None, answer_kind=None)
 
 
-def test_ids_made_from_texts_depend_on_text_and_options_alone(imported: Import) -> None:
+def test_ids_made_from_texts_depend_on_text_and_options_alone(imported):
     other = BASE | {"question": "2 + 2?", "gold": "4"}
     ids = [question.id for question in imported_table(imported, [BASE, other]).questions("toy")]
     assert [
@@ -494,7 +481,7 @@ def test_ids_made_from_texts_depend_on_text_and_options_alone(imported: Import) 
     assert len(imported_table(imported, options, answer_kind="choice").questions("toy")) == 2
 
 
-def test_a_table_without_texts_of_questions_is_read_with_a_note(imported: Import) -> None:
+def test_a_table_without_texts_of_questions_is_read_with_a_note(imported):
     recording = imported_table(
         imported, [{"question_id": 1.0, "gold": 2, "llm": "m", "answer": 2.0, "tokens": 3.0}]
     )
@@ -502,7 +489,7 @@ def test_a_table_without_texts_of_questions_is_read_with_a_note(imported: Import
     assert rows(recording, llm="m")["question_id"] == ["1"]
 
 
-def test_requests_without_token_counts_are_counted_in_words_with_a_note(imported: Import) -> None:
+def test_requests_without_token_counts_are_counted_in_words_with_a_note(imported):
     recording = imported_table(imported, [BASE | {"question": "one two three"}] * 2)
     assert requests(recording, llm="m")["prompt_tokens"] == [4]  # four tokens to three words
     assert "those of the questions were counted by 'words'" in notes(recording)
@@ -511,9 +498,7 @@ def test_requests_without_token_counts_are_counted_in_words_with_a_note(imported
     assert "were counted by" not in notes(stated)
 
 
-def test_notes_of_a_selection_are_marked_as_those_of_the_whole(
-    recording: Recording, tmp_path: Path
-) -> None:
+def test_notes_of_a_selection_are_marked_as_those_of_the_whole(recording, tmp_path):
     whole = notes(recording)
     renamed = open_recording(select(recording.path, tmp_path / "renamed", rename={"m0": "m9"}))
     assert notes(renamed) == whole
@@ -522,7 +507,7 @@ def test_notes_of_a_selection_are_marked_as_those_of_the_whole(
     assert notes(again) == "\n".join(f"Before the selection: {note}" for note in whole.splitlines())
 
 
-def test_several_files_of_a_table_are_one(save: Save, imported: Import) -> None:
+def test_several_files_of_a_table_are_one(save, imported):
     cots = table()
     whole = imported_table(imported, cots, layout=SCORED)
     for number, part in enumerate((cots[:17], cots[17:])):
@@ -537,9 +522,7 @@ def test_several_files_of_a_table_are_one(save: Save, imported: Import) -> None:
         ]
 
 
-def test_rows_in_temporary_files_are_the_same(
-    imported: Import, monkeypatch: pytest.MonkeyPatch, recording: Recording
-) -> None:
+def test_rows_in_temporary_files_are_the_same(imported, monkeypatch, recording):
     monkeypatch.setattr("feval.importers.tables.ROW_BYTES", 2000)
     monkeypatch.setattr("feval.importers.files._ROWS_AT_ONCE", 3)
     assert imported_table(imported, in_parquet(table()), layout=SCORED).hash == recording.hash
@@ -584,14 +567,12 @@ def test_rows_in_temporary_files_are_the_same(
         "valid Unicode. Rename the file or the scorer"),
     ],
 )  # fmt: skip
-def test_refuses_other_tables(
-    imported: Import, cots: Any, options: dict[str, Any], sentence: str
-) -> None:
+def test_refuses_other_tables(imported, cots, options, sentence):
     with pytest.raises(FevalError, match=f"(?s){sentence}"):
         imported_table(imported, cots, layout=layout_of(**options))
 
 
-def test_a_column_that_comes_late_may_not_change_what_others_mean(imported: Import) -> None:
+def test_a_column_that_comes_late_may_not_change_what_others_mean(imported):
     cots = [{"question": "a", "answer": "2", "llm": "m", "text": "2"}] * 201
     late = imported_table(imported, [*cots, cots[0] | {"finish_reason": "stop"}])
     assert rows(late, llm="m")["finish_reason"][-1] == "stop"
@@ -599,9 +580,7 @@ def test_a_column_that_comes_late_may_not_change_what_others_mean(imported: Impo
         imported_table(imported, [*cots, cots[0] | {"gold": "2"}])
 
 
-def test_members_of_a_name_for_each_row_are_read_in_one_look(
-    imported: Import, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_members_of_a_name_for_each_row_are_read_in_one_look(imported, monkeypatch):
     looked = []
     monkeypatch.setattr(
         tables, "meanings", lambda *given, **rest: looked.append(1) or meanings(*given, **rest)
@@ -616,9 +595,7 @@ def test_members_of_a_name_for_each_row_are_read_in_one_look(
         imported_table(imported, [*cots, *odd, cots[0] | {"gold": "2"}])
 
 
-def test_more_columns_than_a_table_has_are_refused(
-    imported: Import, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_columns_than_a_table_has_are_refused(imported, monkeypatch):
     monkeypatch.setattr(files, "_MOST_COLUMNS", 6)
     cots = [BASE | {f"k{number}": 1} for number in range(7)]
     for data in (cots, b"question,text,gold,llm,a,b,c\n"):
@@ -626,14 +603,14 @@ def test_more_columns_than_a_table_has_are_refused(
             imported_table(imported, data)
 
 
-def test_a_parquet_bomb_is_refused(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parquet_bomb_is_refused(imported, monkeypatch):
     monkeypatch.setattr(files, "_CHECKED_BYTES", 0)
     monkeypatch.setattr(files, "_MOST_TIMES", 1)
     with pytest.raises(SourceError, match="expands to more than 1 times"):
         imported_table(imported, in_parquet([BASE | {"sample": number} for number in range(3000)]))
 
 
-def zipped(columns: dict[str, Any], codec: str = "zstd") -> bytes:
+def zipped(columns, codec="zstd"):
     """A file of Arrow's IPC format, compressed."""
     made, arrow = io.BytesIO(), pa.table(columns)
     with pa.ipc.new_file(
@@ -643,7 +620,7 @@ def zipped(columns: dict[str, Any], codec: str = "zstd") -> bytes:
     return made.getvalue()
 
 
-def shared_text(rows: int, size: int) -> Any:
+def shared_text(rows, size):
     """Many rows of one large text, as string views have it."""
     view = np.tile(np.array([size, 0x61616161, 0, 0], np.int32), rows).tobytes()
     buffers = [None, pa.py_buffer(view), pa.py_buffer(b"a" * size)]
@@ -673,7 +650,7 @@ BOMBS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_an_arrow_bomb_is_refused(bomb: str, imported: Import) -> None:
+def test_an_arrow_bomb_is_refused(bomb, imported):
     make, sentence = BOMBS[bomb]
     text = make()
     rows = len(text)
@@ -685,7 +662,7 @@ def test_an_arrow_bomb_is_refused(bomb: str, imported: Import) -> None:
 
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
-def test_compressed_arrow_with_repeated_texts_is_read(codec: str, imported: Import) -> None:
+def test_compressed_arrow_with_repeated_texts_is_read(codec, imported):
     cots = table()
     columns = {name: pa.array([cot.get(name) for cot in cots]) for name in cots[0]}
     columns["response"] = columns["response"].dictionary_encode()
@@ -698,9 +675,7 @@ def test_compressed_arrow_with_repeated_texts_is_read(codec: str, imported: Impo
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_an_exported_table_is_the_same_recording(
-    imported: Import, tmp_path: Path, form: str
-) -> None:
+def test_an_exported_table_is_the_same_recording(imported, tmp_path, form):
     cots = [
         cot | {"response": f"- {cot['response']}", "temperature": 0.5, "choices": ["'=1", "2"]}
         for cot in table()
@@ -711,7 +686,7 @@ def test_an_exported_table_is_the_same_recording(
     assert again.hash == recording.hash
 
 
-def test_a_table_of_steps_is_a_tree(imported: Import, tmp_path: Path) -> None:
+def test_a_table_of_steps_is_a_tree(imported, tmp_path):
     tree = imported("jsonl", ROOT / "examples" / "tree.jsonl", llm=None, answer_kind="number")
     export_recording(tree.path, tmp_path / "steps.csv", "csv")
     again = imported("table", tmp_path / "steps.csv", dataset=None, llm=None, answer_kind="number")
@@ -721,16 +696,14 @@ def test_a_table_of_steps_is_a_tree(imported: Import, tmp_path: Path) -> None:
     assert rows(own, llm="m@steps")["answer"] == [None, "2"]
 
 
-def test_a_row_of_csv_that_is_too_large_is_said(
-    imported: Import, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_of_csv_that_is_too_large_is_said(imported, monkeypatch):
     monkeypatch.setattr(files, "_BLOCK_BYTES", 200)
     with pytest.raises(SourceError, match=r"a row of more than 200 bytes.* Parquet or JSON Lines"):
         imported_table(imported, as_csv([BASE, BASE | {"text": "x" * 500}]))
 
 
 @pytest.mark.slow
-def test_an_error_leaves_no_thread_of_a_csv_reader_behind(tmp_path: Path) -> None:
+def test_an_error_leaves_no_thread_of_a_csv_reader_behind(tmp_path):
     source = tmp_path / "x.csv.gz"
     source.write_bytes(
         gzip.compress(

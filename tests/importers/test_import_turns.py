@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from foreign_sources import lines
-from importing import Import, notes, rows
+from importing import notes, rows
 
 from feval.errors import ConflictError, FevalError, SourceError, UsageError
 from feval.recording import verify_recording
@@ -46,18 +46,18 @@ SAMPLES: list[dict[str, Any]] = [
 ]
 
 
-def line(samples: list[dict[str, Any]], **fields: Any) -> bytes:
+def line(samples, **fields):
     return lines(QUESTION | {"samples": samples} | fields)
 
 
-def sent(*messages: dict[str, str]) -> str:
+def sent(*messages):
     return json.dumps(messages, separators=(",", ":"))
 
 
 SURE, WHY = sent({"role": "user", "content": "Are you sure?"}), sent(*SECOND["messages"])
 
 
-def test_turns_are_a_chain_behind_their_cot(imported: Import) -> None:
+def test_turns_are_a_chain_behind_their_cot(imported):
     recording = imported("jsonl", line(SAMPLES), answer_kind="number")
     [pool] = recording.pools("toy", "toy-llm")
     assert pool.texts == ["It is 5.", "It is 4.", "No idea.", "It is 4.", "It is 4.", "Because."]
@@ -78,8 +78,8 @@ def test_turns_are_a_chain_behind_their_cot(imported: Import) -> None:
     assert (rows(apart), apart.hash) == (rows(recording), recording.hash)
 
 
-def test_turns_as_nodes_may_branch(imported: Import) -> None:
-    def node(name: str, parent: str | None, text: str, **turn: Any) -> dict[str, Any]:
+def test_turns_as_nodes_may_branch(imported):
+    def node(name, parent, text, **turn):
         return {
             "node": name,
             "parent": parent,
@@ -102,7 +102,7 @@ def test_turns_as_nodes_may_branch(imported: Import) -> None:
     assert pool.turn_prompt_tokens == [None, 12, 12]
 
 
-def test_answers_and_tokens_that_the_file_lacks_are_read_and_counted(imported: Import) -> None:
+def test_answers_and_tokens_that_the_file_lacks_are_read_and_counted(imported):
     bare = [
         {
             "text": "<think>2, 3</think>It is 5.",
@@ -131,9 +131,7 @@ def test_answers_and_tokens_that_the_file_lacks_are_read_and_counted(imported: I
     ]
 
 
-def test_prompt_tokens_of_turns_may_be_unknown_where_those_of_the_request_are(
-    imported: Import,
-) -> None:
+def test_prompt_tokens_of_turns_may_be_unknown_where_those_of_the_request_are(imported):
     bare = [
         {
             **SAMPLES[0],
@@ -146,14 +144,14 @@ def test_prompt_tokens_of_turns_may_be_unknown_where_those_of_the_request_are(
     assert (pool.prompt_tokens, pool.turn_prompt_tokens) == (None, None)
 
 
-def test_empty_lists_of_turns_are_plain_cots(imported: Import) -> None:
+def test_empty_lists_of_turns_are_plain_cots(imported):
     recording = imported(
         "jsonl", line([sample | {"turns": []} for sample in SAMPLES]), answer_kind="number"
     )
     assert recording.channels("toy", "toy-llm") == []
 
 
-def with_turn(**changes: Any) -> list[dict[str, Any]]:
+def with_turn(**changes):
     turn = {name: value for name, value in (FIRST | changes).items() if value is not ...}
     return [SAMPLES[0], SAMPLES[1] | {"turns": [FIRST, turn]}]
 
@@ -185,9 +183,7 @@ def with_turn(**changes: Any) -> list[dict[str, Any]]:
         "has both CoTs with 'turns' and nodes of trees"),
     ],
 )  # fmt: skip
-def test_what_is_no_turn_is_refused(
-    samples: list[dict[str, Any]], error: type[Exception], sentence: str, imported: Import
-) -> None:
+def test_what_is_no_turn_is_refused(samples, error, sentence, imported):
     with pytest.raises(error, match=sentence):
         imported("jsonl", line(samples), answer_kind="number")
 
@@ -197,7 +193,7 @@ def test_what_is_no_turn_is_refused(
     [{"parent": None}, {"ends": False}, {"parent": "b"}],
     ids=["no parent", "no end", "a step that goes on"],
 )
-def test_nodes_that_reply_to_no_cot_are_refused(changes: dict[str, Any], imported: Import) -> None:
+def test_nodes_that_reply_to_no_cot_are_refused(changes, imported):
     nodes = [{"node": "a", "tokens": 1, "answer": "4"}, {"node": "b", "tokens": 1}]
     turn = {
         "node": "c",
@@ -215,7 +211,7 @@ def test_nodes_that_reply_to_no_cot_are_refused(changes: dict[str, Any], importe
         )
 
 
-def test_turns_in_a_tree_of_steps_are_refused(imported: Import) -> None:
+def test_turns_in_a_tree_of_steps_are_refused(imported):
     nodes = [{"node": "a", "tokens": 1, "answer": "4"}, {"node": "b", "tokens": 1}]
     turn = {
         "node": "c",

@@ -9,7 +9,6 @@ import json
 import signal
 from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +31,6 @@ from foreign_sources import (
     probed_entry,
     switch_entry,
 )  # fmt: skip
-from importing import Import, Save
 from parcels import Parcels
 from small import content
 from typer.testing import CliRunner
@@ -41,7 +39,7 @@ from feval.cli import app
 from feval.errors import FevalError
 from feval.executors import opened
 from feval.importers import jsonl, pools
-from feval.recording import Recording, open_recording
+from feval.recording import open_recording
 
 # What importers read of it: thoughts, scores, channels, prompts, probes, unknown members, gaps, two
 # LLMs, rows in any order.
@@ -88,13 +86,13 @@ SOURCES: dict[str, tuple[bytes, dict[str, Any]]] = {
 
 
 @pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_blocks(monkeypatch):
     """A task has one question or two, or a few lines."""
     monkeypatch.setattr(pools, "_BLOCK_COTS", 4)
     monkeypatch.setattr(jsonl, "_PIECE_BYTES", 1000)
 
 
-def undated(recording: Recording) -> dict[str, Any]:
+def undated(recording):
     """Every file, without the time at which the recording was made."""
     files = content(recording.path)
     manifest = json.loads(files.pop("manifest.json"))
@@ -108,7 +106,7 @@ def undated(recording: Recording) -> dict[str, Any]:
     "format_name",
     ["jsonl", *(pytest.param(name, marks=pytest.mark.slow) for name in [*SOURCES][1:])],
 )
-def test_every_format_is_imported_alike(imported: Import, save: Save, format_name: str) -> None:
+def test_every_format_is_imported_alike(imported, save, format_name):
     source, options = SOURCES[format_name]
     if isinstance(file := options.get("questions"), bytes):
         options = options | {"questions": save("questions", file)}
@@ -137,7 +135,7 @@ ODD: dict[str, bytes] = {
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("source", ODD)
-def test_odd_lines_are_read_alike(imported: Import, source: str) -> None:
+def test_odd_lines_are_read_alike(imported, source):
     alone, together = (
         imported("jsonl", ODD[source], executor=executor) for executor in (None, Parcels())
     )
@@ -185,7 +183,7 @@ BROKEN: dict[str, tuple[bytes, dict[str, Any], str]] = {
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("source", BROKEN)
-def test_what_is_wrong_with_a_source_is_the_same_sentence(imported: Import, source: str) -> None:
+def test_what_is_wrong_with_a_source_is_the_same_sentence(imported, source):
     data, options, sentence = BROKEN[source]
     with pytest.raises(FevalError) as alone:
         imported("jsonl", data, **options)
@@ -195,9 +193,7 @@ def test_what_is_wrong_with_a_source_is_the_same_sentence(imported: Import, sour
     assert str(together.value) == str(alone.value)
 
 
-def test_blocks_end_where_their_texts_are_large(
-    imported: Import, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_end_where_their_texts_are_large(imported, monkeypatch):
     monkeypatch.setattr(pools, "_BLOCK_BYTES", 100)
     executor = Parcels()
     imported(
@@ -208,14 +204,14 @@ def test_blocks_end_where_their_texts_are_large(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
-def test_a_process_that_is_killed_changes_nothing(imported: Import) -> None:
+def test_a_process_that_is_killed_changes_nothing(imported):
     source, options = SOURCES["jsonl"]
     alone = imported("jsonl", source, **options)
     before = {*active_children()}
     with opened(2) as executor:
         killed: list[BaseProcess] = []
 
-        def kill(*_: int) -> None:
+        def kill(*_):
             if not killed:
                 killed.extend({*active_children()} - before)
                 killed[0].kill()
@@ -228,8 +224,8 @@ def test_a_process_that_is_killed_changes_nothing(imported: Import) -> None:
 
 @pytest.mark.slow
 def test_the_command_line_takes_workers_and_ends_them_when_it_is_interrupted(
-    imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    imported, tmp_path, monkeypatch
+):
     source, before = SOURCES["jsonl"][0], {*active_children()}
     alone = imported("jsonl", source, llm=None, answer_kind="number")
     command = [
@@ -247,7 +243,7 @@ def test_the_command_line_takes_workers_and_ends_them_when_it_is_interrupted(
     assert run.exit_code == 0, run.output
     assert undated(open_recording(tmp_path / "new")) == undated(alone)
 
-    def interrupted(*_: Any) -> None:
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("feval.recording.parquet.writing.PairFiles.add", interrupted)

@@ -10,7 +10,6 @@ import struct
 import tracemalloc
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from foreign_sources import (
@@ -29,7 +28,7 @@ from foreign_sources import (
     response,
     switch_entry,
 )
-from importing import Import, Save, manifest, notes, probe_rows, requests, rows
+from importing import manifest, notes, probe_rows, requests, rows
 from places import ROOT
 
 from feval.errors import (
@@ -48,7 +47,7 @@ from feval.importers.questions import read_questions
 from feval.importers.reading import Reader
 
 
-def test_reads_a_mot_cascade_file(imported: Import) -> None:
+def test_reads_a_mot_cascade_file(imported):
     # equal texts, two questions
     recording = imported("mot-cascade", dumped([mot_entry(), mot_entry(answer="3")]))
     table, sent = rows(recording), requests(recording)
@@ -69,7 +68,7 @@ def test_reads_a_mot_cascade_file(imported: Import) -> None:
     )
 
 
-def test_numbers_become_decimal_keys(imported: Import) -> None:
+def test_numbers_become_decimal_keys(imported):
     results = [18.0, 18, "18", 0.5, 99096.92, True, None]
     entry = mot_entry(answer=18, generated=["x"] * 7, results=results)
     recording = imported("mot-cascade", dumped([entry]))
@@ -78,7 +77,7 @@ def test_numbers_become_decimal_keys(imported: Import) -> None:
     assert "1 of 7 stored answers are text among numbers" in notes(recording)
 
 
-def test_whole_numbers_beyond_64_bits_keep_their_digits(imported: Import) -> None:
+def test_whole_numbers_beyond_64_bits_keep_their_digits(imported):
     number = 123456789012345678901234567890
     entry = mot_entry(
         answer=number, generated=["x"] * 4, results=[number, number + 1, 10**4000, 1e308]
@@ -93,21 +92,19 @@ def test_whole_numbers_beyond_64_bits_keep_their_digits(imported: Import) -> Non
     ]
 
 
-def test_the_option_marked_1_is_the_gold(imported: Import) -> None:
+def test_the_option_marked_1_is_the_gold(imported):
     recording = imported("mot-cascade", dumped([mot_entry(answer={"2": 1, "3": 0})]))
     assert recording.questions("toy")[0].answer == "2"
     assert "object {option: 0 or 1}" in notes(recording)
 
 
 @pytest.mark.parametrize("options", [{"2": 1, "3": 1}, {"2": 0}, {}, {"2": True}])
-def test_refuses_a_gold_object_without_one_right_option(
-    imported: Import, options: dict[str, int]
-) -> None:
+def test_refuses_a_gold_object_without_one_right_option(imported, options):
     with pytest.raises(SourceError, match="options marked 1"):
         imported("mot-cascade", dumped([mot_entry(answer=options)]))
 
 
-def test_samples_stored_twice_are_imported_once_unless_asked(imported: Import) -> None:
+def test_samples_stored_twice_are_imported_once_unless_asked(imported):
     entry = mot_entry(generated=["a", "b"] * 2, results=["2", "3"] * 2)
     source = dumped([entry, entry])
     once, twice = (
@@ -120,7 +117,7 @@ def test_samples_stored_twice_are_imported_once_unless_asked(imported: Import) -
     assert "both halves were kept" in notes(twice)
 
 
-def test_equal_samples_of_one_question_are_no_duplicates(imported: Import) -> None:
+def test_equal_samples_of_one_question_are_no_duplicates(imported):
     repeated = mot_entry(generated=["a", "b"] * 2, results=["2", "3"] * 2)
     other = mot_entry(generated=["a", "b", "c", "d"], results=["2", "3", "2", "3"])
     assert len(rows(imported("mot-cascade", dumped([repeated, other])))["text"]) == 8
@@ -128,7 +125,7 @@ def test_equal_samples_of_one_question_are_no_duplicates(imported: Import) -> No
     assert len(rows(imported("mot-cascade", dumped([greedy, greedy])))["text"]) == 4
 
 
-def test_refuses_other_numbers_of_texts_and_answers(imported: Import) -> None:
+def test_refuses_other_numbers_of_texts_and_answers(imported):
     with pytest.raises(
         SourceError,
         match=r"Question 1 of x\.json has 3 texts in 'generated' and 4 answers in 'results'",
@@ -136,9 +133,7 @@ def test_refuses_other_numbers_of_texts_and_answers(imported: Import) -> None:
         imported("mot-cascade", dumped([mot_entry(), mot_entry(results=["2"] * 4)]))
 
 
-def test_mot_cascade_texts_whose_results_are_missing_are_named_or_have_no_answer(
-    imported: Import,
-) -> None:
+def test_mot_cascade_texts_whose_results_are_missing_are_named_or_have_no_answer(imported):
     # As in the published files of programs: (texts, results) of (3, 3), (3, 2), (3, 0) and (0, 0).
     entries = [
         mot_entry(),
@@ -154,7 +149,7 @@ def test_mot_cascade_texts_whose_results_are_missing_are_named_or_have_no_answer
     assert "Questions without samples of toy-llm: 2 of 4 (toy/1, toy/3)" in notes(recording)
 
 
-def test_reads_an_esc_file_by_its_authors_rule(imported: Import) -> None:
+def test_reads_an_esc_file_by_its_authors_rule(imported):
     texts = [
         "A: The last letter. The answer is YAJO.",
         "so yajo",
@@ -176,11 +171,11 @@ def test_reads_an_esc_file_by_its_authors_rule(imported: Import) -> None:
         ("a", "E"), ("Answer: A", "E"), ("B\n", "B"), ("nan", "E"),
     ],
 )  # fmt: skip
-def test_reads_mmlu_replies_by_their_authors_rule(reply: str, letter: str) -> None:
+def test_reads_mmlu_replies_by_their_authors_rule(reply, letter):
     assert mmlu_answer(reply) == letter
 
 
-def test_reads_coupled_mmlu_with_an_answer_key(save: Save, imported: Import) -> None:
+def test_reads_coupled_mmlu_with_an_answer_key(save, imported):
     key = save("key.csv", MMLU_KEY)
     recording = imported(
         "coupled-mmlu", save("responses_0_2_seed123.csv", MMLU_REPLIES), questions=key
@@ -195,7 +190,7 @@ def test_reads_coupled_mmlu_with_an_answer_key(save: Save, imported: Import) -> 
     }
 
 
-def test_reads_coupled_mmlu_with_texts_and_options(save: Save, imported: Import) -> None:
+def test_reads_coupled_mmlu_with_texts_and_options(save, imported):
     choices = [{"label": label, "text": f"option {label}"} for label in "ABCD"]
     questions = lines(
         *(
@@ -211,7 +206,7 @@ def test_reads_coupled_mmlu_with_texts_and_options(save: Save, imported: Import)
     assert rows(recording)["answer"] == ["A"] * 10 + ["B"] * 9 + [None]
 
 
-def test_coupled_mmlu_needs_its_questions(save: Save, imported: Import) -> None:
+def test_coupled_mmlu_needs_its_questions(save, imported):
     source = MMLU_REPLIES
     with pytest.raises(UsageError, match="--questions FILE"):
         imported("coupled-mmlu", source)
@@ -243,12 +238,12 @@ def test_coupled_mmlu_needs_its_questions(save: Save, imported: Import) -> None:
         (b"0\n\xff\n", r"not UTF-8: byte 2 \(line 2\) is 0xff"),
     ],
 )
-def test_refuses_other_csv(save: Save, imported: Import, data: bytes, sentence: str) -> None:
+def test_refuses_other_csv(save, imported, data, sentence):
     with pytest.raises(SourceError, match=sentence):
         imported("coupled-mmlu", data, questions=save("key.csv", MMLU_KEY))
 
 
-def test_modelswitch_is_put_in_the_order_of_its_numbers(imported: Import) -> None:
+def test_modelswitch_is_put_in_the_order_of_its_numbers(imported):
     entries = [
         switch_entry(no=7, question="b", solution=4),
         switch_entry(
@@ -270,7 +265,7 @@ def test_modelswitch_is_put_in_the_order_of_its_numbers(imported: Import) -> Non
     assert "shuffled order" in notes(recording)
 
 
-def test_modelswitch_files_of_open_models_name_their_llms(imported: Import) -> None:
+def test_modelswitch_files_of_open_models_name_their_llms(imported):
     source = dumped([open_entry(1), open_entry(0, gemma_Sampling=None, gemma_ans_list=None)])
     recording = imported("modelswitch", source, llm=None)
     assert recording.llm_names("toy") == ["Llama-3.1-70B-Instruct", "gemma"]
@@ -284,7 +279,7 @@ def test_modelswitch_files_of_open_models_name_their_llms(imported: Import) -> N
         imported("modelswitch", source, llm="o")
 
 
-def test_modelswitch_questions_without_numbers_are_numbered_by_their_rows(imported: Import) -> None:
+def test_modelswitch_questions_without_numbers_are_numbered_by_their_rows(imported):
     recording = imported("modelswitch", dumped([open_entry(None), open_entry(None)]), llm="gemma")
     assert [q.id for q in recording.questions("toy")] == ["toy/0", "toy/1"]
     assert "does not number its questions" in notes(recording)
@@ -292,7 +287,7 @@ def test_modelswitch_questions_without_numbers_are_numbered_by_their_rows(import
         imported("modelswitch", dumped([open_entry(0), open_entry(None)]), llm="gemma")
 
 
-def test_modelswitch_files_that_hold_only_a_list_of_answers(imported: Import) -> None:
+def test_modelswitch_files_that_hold_only_a_list_of_answers(imported):
     with_texts = switch_entry(ans_list=["2"])
     del with_texts["intermediate_results"]
     without_texts = {
@@ -316,19 +311,17 @@ def test_modelswitch_files_that_hold_only_a_list_of_answers(imported: Import) ->
         ({"solution": None}, "has no 'solution'"),
     ],
 )
-def test_refuses_other_modelswitch_files_of_open_models(
-    imported: Import, change: dict[str, Any], sentence: str
-) -> None:
+def test_refuses_other_modelswitch_files_of_open_models(imported, change, sentence):
     with pytest.raises(SourceError, match=sentence):
         imported("modelswitch", dumped([open_entry(0, **change), open_entry(1)]), llm=None)
 
 
-def test_modelswitch_refuses_a_number_twice(imported: Import) -> None:
+def test_modelswitch_refuses_a_number_twice(imported):
     with pytest.raises(ConflictError, match=r"Row 2 of .* two entries for one question id"):
         imported("modelswitch", dumped([switch_entry(), switch_entry()]))
 
 
-def test_reads_a_reference_archive(imported: Import) -> None:
+def test_reads_a_reference_archive(imported):
     recording = imported("feval-ttc", archive(archive_members()), dataset="gsm8k", llm=None)
     assert recording.llm_names("gsm8k") == [ARCHIVE_LLM, "o3-mini"]
     assert [(q.id, q.text, q.answer) for q in recording.questions("gsm8k")] == [
@@ -349,7 +342,7 @@ def test_reads_a_reference_archive(imported: Import) -> None:
     assert "1.365 per word" in notes(recording)
 
 
-def test_an_archive_can_be_counted_anew(imported: Import) -> None:
+def test_an_archive_can_be_counted_anew(imported):
     source = archive(archive_members())
     recording = imported("feval-ttc", source, dataset="gsm8k", llm=["o3-mini"], counter="words")
     assert recording.llm_names("gsm8k") == ["o3-mini"]
@@ -357,7 +350,7 @@ def test_an_archive_can_be_counted_anew(imported: Import) -> None:
     assert requests(recording, "gsm8k", "o3-mini")["prompt_tokens"] == [5, 5]
 
 
-def test_an_archive_says_what_it_holds(imported: Import) -> None:
+def test_an_archive_says_what_it_holds(imported):
     source = archive(archive_members())
     with pytest.raises(SourceError, match=r"has no dataset 'svamp' \(as 'SVAMP'\); it has gsm8k"):
         imported("feval-ttc", source, dataset="svamp", llm=None)
@@ -365,7 +358,7 @@ def test_an_archive_says_what_it_holds(imported: Import) -> None:
         imported("feval-ttc", source, dataset="gsm8k", llm="gpt-4")
 
 
-def with_llm(*responses: Any, **config: Any) -> dict[str, Any]:
+def with_llm(*responses, **config):
     """What replaces the first LLM's member: its responses (one stands for two), and its config."""
     responses = responses * 2 if len(responses) == 1 else responses
     return {
@@ -407,12 +400,12 @@ def with_llm(*responses: Any, **config: Any) -> dict[str, Any]:
         ({"dataset_GSM8K.txt": b'{"data"'}, "not valid JSON"),
     ],
 )
-def test_refuses_other_archives(imported: Import, changes: dict[str, Any], sentence: str) -> None:
+def test_refuses_other_archives(imported, changes, sentence):
     with pytest.raises(SourceError, match=sentence):
         imported("feval-ttc", archive(archive_members(**changes)), dataset="gsm8k", llm=None)
 
 
-def test_refuses_an_archive_with_a_member_twice(imported: Import) -> None:
+def test_refuses_an_archive_with_a_member_twice(imported):
     members = [*archive_members().items(), ("dataset_GSM8K.txt", {"data": []})]
     with pytest.warns(UserWarning, match="Duplicate name"):
         data = archive(members)
@@ -420,7 +413,7 @@ def test_refuses_an_archive_with_a_member_twice(imported: Import) -> None:
         imported("feval-ttc", data, dataset="gsm8k", llm=None)
 
 
-def test_refuses_an_encrypted_archive(imported: Import) -> None:
+def test_refuses_an_encrypted_archive(imported):
     data = bytearray(archive(archive_members()))
     local, central = data.index(b"PK\x03\x04"), data.index(b"PK\x01\x02")
     data[local + 6] |= 1
@@ -430,12 +423,12 @@ def test_refuses_an_encrypted_archive(imported: Import) -> None:
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_refuses_compression_that_cannot_be_bounded(imported: Import, compression: int) -> None:
+def test_refuses_compression_that_cannot_be_bounded(imported, compression):
     with pytest.raises(SourceError, match="neither deflate nor Zstandard"):
         imported("feval-ttc", archive(archive_members(), compression), dataset="gsm8k", llm=None)
 
 
-def test_reads_a_line_per_question(imported: Import) -> None:
+def test_reads_a_line_per_question(imported):
     first = {
         "id": "a",
         "question": "1 + 1?",
@@ -478,14 +471,14 @@ def test_reads_a_line_per_question(imported: Import) -> None:
     )
 
 
-def test_a_line_without_an_id_is_named_by_its_row(imported: Import) -> None:
+def test_a_line_without_an_id_is_named_by_its_row(imported):
     source = b"\n" + lines(
         *({"question": q, "samples": [{"text": "t", "answer": "1"}]} for q in "ab")
     )
     assert [q.id for q in imported("jsonl", source).questions("toy")] == ["toy/0", "toy/1"]
 
 
-def test_the_documented_examples_can_be_imported(save: Save, imported: Import) -> None:
+def test_the_documented_examples_can_be_imported(save, imported):
     guide = (ROOT / "docs" / "importing.md").read_text("utf-8")
     blocks = (block.encode() for block in re.findall(r"```json\n(.*?)```", guide, re.DOTALL))
     questions, by_question, by_cot, store, with_probes, tree, with_turns = blocks
@@ -509,7 +502,7 @@ def test_the_documented_examples_can_be_imported(save: Save, imported: Import) -
 OPTIONS = [{"label": label, "text": "x"} for label in "AB"]
 
 
-def without(record: dict[str, Any], name: str) -> dict[str, Any]:
+def without(record, name):
     return {key: value for key, value in record.items() if key != name}
 
 
@@ -548,14 +541,12 @@ def without(record: dict[str, Any], name: str) -> dict[str, Any]:
         ([[1]], SourceError, "Line 1 of x.jsonl should be an object; found a list of 1"),
     ],
 )  # fmt: skip
-def test_refuses_other_json_lines(
-    imported: Import, values: list[Any], error: type[FevalError], sentence: str
-) -> None:
+def test_refuses_other_json_lines(imported, values, error, sentence):
     with pytest.raises(error, match=sentence):
         imported("jsonl", lines(*values))
 
 
-def test_verbatim_needs_stored_answers(imported: Import) -> None:
+def test_verbatim_needs_stored_answers(imported):
     source = lines({"id": "a", "question": "A?", "gold": "1", "text": "The answer is 1."})
     with pytest.raises(UsageError, match="Verbatim answers are the stored ones of a jsonl source"):
         imported("jsonl", source)
@@ -564,7 +555,7 @@ def test_verbatim_needs_stored_answers(imported: Import) -> None:
     assert rows(imported("jsonl", source, answer_kind="number"))["answer"] == ["1"]
 
 
-def test_answers_can_be_extracted_again(imported: Import) -> None:
+def test_answers_can_be_extracted_again(imported):
     source = dumped([mot_entry(results=["9", "9", "9"], generated=["The answer is 2."] * 3)])
     assert rows(imported("mot-cascade", source, answer_kind="number"))["answer"] == ["9"] * 3
     assert (
@@ -573,7 +564,7 @@ def test_answers_can_be_extracted_again(imported: Import) -> None:
     )
 
 
-def test_unreadable_answers_and_golds_are_noted(imported: Import) -> None:
+def test_unreadable_answers_and_golds_are_noted(imported):
     entries = [mot_entry(results=["2", "plates", None]), mot_entry(answer="no number")]
     recording = imported("mot-cascade", dumped(entries), answer_kind="number")
     assert rows(recording)["answer"][:3] == ["2", None, None]
@@ -586,7 +577,7 @@ def test_unreadable_answers_and_golds_are_noted(imported: Import) -> None:
     )
 
 
-def test_the_card_gives_the_answer_kind(imported: Import) -> None:
+def test_the_card_gives_the_answer_kind(imported):
     source = dumped([mot_entry(answer="5/1/2021", results=["05/01/2021", "May 1, 2021", None])])
     recording = imported("mot-cascade", source, dataset="bigbench_date", answer_kind=None)
     assert rows(recording, "bigbench_date")["answer"] == ["05/01/2021", "05/01/2021", None]
@@ -614,14 +605,12 @@ def test_the_card_gives_the_answer_kind(imported: Import) -> None:
         ({"questions": "absent.jsonl"}, SourceError, "there is nothing"),
     ],
 )
-def test_refuses_other_options(
-    imported: Import, options: dict[str, Any], error: type[FevalError], sentence: str
-) -> None:
+def test_refuses_other_options(imported, options, error, sentence):
     with pytest.raises(error, match=sentence):
         imported("mot-cascade", dumped([mot_entry()]), **options)
 
 
-def test_names_the_formats_it_knows(imported: Import) -> None:
+def test_names_the_formats_it_knows(imported):
     with pytest.raises(
         UnknownNameError, match=r"no import format 'mot'.*coupled-mmlu, esc, feval-ttc, game24"
     ):
@@ -636,7 +625,7 @@ def test_names_the_formats_it_knows(imported: Import) -> None:
     assert all(name == importer.name and importer.title for name, importer in IMPORTERS.items())
 
 
-def test_never_overwrites(save: Save, tmp_path: Path) -> None:
+def test_never_overwrites(save, tmp_path):
     source = save("x.json", dumped([mot_entry()]))
     out = tmp_path / "out"
     out.mkdir()
@@ -646,7 +635,7 @@ def test_never_overwrites(save: Save, tmp_path: Path) -> None:
     assert (out / "mine.txt").read_text() == "mine"
 
 
-def test_the_manifest_says_where_it_came_from(save: Save, imported: Import) -> None:
+def test_the_manifest_says_where_it_came_from(save, imported):
     source = save("x.json", dumped([mot_entry()]))
     operation = manifest(imported("mot-cascade", source, temperature=0.4))["operation"]
     assert operation["name"] == "import"
@@ -656,7 +645,7 @@ def test_the_manifest_says_where_it_came_from(save: Save, imported: Import) -> N
     assert len(operation["source"]["sha256"]) == 64
 
 
-def test_reports_progress(save: Save, tmp_path: Path) -> None:
+def test_reports_progress(save, tmp_path):
     source, seen = save("api.zip", archive(archive_members())), []
     import_recording(
         "feval-ttc",
@@ -668,14 +657,14 @@ def test_reports_progress(save: Save, tmp_path: Path) -> None:
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
-def question_file(**changes: Any) -> bytes:
+def question_file(**changes):
     choices = [{"label": "A", "text": "two"}, {"label": "B", "text": "three"}]
     return lines(
         {"id": "toy/0", "question": "What is 1 + 1?", "answer": "A", "choices": choices, **changes}
     )
 
 
-def test_a_questions_file_may_be_csv(save: Save) -> None:
+def test_a_questions_file_may_be_csv(save):
     table = save(
         "q.csv",
         b'question_id,question,answer,options\r\nq1,"One\nline, or two?",2,"[""one"",'
@@ -699,7 +688,7 @@ def test_a_questions_file_may_be_csv(save: Save) -> None:
         read_questions(save("twice.csv", b"question,answer,answer,,\nx,1,2,,\n"), "toy", Reader())
 
 
-def test_the_questions_file_adds_options(save: Save, imported: Import) -> None:
+def test_the_questions_file_adds_options(save, imported):
     entry = mot_entry(answer="(A)", results=["two", "(B)", None], question="Q: What  is 1 + 1?")
     recording = imported(
         "mot-cascade",
@@ -717,7 +706,7 @@ def test_the_questions_file_adds_options(save: Save, imported: Import) -> None:
     assert rows(recording)["answer"] == ["A", "B", None]
 
 
-def test_the_questions_file_gives_texts_and_golds(save: Save, imported: Import) -> None:
+def test_the_questions_file_gives_texts_and_golds(save, imported):
     source = lines({"id": "toy/0", "text": "t", "answer": "A"})
     recording = imported(
         "jsonl", source, questions=save("q.jsonl.gz", gzip.compress(question_file()))
@@ -763,9 +752,7 @@ def test_the_questions_file_gives_texts_and_golds(save: Save, imported: Import) 
         (b"", SourceError, "is empty"),
     ],
 )
-def test_refuses_other_questions_files(
-    save: Save, imported: Import, data: bytes, error: type[FevalError], sentence: str
-) -> None:
+def test_refuses_other_questions_files(save, imported, data, error, sentence):
     with pytest.raises(error, match=sentence):
         imported("mot-cascade", dumped([mot_entry()]), questions=save("q.jsonl", data))
 
@@ -775,13 +762,13 @@ READS_JSON = ["mot-cascade", "modelswitch", "probed-traces"]
 
 @pytest.mark.parametrize("format_name", sorted(IMPORTERS))
 @pytest.mark.parametrize("data", [b"", b"  \n", gzip.compress(b"", mtime=0)])
-def test_refuses_an_empty_file(save: Save, imported: Import, format_name: str, data: bytes) -> None:
+def test_refuses_an_empty_file(save, imported, format_name, data):
     with pytest.raises(SourceError, match=r"is empty|not a zip archive|not a Parquet file"):
         imported(format_name, save("x", data), questions=save("key.csv", MMLU_KEY))
 
 
 @pytest.mark.parametrize("format_name", ["esc", "jsonl"])
-def test_names_the_broken_line(save: Save, imported: Import, format_name: str) -> None:
+def test_names_the_broken_line(save, imported, format_name):
     good = (
         COT
         if format_name == "jsonl"
@@ -806,14 +793,12 @@ def test_names_the_broken_line(save: Save, imported: Import, format_name: str) -
         (b'["\xed\xa0\x80"]', "not UTF-8: byte 2"),
     ],
 )
-def test_refuses_broken_documents(
-    save: Save, imported: Import, format_name: str, data: bytes, sentence: str
-) -> None:
+def test_refuses_broken_documents(save, imported, format_name, data, sentence):
     with pytest.raises(SourceError, match=sentence):
         imported(format_name, save("x", data))
 
 
-def test_half_surrogate_pairs_are_replaced_and_noted(imported: Import) -> None:
+def test_half_surrogate_pairs_are_replaced_and_noted(imported):
     entry = dumped(
         [
             mot_entry(
@@ -828,7 +813,7 @@ def test_half_surrogate_pairs_are_replaced_and_noted(imported: Import) -> None:
     assert "2 half surrogate pairs" in notes(recording)
 
 
-def test_nan_and_infinity_are_no_answers(imported: Import) -> None:
+def test_nan_and_infinity_are_no_answers(imported):
     data = dumped([mot_entry(results=[float("nan"), float("-inf"), 2])]).replace(
         b'"2"', b"1e999", 1
     )
@@ -839,13 +824,13 @@ def test_nan_and_infinity_are_no_answers(imported: Import) -> None:
 
 
 @pytest.mark.parametrize("format_name", ["mot-cascade", "jsonl"])
-def test_a_byte_order_mark_is_left_out(imported: Import, format_name: str) -> None:
+def test_a_byte_order_mark_is_left_out(imported, format_name):
     data = dumped([mot_entry()]) if format_name == "mot-cascade" else lines(COT)
     recording = imported(format_name, b"\xef\xbb\xbf" + data)
     assert "byte order mark" in notes(recording)
 
 
-def test_gzip_is_known_by_its_bytes(save: Save, imported: Import) -> None:
+def test_gzip_is_known_by_its_bytes(save, imported):
     data = dumped([mot_entry()])
     packed, plain = (
         imported("mot-cascade", save("x.txt", gzip.compress(data))),
@@ -854,7 +839,7 @@ def test_gzip_is_known_by_its_bytes(save: Save, imported: Import) -> None:
     assert packed.hash == plain.hash
 
 
-def test_refuses_gzip_that_is_cut_or_has_a_wrong_checksum(save: Save, imported: Import) -> None:
+def test_refuses_gzip_that_is_cut_or_has_a_wrong_checksum(save, imported):
     whole = gzip.compress(dumped([mot_entry()]))
     for data in (
         whole[:5],
@@ -866,13 +851,13 @@ def test_refuses_gzip_that_is_cut_or_has_a_wrong_checksum(save: Save, imported: 
             imported("mot-cascade", save("x.gz", data))
 
 
-def test_refuses_a_zip_bomb(imported: Import) -> None:
+def test_refuses_a_zip_bomb(imported):
     data = archive(archive_members(**{"dataset_GSM8K.txt": b" " * (40 << 20)}))
     with pytest.raises(SourceError, match="expands to more than 200 times"):
         imported("feval-ttc", data, dataset="gsm8k", llm=None)
 
 
-def test_a_bomb_is_refused_before_it_fills_the_memory(save: Save, imported: Import) -> None:
+def test_a_bomb_is_refused_before_it_fills_the_memory(save, imported):
     source = save("x.gz", gzip.compress(bytes(128 << 20), compresslevel=9))
     tracemalloc.start()
     try:
@@ -883,7 +868,7 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(save: Save, imported: Impo
         tracemalloc.stop()
 
 
-def test_a_zip_that_lies_about_its_sizes_is_damaged(imported: Import) -> None:
+def test_a_zip_that_lies_about_its_sizes_is_damaged(imported):
     data = bytearray(archive(archive_members(**{"dataset_GSM8K.txt": b" " * 100_000})))
     central = data.index(b"PK\x01\x02")
     struct.pack_into("<L", data, central + 24, 10)  # the expanded size
@@ -891,17 +876,13 @@ def test_a_zip_that_lies_about_its_sizes_is_damaged(imported: Import) -> None:
         imported("feval-ttc", bytes(data), dataset="gsm8k", llm=None)
 
 
-def test_refuses_more_bytes_than_the_limit(
-    imported: Import, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refuses_more_bytes_than_the_limit(imported, monkeypatch):
     monkeypatch.setattr(reading, "MAX_EXPANDED_BYTES", 100)
     with pytest.raises(SourceError, match="expands to more than 100 bytes"):
         imported("mot-cascade", dumped([mot_entry()]))
 
 
-def test_a_file_name_that_is_no_text_is_written_with_replacements(
-    tmp_path: Path, imported: Import
-) -> None:
+def test_a_file_name_that_is_no_text_is_written_with_replacements(tmp_path, imported):
     source = tmp_path / os.fsdecode(b"x\xff.zip")
     try:
         source.write_bytes(archive(archive_members()))
@@ -911,7 +892,7 @@ def test_a_file_name_that_is_no_text_is_written_with_replacements(
     assert manifest(recording)["operation"]["source"]["file"] == "x\ufffd.zip"
 
 
-def test_a_source_is_a_file(tmp_path: Path, imported: Import, save: Save) -> None:
+def test_a_source_is_a_file(tmp_path, imported, save):
     with pytest.raises(SourceError, match="there is a folder"):
         imported("mot-cascade", tmp_path)
     with pytest.raises(SourceError, match="there is nothing"):
@@ -925,7 +906,7 @@ def test_a_source_is_a_file(tmp_path: Path, imported: Import, save: Save) -> Non
     assert imported("mot-cascade", link).questions("toy")
 
 
-def test_a_file_of_another_shape_gets_the_format_that_fits(imported: Import) -> None:
+def test_a_file_of_another_shape_gets_the_format_that_fits(imported):
     with pytest.raises(SourceError, match=r"It can be read as 'mot-cascade': name that format\.$"):
         imported("modelswitch", dumped([mot_entry()]))
     with pytest.raises(SourceError) as raised:
@@ -933,9 +914,7 @@ def test_a_file_of_another_shape_gets_the_format_that_fits(imported: Import) -> 
     assert "can be read as" not in str(raised.value)
 
 
-def test_json_of_brackets_is_refused_before_it_takes_thirty_times_its_size(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_json_of_brackets_is_refused_before_it_takes_thirty_times_its_size(monkeypatch):
     monkeypatch.setattr(reading, "BRACKETS_FREE", 1000)
     for brackets in (b"[" + b"[]," * 2000 + b"[]]", b"[" + b"{}," * 2000 + b"{}]"):
         with pytest.raises(SourceError, match=r"brackets in .* bytes, as no recording has"):
@@ -943,9 +922,7 @@ def test_json_of_brackets_is_refused_before_it_takes_thirty_times_its_size(
     assert len(reading.Reader().json(b"[" + b"[1,2]," * 2000 + b"[]]", "x.json")) == 2001
 
 
-def test_a_questions_file_that_is_not_there_is_told_from_the_source(
-    imported: Import, tmp_path: Path
-) -> None:
+def test_a_questions_file_that_is_not_there_is_told_from_the_source(imported, tmp_path):
     for path, kind in ((tmp_path / "none.jsonl", "nothing"), (tmp_path, "a folder")):
         with pytest.raises(
             SourceError,

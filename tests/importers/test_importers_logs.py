@@ -16,7 +16,6 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,20 +35,13 @@ from foreign_sources import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from importing import Import, Save, manifest, notes, requests, rows
+from importing import Import, manifest, notes, requests, rows
 from places import DATA
 from typer.testing import CliRunner
 
 from feval.answers.thoughts import split
 from feval.cli import app
-from feval.errors import (
-    ConflictError,
-    FevalError,
-    SourceError,
-    TokenCounterError,
-    UnknownNameError,
-    UsageError,
-)
+from feval.errors import ConflictError, SourceError, TokenCounterError, UnknownNameError, UsageError
 from feval.importers import reading as archives
 from feval.importers.papers import game24_answer as answer_of
 from feval.importers.reading import Reader
@@ -75,7 +67,7 @@ QUESTIONS = [
 ]
 
 
-def written(imported: Import, name: str, **options: Any) -> Recording:
+def written(imported, name, **options):
     format_name, file = WRITTEN[name]
     return imported(
         format_name,
@@ -88,17 +80,17 @@ Logs = Callable[[str], Recording]
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Logs:
+def logs(tmp_path_factory):
     """The recordings of what the tools wrote, each imported once."""
     return cache(partial(written, Import(tmp_path_factory.mktemp("logs"))))
 
 
-def columns(recording: Recording, dataset: str = "tiny_sums") -> dict[str, list[Any]]:
+def columns(recording, dataset="tiny_sums"):
     (llm,) = recording.llm_names(dataset)
     return rows(recording, dataset, llm)
 
 
-def accuracy(recording: Recording, dataset: str = "tiny_sums") -> Fraction:
+def accuracy(recording, dataset="tiny_sums"):
     """Mean over the questions of the share of right samples."""
     gold = {question.id: question.answer_key for question in recording.questions(dataset)}
     table = columns(recording, dataset)
@@ -110,7 +102,7 @@ def accuracy(recording: Recording, dataset: str = "tiny_sums") -> Fraction:
     )
 
 
-def majorities(recording: Recording, dataset: str = "tiny_sums") -> Fraction:
+def majorities(recording, dataset="tiny_sums"):
     """Share of questions whose most frequent answer, the first seen among equals, is right."""
     gold = {question.id: question.answer_key for question in recording.questions(dataset)}
     table = columns(recording, dataset)
@@ -124,7 +116,7 @@ def majorities(recording: Recording, dataset: str = "tiny_sums") -> Fraction:
     return Fraction(right, len(votes))
 
 
-def stated(file: str, *path: str) -> float:
+def stated(file, *path):
     """A figure of the results that a tool wrote."""
     value = json.loads((DATA / file).read_text("utf-8"))
     for name in path:
@@ -132,7 +124,7 @@ def stated(file: str, *path: str) -> float:
     return float(value)
 
 
-def test_the_harness_metric_is_the_accuracy_of_one_call(logs: Logs) -> None:
+def test_the_harness_metric_is_the_accuracy_of_one_call(logs):
     results = "lm-eval/results_2026-11-21T19-33-23.832881.json"
     recording = logs("lm-eval")
     assert float(accuracy(recording)) == pytest.approx(
@@ -143,7 +135,7 @@ def test_the_harness_metric_is_the_accuracy_of_one_call(logs: Logs) -> None:
     )
 
 
-def test_the_metrics_of_inspect_are_the_accuracy_of_one_call(logs: Logs) -> None:
+def test_the_metrics_of_inspect_are_the_accuracy_of_one_call(logs):
     with archives.opened_archive(DATA / WRITTEN["inspect-ai archive"][1]) as log:
         header = log.json("header.json", Reader())
     metric = header["results"]["scores"][0]["metrics"]["accuracy"]["value"]
@@ -154,9 +146,7 @@ def test_the_metrics_of_inspect_are_the_accuracy_of_one_call(logs: Logs) -> None
 @pytest.mark.parametrize(
     ("name", "model"), [("transformers", "tiny-42k"), ("litellm", "openai/feval/tiny-42k")]
 )
-def test_the_metrics_of_lighteval_are_accuracy_and_majority(
-    logs: Logs, name: str, model: str
-) -> None:
+def test_the_metrics_of_lighteval_are_accuracy_and_majority(logs, name, model):
     date = (
         (TRANSFORMERS if name == "transformers" else LITELLM)
         .rpartition("_")[2]
@@ -181,15 +171,7 @@ def test_the_metrics_of_lighteval_are_accuracy_and_majority(
         ("lighteval litellm", "openai/feval/tiny-42k", 1.0, 64, "words", (4, 3)),
     ],
 )
-def test_the_logs_say_who_was_asked_and_how(
-    logs: Logs,
-    name: str,
-    llm: str,
-    temperature: float,
-    limit: int,
-    counter: str,
-    shape: tuple[int, int],
-) -> None:
+def test_the_logs_say_who_was_asked_and_how(logs, name, llm, temperature, limit, counter, shape):
     recording = logs(name)
     stated = manifest(recording)
     assert recording.llm_names("tiny_sums") == [llm]
@@ -207,14 +189,14 @@ def test_the_logs_say_who_was_asked_and_how(
     }
 
 
-def run(*arguments: str) -> dict[str, Any]:
+def run(*arguments):
     """A command's JSON."""
     result = CliRunner().invoke(app, [*arguments, "--json"])
     assert result.exit_code == 0, result.output
     return dict(json.loads(result.stdout))
 
 
-def test_finish_reasons_and_tokens_of_inspect_are_kept(logs: Logs) -> None:
+def test_finish_reasons_and_tokens_of_inspect_are_kept(logs):
     whole, cut = logs("inspect-ai archive"), logs("inspect-ai JSON")
     assert set(columns(whole)["finish_reason"]) == {"stop"}
     assert set(columns(cut)["finish_reason"]) == {"length"}
@@ -231,7 +213,7 @@ def test_finish_reasons_and_tokens_of_inspect_are_kept(logs: Logs) -> None:
     assert 3 * sum(sent) == usage["input_tokens"]
 
 
-def test_padding_is_not_counted(logs: Logs) -> None:
+def test_padding_is_not_counted(logs):
     recording = logs("lighteval transformers")
     words = [text.split() for text in columns(recording)["text"]]
     stored = pq.read_table(DATA / TRANSFORMERS).to_pylist()
@@ -247,7 +229,7 @@ def test_padding_is_not_counted(logs: Logs) -> None:
     assert "filled up with their end token" in notes(recording)
 
 
-def test_requests_to_chat_endpoints_are_messages(logs: Logs) -> None:
+def test_requests_to_chat_endpoints_are_messages(logs):
     for name in ("lm-eval", "lighteval litellm", "inspect-ai archive"):
         recording = logs(name)
         sent = requests(recording, "tiny_sums", recording.llm_names("tiny_sums")[0])
@@ -256,14 +238,14 @@ def test_requests_to_chat_endpoints_are_messages(logs: Logs) -> None:
         ]
 
 
-def test_files_read_beside_a_source_stand_in_the_manifest(logs: Logs) -> None:
+def test_files_read_beside_a_source_stand_in_the_manifest(logs):
     for name, beside in [("lm-eval", 1), ("lighteval litellm", 1)]:
         operation = manifest(logs(name))["operation"]
         assert [file["file"][:8] for file in operation["beside"]] == ["results_"] * beside
     assert "beside" not in manifest(logs("inspect-ai archive"))["operation"]
 
 
-def test_a_name_given_by_the_user_wins(imported: Import) -> None:
+def test_a_name_given_by_the_user_wins(imported):
     assert written(imported, "inspect-ai archive", llm="feval/tiny-42k@t=1").llm_names(
         "tiny_sums"
     ) == ["feval/tiny-42k@t=1"]
@@ -276,9 +258,7 @@ def test_a_name_given_by_the_user_wins(imported: Import) -> None:
 
 
 @pytest.mark.parametrize("name", ["lm-eval", "lighteval transformers"])
-def test_without_results_beside_it_the_user_names_the_llm(
-    save: Save, imported: Import, name: str
-) -> None:
+def test_without_results_beside_it_the_user_names_the_llm(save, imported, name):
     format_name, file = WRITTEN[name]
     source = save("elsewhere/" + Path(file).name, (DATA / file).read_bytes())
     with pytest.raises(UsageError, match="pass its name, --llm NAME"):
@@ -286,7 +266,7 @@ def test_without_results_beside_it_the_user_names_the_llm(
     assert imported(format_name, source, answer_kind="number").llm_names("toy") == ["toy-llm"]
 
 
-def test_a_wrong_format_is_told_the_right_one(imported: Import) -> None:
+def test_a_wrong_format_is_told_the_right_one(imported):
     with pytest.raises(SourceError, match="It can be read as 'lm-eval': name that format"):
         imported("esc", DATA / SAMPLES)
     with pytest.raises(SourceError, match="It can be read as 'inspect-ai'"):
@@ -295,7 +275,7 @@ def test_a_wrong_format_is_told_the_right_one(imported: Import) -> None:
         imported("lm-eval", DATA / LITELLM)
 
 
-def test_reads_the_filter_that_keeps_every_repeat(imported: Import) -> None:
+def test_reads_the_filter_that_keeps_every_repeat(imported):
     first = [harness_line(filter="first", filtered_resps=["2"], doc_id=n) for n in (1, 0)]
     every = [harness_line(doc_id=n) for n in (1, 0)]
     recording = imported("lm-eval", lines(*first, *every))
@@ -308,7 +288,7 @@ def test_reads_the_filter_that_keeps_every_repeat(imported: Import) -> None:
     )
 
 
-def test_a_filter_that_keeps_the_texts_extracts_nothing(imported: Import) -> None:
+def test_a_filter_that_keeps_the_texts_extracts_nothing(imported):
     line = harness_line(filter="none", resps=[["It is 2."]], filtered_resps=["It is 2."])
     source = lines(line)
     assert rows(imported("lm-eval", source, answer_kind="number"))["answer_raw"] == ["2"]
@@ -316,7 +296,7 @@ def test_a_filter_that_keeps_the_texts_extracts_nothing(imported: Import) -> Non
         imported("lm-eval", source)
 
 
-def test_worked_solutions_lists_and_options_become_golds(imported: Import) -> None:
+def test_worked_solutions_lists_and_options_become_golds(imported):
     options = {"text": ["two", "three"], "label": ["A", "B"]}
     source = lines(
         harness_line(target="1 + 1 = <<1+1=2>>2\n#### 2"),
@@ -341,7 +321,7 @@ def test_worked_solutions_lists_and_options_become_golds(imported: Import) -> No
     assert "worked solution, with the gold answer behind '####': 1." in notes(recording)
 
 
-def test_the_order_before_chat_requests_is_read(imported: Import) -> None:
+def test_the_order_before_chat_requests_is_read(imported):
     arguments = [["Q: ?", {"do_sample": False, "until": ["\n"], "deep": [[]]}]]
     recording = imported(
         "lm-eval", lines(harness_line(arguments=arguments, resps=[["It is 2."] * 3]))
@@ -354,7 +334,7 @@ def test_the_order_before_chat_requests_is_read(imported: Import) -> None:
     assert "one seed was sent" in notes(recording)  # the repeats are equal
 
 
-def test_results_beside_the_samples_say_more(save: Save, imported: Import) -> None:
+def test_results_beside_the_samples_say_more(save, imported):
     source = save("samples_toy_2026-01-02T03-04-05.678.jsonl", lines(harness_line()))
     results = {
         "model_name": "org/m",
@@ -393,9 +373,7 @@ def test_results_beside_the_samples_say_more(save: Save, imported: Import) -> No
         "another question, target, request or other texts"),
     ],
 )  # fmt: skip
-def test_refuses_other_samples(
-    imported: Import, changed: dict[str, Any], error: type[FevalError], sentence: str
-) -> None:
+def test_refuses_other_samples(imported, changed, error, sentence):
     source = lines(harness_line(), harness_line(**{"doc_id": 1, **changed}))
     with pytest.raises(error, match=re.escape(sentence)):
         imported("lm-eval", source)
@@ -406,7 +384,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=20).filter(
 )
 
 
-def test_reads_a_log_and_its_archive_alike(imported: Import) -> None:
+def test_reads_a_log_and_its_archive_alike(imported):
     log = inspect_log(inspect_sample(epoch=2), inspect_sample(id=2), inspect_sample())
     plain = imported("inspect-ai", dumped(log), llm=None)
     for packed in (inspect_archive(log), gzip.compress(dumped(log))):
@@ -432,7 +410,7 @@ def test_reads_a_log_and_its_archive_alike(imported: Import) -> None:
     assert "The pools of openai/gpt-4o are ragged: 1 to 2 samples" in notes(plain)
 
 
-def test_a_failed_sample_is_no_answer(imported: Import) -> None:
+def test_a_failed_sample_is_no_answer(imported):
     failed = inspect_sample(
         epoch=2, output={"choices": []}, error={"message": "boom"}, messages=[], scores=None
     )
@@ -447,7 +425,7 @@ def test_a_failed_sample_is_no_answer(imported: Import) -> None:
     assert "did not end well (status 'error')" in notes(recording)
 
 
-def test_the_first_scorer_that_extracts_gives_the_answers(imported: Import) -> None:
+def test_the_first_scorer_that_extracts_gives_the_answers(imported):
     scores = {
         "includes": {"value": "C", "answer": "IT IS 2."},
         "number": {"value": "C", "answer": "2"},
@@ -461,7 +439,7 @@ def test_the_first_scorer_that_extracts_gives_the_answers(imported: Import) -> N
     assert "None of the scorers ('includes') says which answer it extracted" in notes(again)
 
 
-def test_several_calls_and_choices_are_told_apart(imported: Import) -> None:
+def test_several_calls_and_choices_are_told_apart(imported):
     talk = [
         *inspect_sample()["messages"],
         {"role": "user", "content": "Sure?"},
@@ -492,7 +470,7 @@ def test_several_calls_and_choices_are_told_apart(imported: Import) -> None:
     assert "each of them a CoT: 1." in notes(both)
 
 
-def test_attachments_options_and_conversations_are_resolved(imported: Import) -> None:
+def test_attachments_options_and_conversations_are_resolved(imported):
     talk = [{"role": "user", "content": "attachment://a1"}]
     sent = inspect_sample(
         input=talk,
@@ -514,11 +492,11 @@ def test_attachments_options_and_conversations_are_resolved(imported: Import) ->
     assert "several accepted answers, whose first is the gold answer: 1." in notes(recording)
 
 
-def with_usage(usage: Any) -> dict[str, Any]:
+def with_usage(usage):
     return inspect_log(inspect_sample(output=inspect_sample()["output"] | {"usage": usage}))
 
 
-def without_member(log: dict[str, Any], name: str) -> dict[str, Any]:
+def without_member(log, name):
     return {key: value for key, value in log.items() if key != name}
 
 
@@ -548,14 +526,12 @@ def without_member(log: dict[str, Any], name: str) -> dict[str, Any]:
         "'max_tokens' of sample 0 of x.json should be a whole number from 1"),
     ],
 )  # fmt: skip
-def test_refuses_other_logs(
-    imported: Import, log: dict[str, Any], error: type[FevalError], sentence: str
-) -> None:
+def test_refuses_other_logs(imported, log, error, sentence):
     with pytest.raises(error, match=re.escape(sentence)):
         imported("inspect-ai", dumped(log))
 
 
-def test_usage_must_be_there_to_be_taken(imported: Import) -> None:
+def test_usage_must_be_there_to_be_taken(imported):
     source = dumped(with_usage(None))
     assert manifest(imported("inspect-ai", source))["pairs"][0]["counter"] == "words"
     with pytest.raises(TokenCounterError, match="this inspect-ai source has none"):
@@ -565,7 +541,7 @@ def test_usage_must_be_there_to_be_taken(imported: Import) -> None:
         imported("inspect-ai", dumped(nameless), llm=None)
 
 
-def test_an_unfinished_archive_is_read_by_its_journal(imported: Import) -> None:
+def test_an_unfinished_archive_is_read_by_its_journal(imported):
     log = inspect_log()
     start = {name: log[name] for name in ("version", "eval", "plan")}
     members = [("_journal/start.json", start), ("samples/1_epoch_1.json", inspect_sample())]
@@ -575,9 +551,7 @@ def test_an_unfinished_archive_is_read_by_its_journal(imported: Import) -> None:
         imported("inspect-ai", archive(members[1:]))
 
 
-def zstandard_archive(
-    members: dict[str, bytes], *, crc: int | None = None, size: int | None = None
-) -> bytes:
+def zstandard_archive(members, *, crc=None, size=None):
     """A zip as inspect-ai writes it: method 93, which Python's own writer does not know before
     3.14.
     """
@@ -605,7 +579,7 @@ def zstandard_archive(
     return bytes(raw)
 
 
-def zstandard_members() -> dict[str, bytes]:
+def zstandard_members():
     log = inspect_log()
     members = {
         "header.json": dumped({name: value for name, value in log.items() if name != "samples"})
@@ -615,7 +589,7 @@ def zstandard_members() -> dict[str, bytes]:
     }
 
 
-def test_zstandard_archives_are_read_and_checked(imported: Import) -> None:
+def test_zstandard_archives_are_read_and_checked(imported):
     good = imported("inspect-ai", zstandard_archive(zstandard_members()))
     assert good.hash == imported("inspect-ai", inspect_archive(inspect_log())).hash
     for spoilt in (
@@ -631,7 +605,7 @@ def test_zstandard_archives_are_read_and_checked(imported: Import) -> None:
         imported("inspect-ai", bytes(broken))
 
 
-def test_bombs_in_archives_are_refused(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bombs_in_archives_are_refused(imported, monkeypatch):
     bomb = zstandard_members() | {"samples/9_epoch_1.json": b'"' + b" " * (20 << 20) + b'"'}
     with pytest.raises(SourceError, match="expands to more than 200 times"):
         imported("inspect-ai", zstandard_archive(bomb))
@@ -643,7 +617,7 @@ def test_bombs_in_archives_are_refused(imported: Import, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     "name", ["../samples/1.json", "/samples/1.json", "samples\\1.json", "C:/1.json"]
 )
-def test_members_outside_of_a_log_are_refused(save: Save, imported: Import, name: str) -> None:
+def test_members_outside_of_a_log_are_refused(save, imported, name):
     data = inspect_archive(inspect_log())
     source = save("x.eval", data)
     with zipfile.ZipFile(source, "a") as file:
@@ -653,7 +627,7 @@ def test_members_outside_of_a_log_are_refused(save: Save, imported: Import, name
         imported("inspect-ai", source)
 
 
-def test_reads_details(imported: Import) -> None:
+def test_reads_details(imported):
     second = details_row(id="1", choices=["two", "three"], gold_index=1, query="Which?")
     source = details(second, details_row())
     recording = imported("lighteval", source, answer_kind="number")
@@ -666,7 +640,7 @@ def test_reads_details(imported: Import) -> None:
     assert requests(recording)["prompt_tokens"] == [2, 2]
 
 
-def test_golds_may_be_labels_or_several(imported: Import) -> None:
+def test_golds_may_be_labels_or_several(imported):
     letters = details_row(choices=[" A", " B"], gold_index=1)
     ways = details_row(id="1", choices=["1/2", "0.5"], gold_index=0)
     recording = imported("lighteval", details(letters, ways), answer_kind="number")
@@ -694,20 +668,18 @@ def test_golds_may_be_labels_or_several(imported: Import) -> None:
         ),
     ],
 )
-def test_refuses_other_details(
-    imported: Import, rows_: list[Any], error: type[FevalError], sentence: str
-) -> None:
+def test_refuses_other_details(imported, rows_, error, sentence):
     with pytest.raises(error, match=re.escape(sentence)):
         imported("lighteval", details(*rows_), answer_kind="number")
 
 
-def parquet(table: pa.Table, **options: Any) -> bytes:
+def parquet(table, **options):
     buffer = io.BytesIO()
     pq.write_table(table, buffer, **options)
     return buffer.getvalue()
 
 
-def test_refuses_details_of_another_version(imported: Import) -> None:
+def test_refuses_details_of_another_version(imported):
     older = parquet(pa.table({"example": ["?"], "predictions": ["2"], "gold": ["2"]}))
     with pytest.raises(
         SourceError,
@@ -721,7 +693,7 @@ def test_refuses_details_of_another_version(imported: Import) -> None:
         imported("lighteval", details()[:-20], answer_kind="number")
 
 
-def test_parquet_bombs_are_refused(imported: Import) -> None:
+def test_parquet_bombs_are_refused(imported):
     doc, response = details_row(text=["x" * (3 << 20)], output_tokens=[])
     many = parquet(
         pa.Table.from_pylist(
@@ -733,7 +705,7 @@ def test_parquet_bombs_are_refused(imported: Import) -> None:
         imported("lighteval", many, answer_kind="number")
 
 
-def linc_run(save: Save, **parts: Any) -> Path:
+def linc_run(save, **parts):
     for part, value in parts.items():
         save(f"m_folio-cot-1shot_{part}.json", dumped(value))
     return save(
@@ -745,7 +717,7 @@ def linc_run(save: Save, **parts: Any) -> Path:
 RESULTS = {"folio-cot-1shot": {"accuracy (pass@1 majority)": 0.5}, "config": {"model": "m"}}
 
 
-def test_reads_a_linc_run_with_what_lies_beside_it(save: Save, imported: Import) -> None:
+def test_reads_a_linc_run_with_what_lies_beside_it(save, imported):
     texts = [["ANSWER: True", "hm"], ["a", "b"]]
     source = linc_run(save, references=["True", "False"], generations_raw=texts, results=RESULTS)
     recording = imported("linc", source, llm=None)
@@ -758,7 +730,7 @@ def test_reads_a_linc_run_with_what_lies_beside_it(save: Save, imported: Import)
     assert len(manifest(recording)["operation"]["beside"]) == 3
 
 
-def test_labels_stand_for_texts_that_linc_does_not_store(save: Save, imported: Import) -> None:
+def test_labels_stand_for_texts_that_linc_does_not_store(save, imported):
     questions = lines(
         {"question": "Is it?", "answer": "True"}, {"question": "Was it?", "answer": "False"}
     )
@@ -784,15 +756,13 @@ def test_labels_stand_for_texts_that_linc_does_not_store(save: Save, imported: I
         ({"generations_raw": ["a", "b"]}, "should be a list of samples"),
     ],
 )
-def test_refuses_linc_files_of_different_runs(
-    save: Save, imported: Import, parts: Any, sentence: str
-) -> None:
+def test_refuses_linc_files_of_different_runs(save, imported, parts, sentence):
     with pytest.raises(SourceError, match=sentence):
         imported("linc", linc_run(save, **parts))
 
 
 @pytest.mark.parametrize("value", [[["Maybe"]], [["True", 1]], [1], [], {}])
-def test_refuses_other_labels(save: Save, imported: Import, value: Any) -> None:
+def test_refuses_other_labels(save, imported, value):
     with pytest.raises(SourceError, match=r"should be"):
         imported("linc", save("x_generations_prc.json", dumped(value)))
 
@@ -818,7 +788,7 @@ def test_refuses_other_labels(save: Save, imported: Import, value: Any) -> None:
         ("(" * 100_000 + "4 + 5 + 6 + 10", None),
     ],
 )
-def test_the_answer_is_what_the_expression_comes_to(text: str, answer: str | None) -> None:
+def test_the_answer_is_what_the_expression_comes_to(text, answer):
     assert answer_of(text, ["4", "5", "6", "10"]) == answer
 
 
@@ -832,7 +802,7 @@ EXPRESSIONS = st.recursive(
 
 
 @given(expression=EXPRESSIONS)
-def test_expressions_are_computed_as_python_computes_them(expression: str) -> None:
+def test_expressions_are_computed_as_python_computes_them(expression):
     numbers = re.findall(r"\d+", expression)
     try:
         value = evaluated(expression)
@@ -842,7 +812,7 @@ def test_expressions_are_computed_as_python_computes_them(expression: str) -> No
         assert answer_of(f"Answer: {expression} = 24", numbers) == str(value)
 
 
-def evaluated(expression: str) -> Fraction:
+def evaluated(expression):
     """By Python's own syntax tree."""
     import ast
     import operator
@@ -854,7 +824,7 @@ def evaluated(expression: str) -> Fraction:
         ast.Div: operator.truediv,
     }
 
-    def walk(node: ast.expr) -> Fraction:
+    def walk(node):
         if isinstance(node, ast.BinOp):
             return Fraction(functions[type(node.op)](walk(node.left), walk(node.right)))
         assert isinstance(node, ast.Constant)
@@ -864,7 +834,7 @@ def evaluated(expression: str) -> Fraction:
     return walk(ast.parse(expression, mode="eval").body)
 
 
-def test_reads_a_log_of_the_game(save: Save, imported: Import) -> None:
+def test_reads_a_log_of_the_game(save, imported):
     source = dumped(
         [game_entry(), game_entry(idx=1, ys=["Answer: 6 * 4 * 1 * 1"] * 3, accs=[True] * 3)]
     )
@@ -902,12 +872,12 @@ def test_reads_a_log_of_the_game(save: Save, imported: Import) -> None:
         ([], "should be an object"),
     ],
 )
-def test_refuses_other_games(save: Save, imported: Import, entry: Any, sentence: str) -> None:
+def test_refuses_other_games(save, imported, entry, sentence):
     with pytest.raises(SourceError, match=re.escape(sentence)):
         imported("game24", dumped([entry]), questions=save("24.csv", PUZZLES))
 
 
-def test_the_game_needs_its_puzzles(save: Save, imported: Import) -> None:
+def test_the_game_needs_its_puzzles(save, imported):
     source = dumped([game_entry()])
     with pytest.raises(UsageError, match=r"pass 24\.csv, --questions FILE"):
         imported("game24", source)
@@ -915,7 +885,7 @@ def test_the_game_needs_its_puzzles(save: Save, imported: Import) -> None:
         imported("game24", source, questions=save("24.csv", b"Rank,Puzzles\n1,four\n"))
 
 
-def thoughts(recording: Recording) -> list[str | None] | None:
+def thoughts(recording):
     ((pool,),) = [list(recording.pools("toy", llm)) for llm in recording.llm_names("toy")]
     return None if pool.reasoning is None else list(pool.reasoning)
 
@@ -932,9 +902,7 @@ def thoughts(recording: Recording) -> list[str | None] | None:
         ({"type": "reasoning", "reasoning": "attachment://a1"}, "Long thoughts."),
     ],
 )
-def test_the_reasoning_of_inspect_is_kept(
-    imported: Import, part: dict[str, Any], expected: str | None
-) -> None:
+def test_the_reasoning_of_inspect_is_kept(imported, part, expected):
     output = inspect_sample()["output"]
     said = {"role": "assistant", "content": [part, {"type": "text", "text": "It is 2."}]}
     output["choices"] = [{"message": said, "stop_reason": "stop"}]
@@ -944,7 +912,7 @@ def test_the_reasoning_of_inspect_is_kept(
     assert rows(recording)["text"] == ["It is 2."]
 
 
-def test_the_reasonings_of_lighteval_are_kept(tmp_path: Path, imported: Import) -> None:
+def test_the_reasonings_of_lighteval_are_kept(tmp_path, imported):
     path = tmp_path / "details.parquet"
     path.write_bytes(details(details_row(reasonings=["hm", None])))
     assert thoughts(imported("lighteval", path, answer_kind="number")) == ["hm", None]

@@ -10,8 +10,6 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +17,7 @@ from feval.importers import import_recording, papers
 from feval.importers.questions import read_questions
 from feval.importers.reading import Reader
 from feval.importers.source import ImportRequest
-from feval.recording import Recording, open_recording
+from feval.recording import open_recording
 
 MOT = "real/mot_cascade"
 NAMED = {
@@ -45,7 +43,7 @@ Importing = Callable[..., "Columns"]
 class Columns:
     """One LLM's answers and tokens of a recording, question by question, read from Parquet."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording):
         import pyarrow.parquet as pq
 
         (dataset,) = recording.dataset_ids()
@@ -66,10 +64,10 @@ class Columns:
             self.tokens[-1].append(tokens)
 
     @property
-    def notes(self) -> str:
+    def notes(self):
         return "\n".join(self.manifest["notes"])
 
-    def mean_accuracy(self) -> float:
+    def mean_accuracy(self):
         right = sum(
             answer == gold
             for gold, row in zip(self.gold, self.answers, strict=True)
@@ -77,7 +75,7 @@ class Columns:
         )
         return right / sum(map(len, self.answers))
 
-    def prefix_votes(self, n: int, *, none_votes: bool = False) -> int:
+    def prefix_votes(self, n, *, none_votes=False):
         """Questions that a plurality of the first n samples gets right; the first seen wins
         ties.
         """
@@ -89,11 +87,11 @@ class Columns:
 
 
 @pytest.fixture(scope="module")
-def importing(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Importing:
+def importing(shared, tmp_path_factory):
     """Imports a real file, verbatim by default; each import is made once."""
     made: dict[str, Columns] = {}
 
-    def run(format_name: str, source: str, dataset: str, **options: Any) -> Columns:
+    def run(format_name, source, dataset, **options):
         key = repr((format_name, source, dataset, sorted(options.items())))
         if key not in made:
             out = tmp_path_factory.mktemp("imported") / "recording"
@@ -105,19 +103,19 @@ def importing(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Importi
     return run
 
 
-def named(importing: Importing, name: str, **options: Any) -> Columns:
+def named(importing, name, **options):
     if name == "last_letters_gpt35":
         return importing("esc", NAMED[name], "last_letters", **options)
     return importing("mot-cascade", NAMED[name], "bigbench_date", **options)
 
 
-def goldens(shared: Path, prefix: str) -> list[dict[str, Any]]:
+def goldens(shared, prefix):
     entries = json.loads((shared / "golden" / "methods.json").read_text())["goldens"]
     return [entry for entry in entries if entry["id"].startswith(prefix)]
 
 
 @pytest.mark.parametrize("name", sorted(NAMED))
-def test_counts_equal_the_published_ones(shared: Path, importing: Importing, name: str) -> None:
+def test_counts_equal_the_published_ones(shared, importing, name):
     expected = json.loads((shared / "golden" / "methods.json").read_text())["inputs"][name]
     columns = named(importing, name, keep_duplicates=True)
     assert len(columns.answers) == expected["questions"]
@@ -126,14 +124,14 @@ def test_counts_equal_the_published_ones(shared: Path, importing: Importing, nam
     assert columns.manifest["pairs"][0]["counter"] == "words"
 
 
-def test_tokens_equal_the_reference_package(shared: Path, importing: Importing) -> None:
+def test_tokens_equal_the_reference_package(shared, importing):
     (golden,) = goldens(shared, "cost.tokens.date_cot1_40")
     tokens = named(importing, "date_cot1_40", keep_duplicates=True).tokens
     assert tokens[0] == golden["expected"]["first_question"]
     assert sum(map(sum, tokens)) == golden["expected"]["tokens"] == 526654
 
 
-def test_prefix_votes_equal_the_reference_figures(shared: Path, importing: Importing) -> None:
+def test_prefix_votes_equal_the_reference_figures(shared, importing):
     checked = 0
     for golden in goldens(shared, "sc.prefix."):
         (name,) = golden["inputs"]
@@ -145,9 +143,7 @@ def test_prefix_votes_equal_the_reference_figures(shared: Path, importing: Impor
     assert checked >= 6
 
 
-def test_votes_with_no_answers_equal_the_reference_figures(
-    shared: Path, importing: Importing
-) -> None:
+def test_votes_with_no_answers_equal_the_reference_figures(shared, importing):
     columns = named(importing, "date_pot1", keep_duplicates=True)
     for golden in goldens(shared, "sc.none.date_pot1"):
         n, expected = golden["params"]["N"], golden["expected"]
@@ -155,7 +151,7 @@ def test_votes_with_no_answers_equal_the_reference_figures(
         assert columns.prefix_votes(n, none_votes=True) == expected["prefix_vote_correct"]
 
 
-def test_the_recording_that_is_not_independent_says_so(importing: Importing) -> None:
+def test_the_recording_that_is_not_independent_says_so(importing):
     both = named(importing, "date_cot1_40", keep_duplicates=True)
     first = named(importing, "date_cot1", keep_duplicates=True)
     second = named(importing, "date_cot1_t04", keep_duplicates=True)
@@ -166,7 +162,7 @@ def test_the_recording_that_is_not_independent_says_so(importing: Importing) -> 
     assert "not independent" not in first.notes
 
 
-def test_llama2_samples_are_imported_once(importing: Importing) -> None:
+def test_llama2_samples_are_imported_once(importing):
     columns = named(importing, "llama2_date_cot1")
     assert {len(row) for row in columns.answers} == {10}
     assert columns.gold == named(importing, "date_cot1", keep_duplicates=True).gold
@@ -184,16 +180,12 @@ def test_llama2_samples_are_imported_once(importing: Importing) -> None:
         ("last_letters_gpt35", 0.804),
     ],
 )
-def test_mean_accuracy_equals_the_published_one(
-    importing: Importing, name: str, accuracy: float
-) -> None:
+def test_mean_accuracy_equals_the_published_one(importing, name, accuracy):
     assert round(named(importing, name, keep_duplicates=True).mean_accuracy(), 3) == accuracy
 
 
 @pytest.mark.parametrize("kind", ["verbatim", "number"])
-def test_gsm8k_by_gpt4_is_ragged_and_mixes_texts_with_numbers(
-    importing: Importing, kind: str
-) -> None:
+def test_gsm8k_by_gpt4_is_ragged_and_mixes_texts_with_numbers(importing, kind):
     columns = importing(
         "mot-cascade", f"{MOT}/GPT4_result/gsm_cot1.json.gz", "gsm8k", answer_kind=kind
     )
@@ -229,9 +221,7 @@ def test_gsm8k_by_gpt4_is_ragged_and_mixes_texts_with_numbers(
         ("Llama-3.2-1B-Instruct/responses_0_14042_seed18987374", 0.353, 329),
     ],
 )
-def test_mmlu_replies_equal_the_published_check(
-    shared: Path, file: str, accuracy: float, unreadable: int
-) -> None:
+def test_mmlu_replies_equal_the_published_check(shared, file, accuracy, unreadable):
     key = read_questions(shared / "real/coupled_mmlu/mmlu_test_answer_key.csv", "mmlu", Reader())
     request = ImportRequest("mmlu", ("an-llm",), key)
     read = papers.read_coupled_mmlu(shared / MMLU / f"{file}.csv.gz", request)
@@ -248,7 +238,7 @@ def test_mmlu_replies_equal_the_published_check(
 
 
 @pytest.mark.slow
-def test_an_mmlu_recording_equals_the_published_check(shared: Path, importing: Importing) -> None:
+def test_an_mmlu_recording_equals_the_published_check(shared, importing):
     key = shared / "real/coupled_mmlu/mmlu_test_answer_key.csv"
     file = "Llama-3.1-8B-Instruct/responses_0_14042_seed72645763.csv.gz"
     columns = importing("coupled-mmlu", f"{MMLU}/{file}", "mmlu", questions=key)
@@ -258,9 +248,7 @@ def test_an_mmlu_recording_equals_the_published_check(shared: Path, importing: I
 
 
 @pytest.mark.parametrize(("llm", "accuracy"), [("gpt-4o", 0.957), ("gemini-1.5-pro", 0.953)])
-def test_modelswitch_equals_its_verdicts(
-    shared: Path, importing: Importing, llm: str, accuracy: float
-) -> None:
+def test_modelswitch_equals_its_verdicts(shared, importing, llm, accuracy):
     source = f"real/modelswitch/Results/GSM8K/MS/closed_source/{llm}.json.gz"
     questions = shared / "real/questions/gsm8k.jsonl"
     columns = importing("modelswitch", source, "gsm8k", answer_kind="number", questions=questions)
@@ -269,7 +257,7 @@ def test_modelswitch_equals_its_verdicts(
     assert "shuffled order" in columns.notes
 
 
-def test_files_of_one_dataset_share_their_questions(importing: Importing) -> None:
+def test_files_of_one_dataset_share_their_questions(importing):
     first = named(importing, "date_cot1", keep_duplicates=True).recording.questions("bigbench_date")
     second = named(importing, "gpt4_date_cot2", keep_duplicates=True).recording.questions(
         "bigbench_date"
@@ -282,9 +270,7 @@ LINC_RUNS = ("cot-1shot", "cot-2shot", "cot-4shot", "cot-8shot", "neurosymbolic-
 
 
 @pytest.mark.parametrize("mode", LINC_RUNS)
-def test_linc_majorities_equal_the_accuracy_its_authors_state(
-    shared: Path, importing: Importing, mode: str
-) -> None:
+def test_linc_majorities_equal_the_accuracy_its_authors_state(shared, importing, mode):
     run = LINC.format(mode=mode)
     columns = importing("linc", f"{run}_generations_prc.json", "folio", llm=None)
     stated = json.loads((shared / f"{run}_results.json").read_text())[f"folio-{mode}"][
@@ -296,9 +282,7 @@ def test_linc_majorities_equal_the_accuracy_its_authors_state(
 
 
 @pytest.mark.parametrize("mode", LINC_RUNS)
-def test_linc_accuracy_over_votes_is_near_the_table_of_its_authors(
-    shared: Path, importing: Importing, mode: str
-) -> None:
+def test_linc_accuracy_over_votes_is_near_the_table_of_its_authors(shared, importing, mode):
     """Their table: 1,000 draws of k positions with replacement, the same for all questions, so
     figures differ by its noise.
     """
@@ -317,7 +301,7 @@ def test_linc_accuracy_over_votes_is_near_the_table_of_its_authors(
         assert abs(exact - float(rows[k]["accuracy_kmaj"])) < 5 * noise, k
 
 
-def _vote_with_replacement(answers: list[str | None], gold: str | None, k: int) -> float:
+def _vote_with_replacement(answers, gold, k):
     """Probability that the plurality of k draws with replacement is right; the first seen wins
     ties; by enumeration.
     """
@@ -331,9 +315,7 @@ def _vote_with_replacement(answers: list[str | None], gold: str | None, k: int) 
 TOT = "real/tot/logs/game24/gpt-4_0.7_naive_standard_sample_100_start900_end1000.json.gz"
 
 
-def test_the_game_of_24_is_judged_as_its_authors_judged_it(
-    shared: Path, importing: Importing
-) -> None:
+def test_the_game_of_24_is_judged_as_its_authors_judged_it(shared, importing):
     puzzles = shared / "real/tot/src/tot/data/24/24.csv"
     columns = importing("game24", TOT, "game24", answer_kind="number", questions=puzzles)
     entries = json.loads(gzip.decompress((shared / TOT).read_bytes()))

@@ -6,9 +6,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +17,7 @@ from typer.testing import CliRunner
 
 from feval import evaluate, load
 from feval.cli import app
-from feval.errors import ConflictError, FevalError, NotRecordedError, SourceError, UsageError
+from feval.errors import ConflictError, NotRecordedError, SourceError, UsageError
 from feval.exporters import export_recording
 from feval.importers.scores import import_scores
 from feval.methods import METHODS
@@ -33,11 +30,11 @@ NAN = float("nan")
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def toy(tmp_path_factory):
     return write_toy(tmp_path_factory.mktemp("scored") / "toy", POOLS, ["4", "5"])
 
 
-def rows(**columns: Sequence[Any]) -> list[dict[str, Any]]:
+def rows(**columns):
     size = len(next(iter(columns.values())))
     keys = [dict(zip(("question_id", "llm", "sample"), key, strict=True)) for key in KEYS[:size]]
     return [
@@ -46,7 +43,7 @@ def rows(**columns: Sequence[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def written(path: Path, table: Sequence[Mapping[str, Any]]) -> Path:
+def written(path, table):
     names = list(dict.fromkeys(name for row in table for name in row))
     if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(list(table)), path)
@@ -66,14 +63,12 @@ def written(path: Path, table: Sequence[Mapping[str, Any]]) -> Path:
     return path
 
 
-def values(recording: Path, llm: str, scorer: str) -> list[list[float]]:
+def values(recording, llm, scorer):
     return open_recording(recording).scores("toy", llm, scorer).values.tolist()
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_scores_and_step_scores_of_every_kind_of_file(
-    toy: Path, tmp_path: Path, suffix: str
-) -> None:
+def test_scores_and_step_scores_of_every_kind_of_file(toy, tmp_path, suffix):
     numbers, steps = (
         [0.5, -1, 2.25, 1e-3, 7, 0.1, 0.2],
         [[0.5, 0.25], None, [1.0], [2.0, 3.0, 4.0], None, [0.0], None],
@@ -102,7 +97,7 @@ def test_scores_and_step_scores_of_every_kind_of_file(
     )
 
 
-def test_two_equal_texts_with_different_scores_keep_their_own(tmp_path: Path) -> None:
+def test_two_equal_texts_with_different_scores_keep_their_own(tmp_path):
     source = tmp_path / "same.jsonl"
     same = {"text": "The answer.", "tokens": 3}
     line = {
@@ -140,9 +135,7 @@ def test_two_equal_texts_with_different_scores_keep_their_own(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("to", ["csv", "parquet"])
-def test_an_exported_table_with_scores_of_ones_own_comes_back(
-    toy: Path, tmp_path: Path, to: str
-) -> None:
+def test_an_exported_table_with_scores_of_ones_own_comes_back(toy, tmp_path, to):
     exported = export_recording(toy, tmp_path / f"cots.{to}", to).path
     table = pd.read_csv(exported) if to == "csv" else pd.read_parquet(exported)
     table["score.words"] = table["text"].str.split().str.len()
@@ -157,7 +150,7 @@ def test_an_exported_table_with_scores_of_ones_own_comes_back(
     ).all()
 
 
-def test_a_table_that_seems_to_number_samples_from_1_is_noted(toy: Path, tmp_path: Path) -> None:
+def test_a_table_that_seems_to_number_samples_from_1_is_noted(toy, tmp_path):
     from_1 = [
         {"question_id": "toy/0", "llm": "alpha", "sample": sample, "score": 1} for sample in (1, 2)
     ]
@@ -169,9 +162,7 @@ def test_a_table_that_seems_to_number_samples_from_1_is_noted(toy: Path, tmp_pat
         )
 
 
-def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(
-    toy: Path, tmp_path: Path
-) -> None:
+def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(toy, tmp_path):
     table = written(tmp_path / "t.parquet", rows(score=[0.5, NAN, None, True and 1.0]))
     done = import_scores(toy, table, tmp_path / "out", name="mine")
     assert done.scored == {"mine": 2}
@@ -228,14 +219,7 @@ def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(
         "no CoTs of 'gamma' there. It holds alpha, org/beta"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_said(
-    toy: Path,
-    tmp_path: Path,
-    table: list[dict[str, Any]],
-    options: dict[str, Any],
-    error: type[FevalError],
-    message: str,
-) -> None:
+def test_what_does_not_fit_is_said(toy, tmp_path, table, options, error, message):
     with pytest.raises(error, match=message):
         import_scores(toy, written(tmp_path / "t.csv", table), tmp_path / "out", **options)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv"]
@@ -247,13 +231,13 @@ def test_what_does_not_fit_is_said(
     "Expected 2 columns, got 1"),
      (b"PAR1", "damaged Parquet"), (b"score\n\xff\n", "not readable as CSV: .*UTF8")],
 )  # fmt: skip
-def test_a_broken_table_is_a_sentence(toy: Path, tmp_path: Path, data: bytes, message: str) -> None:
+def test_a_broken_table_is_a_sentence(toy, tmp_path, data, message):
     (tmp_path / "t.csv").write_bytes(data)
     with pytest.raises(SourceError, match=message):
         import_scores(toy, tmp_path / "t.csv", tmp_path / "out")
 
 
-def test_several_datasets_are_named_by_a_column(toy: Path, tmp_path: Path) -> None:
+def test_several_datasets_are_named_by_a_column(toy, tmp_path):
     source = tmp_path / "o.jsonl"
     line = {
         "id": "toy/0",
@@ -290,7 +274,7 @@ def test_several_datasets_are_named_by_a_column(toy: Path, tmp_path: Path) -> No
     ]
 
 
-def test_the_command(toy: Path, tmp_path: Path) -> None:
+def test_the_command(toy, tmp_path):
     table = written(tmp_path / "t.csv", rows(reward=[1, 2, 3, 4, 5, 6, ""]))
     command = [
         "score",

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -33,7 +32,7 @@ from feval.publish.card import PICTURE, SURFACES
 from feval.publish.configs import configs_of, split_names
 from feval.publish.figures import figures_of, picture
 from feval.publish.owner_section import BEGIN, END
-from feval.publish.release import Release, Seen, prepare
+from feval.publish.release import Seen, prepare
 from feval.recording import open_recording, select
 from feval.replay import load
 from recorders.demo import DATASET, LLMS, bundled_recording
@@ -44,41 +43,41 @@ REPO = "somebody/recording"
 EVIL = "<script>alert(1)</script>|[x](javascript:y)`*#\u202e\u200b"
 
 
-def seen(page: str | None = None) -> Seen:
+def seen(page=None):
     state = None if page is None else RepoState(REPO, "0" * 40, True, {}, {})
     return Seen(REPO, state, page)
 
 
-def page(release: Release) -> str:
+def page(release):
     content = release.files["README.md"]
     assert isinstance(content, bytes)
     return content.decode()
 
 
-def body(text: str) -> str:
+def body(text):
     return text.split("\n---\n", 1)[1]
 
 
-def matter(text: str) -> dict[str, object]:
+def matter(text):
     found = yaml.safe_load(text.removeprefix("---\n").split("\n---\n", 1)[0])
     assert isinstance(found, dict)
     return found
 
 
 @pytest.fixture(scope="module")
-def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo_folder(tmp_path_factory):
     """The bundled recording in the format that is written today."""
     with bundled_recording() as folder:
         return select(folder, tmp_path_factory.mktemp("demo") / "recording")
 
 
 @pytest.fixture(scope="module")
-def demo_page() -> str:
+def demo_page():
     with bundled_recording() as folder:
         return page(prepare(folder, seen(), tag="v1"))
 
 
-def test_the_hubs_client_reads_the_front_matter(demo_page: str) -> None:
+def test_the_hubs_client_reads_the_front_matter(demo_page):
     data = DatasetCard(demo_page).data
     assert (data.license, data.pretty_name) == (
         "apache-2.0",
@@ -93,7 +92,7 @@ def test_the_hubs_client_reads_the_front_matter(demo_page: str) -> None:
     )
 
 
-def test_every_configuration_has_its_files_and_counts(demo_page: str) -> None:
+def test_every_configuration_has_its_files_and_counts(demo_page):
     import pyarrow.parquet as pq
 
     found = matter(demo_page)
@@ -118,7 +117,7 @@ def test_every_configuration_has_its_files_and_counts(demo_page: str) -> None:
 
 
 @pytest.mark.skipif(find_spec("datasets") is None, reason="the library `datasets` is not installed")
-def test_features_and_sizes_are_spelled_as_datasets_spells_them(tmp_path: Path) -> None:
+def test_features_and_sizes_are_spelled_as_datasets_spells_them(tmp_path):
     recording = open_recording(write(tmp_path / "r"))
     expected = [
         (config.features, str(recording.path / config.splits[0].paths[0]))
@@ -133,7 +132,7 @@ def test_features_and_sizes_are_spelled_as_datasets_spells_them(tmp_path: Path) 
     subprocess.run([sys.executable, "-c", code, json.dumps(expected)], check=True, timeout=120)
 
 
-def test_split_names_are_what_datasets_accepts_and_differ(tmp_path: Path) -> None:
+def test_split_names_are_what_datasets_accepts_and_differ(tmp_path):
     llms = ["a/b-1", "a/b_1", "All", "..x..y", "-", "Ω", "gpt-3.5@t=0.8"]
     names = split_names(open_recording(write(tmp_path / "r", llms=llms)))
     assert list(names) == llms
@@ -143,7 +142,7 @@ def test_split_names_are_what_datasets_accepts_and_differ(tmp_path: Path) -> Non
     assert "all" not in {name.casefold() for name in names.values()}
 
 
-def test_datasets_whose_names_meet_get_configurations_of_their_own(tmp_path: Path) -> None:
+def test_datasets_whose_names_meet_get_configurations_of_their_own(tmp_path):
     names = [
         config.name
         for config in configs_of(open_recording(write(tmp_path / "r", ["toy", "toy-texts"])))
@@ -152,7 +151,7 @@ def test_datasets_whose_names_meet_get_configurations_of_their_own(tmp_path: Pat
     assert {"toy", "toy-texts"} <= set(names)
 
 
-def test_probes_are_counted_and_have_a_configuration(tmp_path: Path) -> None:
+def test_probes_are_counted_and_have_a_configuration(tmp_path):
     release = prepare(write_probed(tmp_path / "r", {"alpha": ALPHA}), seen(), licence="mit")
     own = page(release)
     assert (
@@ -178,7 +177,7 @@ def test_probes_are_counted_and_have_a_configuration(tmp_path: Path) -> None:
     assert "figures/width-depth-2.png".startswith(release.owns)
 
 
-def test_files_without_rows_are_no_splits(tmp_path: Path) -> None:
+def test_files_without_rows_are_no_splits(tmp_path):
     folder = write(tmp_path / "r", sizes={"q1": 0, "q2": 0, "q3": 0})
     assert {config.part for config in configs_of(open_recording(folder))} == {
         "questions",
@@ -187,17 +186,17 @@ def test_files_without_rows_are_no_splits(tmp_path: Path) -> None:
     assert "## Load it" not in page(prepare(folder, seen()))
 
 
-def test_a_prompt_of_brackets_alone_is_shown_as_it_is(tmp_path: Path) -> None:
+def test_a_prompt_of_brackets_alone_is_shown_as_it_is(tmp_path):
     write_rows(tmp_path / "deep", ["4"], ("gpt-4o-mini", [pool(0, ["4"], prompt="[" * 100_000)]))
     assert "[" * 100 in page(prepare(tmp_path / "deep", seen(), licence="mit"))
 
 
-def test_pools_of_unequal_size_are_told(tmp_path: Path) -> None:
+def test_pools_of_unequal_size_are_told(tmp_path):
     alpha, _ = figures_of(open_recording(write(tmp_path / "r", sizes={"q1": 3, "q3": 0})))
     assert (alpha.asked, alpha.questions, alpha.smallest, alpha.largest) == (2, 3, 3, 4)
 
 
-def test_rates_are_shares_of_all_cots(tmp_path: Path) -> None:
+def test_rates_are_shares_of_all_cots(tmp_path):
     alpha, _ = figures_of(open_recording(write(tmp_path / "r")))
     assert (alpha.no_answer, alpha.truncated, alpha.withheld) == (1 / 12, 1 / 12, 0.0)
     unknown, _ = figures_of(
@@ -206,7 +205,7 @@ def test_rates_are_shares_of_all_cots(tmp_path: Path) -> None:
     assert (unknown.truncated, unknown.withheld) == (None, None)
 
 
-def test_without_golds_nothing_is_drawn(tmp_path: Path) -> None:
+def test_without_golds_nothing_is_drawn(tmp_path):
     folder = write(tmp_path / "r", golds={})
     release = prepare(folder, seen())
     assert picture(open_recording(folder), None) is None
@@ -214,9 +213,7 @@ def test_without_golds_nothing_is_drawn(tmp_path: Path) -> None:
     assert PICTURE not in page(release)
 
 
-def test_questions_without_a_gold_are_left_out_of_the_picture_and_that_is_said(
-    tmp_path: Path,
-) -> None:
+def test_questions_without_a_gold_are_left_out_of_the_picture_and_that_is_said(tmp_path):
     folder = write(tmp_path / "r", golds={"q1": "1"})
     drawn = picture(open_recording(folder), None)
     assert drawn is not None
@@ -225,7 +222,7 @@ def test_questions_without_a_gold_are_left_out_of_the_picture_and_that_is_said(
     assert "left out" not in page(prepare(write(tmp_path / "all"), seen()))
 
 
-def test_the_page_says_what_is_in_the_recording(demo_page: str) -> None:
+def test_the_page_says_what_is_in_the_recording(demo_page):
     for words in (
         "# Tiny sums: recorded chains of thought",
         "24,000 chains of thought",
@@ -245,7 +242,7 @@ def test_the_page_says_what_is_in_the_recording(demo_page: str) -> None:
     ]  # fmt: skip
 
 
-def imported(tmp_path: Path, sample: dict[str, object]) -> Path:
+def imported(tmp_path, sample):
     question = {"id": "q1", "question": "1 + 1?", "answer": "2", "samples": [sample]}
     (tmp_path / "x.jsonl").write_text(json.dumps(question) + "\n")
     return import_recording(
@@ -253,14 +250,12 @@ def imported(tmp_path: Path, sample: dict[str, object]) -> Path:
     )
 
 
-def claims(folder: Path) -> str:
+def claims(folder):
     """The first sentences of a page."""
     return page(prepare(folder, seen(), licence="mit")).split("\n**", 1)[1].split("\n", 1)[0]
 
 
-def test_the_first_lines_claim_only_what_every_cot_and_request_has(
-    demo_page: str, tmp_path: Path
-) -> None:
+def test_the_first_lines_claim_only_what_every_cot_and_request_has(demo_page, tmp_path):
     assert (
         "its tokens and why it ended; every question its gold answer and every request the prompt"
         in demo_page
@@ -274,7 +269,7 @@ def test_the_first_lines_claim_only_what_every_cot_and_request_has(
     )
 
 
-def test_the_page_says_where_a_recording_comes_from(demo_page: str, tmp_path: Path) -> None:
+def test_the_page_says_where_a_recording_comes_from(demo_page, tmp_path):
     assert (
         "Merged from 3 recordings on 2026-11-21 with feval 0.1.0:\n\n- Recorded `feval/tiny-30k` on"
         in demo_page
@@ -283,7 +278,7 @@ def test_the_page_says_where_a_recording_comes_from(demo_page: str, tmp_path: Pa
     assert "Made by `test` on " in page(prepare(write(tmp_path / "r"), seen()))
 
 
-def test_estimated_tokens_are_told(demo_page: str, tmp_path: Path) -> None:
+def test_estimated_tokens_are_told(demo_page, tmp_path):
     assert "The tokens are those that the provider reported (`usage`)." in demo_page
     text = page(
         prepare(imported(tmp_path, {"text": "It is 2.", "answer": "2"}), seen(), licence="mit")
@@ -293,7 +288,7 @@ def test_estimated_tokens_are_told(demo_page: str, tmp_path: Path) -> None:
     assert "Answers were taken from the source" in text
 
 
-def test_names_from_outside_are_no_markup(tmp_path: Path) -> None:
+def test_names_from_outside_are_no_markup(tmp_path):
     folder = write(
         tmp_path / "r",
         [f"d{EVIL}"],
@@ -317,14 +312,14 @@ def test_names_from_outside_are_no_markup(tmp_path: Path) -> None:
     assert "\u200b" not in body(text)
 
 
-def test_many_llms_are_folded_away_by_dataset(tmp_path: Path) -> None:
+def test_many_llms_are_folded_away_by_dataset(tmp_path):
     folder = write(tmp_path / "r", [f"set{n}" for n in range(3)], [f"llm{n}" for n in range(12)])
     text = page(prepare(folder, seen()))
     assert text.count("<details>") == 3 + 1  # gaps of each dataset, and the example
     assert "<summary>set0: 12 LLMs, at most 8.33 % without an answer</summary>" in text
 
 
-def test_the_picture_has_a_panel_for_each_dataset(tmp_path: Path) -> None:
+def test_the_picture_has_a_panel_for_each_dataset(tmp_path):
     one = picture(open_recording(write(tmp_path / "one")), None)
     folder = write(tmp_path / "two", ["toy", "toy2"])
     two = picture(open_recording(folder), None)
@@ -334,9 +329,7 @@ def test_the_picture_has_a_panel_for_each_dataset(tmp_path: Path) -> None:
     assert one != two == picture(open_recording(folder), None)
 
 
-def test_the_picture_is_drawn_at_the_pages_prices(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_picture_is_drawn_at_the_pages_prices(tmp_path, monkeypatch):
     mine = PriceList("mine", "2026-01-31", "our contract", {"alpha": (1, 2)})
     curves = Mock()
     monkeypatch.setattr(figures.pictures, "curves", curves)
@@ -348,12 +341,12 @@ def test_the_picture_is_drawn_at_the_pages_prices(
     )
 
 
-def sections(text: str, language: str) -> list[str]:
+def sections(text, language):
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 @pytest.mark.skipif(find_spec("duckdb") is None, reason="DuckDB is not installed")
-def test_the_duckdb_example_runs(demo_folder: Path) -> None:
+def test_the_duckdb_example_runs(demo_folder):
     import duckdb
 
     query = sections(page(prepare(demo_folder, seen(), tag="v1")), "sql")[0].replace(
@@ -368,7 +361,7 @@ def test_the_duckdb_example_runs(demo_folder: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("polars") is None, reason="polars is not installed")
-def test_the_polars_example_runs(demo_folder: Path) -> None:
+def test_the_polars_example_runs(demo_folder):
     blocks = sections(page(prepare(demo_folder, seen(), tag="v1")), "python")
     code = next(code for code in blocks if "polars" in code)
     code = code.replace(f"hf://datasets/{REPO}@v1", str(demo_folder))
@@ -378,7 +371,7 @@ def test_the_polars_example_runs(demo_folder: Path) -> None:
     assert "0.38225" in process.stdout
 
 
-def test_the_owners_section_survives(tmp_path: Path) -> None:
+def test_the_owners_section_survives(tmp_path):
     folder = write(tmp_path / "r")
     first = page(prepare(folder, seen()))
     mine = "## Why\n\nBecause.  \n<!-- a comment -->\n```\n---\n```"
@@ -394,7 +387,7 @@ def test_the_owners_section_survives(tmp_path: Path) -> None:
     assert page(prepare(folder, seen(first))) == first
 
 
-def test_words_from_a_file_stand_in_the_section(tmp_path: Path) -> None:
+def test_words_from_a_file_stand_in_the_section(tmp_path):
     folder = write(tmp_path / "r")
     text = page(prepare(folder, seen("# A page by hand"), words=" Mine.\n"))
     assert f"{BEGIN}\n\nMine.\n\n{END}" in text
@@ -415,14 +408,14 @@ def test_words_from_a_file_stand_in_the_section(tmp_path: Path) -> None:
         f"{BEGIN}\n<!-- FEVAL:WORDS-END -->",
     ],
 )
-def test_a_broken_mark_is_an_error_and_no_loss(tmp_path: Path, broken: str) -> None:
+def test_a_broken_mark_is_an_error_and_no_loss(tmp_path, broken):
     with pytest.raises(
         CardError, match=rf"The marks of your own section in README\.md of {REPO} are broken"
     ):
         prepare(write(tmp_path / "r"), seen(f"# Page\n\nmine\n{broken}\n"))
 
 
-def test_a_page_that_somebody_wrote_is_not_replaced(tmp_path: Path) -> None:
+def test_a_page_that_somebody_wrote_is_not_replaced(tmp_path):
     folder = write(tmp_path / "r")
     with pytest.raises(CardError, match="was not written by feval, and a push would replace it"):
         prepare(folder, seen("---\nlicense: mit\n---\n\nMy own page.\n"))
@@ -430,7 +423,7 @@ def test_a_page_that_somebody_wrote_is_not_replaced(tmp_path: Path) -> None:
     assert matter(page(prepare(folder, new)))["license"] == "mit"
 
 
-def pulled(folder: Path, text: str) -> Path:
+def pulled(folder, text):
     """The recording as a release has it: no README.md in the manifest, and a page that may be
     edited.
     """
@@ -442,7 +435,7 @@ def pulled(folder: Path, text: str) -> Path:
     return folder
 
 
-def test_a_folder_that_was_pulled_keeps_its_words(tmp_path: Path) -> None:
+def test_a_folder_that_was_pulled_keeps_its_words(tmp_path):
     mine, theirs = (f"# Page\n\n{BEGIN}\n{words}\n{END}\n" for words in ("Mine.", "Theirs."))
     folder = pulled(write(tmp_path / "r"), mine)
     assert "Mine." in page(prepare(folder, seen()))
@@ -451,7 +444,7 @@ def test_a_folder_that_was_pulled_keeps_its_words(tmp_path: Path) -> None:
         prepare(folder, seen(theirs))
 
 
-def test_what_feval_does_not_write_stays_in_the_front_matter(tmp_path: Path) -> None:
+def test_what_feval_does_not_write_stays_in_the_front_matter(tmp_path):
     folder = write(tmp_path / "r")
     first = page(prepare(folder, seen(), title="My title", licence="cc-by-4.0", languages=["en"]))
     edited = first.replace("tags:\n", "viewer: false\ntags:\n- mine\n", 1)
@@ -470,12 +463,12 @@ def test_what_feval_does_not_write_stays_in_the_front_matter(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "front", ["a: &x [1]\nb: *x", "a: [", "a: " + "[" * 30 + "]" * 30, "a: !!python/name:os.system"]
 )
-def test_front_matter_that_is_no_plain_yaml_is_an_error(tmp_path: Path, front: str) -> None:
+def test_front_matter_that_is_no_plain_yaml_is_an_error(tmp_path, front):
     with pytest.raises(CardError, match=r"front matter of README\.md"):
         prepare(write(tmp_path / "r"), seen(f"---\n{front}\n---\n{BEGIN}\n{END}\n"))
 
 
-def test_the_picture_is_described_with_its_ends(tmp_path: Path) -> None:
+def test_the_picture_is_described_with_its_ends(tmp_path):
     # of q1 2 of 4 CoTs are right, of q2 2 of 4, of q3 none; the vote is right on q1 and, half of
     # the time, on q2
     text = page(prepare(write(tmp_path / "r"), seen()))
@@ -487,7 +480,7 @@ def test_the_picture_is_described_with_its_ends(tmp_path: Path) -> None:
     assert alt == [f"{said}: alpha {ends}; beta@t=0.8 {ends}"]
 
 
-def test_trees_and_turns_have_their_own_example(tmp_path: Path) -> None:
+def test_trees_and_turns_have_their_own_example(tmp_path):
     turns = page(prepare(write_turns(tmp_path / "turns"), seen(), licence="mit"))
     assert "6 CoTs of these reply to another, with the whole conversation before." in turns
     assert "print(llms[0].ask(dataset.question_ids[0]).sample(1).answers)" in turns

@@ -16,7 +16,6 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from hub_double import HubDouble
 from hub_settings import TOKEN, run_feval
 from places import ROOT
 from published import write
@@ -46,19 +45,17 @@ MARK = "feval:words-begin"
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(tmp_path):
     return write(tmp_path / "toy")
 
 
-def published(hub: HubDouble, revision: str = "main") -> dict[str, bytes]:
+def published(hub, revision="main"):
     return {
         path: data for path, data in hub.files(REPO, revision).items() if path != ".gitattributes"
     }
 
 
-def test_the_demo_goes_to_the_hub_and_comes_back_with_the_same_curve(
-    hub: HubDouble, tmp_path: Path
-) -> None:
+def test_the_demo_goes_to_the_hub_and_comes_back_with_the_same_curve(hub, tmp_path):
     with bundled_recording() as folder:
         account = json.loads(run_feval("push", folder, REPO, "--tag", "v1", "--json").stdout)
         before = [self_consistency_curve(*pair, COUNTS).points for pair in _pairs(folder)]
@@ -73,14 +70,12 @@ def test_the_demo_goes_to_the_hub_and_comes_back_with_the_same_curve(
     assert json.loads(run_feval("push", pulled, REPO, "--dry-run", "--json").stdout)["new"] == []
 
 
-def _pairs(place: str | Path) -> list[tuple[object, object]]:
+def _pairs(place):
     dataset, llms = load(DATASET, LLMS, place)
     return [(dataset, llm) for llm in llms]
 
 
-def test_what_the_page_says_of_feval_runs(
-    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_page_says_of_feval_runs(hub, tmp_path, monkeypatch):
     with bundled_recording() as folder:
         assert run_feval("push", folder, REPO, "--tag", "v1").exit_code == 0
         dataset, [llm] = load(DATASET, LLMS[:1], folder)
@@ -109,7 +104,7 @@ def test_what_the_page_says_of_feval_runs(
     assert (tmp_path / "my-curve" / "curve.csv").is_file()
 
 
-def test_a_recording_on_the_hub_can_be_published_elsewhere(hub: HubDouble, toy: Path) -> None:
+def test_a_recording_on_the_hub_can_be_published_elsewhere(hub, toy):
     commit = push(prepare(toy, look(REPO))).commit
     result = run_feval("push", f"hf://{REPO}@{commit}", "somebody/else", "--json")
     assert result.exit_code == 0, result.output
@@ -134,7 +129,7 @@ assert list(load_dataset(repo)) == list(expected[next(iter(expected))])
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("datasets") is None, reason="the library `datasets` is not installed")
-def test_datasets_loads_and_streams_every_configuration(hub: HubDouble, tmp_path: Path) -> None:
+def test_datasets_loads_and_streams_every_configuration(hub, tmp_path):
     folder = write(tmp_path / "r", ["toy", "a/b c"], ["alpha", "beta@t=0.8", "org/gamma-1.5"])
     assert run_feval("push", folder, REPO, "--tag", "v1").exit_code == 0
     front = yaml.safe_load(published(hub)["README.md"].decode().split("---\n")[1])
@@ -158,12 +153,12 @@ def test_datasets_loads_and_streams_every_configuration(hub: HubDouble, tmp_path
     assert process.returncode == 0, process.stderr[-3000:]
 
 
-def test_the_hub_validates_the_front_matter(hub: HubDouble, toy: Path) -> None:
+def test_the_hub_validates_the_front_matter(hub, toy):
     assert run_feval("push", toy, REPO).exit_code == 0
     assert hub.asked("^POST /api/validate-yaml")
 
 
-def test_a_release_is_the_recording_with_its_page(hub: HubDouble, toy: Path) -> None:
+def test_a_release_is_the_recording_with_its_page(hub, toy):
     push(prepare(toy, look(REPO)))
     files = published(hub)
     recording = open_recording(toy)
@@ -186,13 +181,13 @@ def test_a_release_is_the_recording_with_its_page(hub: HubDouble, toy: Path) -> 
     assert hub.datasets[REPO].private
 
 
-def test_the_recording_stays_as_it_is(hub: HubDouble, toy: Path) -> None:
+def test_the_recording_stays_as_it_is(hub, toy):
     before = {path: path.read_bytes() for path in toy.rglob("*") if path.is_file()}
     push(prepare(toy, look(REPO)))
     assert {path: path.read_bytes() for path in toy.rglob("*") if path.is_file()} == before
 
 
-def test_the_same_again_makes_no_commit(hub: HubDouble, toy: Path) -> None:
+def test_the_same_again_makes_no_commit(hub, toy):
     first = push(prepare(toy, look(REPO)))
     hub.forget()
     again = push(prepare(toy, look(REPO)))
@@ -200,7 +195,7 @@ def test_the_same_again_makes_no_commit(hub: HubDouble, toy: Path) -> None:
     assert hub.asked("^POST .*/commit/") == []
 
 
-def test_one_more_llm_sends_what_is_new(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+def test_one_more_llm_sends_what_is_new(hub, toy, tmp_path):
     push(prepare(toy, look(REPO)))
     more = write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"])
     release = prepare(more, look(REPO))
@@ -214,14 +209,14 @@ def test_one_more_llm_sends_what_is_new(hub: HubDouble, toy: Path, tmp_path: Pat
     assert set(push(release).uploaded) == set(todo.sent)
 
 
-def test_what_others_have_put_beside_it_stays(hub: HubDouble, toy: Path) -> None:
+def test_what_others_have_put_beside_it_stays(hub, toy):
     push(prepare(toy, look(REPO)))
     hub.add_dataset(REPO, {**hub.files(REPO), "results/receipt.json": b"{}", "notes.md": b"mine"})
     push(prepare(toy, look(REPO), title="Another title"))
     assert {"results/receipt.json", "notes.md"} <= set(published(hub))
 
 
-def test_words_written_on_the_hub_survive_the_next_release(hub: HubDouble, toy: Path) -> None:
+def test_words_written_on_the_hub_survive_the_next_release(hub, toy):
     push(prepare(toy, look(REPO)))
     files = hub.files(REPO)
     lines = files["README.md"].decode().split("\n")
@@ -234,7 +229,7 @@ def test_words_written_on_the_hub_survive_the_next_release(hub: HubDouble, toy: 
     assert "# Another title" in text
 
 
-def test_nothing_is_sent_where_something_was_found(hub: HubDouble, tmp_path: Path) -> None:
+def test_nothing_is_sent_where_something_was_found(hub, tmp_path):
     folder = write(tmp_path / "r", text="Ask joe@firm.com:")
     result = run_feval("push", folder, REPO)
     assert result.exit_code == 1
@@ -253,21 +248,19 @@ def test_nothing_is_sent_where_something_was_found(hub: HubDouble, tmp_path: Pat
     )
 
 
-def test_a_path_in_the_manifest_is_refused(hub: HubDouble, tmp_path: Path) -> None:
+def test_a_path_in_the_manifest_is_refused(hub, tmp_path):
     folder = write(tmp_path / "r", notes=["Made from /scratch/joe/samples.jsonl."])
     with pytest.raises(ReleaseError, match=r"manifest\.json, line \d+: a path of a machine"):
         push(prepare(folder, look(REPO)))
 
 
-def test_a_damaged_recording_is_not_published(hub: HubDouble, toy: Path) -> None:
+def test_a_damaged_recording_is_not_published(hub, toy):
     (toy / "texts/toy/alpha.parquet").write_bytes(b"changed")
     with pytest.raises(DamagedRecordingError):
         prepare(toy, look(REPO))
 
 
-def test_an_older_release_does_not_take_away_what_it_lacks(
-    hub: HubDouble, toy: Path, tmp_path: Path
-) -> None:
+def test_an_older_release_does_not_take_away_what_it_lacks(hub, toy, tmp_path):
     push(prepare(write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"]), look(REPO)))
     with pytest.raises(
         ConflictError, match=r"has 3 files that this recording lacks: .*gamma\.parquet"
@@ -277,7 +270,7 @@ def test_an_older_release_does_not_take_away_what_it_lacks(
     assert not any("gamma" in path for path in published(hub))
 
 
-def test_a_release_that_is_not_up_to_date_is_refused(hub: HubDouble, toy: Path) -> None:
+def test_a_release_that_is_not_up_to_date_is_refused(hub, toy):
     push(prepare(toy, look(REPO)))
     release = prepare(toy, look(REPO), title="Mine")
     push(prepare(toy, look(REPO), title="Theirs"))
@@ -285,18 +278,18 @@ def test_a_release_that_is_not_up_to_date_is_refused(hub: HubDouble, toy: Path) 
         push(release)
 
 
-def test_somebody_elses_page_is_not_replaced(hub: HubDouble, toy: Path) -> None:
+def test_somebody_elses_page_is_not_replaced(hub, toy):
     hub.add_dataset(REPO, {"README.md": b"# Their data\n"})
     with pytest.raises(CardError, match="was not written by feval"):
         prepare(toy, look(REPO))
 
 
-def test_a_licence_is_spelled_as_the_hub_does(hub: HubDouble, toy: Path) -> None:
+def test_a_licence_is_spelled_as_the_hub_does(hub, toy):
     with pytest.raises(UsageError, match=r"cc-by-4\.0, mit or other"):
         prepare(toy, look(REPO), licence="My own licence")
 
 
-def test_no_licence_is_assumed(hub: HubDouble, tmp_path: Path) -> None:
+def test_no_licence_is_assumed(hub, tmp_path):
     bare = write(tmp_path / "bare", licence=None)
     with pytest.raises(
         UsageError,
@@ -309,9 +302,7 @@ def test_no_licence_is_assumed(hub: HubDouble, tmp_path: Path) -> None:
     assert REPO not in hub.datasets
 
 
-def test_a_terminal_is_asked_for_the_licence_once(
-    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_is_asked_for_the_licence_once(hub, tmp_path, monkeypatch):
     bare = write(tmp_path / "bare", licence=None)
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -341,9 +332,7 @@ def test_a_terminal_is_asked_for_the_licence_once(
         (None, "feval/mine", None),
     ],
 )
-def test_a_recording_states_its_licence(
-    tmp_path: Path, outputs: str | None, llm: str, licence: str | Licence | None
-) -> None:
+def test_a_recording_states_its_licence(tmp_path, outputs, llm, licence):
     stated = Licence(licence) if isinstance(licence, str) else licence
     assert known_licence(write(tmp_path / "r", llms=[llm], licence=outputs), Seen(REPO)) == stated
 
@@ -366,14 +355,12 @@ OWN = Licence("other", "my-licence-1.0", "https://example.com/licence")
         (Licence("mit", "my-licence"), "belong to the licence `other`, and not to mit"),
     ],
 )
-def test_another_licence_has_a_name_and_a_text(
-    tmp_path: Path, licence: str | Licence, words: str
-) -> None:
+def test_another_licence_has_a_name_and_a_text(tmp_path, licence, words):
     with pytest.raises(UsageError, match=words):
         prepare(tmp_path, Seen(REPO), licence=licence)
 
 
-def test_another_licence_is_in_the_front_matter_and_stays(tmp_path: Path) -> None:
+def test_another_licence_is_in_the_front_matter_and_stays(tmp_path):
     folder = write(tmp_path / "bare", licence=None)
     release = prepare(folder, Seen(REPO), licence=OWN)
     first = release.files["README.md"]
@@ -394,9 +381,7 @@ def test_another_licence_is_in_the_front_matter_and_stays(tmp_path: Path) -> Non
     assert b"license_name" not in changed
 
 
-def test_what_another_licence_lacks_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_another_licence_lacks_is_asked_for(tmp_path, monkeypatch):
     folder = write(tmp_path / "r", licence="Our own terms")
     monkeypatch.setattr("feval.publish.look", Seen)
     push = ("push", folder, REPO, "--dry-run", "--page", tmp_path / "page")
@@ -421,9 +406,7 @@ def test_what_another_licence_lacks_is_asked_for(
 
 
 @pytest.mark.slow
-def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(
-    hub: HubDouble, tmp_path: Path
-) -> None:
+def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(hub, tmp_path):
     folder = write(
         tmp_path / "r",
         [f"dataset_{n}" for n in range(16)],
@@ -453,9 +436,7 @@ def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(
     assert len(hub.asked("^POST .*/commit/")) == 1
 
 
-def test_more_splits_than_the_viewer_shows_are_told(
-    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_splits_than_the_viewer_shows_are_told(hub, tmp_path, monkeypatch):
     monkeypatch.setattr("feval.publish.release.picture", lambda *_: None)
     release = prepare(write(tmp_path / "r", llms=[f"llm{n}" for n in range(31)]), look(REPO))
     assert release.notes == (
@@ -463,9 +444,7 @@ def test_more_splits_than_the_viewer_shows_are_told(
     )
 
 
-def test_a_dry_run_sends_nothing_and_lists_what_it_would(
-    hub: HubDouble, toy: Path, tmp_path: Path
-) -> None:
+def test_a_dry_run_sends_nothing_and_lists_what_it_would(hub, toy, tmp_path):
     result = run_feval("push", toy, REPO, "--dry-run", "--page", tmp_path / "page")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -483,7 +462,7 @@ def test_a_dry_run_sends_nothing_and_lists_what_it_would(
     assert account["changed"] == account["unchanged"] == account["removed"] == []
 
 
-def test_a_dry_run_says_that_a_tag_is_taken(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+def test_a_dry_run_says_that_a_tag_is_taken(hub, toy, tmp_path):
     assert run_feval("push", toy, REPO, "--tag", "v1").exit_code == 0
     assert (
         run_feval("push", toy, REPO, "--tag", "v1", "--dry-run").exit_code == 0
@@ -497,7 +476,7 @@ def test_a_dry_run_says_that_a_tag_is_taken(hub: HubDouble, toy: Path, tmp_path:
         assert "already has the tag 'v1'" in result.stderr
 
 
-def test_a_push_says_where_it_is_and_how_to_cite_it(hub: HubDouble, toy: Path) -> None:
+def test_a_push_says_where_it_is_and_how_to_cite_it(hub, toy):
     result = run_feval("push", toy, REPO, "--public", "--tag", "v1.0")
     assert result.exit_code == 0, result.output
     commit = hub.datasets[REPO].refs["main"]
@@ -510,9 +489,7 @@ def test_a_push_says_where_it_is_and_how_to_cite_it(hub: HubDouble, toy: Path) -
     assert TOKEN not in result.output
 
 
-def test_a_pull_request_leaves_the_repository_as_it_is(
-    hub: HubDouble, toy: Path, tmp_path: Path
-) -> None:
+def test_a_pull_request_leaves_the_repository_as_it_is(hub, toy, tmp_path):
     push(prepare(toy, look(REPO)))
     before = published(hub)
     more = write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"])
@@ -522,7 +499,7 @@ def test_a_pull_request_leaves_the_repository_as_it_is(
     assert published(hub) == before
 
 
-def test_words_come_from_a_file(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+def test_words_come_from_a_file(hub, toy, tmp_path):
     words = tmp_path / "words.md"
     words.write_text(
         "---\ntitle: Mine\nlanguage: en\nlicense: cc-by-4.0\n---\nRecorded for the **exam**."
@@ -548,15 +525,13 @@ def test_words_come_from_a_file(hub: HubDouble, toy: Path, tmp_path: Path) -> No
     assert "Check --words" in missing.stderr
 
 
-def test_a_repository_name_that_cannot_be_is_wrong_usage(hub: HubDouble, toy: Path) -> None:
+def test_a_repository_name_that_cannot_be_is_wrong_usage(hub, toy):
     result = run_feval("push", toy, "no-owner")
     assert result.exit_code == 2
     assert "somebody/my-recording" in result.stderr
 
 
-def test_files_beyond_the_sizes_of_the_hub_are_named_or_refused(
-    hub: HubDouble, toy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_beyond_the_sizes_of_the_hub_are_named_or_refused(hub, toy, monkeypatch):
     assert not hub.sent_bytes
     monkeypatch.setattr("feval.publish.release._GOOD_FILE_BYTES", 1000)
     assert any(
@@ -568,10 +543,8 @@ def test_files_beyond_the_sizes_of_the_hub_are_named_or_refused(
         prepare(toy, look(REPO))
 
 
-def test_the_page_can_be_looked_at_without_the_hub(
-    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def gone(repository: str) -> None:
+def test_the_page_can_be_looked_at_without_the_hub(toy, tmp_path, monkeypatch):
+    def gone(repository):
         raise HubError(f"The Hub cannot be reached for {repository}.")
 
     monkeypatch.setattr("feval.publish.look", gone)

@@ -7,7 +7,6 @@ import json
 import struct
 import zlib
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from published import write
 
 from feval.errors import DamagedRecordingError, ReleaseError, UsageError
-from feval.publish.scan import Scan, scan
+from feval.publish.scan import scan
 from feval.publish.secrets import KEYS
 from feval.recording import open_recording
 from recorders.demo import bundled_recording
@@ -101,22 +100,22 @@ HARMLESS = (
 )
 
 
-def parquet(**columns: Any) -> bytes:
+def parquet(**columns):
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), sink, row_group_size=2)
     return sink.getvalue().to_pybytes()
 
 
-def texts(*values: str | None) -> dict[str, Path | bytes]:
+def texts(*values):
     return {"texts/toy/a.parquet": parquet(question_id=["q"] * len(values), text=list(values))}
 
 
-def text_of(result: Scan) -> str:
+def text_of(result):
     return repr(result) + "".join(map(str, result.refused))
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_every_kind_of_secret_is_found_and_never_shown(name: str) -> None:
+def test_every_kind_of_secret_is_found_and_never_shown(name):
     result = scan(texts("fine", None, f"I said: {SECRETS[name]} and went on", "fine"))
     assert len(result.refused) == 1, result
     finding = result.refused[0]
@@ -136,9 +135,7 @@ def test_every_kind_of_secret_is_found_and_never_shown(name: str) -> None:
 
 @pytest.mark.parametrize("disguise", DISGUISES)
 @pytest.mark.parametrize("known", [False, True])
-def test_a_key_in_disguise_is_found(
-    disguise: str, monkeypatch: pytest.MonkeyPatch, *, known: bool
-) -> None:
+def test_a_key_in_disguise_is_found(disguise, monkeypatch, *, known):
     """Of a key in the environment, whatever it looks like, and of one that looks like a key."""
     keys = [key for key in SECRETS.values() if key.startswith(tuple(KEYS))]
     assert len(keys) == 27
@@ -166,14 +163,14 @@ def test_a_key_in_disguise_is_found(
         *(("email", f"Write to {email}, she said.") for email in EMAILS),
     ],
 )
-def test_paths_and_addresses_of_people_are_found(kind: str, text: str) -> None:
+def test_paths_and_addresses_of_people_are_found(kind, text):
     result = scan(texts(text))
     assert [finding.kind for finding in result.refused] == [kind]
     assert "joe" not in text_of(result)
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_word_problems_and_code_say_is_harmless(text: str) -> None:
+def test_what_word_problems_and_code_say_is_harmless(text):
     assert scan(texts(text)).refused == ()
 
 
@@ -183,9 +180,7 @@ def test_what_word_problems_and_code_say_is_harmless(text: str) -> None:
     st.integers(0, 5),
     st.lists(st.text(max_size=20), max_size=5),
 )
-def test_a_secret_is_found_wherever_it_stands(
-    before: str, name: str, place: int, others: list[str]
-) -> None:
+def test_a_secret_is_found_wherever_it_stands(before, name, place, others):
     if name.startswith(("bearer", "named", "password", "private", "OpenSSH")) or (
         before and before[-1].isascii()
     ):
@@ -197,11 +192,11 @@ def test_a_secret_is_found_wherever_it_stands(
     }
 
 
-def test_values_that_stand_beside_each_other_are_not_read_as_one() -> None:
+def test_values_that_stand_beside_each_other_are_not_read_as_one():
     assert scan(texts("/home", "/joe", "joe@", "firm.com", "sk-", BODY[:30])).refused == ()
 
 
-def test_nested_and_repeating_columns_are_searched() -> None:
+def test_nested_and_repeating_columns_are_searched():
     choices = [
         [{"label": "A", "text": "x"}],
         [],
@@ -219,7 +214,7 @@ def test_nested_and_repeating_columns_are_searched() -> None:
     ]  # fmt: skip
 
 
-def test_the_footer_of_a_parquet_file_is_searched() -> None:
+def test_the_footer_of_a_parquet_file_is_searched():
     table = pa.table({"x": [1]}).replace_schema_metadata(
         {"pandas": "made in /scratch/joe/run", "plain": "fine"}
     )
@@ -229,7 +224,7 @@ def test_the_footer_of_a_parquet_file_is_searched() -> None:
     assert {finding.place for finding in result.refused} == {"its metadata"}
 
 
-def test_other_files_are_searched_by_lines_and_strictly() -> None:
+def test_other_files_are_searched_by_lines_and_strictly():
     manifest = b'{\n "operation": {\n  "source": "/scratch/joe/a.jsonl"\n }\n}'
     votes = b"\0\0key sk-" + BODY[:30].encode()
     result = scan(
@@ -239,8 +234,8 @@ def test_other_files_are_searched_by_lines_and_strictly() -> None:
     assert places == [("manifest.json", "line 3"), ("votes/toy.votes", "byte 6")]
 
 
-def test_the_pixels_of_a_picture_are_no_text() -> None:
-    def chunk(kind: bytes, data: bytes) -> bytes:
+def test_the_pixels_of_a_picture_are_no_text():
+    def chunk(kind, data):
         return (
             struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         )
@@ -251,7 +246,7 @@ def test_the_pixels_of_a_picture_are_no_text() -> None:
     assert len(scan({"a.png": picture + chunk(b"tEXt", b"Author\0" + text_shown)}).refused) == 1
 
 
-def test_an_exception_says_what_it_lets_through() -> None:
+def test_an_exception_says_what_it_lets_through():
     files = texts(EMAILS[0], PATHS[0], SECRETS["OpenAI"])
     result = scan(files, allow=["emails", "paths"])
     assert {finding.kind for finding in result.allowed} == {"email", "path"}
@@ -264,7 +259,7 @@ def test_an_exception_says_what_it_lets_through() -> None:
             scan(files, allow=[wrong])
 
 
-def test_values_of_the_users_own_keys_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_of_the_users_own_keys_are_found(monkeypatch):
     monkeypatch.setenv("TOGETHER_API_KEY", "0123456789abcdef0123456789abcdef")
     monkeypatch.setenv("SHORT_KEY", "abc")
     result = scan(texts("the key 0123456789abcdef0123456789abcdef, and abc"))
@@ -274,26 +269,26 @@ def test_values_of_the_users_own_keys_are_found(monkeypatch: pytest.MonkeyPatch)
     assert "0123456789" not in text_of(result)
 
 
-def test_names_of_llms_are_no_addresses() -> None:
+def test_names_of_llms_are_no_addresses():
     files = texts("asked gpt-4o@v1.beta", "gpt-4o@v1.betas")
     assert [finding.place for finding in scan(files, names=["gpt-4o@v1.beta"]).refused] == [
         "row 1, column text"
     ]
 
 
-def test_of_many_findings_a_thousand_are_kept_and_all_counted() -> None:
+def test_of_many_findings_a_thousand_are_kept_and_all_counted():
     result = scan(texts(*[f"joe{number}@firm.com" for number in range(1500)]))
     assert (len(result.refused), result.more) == (1000, 500)
     with pytest.raises(ReleaseError, match=r"1,500 findings: .* And 1,490 more"):
         result.require_clean()
 
 
-def test_a_broken_parquet_file_is_a_sentence() -> None:
+def test_a_broken_parquet_file_is_a_sentence():
     with pytest.raises(DamagedRecordingError, match="run `feval verify`"):
         scan({"a.parquet": b"PAR1 nothing"})
 
 
-def test_the_bundled_recording_is_clean_and_counted() -> None:
+def test_the_bundled_recording_is_clean_and_counted():
     with bundled_recording() as folder:
         recording = open_recording(folder)
         files: dict[str, Path | bytes] = {path: folder / path for path in recording.manifest.files}
@@ -304,7 +299,7 @@ def test_the_bundled_recording_is_clean_and_counted() -> None:
     assert steps[-1] == (len(files), len(files))
 
 
-def test_a_planted_address_in_a_recording_is_refused(tmp_path: Path) -> None:
+def test_a_planted_address_in_a_recording_is_refused(tmp_path):
     recording = open_recording(write(tmp_path / "r", text=f"Ask {EMAILS[0]}:"))
     files: dict[str, Path | bytes] = {
         path: recording.path / path for path in recording.manifest.files
@@ -319,9 +314,7 @@ def test_a_planted_address_in_a_recording_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_a_file_is_searched_in_blocks_as_it_is_in_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, binary: bool
-) -> None:
+def test_a_file_is_searched_in_blocks_as_it_is_in_one(tmp_path, monkeypatch, *, binary):
     lines = [f"{'x' * (37 * row % 91)} joe.{row}@firm{row}.com said so\n" for row in range(300)]
     file = tmp_path / "notes.md"
     file.write_bytes(b"\0" * binary + "".join(lines).encode())

@@ -6,7 +6,6 @@ import base64
 import os
 import stat
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -24,7 +23,7 @@ from feval.publish.secrets import (
 KEY = 'zq81-marked/0123456789+"abc\\def'
 
 
-def test_known_are_long_values_of_variables_that_are_named_like_keys_or_by_the_command() -> None:
+def test_known_are_long_values_of_variables_that_are_named_like_keys_or_by_the_command():
     environment = {
         "A_API_KEY": f" {KEY}\n", "HF_TOKEN": "t" * 16, "SHORT_KEY": "t" * 15, "MONKEYS": "m" * 20,
         "ODD": "o" * 20,
@@ -34,7 +33,7 @@ def test_known_are_long_values_of_variables_that_are_named_like_keys_or_by_the_c
     assert known_secrets("ODD", environment).keys() == {"A_API_KEY", "HF_TOKEN", "ODD"}
 
 
-def test_every_form_of_a_secret_is_masked_at_any_depth() -> None:
+def test_every_form_of_a_secret_is_masked_at_any_depth():
     forms = [
         KEY,
         quote(KEY, safe=""),
@@ -50,7 +49,7 @@ def test_every_form_of_a_secret_is_masked_at_any_depth() -> None:
 @pytest.mark.parametrize(
     "text", [KEY, f"a {quote(KEY, safe='')}", f"http://u:{quote(KEY, safe='/')}@h"]
 )
-def test_a_known_secret_is_refused_by_its_variable_and_not_shown(text: str) -> None:
+def test_a_known_secret_is_refused_by_its_variable_and_not_shown(text):
     for value in (text, [{"b": text}], {text: 1}):
         with pytest.raises(UsageError, match="variable MY_KEY is in the stop texts") as caught:
             refuse_secrets({"the model": "m", "the stop texts": value}, {"MY_KEY": KEY})
@@ -72,9 +71,7 @@ def test_a_known_secret_is_refused_by_its_variable_and_not_shown(text: str) -> N
         ({"schema": {"properties": {"token": "x"}}}, "token"),
     ],
 )  # fmt: skip
-def test_fields_with_the_name_of_a_key_are_refused_unless_allowed(
-    value: Any, field: str | None
-) -> None:
+def test_fields_with_the_name_of_a_key_are_refused_unless_allowed(value, field):
     if field is None:
         refuse_key_fields(value, (), "{}")
         return
@@ -84,7 +81,7 @@ def test_fields_with_the_name_of_a_key_are_refused_unless_allowed(
 
 
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "NEBIUS_KEY_2", "KEY", "hf_mine"])
-def test_the_name_of_a_variable_is_one(name: str) -> None:
+def test_the_name_of_a_variable_is_one(name):
     assert check_variable(name, {"hf_mine": "x"}) == name
 
 
@@ -100,13 +97,13 @@ def test_the_name_of_a_variable_is_one(name: str) -> None:
         "",
     ],
 )
-def test_a_key_is_no_name_of_a_variable_and_is_not_shown(key: str) -> None:
+def test_a_key_is_no_name_of_a_variable_and_is_not_shown(key):
     with pytest.raises(UsageError, match="wants the name") as caught:
         check_variable(key, {})
     assert not key or key not in str(caught.value)
 
 
-def test_a_private_file_is_its_owners_alone(tmp_path: Path) -> None:
+def test_a_private_file_is_its_owners_alone(tmp_path):
     path = tmp_path / "file"
     path.write_text("there already")
     path.chmod(0o664)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hub_settings import run_feval
@@ -13,7 +12,7 @@ from feval.cards.prices import PriceList
 from feval.errors import ConflictError, ReleaseError
 from feval.hub import RepoState
 from feval.publish.owner_section import END
-from feval.publish.release import Release, Seen, prepare
+from feval.publish.release import Seen, prepare
 from feval.publish.shown_results import _BEGIN, _END, shown_results, with_results
 
 REPO = "somebody/recording"
@@ -22,17 +21,17 @@ PAGE = f"# T\n\n{END}\n\n## Load it\n"
 
 
 @pytest.fixture(autouse=True)
-def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_picture(monkeypatch):
     monkeypatch.setattr("feval.publish.release.picture", lambda *_: None)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return write(tmp_path_factory.mktemp("own") / "r", llms=["alpha"])
 
 
 @pytest.fixture(scope="module")
-def single(folder: Path) -> Path:
+def single(folder):
     """What `feval run` writes under a price list of the user's own."""
     prices = {"id": MINE.id, "date": MINE.date, "source": MINE.source, "prices": {"alpha": [1, 2]}}
     (folder.parent / "mine.json").write_text(json.dumps(prices))
@@ -49,13 +48,13 @@ def single(folder: Path) -> Path:
     return folder.parent / "single"
 
 
-def page(release: Release) -> str:
+def page(release):
     content = release.files["README.md"]
     assert isinstance(content, bytes)
     return content.decode()
 
 
-def test_results_are_shown_with_their_picture_and_receipt(folder: Path, single: Path) -> None:
+def test_results_are_shown_with_their_picture_and_receipt(folder, single):
     release = prepare(folder, Seen(REPO), results=[single])
     block = shown_results(page(release))["single"]
     assert block.startswith(
@@ -75,7 +74,7 @@ def test_results_are_shown_with_their_picture_and_receipt(folder: Path, single: 
 
 
 @pytest.mark.parametrize("named", ["none", "mine", "2025-06-02", "another"])
-def test_own_prices_are_those_of_the_page(tmp_path: Path, named: str) -> None:
+def test_own_prices_are_those_of_the_page(tmp_path, named):
     folder = write(tmp_path / "r", prices=named)
     release = prepare(folder, Seen(REPO), prices=MINE)
     section = page(release).split("## Prices\n")[1].split("\n## ")[0]
@@ -92,7 +91,7 @@ def test_own_prices_are_those_of_the_page(tmp_path: Path, named: str) -> None:
     )
 
 
-def test_results_stay_on_the_page_as_long_as_their_files(folder: Path, single: Path) -> None:
+def test_results_stay_on_the_page_as_long_as_their_files(folder, single):
     first = page(prepare(folder, Seen(REPO), results=[single], prices=MINE))
     there = RepoState(REPO, "0" * 40, True, {"results/single/receipt.json": 1}, {})  # type: ignore[dict-item]
     again = page(prepare(folder, Seen(REPO, there, first.replace("\n", "\r\n"))))
@@ -101,7 +100,7 @@ def test_results_stay_on_the_page_as_long_as_their_files(folder: Path, single: P
     assert shown_results(page(prepare(folder, Seen(REPO, gone, first)))) == {}
 
 
-def test_damaged_numbers_are_a_sentence(folder: Path, single: Path, tmp_path: Path) -> None:
+def test_damaged_numbers_are_a_sentence(folder, single, tmp_path):
     receipt = json.loads((single / "receipt.json").read_bytes())
     (tmp_path / "receipt.json").write_text(json.dumps(receipt | {"numbers": {}}))
     with pytest.raises(ReleaseError, match="cannot be shown"):
@@ -109,7 +108,7 @@ def test_damaged_numbers_are_a_sentence(folder: Path, single: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("blocks", [{}, {"a": "### a"}, {"a": "### a\n\n| 1 |", "b-1": "text"}])
-def test_blocks_are_found_again_and_replaced(blocks: dict[str, str]) -> None:
+def test_blocks_are_found_again_and_replaced(blocks):
     for earlier in ({}, {"a": "old"}, {"c": "gone"}):
         written = with_results(with_results(PAGE, earlier), blocks)
         assert shown_results(written) == blocks
@@ -128,7 +127,7 @@ def test_blocks_are_found_again_and_replaced(blocks: dict[str, str]) -> None:
         f"The other:\n{_END}\n\n{_BEGIN}",
     ],
 )
-def test_a_page_that_feval_did_not_write_keeps_its_text(page: str) -> None:
+def test_a_page_that_feval_did_not_write_keeps_its_text(page):
     assert with_results(page, {}) == page
     first = with_results(page, {"a": "### a"})
     assert first.startswith(

@@ -5,7 +5,6 @@ said.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from small import write_toy
@@ -29,16 +28,16 @@ Loaded = tuple[Dataset, list[LLM]]
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(tmp_path):
     return write_toy(tmp_path / "toy", {PRICED: POOLS}, GOLDS)
 
 
 @pytest.fixture
-def loaded(toy: Path) -> Loaded:
+def loaded(toy):
     return load("toy", recording=toy)
 
 
-def first(question: int, samples: int, requests: int = 1, llm: str = PRICED) -> Consumption:
+def first(question, samples, requests=1, llm=PRICED):
     return Consumption(
         llm=llm, question=f"toy/{question}", requests=requests, samples=tuple(range(samples))
     )
@@ -48,7 +47,7 @@ ASKED = [first(0, 2), first(1, 3, 3), first(2, 1)]
 ANSWERS = {"toy/0": "a", "toy/1": "x", "toy/2": "b"}
 
 
-def test_accuracy_and_cost_by_hand(loaded: Loaded) -> None:
+def test_accuracy_and_cost_by_hand(loaded):
     dataset, llms = loaded
     result = grade_answers(dataset, llms, ASKED, ANSWERS, run="mine", replicate=None).to_dict()
     output = (10 + 11) + (10 + 11 + 12) + 10
@@ -69,13 +68,13 @@ def test_accuracy_and_cost_by_hand(loaded: Loaded) -> None:
 
 
 @pytest.mark.parametrize(("billing", "prompts"), [("once", 3), ("per_round", 5), ("per_sample", 6)])
-def test_prompts_are_billed_by_the_rule_of_the_load(toy: Path, billing: str, prompts: int) -> None:
+def test_prompts_are_billed_by_the_rule_of_the_load(toy, billing, prompts):
     dataset, llms = load("toy", recording=toy, billing=billing)
     result = grade_answers(dataset, llms, ASKED, ANSWERS).to_dict()
     assert result["by_llm"][PRICED]["prompt_tokens"] == 7 * prompts
 
 
-def test_a_vote_is_graded_as_evaluate_grades_it(loaded: Loaded) -> None:
+def test_a_vote_is_graded_as_evaluate_grades_it(loaded):
     """The same draws, the same vote: the same numbers as those of the built-in method."""
     dataset, [llm] = loaded
     consumed, answers = [], {}
@@ -97,7 +96,7 @@ def test_a_vote_is_graded_as_evaluate_grades_it(loaded: Loaded) -> None:
     assert not grade_answers(dataset, [llm], consumed, answers, replicate=1).as_drawn
 
 
-def test_a_question_that_was_asked_and_not_answered_is_wrong_and_said(loaded: Loaded) -> None:
+def test_a_question_that_was_asked_and_not_answered_is_wrong_and_said(loaded):
     dataset, llms = loaded
     result = grade_answers(dataset, llms, ASKED, {"toy/0": "a"})
     assert (result.questions, result.unanswered, result.accuracy) == (3, 2, pytest.approx(1 / 3))
@@ -107,7 +106,7 @@ def test_a_question_that_was_asked_and_not_answered_is_wrong_and_said(loaded: Lo
     )
 
 
-def test_costs_by_different_token_counters_are_marked(toy: Path, tmp_path: Path) -> None:
+def test_costs_by_different_token_counters_are_marked(toy, tmp_path):
     other = write_toy(tmp_path / "other", {"b": POOLS}, GOLDS, counter="usage")
     dataset, llms = load("toy", [PRICED, "b"], recording=merge([toy, other], tmp_path / "both"))
     for asked, marks in (((PRICED, "b"), 1), ((PRICED,), 0)):
@@ -123,13 +122,13 @@ def test_costs_by_different_token_counters_are_marked(toy: Path, tmp_path: Path)
         ) == bool(marks)
 
 
-def test_no_answer_to_a_question_that_was_not_asked_counts(loaded: Loaded) -> None:
+def test_no_answer_to_a_question_that_was_not_asked_counts(loaded):
     dataset, llms = loaded
     result = grade_answers(dataset, llms, ASKED, ANSWERS | {"toy/3": None})
     assert (result.questions, result.to_dict()["answered"], result.accuracy) == (4, 3, 0.5)
 
 
-def test_all_right_of_three_leaves_room(loaded: Loaded) -> None:
+def test_all_right_of_three_leaves_room(loaded):
     dataset, llms = loaded
     result = grade_answers(dataset, llms, ASKED, ANSWERS | {"toy/1": "y"})
     # 1, 1, 1 and imaginary 1 and 0: mean 4/5, standard error 1/5, Student's quantile with 4 degrees
@@ -140,7 +139,7 @@ def test_all_right_of_three_leaves_room(loaded: Loaded) -> None:
     )
 
 
-def test_answers_are_made_canonical_by_the_answer_kind(tmp_path: Path) -> None:
+def test_answers_are_made_canonical_by_the_answer_kind(tmp_path):
     from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 
     with RecordingWriter(tmp_path / "sums", operation={"name": "test"}, prices="none") as writer:
@@ -187,7 +186,7 @@ def test_answers_are_made_canonical_by_the_answer_kind(tmp_path: Path) -> None:
     assert any("no dollars" in sentence for sentence in result.remarks())
 
 
-def test_questions_are_found_by_id_by_text_and_within_a_prompt(loaded: Loaded) -> None:
+def test_questions_are_found_by_id_by_text_and_within_a_prompt(loaded):
     dataset, _ = loaded
     posted = [
         {"question": "toy/0", "answer": "a"},
@@ -207,7 +206,7 @@ def test_questions_are_found_by_id_by_text_and_within_a_prompt(loaded: Loaded) -
     }
 
 
-def test_the_same_answer_twice_is_one_and_two_answers_are_refused(loaded: Loaded) -> None:
+def test_the_same_answer_twice_is_one_and_two_answers_are_refused(loaded):
     dataset, _ = loaded
     twice = [
         {"question": "toy/0", "answer": "a"},
@@ -234,12 +233,12 @@ def test_the_same_answer_twice_is_one_and_two_answers_are_refused(loaded: Loaded
         ({"toy/0": float("nan")}, "write text, a number, or null"),
     ],
 )
-def test_what_is_no_answer(posted: object, words: str, loaded: Loaded) -> None:
+def test_what_is_no_answer(posted, words, loaded):
     with pytest.raises((UsageError, ConflictError), match=words):
         answers_by_id(loaded[0], posted)
 
 
-def test_what_cannot_be_graded(loaded: Loaded) -> None:
+def test_what_cannot_be_graded(loaded):
     dataset, llms = loaded
     with pytest.raises(UsageError, match="'mine' asked nothing about toy"):
         grade_answers(dataset, llms, [], {}, run="mine")
@@ -262,14 +261,14 @@ def test_what_cannot_be_graded(loaded: Loaded) -> None:
             grade_answers(dataset, llms, [wrong], {})
 
 
-def test_recycled_cots_are_paid_again(loaded: Loaded) -> None:
+def test_recycled_cots_are_paid_again(loaded):
     dataset, llms = loaded
     again = Consumption(llm=PRICED, question="toy/0", requests=2, samples=(0, 1, 2, 3, 0, 1))
     result = grade_answers(dataset, llms, [again], {"toy/0": "a"}, replicate=None)
     assert (result.to_dict()["tokens"], result.as_drawn) == (7 + 10 + 11 + 12 + 13 + 10 + 11, True)
 
 
-def test_a_question_without_a_gold_is_never_right_and_said(tmp_path: Path) -> None:
+def test_a_question_without_a_gold_is_never_right_and_said(tmp_path):
     dataset, llms = load(
         "toy", recording=write_toy(tmp_path / "toy", {PRICED: POOLS[:2]}, ["a", None])
     )
@@ -278,9 +277,7 @@ def test_a_question_without_a_gold_is_never_right_and_said(tmp_path: Path) -> No
     assert any("without a gold answer" in sentence for sentence in result.remarks())
 
 
-def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(
-    toy: Path, loaded: Loaded, tmp_path: Path
-) -> None:
+def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(toy, loaded, tmp_path):
     dataset, llms = loaded
     result = grade_answers(dataset, llms, ASKED, ANSWERS, run="mine", replicate=None)
     path = tmp_path / "receipt.json"
@@ -310,9 +307,7 @@ def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(
         {"seed": 0.5},
     ],
 )
-def test_a_damaged_receipt_is_refused(
-    part: dict[str, object], loaded: Loaded, tmp_path: Path
-) -> None:
+def test_a_damaged_receipt_is_refused(part, loaded, tmp_path):
     dataset, llms = loaded
     result = grade_answers(dataset, llms, ASKED, ANSWERS)
     receipt = receipt_of(result.request(), result, dataset, llms, tmp_path)

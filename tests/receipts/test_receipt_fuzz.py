@@ -10,7 +10,6 @@ import random
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -114,7 +113,7 @@ TOKENS = (
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base(tmp_path_factory):
     base = tmp_path_factory.mktemp("fuzz")
     pools = [
         ["a", "a", "b", "a"],
@@ -135,7 +134,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def places(value: Any) -> Iterator[tuple[Any, Any]]:
+def places(value):
     """Yield every holder of a value, with the key or index of the value in it."""
     items = (
         value.items()
@@ -149,7 +148,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from places(inner)
 
 
-def with_other_values(content: Any, chance: random.Random) -> Any:
+def with_other_values(content, chance):
     changed = copy.deepcopy(content)
     for _ in range(chance.choice((1, 1, 2, 5))):
         found = list(places(changed))
@@ -170,7 +169,7 @@ def with_other_values(content: Any, chance: random.Random) -> Any:
     return changed
 
 
-def with_other_text(text: str, chance: random.Random) -> bytes:
+def with_other_text(text, chance):
     for _ in range(chance.choice((1, 1, 3, 10))):
         start = chance.randrange(len(text) + 1)
         end = min(len(text), start + chance.choice((0, 1, 1, 5, 50)))
@@ -188,8 +187,8 @@ def with_other_text(text: str, chance: random.Random) -> bytes:
 
 
 @contextmanager
-def in_time(what: object) -> Iterator[None]:
-    def late(*_: object) -> None:
+def in_time(what):
+    def late(*_):
         raise TimeoutError(f"{what!r:.3000} took longer than {LONGEST} s")
 
     before = signal.signal(signal.SIGALRM, late)
@@ -201,7 +200,7 @@ def in_time(what: object) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def survives(check: Callable[[], object], what: object) -> None:
+def survives(check, what):
     try:
         with in_time(what), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a plan may ask for what deserves a note
@@ -213,11 +212,11 @@ def survives(check: Callable[[], object], what: object) -> None:
         raise
 
 
-def compared(base: Path, plan: Any) -> None:
+def compared(base, plan):
     compare(Plan.read(plan) if isinstance(plan, Path) else Plan.from_dict(plan), base=base)
 
 
-def test_changed_receipts_are_told_in_a_sentence(base: Path) -> None:
+def test_changed_receipts_are_told_in_a_sentence(base):
     chance, end, path = random.Random(17), time.monotonic() + SECONDS, base / "changed.json"  # noqa: S311
     texts = [(base / f"{name}.json").read_text() for name in COMMANDS]
     while time.monotonic() < end:
@@ -237,7 +236,7 @@ def test_changed_receipts_are_told_in_a_sentence(base: Path) -> None:
         survives(partial(verify_receipt, path), changed)
 
 
-def test_changed_plans_are_told_in_a_sentence(base: Path) -> None:
+def test_changed_plans_are_told_in_a_sentence(base):
     chance, end, path = random.Random(18), time.monotonic() + SECONDS, base / "changed.toml"  # noqa: S311
     whole = Plan.read(base / "plan.toml").to_dict()
     while time.monotonic() < end:
@@ -262,7 +261,7 @@ CASES: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
-def test_changes_found_before_stay_sentences(case: int, base: Path) -> None:
+def test_changes_found_before_stay_sentences(case, base):
     survives(
         partial(compared, base, Plan.read(base / "plan.toml").to_dict() | CASES[case]), CASES[case]
     )

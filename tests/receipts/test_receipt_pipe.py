@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from feval.errors import UsageError
 from feval.receipts.document import read_receipt
 
 
-def test_a_pipe_in_place_of_a_receipt_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_a_receipt_is_refused_at_once(tmp_path):
     pipe = tmp_path / "receipt.json"
     os.mkfifo(pipe)
     with pytest.raises(UsageError, match="it is no regular file"):

@@ -11,7 +11,6 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from small import content, pool, write_rows, write_toy
@@ -84,7 +83,7 @@ RUNS: dict[str, list[str]] = {
 }
 
 
-def call(*arguments: object) -> Any:
+def call(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
@@ -120,7 +119,7 @@ def test_a_receipt_keeps_the_number_of_replicates_that_was_used(
 
 
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def state(tmp_path, monkeypatch):
     """Where receipts go that nobody named a place for, FEVAL_RECEIPTS being unset."""
     monkeypatch.delenv("FEVAL_RECEIPTS")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -128,7 +127,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(tmp_path):
     return write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS}, GOLDS)
 
 
@@ -136,14 +135,14 @@ WRITTEN: dict[str, dict[str, bytes]] = {}
 """Command -> the files it wrote beside `toy`, which are the same beside every copy of it."""
 
 
-def write_receipt(toy: Path, name: str = "seeded") -> Path:
+def write_receipt(toy, name="seeded"):
     out = toy.parent / name
     done = call(*RUNS[name], "--recording", toy, "--out", out)
     assert done.exit_code == 0, done.output
     return out / "receipt.json"
 
 
-def receipt(toy: Path, name: str = "seeded") -> Path:
+def receipt(toy, name="seeded"):
     """The receipt of a command, with the files beside it; the command runs once for all tests."""
     out = toy.parent / name
     if name not in WRITTEN:
@@ -155,13 +154,13 @@ def receipt(toy: Path, name: str = "seeded") -> Path:
     return out / "receipt.json"
 
 
-def changed(path: Path, **parts: Any) -> Path:
+def changed(path, **parts):
     path.write_text(json.dumps(json.loads(path.read_text()) | parts))
     return path
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_what_was_written_is_computed_again(name: str, toy: Path) -> None:
+def test_what_was_written_is_computed_again(name, toy):
     done = call("verify", receipt(toy, name))
     assert (done.exit_code, done.stderr) == (0, ""), done.output
     what = "an estimate" if name == "estimate" else f"a {RUNS[name][0]}"
@@ -171,9 +170,7 @@ def test_what_was_written_is_computed_again(name: str, toy: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["exact", "estimate", "curve-seeded", "compare"])
-def test_a_receipt_nobody_named_a_place_for_goes_to_the_state_folder(
-    name: str, toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_receipt_nobody_named_a_place_for_goes_to_the_state_folder(name, toy, state, monkeypatch):
     (toy.parent / "here").mkdir()
     monkeypatch.chdir(toy.parent / "here")
     command = [*RUNS.get(name, []), "--recording", toy]
@@ -193,9 +190,7 @@ def test_a_receipt_nobody_named_a_place_for_goes_to_the_state_folder(
     assert list(Path().iterdir()) == []
 
 
-def test_reading_works_where_nothing_can_be_written(
-    toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_works_where_nothing_can_be_written(toy, state, monkeypatch):
     here = toy.parent / "here"
     here.mkdir()
     (here / "feval-receipts").write_bytes(b"in the way of the folder of earlier versions")
@@ -205,7 +200,7 @@ def test_reading_works_where_nothing_can_be_written(
     assert [path.name for path in here.iterdir()] == ["feval-receipts"]
 
 
-def test_the_newest_receipt_is_verified_by_its_age(toy: Path, state: Path) -> None:
+def test_the_newest_receipt_is_verified_by_its_age(toy, state):
     none = call("verify", "--last")
     assert (none.exit_code, "There is no receipt in" in none.stderr) == (2, True)
     for seed in (1, 2, 1):  # the third adds nothing, and the first is the newest again
@@ -224,8 +219,8 @@ def test_the_newest_receipt_is_verified_by_its_age(toy: Path, state: Path) -> No
     assert call("verify").exit_code == 2
 
 
-def test_json_says_where_the_receipt_is(toy: Path, state: Path) -> None:
-    def place(*options: object) -> Any:
+def test_json_says_where_the_receipt_is(toy, state):
+    def place(*options):
         return json.loads(call(*RUNS["exact"], "--recording", toy, "--json", *options).stdout)[
             "receipt"
         ]
@@ -238,9 +233,7 @@ def test_json_says_where_the_receipt_is(toy: Path, state: Path) -> None:
     assert place() is None
 
 
-def test_what_differs_gets_a_receipt_of_its_own(
-    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_differs_gets_a_receipt_of_its_own(toy, tmp_path, monkeypatch):
     monkeypatch.setenv("FEVAL_RECEIPTS", str(tmp_path / "kept"))
     for seed in (1, 2):
         assert call(*RUNS["seeded"], "--seed", seed, "--recording", toy).exit_code == 0
@@ -248,9 +241,7 @@ def test_what_differs_gets_a_receipt_of_its_own(
 
 
 @pytest.mark.parametrize("name", ["exact", "compare"])
-def test_links_on_the_way_to_a_receipt_or_a_recording(
-    name: str, toy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_on_the_way_to_a_receipt_or_a_recording(name, toy, monkeypatch):
     base = toy.parent
     (base / "far" / "away").mkdir(parents=True)
     for link, there in {
@@ -283,9 +274,7 @@ def test_links_on_the_way_to_a_receipt_or_a_recording(
         assert said == f"../../../{'latest' if place == 'latest' else 'toy'}"
 
 
-def test_the_name_of_a_kept_receipt_is_one_that_file_systems_take(
-    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_name_of_a_kept_receipt_is_one_that_file_systems_take(tmp_path, state, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mine = tmp_path / "mine.py"
     name = "\u0444" * 120
@@ -300,7 +289,7 @@ def test_the_name_of_a_kept_receipt_is_one_that_file_systems_take(
 
 
 @pytest.mark.parametrize("said", ["", "  ", "~/kept", "~nobody-of-this-name/kept"])
-def test_where_receipts_are_kept(said: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_receipts_are_kept(said, toy, monkeypatch):
     monkeypatch.setenv("FEVAL_RECEIPTS", said)
     monkeypatch.setenv("HOME", str(toy.parent / "home"))
     monkeypatch.setenv("XDG_STATE_HOME", str(toy.parent / "state"))
@@ -312,10 +301,8 @@ def test_where_receipts_are_kept(said: str, toy: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("json_too", [[], ["--json"]])
-def test_numbers_are_not_lost_with_a_disk_that_is_full(
-    json_too: list[str], toy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(file: int) -> None:
+def test_numbers_are_not_lost_with_a_disk_that_is_full(json_too, toy, monkeypatch):
+    def full(file):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.chdir(toy.parent)
@@ -329,10 +316,8 @@ def test_numbers_are_not_lost_with_a_disk_that_is_full(
     assert not [path for path in toy.parent.rglob("*") if "receipt.json" in path.name]
 
 
-def test_a_receipt_that_cannot_be_kept_is_a_remark(
-    toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(file: int) -> None:
+def test_a_receipt_that_cannot_be_kept_is_a_remark(toy, state, monkeypatch):
+    def full(file):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
@@ -357,9 +342,7 @@ def test_a_receipt_that_cannot_be_kept_is_a_remark(
     assert "lies inside the recording" in done.stderr
 
 
-def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(
-    toy: Path, state: Path
-) -> None:
+def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(toy, state):
     assert call(*RUNS["exact"], "--recording", toy).exit_code == 0
     [path] = state.glob("*/receipt.json")
     path.write_text("mine")
@@ -371,7 +354,7 @@ def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(
     assert verify_receipt(path).equal
 
 
-def test_no_receipt(toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_receipt(toy, state, monkeypatch):
     monkeypatch.chdir(toy.parent)
     monkeypatch.setenv("FEVAL_RECEIPTS", "none")
     done = call(*RUNS["exact"], "--recording", "toy")
@@ -380,9 +363,7 @@ def test_no_receipt(toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "There is no receipt" in call("verify", "--last").stderr
 
 
-def test_a_named_place_that_takes_no_receipt_is_said_before_the_work(
-    toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_named_place_that_takes_no_receipt_is_said_before_the_work(toy, state, monkeypatch):
     monkeypatch.chdir(toy)  # a recording never changes
     before = sorted(toy.rglob("*"))
     done = call(*RUNS["exact"], "--recording", ".", "--out", "out")
@@ -392,7 +373,7 @@ def test_a_named_place_that_takes_no_receipt_is_said_before_the_work(
     assert sorted(toy.rglob("*")) == before
 
 
-def test_another_model_that_answered_is_in_the_receipt_and_on_the_page(tmp_path: Path) -> None:
+def test_another_model_that_answered_is_in_the_receipt_and_on_the_page(tmp_path):
     row = replace(pool(0, ["a", "b", "a"]), extra={"served_model": ["gpt-4o-mini", "gpt-4o", None]})
     toy = write_rows(tmp_path / "toy", ["a"], (LLMInfo("gpt-4o"), [row]))
     read = json.loads(write_receipt(toy, "exact").read_text())
@@ -409,7 +390,7 @@ def test_another_model_that_answered_is_in_the_receipt_and_on_the_page(tmp_path:
     assert sentence in view_page(open_recording(toy), {"toy": ["gpt-4o"]}).html
 
 
-def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None:
+def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy):
     read = json.loads(receipt(toy).read_text())
     pinned = {"feval", "draws", "recordings", "prices", "counters"}
     assert set(read) == {"feval_receipt", "kind", *pinned, "request", "numbers", "files"}
@@ -426,13 +407,13 @@ def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None
     assert str(toy.parent) not in json.dumps(read)
 
 
-def test_writing_it_again_gives_the_same_bytes(toy: Path) -> None:
+def test_writing_it_again_gives_the_same_bytes(toy):
     path = write_receipt(toy)
     before = path.read_bytes()
     assert write_receipt(toy).read_bytes() == before
 
 
-def test_a_number_that_differs_is_named_with_the_difference(toy: Path) -> None:
+def test_a_number_that_differs_is_named_with_the_difference(toy):
     path = receipt(toy)
     numbers = json.loads(path.read_text())["numbers"]
     changed(path, numbers=numbers | {"accuracy": numbers["accuracy"] + 1e-9, "questions": 5})
@@ -448,7 +429,7 @@ def test_a_number_that_differs_is_named_with_the_difference(toy: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["exact", "curve"])
-def test_who_counted_the_tokens_is_compared(name: str, toy: Path) -> None:
+def test_who_counted_the_tokens_is_compared(name, toy):
     path = receipt(toy, name)
     counters = json.loads(path.read_text())["counters"]
     assert set(counters.values()) == {"words"}
@@ -463,7 +444,7 @@ def test_who_counted_the_tokens_is_compared(name: str, toy: Path) -> None:
         verify_receipt(path)
 
 
-def test_rounding_is_no_difference(toy: Path) -> None:
+def test_rounding_is_no_difference(toy):
     path = receipt(toy)
     numbers = json.loads(path.read_text())["numbers"]
     changed(path, numbers=numbers | {"accuracy": numbers["accuracy"] * (1 + 1e-13)})
@@ -472,7 +453,7 @@ def test_rounding_is_no_difference(toy: Path) -> None:
     assert not verify_receipt(path).equal
 
 
-def test_a_whole_number_is_the_same_however_it_is_written(toy: Path) -> None:
+def test_a_whole_number_is_the_same_however_it_is_written(toy):
     path = receipt(toy)
     numbers = json.loads(path.read_text())["numbers"]
     assert type(numbers["questions"]) is int
@@ -482,7 +463,7 @@ def test_a_whole_number_is_the_same_however_it_is_written(toy: Path) -> None:
     assert not verify_receipt(changed(path, numbers=numbers | {"questions": True})).equal
 
 
-def test_a_receipt_travels_with_its_recording_or_without_it(toy: Path, tmp_path: Path) -> None:
+def test_a_receipt_travels_with_its_recording_or_without_it(toy, tmp_path):
     path = receipt(toy)
     moved = tmp_path / "elsewhere"
     moved.mkdir()
@@ -494,21 +475,21 @@ def test_a_receipt_travels_with_its_recording_or_without_it(toy: Path, tmp_path:
     assert call("verify", alone, "--recording", toy).exit_code == 0
 
 
-def test_another_recording_is_refused(toy: Path, tmp_path: Path) -> None:
+def test_another_recording_is_refused(toy, tmp_path):
     path = receipt(toy)
     other = write_toy(tmp_path / "other", {"gpt-3.5-turbo": POOLS[::-1]}, GOLDS)
     with pytest.raises(ConflictError, match="Give the right one with --recording"):
         verify_receipt(path, [other])
 
 
-def test_another_price_list_is_refused(toy: Path) -> None:
+def test_another_price_list_is_refused(toy):
     path = receipt(toy)
     changed(path, prices={"id": "2025-06-02", "digest": "0" * 64})
     with pytest.raises(ConflictError, match="Give the right one with --prices"):
         verify_receipt(path)
 
 
-def test_a_users_method_runs_only_when_it_is_given_again(toy: Path, tmp_path: Path) -> None:
+def test_a_users_method_runs_only_when_it_is_given_again(toy, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(MINE)
     out = tmp_path / "mine"
@@ -542,7 +523,7 @@ def test_a_users_method_runs_only_when_it_is_given_again(toy: Path, tmp_path: Pa
         (f'{{"feval_receipt": {SCHEME}}}', "damaged receipt.*lacks the field 'kind'"),
     ],
 )
-def test_what_is_no_receipt(text: str, words: str, tmp_path: Path) -> None:
+def test_what_is_no_receipt(text, words, tmp_path):
     path = tmp_path / "receipt.json"
     path.write_text(text)
     with pytest.raises(UsageError, match=words):
@@ -550,24 +531,24 @@ def test_what_is_no_receipt(text: str, words: str, tmp_path: Path) -> None:
     assert call("verify", path).exit_code == 2
 
 
-def test_a_kind_nobody_knows(toy: Path) -> None:
+def test_a_kind_nobody_knows(toy):
     with pytest.raises(UnknownNameError, match="walk"):
         verify_receipt(changed(receipt(toy), kind="walk"))
 
 
-def test_another_version_is_a_note(toy: Path) -> None:
+def test_another_version_is_a_note(toy):
     found = verify_receipt(changed(receipt(toy), feval="0.0.1"))
     assert found.equal
     assert found.notes[0].startswith("The receipt was written by feval 0.0.1")
 
 
-def test_options_of_receipts_are_not_for_recordings(toy: Path) -> None:
+def test_options_of_receipts_are_not_for_recordings(toy):
     done = call("verify", toy, "--recording", toy)
     assert done.exit_code == 2
     assert "belong to receipts" in done.stderr
 
 
-def test_differences_of_words() -> None:
+def test_differences_of_words():
     assert str(ChangedValue("kind", "exact", None)) == "kind: the receipt says 'exact', now None"
 
 
@@ -588,25 +569,25 @@ def test_differences_of_words() -> None:
         ),
     ],
 )
-def test_a_malformed_request_is_named(name: str, part: str, value: Any, toy: Path) -> None:
+def test_a_malformed_request_is_named(name, part, value, toy):
     path = receipt(toy, name)
     changed(path, request=json.loads(path.read_text())["request"] | {part: value})
     with pytest.raises(UsageError, match=f"damaged receipt.*in the field '{part}"):
         verify_receipt(path)
 
 
-def test_another_request_gives_other_numbers(toy: Path) -> None:
+def test_another_request_gives_other_numbers(toy):
     path = receipt(toy, "curve-method")
     changed(path, request=json.loads(path.read_text())["request"] | {"confidence": None})
     assert not verify_receipt(path).equal  # an interval was written, and none was asked for
 
 
-def test_other_draws_are_refused(toy: Path) -> None:
+def test_other_draws_are_refused(toy):
     with pytest.raises(UsageError, match="draws-v9"):
         verify_receipt(changed(receipt(toy), draws="draws-v9"))
 
 
-def test_a_receipt_never_chooses_code_or_files(toy: Path, tmp_path: Path) -> None:
+def test_a_receipt_never_chooses_code_or_files(toy, tmp_path):
     (evil := tmp_path / "evil.py").write_text(
         f"open({str(tmp_path / 'ran')!r}, 'w')\ndef method(q, llm): return None\n"
     )
@@ -621,12 +602,12 @@ def test_a_receipt_never_chooses_code_or_files(toy: Path, tmp_path: Path) -> Non
         verify_receipt(path)
 
 
-def test_a_receipt_that_is_not_there(tmp_path: Path) -> None:
+def test_a_receipt_that_is_not_there(tmp_path):
     done = call("verify", tmp_path / "receipt.json")
     assert (done.exit_code, "cannot be read: No such file" in done.stderr) == (2, True)
 
 
-def test_the_wording_of_warnings_is_no_number_of_a_receipt(toy: Path) -> None:
+def test_the_wording_of_warnings_is_no_number_of_a_receipt(toy):
     path = receipt(toy, "curve-method")
     written = json.loads(path.read_text())
     assert written["numbers"]["warnings"]
@@ -634,7 +615,7 @@ def test_the_wording_of_warnings_is_no_number_of_a_receipt(toy: Path) -> None:
     assert verify_receipt(path).equal
 
 
-def test_the_wording_of_a_reason_is_no_number_of_a_receipt_but_that_there_is_one(toy: Path) -> None:
+def test_the_wording_of_a_reason_is_no_number_of_a_receipt_but_that_there_is_one(toy):
     path = receipt(toy, "estimate")
     numbers = json.loads(path.read_text())["numbers"]
     point = next(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,19 +32,19 @@ budgets = { n = [1, 2] }
 """
 
 
-def call(*arguments: object) -> Any:
+def call(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def toy(tmp_path_factory):
     return write_toy(
         tmp_path_factory.mktemp("results") / "toy", {"gpt-3.5-turbo": POOLS}, ["a", "y", "b"]
     )
 
 
 @pytest.fixture(scope="module")
-def drawn(toy: Path) -> Path:
+def drawn(toy):
     out = toy.parent / "out"
     assert (
         call("curve", "self-consistency", "--n", "1..3", "--recording", toy, "--out", out).exit_code
@@ -56,14 +54,14 @@ def drawn(toy: Path) -> Path:
 
 
 @pytest.fixture
-def curve(drawn: Path) -> Iterator[Path]:
+def curve(drawn):
     """A copy beside the recording, to be spoilt."""
     copy = drawn.parent / "copy"
     yield shutil.copytree(drawn, copy)
     shutil.rmtree(copy)
 
 
-def test_a_receipt_pins_every_file_beside_it(curve: Path) -> None:
+def test_a_receipt_pins_every_file_beside_it(curve):
     files = json.loads((curve / "receipt.json").read_text())["files"]
     assert set(files) == {path.name for path in curve.iterdir()} - {"receipt.json"}
     assert call("verify", curve).exit_code == 0
@@ -72,7 +70,7 @@ def test_a_receipt_pins_every_file_beside_it(curve: Path) -> None:
     assert call("verify", curve).exit_code == 0
 
 
-def test_a_file_that_differs_or_is_missing_is_named(curve: Path) -> None:
+def test_a_file_that_differs_or_is_missing_is_named(curve):
     (curve / "curve.csv").write_text("n\n")
     (curve / "curve.png").unlink()
     (curve / "curve.svg").unlink()
@@ -86,7 +84,7 @@ def test_a_file_that_differs_or_is_missing_is_named(curve: Path) -> None:
     assert len(json.loads(call("verify", curve, "--json").stdout)["files"]) == 3
 
 
-def test_a_receipt_that_lies_alone_is_checked_by_its_numbers(curve: Path) -> None:
+def test_a_receipt_that_lies_alone_is_checked_by_its_numbers(curve):
     for path in curve.glob("curve.*"):
         path.unlink()
     check = verify_receipt(curve / "receipt.json")
@@ -102,7 +100,7 @@ def test_a_receipt_that_lies_alone_is_checked_by_its_numbers(curve: Path) -> Non
 @pytest.mark.parametrize(
     "name", ["../toy/manifest.json", "/etc/passwd", "..", "", "a\\b", "C:a", "\x1b[31m"]
 )
-def test_a_receipt_names_no_file_elsewhere(name: str, curve: Path) -> None:
+def test_a_receipt_names_no_file_elsewhere(name, curve):
     path = curve / "receipt.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"files": {name: "0" * 64}}))
     with pytest.raises(UsageError, match="damaged receipt"):
@@ -113,12 +111,12 @@ class _Killed(BaseException):
     """Ends the process as a kill does: nothing of ours runs after it."""
 
 
-def kill_after(steps: int, patch: pytest.MonkeyPatch) -> None:
+def kill_after(steps, patch):
     """Let only so many renames and removals happen, and then no cleaning up."""
     left = iter(range(steps))
 
-    def limited(original: Any) -> Any:
-        def step(path: Path, *target: Path) -> None:
+    def limited(original):
+        def step(path, *target):
             if path.suffix == ".part" and not target:
                 return
             if next(left, None) is None:
@@ -131,9 +129,7 @@ def kill_after(steps: int, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(f"feval.report.files.os.{name}", limited(getattr(os, name)))
 
 
-def test_a_kill_leaves_no_receipt_that_passes_beside_files_of_another_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_leaves_no_receipt_that_passes_beside_files_of_another_run(tmp_path, monkeypatch):
     names = ("a.csv", "b.png", "c.json", "receipt.json")
     old, new = ({name: f"{run} {name}".encode() for name in names} for run in ("old", "new"))
     states = []
@@ -150,7 +146,7 @@ def test_a_kill_leaves_no_receipt_that_passes_beside_files_of_another_run(
     assert states == ["old", False, False, False, False, "new"]
 
 
-def test_a_comparison_is_pinned_and_stays_so_when_it_is_published(toy: Path) -> None:
+def test_a_comparison_is_pinned_and_stays_so_when_it_is_published(toy):
     plan, out = toy.parent / "plan.toml", toy.parent / "compared"
     plan.write_text(PLAN)
     assert call("compare", plan, "--out", out).exit_code == 0
@@ -170,7 +166,7 @@ def test_a_comparison_is_pinned_and_stays_so_when_it_is_published(toy: Path) -> 
     assert changed.startswith("comparison.json, a file of this result, differs")
 
 
-def test_lists_of_a_receipt_are_bounded(curve: Path) -> None:
+def test_lists_of_a_receipt_are_bounded(curve):
     path = curve / "receipt.json"
     whole = json.loads(path.read_text())
     request: Any = whole["request"]

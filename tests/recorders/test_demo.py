@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import DamagedRecordingError, StorageError
@@ -23,12 +23,12 @@ HASH = "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
 DEPTH_HASH = "95bab09ec717710f638314c919b4143c42afe5447e2e9231501b3025f6a72d9d"
 
 
-def feval(*arguments: str | Path) -> Result:
+def feval(*arguments):
     return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo(tmp_path_factory):
     """The demo's folder, made by the command after a run that was interrupted."""
     folder = tmp_path_factory.mktemp("demo") / "feval-demo"
     with pytest.MonkeyPatch.context() as patch:
@@ -41,12 +41,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _interrupt(*_: object, **__: object) -> None:
+def _interrupt(*_, **__):
     raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module")
-def shown(demo: Path) -> list[str]:
+def shown(demo):
     """The lines that a second run prints, which uses the same recordings and leaves other files
     alone.
     """
@@ -61,7 +61,7 @@ def shown(demo: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def account(demo: Path) -> dict[str, Any]:
+def account(demo):
     """What a third run prints as JSON."""
     result = feval("demo", "--out", demo, "--json")
     assert result.stderr == ""
@@ -69,7 +69,7 @@ def account(demo: Path) -> dict[str, Any]:
     return value
 
 
-def test_the_bundled_recording_is_small_and_pinned() -> None:
+def test_the_bundled_recording_is_small_and_pinned():
     with bundled_recording() as folder:
         assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 2_000_000
         recording = open_recording(folder)
@@ -81,7 +81,7 @@ def test_the_bundled_recording_is_small_and_pinned() -> None:
             assert recording.llm_info(llm).decoding["model"] == llm
 
 
-def test_the_bundled_samples_are_what_the_models_say() -> None:
+def test_the_bundled_samples_are_what_the_models_say():
     """Some recorded CoTs are drawn again from the weights."""
     with bundled_recording() as folder:
         recording = open_recording(folder)
@@ -94,7 +94,7 @@ def test_the_bundled_samples_are_what_the_models_say() -> None:
                 assert [answer.text for answer in drawn] == recording.texts(DATASET, llm, row)
 
 
-def test_the_bundled_probes_are_what_the_model_answers() -> None:
+def test_the_bundled_probes_are_what_the_model_answers():
     """Some recorded probes are asked for again: CoTs are those of the other recording, cut after a
     number of tokens.
     """
@@ -122,9 +122,7 @@ def test_the_bundled_probes_are_what_the_model_answers() -> None:
             )
 
 
-def test_the_demo_shows_votes_over_width_and_depth(
-    demo: Path, account: dict[str, Any], shown: list[str]
-) -> None:
+def test_the_demo_shows_votes_over_width_and_depth(demo, account, shown):
     assert any(line.startswith("width x depth on tiny_sums, feval/tiny-42k") for line in shown)
     frontier = account["depth"]["frontier"]
     accuracies = [point["accuracy"] for point in frontier]
@@ -133,7 +131,7 @@ def test_the_demo_shows_votes_over_width_and_depth(
     assert (demo / "surface.csv").read_text().startswith("n,tokens,accuracy")
 
 
-def test_the_demo_shows_each_llm_at_each_count(shown: list[str]) -> None:
+def test_the_demo_shows_each_llm_at_each_count(shown):
     assert shown[0].startswith("Three small language models that come with feval")
     for llm in LLMS:
         assert [line.split()[1] for line in shown if line.startswith(llm)] == [
@@ -145,14 +143,14 @@ def test_the_demo_shows_each_llm_at_each_count(shown: list[str]) -> None:
         ]
 
 
-def test_the_demo_as_json(account: dict[str, Any]) -> None:
+def test_the_demo_as_json(account):
     assert account["recording_hash"] == HASH
     assert list(account["curves"]) == list(LLMS)
     assert all(Path(path).is_file() for path in account["files"])
     assert account["live"]["seconds"] is None  # the first run recorded it
 
 
-def test_the_models_are_a_family_that_voting_helps(account: dict[str, Any]) -> None:
+def test_the_models_are_a_family_that_voting_helps(account):
     curves = account["curves"]
     single, voted = ([curves[llm]["points"][at]["accuracy"] for llm in LLMS] for at in (0, 39))
     assert single == sorted(single)
@@ -163,7 +161,7 @@ def test_the_models_are_a_family_that_voting_helps(account: dict[str, Any]) -> N
         assert first["usd_per_question"] > 0
 
 
-def test_the_live_batch_is_a_recording_of_its_own(demo: Path) -> None:
+def test_the_live_batch_is_a_recording_of_its_own(demo):
     info = json.loads(feval("info", demo / "live", "--json").stdout)
     assert [pair["cots"] for pair in info["pairs"]] == [200]
     assert feval("verify", demo / "live").exit_code == 0
@@ -173,9 +171,7 @@ def test_the_live_batch_is_a_recording_of_its_own(demo: Path) -> None:
     assert open_recording(demo / "live").texts(DATASET, LIVE_LLM, 0) != bundled[:10]
 
 
-def test_what_it_says_to_try_works(
-    shown: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_it_says_to_try_works(shown, tmp_path, monkeypatch):
     commands = [line.strip() for line in shown[shown.index("Try next:") + 1 :]]
     assert len(commands) >= 4
     monkeypatch.chdir(tmp_path)
@@ -190,7 +186,7 @@ def test_what_it_says_to_try_works(
     assert (tmp_path / "smaller" / "manifest.json").is_file()
 
 
-def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
+def test_somebody_elses_folder_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
     result = feval("demo", "--out", tmp_path)
     assert result.exit_code == 1
@@ -203,7 +199,7 @@ def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
         run_demo(tmp_path)
 
 
-def test_a_damaged_demo_is_not_believed(demo: Path, tmp_path: Path) -> None:
+def test_a_damaged_demo_is_not_believed(demo, tmp_path):
     shutil.copytree(demo, tmp_path / "demo")
     readme, manifest = (
         tmp_path / "demo" / "recording" / "README.md",

@@ -28,16 +28,14 @@ IDENTITY = {"dataset": "toy", "llm": "alpha", "decoding": {"temperature": 0.7}}
 NOW = "2026-01-01T00:00:00Z"
 
 
-def add(journal: Journal, index: int, *samples: int, **fields: object) -> None:
+def add(journal, index, *samples, **fields):
     sent = request(index)
     journal.add(
         sent, sent.key(), samples, [reply(index, s, **fields) for s in samples], recorded_at=NOW
     )
 
 
-def test_new_folders_are_synced_where_they_are_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_folders_are_synced_where_they_are_listed(tmp_path, monkeypatch):
     synced: list[Path] = []
     monkeypatch.setattr("feval.appendlog.sync_folder", synced.append)
     opened(tmp_path / "a" / "r.journal").close()
@@ -46,18 +44,18 @@ def test_new_folders_are_synced_where_they_are_listed(
     assert len(synced) == 3
 
 
-def opened(folder: Path, mode: str = "new_episodes") -> Journal:
+def opened(folder, mode="new_episodes"):
     return Journal.open(folder, IDENTITY, mode=mode)
 
 
-def contents(journal: Journal) -> list[tuple[str, int]]:
+def contents(journal):
     return [
         (e.record["question_id"], e.record["sample"]) for e in journal.entries() if e.kind == "cot"
     ]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     with opened(tmp_path / "j") as journal:
         add(journal, 0, 0, 1)
         add(journal, 1, 0)
@@ -65,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "j"
 
 
-def test_what_was_committed_is_there_after_reopening(folder: Path) -> None:
+def test_what_was_committed_is_there_after_reopening(folder):
     with opened(folder) as journal:
         assert contents(journal) == [("toy/0", 0), ("toy/0", 1), ("toy/1", 0)]
         assert journal.missing(request(0).key(), 4) == [2, 3]
@@ -75,7 +73,7 @@ def test_what_was_committed_is_there_after_reopening(folder: Path) -> None:
         assert (journal.totals.replies, journal.totals.prompt_tokens) == (2, 40)
 
 
-def test_nothing_counts_before_the_commit(tmp_path: Path) -> None:
+def test_nothing_counts_before_the_commit(tmp_path):
     with opened(tmp_path) as journal:
         add(journal, 0, 0)
         assert not journal.has(request(0).key(), 0)
@@ -87,7 +85,7 @@ def test_nothing_counts_before_the_commit(tmp_path: Path) -> None:
         assert contents(journal) == [("toy/0", 0)]
 
 
-def test_every_field_of_a_completion_comes_back(tmp_path: Path) -> None:
+def test_every_field_of_a_completion_comes_back(tmp_path):
     whole = Completion(
         "text", "stop", "why", 5, 3, 7, 2, "id-1", "served", "fp", (-0.5, -1.25), (0.5, 2.0)
     )
@@ -103,7 +101,7 @@ def test_every_field_of_a_completion_comes_back(tmp_path: Path) -> None:
     assert (entry.record["seed"], entry.record["recorded_at"]) == (11, NOW)
 
 
-def test_messages_are_written_once_for_each_request(folder: Path) -> None:
+def test_messages_are_written_once_for_each_request(folder):
     with opened(folder) as journal:
         add(journal, 0, 2)
         journal.commit()
@@ -112,7 +110,7 @@ def test_messages_are_written_once_for_each_request(folder: Path) -> None:
     assert written[1]["messages"][1] == {"role": "user", "content": "What is question 1?"}
 
 
-def test_a_line_is_one_line_whatever_the_text(tmp_path: Path) -> None:
+def test_a_line_is_one_line_whatever_the_text(tmp_path):
     texts = ["a\nb\r\u2028\u0085\x00", "\ud800 half", "\U0001f600\u202e", "x" * 1_000_000, ""]
     sent = request(0)
     with opened(tmp_path) as journal:
@@ -125,7 +123,7 @@ def test_a_line_is_one_line_whatever_the_text(tmp_path: Path) -> None:
     assert recorded == [texts[0], "\ufffd half", *texts[2:]]
 
 
-def test_numbers_that_json_cannot_hold_do_not_stop_a_recording(tmp_path: Path) -> None:
+def test_numbers_that_json_cannot_hold_do_not_stop_a_recording(tmp_path):
     sent = request(0)
     odd = Completion(
         "t",
@@ -146,7 +144,7 @@ EVERY_BYTE = pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.m
 
 
 @EVERY_BYTE
-def test_a_torn_end_is_cut_off_at_every_byte(folder: Path, step: int) -> None:
+def test_a_torn_end_is_cut_off_at_every_byte(folder, step):
     data = (folder / JOURNAL).read_bytes()
     ends = [i + 1 for i, byte in enumerate(data) if byte == 10]
     for size in sorted({*range(0, len(data), step), *ends[:-1], *(end - 1 for end in ends)}):
@@ -166,7 +164,7 @@ def test_a_torn_end_is_cut_off_at_every_byte(folder: Path, step: int) -> None:
 
 
 @EVERY_BYTE
-def test_damage_in_the_middle_names_the_line(folder: Path, step: int) -> None:
+def test_damage_in_the_middle_names_the_line(folder, step):
     data = (folder / JOURNAL).read_bytes()
     for place in range(0, len(data) - 1, step):
         if data[place] == 10:
@@ -177,21 +175,21 @@ def test_damage_in_the_middle_names_the_line(folder: Path, step: int) -> None:
             opened(folder)
 
 
-def test_a_line_that_was_deleted_by_hand_is_asked_for_again(folder: Path) -> None:
+def test_a_line_that_was_deleted_by_hand_is_asked_for_again(folder):
     lines = (folder / JOURNAL).read_bytes().splitlines(keepends=True)
     (folder / JOURNAL).write_bytes(b"".join(lines[:2] + lines[3:]))
     with opened(folder) as journal:
         assert journal.missing(request(0).key(), 2) == [0]
 
 
-def test_a_line_that_comes_twice_is_named(folder: Path) -> None:
+def test_a_line_that_comes_twice_is_named(folder):
     lines = (folder / JOURNAL).read_bytes().splitlines(keepends=True)
     (folder / JOURNAL).write_bytes(b"".join([*lines, lines[2]]))
     with pytest.raises(JournalError, match=r"Line 7 of .* repeats sample 0"):
         opened(folder)
 
 
-def test_a_second_recorder_on_one_folder_refuses(folder: Path) -> None:
+def test_a_second_recorder_on_one_folder_refuses(folder):
     with opened(folder):
         with pytest.raises(LockedJournalError, match="Another recorder is working"):
             opened(folder)
@@ -205,7 +203,7 @@ def test_a_second_recorder_on_one_folder_refuses(folder: Path) -> None:
     opened(folder).close()
 
 
-def test_a_journal_of_something_else_is_refused(folder: Path) -> None:
+def test_a_journal_of_something_else_is_refused(folder):
     with pytest.raises(JournalError, match="its llm is 'alpha', not 'beta'"):
         Journal.open(folder, IDENTITY | {"llm": "beta"})
     (folder / JOURNAL).write_bytes(b'{"hello": 1}\n')
@@ -213,7 +211,7 @@ def test_a_journal_of_something_else_is_refused(folder: Path) -> None:
         opened(folder)
 
 
-def test_modes_mean_what_vcrpy_means(folder: Path, tmp_path: Path) -> None:
+def test_modes_mean_what_vcrpy_means(folder, tmp_path):
     with opened(folder, "once") as journal:
         assert not journal.may_ask
     with opened(folder, "none") as journal:
@@ -229,7 +227,7 @@ def test_modes_mean_what_vcrpy_means(folder: Path, tmp_path: Path) -> None:
         opened(folder, "alll")
 
 
-def test_all_sets_the_old_journal_aside(folder: Path) -> None:
+def test_all_sets_the_old_journal_aside(folder):
     old = (folder / JOURNAL).read_bytes()
     for number in (1, 2):
         with opened(folder, "all") as journal:
@@ -239,7 +237,7 @@ def test_all_sets_the_old_journal_aside(folder: Path) -> None:
         assert (folder / f"journal-{number}.jsonl").exists()
 
 
-def test_notes_are_written_once(tmp_path: Path) -> None:
+def test_notes_are_written_once(tmp_path):
     for _ in range(2):
         with opened(tmp_path) as journal:
             journal.note("The server ignores n.")
@@ -251,7 +249,7 @@ def test_notes_are_written_once(tmp_path: Path) -> None:
             assert journal.notes == ["The server ignores n."]
 
 
-def test_removing_leaves_what_was_set_aside(folder: Path) -> None:
+def test_removing_leaves_what_was_set_aside(folder):
     with opened(folder, "all") as journal:
         journal.remove()
     assert [p.name for p in folder.iterdir()] == ["journal-1.jsonl"]
@@ -262,7 +260,7 @@ def test_removing_leaves_what_was_set_aside(folder: Path) -> None:
     assert not (folder.parent / "other").exists()
 
 
-def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_whole_lines(tmp_path):
     """The limit strikes inside a group: what fits stays, because it was paid for; the rest is asked
     for again.
     """
@@ -301,14 +299,12 @@ except FevalError as error:
         journal.commit()
 
 
-def test_a_folder_that_cannot_be_written_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be opened"):
         opened(tmp_path / "file" / "j")
 
-    def refuse(*_: object, **__: object) -> int:
+    def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "open", refuse)
@@ -316,7 +312,7 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(
         opened(tmp_path / "j")
 
 
-def test_the_environment_stays_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_stays_out(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-marked-key-1234567890")
     with opened(tmp_path) as journal:
         add(journal, 0, 0)
@@ -325,7 +321,7 @@ def test_the_environment_stays_out(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-def test_the_index_takes_little_memory(tmp_path: Path) -> None:
+def test_the_index_takes_little_memory(tmp_path):
     """A hundred thousand CoTs of 1 kB: the journal is 130 MB, the process grows by a small part of
     that.
     """
@@ -348,7 +344,7 @@ def test_the_index_takes_little_memory(tmp_path: Path) -> None:
     assert grown < 30, f"{grown:.0f} MiB"
 
 
-def test_the_journal_lies_beside_its_recording(tmp_path: Path) -> None:
+def test_the_journal_lies_beside_its_recording(tmp_path):
     assert journal_folder(tmp_path / "my-recording") == tmp_path / "my-recording.journal"
 
 
@@ -362,9 +358,7 @@ def test_the_journal_lies_beside_its_recording(tmp_path: Path) -> None:
     ),
     torn=st.integers(0, 400),
 )
-def test_whatever_was_acknowledged_survives(
-    tmp_path: Path, groups: list[list[tuple[int, int, str]]], torn: int
-) -> None:
+def test_whatever_was_acknowledged_survives(tmp_path, groups, torn):
     """Groups of replies, some of which commit; then an interrupted write of any length behind
     them.
     """
@@ -402,7 +396,7 @@ def test_whatever_was_acknowledged_survives(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_fuzzed_journals_raise_nothing_but_our_errors(folder: Path, data: st.DataObject) -> None:
+def test_fuzzed_journals_raise_nothing_but_our_errors(folder, data):
     good = (folder / JOURNAL).read_bytes()
     lines = good.splitlines(keepends=True)
     record = orjson.loads(lines[data.draw(st.integers(0, len(lines) - 1))])
@@ -428,7 +422,7 @@ def test_fuzzed_journals_raise_nothing_but_our_errors(folder: Path, data: st.Dat
         (folder / JOURNAL).write_bytes(good)
 
 
-def test_an_empty_journal_stays_empty_where_nothing_may_be_asked(tmp_path: Path) -> None:
+def test_an_empty_journal_stays_empty_where_nothing_may_be_asked(tmp_path):
     (tmp_path / "j").mkdir()
     (tmp_path / "j" / JOURNAL).touch()
     with pytest.raises(JournalError, match="is empty, and the mode 'none' asks for nothing"):

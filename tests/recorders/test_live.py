@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +17,9 @@ from feval.errors import AnswerError, PriceNotFoundError, UnknownNameError, Usag
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.local import Tiny
 from recorders.backends.openai_compatible import OpenAICompatible
-from recorders.errors import BackendError, Fatal, RateLimited, StoppedError, Transient
-from recorders.live import LiveLLM, live
-from recorders.request import Completion, Decoding, Request
+from recorders.errors import Fatal, RateLimited, StoppedError, Transient
+from recorders.live import live
+from recorders.request import Completion, Decoding
 from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 
@@ -33,14 +31,12 @@ class Scripted:
 
     name, takes_seed = "scripted", True
 
-    def __init__(
-        self, at_once: int = 10, faults: Sequence[BackendError] = (), usage: bool = True
-    ) -> None:
+    def __init__(self, at_once=10, faults=(), usage=True):
         self.at_once, self.faults, self.usage = at_once, list(faults), usage
         self.asked: list[list[int]] = []
         self.closed = False
 
-    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+    async def complete(self, request, samples):
         self.asked.append(list(samples))
         if self.faults:
             raise self.faults.pop(0)
@@ -49,31 +45,29 @@ class Scripted:
             Completion(TEXTS[i % len(TEXTS)], "stop", **counts) for i in samples[: self.at_once]
         ]
 
-    async def aclose(self) -> None:
+    async def aclose(self):
         self.closed = True
 
 
 waits: list[float] = []
 
 
-async def no_wait(seconds: float) -> None:
+async def no_wait(seconds):
     waits.append(seconds)
 
 
-def asked(backend: Any = None, name: str = "gpt-3.5-turbo", **options: Any) -> LiveLLM:
+def asked(backend=None, name="gpt-3.5-turbo", **options):
     options = {"answer_kind": "number", "wait": no_wait, **options}
     return live(backend or Scripted(), name, **options)
 
 
-def test_live_of_recorders_is_the_package_however_it_is_loaded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_live_of_recorders_is_the_package_however_it_is_loaded(monkeypatch):
     monkeypatch.delattr(recorders, "live")  # as before anything imports it
     for _ in range(2):
         assert (recorders.live.__name__, recorders.live.live) == ("recorders.live", live)
 
 
-def test_answers_are_extracted_and_made_canonical() -> None:
+def test_answers_are_extracted_and_made_canonical():
     with asked() as llm:
         response = llm.ask("2 + 2?").sample(4)
     assert response.answers == ["4", "5", "4", None]
@@ -82,7 +76,7 @@ def test_answers_are_extracted_and_made_canonical() -> None:
     assert response.cots[0].dollar_cost == pytest.approx(1.5e-5)
 
 
-def test_a_server_that_ignores_n_is_asked_again() -> None:
+def test_a_server_that_ignores_n_is_asked_again():
     backend = Scripted(at_once=1)
     with asked(backend) as llm:
         metered = llm.ask("2 + 2?")
@@ -93,7 +87,7 @@ def test_a_server_that_ignores_n_is_asked_again() -> None:
     assert backend.closed
 
 
-def test_what_may_work_next_time_is_tried_again_and_retry_after_is_honoured() -> None:
+def test_what_may_work_next_time_is_tried_again_and_retry_after_is_honoured():
     waits.clear()
     backend = Scripted(faults=[RateLimited(12.5), Transient("reset")])
     with asked(backend) as llm:
@@ -102,7 +96,7 @@ def test_what_may_work_next_time_is_tried_again_and_retry_after_is_honoured() ->
     assert 0 <= waits[1] <= 2
 
 
-def test_a_retry_after_beyond_ten_minutes_is_not_waited_for() -> None:
+def test_a_retry_after_beyond_ten_minutes_is_not_waited_for():
     waits.clear()
     with asked(Scripted(faults=[RateLimited(7200.0)])) as llm:
         metered = llm.ask("2 + 2?")
@@ -113,7 +107,7 @@ def test_a_retry_after_beyond_ten_minutes_is_not_waited_for() -> None:
     assert waits == []
 
 
-def test_what_fails_too_often_or_for_ever_is_said() -> None:
+def test_what_fails_too_often_or_for_ever_is_said():
     backend = Scripted(faults=[Transient("reset")] * 3)
     with asked(backend, retries=2) as llm:
         metered = llm.ask("2 + 2?")
@@ -127,14 +121,14 @@ def test_what_fails_too_often_or_for_ever_is_said() -> None:
         assert (metered.rounds, metered.cots) == (0, 0)
 
 
-def test_without_usage_words_are_counted() -> None:
+def test_without_usage_words_are_counted():
     with asked(Scripted(usage=False)) as llm:
         metered = llm.ask("one two three four")
         response = metered.sample(1)
         assert (response.tokens, response.request.tokens) == (10, 5)  # seven words, and four
 
 
-def test_wrong_use_is_refused() -> None:
+def test_wrong_use_is_refused():
     with pytest.raises(UnknownNameError):
         asked(name="x", answer_kind="riddle")
     with pytest.raises(UnknownNameError):
@@ -148,7 +142,7 @@ def test_wrong_use_is_refused() -> None:
             _ = metered.dollar_cost
 
 
-def test_a_closed_llm_says_so_and_can_be_closed_again() -> None:
+def test_a_closed_llm_says_so_and_can_be_closed_again():
     llm = asked()
     metered = llm.ask("2 + 2?")
     llm.close()
@@ -157,10 +151,10 @@ def test_a_closed_llm_says_so_and_can_be_closed_again() -> None:
         metered.sample()
 
 
-def test_a_method_can_be_called_where_an_event_loop_runs() -> None:
+def test_a_method_can_be_called_where_an_event_loop_runs():
     """As in a notebook, whose cells run inside one; and in several threads at once."""
 
-    async def cell() -> list[str | None]:
+    async def cell():
         with asked() as llm:
             here = [SelfConsistency(3)("2 + 2?", llm.ask("2 + 2?"))]
             others = [
@@ -171,7 +165,7 @@ def test_a_method_can_be_called_where_an_event_loop_runs() -> None:
     assert asyncio.run(cell()) == ["4"] * 5
 
 
-def test_a_response_has_its_request_and_its_costs() -> None:
+def test_a_response_has_its_request_and_its_costs():
     with asked() as llm:
         metered = llm.ask("2 + 2?")
         twin = metered.sample(2)
@@ -185,7 +179,7 @@ def test_a_response_has_its_request_and_its_costs() -> None:
     assert [(cot.sample, cot.metadata.tokens) for cot in twin.cots] == [(0, 10), (1, 10)]
 
 
-def test_a_built_in_model_has_its_price_without_naming_the_list() -> None:
+def test_a_built_in_model_has_its_price_without_naming_the_list():
     with asked(name="feval/tiny-42k") as llm:
         metered = llm.ask("2 + 2?")
         metered.sample()
@@ -194,9 +188,9 @@ def test_a_built_in_model_has_its_price_without_naming_the_list() -> None:
         assert metered.dollar_cost == float(usd(listed, 7, 10)) > 0
 
 
-def test_decoding_that_nobody_named_is_as_in_a_recording() -> None:
+def test_decoding_that_nobody_named_is_as_in_a_recording():
     class Seeing(Scripted):
-        async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        async def complete(self, request, samples):
             decodings.append((request.decoding.temperature, request.decoding.max_tokens))
             return await super().complete(request, samples)
 
@@ -210,7 +204,7 @@ def test_decoding_that_nobody_named_is_as_in_a_recording() -> None:
 @pytest.mark.skipif(
     equality.version() is None, reason="math-verify is not installed (the extra `math`)"
 )
-def test_equal_answers_of_several_live_llms_vote_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_answers_of_several_live_llms_vote_together(monkeypatch):
     monkeypatch.setattr(
         "test_live.TEXTS",
         ["It is $x+1$.", "It is $1+x$.", "It is $x+2$.", "It is $\\frac{2x+4}{2}$."],
@@ -222,7 +216,7 @@ def test_equal_answers_of_several_live_llms_vote_together(monkeypatch: pytest.Mo
         assert plain.ask("What?").sample(2).answers == ["x+1", "1+x"]
 
 
-def test_a_live_llm_for_latex_answers_needs_math_verify(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_live_llm_for_latex_answers_needs_math_verify(monkeypatch):
     monkeypatch.setattr(equality, "version", lambda: None)
     with pytest.raises(AnswerError, match="not installed"):
         asked(name="a", answer_kind="latex")
@@ -245,7 +239,7 @@ def converged(question, llm, width=3, interval=8):
 '''
 
 
-def test_a_controller_of_traces_runs_on_the_replay_and_on_a_server_alike(tmp_path: Path) -> None:
+def test_a_controller_of_traces_runs_on_the_replay_and_on_a_server_alike(tmp_path):
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
     from recorders.servers.tiny_server import tiny_server
 
@@ -271,7 +265,7 @@ def test_a_controller_of_traces_runs_on_the_replay_and_on_a_server_alike(tmp_pat
                 assert ledger(metered) == ledger(replayed)
 
 
-def test_a_trace_is_advanced_and_probed_where_it_can_be() -> None:
+def test_a_trace_is_advanced_and_probed_where_it_can_be():
     with live(
         Tiny(), "feval/tiny-42k", answer_kind="number", decoding=Decoding(1.0, max_tokens=30)
     ) as llm:

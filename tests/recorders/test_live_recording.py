@@ -10,10 +10,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 from places import ROOT
@@ -23,12 +21,11 @@ from typer.testing import CliRunner
 from feval import evaluate, load, plurality
 from feval.cli import app
 from feval.errors import ConflictError, OutOfRangeError, StorageError, UsageError
-from feval.recording import Question, Recording, open_recording, verify_recording
+from feval.recording import Question, open_recording, verify_recording
 from recorders.errors import Fatal, JournalError, RecorderError
 from recorders.live import record_method
-from recorders.request import Backend, Completion, Request
+from recorders.request import Completion
 from recorders.work.settings import RecordingSettings, make_task
-from recorders.work.task import RecordingTask
 
 NAMES = ("alpha@debate", "beta@debate")
 QUESTIONS = [
@@ -39,7 +36,7 @@ AGREED = 3
 """Questions from here on are answered alike by both LLMs from the start."""
 
 
-def answer(request: Request, sample: int) -> Completion:
+def answer(request, sample):
     """A reply that depends on the question, the LLM, the seed and all that was said."""
     number = int(request.question_id.split("/")[1])
     said = sum(map(ord, "".join(message.content for message in request.conversation)))
@@ -53,7 +50,7 @@ def answer(request: Request, sample: int) -> Completion:
     )
 
 
-def debate(question: str, *llms: Any) -> str | None:
+def debate(question, *llms):
     """Two rounds, the second with two replies of each LLM."""
     cots = [llm.sample(1).cots[0] for llm in llms]
     for k in (1, 2):
@@ -71,12 +68,12 @@ def debate(question: str, *llms: Any) -> str | None:
 class Stopping(FakeBackend):
     """Notes what is asked; after `most` requests none works any more."""
 
-    def __init__(self, most: float = float("inf")) -> None:
+    def __init__(self, most=float("inf")):
         super().__init__(answer=answer)
         self.most, self.seen = most, list[tuple[str, tuple[str, ...], int]]()
         self._lock = threading.Lock()
 
-    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+    async def complete(self, request, samples):
         with self._lock:
             if len(self.seen) >= self.most:
                 raise Fatal("the server is gone")
@@ -85,14 +82,14 @@ class Stopping(FakeBackend):
         return await super().complete(request, samples)
 
 
-def tasks(questions: Sequence[Question] = QUESTIONS) -> list[RecordingTask]:
+def tasks(questions=QUESTIONS):
     return [
         make_task(RecordingSettings("sums", name, prompt="none", answer_kind="number"), questions)
         for name in NAMES
     ]
 
 
-def recorded(out: Path, backends: Sequence[Backend], **options: Any) -> Recording:
+def recorded(out, backends, **options):
     options = {"prices": "none", "now": lambda: "2026-11-23T00:00:00Z", **options}
     return open_recording(
         record_method(options.pop("method", debate), tasks(), backends, out, **options)
@@ -100,16 +97,16 @@ def recorded(out: Path, backends: Sequence[Backend], **options: Any) -> Recordin
 
 
 @pytest.fixture(scope="module")
-def debated(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+def debated(tmp_path_factory):
     return recorded(tmp_path_factory.mktemp("debates") / "r", [Stopping(), Stopping()])
 
 
-def test_a_recorded_debate_replays_as_it_ran(debated: Recording) -> None:
+def test_a_recorded_debate_replays_as_it_ran(debated):
     assert verify_recording(debated.path).ok
     dataset, llms = load("sums", list(NAMES), debated.path, prices="none")
     lived: list[str | None] = []
 
-    def noted(question: str, *asked: Any) -> str | None:
+    def noted(question, *asked):
         lived.append(debate(question, *asked))
         return lived[-1]
 
@@ -144,8 +141,8 @@ def test_a_recorded_debate_replays_as_it_ran(debated: Recording) -> None:
     assert result.accuracy >= (len(QUESTIONS) - AGREED) / len(QUESTIONS)
 
 
-def test_an_llm_that_nobody_replied_to_has_cots_like_any_other(tmp_path: Path) -> None:
-    def voting(question: str, *llms: Any) -> str | None:
+def test_an_llm_that_nobody_replied_to_has_cots_like_any_other(tmp_path):
+    def voting(question, *llms):
         return plurality([*llms[0].sample(2).answers, *llms[1].sample(1).answers])
 
     recording = recorded(tmp_path / "r", [Stopping(), Stopping()], method=voting)
@@ -155,9 +152,7 @@ def test_an_llm_that_nobody_replied_to_has_cots_like_any_other(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("at_once", [1, 4])
-def test_a_recording_that_stops_goes_on_without_asking_anything_twice(
-    debated: Recording, at_once: int, tmp_path: Path
-) -> None:
+def test_a_recording_that_stops_goes_on_without_asking_anything_twice(debated, at_once, tmp_path):
     first, second = [Stopping(7), Stopping()], [Stopping(), Stopping()]
     with pytest.raises(Fatal, match="the server is gone"):
         recorded(tmp_path / "r", first, at_once=at_once)
@@ -169,15 +164,15 @@ def test_a_recording_that_stops_goes_on_without_asking_anything_twice(
     assert not (tmp_path / "r.journal").exists()
 
 
-def test_what_cannot_be_recorded_is_refused(debated: Recording, tmp_path: Path) -> None:
-    def other(question: str, *llms: Any) -> None:
+def test_what_cannot_be_recorded_is_refused(debated, tmp_path):
+    def other(question, *llms):
         """Another method."""
 
-    def failing(question: str, *llms: Any) -> None:
+    def failing(question, *llms):
         llms[0].sample(1)
         raise ValueError("no")
 
-    def tracing(question: str, *llms: Any) -> None:
+    def tracing(question, *llms):
         llms[0].start(1)
 
     backends = [Stopping(), Stopping()]
@@ -207,8 +202,8 @@ def test_what_cannot_be_recorded_is_refused(debated: Recording, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_the_examples_record_and_run(tmp_path: Path) -> None:
-    def feval(*arguments: str) -> Any:
+def test_the_examples_record_and_run(tmp_path):
+    def feval(*arguments):
         result = CliRunner().invoke(app, [*arguments, "--json"])
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
@@ -267,7 +262,7 @@ if not out.exists():
 
 
 @pytest.mark.slow
-def test_kills_lose_nothing_that_a_method_was_given(debated: Recording, tmp_path: Path) -> None:
+def test_kills_lose_nothing_that_a_method_was_given(debated, tmp_path):
     support = str(ROOT / "tests/support")
     program = f"import sys; sys.path[:0] = [{support!r}]\n{KILLED}"
     places = [str(tmp_path / "r"), str(tmp_path / "asked"), str(Path(__file__).parent)]

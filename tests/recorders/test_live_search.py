@@ -4,10 +4,6 @@ model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import pytest
 from recording_doubles import ledger
 
@@ -18,7 +14,7 @@ from feval.methods.particle_filtering import ParticleFiltering
 from recorders.backends.local import Tiny
 from recorders.errors import Fatal
 from recorders.live import live
-from recorders.request import Completion, Decoding, Request
+from recorders.request import Completion, Decoding
 from recorders.scoring.function import FunctionScorer
 from recorders.scoring.scoring import CoTScoring, run_scoring
 from recorders.work.record import record_dataset
@@ -28,7 +24,7 @@ DATASET, MODEL, SEED, DEPTH = "tiny_sums", "feval/tiny-42k", 5, 4
 DECODING = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
 
 
-def likes(question: str, text: str, answer: str | None) -> float:
+def likes(question, text, answer):
     """A number from 0 to 1 that all three decide about."""
     return (sum(map(ord, question + text)) + len(answer or "")) % 97 / 97
 
@@ -36,10 +32,10 @@ def likes(question: str, text: str, answer: str | None) -> float:
 class Noted:
     """An LLM that notes the steps it hands out."""
 
-    def __init__(self, llm: Any) -> None:
+    def __init__(self, llm):
         self.llm, self.steps, self.uniform = llm, [], llm.uniform
 
-    def expand(self, nodes: Any = None, k: int = 1) -> Any:
+    def expand(self, nodes=None, k=1):
         steps = self.llm.expand(nodes, k)
         flat = [step for own in steps for step in own] if isinstance(nodes, list) else steps
         for step in flat:
@@ -56,12 +52,12 @@ class Noted:
         return steps
 
 
-def scorer() -> FunctionScorer:
+def scorer():
     return FunctionScorer("test_live_search:likes", "likes")
 
 
 @pytest.mark.slow
-def test_a_full_recorded_tree_replays_a_search_as_the_live_run_did(tmp_path: Path) -> None:
+def test_a_full_recorded_tree_replays_a_search_as_the_live_run_did(tmp_path):
     questions = load_questions(DATASET, first=3)
     settings = RecordingSettings(
         DATASET, MODEL, decoding=DECODING, tree=True, samples=4, branch=4, depth=DEPTH
@@ -92,7 +88,7 @@ def test_a_full_recorded_tree_replays_a_search_as_the_live_run_did(tmp_path: Pat
                 assert ledger(lived.llm) == ledger(replayed.llm)
 
 
-def test_live_steps_are_nodes() -> None:
+def test_live_steps_are_nodes():
     with live(Tiny(), MODEL, answer_kind="number", decoding=DECODING, step_depth=2) as llm:
         metered = llm.ask("Tom has 49 apples. Tom sells 22. How many apples does Tom have now?")
         [first] = metered.expand()
@@ -113,9 +109,9 @@ def test_live_steps_are_nodes() -> None:
         assert metered.longest_trace_tokens == max(second.path_tokens, third.path_tokens)
 
 
-def test_a_live_server_that_does_not_say_why_a_step_ended_is_refused() -> None:
+def test_a_live_server_that_does_not_say_why_a_step_ended_is_refused():
     class Silent(Tiny):
-        async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        async def complete(self, request, samples):
             return [Completion("2 * 3 = 6", "stop", output_tokens=8) for _ in samples]
 
     with live(Silent(), MODEL, answer_kind="number") as llm:

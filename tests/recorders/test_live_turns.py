@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from recording_doubles import FakeBackend, ledger
 
@@ -12,7 +9,7 @@ from feval import load
 from feval.errors import UsageError
 from recorders.backends.local import Tiny
 from recorders.live import live
-from recorders.request import Completion, Decoding, Request
+from recorders.request import Completion, Decoding
 from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 
@@ -21,7 +18,7 @@ DECODING = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
 SAY = "You said {answer}. Look again."
 
 
-def chains(llm: Any, width: int) -> list[Any]:
+def chains(llm, width):
     """Ask for chains as the protocol has them, some of them one by one; return what was seen."""
     seen = []
     response = llm.sample(width - 1)
@@ -39,7 +36,7 @@ def chains(llm: Any, width: int) -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("billing", ["once", "per_sample"])
-def test_recorded_turns_replay_as_the_live_run_did(billing: str, tmp_path: Path) -> None:
+def test_recorded_turns_replay_as_the_live_run_did(billing, tmp_path):
     protocol = tmp_path / "revise.md"
     protocol.write_text(f"---\nname: revise\n---\n{SAY}\n")
     questions, width = load_questions(DATASET, first=3), 3
@@ -60,11 +57,11 @@ def test_recorded_turns_replay_as_the_live_run_did(billing: str, tmp_path: Path)
 class Noted(FakeBackend):
     """Answers 4, and notes what was said and with which seeds."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(answer=self._reply)
         self.seen: list[tuple[list[str], int]] = []
 
-    def _reply(self, request: Request, sample: int) -> Completion:
+    def _reply(self, request, sample):
         self.seen.append(([message.content for message in request.sent], sample))
         return Completion(
             "<think>\nso</think>\n\nIt is 4.",
@@ -74,7 +71,7 @@ class Noted(FakeBackend):
         )
 
 
-def test_a_reply_has_the_whole_conversation_before_it_without_thoughts() -> None:
+def test_a_reply_has_the_whole_conversation_before_it_without_thoughts():
     backend = Noted()
     with live(backend, "gpt-4o-mini", answer_kind="number") as llm:
         metered = llm.ask("2 + 2?")
@@ -104,7 +101,7 @@ def test_a_reply_has_the_whole_conversation_before_it_without_thoughts() -> None
         )
 
 
-def test_a_reply_says_something_in_texts() -> None:
+def test_a_reply_says_something_in_texts():
     with live(Noted(), "gpt-4o-mini", answer_kind="number") as llm:
         metered = llm.ask("2 + 2?")
         [cot] = metered.sample().cots

@@ -10,10 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,11 +23,11 @@ from feval.cli import app
 from feval.errors import ConflictError, OutOfRangeError, UsageError
 from feval.estimators.coupling import gumbel_coupling_joint
 from feval.forecast.coupled import couple
-from feval.recording import Recording, merge, open_recording, select
+from feval.recording import merge, open_recording, select
 from feval.replay import load
 from recorders import tiny
 from recorders.backends.local import Tiny, TransformersLocal
-from recorders.request import Completion, Decoding, Message, Request
+from recorders.request import Decoding, Message, Request
 from recorders.shared_noise import (
     END_OF_ANSWER,
     TokenNoise,
@@ -40,27 +37,25 @@ from recorders.shared_noise import (
 )
 
 
-def questions(count: int) -> list[str]:
+def questions(count):
     return [problem.question for problem in tiny.test_questions()[:count]]
 
 
-def asked(model: str, text: str, number: int = 0, **decoding: Any) -> Request:
+def asked(model, text, number=0, **decoding):
     settings = {"temperature": 1.0, "max_tokens": 60, "noise_seed": 7} | decoding
     return Request(
         "tiny_sums", f"tiny_sums/{number}", (Message("user", text),), model, Decoding(**settings)
     )
 
 
-def drawn(request: Request, samples: Sequence[int]) -> list[Completion]:
+def drawn(request, samples):
     return completions(Tiny(), request, samples)
 
 
-def plain_noise(
-    seed: int, dataset: str, question: str, sample: int, position: int, text: str
-) -> float:
+def plain_noise(seed, dataset, question, sample, position, text):
     """The scheme once more, in Python's integers."""
 
-    def mix(x: int) -> int:
+    def mix(x):
         x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
         x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
         return x ^ (x >> 31)
@@ -73,7 +68,7 @@ def plain_noise(
     return -math.log(((mix((s + t) % 2**64) >> 12) + 0.5) / 2**52)
 
 
-def test_noise_is_as_it_is_written_down() -> None:
+def test_noise_is_as_it_is_written_down():
     texts = ["a", " b", "\u0120", "日"]
     noise = TokenNoise(texts)
     for seed, sample, position in [(0, 0, 0), (7, 39, 511), (2**63 - 1, 2**32, 10**6)]:
@@ -83,7 +78,7 @@ def test_noise_is_as_it_is_written_down() -> None:
         assert found == pytest.approx(expected, rel=1e-15)
 
 
-def test_tokens_go_by_their_text_whatever_the_vocabulary() -> None:
+def test_tokens_go_by_their_text_whatever_the_vocabulary():
     start = question_noise(1, "d", "q")
     one = TokenNoise(["x", "y", "z"]).exponentials(start, [0, 1], 5)
     other = TokenNoise(["z", "new", "x"]).exponentials(start, [0, 1], 5)
@@ -93,7 +88,7 @@ def test_tokens_go_by_their_text_whatever_the_vocabulary() -> None:
     assert twice[1] != twice[0]
 
 
-def test_noise_is_exponential_and_independent_between_samples_positions_and_questions() -> None:
+def test_noise_is_exponential_and_independent_between_samples_positions_and_questions():
     noise = TokenNoise([f"token {n}" for n in range(400)])
     starts = [question_noise(3, "d", f"q{n}") for n in range(2)]
     tables = [
@@ -107,7 +102,7 @@ def test_noise_is_exponential_and_independent_between_samples_positions_and_ques
     assert np.abs(within - np.eye(50)).max() < 6 / math.sqrt(400)
 
 
-def test_coupled_draws_follow_the_closed_form_and_are_stable() -> None:
+def test_coupled_draws_follow_the_closed_form_and_are_stable():
     noise = TokenNoise(["a", "b", "c"]).exponentials(question_noise(0, "d", "q"), range(40_000), 0)
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
     first, second = (noise / p).argmin(axis=1), (noise / q).argmin(axis=1)
@@ -119,7 +114,7 @@ def test_coupled_draws_follow_the_closed_form_and_are_stable() -> None:
     assert stats.chisquare(counts[possible], expected[possible]).pvalue > 1e-3
 
 
-def test_samples_follow_the_softmax() -> None:
+def test_samples_follow_the_softmax():
     model = tiny.load_model("feval/tiny-30k")
     [text] = questions(1)
     count = 8000
@@ -144,7 +139,7 @@ def test_samples_follow_the_softmax() -> None:
     assert stats.chisquare(observed, wanted * observed.sum() / wanted.sum()).pvalue > 1e-3
 
 
-def test_one_model_under_two_names_gives_one_chain() -> None:
+def test_one_model_under_two_names_gives_one_chain():
     [text] = questions(1)
     request = asked("feval/tiny-42k", text)
     together = drawn(request, range(40))
@@ -158,7 +153,7 @@ def test_one_model_under_two_names_gives_one_chain() -> None:
     assert [c.text for c in apart] != [c.text for c in together]
 
 
-def test_models_that_share_noise_agree_more_often() -> None:
+def test_models_that_share_noise_agree_more_often():
     shared = alone = 0
     for number, text in enumerate(questions(6)):
         small, large = (
@@ -170,7 +165,7 @@ def test_models_that_share_noise_agree_more_often() -> None:
     assert shared > alone + 5
 
 
-def test_a_coupled_request_is_another_request() -> None:
+def test_a_coupled_request_is_another_request():
     [text] = questions(1)
     keys = {asked("m", text, noise_seed=seed).key() for seed in (None, 0, 1)}
     assert len(keys) == 3
@@ -179,7 +174,7 @@ def test_a_coupled_request_is_another_request() -> None:
     assert "noise" not in asked("m", text, noise_seed=None).decoding.content()
 
 
-def test_noise_that_makes_no_sense_is_refused() -> None:
+def test_noise_that_makes_no_sense_is_refused():
     with pytest.raises(UsageError, match="no seed of their own"):
         Decoding(seed=1, noise_seed=2).check()
     with pytest.raises(UsageError, match="temperature 0"):
@@ -190,7 +185,7 @@ def test_noise_that_makes_no_sense_is_refused() -> None:
         question_noise(-1, "d", "q")
 
 
-def recorded(out: Path, llm: str, *options: str) -> Recording:
+def recorded(out, llm, *options):
     named = (
         "--dataset",
         "tiny_sums",
@@ -208,14 +203,12 @@ def recorded(out: Path, llm: str, *options: str) -> Recording:
     return open_recording(out)
 
 
-def texts_of(recording: Recording) -> list[list[str]]:
+def texts_of(recording):
     dataset, [llm] = load("tiny_sums", None, recording, prices="none")
     return [llm.texts(row) for row in range(len(dataset))]
 
 
-def test_noise_goes_on_where_a_recording_is_topped_up_and_stays_with_what_is_made_of_it(
-    tmp_path: Path,
-) -> None:
+def test_noise_goes_on_where_a_recording_is_topped_up_and_stays_with_what_is_made_of_it(tmp_path):
     coupled = ("--set", "coupled=true", *settings_file(tmp_path, "noise_seed = 7"))
     whole = recorded(
         tmp_path / "whole", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled
@@ -244,7 +237,7 @@ def test_noise_goes_on_where_a_recording_is_topped_up_and_stays_with_what_is_mad
     assert texts_of(apart) != texts_of(part)
 
 
-def test_vocabularies_of_every_spelling_say_the_same() -> None:
+def test_vocabularies_of_every_spelling_say_the_same():
     byte_level = ["<|end|>", "Hello", "\u0120world", "\u010a", "\u00c3\u00bc", "\u00c3", "<|pad|>"]
     pieces = ["</s>", "Hello", "\u2581world", "<0x0A>", "ü", "<0xC3>", "<pad>"]
     one, other = (token_texts(tokens, [6], [0]) for tokens in (byte_level, pieces))
@@ -256,14 +249,14 @@ def test_vocabularies_of_every_spelling_say_the_same() -> None:
     assert several == [END_OF_ANSWER, "\x00<b>", "word"]
 
 
-def test_vocabularies_without_a_common_text_are_told() -> None:
+def test_vocabularies_without_a_common_text_are_told():
     one = token_texts(["</s>", "a", "b", "\u2581c"], [], [0])
     assert shared_tokens(one, token_texts(["<end>", "\u0120c", "b", "d"], [], [0])) == 2
     with pytest.raises(ConflictError, match="3 and 2 texts have none in common"):
         shared_tokens(one, token_texts(["</s>", "x", "y"], [], [0]))
 
 
-def test_of_several_ends_the_one_of_replies_is_shared() -> None:
+def test_of_several_ends_the_one_of_replies_is_shared():
     """Without torch: a vocabulary is only read."""
     spelled = ["<|end_of_text|>", "<|eot|>", "\u0120word", "x"]
     backend = object.__new__(TransformersLocal)
@@ -276,10 +269,10 @@ def test_of_several_ends_the_one_of_replies_is_shared() -> None:
         all_special_ids = (0, 1)
         eos_token_id = 1
 
-        def __len__(self) -> int:
+        def __len__(self):
             return len(spelled)
 
-        def convert_ids_to_tokens(self, ids: range) -> list[str]:
+        def convert_ids_to_tokens(self, ids):
             return [spelled[n] for n in ids]
 
     backend._tokenizer = Tokenizer()
@@ -292,12 +285,12 @@ def test_of_several_ends_the_one_of_replies_is_shared() -> None:
     ]
 
 
-def test_a_transformers_model_draws_the_same_tokens(tmp_path: Path) -> None:
+def test_a_transformers_model_draws_the_same_tokens(tmp_path):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     folder = exported("feval/tiny-30k", tmp_path, torch, transformers)
 
-    async def run(request: Request) -> list[Completion]:
+    async def run(request):
         backend = TransformersLocal(
             str(folder), device="cpu", dtype="float64", local_files_only=True
         )
@@ -315,7 +308,7 @@ def test_a_transformers_model_draws_the_same_tokens(tmp_path: Path) -> None:
             assert [c.output_tokens for c in ours] == [c.output_tokens for c in theirs]
 
 
-def exported(name: str, folder: Path, torch: Any, transformers: Any) -> Path:
+def exported(name, folder, torch, transformers):
     """A tiny model as a Hugging Face folder: its weights have Llama's names, its vocabulary is a
     list of words.
     """

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import sha256
-from pathlib import Path
 
 import pytest
 from small import pool, write_rows, write_toy
 
 from feval.errors import DamagedRecordingError, NotRecordedError, UsageError
-from feval.recording import PoolRows, merge, open_recording, select, verify_recording
+from feval.recording import merge, open_recording, select, verify_recording
 
 POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "org/beta": [["4"], ["9", None]]}
 HASH_BEFORE_CHANNELS = "b8ebff76bf813dc62eec7a6bc0ec6b7bcbce4be63e0bfde7f92a240704510c26"
@@ -26,23 +25,23 @@ RICH = replace(
 )
 
 
-def write(out: Path, *pools: PoolRows, llm: str = "alpha") -> Path:
+def write(out, *pools, llm="alpha"):
     return write_rows(out, ["4"] * 3, (llm, pools), counter="usage")
 
 
 @pytest.fixture
-def rich(tmp_path: Path) -> Path:
+def rich(tmp_path):
     return write(tmp_path / "rich", pool(0, ["4", "4"]), RICH, pool(2, ["4"]))
 
 
-def test_a_recording_without_channels_has_the_hash_it_always_had(tmp_path: Path) -> None:
+def test_a_recording_without_channels_has_the_hash_it_always_had(tmp_path):
     recording = open_recording(write_toy(tmp_path / "toy", POOLS, ["4", "5"]))
     assert recording.hash == HASH_BEFORE_CHANNELS
     assert recording.channels("toy", "alpha") == []
     assert not {"reasoning", "logprobs"} & {path.name for path in recording.path.iterdir()}
 
 
-def test_channels_come_back(rich: Path) -> None:
+def test_channels_come_back(rich):
     recording = open_recording(rich)
     assert verify_recording(rich).ok
     assert recording.channels("toy", "alpha") == ["reasoning", "logprobs"]
@@ -57,7 +56,7 @@ def test_channels_come_back(rich: Path) -> None:
     assert columns["token_confidences"] == [[1.5, 2.0], []]
 
 
-def test_a_column_without_any_value_is_no_channel(tmp_path: Path) -> None:
+def test_a_column_without_any_value_is_no_channel(tmp_path):
     empty = replace(
         RICH, sequence_logprobs=[None, None], token_logprobs=None, token_confidences=[None, None]
     )
@@ -67,7 +66,7 @@ def test_a_column_without_any_value_is_no_channel(tmp_path: Path) -> None:
         list(recording.scan("logprobs", "toy", "alpha"))
 
 
-def test_what_is_read_hashes_like_what_was_written(rich: Path, tmp_path: Path) -> None:
+def test_what_is_read_hashes_like_what_was_written(rich, tmp_path):
     again = write(tmp_path / "again", *open_recording(rich).pools("toy", "alpha"))
     assert open_recording(again).hash == open_recording(rich).hash
     other = write(
@@ -79,7 +78,7 @@ def test_what_is_read_hashes_like_what_was_written(rich: Path, tmp_path: Path) -
     assert open_recording(other).hash != open_recording(rich).hash
 
 
-def test_derived_recordings_carry_channels_along(rich: Path, tmp_path: Path) -> None:
+def test_derived_recordings_carry_channels_along(rich, tmp_path):
     beta = write(tmp_path / "beta", pool(0, ["4"]), pool(1, ["4"]), pool(2, ["4"]), llm="beta")
     merged = open_recording(merge([rich, beta], tmp_path / "merged"))
     assert list(merged.pools("toy", "alpha")) == list(open_recording(rich).pools("toy", "alpha"))
@@ -90,7 +89,7 @@ def test_derived_recordings_carry_channels_along(rich: Path, tmp_path: Path) -> 
     assert verify_recording(tmp_path / "first").ok
 
 
-def test_times_to_first_token_are_a_channel_that_a_feature_names(tmp_path: Path) -> None:
+def test_times_to_first_token_are_a_channel_that_a_feature_names(tmp_path):
     extra = {"duration_s": [2.5, None], "first_token_s": [0.1, None]}
     timed = replace(pool(1, ["7", None]), extra=extra)
     pools = pool(0, ["4", "4"]), timed, pool(2, ["4"])
@@ -124,7 +123,7 @@ def test_times_to_first_token_are_a_channel_that_a_feature_names(tmp_path: Path)
         )
 
 
-def test_many_questions_are_read_group_by_group(tmp_path: Path) -> None:
+def test_many_questions_are_read_group_by_group(tmp_path):
     pools = [
         (
             replace(pool(i, ["4"] * 4), token_confidences=[[float(i)] * 2000] * 4)
@@ -138,7 +137,7 @@ def test_many_questions_are_read_group_by_group(tmp_path: Path) -> None:
     assert verify_recording(tmp_path / "r").ok
 
 
-def test_a_damaged_channel_is_named(rich: Path, tmp_path: Path) -> None:
+def test_a_damaged_channel_is_named(rich, tmp_path):
     path = rich / "reasoning/toy/alpha.parquet"
     path.write_bytes(path.read_bytes()[:-1])
     assert any(
@@ -148,6 +147,6 @@ def test_a_damaged_channel_is_named(rich: Path, tmp_path: Path) -> None:
         list(open_recording(rich).pools("toy", "alpha"))
 
 
-def test_columns_of_another_length_are_refused(tmp_path: Path) -> None:
+def test_columns_of_another_length_are_refused(tmp_path):
     with pytest.raises(UsageError, match="different lengths"):
         write(tmp_path / "r", replace(RICH, reasoning=["one"]))

@@ -26,19 +26,17 @@ MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
 
 
-def mix(x: int) -> int:
+def mix(x):
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & MASK
     x = (x ^ x >> 27) * 0x94D049BB133111EB & MASK
     return x ^ x >> 31
 
 
-def first_eight(text: str) -> int:
+def first_eight(text):
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
-def order_by_the_book(
-    seed: int, dataset: str, llm: str, question: str, replicate: int, size: int
-) -> list[int]:
+def order_by_the_book(seed, dataset, llm, question, replicate, size):
     """`docs/draws.md`, in plain integers."""
     key = first_eight(f"feval/draws-v1\n{seed}\n{dataset}\n{llm}")
     stream = mix(
@@ -52,7 +50,7 @@ def order_by_the_book(
     return sorted(range(size), key=lambda i: (keys[i] >> 16, i))
 
 
-def order(seed: int, dataset: str, llm: str, question: str, replicate: int, size: int) -> list[int]:
+def order(seed, dataset, llm, question, replicate, size):
     keys = np.array([name_key("feval/question", dataset, question)], np.uint64)
     return orders(pool_key(seed, dataset, llm), keys, np.array([size]), [replicate], size)[
         0, 0
@@ -67,14 +65,12 @@ def order(seed: int, dataset: str, llm: str, question: str, replicate: int, size
     st.integers(0, 10**9),
     st.integers(1, 60),
 )
-def test_orders_are_those_of_the_written_scheme(
-    seed: int, dataset: str, llm: str, question: str, replicate: int, size: int
-) -> None:
+def test_orders_are_those_of_the_written_scheme(seed, dataset, llm, question, replicate, size):
     given_names = (seed, dataset, llm, question, replicate, size)
     assert order(*given_names) == order_by_the_book(*given_names)
 
 
-def test_the_documented_vectors_hold() -> None:
+def test_the_documented_vectors_hold():
     text = (ROOT / "docs" / "draws.md").read_text()
     vectors = json.loads(re.search(r"```json\n(.*?)```", text, re.DOTALL)[1])  # type: ignore[index]
     assert len(vectors) >= 3
@@ -87,7 +83,7 @@ def test_the_documented_vectors_hold() -> None:
         )
 
 
-def test_draws_nest_and_ragged_pools_end_with_absent_places() -> None:
+def test_draws_nest_and_ragged_pools_end_with_absent_places():
     keys = np.arange(3, dtype=np.uint64)
     whole = orders(1, keys, np.array([5, 2, 0]), [0, 1], 5)
     assert np.array_equal(orders(1, keys, np.array([5, 2, 0]), [0, 1], 3), whole[..., :3])
@@ -97,7 +93,7 @@ def test_draws_nest_and_ragged_pools_end_with_absent_places() -> None:
     assert set(whole[:, 2].ravel().tolist()) == {ABSENT_SAMPLE}
 
 
-def test_all_orders_are_equally_likely() -> None:
+def test_all_orders_are_equally_likely():
     keys = np.array([name_key("feval/question", "d", str(i)) for i in range(120)], np.uint64)
     drawn = orders(pool_key(7, "d", "m"), keys, np.full(120, 4), range(200), 4).reshape(-1, 4)
     counts = Counter(map(tuple, drawn.tolist()))
@@ -105,7 +101,7 @@ def test_all_orders_are_equally_likely() -> None:
     assert chisquare(list(counts.values())).pvalue > 1e-4
 
 
-def test_seeds_llms_questions_and_replicates_draw_independently() -> None:
+def test_seeds_llms_questions_and_replicates_draw_independently():
     names: list[Any] = [0, "d", "m", "q", 0]
     base = order(*names, 30)
     for place, value in enumerate((1, "e", "n", "r", 1)):
@@ -115,7 +111,7 @@ def test_seeds_llms_questions_and_replicates_draw_independently() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 3000), st.integers(1, 9))
-def test_blocks_change_nothing(questions: int, replicates: int) -> None:
+def test_blocks_change_nothing(questions, replicates):
     keys = np.arange(questions, dtype=np.uint64) * np.uint64(GOLDEN)
     whole = orders(5, keys, np.full(questions, 40), np.arange(replicates), 40)
     row = questions // 2
@@ -128,6 +124,6 @@ def test_blocks_change_nothing(questions: int, replicates: int) -> None:
 @pytest.mark.parametrize(
     ("size", "replicate", "words"), [(3, -1, "numbered from 0"), (70_000, 0, "per question")]
 )
-def test_out_of_range_is_refused(size: int, replicate: int, words: str) -> None:
+def test_out_of_range_is_refused(size, replicate, words):
     with pytest.raises(OutOfRangeError, match=words):
         orders(1, np.zeros(1, np.uint64), np.array([size]), [replicate], 3)

@@ -8,9 +8,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
-from pathlib import Path
 from pickle import loads
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +20,7 @@ from feval.evaluation.evaluation import evaluate
 from feval.methods import BestOfN, ConfidenceWeighted
 from feval.recording import ScorerInfo, ScoreRows, add_scores, select
 from feval.recording.parquet import arrays_of_tables
-from feval.replay import LLM, load
+from feval.replay import load
 
 ANSWERS = {
     "strong": [["a", "b", None, "a"], ["c", "c"], ["d", "e", "d"]],
@@ -32,11 +30,11 @@ GOLDS = ["a", "c", "d"]
 
 
 @pytest.fixture(scope="module")
-def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scored(tmp_path_factory):
     return write_scored_toy(tmp_path_factory.mktemp("channels") / "toy", ANSWERS, GOLDS)
 
 
-def written(llm: str, index: int) -> dict[str, list[Any]]:
+def written(llm, index):
     """What was written of the CoTs of a question; `None` for nothing."""
     rich, given = scored_pool(llm, index, ANSWERS[llm][index])
     columns = (given.scores, given.step_scores or (), given.prompt_tokens or ())
@@ -59,7 +57,7 @@ def written(llm: str, index: int) -> dict[str, list[Any]]:
     }
 
 
-def check(llm: LLM, order: list[int]) -> None:
+def check(llm, order):
     """All channels, in draw order, against what was written; `order[row]` is the question's
     number.
     """
@@ -85,9 +83,7 @@ def check(llm: LLM, order: list[int]) -> None:
         assert sums == pytest.approx([value or 0 for value in expected["sequence"]])
 
 
-def test_channels_come_from_the_recording_and_are_read_once(
-    scored: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_channels_come_from_the_recording_and_are_read_once(scored, monkeypatch):
     _, llms = load("toy", recording=scored)
     for llm in llms:
         check(llm, [0, 1, 2])
@@ -97,7 +93,7 @@ def test_channels_come_from_the_recording_and_are_read_once(
     check(llms[0], [0, 1, 2])
 
 
-def test_rows_of_a_pool_have_their_channels_also_in_another_process(scored: Path) -> None:
+def test_rows_of_a_pool_have_their_channels_also_in_another_process(scored):
     _, [strong, _] = load("toy", recording=scored)
     check(strong, [0, 1, 2])
     part = strong.pool.rows(np.array([2, 0]))
@@ -121,9 +117,7 @@ def test_rows_of_a_pool_have_their_channels_also_in_another_process(scored: Path
     assert strong.pool.rows(np.array([], np.intp)).logprobs().sequence.shape == (0, 4)
 
 
-def test_recordings_opened_together_keep_each_question_with_its_channels(
-    scored: Path, tmp_path: Path
-) -> None:
+def test_recordings_opened_together_keep_each_question_with_its_channels(scored, tmp_path):
     backwards = [2, 0, 1]
     made = {index: scored_pool("weak", index, ANSWERS["weak"][index]) for index in backwards}
     rows = [made[i][0] for i in backwards]
@@ -144,7 +138,7 @@ def test_recordings_opened_together_keep_each_question_with_its_channels(
     check(strong, backwards)
 
 
-def test_a_missing_channel_is_told_with_what_there_is(scored: Path, tmp_path: Path) -> None:
+def test_a_missing_channel_is_told_with_what_there_is(scored, tmp_path):
     _, [bare] = load("toy", recording=write_toy(tmp_path / "bare", {"alpha": [["a", "b"]]}, ["a"]))
     plain = [ScoreRows("toy/0", [0], [0.5])]
     out, other = tmp_path / "both", ScorerInfo("other", "judge")
@@ -171,7 +165,7 @@ def test_a_missing_channel_is_told_with_what_there_is(scored: Path, tmp_path: Pa
     assert both("toy/0").scores("other").count(0.5) == 1
 
 
-def test_steps_without_scores_name_the_aggregates(tmp_path: Path) -> None:
+def test_steps_without_scores_name_the_aggregates(tmp_path):
     write_toy(tmp_path / "r", {"alpha": [["a", "b"]]}, ["a"])
     add_scores(
         tmp_path / "r",
@@ -185,7 +179,7 @@ def test_steps_without_scores_name_the_aggregates(tmp_path: Path) -> None:
     assert llm.pool.aggregated(None, "mean")[0, 1] == 0.75
 
 
-def test_a_probability_without_tokens_kept_takes_the_counted_ones(tmp_path: Path) -> None:
+def test_a_probability_without_tokens_kept_takes_the_counted_ones(tmp_path):
     rows = replace(pool(0, ["a", "b"], tokens=[4, 0]), sequence_logprobs=[-2.0, -1.0])
     _, [llm] = load("toy", recording=write_rows(tmp_path / "r", ["a"], ("alpha", [rows])))
     assert llm.pool.sequence_probabilities()[0] == pytest.approx(
@@ -193,7 +187,7 @@ def test_a_probability_without_tokens_kept_takes_the_counted_ones(tmp_path: Path
     )
 
 
-def test_methods_over_channels_are_evaluated(scored: Path) -> None:
+def test_methods_over_channels_are_evaluated(scored):
     dataset, [strong, _] = load("toy", recording=scored)
     best = BestOfN(2, aggregate="score")
     run = partial(evaluate, dataset=dataset, llms=strong, confidence=None)
@@ -231,9 +225,7 @@ def test_methods_over_channels_are_evaluated(scored: Path) -> None:
         ([("toy/0", 1), ("toy/0", 1)], "out of order"),
     ],
 )
-def test_tables_of_log_probabilities_that_do_not_fit_are_refused(
-    places: list[tuple[str, int]], words: str
-) -> None:
+def test_tables_of_log_probabilities_that_do_not_fit_are_refused(places, words):
     tables = [
         pa.table(
             {

@@ -24,14 +24,14 @@ PROBES = Probes(
 )
 
 
-def test_each_cot_has_its_own_probes() -> None:
+def test_each_cot_has_its_own_probes():
     assert PROBES.counts().tolist() == [[3, 0], [1, 2]]
     assert PROBES.codes[PROBES.of(1, 1)].tolist() == [-1, 2]
     assert PROBES.before(8).tolist() == [[0, 0], [1, 2]]
     assert PROBES.before(20).tolist() == [[2, 0], [1, 2]]
 
 
-def test_the_probes_of_some_questions_in_another_order() -> None:
+def test_the_probes_of_some_questions_in_another_order():
     turned = PROBES.rows(np.array([1, 0, 1]))
     assert turned.shape == (3, 2)
     assert turned.counts().tolist() == [[1, 2], [3, 0], [1, 2]]
@@ -41,7 +41,7 @@ def test_the_probes_of_some_questions_in_another_order() -> None:
     assert PROBES.rows(np.zeros(0, np.intp)).starts.tolist() == [0]
 
 
-def test_a_pool_has_the_probes_of_its_questions_or_says_that_there_are_none() -> None:
+def test_a_pool_has_the_probes_of_its_questions_or_says_that_there_are_none():
     pool = pool_of([[0, 1], [2, 2]])
     with pytest.raises(
         NotRecordedError, match=r"The pool has no probes.*feval import probed-traces"

@@ -4,9 +4,7 @@ recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from small import pool, write_rows, write_toy
@@ -26,7 +24,7 @@ from feval.errors import (
 from feval.evaluation.evaluation import evaluate
 from feval.methods import SelfConsistency
 from feval.recording import DatasetInfo, LLMInfo, Question, Recording, RecordingWriter
-from feval.replay import LLM, load
+from feval.replay import load
 from feval.replay.loading import LoadRecipe
 
 POOLS = {
@@ -38,16 +36,16 @@ GOLDS = ["4", "5"]
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(tmp_path):
     return write_toy(tmp_path / "toy", POOLS, GOLDS)
 
 
 @pytest.fixture
-def gpt(toy: Path) -> LLM:
+def gpt(toy):
     return load("toy", "gpt-3.5-turbo", toy)[1][0]
 
 
-def test_listing_1_runs_as_printed(toy: Path) -> None:
+def test_listing_1_runs_as_printed(toy):
     dataset, [llm1, llm2] = feval.load("toy", ["gpt-3.5-turbo", "gpt-3.5-turbo@t=0.8"], toy)
     for question_id, dataentry in dataset:
         assert dataentry.question == f"What is question {question_id[-1]}?"
@@ -61,7 +59,7 @@ def test_listing_1_runs_as_printed(toy: Path) -> None:
         assert len(llm2(question_id, N=2)) == 2
 
 
-def test_a_response_holds_the_recorded_cots_in_draw_order(gpt: LLM) -> None:
+def test_a_response_holds_the_recorded_cots_in_draw_order(gpt):
     response = gpt("toy/0", n=5)
     assert sorted(response.samples) == [0, 1, 2, 3, 4]
     recorded = POOLS["gpt-3.5-turbo"][0]
@@ -76,7 +74,7 @@ def test_a_response_holds_the_recorded_cots_in_draw_order(gpt: LLM) -> None:
     assert response.request.tokens == 7
 
 
-def test_the_same_call_gives_the_same_cots_and_draws_nest(toy: Path) -> None:
+def test_the_same_call_gives_the_same_cots_and_draws_nest(toy):
     _, [llm] = load("toy", "gpt-3.5-turbo", toy, seed=3)
     _, [_, again] = load("toy", ["nobody/unpriced", "gpt-3.5-turbo"], toy, seed=3)
     for replicate in range(4):
@@ -88,7 +86,7 @@ def test_the_same_call_gives_the_same_cots_and_draws_nest(toy: Path) -> None:
         assert llm.orders([replicate], 5)[0, 1].tolist() == list(whole)
 
 
-def test_more_than_was_recorded_is_refused_with_both_numbers(toy: Path) -> None:
+def test_more_than_was_recorded_is_refused_with_both_numbers(toy):
     _, [llm] = load("toy", "gpt-3.5-turbo@t=0.8", toy)
     with pytest.raises(
         ShortPoolError, match=r"has 2 recorded CoTs on question 'toy/1' of toy; 3 were asked for"
@@ -100,7 +98,7 @@ def test_more_than_was_recorded_is_refused_with_both_numbers(toy: Path) -> None:
         llm("toy/1", n=1, N=2)
 
 
-def test_unknown_names_are_refused_with_what_there_is(gpt: LLM, toy: Path) -> None:
+def test_unknown_names_are_refused_with_what_there_is(gpt, toy):
     given = {"dataset": "toy", "llms": "gpt-3.5-turbo", "recording": toy}
     for options, error, words in (
         ({"dataset": "gsm8k", "llms": None}, NotRecordedError, "holds no dataset 'gsm8k'"),
@@ -125,9 +123,7 @@ def test_unknown_names_are_refused_with_what_there_is(gpt: LLM, toy: Path) -> No
             gpt(question)
 
 
-def test_the_recording_can_come_from_the_environment(
-    toy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recording_can_come_from_the_environment(toy, monkeypatch):
     monkeypatch.delenv("FEVAL_RECORDING", raising=False)
     with pytest.raises(UsageError, match="FEVAL_RECORDING"):
         load("toy")
@@ -135,9 +131,7 @@ def test_the_recording_can_come_from_the_environment(
     assert [llm.name for llm in load("toy")[1]] == list(POOLS)
 
 
-def test_questions_are_read_in_blocks_of_which_the_last_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_questions_are_read_in_blocks_of_which_the_last_are_kept(tmp_path, monkeypatch):
     toy = write_toy(
         tmp_path / "toy",
         {"gpt-3.5-turbo": [[str(row)] for row in range(7)]},
@@ -149,7 +143,7 @@ def test_questions_are_read_in_blocks_of_which_the_last_are_kept(
     read: list[range] = []
     scan = Recording.scan_questions
 
-    def counted(recording: Recording, name: str, rows: range | None = None) -> Iterator[Question]:
+    def counted(recording, name, rows=None):
         read.append(rows or range(0))
         return scan(recording, name, rows)
 
@@ -168,9 +162,7 @@ def test_questions_are_read_in_blocks_of_which_the_last_are_kept(
 
 
 @pytest.mark.parametrize("kept", [1, 16])
-def test_requests_are_read_in_blocks_only_where_there_are_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
-) -> None:
+def test_requests_are_read_in_blocks_only_where_there_are_many(tmp_path, monkeypatch, kept):
     monkeypatch.setattr("feval.recording.view._BLOCK", 2)
     monkeypatch.setattr("feval.recording.view._BLOCKS", kept)
     sent = [
@@ -184,7 +176,7 @@ def test_requests_are_read_in_blocks_only_where_there_are_many(
     assert llm.prompts() == ["[0]", "[1]", "[2]", None, None, "[5]", "[6]"]
 
 
-def test_dollars_follow_equation_1_and_the_billing(toy: Path) -> None:
+def test_dollars_follow_equation_1_and_the_billing(toy):
     expected = {"once": 7 * 0.5, "per_round": 7 * 0.5, "per_sample": 5 * 7 * 0.5}
     for billing, prompt in expected.items():
         _, [llm] = load("toy", "gpt-3.5-turbo", toy, billing=billing)
@@ -193,7 +185,7 @@ def test_dollars_follow_equation_1_and_the_billing(toy: Path) -> None:
         )
 
 
-def test_an_llm_without_a_price_votes_and_only_its_dollars_fail(toy: Path) -> None:
+def test_an_llm_without_a_price_votes_and_only_its_dollars_fail(toy):
     _, [llm] = load("toy", "nobody/unpriced", toy)
     response = llm("toy/0", n=1)
     assert response.answers == ["4"]
@@ -205,7 +197,7 @@ def test_an_llm_without_a_price_votes_and_only_its_dollars_fail(toy: Path) -> No
         _ = free("toy/0", n=1).dollar_cost
 
 
-def test_prices_change_without_touching_the_recording(toy: Path, tmp_path: Path) -> None:
+def test_prices_change_without_touching_the_recording(toy, tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(
         '{"id": "mine", "date": "2026-01-01", "source": "us", "prices": {"nobody/unpriced": [1.0,'
@@ -217,7 +209,7 @@ def test_prices_change_without_touching_the_recording(toy: Path, tmp_path: Path)
         assert llm("toy/0", n=1).dollar_cost == pytest.approx(1e-6 * (7 + 2 * 10), rel=1e-14)
 
 
-def test_sample_hands_out_the_next_cots_and_counts_them(toy: Path) -> None:
+def test_sample_hands_out_the_next_cots_and_counts_them(toy):
     _, [llm] = load("toy", "gpt-3.5-turbo", toy, billing="per_round")
     metered = llm.ask("toy/0", replicate=2)
     first, second = metered.sample(2), metered.sample(3)
@@ -230,7 +222,7 @@ def test_sample_hands_out_the_next_cots_and_counts_them(toy: Path) -> None:
         metered.sample(0)
 
 
-def test_a_cut_cot_is_billed_up_to_the_cut_and_what_gives_no_cot_is_billed_apart(gpt: LLM) -> None:
+def test_a_cut_cot_is_billed_up_to_the_cut_and_what_gives_no_cot_is_billed_apart(gpt):
     metered = gpt.ask("toy/0", replicate=None)
     assert metered.sample(3).samples == (0, 1, 2)  # of 10, 11 and 12 tokens
     metered.truncate(1, 4)
@@ -253,7 +245,7 @@ def test_a_cut_cot_is_billed_up_to_the_cut_and_what_gives_no_cot_is_billed_apart
         metered.cots = 0  # type: ignore[misc]
 
 
-def test_a_metered_llm_shows_no_gold_and_no_id(gpt: LLM) -> None:
+def test_a_metered_llm_shows_no_gold_and_no_id(gpt):
     public = {name for name in dir(gpt.ask("toy/0")) if not name.startswith("_")}
     methods = {"sample", "start", "advance", "expand", "reply", "truncate", "charge", "uniform"}
     account = {
@@ -280,13 +272,13 @@ def test_a_metered_llm_shows_no_gold_and_no_id(gpt: LLM) -> None:
     assert not {name for name in dir(gpt.pool) if "gold" in name}
 
 
-def test_no_answer_can_be_made_a_vote(gpt: LLM) -> None:
+def test_no_answer_can_be_made_a_vote(gpt):
     codes = gpt.pool.with_no_answer_as_vote().codes
     assert (codes >= 0).all()
     assert (codes[0] == codes[0, 2]).tolist() == [False, False, True, False, False]
 
 
-def test_a_curve_names_all_recordings_that_were_opened(tmp_path: Path, toy: Path) -> None:
+def test_a_curve_names_all_recordings_that_were_opened(tmp_path, toy):
     other = write_toy(tmp_path / "other", {"beta": [["3", None], ["5", "6"]]}, GOLDS)
     hashes = {path: feval.open_recording(path).hash for path in (toy, other)}
     dataset, [beta, gpt] = load("toy", ["beta", "gpt-3.5-turbo"], [toy, other])
@@ -300,9 +292,7 @@ def test_a_curve_names_all_recordings_that_were_opened(tmp_path: Path, toy: Path
     assert curve.to_dict()["recording_hashes"] == list(curve.recording_hashes)
 
 
-def test_recordings_are_joined_by_question_block_after_block(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recordings_are_joined_by_question_block_after_block(tmp_path, monkeypatch):
     monkeypatch.setattr("feval.recording.view._BLOCK", 2)
     orders = {"gpt-3.5-turbo": [0, 1, 2, 3, 4], "gpt-4o-mini": [3, 0, 4, 2, 1]}
     answers = {
@@ -328,7 +318,7 @@ def test_recordings_are_joined_by_question_block_after_block(
         assert sorted(near) == list(range(5))
 
 
-def test_an_answer_is_right_if_its_canonical_form_is_the_gold(tmp_path: Path) -> None:
+def test_an_answer_is_right_if_its_canonical_form_is_the_gold(tmp_path):
     info, rows = DatasetInfo("n", "Numbers", "number", "test"), [pool(0, ["7"]), pool(1, ["7"])]
     numbers, _ = load("n", None, write_rows(tmp_path / "n", ["0.5", None], ("a", rows), info=info))
     right = {"0.5": True, "1/2": True, "$0.50": True, "50": False, "nonsense": False, None: False}
@@ -347,7 +337,7 @@ def test_an_answer_is_right_if_its_canonical_form_is_the_gold(tmp_path: Path) ->
     assert {answer: colours.is_right(0, answer) for answer in right} == right
 
 
-def test_a_dataset_and_an_llm_of_different_loads_do_not_mix(tmp_path: Path, toy: Path) -> None:
+def test_a_dataset_and_an_llm_of_different_loads_do_not_mix(tmp_path, toy):
     other = write_toy(tmp_path / "other", {"beta": [["3", "4"], ["5", "6"]]}, GOLDS)
     dataset, [gpt] = load("toy", ["gpt-3.5-turbo"], toy)
     again, [same] = load("toy", ["gpt-3.5-turbo"], toy, seed=1)
@@ -368,8 +358,8 @@ def test_a_dataset_and_an_llm_of_different_loads_do_not_mix(tmp_path: Path, toy:
     ]
 
 
-def test_intervals_do_not_depend_on_the_order_of_questions(tmp_path: Path) -> None:
-    def recording(llm: str, order: Sequence[int]) -> Path:
+def test_intervals_do_not_depend_on_the_order_of_questions(tmp_path):
+    def recording(llm, order):
         rows = [pool(i, ["1"] * (i % 5) + ["0"] * (4 - i % 5)) for i in order]
         return write_rows(tmp_path / llm, dict.fromkeys(order, "1"), (llm, rows))
 
@@ -386,7 +376,7 @@ def test_intervals_do_not_depend_on_the_order_of_questions(tmp_path: Path) -> No
     assert own == other
 
 
-def test_recordings_that_contradict_do_not_open_together(tmp_path: Path, toy: Path) -> None:
+def test_recordings_that_contradict_do_not_open_together(tmp_path, toy):
     twice = write_toy(tmp_path / "twice", {"gpt-3.5-turbo": [["4"], ["4"]]}, GOLDS)
     with pytest.raises(ConflictError, match="open one of them"):
         load("toy", "gpt-3.5-turbo", [toy, twice])
@@ -398,7 +388,7 @@ def test_recordings_that_contradict_do_not_open_together(tmp_path: Path, toy: Pa
         load("toy", ["gpt-3.5-turbo", "beta"], [toy, fewer])
 
 
-def coupled(path: Path, noise: object) -> Path:
+def coupled(path, noise):
     """Two LLMs that were recorded with that noise, whatever it is."""
     decoding = {} if noise is None else {"noise": noise}
     infos = (
@@ -410,15 +400,13 @@ def coupled(path: Path, noise: object) -> Path:
 @pytest.mark.parametrize(
     "noise", [None, "7", {"scheme": "gumbel-v1"}, {"scheme": "gumbel-v1", "seed": True}]
 )
-def test_llms_with_noise_of_their_own_have_draws_of_their_own(
-    tmp_path: Path, noise: object
-) -> None:
+def test_llms_with_noise_of_their_own_have_draws_of_their_own(tmp_path, noise):
     _, [one, other] = load("toy", None, coupled(tmp_path / "r", noise))
     assert one.noise is other.noise is None
     assert any(one.order(0, replicate) != other.order(0, replicate) for replicate in range(5))
 
 
-def test_llms_that_share_noise_share_their_draws(tmp_path: Path) -> None:
+def test_llms_that_share_noise_share_their_draws(tmp_path):
     _, [one, other] = load("toy", None, coupled(tmp_path / "r", {"scheme": "gumbel-v1", "seed": 7}))
     assert one.noise == other.noise == ("gumbel-v1", 7)
     assert [one.order(0, r) for r in range(5)] == [other.order(0, r) for r in range(5)]
@@ -426,7 +414,7 @@ def test_llms_that_share_noise_share_their_draws(tmp_path: Path) -> None:
     assert any(one.order(0, r) != apart.order(0, r) for r in range(5))
 
 
-def test_another_process_loads_the_same_by_a_recipe(tmp_path: Path, toy: Path) -> None:
+def test_another_process_loads_the_same_by_a_recipe(tmp_path, toy):
     other = write_toy(tmp_path / "other", {"beta": [["3", "4"], ["5", "6"]]}, GOLDS)
     dataset, [_, gpt] = load("toy", ["beta", "gpt-3.5-turbo"], [toy, other], billing="per_round")
     recipe = LoadRecipe.from_loaded(dataset, [gpt.seeded(9)])

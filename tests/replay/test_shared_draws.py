@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +15,11 @@ KEYS = np.arange(9, dtype=np.uint64) * np.uint64(1_000_003)
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[int]]:
+def made(monkeypatch):
     """The replicates of all orders that were made."""
     replicates: list[Sequence[int]] = []
 
-    def noted(*given: Any) -> Any:
+    def noted(*given):
         replicates.append(given[3])
         return orders(*given)
 
@@ -31,10 +30,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[int]]:
 @pytest.mark.parametrize(
     "sizes", [np.full(9, 5), np.array([5, 3, 5, 0, 5, 1, 5, 5, 5]), np.full(9, 300)]
 )
-def test_kept_draws_are_those_that_are_made(sizes: Any, made: list[Sequence[int]]) -> None:
+def test_kept_draws_are_those_that_are_made(sizes, made):
     shared = SharedDraws()
 
-    def same(rows: slice, replicates: Sequence[int], draws: int) -> bool:
+    def same(rows, replicates, draws):
         given = 7, KEYS[rows], sizes[rows], replicates, draws
         return bool((shared.orders(*given) == orders(*given)).all())
 
@@ -53,9 +52,7 @@ def test_kept_draws_are_those_that_are_made(sizes: Any, made: list[Sequence[int]
     assert len(made) == 7
 
 
-def test_a_short_draw_of_large_pools_makes_few_whole_orders_at_once(
-    made: list[Sequence[int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_short_draw_of_large_pools_makes_few_whole_orders_at_once(made, monkeypatch):
     monkeypatch.setattr(drawing, "_CODES_AT_ONCE", 2 * 9 * 100, raising=False)
     sizes, shared = np.full(9, 100), SharedDraws()
     for draws in (1, 100, 7):
@@ -64,11 +61,11 @@ def test_a_short_draw_of_large_pools_makes_few_whole_orders_at_once(
     assert made == [range(2), range(2, 4), range(4, 5)]
 
 
-def _full(**_: Any) -> Any:
+def _full(**_):
     return Path("/dev/full").open("r+b", buffering=0)
 
 
-def test_without_room_draws_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_room_draws_are_made_anew(monkeypatch):
     sizes = np.full(9, 5)
     shared = SharedDraws()
     monkeypatch.setattr("tempfile.TemporaryFile", _full)
@@ -82,5 +79,5 @@ def test_without_room_draws_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("sizes", "replicates"), [(np.zeros(9, int), range(2)), (np.full(9, 5), range(0))]
 )
-def test_draws_of_nothing_are_not_kept(sizes: Any, replicates: range) -> None:
+def test_draws_of_nothing_are_not_kept(sizes, replicates):
     assert SharedDraws().orders(7, KEYS, sizes, replicates, 0).shape == (len(replicates), 9, 0)

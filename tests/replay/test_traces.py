@@ -11,7 +11,7 @@ from probed import metered, probed_pool, without_future
 
 from feval.errors import MethodError, NotRecordedError, OutOfRangeError, UsageError
 from feval.evaluation.user_methods.calling import call_method
-from feval.replay.meter import MeteredLLM, close_ledger
+from feval.replay.meter import close_ledger
 
 # Probes every 10 tokens: one trace as it should be, one that lacks its last two probes, one with a
 # probe beyond its end, one without any.
@@ -19,7 +19,7 @@ TRACES = [(["a", "b", None], 34, "c"), (["a"], 37, "b"), (["b", "b"], 18, "a"), 
 POOL = probed_pool([TRACES])
 
 
-def test_traces_grow_by_rounds_and_answer_where_they_are() -> None:
+def test_traces_grow_by_rounds_and_answer_where_they_are():
     llm = metered(POOL)
     traces = llm.start(4)
     assert (llm.rounds, llm.cots, llm.remaining, llm.output_tokens) == (1, 4, 0, 0)
@@ -44,7 +44,7 @@ def test_traces_grow_by_rounds_and_answer_where_they_are() -> None:
     assert llm.rounds == 1
 
 
-def test_several_intervals_can_be_one_round() -> None:
+def test_several_intervals_can_be_one_round():
     llm = metered(POOL)
     traces = llm.start(2)
     llm.advance(traces, tokens=30)
@@ -53,7 +53,7 @@ def test_several_intervals_can_be_one_round() -> None:
     assert (traces[0].tokens, traces[0].probe(), llm.sequential_tokens) == (34, "c", 37 + 4)
 
 
-def test_a_stopped_trace_costs_what_it_generated() -> None:
+def test_a_stopped_trace_costs_what_it_generated():
     llm = metered(POOL)
     first, second = llm.start(2)
     llm.advance([first, second])
@@ -70,7 +70,7 @@ def test_a_stopped_trace_costs_what_it_generated() -> None:
         llm.advance(second)
 
 
-def test_a_limit_cuts_traces_and_they_answer_with_their_last_probe() -> None:
+def test_a_limit_cuts_traces_and_they_answer_with_their_last_probe():
     llm = metered(POOL)
     traces = llm.start(4, limit=25)
     llm.advance(traces, tokens=25)
@@ -84,7 +84,7 @@ def test_a_limit_cuts_traces_and_they_answer_with_their_last_probe() -> None:
     assert (early.tokens, early.probe(), llm.probe_calls) == (5, None, 0)
 
 
-def test_probes_are_billed_once_at_each_place() -> None:
+def test_probes_are_billed_once_at_each_place():
     llm = metered(POOL)
     traces = llm.start(3)
     llm.advance(traces)
@@ -105,7 +105,7 @@ def test_probes_are_billed_once_at_each_place() -> None:
     assert llm.probe_calls == 3  # final answers come with the traces
 
 
-def test_probes_whose_tokens_are_not_known_count_nothing() -> None:
+def test_probes_whose_tokens_are_not_known_count_nothing():
     llm = metered(probed_pool([TRACES], tokens=False, confidences=False))
     [trace] = llm.start()
     llm.advance(trace)
@@ -116,7 +116,7 @@ def test_probes_whose_tokens_are_not_known_count_nothing() -> None:
         _ = trace.confidence
 
 
-def test_traces_and_whole_cots_share_one_draw_and_one_ledger() -> None:
+def test_traces_and_whole_cots_share_one_draw_and_one_ledger():
     llm = metered(POOL, order=[3, 1, 0, 2])
     assert llm.sample(2).answers == ["d", "b"]
     [third] = llm.start()
@@ -130,7 +130,7 @@ def test_traces_and_whole_cots_share_one_draw_and_one_ledger() -> None:
         llm.truncate(2, 5)
 
 
-def test_offsets_of_any_kind_are_reached_one_after_the_other_or_exactly() -> None:
+def test_offsets_of_any_kind_are_reached_one_after_the_other_or_exactly():
     pool = probed_pool([[(["a", "b", "c"], 60, "d"), (["b"], 9, "b")]], None, [[[7, 8, 40], [3]]])
     llm = metered(pool)
     first, second = llm.start(2)
@@ -149,7 +149,7 @@ def test_offsets_of_any_kind_are_reached_one_after_the_other_or_exactly() -> Non
         llm.advance(llm.start(), tokens=10)
 
 
-def test_what_was_not_recorded_or_makes_no_sense_is_refused() -> None:
+def test_what_was_not_recorded_or_makes_no_sense_is_refused():
     llm = metered(POOL)
     [trace] = llm.start()
     with pytest.raises(
@@ -180,11 +180,11 @@ def test_what_was_not_recorded_or_makes_no_sense_is_refused() -> None:
             late()
 
 
-def test_a_refused_advance_is_the_end_of_a_method() -> None:
+def test_a_refused_advance_is_the_end_of_a_method():
     """One that went on would know where a trace has probes and ends, without a token of it."""
     llm = metered(probed_pool([[("ab", 30, "a")] * 2], None, [[[5, 20], [5, 25]]]))
 
-    def looking_ahead(_: str, llm: MeteredLLM) -> str:
+    def looking_ahead(_, llm):
         traces = llm.start(2)
         with pytest.raises(NotRecordedError):
             llm.advance(traces, tokens=20)
@@ -200,7 +200,7 @@ def test_a_refused_advance_is_the_end_of_a_method() -> None:
         call_method(looking_ahead, "The method", "?", [llm])
 
 
-def test_nothing_of_the_future_is_seen() -> None:
+def test_nothing_of_the_future_is_seen():
     """Whatever a trace will show after some tokens, it makes no difference before."""
     for tokens in (10, 20):
         seen = []
@@ -225,7 +225,7 @@ def test_nothing_of_the_future_is_seen() -> None:
         assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
 
 
-def test_a_meter_cannot_be_copied() -> None:
+def test_a_meter_cannot_be_copied():
     for duplicate in (copy, deepcopy, pickle.dumps):
         with pytest.raises(
             UsageError, match="deep is one meter of one question and cannot be copied"

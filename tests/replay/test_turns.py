@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from small import write_toy
 
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.recording import PoolRows
-from feval.replay import LLM, load
+from feval.replay import load
 
 # The first CoT of each has three replies to the same messages and one to others; the first two of
 # these have one each.
@@ -36,7 +35,7 @@ BUSHY = PoolRows(
 
 
 @pytest.fixture(scope="module")
-def llm(tmp_path_factory: pytest.TempPathFactory) -> LLM:
+def llm(tmp_path_factory):
     folder = write_turns(tmp_path_factory.mktemp("turns") / "r", [chains(0), BUSHY, chains(2)])
     return load("toy", recording=folder, prices="none")[1][0]
 
@@ -50,7 +49,7 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> LLM:
     ],
     ids=["text", "other order", "tuple"],
 )
-def test_a_turn_is_found_by_its_messages(messages: Any, llm: LLM) -> None:
+def test_a_turn_is_found_by_its_messages(messages, llm):
     metered = llm.ask("toy/0", None)
     first = metered.sample(2)
     turn = metered.reply(first.cots[0], messages)
@@ -59,7 +58,7 @@ def test_a_turn_is_found_by_its_messages(messages: Any, llm: LLM) -> None:
     assert metered.reply(first.cots[0], "Why?").samples == (3,)
 
 
-def test_each_reply_is_a_request_with_its_own_prompt(llm: LLM) -> None:
+def test_each_reply_is_a_request_with_its_own_prompt(llm):
     metered = llm.ask("toy/0", None)
     first = metered.sample(2)
     second = metered.reply(first.cots[0], "Revise.")
@@ -93,7 +92,7 @@ def test_each_reply_is_a_request_with_its_own_prompt(llm: LLM) -> None:
         metered.truncate(0, 3)
 
 
-def test_several_cots_are_replied_to_in_one_round(llm: LLM) -> None:
+def test_several_cots_are_replied_to_in_one_round(llm):
     metered = llm.ask("toy/1", None)
     zero, _ = metered.sample(2).cots
     two, four = metered.reply([zero, zero], ["Revise.", "Why?"]).cots
@@ -106,7 +105,7 @@ def test_several_cots_are_replied_to_in_one_round(llm: LLM) -> None:
 
 
 @pytest.mark.parametrize("replicate", range(5))
-def test_replies_come_in_the_order_of_the_draw(replicate: int, llm: LLM) -> None:
+def test_replies_come_in_the_order_of_the_draw(replicate, llm):
     order, metered = llm.order(1, replicate), llm.ask("toy/1", replicate)
     first = metered.sample(2)
     assert first.samples == tuple(place for place in order if place < 2)
@@ -115,7 +114,7 @@ def test_replies_come_in_the_order_of_the_draw(replicate: int, llm: LLM) -> None
     assert drawn == [place for place in order if place in {2, 3, 5}]
 
 
-def test_what_was_not_recorded_is_an_error_that_says_what_was(llm: LLM, tmp_path: Path) -> None:
+def test_what_was_not_recorded_is_an_error_that_says_what_was(llm, tmp_path):
     for ask, sentence in (
         (
             lambda m, cot: m.reply(cot),
@@ -163,7 +162,7 @@ def test_what_was_not_recorded_is_an_error_that_says_what_was(llm: LLM, tmp_path
         flat.reply(flat.sample(1))
 
 
-def test_misuse_is_refused(llm: LLM) -> None:
+def test_misuse_is_refused(llm):
     metered, other = llm.ask("toy/0", None), llm.ask("toy/2", None)
     first, foreign = metered.sample(1), other.sample(1)
     for cots in (foreign, foreign.cots[0], replace(first, samples=(1,)), 3, [None]):
@@ -185,7 +184,7 @@ def test_misuse_is_refused(llm: LLM) -> None:
     assert (metered.rounds, metered.cots) == (1, 1)
 
 
-def test_nothing_shows_of_turns_that_were_not_handed_out(tmp_path: Path) -> None:
+def test_nothing_shows_of_turns_that_were_not_handed_out(tmp_path):
     """What a method sees stays the same where all other turns are wrong."""
     wrong = chains(0)
     columns: dict[str, Any] = {

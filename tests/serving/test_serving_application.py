@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +33,7 @@ from small import write_scored_toy
 
 from feval import load, open_recording
 from feval.recording import LLMInfo
-from feval.serving import Application, Call
+from feval.serving import Call
 from feval.serving.matching.cache import BoundedCache
 from feval.serving.texts import TextCache
 
@@ -43,22 +41,22 @@ QUESTIONS = [f"What is the answer to question number {i}, please?" for i in rang
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recording(tmp_path_factory):
     return simple(tmp_path_factory.mktemp("application") / "r", QUESTIONS, size=70)
 
 
 @pytest.fixture
-def app(recording: Path) -> Iterator[Application]:
+def app(recording):
     with opened(recording) as application:
         yield application
 
 
-def completion(prompt: object, **fields: Any) -> Call:
+def completion(prompt, **fields):
     raw = orjson.dumps({"model": "gpt-3.5-turbo", "prompt": prompt} | fields)
     return post(raw, of="completions")
 
 
-def test_a_chat_completion_has_what_clients_read(app: Application, recording: Path) -> None:
+def test_a_chat_completion_has_what_clients_read(app, recording):
     reply = app.respond(chat(QUESTIONS[0], n=3))
     result = body(reply)
     _, [llm] = load("toy", None, recording)
@@ -98,8 +96,8 @@ def test_a_chat_completion_has_what_clients_read(app: Application, recording: Pa
     }
 
 
-def test_ids_are_reproducible_and_never_repeat(recording: Path) -> None:
-    def ids() -> list[str]:
+def test_ids_are_reproducible_and_never_repeat(recording):
+    def ids():
         with opened(recording) as app:
             calls = [
                 chat(text, headers={"x-feval-run": run})
@@ -113,7 +111,7 @@ def test_ids_are_reproducible_and_never_repeat(recording: Path) -> None:
     assert len(set(once)) == len(once)
 
 
-def test_texts_survive_as_they_are(tmp_path: Path) -> None:
+def test_texts_survive_as_they_are(tmp_path):
     texts = ['He said "no"\\n', "\x00\x1f\u2028\U0001f600 é %d %b %", "", "line\r\nbreak\ttab"]
     path = simple(tmp_path / "r", QUESTIONS[:1], texts=texts)
     with opened(path) as app:
@@ -121,7 +119,7 @@ def test_texts_survive_as_they_are(tmp_path: Path) -> None:
         assert texts_of(reply) == [texts[sample] for sample in samples_of(reply)]
 
 
-def test_finish_reasons_are_spelled_as_openai_does(tmp_path: Path) -> None:
+def test_finish_reasons_are_spelled_as_openai_does(tmp_path):
     recorded = ["stop", "length", "content_filter", "unknown"]
     path = simple(tmp_path / "r", QUESTIONS[:1], finish_reasons=recorded)
     with opened(path) as app:
@@ -132,7 +130,7 @@ def test_finish_reasons_are_spelled_as_openai_does(tmp_path: Path) -> None:
         assert reply.headers["x-feval-unknown"] == "finish_reason"
 
 
-def test_a_recording_without_texts_says_so(tmp_path: Path) -> None:
+def test_a_recording_without_texts_says_so(tmp_path):
     with opened(simple(tmp_path / "r", QUESTIONS[:1], texts=[None] * 4)) as app:
         reply = app.respond(chat(QUESTIONS[0]))
         assert (reply.status, error(reply)["code"]) == (400, "text_not_recorded")
@@ -154,8 +152,8 @@ def test_a_recording_without_texts_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_recorded_calls_of_tools_are_not_replayed_as_empty_replies(
-    tmp_path: Path, tools: bool, texts: list[str], reasons: list[str], calls: int
-) -> None:
+    tmp_path, tools, texts, reasons, calls
+):
     [question] = asked_by_text(QUESTIONS[:1])
     info = LLMInfo("gpt-3.5-turbo", 0.7, 64, {"tools": [{"type": "function"}]} if tools else {})
     pool = rows(question, texts=texts, finish_reasons=reasons)
@@ -172,7 +170,7 @@ def test_recorded_calls_of_tools_are_not_replayed_as_empty_replies(
         assert app.ledger()["runs"] == []
 
 
-def test_a_text_that_was_not_kept_is_null_and_said(tmp_path: Path) -> None:
+def test_a_text_that_was_not_kept_is_null_and_said(tmp_path):
     texts = ["one", None, "three", "four"]
     with opened(simple(tmp_path / "r", QUESTIONS[:1], texts=texts)) as app:
         reply = app.respond(chat(QUESTIONS[0], n=4))
@@ -185,7 +183,7 @@ def test_a_text_that_was_not_kept_is_null_and_said(tmp_path: Path) -> None:
         assert [delta.get("content", "") for delta in deltas].count(None) == 1
 
 
-def test_text_completions_answer_every_prompt(app: Application) -> None:
+def test_text_completions_answer_every_prompt(app):
     reply = app.respond(completion([QUESTIONS[1], f"Q: {QUESTIONS[2]}\nA:"], n=2))
     result = body(reply)
     assert result["object"] == "text_completion"
@@ -202,7 +200,7 @@ def test_text_completions_answer_every_prompt(app: Application) -> None:
 
 
 @pytest.mark.parametrize("usage", [True, False])
-def test_a_stream_adds_up_to_the_reply(recording: Path, usage: bool) -> None:
+def test_a_stream_adds_up_to_the_reply(recording, usage):
     options = {"stream": True} | ({"stream_options": {"include_usage": True}} if usage else {})
     with opened(recording) as app:
         whole = body(app.respond(chat(QUESTIONS[0], n=2)))
@@ -230,7 +228,7 @@ def test_a_stream_adds_up_to_the_reply(recording: Path, usage: bool) -> None:
         assert not any("usage" in chunk for chunk in chunks)
 
 
-def test_a_text_completion_streams_too(recording: Path) -> None:
+def test_a_text_completion_streams_too(recording):
     with opened(recording) as app:
         whole = body(app.respond(completion(QUESTIONS[0], n=2)))
         call = completion(QUESTIONS[0], n=2, stream=True, stream_options={"include_usage": True})
@@ -249,7 +247,7 @@ def test_a_text_completion_streams_too(recording: Path) -> None:
     assert chunks[-1]["usage"] == whole["usage"]
 
 
-def test_log_probabilities_are_told_as_far_as_they_were_recorded(tmp_path: Path) -> None:
+def test_log_probabilities_are_told_as_far_as_they_were_recorded(tmp_path):
     path = write_scored_toy(
         tmp_path / "r", {"gpt-3.5-turbo": [["1", "2", None, "1", "2", "2"]] * 2}, ["1", "2"]
     )
@@ -284,13 +282,13 @@ def test_log_probabilities_are_told_as_far_as_they_were_recorded(tmp_path: Path)
         assert any(choice["logprobs"] and choice["logprobs"]["token_logprobs"] for choice in text)
 
 
-def test_log_probabilities_that_were_not_recorded_are_null(app: Application) -> None:
+def test_log_probabilities_that_were_not_recorded_are_null(app):
     reply = app.respond(chat(QUESTIONS[0], n=2, logprobs=True))
     assert [choice["logprobs"] for choice in body(reply)["choices"]] == [None, None]
     assert reply.headers["x-feval-unknown"] == "logprobs"
 
 
-def test_models_lists_every_llm(tmp_path: Path) -> None:
+def test_models_lists_every_llm(tmp_path):
     questions = asked_by_text(QUESTIONS)
     own = [rows(question) for question in questions]
     path = write(
@@ -306,7 +304,7 @@ def test_models_lists_every_llm(tmp_path: Path) -> None:
         assert (missing.status, error(missing)["code"]) == (404, "model_not_found")
 
 
-def test_the_server_says_what_it_is_and_what_is_served(app: Application, recording: Path) -> None:
+def test_the_server_says_what_it_is_and_what_is_served(app, recording):
     assert body(app.respond(get("/openapi.json")))["openapi"].startswith("3.1")
     result = body(app.respond(get("/feval/health")))
     assert result["status"] == "ok"
@@ -322,14 +320,14 @@ def test_the_server_says_what_it_is_and_what_is_served(app: Application, recordi
         "/v2/models", "/V1/models", "//v1/models", "/feval", "/docs", "/favicon.ico",
     ],
 )  # fmt: skip
-def test_an_address_that_is_none_is_said(app: Application, path: str) -> None:
+def test_an_address_that_is_none_is_said(app, path):
     reply = app.respond(Call("POST", path, "", {}, b"{}"))
     assert (reply.status, error(reply)["code"]) == (404, "unknown_url")
     if path == "/chat/completions":
         assert "ends with /v1" in error(reply)["message"]
 
 
-def test_a_wrong_method_is_said(app: Application) -> None:
+def test_a_wrong_method_is_said(app):
     for method, path, right in (
         ("GET", "/v1/chat/completions", "POST"),
         ("DELETE", "/v1/models", "GET"),
@@ -340,10 +338,8 @@ def test_a_wrong_method_is_said(app: Application) -> None:
         error(reply)
 
 
-def test_a_bug_is_answered_without_what_it_knows(
-    app: Application, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(*_: object) -> None:
+def test_a_bug_is_answered_without_what_it_knows(app, monkeypatch, caplog):
+    def broken(*_):
         raise ValueError("the secret sk-123")
 
     monkeypatch.setattr(app._matcher, "match", broken)
@@ -356,7 +352,7 @@ def test_a_bug_is_answered_without_what_it_knows(
         assert "sk-" not in result
 
 
-def test_a_damaged_recording_is_an_error_of_the_server(tmp_path: Path) -> None:
+def test_a_damaged_recording_is_an_error_of_the_server(tmp_path):
     path = simple(tmp_path / "r", QUESTIONS)
     with opened(path) as app:
         next(path.glob("texts/*/*.parquet")).write_bytes(b"nothing")
@@ -386,9 +382,7 @@ def test_a_damaged_recording_is_an_error_of_the_server(tmp_path: Path) -> None:
         st.text(max_size=12),
     ),
 )
-def test_whatever_is_sent_is_answered(
-    recording: Path, raw: bytes, method: str, path: str, query: str, headers: dict[str, str]
-) -> None:
+def test_whatever_is_sent_is_answered(recording, raw, method, path, query, headers):
     with opened(recording) as app:
         reply = app.respond(Call(method, path, query, headers, raw))
         assert reply.status in {200, 400, 404, 405}
@@ -397,9 +391,7 @@ def test_whatever_is_sent_is_answered(
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 120)), max_size=80))
-def test_a_cache_stays_within_its_bound_and_drops_what_was_used_least_recently(
-    steps: list[tuple[int, int]],
-) -> None:
+def test_a_cache_stays_within_its_bound_and_drops_what_was_used_least_recently(steps):
     cache: BoundedCache[int, int] = BoundedCache(100)
     recent: list[tuple[int, int]] = []  # key and size, the most recently used last
     for key, size in steps:
@@ -416,7 +408,7 @@ def test_a_cache_stays_within_its_bound_and_drops_what_was_used_least_recently(
     assert len(cache) == len(recent)
 
 
-def test_texts_are_those_of_the_recording_however_small_the_cache(tmp_path: Path) -> None:
+def test_texts_are_those_of_the_recording_however_small_the_cache(tmp_path):
     questions = [f"What is it that number {i} stands for, exactly?" for i in range(40)]
     path = simple(tmp_path / "r", questions, size=5)
     _, [llm] = load("toy", None, path)
@@ -426,7 +418,7 @@ def test_texts_are_those_of_the_recording_however_small_the_cache(tmp_path: Path
             assert texts.of(llm, row).texts == llm.texts(row)
 
 
-def test_recordings_opened_together_keep_their_texts_apart(tmp_path: Path) -> None:
+def test_recordings_opened_together_keep_their_texts_apart(tmp_path):
     questions = asked_by_text(
         [f"What is it that number {i} stands for, exactly?" for i in range(6)]
     )
@@ -442,12 +434,12 @@ def test_recordings_opened_together_keep_their_texts_apart(tmp_path: Path) -> No
             assert all(text.startswith(f"{question.id}, thought") for text in result)
 
 
-def test_many_threads_read_one_recording(tmp_path: Path) -> None:
+def test_many_threads_read_one_recording(tmp_path):
     questions = [f"What is it that number {i} stands for, exactly?" for i in range(60)]
     path = simple(tmp_path / "r", questions, size=3)
     with opened(path) as app:
 
-        def client(number: int) -> None:
+        def client(number):
             for step in range(60):
                 row = (number * 7 + step) % 60
                 reply = app.respond(

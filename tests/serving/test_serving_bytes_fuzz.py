@@ -12,10 +12,8 @@ import random
 import re
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,7 +84,7 @@ FIELDS = (
 )  # fmt: skip
 
 
-def plain(chance: random.Random, model: str) -> dict[str, bytes]:
+def plain(chance, model):
     """The fields of a request that is answered, each as JSON."""
     text = (
         "What is question 1?"
@@ -105,7 +103,7 @@ def plain(chance: random.Random, model: str) -> dict[str, bytes]:
     }
 
 
-def body_of(fields: dict[str, bytes]) -> bytes:
+def body_of(fields):
     return (
         b"{"
         + b",".join(json.dumps(name).encode() + b":" + value for name, value in fields.items())
@@ -113,14 +111,14 @@ def body_of(fields: dict[str, bytes]) -> bytes:
     )
 
 
-def wrapped(body: bytes, path: str, headers: list[str], *, chunked: bool = False) -> bytes:
+def wrapped(body, path, headers, *, chunked=False):
     lengths = ["transfer-encoding: chunked"] if chunked else [f"content-length: {len(body)}"]
     lines = [f"POST {path} HTTP/1.1", "host: localhost", *headers, *lengths]
     framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked and body else body
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + framed
 
 
-def corpus(model: str) -> Iterator[bytes]:
+def corpus(model):
     """Every kind of request that ever got through, and each hostile part in an otherwise good
     request.
     """
@@ -158,7 +156,7 @@ def corpus(model: str) -> Iterator[bytes]:
     )
 
 
-def mutated(chance: random.Random, model: str) -> bytes:
+def mutated(chance, model):
     """A request with some hostile parts, whose bytes may be changed, too."""
     fields = plain(chance, model)
     for _ in range(chance.choice([0, 1, 1, 2])):
@@ -185,7 +183,7 @@ def mutated(chance: random.Random, model: str) -> bytes:
     return bytes(sent[: chance.randrange(len(sent))] if chance.random() < 0.05 else sent)
 
 
-def statuses(port: int, sent: bytes) -> list[int]:
+def statuses(port, sent):
     """Send bytes and read until the server is quiet."""
     received = bytearray()
     with socket.create_connection(("127.0.0.1", port), 30) as connection:
@@ -204,7 +202,7 @@ def statuses(port: int, sent: bytes) -> list[int]:
 
 
 @contextmanager
-def running(name: str, folder: Path) -> Iterator[int]:
+def running(name, folder):
     """One of the three servers; its port."""
     with ExitStack() as stack:
         if name == "serve":
@@ -222,12 +220,10 @@ def running(name: str, folder: Path) -> Iterator[int]:
         yield stack.enter_context(proxy_server(Proxy(Endpoint(tiny.url), journal, "sums"))).port
 
 
-def all_statuses(
-    port: int, requests: Iterator[bytes], wrong: Callable[[int], bool]
-) -> Counter[int]:
+def all_statuses(port, requests, wrong):
     seen: Counter[int] = Counter()
 
-    def sent_one(sent: bytes) -> None:
+    def sent_one(sent):
         result = statuses(port, sent)
         assert not any(map(wrong, result)), (result, sent[:2000])
         seen.update(result)
@@ -241,7 +237,7 @@ def all_statuses(
 # A connection that its client reset is closed when the event loop lets go of it.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("name", list(MODELS))
-def test_no_bytes_cause_a_bug(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_bytes_cause_a_bug(name, tmp_path, caplog):
     chance = random.Random(17)  # noqa: S311  not for secrets
     with running(name, tmp_path) as port:
         # tracebacks, which are off otherwise

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -20,7 +19,7 @@ from feval.answers.thoughts import split
 from feval.errors import FevalError
 from feval.receipts.verifying import verify_receipt
 from feval.recording import LLMInfo, open_recording
-from feval.serving import Application, grade, replay_http_client, serve
+from feval.serving import grade, replay_http_client, serve
 from feval.serving.grading import grade_saved, read_ledger
 
 QUESTION = "How many apples are three and four apples?"
@@ -28,9 +27,7 @@ REPLY = "Three and four is 7. STOP The answer is 9. END"  # 11 words, 15 tokens
 MODEL = "gpt-3.5-turbo"
 
 
-def recorded(
-    out: Path, cots: list[dict[str, Any]], counter: str = "words", **decoding: Any
-) -> Path:
+def recorded(out, cots, counter="words", **decoding):
     """A recording of one question; a CoT has text and tokens, and what else differs from a plain
     one.
     """
@@ -56,7 +53,7 @@ def recorded(
     return write(out, [(info, [own])], questions, kind="number", counter=counter)
 
 
-def inline(raw: str, tokens: int) -> dict[str, Any]:
+def inline(raw, tokens):
     """A CoT with thoughts in its text."""
     parts = split(raw)
     return {
@@ -67,7 +64,7 @@ def inline(raw: str, tokens: int) -> dict[str, Any]:
     }
 
 
-def served(path: Path, **options: Any) -> Application:
+def served(path, **options):
     return opened(path, order="recorded", **options)
 
 
@@ -131,15 +128,8 @@ TWICE = inline("<think>\na b\n</think>\n\nOne two. <think>\nc d\n</think>\n\nThr
 )
 @pytest.mark.parametrize("kind", ["chat", "stream", "completion"])
 def test_a_cot_ends_where_a_live_llm_would_have(
-    kind: str,
-    cot: Any,
-    fields: Any,
-    text: str,
-    reasoning: str | None,
-    finish: str,
-    tokens: int,
-    tmp_path: Path,
-) -> None:
+    kind, cot, fields, text, reasoning, finish, tokens, tmp_path
+):
     with served(recorded(tmp_path / "r", [cot])) as app:
         if kind == "completion":
             fields = {"model": MODEL, "prompt": QUESTION} | fields
@@ -177,7 +167,7 @@ def test_a_cot_ends_where_a_live_llm_would_have(
         assert app.ledger("default")["output_tokens"] == tokens
 
 
-def test_some_of_n_are_cut_and_each_answer_is_read_anew(tmp_path: Path) -> None:
+def test_some_of_n_are_cut_and_each_answer_is_read_anew(tmp_path):
     cots = [
         {},
         {"text": "It is 9.", "tokens": 4},
@@ -219,7 +209,7 @@ def test_some_of_n_are_cut_and_each_answer_is_read_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tokens", [[15, 15], [99], [-1]])
-def test_a_ledger_cuts_nothing_to_more_than_was_recorded(tokens: list[int], tmp_path: Path) -> None:
+def test_a_ledger_cuts_nothing_to_more_than_was_recorded(tokens, tmp_path):
     path, ledger = recorded(tmp_path / "r", [{}]), tmp_path / "ledger.json"
     with served(path) as app:
         app.respond(chat(QUESTION))
@@ -237,9 +227,7 @@ def test_a_ledger_cuts_nothing_to_more_than_was_recorded(tokens: list[int], tmp_
         ("tiktoken:cl100k_base", "vocabulary .* not on this machine"),
     ],
 )
-def test_what_cannot_be_counted_here_is_not_cut(
-    counter: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_counted_here_is_not_cut(counter, why, tmp_path, monkeypatch):
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "nothing"))
     cots = [{}, {"text": "It is 9.", "tokens": 40}, {"hidden": 30, "tokens": 50}]
     with served(recorded(tmp_path / "r", cots, counter)) as app:
@@ -269,7 +257,7 @@ def test_what_cannot_be_counted_here_is_not_cut(
         )
 
 
-def test_log_probabilities_are_those_of_the_cut_text(tmp_path: Path) -> None:
+def test_log_probabilities_are_those_of_the_cut_text(tmp_path):
     logprobs = [-0.5 * number for number in range(15)]
     with served(
         recorded(tmp_path / "r", [{"logprobs": logprobs}, {"logprobs": logprobs[:9]}])
@@ -285,9 +273,7 @@ def test_log_probabilities_are_those_of_the_cut_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "asked", "marked"), [(15, 20, [1]), (15, 15, []), (15, None, []), (None, 20, [1])]
 )
-def test_a_cot_that_ended_at_a_smaller_recorded_limit_is_marked(
-    limit: int | None, asked: int | None, marked: list[int], tmp_path: Path
-) -> None:
+def test_a_cot_that_ended_at_a_smaller_recorded_limit_is_marked(limit, asked, marked, tmp_path):
     ledger = tmp_path / "ledger.jsonl"
     with served(
         recorded(tmp_path / "r", [{}, {"finish": "length"}], max_tokens=limit), ledger=ledger
@@ -305,7 +291,7 @@ def test_a_cot_that_ended_at_a_smaller_recorded_limit_is_marked(
         assert app.ledger("default")["limited"] == len(marked)
 
 
-def test_the_official_client_gets_cut_cots_in_process_and_from_a_server(tmp_path: Path) -> None:
+def test_the_official_client_gets_cut_cots_in_process_and_from_a_server(tmp_path):
     openai = pytest.importorskip(
         "openai", reason="the official client (extra `record`) is not installed"
     )

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,8 @@ import pytest
 from places import ROOT
 
 from feval import load
-from feval.replay import LLM
 from feval.serving import Call
-from feval.serving.server import Server, serve
+from feval.serving.server import serve
 from recorders.servers.tiny_server import tiny_server
 from recorders.work.settings import load_questions
 
@@ -41,17 +39,17 @@ GOLDS = {row["id"]: row["answer"] for row in QUESTIONS}
 
 
 @pytest.fixture(scope="module")
-def llm() -> LLM:
+def llm():
     return load("tiny_sums", MODEL, RECORDING)[1][0]
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server():
     with serve(RECORDING, port=0) as running:
         yield running
 
 
-def run(*command: object, timeout: float = 300, cwd: Path = ROOT, **environment: str) -> str:
+def run(*command, timeout=300, cwd=ROOT, **environment):
     """Standard output of a program whose proxies, keys and base URLs are only those given here."""
     kept = {
         name: value
@@ -67,13 +65,13 @@ def run(*command: object, timeout: float = 300, cwd: Path = ROOT, **environment:
     return done.stdout
 
 
-def from_environment(name: str) -> str:
+def from_environment(name):
     if not os.environ.get(name):
         pytest.skip(f"{name} is not set")
     return os.environ[name]
 
 
-def drawn(llm: LLM, question: str, *, in_order: bool = False) -> list[str | None]:
+def drawn(llm, question, *, in_order=False):
     """The answers that the texts of a draw end with, read without feval."""
     texts = llm.texts(llm.question_ids.index(question))
     samples = range(VOTES) if in_order else llm(question, VOTES).samples
@@ -81,30 +79,30 @@ def drawn(llm: LLM, question: str, *, in_order: bool = False) -> list[str | None
     return [each[-1] if each else None for each in result]
 
 
-def leaders(answers: list[str | None]) -> list[str | None]:
+def leaders(answers):
     """The most frequent answers, the first seen first."""
     counts = Counter(answer for answer in answers if answer is not None)
     return [answer for answer, count in counts.items() if count == max(counts.values())]
 
 
-def votes_right(llm: LLM, *, in_order: bool = False) -> int:
+def votes_right(llm, *, in_order=False):
     return sum(
         leaders(drawn(llm, name, in_order=in_order))[:1] == [gold] for name, gold in GOLDS.items()
     )
 
 
-def said(right: int) -> str:
+def said(right):
     return f"{right} of {len(QUESTIONS)} right with {VOTES} votes of {MODEL}"
 
 
-def test_the_questions_are_the_first_of_the_bundled_recording() -> None:
+def test_the_questions_are_the_first_of_the_bundled_recording():
     first = load_questions("tiny_sums")[: len(QUESTIONS)]
     assert [
         {"id": each.id, "question": each.text, "answer": each.answer} for each in first
     ] == QUESTIONS
 
 
-def test_the_vote_is_worth_a_test(llm: LLM) -> None:
+def test_the_vote_is_worth_a_test(llm):
     """Draws in recorded order and seeded ones must differ somewhere, or the tests below would not
     tell them apart.
     """
@@ -115,7 +113,7 @@ def test_the_vote_is_worth_a_test(llm: LLM) -> None:
 OPENAI = [sys.executable, "-W", "error", "examples/self_consistency_openai.py"]
 
 
-def test_openai_replayed_in_process(llm: LLM, tmp_path: Path) -> None:
+def test_openai_replayed_in_process(llm, tmp_path):
     answers = tmp_path / "answers.json"
     result = run(*OPENAI, "--recording", RECORDING, "--answers", answers, PYTHONPATH=str(ROOT))
     assert result.strip() == said(votes_right(llm))
@@ -123,7 +121,7 @@ def test_openai_replayed_in_process(llm: LLM, tmp_path: Path) -> None:
     assert json.loads(answers.read_text()) == expected
 
 
-def test_openai_against_the_server_then_graded(server: Server, llm: LLM, tmp_path: Path) -> None:
+def test_openai_against_the_server_then_graded(server, llm, tmp_path):
     answers = tmp_path / "answers.json"
     result = run(*OPENAI, "--answers", answers, OPENAI_BASE_URL=server.url, OPENAI_API_KEY="mine")
     assert result.strip() == said(votes_right(llm))
@@ -140,7 +138,7 @@ def test_openai_against_the_server_then_graded(server: Server, llm: LLM, tmp_pat
 
 
 @pytest.mark.slow  # the two tests before it run the same example live and replayed
-def test_openai_live_and_replayed_agree(llm: LLM, tmp_path: Path) -> None:
+def test_openai_live_and_replayed_agree(llm, tmp_path):
     """The tiny server draws sample number seed + i for choice i; the recording was made with seed
     0, in this order.
     """
@@ -162,16 +160,16 @@ def test_openai_live_and_replayed_agree(llm: LLM, tmp_path: Path) -> None:
     assert live.read_text() == replayed.read_text()
 
 
-def blocks(page: str, language: str) -> list[str]:
+def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
-def section(page: str, title: str) -> str:
+def section(page, title):
     return (ROOT / page).read_text("utf-8").partition(f"\n## {title}")[2].partition("\n## ")[0]
 
 
 @pytest.fixture
-def feval_path(tmp_path: Path) -> str:
+def feval_path(tmp_path):
     """A PATH on which `feval` and `python` are this checkout's."""
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -182,7 +180,7 @@ def feval_path(tmp_path: Path) -> str:
 
 
 @pytest.mark.slow
-def test_the_page_on_serving_runs(llm: LLM, feval_path: str, tmp_path: Path) -> None:
+def test_the_page_on_serving_runs(llm, feval_path, tmp_path):
     shutil.copytree(RECORDING, tmp_path / "my-recording")
     for code in blocks(section("docs/serving.md", "In process"), "python"):
         run(sys.executable, "-W", "error", "-c", code, cwd=tmp_path, PYTHONPATH=str(ROOT))
@@ -215,7 +213,7 @@ def test_the_page_on_serving_runs(llm: LLM, feval_path: str, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_the_page_on_examples_runs(llm: LLM, feval_path: str, tmp_path: Path) -> None:
+def test_the_page_on_examples_runs(llm, feval_path, tmp_path):
     """The blocks that need feval alone; those that bring a world of their own have tests of their
     own.
     """
@@ -234,14 +232,14 @@ def test_the_page_on_examples_runs(llm: LLM, feval_path: str, tmp_path: Path) ->
     assert "values of a grade computed again, all equal" in result
 
 
-def test_litellm(server: Server, llm: LLM) -> None:
+def test_litellm(server, llm):
     python = from_environment("FEVAL_LITELLM_PYTHON")
     result = run(python, EXAMPLES / "self_consistency_litellm.py", server.url)
     assert result.strip().splitlines()[-1] == said(votes_right(llm))
     assert server.application.ledger("litellm")["requests"] == len(QUESTIONS)
 
 
-def test_javascript(server: Server, llm: LLM, tmp_path: Path) -> None:
+def test_javascript(server, llm, tmp_path):
     modules = Path(from_environment("FEVAL_NODE_MODULES"))
     node = shutil.which("node")
     if node is None:
@@ -259,7 +257,7 @@ def test_javascript(server: Server, llm: LLM, tmp_path: Path) -> None:
     assert f", {server.application.ledger('javascript')['usd']} USD" in second
 
 
-def test_lm_evaluation_harness(server: Server, llm: LLM, tmp_path: Path) -> None:
+def test_lm_evaluation_harness(server, llm, tmp_path):
     command = from_environment("FEVAL_LM_EVAL_COMMAND")
     folder = shutil.copytree(EXAMPLES, tmp_path / "examples") / "lm_eval"
     url = f"{server.url_of('lm-eval')}/chat/completions"
@@ -280,7 +278,7 @@ def test_lm_evaluation_harness(server: Server, llm: LLM, tmp_path: Path) -> None
     assert (ledger["requests"], ledger["cots"], ledger["questions"]) == (400, 400, 20)
 
 
-def test_inspect_ai(server: Server, llm: LLM, tmp_path: Path) -> None:
+def test_inspect_ai(server, llm, tmp_path):
     """Epochs are asked at once, so that which of several leaders came first is a matter of
     chance.
     """

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ from feval.serving import Call, Reply
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from feval.serving import heads
-from feval.serving.server import Server, replay_server
+from feval.serving.server import replay_server
 from feval.serving.web import Limits
 
 TOKEN = "a-token-of-some-length"  # noqa: S105  opens a stub
@@ -39,12 +38,12 @@ EVENT = b"data: " + b"x" * 4096 + b"\n\n"
 class Stub:
     """Answers with what it was asked; notes it."""
 
-    def __init__(self, answer: Callable[[Call], Reply] | None = None) -> None:
+    def __init__(self, answer=None):
         self.calls: list[Call] = []
         self.closed = self.sent = 0
         self._answer = answer
 
-    def respond(self, call: Call) -> Reply:
+    def respond(self, call):
         self.calls.append(call)
         if self._answer is not None:
             return self._answer(call)
@@ -60,35 +59,33 @@ class Stub:
         }
         return Reply(200, {"content-type": "application/json"}, json.dumps(result).encode())
 
-    def _events(self, number: int) -> Iterator[bytes]:
+    def _events(self, number):
         for _ in range(number):
             self.sent += 1
             yield EVENT
 
-    def close(self) -> None:
+    def close(self):
         self.closed += 1
 
 
 @contextlib.contextmanager
-def serving(
-    stub: Stub | None = None, *, token: str | None = None, **limits: Any
-) -> Iterator[Server[Any]]:
+def serving(stub=None, *, token=None, **limits):
     application: Any = stub or Stub()
     with replay_server(application, token=token, limits=Limits(**limits)) as server:
         yield server
 
 
-def check_that_it_answers(server: Server[Any]) -> None:
+def check_that_it_answers(server):
     assert ask(server.port, "GET", "/feval/health").status == 200
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server[Any]]:
+def server():
     with serving() as running:
         yield running
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def until(condition, seconds=10.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -111,9 +108,7 @@ def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
         b"CONNECT localhost:80 HTTP/1.1\r\nhost: localhost\r\n\r\n",
     ],
 )
-def test_hostile_bytes_are_refused_or_cut_off_and_harm_nobody(
-    server: Server[Any], sent: bytes
-) -> None:
+def test_hostile_bytes_are_refused_or_cut_off_and_harm_nobody(server, sent):
     with Raw(server.port, timeout_s=5) as connection:
         with contextlib.suppress(OSError):  # closed while the rest was sent
             connection.send(sent)
@@ -124,7 +119,7 @@ def test_hostile_bytes_are_refused_or_cut_off_and_harm_nobody(
     check_that_it_answers(server)
 
 
-def test_requests_on_one_connection_are_answered_in_order(server: Server[Any]) -> None:
+def test_requests_on_one_connection_are_answered_in_order(server):
     with Raw(server.port) as connection:
         for number in range(20):
             assert (
@@ -139,7 +134,7 @@ def test_requests_on_one_connection_are_answered_in_order(server: Server[Any]) -
     ]
 
 
-def test_chunked_bodies_are_read(server: Server[Any]) -> None:
+def test_chunked_bodies_are_read(server):
     with Raw(server.port) as connection:
         head = request("POST", "/chunks", transfer_encoding="chunked")
         connection.send(
@@ -149,25 +144,25 @@ def test_chunked_bodies_are_read(server: Server[Any]) -> None:
         assert connection.send(request("GET", "/next")).receive().json["path"] == "/next"
 
 
-def test_a_path_is_decoded_once_and_the_query_stays_as_it_was_sent(server: Server[Any]) -> None:
+def test_a_path_is_decoded_once_and_the_query_stays_as_it_was_sent(server):
     echo = ask(server.port, "GET", "/run/..%2f..%2F%252e/%C3%A4?run=%C3%A4&x=1").json
     assert (echo["path"], echo["query"]) == ("/run/../../%2e/ä", "run=%C3%A4&x=1")
 
 
-def test_http_1_0_is_answered_without_chunks_and_closed(server: Server[Any]) -> None:
+def test_http_1_0_is_answered_without_chunks_and_closed(server):
     with Raw(server.port) as connection:
         received = connection.send(b"GET /stream HTTP/1.0\r\n\r\n").receive()
         assert received.body == 3 * EVENT
         assert connection.ended
 
 
-def test_the_server_names_itself_and_nothing_else(server: Server[Any]) -> None:
+def test_the_server_names_itself_and_nothing_else(server):
     headers = ask(server.port, "GET", "/").headers
     assert headers["server"].startswith("feval/")
     assert "uvicorn" not in str(headers)
 
 
-def test_head_has_no_body(server: Server[Any]) -> None:
+def test_head_has_no_body(server):
     with Raw(server.port) as connection:
         assert (
             int(
@@ -180,8 +175,8 @@ def test_head_has_no_body(server: Server[Any]) -> None:
         assert connection.send(request("GET", "/next")).receive().json["path"] == "/next"
 
 
-def test_a_bug_is_a_500_that_shows_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(_: Call) -> Reply:
+def test_a_bug_is_a_500_that_shows_nothing_of_it(caplog):
+    def broken(_):
         raise ValueError("a secret")
 
     with serving(Stub(broken)) as server:
@@ -191,7 +186,7 @@ def test_a_bug_is_a_500_that_shows_nothing_of_it(caplog: pytest.LogCaptureFixtur
     assert "secret" not in received.body.decode() + caplog.text
 
 
-def test_a_body_of_10_mb_is_taken_and_a_longer_one_is_413() -> None:
+def test_a_body_of_10_mb_is_taken_and_a_longer_one_is_413():
     stub = Stub()
     with serving(stub) as server:
         assert ask(server.port, "POST", "/", b"x" * 10_000_000).json["bytes"] == 10_000_000
@@ -201,7 +196,7 @@ def test_a_body_of_10_mb_is_taken_and_a_longer_one_is_413() -> None:
     assert [len(call.body) for call in stub.calls] == [10_000_000]
 
 
-def test_a_client_that_goes_away_in_the_middle_of_its_body_draws_nothing() -> None:
+def test_a_client_that_goes_away_in_the_middle_of_its_body_draws_nothing():
     stub = Stub()
     with serving(stub) as server:
         for how in (b"", struct.pack("ii", 1, 0)):
@@ -217,7 +212,7 @@ def test_a_client_that_goes_away_in_the_middle_of_its_body_draws_nothing() -> No
     ("headers", "part"),
     [({"content_length": "9"}, b"ab"), ({"transfer_encoding": "chunked"}, b"1\r\na\r\n")],
 )
-def test_a_body_that_comes_too_slowly_is_400(headers: dict[str, str], part: bytes) -> None:
+def test_a_body_that_comes_too_slowly_is_400(headers, part):
     stub = Stub()
     with serving(stub, body_s=0.3) as server, Raw(server.port) as connection:
         received = connection.send(request("POST", "/", **headers), part).receive()
@@ -227,7 +222,7 @@ def test_a_body_that_comes_too_slowly_is_400(headers: dict[str, str], part: byte
     assert stub.calls == []
 
 
-def test_clients_that_say_nothing_do_not_stop_the_service() -> None:
+def test_clients_that_say_nothing_do_not_stop_the_service():
     with serving() as server, contextlib.ExitStack() as stack:
         for number in range(100):
             connection = stack.enter_context(Raw(server.port))
@@ -238,7 +233,7 @@ def test_clients_that_say_nothing_do_not_stop_the_service() -> None:
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_quiet_connections_lock_nobody_out(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+def test_quiet_connections_lock_nobody_out(monkeypatch, loop):
     """Of 8 connections, 3 say nothing, 2 stop in a head, 2 in a body; one was used, is quiet for
     least long, and stays.
     """
@@ -268,9 +263,7 @@ def test_quiet_connections_lock_nobody_out(monkeypatch: pytest.MonkeyPatch, loop
 
 
 @pytest.mark.parametrize(("connections", "files"), [(2, None), (1024, 66)])
-def test_more_requests_at_once_than_allowed_are_turned_away(
-    monkeypatch: pytest.MonkeyPatch, connections: int, files: int | None
-) -> None:
+def test_more_requests_at_once_than_allowed_are_turned_away(monkeypatch, connections, files):
     if files is not None:
         monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
     with serving(connections=connections) as server, contextlib.ExitStack() as stack:
@@ -284,7 +277,7 @@ def test_more_requests_at_once_than_allowed_are_turned_away(
         check_that_it_answers(server)
 
 
-def test_one_address_holds_a_fourth_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_address_holds_a_fourth_of_the_connections(monkeypatch):
     monkeypatch.setattr(heads, "is_loopback", lambda host: host == "127.0.0.2")
     with serving(connections=8) as server, contextlib.ExitStack() as stack:
         mine = [stack.enter_context(Raw(server.port)) for _ in range(2)]
@@ -300,9 +293,7 @@ def test_one_address_holds_a_fourth_of_the_connections(monkeypatch: pytest.Monke
         assert others[0].send(request("GET", "/")).receive().status == 200
 
 
-def test_a_reply_does_not_wait_for_the_clients_acknowledgement(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_reply_does_not_wait_for_the_clients_acknowledgement(monkeypatch):
     """On plain asyncio it took 44 ms, since head and body are sent apart."""
     monkeypatch.setitem(sys.modules, "uvloop", None)
     seconds = []
@@ -314,20 +305,20 @@ def test_a_reply_does_not_wait_for_the_clients_acknowledgement(
     assert statistics.median(seconds) < 0.02
 
 
-def test_events_are_sent_one_by_one(server: Server[Any]) -> None:
+def test_events_are_sent_one_by_one(server):
     received = ask(server.port, "GET", "/stream?40")
     assert received.headers["transfer-encoding"] == "chunked"
     assert received.body == 40 * EVENT
 
 
-def test_a_stream_ends_when_its_reader_has_gone() -> None:
+def test_a_stream_ends_when_its_reader_has_gone():
     stub = Stub()
     with serving(stub) as server:
         with Raw(server.port) as connection:
             connection.send(request("GET", "/stream?1000000000"))
             assert connection.socket.recv(100).startswith(b"HTTP/1.1 200")
 
-        def is_over() -> bool:
+        def is_over():
             before = stub.sent
             time.sleep(0.2)
             return stub.sent == before
@@ -337,7 +328,7 @@ def test_a_stream_ends_when_its_reader_has_gone() -> None:
         assert stub.sent < 1_000_000
 
 
-def test_other_clients_get_their_turn_during_a_stream() -> None:
+def test_other_clients_get_their_turn_during_a_stream():
     stub = Stub()
     with serving(stub) as server, Raw(server.port) as connection:
         connection.send(request("GET", "/stream?20000"))
@@ -349,8 +340,8 @@ def test_other_clients_get_their_turn_during_a_stream() -> None:
         reader.join()
 
 
-def test_a_stream_that_breaks_is_seen_to_be_broken() -> None:
-    def breaks() -> Iterator[bytes]:
+def test_a_stream_that_breaks_is_seen_to_be_broken():
+    def breaks():
         yield EVENT
         raise ValueError
 
@@ -363,7 +354,7 @@ def test_a_stream_that_breaks_is_seen_to_be_broken() -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "[::2]", "10.0.0.1:80", "[", ""]
 )
-def test_another_host_name_is_refused_on_loopback(server: Server[Any], host: str) -> None:
+def test_another_host_name_is_refused_on_loopback(server, host):
     received = ask(server.port, "GET", "/", host=host)
     assert received.status == 403
     assert "loopback" in received.error["message"]
@@ -372,7 +363,7 @@ def test_another_host_name_is_refused_on_loopback(server: Server[Any], host: str
 @pytest.mark.parametrize(
     "host", ["127.0.0.1:1", "localhost", "LOCALHOST:9", "[::1]:80", "a.localhost"]
 )
-def test_names_of_this_machine_are_answered(server: Server[Any], host: str) -> None:
+def test_names_of_this_machine_are_answered(server, host):
     assert ask(server.port, "GET", "/", host=host).status == 200
 
 
@@ -385,7 +376,7 @@ def test_names_of_this_machine_are_answered(server: Server[Any], host: str) -> N
         ("http://localhost:8888", 200),
     ],
 )
-def test_pages_of_other_hosts_are_refused(server: Server[Any], origin: str, status: int) -> None:
+def test_pages_of_other_hosts_are_refused(server, origin, status):
     assert ask(server.port, "POST", "/", b"{}", origin=origin).status == status
 
 
@@ -398,9 +389,7 @@ def test_pages_of_other_hosts_are_refused(server: Server[Any], origin: str, stat
         ({"sec_fetch_site": "same-origin"}, 200),
     ],
 )
-def test_pages_of_other_hosts_get_nothing_without_an_origin_either(
-    server: Server[Any], headers: dict[str, str], status: int
-) -> None:
+def test_pages_of_other_hosts_get_nothing_without_an_origin_either(server, headers, status):
     assert ask(server.port, "GET", "/", **headers).status == status
 
 
@@ -416,7 +405,7 @@ WRONG_KEYS = [
 
 
 @pytest.mark.parametrize("authorization", [None, "", *WRONG_KEYS])
-def test_without_the_token_nothing_is_answered(authorization: str | None) -> None:
+def test_without_the_token_nothing_is_answered(authorization):
     stub = Stub()
     sent = {} if authorization is None else {"authorization": authorization}
     with serving(stub, token=TOKEN) as server:
@@ -427,7 +416,7 @@ def test_without_the_token_nothing_is_answered(authorization: str | None) -> Non
     assert stub.calls == []
 
 
-def test_with_the_token_the_application_sees_no_key() -> None:
+def test_with_the_token_the_application_sees_no_key():
     stub = Stub()
     with serving(stub, token=TOKEN) as server:
         sent = {
@@ -444,7 +433,7 @@ def test_with_the_token_the_application_sees_no_key() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])  # noqa: S104  they are refused
-def test_another_host_needs_a_token(host: str) -> None:
+def test_another_host_needs_a_token(host):
     application: Any = Stub()
     with pytest.raises(UsageError, match=r"other machines.*FEVAL_SERVE_TOKEN"):
         replay_server(application, host=host)
@@ -453,13 +442,13 @@ def test_another_host_needs_a_token(host: str) -> None:
 @pytest.mark.parametrize(
     "token", ["", "short", "with a blank in its middle", "ü" * 20, "x" * 20 + "\n"]
 )
-def test_a_token_that_protects_nothing_or_fits_no_header_is_refused(token: str) -> None:
+def test_a_token_that_protects_nothing_or_fits_no_header_is_refused(token):
     application: Any = Stub()
     with pytest.raises(UsageError, match="16 or more ASCII characters"):
         replay_server(application, token=token)
 
 
-def test_every_machine_is_served_with_a_token() -> None:
+def test_every_machine_is_served_with_a_token():
     application: Any = Stub()
     with replay_server(application, host="0.0.0.0", token=TOKEN) as server:  # noqa: S104
         assert not server.only_loopback
@@ -469,7 +458,7 @@ def test_every_machine_is_served_with_a_token() -> None:
         assert ask(server.port, "GET", "/", origin="http://evil.example", **sent).status == 403
 
 
-def test_a_port_that_is_taken_and_a_host_of_elsewhere_are_sentences() -> None:
+def test_a_port_that_is_taken_and_a_host_of_elsewhere_are_sentences():
     application: Any = Stub()
     with (
         serving() as server,
@@ -484,7 +473,7 @@ def test_a_port_that_is_taken_and_a_host_of_elsewhere_are_sentences() -> None:
         replay_server(application, host=" ")
 
 
-def test_leaving_the_block_finishes_what_is_answered_and_closes_the_application() -> None:
+def test_leaving_the_block_finishes_what_is_answered_and_closes_the_application():
     stub = Stub()
     with contextlib.ExitStack() as held:
         with serving(stub) as server:
@@ -500,7 +489,7 @@ def test_leaving_the_block_finishes_what_is_answered_and_closes_the_application(
         Raw(server.port)
 
 
-def test_a_port_can_be_listened_on_again_at_once() -> None:
+def test_a_port_can_be_listened_on_again_at_once():
     application: Any = Stub()
     with serving() as server:
         check_that_it_answers(server)
@@ -526,7 +515,7 @@ print("signal", server.run(), flush=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_in_order(number: signal.Signals) -> None:
+def test_a_signal_ends_it_in_order(number):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         [sys.executable, "-c", STUB], stdout=subprocess.PIPE, text=True, env=environment

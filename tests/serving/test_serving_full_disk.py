@@ -8,9 +8,7 @@ import errno
 import os
 import resource
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -18,7 +16,7 @@ import pytest
 from serving_doubles import chat, error, get, opened, samples_of, simple
 
 from feval.errors import StorageError
-from feval.serving import Application, Reply
+from feval.serving import Reply
 from feval.serving.runs import ledger
 from feval.serving.runs.ledger import read_ledger
 
@@ -26,18 +24,18 @@ QUESTIONS = [f"What is question {i}, asked in full?" for i in range(3)]
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recording(tmp_path_factory):
     return simple(tmp_path_factory.mktemp("full") / "r", QUESTIONS, size=200)
 
 
 class Disk:
     """A disk behind `os.write` that has room for so many more bytes; part of a line may fit."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self.room, self._write = 1 << 40, os.write
         monkeypatch.setattr(os, "write", self.write)
 
-    def write(self, file: int, data: memoryview) -> int:
+    def write(self, file, data):
         if not self.room:
             raise OSError(errno.ENOSPC, "No space left on device")
         written = self._write(file, data[: self.room])
@@ -46,37 +44,35 @@ class Disk:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+def disk(monkeypatch):
     monkeypatch.setattr(ledger, "_FLUSH_S", 60)  # the tests flush, or the end does
     return Disk(monkeypatch)
 
 
-def counted(app: Application) -> dict[str, Any]:
+def counted(app):
     """What the application says it handed out."""
     return {
         name: app.ledger(name, detail=True) for name in (run["run"] for run in app.ledger()["runs"])
     }
 
 
-def answered(replies: list[Reply]) -> list[list[int]]:
+def answered(replies):
     assert {reply.status for reply in replies} <= {200, 507}
     return [samples_of(reply) for reply in replies if reply.status == 200]
 
 
-def flush(app: Application) -> None:
+def flush(app):
     """What the ledger's thread does at a tick."""
     file: Any = app._file
     with suppress(StorageError):
         file._flush()
 
 
-def ask(app: Application, number: int, question: int = 0, **fields: Any) -> list[Reply]:
+def ask(app, number, question=0, **fields):
     return [app.respond(chat(QUESTIONS[question], **fields)) for _ in range(number)]
 
 
-def test_what_was_answered_is_written_when_there_is_room_again(
-    recording: Path, tmp_path: Path, disk: Disk
-) -> None:
+def test_what_was_answered_is_written_when_there_is_room_again(recording, tmp_path, disk):
     file = tmp_path / "ledger.jsonl"
     with opened(recording, ledger=file) as app:
         replies = ask(app, 5)
@@ -98,7 +94,7 @@ def test_what_was_answered_is_written_when_there_is_room_again(
         assert counted(app) == before
 
 
-def test_a_refused_request_leaves_no_trace(recording: Path, tmp_path: Path, disk: Disk) -> None:
+def test_a_refused_request_leaves_no_trace(recording, tmp_path, disk):
     file = tmp_path / "ledger.jsonl"
     with opened(recording, ledger=file) as app:
         replies = ask(app, 2) + ask(app, 2, feval={"sample": 7})
@@ -127,9 +123,7 @@ def test_a_refused_request_leaves_no_trace(recording: Path, tmp_path: Path, disk
         assert [entry["samples"] for entry in read_ledger(file)[1]] == answered(replies)
 
 
-def test_what_the_end_cannot_write_is_said(
-    recording: Path, tmp_path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_the_end_cannot_write_is_said(recording, tmp_path, disk, caplog):
     app = opened(recording, ledger=tmp_path / "ledger.jsonl")
     ask(app, 3)
     disk.room = 0
@@ -142,9 +136,7 @@ def test_what_the_end_cannot_write_is_said(
     assert read_ledger(tmp_path / "ledger.jsonl")[1] == []
 
 
-def test_a_disk_that_is_far_behind_is_waited_for(
-    recording: Path, tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_far_behind_is_waited_for(recording, tmp_path, disk, monkeypatch):
     monkeypatch.setattr(ledger, "_MOST_WAITING", 1000)
     with opened(recording, ledger=tmp_path / "ledger.jsonl") as app:
         file: Any = app._file
@@ -155,7 +147,7 @@ def test_a_disk_that_is_far_behind_is_waited_for(
 
 
 @contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
+def files_of_at_most(size):
     """A limit of the system on the length of a file: a write stops in the middle of a line."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -165,7 +157,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def asked_by(app: Application, threads: int, each: int, replies: list[Reply]) -> None:
+def asked_by(app, threads, each, replies):
     """Ask from several threads while the ledger is written."""
     workers = [
         Thread(target=lambda q=q: replies.extend(ask(app, each, q % 3, n=2)))
@@ -177,9 +169,7 @@ def asked_by(app: Application, threads: int, each: int, replies: list[Reply]) ->
         worker.join()
 
 
-def test_a_limit_of_the_system_loses_no_answered_request(
-    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_limit_of_the_system_loses_no_answered_request(recording, tmp_path, monkeypatch):
     monkeypatch.setattr(ledger, "_FLUSH_S", 0.001)
     file = tmp_path / "ledger.jsonl"
     replies: list[Reply] = []

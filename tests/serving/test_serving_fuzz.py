@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -15,7 +13,6 @@ from raw_http import ask
 from small import write_toy
 
 from feval.serving import serve
-from feval.serving.server import Server
 from feval.serving.wire.openapi import description
 
 schemathesis = pytest.importorskip(
@@ -39,7 +36,7 @@ WITH_BODY = [(path, method) for path, method in OPERATIONS if "requestBody" in P
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory):
     answers = [[str(j) for j in range(12)] for _ in range(3)]
     recording = write_toy(
         tmp_path_factory.mktemp("fuzz") / "toy",
@@ -51,21 +48,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def schema(server: Server) -> Any:
+def schema(server):
     result = ask(server.port, "GET", "/openapi.json").json
     loaded = schemathesis.openapi.from_dict(result)
     loaded.config.update(base_url=f"http://127.0.0.1:{server.port}")
     return loaded
 
 
-def test_the_description_lists_every_route_and_the_models_that_are_served(server: Server) -> None:
+def test_the_description_lists_every_route_and_the_models_that_are_served(server):
     result = ask(server.port, "GET", "/openapi.json").json
     assert result == json.loads(json.dumps(description(["alpha", "beta"])))
     assert result["openapi"].startswith("3.1")
     assert ask(server.port, "GET", "/run/mine/openapi.json").json == result
 
 
-def answered(case: Any, *, valid: bool) -> int:
+def answered(case, *, valid):
     """Send what schemathesis made; the answer must be as described. Its status."""
     from schemathesis import checks
     from schemathesis.specs.openapi import checks as described
@@ -87,9 +84,7 @@ def answered(case: Any, *, valid: bool) -> int:
     ("path", "method", "valid"),
     [(*one, True) for one in OPERATIONS] + [(*one, False) for one in WITH_BODY],
 )
-def test_every_answer_is_as_described(
-    server: Server, schema: Any, path: str, method: str, valid: bool
-) -> None:
+def test_every_answer_is_as_described(server, schema, path, method, valid):
     modes = schemathesis.GenerationMode
     strategy = schema[path][method.upper()].as_strategy(
         generation_mode=modes.POSITIVE if valid else modes.NEGATIVE
@@ -97,7 +92,7 @@ def test_every_answer_is_as_described(
 
     @FUZZING
     @given(case=strategy)
-    def asked(case: Any) -> None:
+    def asked(case):
         answered(case, valid=valid)
 
     asked()
@@ -107,9 +102,7 @@ def test_every_answer_is_as_described(
 @pytest.mark.parametrize(
     "path", ["/v1/chat/completions", "/v1/completions", "/run/{run}/v1/chat/completions"]
 )
-def test_requests_that_mean_a_recorded_question_are_mostly_answered(
-    server: Server, schema: Any, path: str
-) -> None:
+def test_requests_that_mean_a_recorded_question_are_mostly_answered(server, schema, path):
     strategy = schema[path]["POST"].as_strategy(
         generation_mode=schemathesis.GenerationMode.POSITIVE
     )
@@ -117,7 +110,7 @@ def test_requests_that_mean_a_recorded_question_are_mostly_answered(
 
     @settings(FUZZING, max_examples=3 * EXAMPLES, phases=(Phase.generate,))
     @given(case=strategy)
-    def asked(case: Any) -> None:
+    def asked(case):
         case.headers = {}
         if "{run}" in path:  # names that look like keys are refused, and many that are made up do
             case.path_parameters = {"run": "mine"}

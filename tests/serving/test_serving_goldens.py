@@ -11,16 +11,13 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from places import ROOT
 
 from feval import import_recording
 from feval.serving import Call, grade
-from feval.serving.server import Server, serve
+from feval.serving.server import serve
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 pytest.importorskip("uvicorn", reason="the server (extra `serve`) is not installed")
@@ -31,13 +28,13 @@ MODEL = "mistralai/Mixtral-8x7B-Instruct-v0.1"  # the reference values are price
 
 
 @pytest.fixture(scope="module")
-def goldens(shared: Path) -> dict[str, dict[str, Any]]:
+def goldens(shared):
     listed = json.loads((shared / "golden" / "methods.json").read_text())["goldens"]
     return {golden["id"]: golden["expected"] for golden in listed}
 
 
 @pytest.fixture(scope="module")
-def server(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(shared, tmp_path_factory):
     folder = tmp_path_factory.mktemp("dates") / "recording"
     import_recording("mot-cascade", shared / SOURCE, folder, dataset="bigbench_date", llm=MODEL)
     with serve(folder, port=0) as running:
@@ -45,7 +42,7 @@ def server(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 
 @pytest.fixture(scope="module")
-def questions(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def questions(shared, tmp_path_factory):
     """Questions and golds, straight from the authors' file."""
     entries = json.loads(gzip.decompress((shared / SOURCE).read_bytes()))
     path = tmp_path_factory.mktemp("dates") / "questions.json"
@@ -55,7 +52,7 @@ def questions(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(server: Server, questions: Path, count: int, key: str) -> dict[str, int]:
+def run(server, questions, count, key):
     """Run the script with nothing but a base URL and a key, and no way to import feval."""
     passed = {
         name: value for name, value in os.environ.items() if name in {"PATH", "SYSTEMROOT", "HOME"}
@@ -72,9 +69,7 @@ def run(server: Server, questions: Path, count: int, key: str) -> dict[str, int]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 10, 40])
-def test_correct_votes(
-    count: int, server: Server, questions: Path, goldens: dict[str, dict[str, Any]]
-) -> None:
+def test_correct_votes(count, server, questions, goldens):
     result = run(server, questions, count, f"votes-{count}@recorded")
     expected = goldens[f"sc.prefix.date_cot1_40.N{count}"]
     assert (result["right"], result["questions"]) == (expected["correct"], expected["questions"])
@@ -84,9 +79,7 @@ def test_correct_votes(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 20])
-def test_correct_votes_and_what_they_cost(
-    count: int, server: Server, questions: Path, goldens: dict[str, dict[str, Any]]
-) -> None:
+def test_correct_votes_and_what_they_cost(count, server, questions, goldens):
     result = run(server, questions, count, f"costs-{count}@recorded")
     expected = goldens[f"cost.first_n.date_cot1_40.N{count}"]
     ledger = server.application.ledger(f"costs-{count}@recorded")
@@ -96,9 +89,7 @@ def test_correct_votes_and_what_they_cost(
     assert (ledger["requests"], ledger["cots"]) == (369, 369 * count)
 
 
-def test_the_reference_example_to_the_cent(
-    shared: Path, goldens: dict[str, dict[str, Any]], server: Server
-) -> None:
+def test_the_reference_example_to_the_cent(shared, goldens, server):
     """Its draws (`random.sample` from one seed) are chosen one by one; accuracy and dollars are
     what it prints.
     """
@@ -120,7 +111,7 @@ def test_the_reference_example_to_the_cent(
     assert not graded.as_drawn
 
 
-def chosen(server: Server, question: str, place: int) -> str:
+def chosen(server, question, place):
     """The answer in the CoT at a recorded place; without a client, since thousands are asked
     for.
     """

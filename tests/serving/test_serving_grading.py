@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,19 +36,17 @@ ANSWERS = {"toy/0": "a", "toy/1": "y", "toy/2": "c"}
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def toy(tmp_path_factory):
     return write_toy(tmp_path_factory.mktemp("graded") / "toy", {MODEL: POOLS}, GOLDS)
 
 
 @pytest.fixture
-def served(toy: Path, tmp_path: Path) -> Iterator[Application]:
+def served(toy, tmp_path):
     with Application.open(toy, ledger=tmp_path / "ledger.jsonl") as application:
         yield application
 
 
-def ask(
-    application: Application, question: int, n: int, run: str = "mine", **own: Any
-) -> list[str | None]:
+def ask(application, question, n, run="mine", **own):
     """What the run is told of a question."""
     body = {
         "model": MODEL,
@@ -63,7 +59,7 @@ def ask(
     return [choice["message"]["content"] for choice in reply["choices"]]
 
 
-def post(application: Application, path: str, body: object, status: int = 200) -> dict[str, Any]:
+def post(application, path, body, status=200):
     reply = application.respond(Call("POST", path, "", {}, json.dumps(body).encode()))
     assert isinstance(reply.body, bytes)
     assert reply.status == status, reply.body
@@ -71,11 +67,11 @@ def post(application: Application, path: str, body: object, status: int = 200) -
     return result
 
 
-def feval(*arguments: object) -> Any:
+def feval(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="feval")
 
 
-def test_a_vote_over_http_is_graded_as_evaluate_grades_it(served: Application, toy: Path) -> None:
+def test_a_vote_over_http_is_graded_as_evaluate_grades_it(served, toy):
     """The program reads answers out of texts, and knows questions by their texts alone."""
     answers = []
     for number in range(len(POOLS)):
@@ -102,7 +98,7 @@ def test_a_vote_over_http_is_graded_as_evaluate_grades_it(served: Application, t
     assert result["grade"]["as_drawn"]
 
 
-def test_the_ledger_and_the_grade_count_alike(toy: Path) -> None:
+def test_the_ledger_and_the_grade_count_alike(toy):
     """Recycled and chosen CoTs are paid each time, in the one as in the other."""
     with Application.open(toy, recycle=True, billing="per_round") as application:
         ask(application, 0, 3)
@@ -118,9 +114,7 @@ def test_the_ledger_and_the_grade_count_alike(toy: Path) -> None:
     assert (result["as_drawn"], result["unanswered"]) == (False, 1)
 
 
-def test_a_program_that_was_run_twice_under_one_key_is_marked_to_the_receipt(
-    served: Application, toy: Path, tmp_path: Path
-) -> None:
+def test_a_program_that_was_run_twice_under_one_key_is_marked_to_the_receipt(served, toy, tmp_path):
     """Under another key, the second pass gets the CoTs of the first; under the same one, it gets
     others and pays again.
     """
@@ -146,9 +140,7 @@ def test_a_program_that_was_run_twice_under_one_key_is_marked_to_the_receipt(
     )
 
 
-def test_the_ledger_file_is_graded_as_the_running_server_was(
-    served: Application, toy: Path, tmp_path: Path
-) -> None:
+def test_the_ledger_file_is_graded_as_the_running_server_was(served, toy, tmp_path):
     for question in range(3):
         ask(served, question, 2)
     ask(served, 0, 1)
@@ -166,7 +158,7 @@ def test_the_ledger_file_is_graded_as_the_running_server_was(
     assert (other.replicate, other.as_drawn, other.accuracy) == (2, True, 1.0)
 
 
-def test_the_posted_receipt_is_verified(served: Application, toy: Path, tmp_path: Path) -> None:
+def test_the_posted_receipt_is_verified(served, toy, tmp_path):
     ask(served, 0, 4, run="mine@recorded")
     result = post(served, "/run/mine@recorded/feval/grade", {"answers": {"toy/0": "a"}})
     path = tmp_path / "receipt.json"
@@ -178,9 +170,7 @@ def test_the_posted_receipt_is_verified(served: Application, toy: Path, tmp_path
 @pytest.mark.parametrize(
     ("name", "value"), [("answers", None), ("replicate", 10**30), ("seed", None)]
 )
-def test_a_forged_receipt_is_a_sentence(
-    name: str, value: object, served: Application, toy: Path, tmp_path: Path
-) -> None:
+def test_a_forged_receipt_is_a_sentence(name, value, served, toy, tmp_path):
     ask(served, 0, 4)
     receipt = post(served, "/run/mine/feval/grade", {"answers": {"toy/0": "a"}})["receipt"]
     receipt["request"][name] = value
@@ -190,7 +180,7 @@ def test_a_forged_receipt_is_a_sentence(
         verify_receipt(path, [toy])
 
 
-def test_a_few_shot_prompt_names_no_question(served: Application) -> None:
+def test_a_few_shot_prompt_names_no_question(served):
     """The longest question in it may be an exemplar."""
     ask(served, 0, 1)
     prompt = "Q: What is question 1? A: y Q: What is question 0? A:"
@@ -198,13 +188,13 @@ def test_a_few_shot_prompt_names_no_question(served: Application) -> None:
     assert "more than one question of toy: toy/0, toy/1" in error["message"]
 
 
-def test_lines_of_answers_end_where_json_lines_do(tmp_path: Path) -> None:
+def test_lines_of_answers_end_where_json_lines_do(tmp_path):
     path = tmp_path / "answers.jsonl"
     path.write_text('{"question": "two\u2028lines\x85", "answer": "1"}\n', encoding="utf-8")
     assert read_answers(path) == [{"question": "two\u2028lines\x85", "answer": "1"}]
 
 
-def test_the_command(served: Application, toy: Path, tmp_path: Path) -> None:
+def test_the_command(served, toy, tmp_path):
     for question in range(3):
         ask(served, question, 2)
     served.close()
@@ -240,18 +230,14 @@ def test_the_command(served: Application, toy: Path, tmp_path: Path) -> None:
     assert "correct: the receipt says 1, now 2, +1" in changed.stderr
 
 
-def put(
-    application: Application, prompt: str, question: int, run: str = "mine", **fields: Any
-) -> None:
+def put(application, prompt, question, run="mine", **fields):
     """Ask a question in a prompt of its own."""
     content = prompt.format(f"What is question {question}?")
     body = {"model": MODEL, "messages": [{"role": "user", "content": content}]} | fields
     post(application, f"/run/{run}/v1/chat/completions", body)
 
 
-def test_a_run_that_used_several_prompts_says_so(
-    served: Application, toy: Path, tmp_path: Path
-) -> None:
+def test_a_run_that_used_several_prompts_says_so(served, toy, tmp_path):
     for question in range(3):
         put(served, "{} Let us think.", question)
         put(served, "{} Let us think.", question, run="steady")
@@ -305,7 +291,7 @@ def test_a_run_that_used_several_prompts_says_so(
     assert f"note: {sentence}" in feval("grade", *options).stderr
 
 
-def test_requests_that_were_answered_all_the_same_are_told(toy: Path, tmp_path: Path) -> None:
+def test_requests_that_were_answered_all_the_same_are_told(toy, tmp_path):
     ledger = tmp_path / "judged.jsonl"
     with Application.open(toy, allow_mismatch=True, ledger=ledger) as application:
         put(application, "{}", 0)
@@ -325,7 +311,7 @@ def test_requests_that_were_answered_all_the_same_are_told(toy: Path, tmp_path: 
     )
 
 
-def test_a_question_that_was_reset_is_not_graded(toy: Path, tmp_path: Path) -> None:
+def test_a_question_that_was_reset_is_not_graded(toy, tmp_path):
     ledger = tmp_path / "reset.jsonl"
     with Application.open(toy, ledger=ledger) as application:
         ask(application, 0, 4)
@@ -335,14 +321,14 @@ def test_a_question_that_was_reset_is_not_graded(toy: Path, tmp_path: Path) -> N
     assert (result.questions, result.to_dict()["samples"], result.as_drawn) == (1, 2, True)
 
 
-def test_sentences_of_the_command(served: Application, toy: Path, tmp_path: Path) -> None:
+def test_sentences_of_the_command(served, toy, tmp_path):
     ask(served, 0, 1)
     ask(served, 0, 1, run="yours")
     served.close()
     ledger, answers = tmp_path / "ledger.jsonl", tmp_path / "answers.json"
     other = write_toy(tmp_path / "other", {MODEL: POOLS[::-1]}, GOLDS)
 
-    def said(content: object, *options: object, recording: Path = toy, code: int = 2) -> str:
+    def said(content, *options, recording=toy, code=2):
         answers.write_text(json.dumps(content))
         done = feval(
             "grade", "--ledger", ledger, "--answers", answers, "--recording", recording, *options
@@ -376,15 +362,13 @@ def test_sentences_of_the_command(served: Application, toy: Path, tmp_path: Path
         ([], 400, "lacks `answers`"),
     ],
 )
-def test_what_cannot_be_graded_over_http(
-    body: object, status: int, words: str, served: Application
-) -> None:
+def test_what_cannot_be_graded_over_http(body, status, words, served):
     ask(served, 0, 1)
     error = post(served, "/run/mine/feval/grade", body, status)["error"]
     assert words in error["message"]
 
 
-def test_a_body_that_is_no_json(served: Application) -> None:
+def test_a_body_that_is_no_json(served):
     for body in (b"{", b"\xff", b"[" * 100_000):
         assert served.respond(Call("POST", "/feval/grade", "", {}, body)).status == 400
     two_answers = served.respond(
@@ -394,7 +378,7 @@ def test_a_body_that_is_no_json(served: Application) -> None:
     assert b"occurs twice" in bytes(two_answers.body)
 
 
-def test_several_datasets_are_graded_one_by_one(toy: Path, tmp_path: Path) -> None:
+def test_several_datasets_are_graded_one_by_one(toy, tmp_path):
     with RecordingWriter(
         tmp_path / "sums", operation={"name": "test"}, prices="2025-06-02"
     ) as writer:
@@ -416,7 +400,7 @@ def test_several_datasets_are_graded_one_by_one(toy: Path, tmp_path: Path) -> No
         assert (result.accuracy, result.to_dict()["samples"]) == (1.0, 1)
 
 
-def test_files_of_answers(tmp_path: Path) -> None:
+def test_files_of_answers(tmp_path):
     table = tmp_path / "answers.csv"
     with table.open("w", newline="") as file:
         csv.writer(file).writerows(
@@ -448,7 +432,7 @@ def test_files_of_answers(tmp_path: Path) -> None:
         ("a.csv", b'question,answer\n"toy/0', "not a table"),
     ],
 )
-def test_files_that_are_no_answers(name: str, content: bytes, words: str, tmp_path: Path) -> None:
+def test_files_that_are_no_answers(name, content, words, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UsageError, match=words):
         read_answers(tmp_path / name)
@@ -474,14 +458,14 @@ HEAD = {"recordings": ["00"], "seed": 0, "order": "seeded", "billing": "once", "
         json.dumps(HEAD | {"runs": [], "seed": "0"}),
     ],
 )
-def test_files_that_are_no_ledger(content: str, tmp_path: Path) -> None:
+def test_files_that_are_no_ledger(content, tmp_path):
     path = tmp_path / "ledger.json"
     path.write_text(content)
     with pytest.raises(UsageError):
         read_ledger(path)
 
 
-def test_a_damaged_ledger_file(served: Application, tmp_path: Path) -> None:
+def test_a_damaged_ledger_file(served, tmp_path):
     ask(served, 0, 1)
     served.close()
     path = tmp_path / "ledger.jsonl"
@@ -490,9 +474,7 @@ def test_a_damaged_ledger_file(served: Application, tmp_path: Path) -> None:
         read_ledger(path)
 
 
-def test_a_ledger_opens_no_price_list_of_its_choice(
-    served: Application, toy: Path, tmp_path: Path
-) -> None:
+def test_a_ledger_opens_no_price_list_of_its_choice(served, toy, tmp_path):
     ask(served, 0, 1)
     result = served.ledger(detail=True) | {"prices": "../prices.json"}
     path = tmp_path / "ledger.json"
@@ -505,7 +487,7 @@ def test_a_ledger_opens_no_price_list_of_its_choice(
     assert again.to_dict()["usd"] == served.ledger("mine")["usd"]
 
 
-def test_cots_that_were_never_recorded(served: Application, toy: Path, tmp_path: Path) -> None:
+def test_cots_that_were_never_recorded(served, toy, tmp_path):
     ask(served, 0, 1)
     result = served.ledger(detail=True)
     result["runs"][0]["asked"][0]["samples"] = [4]

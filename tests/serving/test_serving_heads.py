@@ -7,19 +7,18 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from raw_http import Raw, ask, request
 
-from feval.serving import Call, Reply
+from feval.serving import Reply
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from feval.serving import heads, web
 from feval.serving import server as serving_server
-from feval.serving.server import Server, replay_server
+from feval.serving.server import replay_server
 
 HOST = b"host: localhost\r\n"
 CHUNKS = b"2\r\nab\r\n0\r\n\r\n"
@@ -28,29 +27,29 @@ CHUNKS = b"2\r\nab\r\n0\r\n\r\n"
 class Stub:
     """Answers everything; notes the bodies."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.bodies: list[bytes] = []
 
-    def respond(self, call: Call) -> Reply:
+    def respond(self, call):
         self.bodies.append(call.body)
         return Reply(200, {"content-type": "application/json"}, b"{}")
 
-    def close(self) -> None: ...
+    def close(self): ...
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server[Any]]:
+def server():
     application: Any = Stub()
     with replay_server(application) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
-def nothing(server: Server[Any]) -> None:
+def nothing(server):
     server.application.bodies.clear()
 
 
-def status(server: Server[Any], sent: bytes) -> int:
+def status(server, sent):
     with Raw(server.port, timeout_s=5) as connection:
         line = connection.send(sent).socket.makefile("rb").readline()
         return int(line.split()[1])
@@ -66,9 +65,7 @@ def status(server: Server[Any], sent: bytes) -> int:
         HOST + b"origin: http://localhost\r\nOrigin: http://localhost\r\n",
     ],
 )
-def test_a_host_that_is_missing_or_repeated_and_a_repeated_origin_are_400(
-    server: Server[Any], head: bytes
-) -> None:
+def test_a_host_that_is_missing_or_repeated_and_a_repeated_origin_are_400(server, head):
     assert status(server, b"GET / HTTP/1.1\r\n" + head + b"\r\n") == 400
     assert server.application.bodies == []
 
@@ -94,12 +91,12 @@ def test_a_host_that_is_missing_or_repeated_and_a_repeated_origin_are_400(
         b"\n",
     ],
 )
-def test_a_body_that_could_be_read_in_two_ways_is_400(server: Server[Any], rest: bytes) -> None:
+def test_a_body_that_could_be_read_in_two_ways_is_400(server, rest):
     assert status(server, b"POST / HTTP/1.1\r\n" + HOST + rest) == 400
     assert server.application.bodies == []
 
 
-def test_a_line_feed_alone_ends_no_line(server: Server[Any]) -> None:
+def test_a_line_feed_alone_ends_no_line(server):
     assert status(server, b"GET / HTTP/1.1\nhost: localhost\n\n") == 400
 
 
@@ -111,9 +108,7 @@ def test_a_line_feed_alone_ends_no_line(server: Server[Any]) -> None:
         {"expect": "100-continue", "content_length": "20000000"},
     ],
 )
-def test_who_sends_20_mb_without_reading_gets_the_413(
-    server: Server[Any], how: dict[str, str]
-) -> None:
+def test_who_sends_20_mb_without_reading_gets_the_413(server, how):
     chunk = (
         b"4c4b40\r\n" + b"x" * 5_000_000 + b"\r\n"
         if "transfer_encoding" in how
@@ -128,9 +123,7 @@ def test_who_sends_20_mb_without_reading_gets_the_413(
     assert server.application.bodies == []
 
 
-def test_what_follows_a_refusal_is_dropped_within_bounds(
-    server: Server[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_follows_a_refusal_is_dropped_within_bounds(server, monkeypatch):
     monkeypatch.setattr(web, "_LINGER_S", 0.05)
     monkeypatch.setattr(web, "_MOST_DROPPED", 1_000_000)
     with Raw(server.port) as slow, Raw(server.port) as long:
@@ -143,7 +136,7 @@ def test_what_follows_a_refusal_is_dropped_within_bounds(
 
 
 @pytest.mark.parametrize("part", [b"x: " + b"y" * 100_000, b"x: y\r\n" * 20_000])
-def test_a_head_without_end_is_431_and_given_up(server: Server[Any], part: bytes) -> None:
+def test_a_head_without_end_is_431_and_given_up(server, part):
     with Raw(server.port) as connection:
         connection.send(b"GET / HTTP/1.1\r\n" + HOST + part)
         assert connection.socket.recv(12) == b"HTTP/1.1 431"
@@ -151,7 +144,7 @@ def test_a_head_without_end_is_431_and_given_up(server: Server[Any], part: bytes
 
 
 @pytest.mark.parametrize("part", [b"x" * 1_000, b"x: y\r\n" * 200])
-def test_trailers_without_end_are_given_up(server: Server[Any], part: bytes) -> None:
+def test_trailers_without_end_are_given_up(server, part):
     with Raw(server.port) as connection:
         connection.send(request("POST", "/", transfer_encoding="chunked") + b"2\r\nab\r\n0\r\n")
         with contextlib.suppress(OSError):
@@ -167,9 +160,7 @@ def test_trailers_without_end_are_given_up(server: Server[Any], part: bytes) -> 
         )
 
 
-def test_bytes_that_trickle_in_after_a_refusal_hold_no_connection(
-    server: Server[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_that_trickle_in_after_a_refusal_hold_no_connection(server, monkeypatch):
     monkeypatch.setattr(web, "_LONGEST_LINGER_S", 0.2, raising=False)
     with Raw(server.port) as connection:
         connection.send(request("POST", "/", host="evil.example", content_length="1000"))
@@ -180,9 +171,7 @@ def test_bytes_that_trickle_in_after_a_refusal_hold_no_connection(
             pytest.fail("the connection is open")
 
 
-def test_heads_that_do_not_come_hold_no_thread_and_end(
-    server: Server[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heads_that_do_not_come_hold_no_thread_and_end(server, monkeypatch):
     monkeypatch.setattr(heads, "_MOST_S", 0.5)
     threads = threading.active_count()
     halves = []
@@ -200,7 +189,7 @@ def test_heads_that_do_not_come_hold_no_thread_and_end(
                 assert half.socket.recv(1) == b""
 
 
-def test_blank_lines_do_not_keep_a_connection_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blank_lines_do_not_keep_a_connection_open(monkeypatch):
     monkeypatch.setattr(serving_server, "_KEEP_ALIVE_S", 0.2)
     application: Any = Stub()
     with replay_server(application) as running, Raw(running.port, timeout_s=5) as connection:

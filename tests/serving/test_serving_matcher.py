@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,24 +16,24 @@ TRAIN = "A train leaves at noon. When does it arrive?"
 SYSTEM = {"role": "system", "content": "Think step by step."}
 
 
-def user(text: str) -> dict[str, str]:
+def user(text):
     return {"role": "user", "content": text}
 
 
-def where(app: Any, call: Any) -> tuple[str, str]:
+def where(app, call):
     reply = app.respond(call)
     assert reply.status == 200, reply.body
     return reply.headers["x-feval-question"], reply.headers["x-feval-match"]
 
 
-def test_the_recorded_request_is_found_as_such(tmp_path: Path) -> None:
+def test_the_recorded_request_is_found_as_such(tmp_path):
     with opened(simple(tmp_path / "r", [SALLY, TRAIN])) as app:
         assert where(app, chat(SALLY)) == ("q0", "request")
         parts = [{"type": "text", "text": TRAIN[:9]}, {"type": "text", "text": TRAIN[9:]}]
         assert where(app, chat([{"role": "user", "content": parts}])) == ("q1", "request")
 
 
-def test_a_question_is_found_in_a_prompt_of_ones_own(tmp_path: Path) -> None:
+def test_a_question_is_found_in_a_prompt_of_ones_own(tmp_path):
     with opened(simple(tmp_path / "r", [SALLY, TRAIN])) as app:
         assert where(app, chat([SYSTEM, user(SALLY)])) == ("q0", "question")
         assert where(app, chat(f"[[ ## question ## ]]\n{TRAIN}\n\n[[ ## answer ## ]]")) == (
@@ -47,14 +44,14 @@ def test_a_question_is_found_in_a_prompt_of_ones_own(tmp_path: Path) -> None:
         assert where(app, chat(turns)) == ("q1", "question")
 
 
-def test_the_longest_question_holds_the_shorter_ones_in_it(tmp_path: Path) -> None:
+def test_the_longest_question_holds_the_shorter_ones_in_it(tmp_path):
     longer = f"{TRAIN} Say it in hours."
     with opened(simple(tmp_path / "r", [TRAIN, longer, "noon"])) as app:
         assert where(app, chat(f"Please: {longer}")) == ("q1", "question")
         assert where(app, chat(f"Please: {TRAIN}")) == ("q0", "question")
 
 
-def test_two_questions_in_one_message_are_never_chosen_between(tmp_path: Path) -> None:
+def test_two_questions_in_one_message_are_never_chosen_between(tmp_path):
     with opened(simple(tmp_path / "r", [SALLY, TRAIN])) as app:
         result = error(app.respond(chat(f"{SALLY} And also: {TRAIN}")))
         assert result["code"] == "ambiguous"
@@ -76,21 +73,19 @@ def test_two_questions_in_one_message_are_never_chosen_between(tmp_path: Path) -
         ("2+2=", False),
     ],
 )  # fmt: skip
-def test_a_very_short_question_is_found_on_its_own_only(
-    tmp_path: Path, message: str, found: bool
-) -> None:
+def test_a_very_short_question_is_found_on_its_own_only(tmp_path, message, found):
     with opened(simple(tmp_path / "r", ["2+2"])) as app:
         reply = app.respond(chat(f"{message}", n=1))
         assert reply.status == (200 if found else 400)
 
 
-def test_a_question_is_not_found_inside_a_longer_word() -> None:
+def test_a_question_is_not_found_inside_a_longer_word():
     index = TextIndex(["Is this an art of its own", "another question of some length"])
     assert index.outermost("Is this an art of its ownership") == []
     assert [hit.numbers for hit in index.outermost("(Is this an art of its own)")] == [(0,)]
 
 
-def test_line_ends_and_forms_of_unicode_do_not_hide_a_question(tmp_path: Path) -> None:
+def test_line_ends_and_forms_of_unicode_do_not_hide_a_question(tmp_path):
     composed, decomposed = "Où est le caf\u00e9?\nDis-le.", "Où est le cafe\u0301?\r\nDis-le."
     with opened(
         simple(tmp_path / "r", [composed, "数学の勉強は\u3000とても難しいですか、先生？"])
@@ -102,7 +97,7 @@ def test_line_ends_and_forms_of_unicode_do_not_hide_a_question(tmp_path: Path) -
         )
 
 
-def test_equal_texts_are_told_apart_by_their_options(tmp_path: Path) -> None:
+def test_equal_texts_are_told_apart_by_their_options(tmp_path):
     text = "Which of these statements is the true one?"
     choices = [
         (("A", "snow is black"), ("B", "snow is white")),
@@ -118,7 +113,7 @@ def test_equal_texts_are_told_apart_by_their_options(tmp_path: Path) -> None:
         assert error(app.respond(chat(text)))["code"] == "ambiguous"
 
 
-def test_a_question_in_two_datasets_needs_the_dataset(tmp_path: Path) -> None:
+def test_a_question_in_two_datasets_needs_the_dataset(tmp_path):
     paths = []
     for name in ("one", "two"):
         questions = [
@@ -143,7 +138,7 @@ def test_a_question_in_two_datasets_needs_the_dataset(tmp_path: Path) -> None:
         assert where(app, chat(SALLY)) == ("two/0", "request")
 
 
-def test_an_id_that_contradicts_the_text_is_an_error(tmp_path: Path) -> None:
+def test_an_id_that_contradicts_the_text_is_an_error(tmp_path):
     with opened(simple(tmp_path / "r", [SALLY, TRAIN])) as app:
         result = error(app.respond(chat(SALLY, feval={"question": "q1"})))
         assert result["code"] == "contradiction"
@@ -152,7 +147,7 @@ def test_an_id_that_contradicts_the_text_is_an_error(tmp_path: Path) -> None:
         assert where(app, chat("anything", metadata={"feval_question": "q1"})) == ("q1", "id")
 
 
-def variants(path: Path) -> Path:
+def variants(path):
     questions = asked_by_text([SALLY, TRAIN])
     own = [rows(question) for question in questions]
     pairs = [
@@ -163,13 +158,13 @@ def variants(path: Path) -> Path:
     return write(path, pairs, questions)
 
 
-def test_base_names_and_names_sent_to_the_provider_are_known(tmp_path: Path) -> None:
+def test_base_names_and_names_sent_to_the_provider_are_known(tmp_path):
     with opened(variants(tmp_path / "r"), llms=["gpt-3.5-turbo@t=0.8", "gpt-4"]) as app:
         assert app.respond(chat(SALLY, model="gpt-4-0613")).headers["x-feval-llm"] == "gpt-4"
         assert app.respond(chat(SALLY)).headers["x-feval-llm"] == "gpt-3.5-turbo@t=0.8"
 
 
-def test_sampling_parameters_tell_variants_apart(tmp_path: Path) -> None:
+def test_sampling_parameters_tell_variants_apart(tmp_path):
     with opened(variants(tmp_path / "r")) as app:
         assert (
             app.respond(chat(SALLY, temperature=0.2)).headers["x-feval-llm"]
@@ -184,7 +179,7 @@ def test_sampling_parameters_tell_variants_apart(tmp_path: Path) -> None:
             assert "gpt-3.5-turbo@t=0.2 (temperature 0.2, max_tokens 64)" in result["message"]
 
 
-def ends(path: Path) -> Path:
+def ends(path):
     """One prompt recorded under several limits and stops."""
     questions = asked_by_text([SALLY, TRAIN])
     own = [
@@ -216,15 +211,15 @@ def ends(path: Path) -> Path:
     ],
 )
 def test_the_variant_that_serves_is_the_recorded_one_or_one_that_can_be_cut(
-    fields: dict[str, Any], variant: str, text: str, tmp_path: Path
-) -> None:
+    fields, variant, text, tmp_path
+):
     with opened(ends(tmp_path / "r")) as app:
         reply = app.respond(chat(SALLY, temperature=0.2, **fields))
         assert reply.headers["x-feval-llm"] == f"gpt-3.5-turbo@{variant}"
         assert texts_of(reply) == [text]
 
 
-def test_a_refusal_names_the_fields_that_differ(tmp_path: Path) -> None:
+def test_a_refusal_names_the_fields_that_differ(tmp_path):
     with opened(
         ends(tmp_path / "r"),
         llms=["gpt-3.5-turbo@short", "gpt-3.5-turbo@stops", "gpt-3.5-turbo@hot"],
@@ -252,7 +247,7 @@ def test_a_refusal_names_the_fields_that_differ(tmp_path: Path) -> None:
         )
 
 
-def test_what_cannot_have_an_effect_is_said(tmp_path: Path) -> None:
+def test_what_cannot_have_an_effect_is_said(tmp_path):
     with opened(simple(tmp_path / "r", [SALLY])) as app:
         same = chat(
             SALLY,
@@ -277,7 +272,7 @@ def test_what_cannot_have_an_effect_is_said(tmp_path: Path) -> None:
         assert ignored == "temperature,max_completion_tokens,seed,tools,foo"
 
 
-def test_headers_stay_short_whatever_is_sent(tmp_path: Path) -> None:
+def test_headers_stay_short_whatever_is_sent(tmp_path):
     with opened(simple(tmp_path / "r", [SALLY])) as app:
         reply = app.respond(chat(SALLY, **{f"{i}" + "é\r\n" * 1000: i for i in range(1000)}))
         assert reply.status == 200
@@ -286,7 +281,7 @@ def test_headers_stay_short_whatever_is_sent(tmp_path: Path) -> None:
         assert not set("\r\n") & set(reply.headers["x-feval-ignored"])
 
 
-def test_a_message_with_every_question_is_answered_in_time(tmp_path: Path) -> None:
+def test_a_message_with_every_question_is_answered_in_time(tmp_path):
     texts = [f"How far is it from village {i} to the town, in miles?" for i in range(3000)]
     with opened(simple(tmp_path / "r", texts, size=1)) as app:
         result = error(app.respond(chat("\n".join(texts))))
@@ -294,7 +289,7 @@ def test_a_message_with_every_question_is_answered_in_time(tmp_path: Path) -> No
         assert "3000 recorded questions" in result["message"]
 
 
-def test_a_strict_server_answers_recorded_requests_only(tmp_path: Path) -> None:
+def test_a_strict_server_answers_recorded_requests_only(tmp_path):
     with opened(simple(tmp_path / "r", [SALLY, TRAIN]), strict=True) as app:
         assert where(app, chat(SALLY, temperature=0.7, seed=3)) == ("q0", "request")
         # cut to what was asked for
@@ -308,7 +303,7 @@ def test_a_strict_server_answers_recorded_requests_only(tmp_path: Path) -> None:
         assert where(app, chat("anything", feval={"question": "q1"})) == ("q1", "id")
 
 
-def test_a_miss_says_what_differs_and_what_is_there(tmp_path: Path) -> None:
+def test_a_miss_says_what_differs_and_what_is_there(tmp_path):
     with opened(simple(tmp_path / "r", [SALLY, TRAIN])) as app:
         reply = app.respond(chat(SALLY, model="gpt-3.5-turb"))
         result = error(reply)
@@ -326,21 +321,21 @@ def test_a_miss_says_what_differs_and_what_is_there(tmp_path: Path) -> None:
         assert "toy (2 questions, such as 'q0')" in result["message"]
 
 
-def test_a_message_without_end_is_not_searched(tmp_path: Path) -> None:
+def test_a_message_without_end_is_not_searched(tmp_path):
     with opened(simple(tmp_path / "r", [SALLY])) as app:
         reply = app.respond(chat("x " * 600_000 + SALLY))
         assert reply.status == 400
         assert "characters" in error(reply)["message"]
 
 
-def test_what_is_to_be_served_must_be_there(tmp_path: Path) -> None:
+def test_what_is_to_be_served_must_be_there(tmp_path):
     path = simple(tmp_path / "r", [SALLY])
     for options, word in (({"datasets": "gsm8k"}, "'gsm8k'"), ({"llms": ["gpt-9"]}, "'gpt-9'")):
         with pytest.raises(NotRecordedError, match=word):
             opened(path, **options)
 
 
-def test_foreign_ids_are_percent_encoded_in_headers(tmp_path: Path) -> None:
+def test_foreign_ids_are_percent_encoded_in_headers(tmp_path):
     questions = [Question("größe, 1/2%", SALLY)]
     pools = [rows(questions[0])]
     with opened(write(tmp_path / "r", [(LLMInfo("gpt-3.5-turbo"), pools)], questions)) as app:
@@ -352,7 +347,7 @@ def test_foreign_ids_are_percent_encoded_in_headers(tmp_path: Path) -> None:
         assert again.headers["x-feval-question"] == reply.headers["x-feval-question"]
 
 
-def by_force(texts: list[str], message: str) -> list[tuple[int, int, str]]:
+def by_force(texts, message):
     """Every text at every place, less those that lie in a longer one: by looking everywhere."""
     hits = {
         (start, start + len(text), text)
@@ -370,9 +365,7 @@ SYMBOLS = st.text("αβ", min_size=16, max_size=20)
 
 
 @given(st.lists(SYMBOLS, min_size=1, max_size=6), st.text("αβ", max_size=60), st.data())
-def test_the_index_finds_what_looking_everywhere_finds(
-    texts: list[str], noise: str, data: st.DataObject
-) -> None:
+def test_the_index_finds_what_looking_everywhere_finds(texts, noise, data):
     chosen = data.draw(st.lists(st.sampled_from(texts), max_size=3))
     message = noise.join(["", *chosen, ""])
     result = TextIndex(texts).outermost(message)
@@ -385,7 +378,7 @@ def test_the_index_finds_what_looking_everywhere_finds(
     ]
 
 
-def test_every_text_of_a_large_index_is_found() -> None:
+def test_every_text_of_a_large_index_is_found():
     texts = [
         f"In town {i} live {i * 37 % 1009} people; how many are they in {i * 7 % 13} years?"
         for i in range(5000)

@@ -8,8 +8,6 @@ import gzip
 import json
 import textwrap
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +16,6 @@ from serving_doubles import asked_by_text, chat, error, opened, rows, simple, te
 
 from feval import import_recording
 from feval.recording import LLMInfo, Question
-from feval.serving.application import Application
 from feval.serving.matching.search import common_passages
 
 SALLY = "Sally has three brothers. How many sisters has she?"
@@ -44,34 +41,32 @@ COTS = {
 MODEL = "gpt-3.5-turbo"
 
 
-def recorded(
-    path: Path, prompt: Any = None, choices: Any = (), info: LLMInfo | None = None
-) -> Path:
+def recorded(path, prompt=None, choices=(), info=None):
     questions = asked_by_text([SALLY, TRAIN], choices=choices)
     pools = [rows(q, 3, texts=COTS[q.text], prompt=prompt, prompt_tokens=None) for q in questions]
     return write(path, [(info or LLMInfo(MODEL, 0.7, 64), pools)], questions)
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recording(tmp_path_factory):
     return recorded(tmp_path_factory.mktemp("judged") / "r")
 
 
 @pytest.fixture
-def app(recording: Path) -> Any:
+def app(recording):
     with opened(recording) as application:
         yield application
 
 
-def user(text: str) -> dict[str, str]:
+def user(text):
     return {"role": "user", "content": text}
 
 
-def assistant(text: str) -> dict[str, str]:
+def assistant(text):
     return {"role": "assistant", "content": text}
 
 
-def refusal(app: Application, content: object, **fields: Any) -> dict[str, Any]:
+def refusal(app, content, **fields):
     reply = app.respond(chat(content, **fields))
     assert reply.status == 400, reply.body
     result = error(reply)
@@ -82,7 +77,7 @@ def refusal(app: Application, content: object, **fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "cot", [COTS[SALLY][0], COTS[SALLY][0][30:80], COTS[SALLY][2], COTS[TRAIN][0]]
 )
-def test_a_judges_prompt_is_not_recorded(app: Application, cot: str) -> None:
+def test_a_judges_prompt_is_not_recorded(app, cot):
     question, name = (TRAIN, "q1") if cot in COTS[TRAIN] else (SALLY, "q0")
     result = refusal(
         app, f"Score the following conversation 0-10.\nuser: {question}\nassistant: {cot}\nScore:"
@@ -94,16 +89,14 @@ def test_a_judges_prompt_is_not_recorded(app: Application, cot: str) -> None:
 
 
 @pytest.mark.parametrize("cot", COTS[TRAIN])
-def test_a_whole_cot_as_an_earlier_reply_is_a_quote_however_short(
-    app: Application, cot: str
-) -> None:
+def test_a_whole_cot_as_an_earlier_reply_is_a_quote_however_short(app, cot):
     refusal(app, [user(TRAIN), assistant(cot), user(f"Are you sure? {TRAIN}")])
     refusal(
         app, [user(TRAIN), assistant(f" {cot}\n"), user("Are you sure?")], feval={"question": "q1"}
     )
 
 
-def test_forty_characters_are_a_quote_and_thirty_nine_are_none(recording: Path) -> None:
+def test_forty_characters_are_a_quote_and_thirty_nine_are_none(recording):
     cot = COTS[SALLY][2]
     with opened(recording, recycle=True) as app:
         for start in range(len(cot) - 40):
@@ -116,7 +109,7 @@ def test_forty_characters_are_a_quote_and_thirty_nine_are_none(recording: Path) 
             )
 
 
-def test_a_short_cot_right_behind_the_question_is_a_quote(tmp_path: Path) -> None:
+def test_a_short_cot_right_behind_the_question_is_a_quote(tmp_path):
     with opened(simple(tmp_path / "r", [SALLY], texts=["The answer is 2."] * 4)) as app:
         refusal(app, f"Score 0-10. user: {SALLY} assistant: The answer is 2. Score:")
         exemplar = "Q: Is it one or two?\nA: The answer is 2."
@@ -127,16 +120,14 @@ def test_a_short_cot_right_behind_the_question_is_a_quote(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "cot", [COTS[SALLY][0], "The answer is 2.", "First line of a reply.\nSecond line of it."]
 )
-def test_wrapping_and_indenting_do_not_hide_a_quote(
-    tmp_path: Path, cot: str, line_end: str
-) -> None:
+def test_wrapping_and_indenting_do_not_hide_a_quote(tmp_path, cot, line_end):
     with opened(simple(tmp_path / "r", [SALLY], texts=[cot] * 4, prompt=None)) as app:
         wrapped = textwrap.indent(textwrap.fill(cot, 12), "    ").replace("\n", line_end)
         refusal(app, f"user: {SALLY}\nassistant:\n{wrapped}\nScore:")
         refusal(app, [user(SALLY), assistant(wrapped), user(f"Are you sure? {SALLY}")])
 
 
-def test_cots_of_every_llm_are_known_to_the_judge(tmp_path: Path) -> None:
+def test_cots_of_every_llm_are_known_to_the_judge(tmp_path):
     questions = asked_by_text([SALLY])
     pairs = [
         (LLMInfo(name), [rows(questions[0], 1, texts=[text], prompt=None)])
@@ -146,7 +137,7 @@ def test_cots_of_every_llm_are_known_to_the_judge(tmp_path: Path) -> None:
         refusal(app, f"Is this right? {SALLY} {COTS[SALLY][0]}", model="gpt-4")
 
 
-def test_with_the_switch_they_are_answered_and_counted(recording: Path) -> None:
+def test_with_the_switch_they_are_answered_and_counted(recording):
     judged = f"Score 0-10. user: {SALLY} assistant: {COTS[SALLY][0]}"
     with opened(recording, allow_mismatch=True) as app:
         assert texts_of(app.respond(chat(judged)))[0] in COTS[SALLY]
@@ -155,7 +146,7 @@ def test_with_the_switch_they_are_answered_and_counted(recording: Path) -> None:
         assert counts == [{"messages": 1}, {"response_format": 1}]
 
 
-def test_what_the_recorded_prompt_holds_is_no_quote(tmp_path: Path) -> None:
+def test_what_the_recorded_prompt_holds_is_no_quote(tmp_path):
     """The exemplar is one of the question's own CoTs, word for word."""
     prompt = [user("Who is it?"), assistant(COTS[SALLY][1]), user(f"{COTS[SALLY][0]}\n\n{SALLY}")]
     questions = asked_by_text([SALLY])
@@ -167,7 +158,7 @@ def test_what_the_recorded_prompt_holds_is_no_quote(tmp_path: Path) -> None:
         refusal(app, f"{SALLY} {COTS[SALLY][2]}")
 
 
-def test_the_question_and_its_options_are_no_quote(tmp_path: Path) -> None:
+def test_the_question_and_its_options_are_no_quote(tmp_path):
     """CoTs often repeat both, labels and all."""
     options = (
         ("A", "the eldest of the three brothers"),
@@ -191,9 +182,7 @@ def test_the_question_and_its_options_are_no_quote(tmp_path: Path) -> None:
         [{"role": "system", "content": "Reply with a score alone."}],
     ],
 )  # fmt: skip
-def test_what_comes_after_the_question_was_not_recorded(
-    recording: Path, more: list[dict[str, str]]
-) -> None:
+def test_what_comes_after_the_question_was_not_recorded(recording, more):
     named = {"feval": {"question": "q0"}}
     asked = [user(f"Solve it. {SALLY}"), *more]
     with opened(recording) as app:
@@ -216,13 +205,11 @@ def test_what_comes_after_the_question_was_not_recorded(
         [user(TRAIN), assistant("At two."), {"role": "system", "content": "Think."}],
     ],
 )  # fmt: skip
-def test_what_comes_before_the_question_or_repeats_it_is_answered(
-    app: Application, before: list[Any]
-) -> None:
+def test_what_comes_before_the_question_or_repeats_it_is_answered(app, before):
     assert app.respond(chat([*before, user(f"Once more: {SALLY}")])).status == 200
 
 
-def test_a_recorded_prefill_is_known_in_a_prompt_of_ones_own(tmp_path: Path) -> None:
+def test_a_recorded_prefill_is_known_in_a_prompt_of_ones_own(tmp_path):
     prefill = [user(SALLY), assistant("Let us think.")]
     with opened(recorded(tmp_path / "r", prompt=json.dumps(prefill))) as app:
         asked = [{"role": "system", "content": "Think."}, *prefill]
@@ -238,9 +225,7 @@ def test_a_recorded_prefill_is_known_in_a_prompt_of_ones_own(tmp_path: Path) -> 
         ("Is it 14 or 10?", None), ("Think step by step.", None),
     ],
 )  # fmt: skip
-def test_a_verifier_that_quotes_the_answer_alone_is_warned(
-    recording: Path, words: str, quoted: str | None
-) -> None:
+def test_a_verifier_that_quotes_the_answer_alone_is_warned(recording, words, quoted):
     """The recorded answers are 0 and 1; what the words around the question always hold is no
     quote.
     """
@@ -270,9 +255,7 @@ def test_a_verifier_that_quotes_the_answer_alone_is_warned(
         ("Is it (A)?", ["A"], 1),
     ],
 )  # fmt: skip
-def test_the_answers_that_there_are_quote_none(
-    tmp_path: Path, words: str, answers: list[str], warnings: int
-) -> None:
+def test_the_answers_that_there_are_quote_none(tmp_path, words, answers, warnings):
     questions = asked_by_text([SALLY], choices=(("A", "one or none"), ("B", "two or more")))
     pool = rows(questions[0], 1, texts=["So."], raw_answers=answers, answers=answers)
     with opened(write(tmp_path / "r", [(LLMInfo(MODEL), [pool])], questions)) as app:
@@ -281,7 +264,7 @@ def test_the_answers_that_there_are_quote_none(
         assert len(said) == warnings
 
 
-def test_exemplars_in_earlier_messages_are_no_quote(app: Application) -> None:
+def test_exemplars_in_earlier_messages_are_no_quote(app):
     """Replies to other questions, though one of them is, word for word, a CoT of this one."""
     turns = [
         user("Is snow white? (A) yes (B) no"),
@@ -293,7 +276,7 @@ def test_exemplars_in_earlier_messages_are_no_quote(app: Application) -> None:
     assert app.respond(chat(turns)).status == 200
 
 
-def test_words_around_many_questions_are_no_quote_of_one(tmp_path: Path) -> None:
+def test_words_around_many_questions_are_no_quote_of_one(tmp_path):
     """An exemplar that one CoT of the last question imitates."""
     exemplar = 'The last letter of "Bill" is "l". The last letter of "Gates" is "s".'
     texts = [f"Take the last letters of the words in name number {i}." for i in range(5)]
@@ -308,13 +291,13 @@ def test_words_around_many_questions_are_no_quote_of_one(tmp_path: Path) -> None
             assert app.respond(chat(f"{exemplar}\n{text}")).status == 200
 
 
-def test_a_prompt_of_ones_own_is_answered(app: Application) -> None:
+def test_a_prompt_of_ones_own_is_answered(app):
     system = {"role": "system", "content": "Let's think step by step. The answer is at the end."}
     assert app.respond(chat([system, user(f"Solve it. {TRAIN} Think first.")])).status == 200
 
 
 @given(st.text("ab", min_size=30, max_size=120), st.lists(st.text("ab", max_size=90), max_size=4))
-def test_passages_are_found_wherever_they_stand(message: str, texts: list[str]) -> None:
+def test_passages_are_found_wherever_they_stand(message, texts):
     result = set(common_passages(message, texts, 34))
     wanted = {text[start : start + 34] for text in texts for start in range(len(text) - 33)}
     assert bool(result) == any(passage in message for passage in wanted)
@@ -335,7 +318,7 @@ NAMED = {"type": "function", "function": {"name": "verdict"}}
         "tools": [NAMED]}}),
     ],
 )  # fmt: skip
-def test_json_and_forced_tools_are_not_recorded(recording: Path, field: str, value: object) -> None:
+def test_json_and_forced_tools_are_not_recorded(recording, field, value):
     with opened(recording) as app:
         result = refusal(app, SALLY, **{field: value})
         assert result["param"] == field
@@ -345,7 +328,7 @@ def test_json_and_forced_tools_are_not_recorded(recording: Path, field: str, val
         assert field in app.respond(chat(SALLY, **{field: value})).headers["x-feval-ignored"]
 
 
-def test_what_was_recorded_so_is_answered_so(tmp_path: Path) -> None:
+def test_what_was_recorded_so_is_answered_so(tmp_path):
     info = LLMInfo(MODEL, 0.7, 64, {"response_format": SCHEMA, "tool_choice": NAMED})
     with opened(recorded(tmp_path / "r", info=info)) as app:
         same = (
@@ -359,7 +342,7 @@ def test_what_was_recorded_so_is_answered_so(tmp_path: Path) -> None:
         refusal(app, SALLY, response_format=other)
 
 
-def test_cots_that_are_json_answer_who_wants_json(tmp_path: Path) -> None:
+def test_cots_that_are_json_answer_who_wants_json(tmp_path):
     """A prompt can ask for JSON without a schema; a text among them is no object."""
     for number, (texts, status) in enumerate(
         ((['{"answer": 2}'], 200), (['{"answer": 2}', "2"], 400), (["2"], 400))
@@ -377,13 +360,11 @@ def test_cots_that_are_json_answer_who_wants_json(tmp_path: Path) -> None:
         {"response_format": {"type": "text"}},
     ],
 )
-def test_tools_that_are_merely_offered_are_answered(
-    app: Application, fields: dict[str, Any]
-) -> None:
+def test_tools_that_are_merely_offered_are_answered(app, fields):
     assert app.respond(chat(SALLY, **fields)).status == 200
 
 
-def test_the_last_question_of_a_few_shot_prompt_is_asked(recording: Path) -> None:
+def test_the_last_question_of_a_few_shot_prompt_is_asked(recording):
     prompt = f"Q: {SALLY}\nA: {COTS[SALLY][0]}\n\nQ: {TRAIN}\nA:"
     with opened(recording) as app:
         result = error(app.respond(chat(prompt)))
@@ -404,7 +385,7 @@ def test_the_last_question_of_a_few_shot_prompt_is_asked(recording: Path) -> Non
         assert app.respond(chat(twice)).headers["x-feval-question"] == "q1"
 
 
-def test_every_standard_few_shot_prompt_is_answered(shared: Path, tmp_path: Path) -> None:
+def test_every_standard_few_shot_prompt_is_answered(shared, tmp_path):
     """Exemplars in the form of BIG-Bench Hard's, which are recorded questions; 369 of 369 were
     ambiguous.
     """
@@ -427,9 +408,7 @@ def test_every_standard_few_shot_prompt_is_answered(shared: Path, tmp_path: Path
         assert use["template"] is not None
 
 
-def test_judges_of_real_cots_are_all_refused_and_plain_prompts_answered(
-    shared: Path, tmp_path: Path
-) -> None:
+def test_judges_of_real_cots_are_all_refused_and_plain_prompts_answered(shared, tmp_path):
     source = shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz"
     import_recording("mot-cascade", source, tmp_path / "r", dataset="bigbench_date", llm=MODEL)
     with opened(tmp_path / "r") as app:
@@ -446,7 +425,7 @@ def test_judges_of_real_cots_are_all_refused_and_plain_prompts_answered(
             assert app.respond(chat(own)).status == 200
 
 
-def test_best_of_n_gets_no_cot_for_a_verdict(recording: Path) -> None:
+def test_best_of_n_gets_no_cot_for_a_verdict(recording):
     """its-hub's BestOfN: n CoTs, and each in a conversation for the judge, which scored 5.0 when a
     CoT came back.
     """

@@ -4,30 +4,26 @@ with its tokens.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import orjson
 from serving_doubles import body, chat, events, opened, post, simple
 
 from feval.answers.thoughts import Mark
-from feval.serving.application import Application
 
 THOUGHTS = ["First thought.", "Another one.", None, "The last."]
 
 
-def serving(tmp_path: Path, **fields: Any) -> Application:
+def serving(tmp_path, **fields):
     own = {"reasoning": THOUGHTS, "extra": {"reasoning_tokens": [3, 4, 0, 5]}} | fields
     return opened(
         simple(tmp_path / "r", ["What is 1 + 1?", "What is 2 + 2?"], **own), order="recorded"
     )
 
 
-def choices(application: Application, **fields: Any) -> list[dict[str, Any]]:
+def choices(application, **fields):
     return list(body(application.respond(chat("What is 2 + 2?", **fields)))["choices"])
 
 
-def test_a_reply_holds_the_recorded_reasoning_under_both_names(tmp_path: Path) -> None:
+def test_a_reply_holds_the_recorded_reasoning_under_both_names(tmp_path):
     messages = [choice["message"] for choice in choices(serving(tmp_path), n=4)]
     assert [message.get("reasoning") for message in messages] == THOUGHTS
     assert [message.get("reasoning_content") for message in messages] == THOUGHTS
@@ -36,7 +32,7 @@ def test_a_reply_holds_the_recorded_reasoning_under_both_names(tmp_path: Path) -
     ]
 
 
-def test_reasoning_tokens_are_told_where_all_are_known(tmp_path: Path) -> None:
+def test_reasoning_tokens_are_told_where_all_are_known(tmp_path):
     application = serving(tmp_path)
     usage = body(application.respond(chat("What is 2 + 2?", n=2)))["usage"]
     assert usage["completion_tokens_details"] == {"reasoning_tokens": 7}
@@ -49,7 +45,7 @@ def test_reasoning_tokens_are_told_where_all_are_known(tmp_path: Path) -> None:
     assert second["completion_tokens_details"] == {"reasoning_tokens": None}
 
 
-def test_a_stream_gives_the_reasoning_before_the_reply(tmp_path: Path) -> None:
+def test_a_stream_gives_the_reasoning_before_the_reply(tmp_path):
     reply = serving(tmp_path).respond(
         chat("What is 2 + 2?", stream=True, stream_options={"include_usage": True})
     )
@@ -65,12 +61,12 @@ def test_a_stream_gives_the_reasoning_before_the_reply(tmp_path: Path) -> None:
     assert last["usage"]["completion_tokens_details"] == {"reasoning_tokens": 3}
 
 
-def test_a_stream_without_reasoning_has_no_field_of_that_name(tmp_path: Path) -> None:
+def test_a_stream_without_reasoning_has_no_field_of_that_name(tmp_path):
     application = opened(simple(tmp_path / "r", ["?"]))
     assert b"reasoning_content" not in b"".join(application.respond(chat("?", stream=True)).body)  # type: ignore[arg-type]
 
 
-def test_a_text_completion_is_the_reply_alone(tmp_path: Path) -> None:
+def test_a_text_completion_is_the_reply_alone(tmp_path):
     asked = orjson.dumps({"model": "gpt-3.5-turbo", "prompt": "What is 2 + 2?", "n": 2})
     result = body(serving(tmp_path).respond(post(asked, of="completions")))
     assert [choice["text"] for choice in result["choices"]] == [
@@ -79,14 +75,14 @@ def test_a_text_completion_is_the_reply_alone(tmp_path: Path) -> None:
     assert result["usage"]["completion_tokens_details"] == {"reasoning_tokens": 7}
 
 
-def test_a_reply_with_log_probabilities_has_it_too(tmp_path: Path) -> None:
+def test_a_reply_with_log_probabilities_has_it_too(tmp_path):
     application = serving(tmp_path, finish_reasons=["stop", "unknown", "stop", "stop"])
     assert [
         choice["message"].get("reasoning") for choice in choices(application, n=4, logprobs=True)
     ] == THOUGHTS
 
 
-def test_thoughts_that_were_split_off_are_served_without_their_marks(tmp_path: Path) -> None:
+def test_thoughts_that_were_split_off_are_served_without_their_marks(tmp_path):
     marks = [(Mark(0, "<think>", len(text), "</think>"),) if text else None for text in THOUGHTS]
     (choice,) = choices(serving(tmp_path, reasoning_marks=marks), n=1)
     assert choice["message"]["reasoning"] == "First thought."

@@ -4,8 +4,6 @@ can break the reader.
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 import pytest
 from hypothesis import given
@@ -17,7 +15,7 @@ from feval.serving.wire.requests import CompletionRequest, conversation, parse
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 
 
-def read(fields: dict[str, Any], kind: str = "chat", **headers: str) -> CompletionRequest:
+def read(fields, kind="chat", **headers):
     return parse(
         kind,
         orjson.dumps(fields),
@@ -25,13 +23,13 @@ def read(fields: dict[str, Any], kind: str = "chat", **headers: str) -> Completi
     )
 
 
-def refused(body: bytes, kind: str = "chat", **headers: str) -> RequestError:
+def refused(body, kind="chat", **headers):
     with pytest.raises(RequestError) as caught:
         parse(kind, body, {name.replace("_", "-"): value for name, value in headers.items()})
     return caught.value
 
 
-def test_what_is_left_out_or_null_has_the_usual_value() -> None:
+def test_what_is_left_out_or_null_has_the_usual_value():
     nothing = dict.fromkeys(
         ("n", "stream", "stream_options", "logprobs", "top_logprobs", "feval", "metadata")
     )
@@ -47,14 +45,14 @@ def test_what_is_left_out_or_null_has_the_usual_value() -> None:
         )
 
 
-def test_text_parts_are_joined_as_recorders_join_them() -> None:
+def test_text_parts_are_joined_as_recorders_join_them():
     parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
     result = conversation([{"role": "user", "content": parts}])
     assert result == conversation([{"role": "user", "content": "one two"}])
     assert result.text_only
 
 
-def test_an_image_is_more_than_text() -> None:
+def test_an_image_is_more_than_text():
     parts = [
         {"type": "text", "text": "what is it?"},
         {"type": "image_url", "image_url": {"url": "data:"}},
@@ -63,7 +61,7 @@ def test_an_image_is_more_than_text() -> None:
     assert (result.last_user_text, result.text_only) == ("what is it?", False)
 
 
-def test_the_last_user_message_counts() -> None:
+def test_the_last_user_message_counts():
     turns = [
         ("system", "s"),
         ("user", "one"),
@@ -75,7 +73,7 @@ def test_the_last_user_message_counts() -> None:
     assert result.last_user_text == "three"
 
 
-def test_a_question_can_be_named_in_three_places_but_only_one() -> None:
+def test_a_question_can_be_named_in_three_places_but_only_one():
     for fields, headers in (
         ({"feval": {"question": "q é"}}, {}),
         ({}, {"x_feval_question": "q%20%C3%A9"}),
@@ -88,11 +86,11 @@ def test_a_question_can_be_named_in_three_places_but_only_one() -> None:
     assert read(CHAT | {"feval": {"question": "a"}}, x_feval_question="a").question == "a"
 
 
-def test_a_slip_in_the_fields_that_are_ours_is_not_passed_over() -> None:
+def test_a_slip_in_the_fields_that_are_ours_is_not_passed_over():
     assert "'qestion'" in str(refused(orjson.dumps(CHAT | {"feval": {"qestion": "a"}})))
 
 
-def test_one_cot_cannot_be_chosen_and_several_be_asked_for() -> None:
+def test_one_cot_cannot_be_chosen_and_several_be_asked_for():
     assert read(CHAT | {"feval": {"sample": 7}}).sample == 7
     assert read(CHAT, x_feval_sample="7").sample == 7
     assert refused(orjson.dumps(CHAT | {"feval": {"sample": 7}, "n": 2})).parameter == "n"
@@ -102,7 +100,7 @@ def test_one_cot_cannot_be_chosen_and_several_be_asked_for() -> None:
 
 
 @pytest.mark.parametrize("sample", ["-1", "1.5", "٣", "", "9" * 30])  # noqa: RUF100  an Arabic digit is no index
-def test_a_sample_that_is_no_place_is_refused(sample: str) -> None:
+def test_a_sample_that_is_no_place_is_refused(sample):
     assert "X-Feval-Sample" in str(refused(orjson.dumps(CHAT), x_feval_sample=sample))
 
 
@@ -119,7 +117,7 @@ def test_a_sample_that_is_no_place_is_refused(sample: str) -> None:
         ("metadata", "x"), ("feval", 1),
     ],
 )  # fmt: skip
-def test_a_value_of_the_wrong_type_is_named(name: str, value: object) -> None:
+def test_a_value_of_the_wrong_type_is_named(name, value):
     result = refused(orjson.dumps(CHAT | {name: value}))
     assert result.parameter == name
     assert f"`{name}`" in str(result)
@@ -139,7 +137,7 @@ def test_a_value_of_the_wrong_type_is_named(name: str, value: object) -> None:
         ),
     ],
 )
-def test_a_broken_message_is_named_by_its_place(messages: list[Any], parameter: str) -> None:
+def test_a_broken_message_is_named_by_its_place(messages, parameter):
     assert refused(orjson.dumps(CHAT | {"messages": messages})).parameter == parameter
 
 
@@ -151,24 +149,24 @@ def test_a_broken_message_is_named_by_its_place(messages: list[Any], parameter: 
         b'{"a":' * 5_000 + b"1" + b"}" * 5_000, b"[]", b"3", b"null",
     ],
 )  # fmt: skip
-def test_what_is_no_json_object_is_refused(body: bytes) -> None:
+def test_what_is_no_json_object_is_refused(body):
     assert refused(body).status == 400
 
 
-def test_a_number_beyond_every_integer_is_refused() -> None:
+def test_a_number_beyond_every_integer_is_refused():
     assert refused(orjson.dumps(CHAT)[:-1] + b',"n":' + b"9" * 400 + b"}").status == 400
 
 
-def test_of_a_key_that_stands_twice_the_last_counts() -> None:
+def test_of_a_key_that_stands_twice_the_last_counts():
     assert parse("chat", orjson.dumps(CHAT)[:-1] + b',"n":2,"n":3}', {}).n == 3
 
 
-def test_a_message_shows_little_of_what_was_sent() -> None:
+def test_a_message_shows_little_of_what_was_sent():
     result = refused(orjson.dumps(CHAT | {"n": "x" * 1_000_000}))
     assert len(str(result)) < 300
 
 
-def test_completions_take_a_prompt_or_several() -> None:
+def test_completions_take_a_prompt_or_several():
     one = read({"model": "m", "prompt": "hello", "logprobs": 5}, "completion")
     assert [asking.last_user_text for asking in one.conversations] == ["hello"]
     assert (one.logprobs, one.top_logprobs) == (True, 5)
@@ -215,7 +213,7 @@ FIELDS = [
     st.sampled_from(["chat", "completion"]),
     st.booleans(),
 )
-def test_any_json_is_read_or_refused(fields: dict[str, Any], kind: str, usual: bool) -> None:
+def test_any_json_is_read_or_refused(fields, kind, usual):
     given_fields = (CHAT | {"prompt": "hello"} if usual else {}) | fields
     try:
         result: CompletionRequest | RequestError = parse(kind, orjson.dumps(given_fields), {})
@@ -230,6 +228,6 @@ def test_any_json_is_read_or_refused(fields: dict[str, Any], kind: str, usual: b
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused(body: bytes) -> None:
+def test_any_bytes_are_read_or_refused(body):
     with pytest.raises(RequestError):
         parse("chat", body, {})

@@ -8,11 +8,8 @@ import os
 import stat
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
@@ -58,12 +55,12 @@ QUESTIONS = [f"What is the answer to question number {i}, please?" for i in rang
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recording(tmp_path_factory):
     return simple(tmp_path_factory.mktemp("runs") / "r", QUESTIONS, size=7)
 
 
 @pytest.fixture
-def app(recording: Path) -> Iterator[Application]:
+def app(recording):
     with opened(recording) as application:
         yield application
 
@@ -77,11 +74,11 @@ def app(recording: Path) -> Iterator[Application]:
         "A.b_c-1@1000000", 1_000_000),
     ],
 )  # fmt: skip
-def test_a_name_says_the_replicate(text: str, label: str, replicate: int | None) -> None:
+def test_a_name_says_the_replicate(text, label, replicate):
     assert (run_name(text).label, run_name(text).replicate) == (label, replicate)
 
 
-def test_a_server_of_recorded_order_means_it_where_nothing_is_said() -> None:
+def test_a_server_of_recorded_order_means_it_where_nothing_is_said():
     assert run_name("mine", "recorded").replicate is None
     assert run_name("mine@recorded", "recorded").label == "mine"
     assert (run_name("mine@0", "recorded").label, run_name("mine@0", "recorded").replicate) == (
@@ -96,7 +93,7 @@ NO_NAMES = ["", "..", "-x", ".x", "a/b", "a b", "a\n", "é", "a" * 65, "\x00"]
 @pytest.mark.parametrize(
     "text", [*NO_NAMES, "a@", "a@b", "a@-1", "a@1000001", "a@99999999", "a@1@2", "a@٣"]
 )
-def test_no_run_is_called_so(text: str) -> None:
+def test_no_run_is_called_so(text):
     with pytest.raises(RequestError) as caught:
         run_name(text)
     assert caught.value.code == "bad_run"
@@ -116,7 +113,7 @@ def test_no_run_is_called_so(text: str) -> None:
         "é",
     ],
 )
-def test_a_key_that_may_be_a_secret_is_not_kept(key: str) -> None:
+def test_a_key_that_may_be_a_secret_is_not_kept(key):
     result = run_of_key(key)
     assert result.label.startswith("key-")
     assert len(result.label) == 12
@@ -136,12 +133,12 @@ def test_a_key_that_may_be_a_secret_is_not_kept(key: str) -> None:
         ("", "default"),
     ],
 )
-def test_any_other_key_is_a_name(key: str, label: str) -> None:
+def test_any_other_key_is_a_name(key, label):
     assert run_of_key(key).label == label
 
 
 @pytest.mark.parametrize("key", ["sk-" + "proj" * 5, "gh" + "p_" + "a1" * 12])
-def test_a_secret_is_no_name_in_path_or_header(key: str, app: Application) -> None:
+def test_a_secret_is_no_name_in_path_or_header(key, app):
     for call in (
         Call("GET", f"/run/{key}/v1/models", "", {}, b""),
         Call("GET", "/v1/models", "", {"x-feval-run": key}, b""),
@@ -153,7 +150,7 @@ def test_a_secret_is_no_name_in_path_or_header(key: str, app: Application) -> No
     assert public_run("sk-short").label == "sk-short"
 
 
-def test_path_header_and_key_name_the_run_in_this_order(app: Application) -> None:
+def test_path_header_and_key_name_the_run_in_this_order(app):
     key = {"authorization": "Bearer by-key"}
     header = key | {"x-feval-run": "by-header"}
     assert app.respond(chat(QUESTIONS[0])).headers["x-feval-run"] == "default"
@@ -184,9 +181,7 @@ def test_path_header_and_key_name_the_run_in_this_order(app: Application) -> Non
     st.sampled_from([0, 1, 5, 10**6, None]),
     st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4)), max_size=12),
 )
-def test_draws_dollars_and_tokens_are_those_of_a_metered_llm(
-    recording: Path, seed: int, replicate: int | None, steps: list[tuple[int, int]]
-) -> None:
+def test_draws_dollars_and_tokens_are_those_of_a_metered_llm(recording, seed, replicate, steps):
     for billing in BILLINGS:
         _, [llm] = load("toy", None, recording, seed=seed, billing=billing)
         metered: dict[int, MeteredLLM] = {}
@@ -221,7 +216,7 @@ def test_draws_dollars_and_tokens_are_those_of_a_metered_llm(
                 assert result["usd"] == pytest.approx(dollars, rel=1e-12)
 
 
-def test_runs_of_one_replicate_see_the_same_draws_each_from_its_beginning(app: Application) -> None:
+def test_runs_of_one_replicate_see_the_same_draws_each_from_its_beginning(app):
     first = [
         samples_of(app.respond(chat(QUESTIONS[1], n=2, headers={"x-feval-run": "one"})))
         for _ in range(3)
@@ -233,12 +228,12 @@ def test_runs_of_one_replicate_see_the_same_draws_each_from_its_beginning(app: A
     assert other[:6] != second
 
 
-def test_the_seed_of_a_request_does_not_choose_the_cot(app: Application) -> None:
+def test_the_seed_of_a_request_does_not_choose_the_cot(app):
     drawn = [samples_of(app.respond(chat(QUESTIONS[2], seed=1234)))[0] for _ in range(7)]
     assert sorted(drawn) == list(range(7))
 
 
-def test_a_used_up_pool_is_an_error_with_both_numbers(app: Application) -> None:
+def test_a_used_up_pool_is_an_error_with_both_numbers(app):
     assert app.respond(chat(QUESTIONS[0], n=5)).status == 200
     for n in (3, 10**9):
         reply = app.respond(chat(QUESTIONS[0], n=n))
@@ -250,7 +245,7 @@ def test_a_used_up_pool_is_an_error_with_both_numbers(app: Application) -> None:
     assert app.respond(chat(QUESTIONS[0], n=2)).headers["x-feval-remaining"] == "0"
 
 
-def test_a_pool_that_starts_over_marks_what_was_given_before(recording: Path) -> None:
+def test_a_pool_that_starts_over_marks_what_was_given_before(recording):
     with opened(recording, recycle=True) as app:
         once = samples_of(app.respond(chat(QUESTIONS[0], n=5)))
         reply = app.respond(chat(QUESTIONS[0], n=4))
@@ -267,7 +262,7 @@ def test_a_pool_that_starts_over_marks_what_was_given_before(recording: Path) ->
         assert error(app.respond(chat(QUESTIONS[0], n=10**9)))["code"] == "pool_exhausted"
 
 
-def test_a_chosen_cot_does_not_move_the_place_and_is_paid_for(app: Application) -> None:
+def test_a_chosen_cot_does_not_move_the_place_and_is_paid_for(app):
     reply = app.respond(chat(QUESTIONS[3], feval={"sample": 4}))
     assert samples_of(reply) == [4]
     assert reply.headers["x-feval-remaining"] == "7"
@@ -283,7 +278,7 @@ def test_a_chosen_cot_does_not_move_the_place_and_is_paid_for(app: Application) 
     ("run", "other"),
     [("again", "again-2"), ("again-2@1", "again-3@1"), ("a" * 64, "a" * 60 + "-2")],
 )
-def test_a_used_up_run_is_told_how_to_start_again(app: Application, run: str, other: str) -> None:
+def test_a_used_up_run_is_told_how_to_start_again(app, run, other):
     """A new name sees the same draws; `again@1` would be another replicate."""
     headers = {"x-feval-run": run}
     first = samples_of(app.respond(chat(QUESTIONS[0], n=7, headers=headers)))
@@ -298,7 +293,7 @@ def test_a_used_up_run_is_told_how_to_start_again(app: Application, run: str, ot
     assert samples_of(app.respond(chat(QUESTIONS[0], n=7, headers=headers))) == first
 
 
-def test_a_reset_is_kept_in_the_ledger(recording: Path, tmp_path: Path) -> None:
+def test_a_reset_is_kept_in_the_ledger(recording, tmp_path):
     ledger = tmp_path / "ledger.jsonl"
     with opened(recording, ledger=ledger) as app:
         assert app.respond(Call("POST", "/run/nobody/feval/reset", "", {}, b"")).status == 404
@@ -332,8 +327,8 @@ PASSES = [
 
 @pytest.mark.parametrize(("asked", "passes"), PASSES)
 def test_a_question_that_is_asked_again_in_a_later_pass_is_marked(
-    recording: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, asked: str, passes: list[int]
-) -> None:
+    recording, tmp_path, caplog, asked, passes
+):
     ledger = tmp_path / "ledger.jsonl"
     again = {
         question
@@ -366,12 +361,12 @@ def test_a_question_that_is_asked_again_in_a_later_pass_is_marked(
     assert not told or "such as 'mine-2'" in told[0]
 
 
-def test_a_program_that_asks_in_rounds_and_is_started_again_begins_a_pass(app: Application) -> None:
+def test_a_program_that_asks_in_rounds_and_is_started_again_begins_a_pass(app):
     """In its second round no question is new, so that only the end of its connections tells the
     next start from a third round.
     """
 
-    def rounds(asked: Sequence[int]) -> list[str | None]:
+    def rounds(asked):
         ended: list[bool] = []
         senders = [(lambda: bool(ended), True), (lambda: bool(ended), True)]
         calls = [
@@ -387,7 +382,7 @@ def test_a_program_that_asks_in_rounds_and_is_started_again_begins_a_pass(app: A
     assert app.ledger("default")["asked_again"] == 3
 
 
-def test_another_llm_or_run_is_no_later_pass(tmp_path: Path) -> None:
+def test_another_llm_or_run_is_no_later_pass(tmp_path):
     """A cascade asks another LLM, question by question, and may come back to the first; or in a
     second sweep.
     """
@@ -398,7 +393,7 @@ def test_another_llm_or_run_is_no_later_pass(tmp_path: Path) -> None:
     ]
     with opened(write(tmp_path / "r", pools, questions)) as app:
 
-        def ask(llm: str, question: int, run: str = "mine") -> str | None:
+        def ask(llm, question, run="mine"):
             return app.respond(
                 chat(QUESTIONS[question], model=llm, path=f"/run/{run}")
             ).headers.get("x-feval-pass")
@@ -413,11 +408,11 @@ def test_another_llm_or_run_is_no_later_pass(tmp_path: Path) -> None:
         assert [ask("weak", question, "sweeps") for question in range(3)] == ["2"] * 3
 
 
-def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app: Application) -> None:
+def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app):
     said: list[str] = []
     system = {"role": "system", "content": "Be brief."}
 
-    def ask(run: str, **fields: Any) -> None:
+    def ask(run, **fields):
         messages = (
             [system, {"role": "user", "content": QUESTIONS[0]}]
             if fields.pop("system", False)
@@ -444,8 +439,8 @@ def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app: Appli
     assert said[-1].startswith("The run 'yours'")
 
 
-def test_nothing_is_drawn_where_a_warning_is_an_error(app: Application) -> None:
-    def fail(sentence: str) -> None:
+def test_nothing_is_drawn_where_a_warning_is_an_error(app):
+    def fail(sentence):
         raise ReplayWarning(sentence)
 
     with pytest.raises(ReplayWarning, match="temperature"):
@@ -453,7 +448,7 @@ def test_nothing_is_drawn_where_a_warning_is_an_error(app: Application) -> None:
     assert app.ledger()["runs"] == []
 
 
-def test_every_cot_is_handed_out_once_per_run_under_64_threads(tmp_path: Path) -> None:
+def test_every_cot_is_handed_out_once_per_run_under_64_threads(tmp_path):
     questions = [f"How many are there of the kind {i}, all in all?" for i in range(8)]
     path = simple(tmp_path / "r", questions, size=96)
     with opened(path, ledger=tmp_path / "ledger.jsonl") as app:
@@ -462,7 +457,7 @@ def test_every_cot_is_handed_out_once_per_run_under_64_threads(tmp_path: Path) -
         lock = threading.Lock()
         barrier = threading.Barrier(64)
 
-        def client(number: int) -> None:
+        def client(number):
             barrier.wait()
             mine = []
             # 64 x 30 = 1920 requests of 1 or 2 CoTs: more than 2 runs x 8 x 96 = 1536
@@ -494,8 +489,8 @@ def test_every_cot_is_handed_out_once_per_run_under_64_threads(tmp_path: Path) -
     assert sorted(written) == sorted(seen)
 
 
-def test_a_request_of_several_prompts_takes_from_all_or_none(app: Application) -> None:
-    def ask(prompts: list[str], n: int) -> Any:
+def test_a_request_of_several_prompts_takes_from_all_or_none(app):
+    def ask(prompts, n):
         raw = orjson.dumps({"model": "gpt-3.5-turbo", "prompt": prompts, "n": n})
         return app.respond(post(raw, of="completions"))
 
@@ -508,7 +503,7 @@ def test_a_request_of_several_prompts_takes_from_all_or_none(app: Application) -
     assert samples == [list(range(7))] * 2
 
 
-def ask_some(app: Application) -> list[list[int]]:
+def ask_some(app):
     return [
         samples_of(app.respond(chat(QUESTIONS[0], n=2))),
         samples_of(app.respond(chat(QUESTIONS[0], headers={"x-feval-run": "other@3"}))),
@@ -518,9 +513,7 @@ def ask_some(app: Application) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"run":"default","data', b"\x00\x00"])
-def test_a_server_goes_on_where_its_ledger_ends(
-    recording: Path, tmp_path: Path, torn: bytes
-) -> None:
+def test_a_server_goes_on_where_its_ledger_ends(recording, tmp_path, torn):
     ledger = tmp_path / "ledger.jsonl"
     with opened(recording, ledger=ledger) as app:
         ask_some(app)
@@ -535,9 +528,7 @@ def test_a_server_goes_on_where_its_ledger_ends(
     assert [entry["n"] for entry in read_ledger(ledger)[1]] == [2, 1, 3, 1, 5]
 
 
-def test_an_existing_ledger_is_neither_overwritten_nor_mixed_up(
-    recording: Path, tmp_path: Path
-) -> None:
+def test_an_existing_ledger_is_neither_overwritten_nor_mixed_up(recording, tmp_path):
     ledger = tmp_path / "ledger.jsonl"
     with opened(recording, ledger=ledger) as app:
         ask_some(app)
@@ -559,14 +550,14 @@ def test_an_existing_ledger_is_neither_overwritten_nor_mixed_up(
     assert ledger.read_bytes() == before
 
 
-def test_a_changed_ledger_is_refused(recording: Path, tmp_path: Path) -> None:
+def test_a_changed_ledger_is_refused(recording, tmp_path):
     ledger = tmp_path / "ledger.jsonl"
     with opened(recording, ledger=ledger) as app:
         [first, *_] = ask_some(app)
     lines = ledger.read_bytes().splitlines(keepends=True)
     entry = orjson.loads(lines[1])
 
-    def resumed(changed: bytes) -> Any:
+    def resumed(changed):
         ledger.write_bytes(b"".join([lines[0], changed, *lines[2:]]))
         return opened(recording, ledger=ledger, resume=True)
 
@@ -586,7 +577,7 @@ def test_a_changed_ledger_is_refused(recording: Path, tmp_path: Path) -> None:
         opened(recording, ledger=ledger, resume=True)
 
 
-def test_a_ledger_needs_a_place_outside_the_recording(recording: Path, tmp_path: Path) -> None:
+def test_a_ledger_needs_a_place_outside_the_recording(recording, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="cannot be opened"):
         opened(recording, ledger=tmp_path / "file" / "ledger.jsonl")
@@ -598,7 +589,7 @@ def test_a_ledger_needs_a_place_outside_the_recording(recording: Path, tmp_path:
     assert sorted(recording.rglob("*")) == before
 
 
-def test_the_ledger_tells_every_run_and_question(app: Application) -> None:
+def test_the_ledger_tells_every_run_and_question(app):
     drawn = ask_some(app)
     everything = body(app.respond(get("/feval/ledger")))
     assert [run["run"] for run in everything["runs"]] == ["default", "other@3"]
@@ -616,7 +607,7 @@ def test_the_ledger_tells_every_run_and_question(app: Application) -> None:
         app.ledger("nobody")
 
 
-def test_what_has_no_price_says_why(tmp_path: Path) -> None:
+def test_what_has_no_price_says_why(tmp_path):
     with opened(simple(tmp_path / "a", QUESTIONS, llm="unheard-of"), llms="unheard-of") as app:
         reply = app.respond(chat(QUESTIONS[0], model="unheard-of"))
         assert "x-feval-cost-usd" not in reply.headers
@@ -631,9 +622,7 @@ def test_what_has_no_price_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keys", [1, 7, 60, 1 << 15])
-def test_of_a_wide_pool_few_questions_are_drawn_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: int
-) -> None:
+def test_of_a_wide_pool_few_questions_are_drawn_at_once(tmp_path, monkeypatch, keys):
     recording = write_toy(
         tmp_path / "wide", {"gpt-4o-mini": [["a"] * (9 - row % 4) for row in range(40)]}, ["a"] * 40
     )
@@ -641,7 +630,7 @@ def test_of_a_wide_pool_few_questions_are_drawn_at_once(
     whole = llm.orders([2], 9, np.arange(40))[0]
     seen: list[int] = []
 
-    def counted(replicates: Any, width: int, rows: Any) -> Any:
+    def counted(replicates, width, rows):
         seen.append(width * len(rows))
         return usual(replicates, width, rows)
 
@@ -655,7 +644,7 @@ def test_of_a_wide_pool_few_questions_are_drawn_at_once(
     assert sum(seen) == 9 * 40  # each once
 
 
-def test_the_ledger_is_its_owners_alone_also_if_it_was_not(recording: Path, tmp_path: Path) -> None:
+def test_the_ledger_is_its_owners_alone_also_if_it_was_not(recording, tmp_path):
     path, before = tmp_path / "ledger.jsonl", os.umask(0o022)
     try:
         for resume in (False, True):

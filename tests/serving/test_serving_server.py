@@ -12,10 +12,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from places import ROOT
@@ -33,15 +30,14 @@ pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 import openai
 
-from feval.serving import Application, serve
-from feval.serving.server import Server
+from feval.serving import serve
 
 QUESTIONS = 4
 COTS = 12
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def toy(tmp_path_factory):
     answers = [[str((i * j) % 5) for j in range(COTS)] for i in range(QUESTIONS)]
     out = tmp_path_factory.mktemp("serving") / "toy"
     return write_toy(
@@ -50,35 +46,35 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server(toy: Path) -> Iterator[Server[Application]]:
+def server(toy):
     with serve(toy) as running:
         yield running
 
 
-def messages(index: int) -> list[Any]:
+def messages(index):
     return [{"role": "user", "content": f"What is question {index}?"}]
 
 
-def drawn(recording: Path, llm: str, index: int, k: int, replicate: int = 0) -> list[str]:
+def drawn(recording, llm, index, k, replicate=0):
     """The texts that `feval.load` draws."""
     _, [opened] = load("toy", [llm], recording, prices="none")
     return [cot.raw_text for cot in opened.ask(f"toy/{index}", replicate).sample(k).cots]
 
 
-def client(server: Server[Application], run: str = "my-run", **settings: Any) -> Any:
+def client(server, run="my-run", **settings):
     return openai.OpenAI(base_url=server.url, api_key=run, **settings)
 
 
-def texts(completion: Any) -> list[str]:
+def texts(completion):
     return [choice.message.content for choice in completion.choices]
 
 
-def chat(index: int, llm: str = "alpha", run: str = "raw", **fields: Any) -> bytes:
+def chat(index, llm="alpha", run="raw", **fields):
     body = {"model": llm, "messages": messages(index)} | fields
     return request("POST", f"/run/{run}/v1/chat/completions", body)
 
 
-def test_the_official_client_draws_what_load_draws(server: Server[Application], toy: Path) -> None:
+def test_the_official_client_draws_what_load_draws(server, toy):
     with client(server) as asks:
         got = [
             texts(asks.chat.completions.create(model="alpha", messages=messages(1)))
@@ -88,9 +84,7 @@ def test_the_official_client_draws_what_load_draws(server: Server[Application], 
     assert [text for part in got for text in part] == drawn(toy, "alpha", 1, 8)
 
 
-def test_runs_by_key_header_and_path_have_cursors_of_their_own(
-    server: Server[Application], toy: Path
-) -> None:
+def test_runs_by_key_header_and_path_have_cursors_of_their_own(server, toy):
     first = drawn(toy, "beta", 0, 1)
     for run in ("a", "b"):
         with client(server, run) as asks:
@@ -103,9 +97,7 @@ def test_runs_by_key_header_and_path_have_cursors_of_their_own(
         )
 
 
-def test_a_stream_gives_the_same_cots_and_the_usage_at_its_end(
-    server: Server[Application], toy: Path
-) -> None:
+def test_a_stream_gives_the_same_cots_and_the_usage_at_its_end(server, toy):
     with client(server) as asks:
         stream = asks.chat.completions.create(
             model="alpha",
@@ -128,7 +120,7 @@ def test_a_stream_gives_the_same_cots_and_the_usage_at_its_end(
     assert usage.completion_tokens > 0
 
 
-def test_parse_and_tools_work_and_what_changes_nothing_is_named(tmp_path: Path) -> None:
+def test_parse_and_tools_work_and_what_changes_nothing_is_named(tmp_path):
     class Answer(BaseModel):
         answer: int
 
@@ -155,7 +147,7 @@ def test_parse_and_tools_work_and_what_changes_nothing_is_named(tmp_path: Path) 
     assert "tools" in raw.headers["x-feval-ignored"]
 
 
-def test_a_wrong_token_costs_one_request_and_the_right_one_opens(toy: Path) -> None:
+def test_a_wrong_token_costs_one_request_and_the_right_one_opens(toy):
     token = "a-token-of-some-length"  # noqa: S105  opens a toy
     with serve(toy, token=token) as server:
         with client(server, "not-the-token") as asks, pytest.raises(openai.AuthenticationError):
@@ -169,7 +161,7 @@ def test_a_wrong_token_costs_one_request_and_the_right_one_opens(toy: Path) -> N
     assert token not in ledger.body.decode()
 
 
-def test_10_mb_of_conversation_are_answered_in_time(server: Server[Application]) -> None:
+def test_10_mb_of_conversation_are_answered_in_time(server):
     for content in ("x" * 9_900_000, "What is question 0?" * 500_000, "Wh" * 4_900_000):
         body = {"model": "alpha", "messages": [{"role": "user", "content": content}]}
         received = ask(server.port, "POST", "/v1/chat/completions", body)
@@ -177,7 +169,7 @@ def test_10_mb_of_conversation_are_answered_in_time(server: Server[Application])
         assert len(received.body) < 100_000
 
 
-def test_unicode_goes_both_ways(tmp_path: Path) -> None:
+def test_unicode_goes_both_ways(tmp_path):
     worst = 'Grüße 🧮 "quoted\\" \u2028 \u202eabc\u202c e\u0301 \ufeff \x7f \x00'
     with RecordingWriter(tmp_path / "unicode", operation={"name": "test"}, prices="none") as writer:
         writer.add_dataset(
@@ -195,7 +187,7 @@ def test_unicode_goes_both_ways(tmp_path: Path) -> None:
         assert [model.id for model in asks.models.list()] == ["modèle/🧮"]
 
 
-def test_many_clients_at_once_get_every_cot_once(tmp_path: Path) -> None:
+def test_many_clients_at_once_get_every_cot_once(tmp_path):
     questions, cots, runs = 5, 10, 3
     answers = [[str(j) for j in range(cots)] for _ in range(questions)]
     recording = write_toy(
@@ -203,7 +195,7 @@ def test_many_clients_at_once_get_every_cot_once(tmp_path: Path) -> None:
     )
     pairs = [(index, llm) for index in range(questions) for llm in ("alpha", "beta")]
 
-    async def ask_for(run: str, server: Server[Application]) -> Counter[tuple[str, str, str, str]]:
+    async def ask_for(run, server):
         async with openai.AsyncOpenAI(
             base_url=server.url_of(run), api_key="none", max_retries=0
         ) as asks:
@@ -219,7 +211,7 @@ def test_many_clients_at_once_get_every_cot_once(tmp_path: Path) -> None:
             (head[names[0]], head[names[1]], head[names[2]], head[names[3]]) for head in heads
         )
 
-    async def ask_all(server: Server[Application]) -> list[Counter[tuple[str, str, str, str]]]:
+    async def ask_all(server):
         return await asyncio.gather(*(ask_for(f"run-{run}", server) for run in range(runs)))
 
     with serve(recording) as server:
@@ -245,9 +237,7 @@ def test_many_clients_at_once_get_every_cot_once(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def command(
-    *arguments: str | Path, as_json: bool = True, **variables: str
-) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+def command(*arguments, as_json=True, **variables):
     """`feval serve` and the line it is ready with."""
     given = [
         sys.executable,
@@ -273,7 +263,7 @@ def command(
             process.kill()
 
 
-def take(port: int, number: int, run: str = "raw") -> list[str]:
+def take(port, number, run="raw"):
     """Recorded places of the next CoTs, one by one."""
     with Raw(port) as connection:
         return [
@@ -282,7 +272,7 @@ def take(port: int, number: int, run: str = "raw") -> list[str]:
         ]
 
 
-def failed(*arguments: str | Path, **variables: str) -> tuple[int, str]:
+def failed(*arguments, **variables):
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
     done = subprocess.run(
         [sys.executable, "-m", "feval", "serve", *map(str, arguments)],
@@ -292,7 +282,7 @@ def failed(*arguments: str | Path, **variables: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_the_command_says_where_it_is_and_what_to_paste(toy: Path) -> None:
+def test_the_command_says_where_it_is_and_what_to_paste(toy):
     with command(toy, as_json=False) as (process, line):
         assert line.startswith("Serving alpha, beta at http://127.0.0.1:")
         url = line.split(" at ")[1].split()[0]
@@ -309,7 +299,7 @@ def test_the_command_says_where_it_is_and_what_to_paste(toy: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_server_gives_the_same_draws_again(toy: Path) -> None:
+def test_a_killed_server_gives_the_same_draws_again(toy):
     got = []
     for _ in range(2):
         with command(toy) as (process, ready):
@@ -322,9 +312,7 @@ def test_a_killed_server_gives_the_same_draws_again(toy: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ended", [signal.SIGKILL, signal.SIGTERM])
-def test_with_its_ledger_a_server_goes_on_where_it_stood(
-    toy: Path, tmp_path: Path, ended: signal.Signals
-) -> None:
+def test_with_its_ledger_a_server_goes_on_where_it_stood(toy, tmp_path, ended):
     file = tmp_path / "ledger.jsonl"
     with command(toy, "--ledger", file) as (process, ready):
         got = take(ready["port"], 5)
@@ -345,9 +333,7 @@ def test_with_its_ledger_a_server_goes_on_where_it_stood(
     assert [int(sample) for sample in got] == list(llm.order(0, 0))
 
 
-def test_the_terminal_says_once_what_replies_do_not_heed_and_who_goes_on(
-    toy: Path, tmp_path: Path
-) -> None:
+def test_the_terminal_says_once_what_replies_do_not_heed_and_who_goes_on(toy, tmp_path):
     file = tmp_path / "ledger.jsonl"
     with command(toy, "--ledger", file, as_json=False) as (process, line):
         port = int(line.split("127.0.0.1:")[1].split("/")[0])
@@ -365,7 +351,7 @@ def test_the_terminal_says_once_what_replies_do_not_heed_and_who_goes_on(
 
 
 @pytest.mark.parametrize("options", [("--few-shot", "last"), ("--allow-mismatch",)])
-def test_the_switches_of_the_command(toy: Path, options: tuple[str, ...]) -> None:
+def test_the_switches_of_the_command(toy, options):
     several = [
         {"role": "user", "content": "Q: What is question 0? A: 0\nQ: What is question 1? A:"}
     ]
@@ -381,9 +367,7 @@ def test_the_switches_of_the_command(toy: Path, options: tuple[str, ...]) -> Non
         assert ask(ready["port"], "POST", path, body).status == (400 if "last" in options else 200)
 
 
-def test_what_cannot_be_served_is_a_sentence(
-    server: Server[Application], toy: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_served_is_a_sentence(server, toy, tmp_path):
     for arguments, token, code, words in (
         ([toy, "--host", "0.0.0.0"], "", 2, "FEVAL_SERVE_TOKEN"),  # noqa: S104
         ([toy, "--order", "random"], "", 2, "seeded or recorded"),
@@ -401,14 +385,14 @@ def test_what_cannot_be_served_is_a_sentence(
         assert words in result.stderr
 
 
-def test_a_server_that_is_stopped_at_once_ends(toy: Path) -> None:
+def test_a_server_that_is_stopped_at_once_ends(toy):
     for _ in range(5):
         with serve(toy, port=0) as running:
             pass
         assert not running._thread.is_alive()
 
 
-def test_a_token_opens_and_is_never_shown(toy: Path) -> None:
+def test_a_token_opens_and_is_never_shown(toy):
     token = "a-token-of-some-length"  # noqa: S105  opens a toy
     with command(toy, "--host", "0.0.0.0", as_json=False, FEVAL_SERVE_TOKEN=token) as (  # noqa: S104
         process,
@@ -429,7 +413,7 @@ def test_a_token_opens_and_is_never_shown(toy: Path) -> None:
     assert token not in line + out + said
 
 
-def test_no_key_and_no_text_of_a_request_is_ever_logged(toy: Path, tmp_path: Path) -> None:
+def test_no_key_and_no_text_of_a_request_is_ever_logged(toy, tmp_path):
     secret = "sk-proj-" + "Secret0123456789" * 4
     file = tmp_path / "ledger.jsonl"
     with command(toy, "--ledger", file) as (process, ready):

@@ -9,11 +9,9 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ from small import write_toy
 
 from feval import load
 from feval.errors import NotRecordedError, ReplayWarning, UsageError
-from feval.replay import LLM
 from feval.serving.application import Application
 from feval.serving.server import replay_server
 from feval.serving.transport import (
@@ -41,23 +38,23 @@ GOLDS = ["a", "y", "b"]
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def toy(tmp_path_factory):
     return write_toy(tmp_path_factory.mktemp("served") / "toy", {MODEL: POOLS}, GOLDS)
 
 
 @pytest.fixture(scope="module")
-def llm(toy: Path) -> LLM:
+def llm(toy):
     return load("toy", recording=toy)[1][0]
 
 
 @pytest.fixture
-def client(toy: Path) -> Iterator[Any]:
+def client(toy):
     with openai.OpenAI(api_key="anything", http_client=replay_http_client(toy)) as made:
         yield made
 
 
 @pytest.fixture
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
+def loop():
     """A loop wakes itself through a pair of sockets, which it makes here, before none can be
     made.
     """
@@ -67,10 +64,10 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 @pytest.fixture
-def closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def closed(monkeypatch):
     """No socket can be made, and no name looked up."""
 
-    def refuse(*_: object, **__: object) -> None:
+    def refuse(*_, **__):
         raise AssertionError("a socket was made")
 
     monkeypatch.setattr(socket, "socket", refuse)
@@ -78,7 +75,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
-def asked(question: int = 0, **fields: Any) -> dict[str, Any]:
+def asked(question=0, **fields):
     return {
         "model": MODEL,
         "messages": [{"role": "user", "content": f"What is question {question}?"}],
@@ -86,17 +83,15 @@ def asked(question: int = 0, **fields: Any) -> dict[str, Any]:
     }
 
 
-def texts(reply: Any) -> list[str]:
+def texts(reply):
     return [choice.message.content for choice in reply.choices]
 
 
-def drawn(llm: LLM, question: int, n: int, replicate: int = 0) -> list[str | None]:
+def drawn(llm, question, n, replicate=0):
     return [cot.raw_text for cot in llm(f"toy/{question}", n, replicate=replicate).cots]
 
 
-def test_the_client_gets_the_draw_of_load_without_a_socket(
-    closed: None, toy: Path, llm: LLM
-) -> None:
+def test_the_client_gets_the_draw_of_load_without_a_socket(closed, toy, llm):
     with openai.OpenAI(api_key="anything", http_client=replay_http_client(toy)) as client:
         first = client.chat.completions.create(**asked(2, n=3))
         others = [client.chat.completions.create(**asked(2)) for _ in range(2)]
@@ -105,13 +100,13 @@ def test_the_client_gets_the_draw_of_load_without_a_socket(
 
 
 @pytest.mark.parametrize("run", ["default", "mine@1", "mine@7"])
-def test_the_run_chooses_the_replicate(run: str, toy: Path, llm: LLM) -> None:
+def test_the_run_chooses_the_replicate(run, toy, llm):
     with openai.OpenAI(api_key="another@3", http_client=replay_http_client(toy, run=run)) as client:
         got = texts(client.chat.completions.create(**asked(2, n=9)))
     assert got == drawn(llm, 2, 9, replicate=int(run.partition("@")[2] or 0))
 
 
-def test_the_recorded_order_and_another_seed(toy: Path, llm: LLM) -> None:
+def test_the_recorded_order_and_another_seed(toy, llm):
     with openai.OpenAI(
         api_key="k", http_client=replay_http_client(toy, order="recorded")
     ) as client:
@@ -120,7 +115,7 @@ def test_the_recorded_order_and_another_seed(toy: Path, llm: LLM) -> None:
         assert texts(client.chat.completions.create(**asked(2, n=9))) == drawn(llm.seeded(5), 2, 9)
 
 
-def test_the_key_is_neither_kept_nor_a_run(client: Any, toy: Path) -> None:
+def test_the_key_is_neither_kept_nor_a_run(client, toy):
     key = "sk-" + "a1" * 20
     with openai.OpenAI(api_key=key, http_client=replay_http_client(toy, run="mine")) as with_key:
         with_key.chat.completions.create(**asked())
@@ -129,7 +124,7 @@ def test_the_key_is_neither_kept_nor_a_run(client: Any, toy: Path) -> None:
         assert key not in json.dumps(application.ledger())
 
 
-def test_a_reply_that_ignores_the_temperature_warns_once(client: Any) -> None:
+def test_a_reply_that_ignores_the_temperature_warns_once(client):
     with pytest.warns(
         ReplayWarning,
         match=r"The run 'default' asks for temperature 0, but gpt-3.5-turbo was recorded with 0.7",
@@ -138,7 +133,7 @@ def test_a_reply_that_ignores_the_temperature_warns_once(client: Any) -> None:
     client.chat.completions.create(**asked(temperature=0))
 
 
-def test_where_warnings_are_errors_nothing_is_drawn(toy: Path) -> None:
+def test_where_warnings_are_errors_nothing_is_drawn(toy):
     http_client = replay_http_client(toy)
     with openai.OpenAI(api_key="k", http_client=http_client, max_retries=0) as client:
         # some versions of the client wrap it
@@ -148,14 +143,14 @@ def test_where_warnings_are_errors_nothing_is_drawn(toy: Path) -> None:
             http_client.ledger()
 
 
-def test_a_run_is_reset(toy: Path, llm: LLM) -> None:
+def test_a_run_is_reset(toy, llm):
     with openai.OpenAI(api_key="k", http_client=replay_http_client(toy, run="mine")) as client:
         for _ in range(2):
             assert texts(client.chat.completions.create(**asked(2, n=5))) == drawn(llm, 2, 5)
             client._client.reset()
 
 
-def test_a_header_and_the_path_name_a_run(toy: Path) -> None:
+def test_a_header_and_the_path_name_a_run(toy):
     http = replay_http_client(toy, run="mine")
     headed = openai.OpenAI(api_key="k", http_client=http, default_headers={"X-Feval-Run": "headed"})
     pathed = openai.OpenAI(
@@ -179,7 +174,7 @@ def test_a_header_and_the_path_name_a_run(toy: Path) -> None:
         "https://llm.invalid/api/run/mine/v1",
     ],
 )
-def test_the_base_url_makes_no_difference(base_url: str, closed: None, toy: Path, llm: LLM) -> None:
+def test_the_base_url_makes_no_difference(base_url, closed, toy, llm):
     with openai.OpenAI(
         api_key="k", base_url=base_url, http_client=replay_http_client(toy)
     ) as client:
@@ -188,7 +183,7 @@ def test_the_base_url_makes_no_difference(base_url: str, closed: None, toy: Path
         assert client.models.retrieve(MODEL).id == MODEL
 
 
-def test_a_stream_is_the_clients_own(closed: None, client: Any, llm: LLM) -> None:
+def test_a_stream_is_the_clients_own(closed, client, llm):
     events = list(
         client.chat.completions.create(
             **asked(0, n=2, stream=True, stream_options={"include_usage": True})
@@ -207,9 +202,7 @@ def test_a_stream_is_the_clients_own(closed: None, client: Any, llm: LLM) -> Non
     )
 
 
-def test_errors_are_the_clients_own_and_cost_one_request(
-    client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_are_the_clients_own_and_cost_one_request(client, monkeypatch):
     calls = []
     transport = client._client.replay
     answer = transport.application.respond
@@ -245,7 +238,7 @@ def test_errors_are_the_clients_own_and_cost_one_request(
     assert len(calls) == len(wrong) + 1
 
 
-def test_a_used_up_pool_is_said_and_recycled_on_demand(toy: Path, llm: LLM) -> None:
+def test_a_used_up_pool_is_said_and_recycled_on_demand(toy, llm):
     http = replay_http_client(toy)
     with openai.OpenAI(api_key="k", http_client=http) as client:
         client.chat.completions.create(**asked(0, n=4))
@@ -260,7 +253,7 @@ def test_a_used_up_pool_is_said_and_recycled_on_demand(toy: Path, llm: LLM) -> N
         ]
 
 
-def test_headers_can_be_read_and_the_ledger_agrees_with_them(toy: Path, llm: LLM) -> None:
+def test_headers_can_be_read_and_the_ledger_agrees_with_them(toy, llm):
     http = replay_http_client(toy, run="mine")
     with openai.OpenAI(api_key="k", http_client=http) as client:
         with pytest.raises(NotRecordedError):
@@ -281,7 +274,7 @@ def test_headers_can_be_read_and_the_ledger_agrees_with_them(toy: Path, llm: LLM
         )
 
 
-def test_the_client_grades_its_run(toy: Path) -> None:
+def test_the_client_grades_its_run(toy):
     http = replay_http_client(toy, run="mine@0")
     with openai.OpenAI(api_key="k", http_client=http) as client:
         client.chat.completions.create(**asked(0, n=3))
@@ -291,7 +284,7 @@ def test_the_client_grades_its_run(toy: Path) -> None:
     assert result.to_dict()["usd"] == http.ledger()["usd"]
 
 
-def test_many_threads_share_a_client(toy: Path, llm: LLM) -> None:
+def test_many_threads_share_a_client(toy, llm):
     http = replay_http_client(toy)
     with openai.OpenAI(api_key="k", http_client=http) as client, ThreadPoolExecutor(8) as threads:
         replies = list(threads.map(lambda _: client.chat.completions.create(**asked(2)), range(32)))
@@ -299,12 +292,10 @@ def test_many_threads_share_a_client(toy: Path, llm: LLM) -> None:
     assert (http.ledger()["requests"], http.ledger()["cots"]) == (32, 32)
 
 
-def test_the_asynchronous_client(
-    loop: asyncio.AbstractEventLoop, closed: None, toy: Path, llm: LLM
-) -> None:
+def test_the_asynchronous_client(loop, closed, toy, llm):
     http = replay_async_http_client(toy, run="async@2")
 
-    async def ask() -> tuple[list[Any], str]:
+    async def ask():
         async with openai.AsyncOpenAI(api_key="k", http_client=http) as client:
             replies = await asyncio.gather(
                 *(client.chat.completions.create(**asked(2)) for _ in range(31))
@@ -324,7 +315,7 @@ def test_the_asynchronous_client(
     assert http.ledger()["replicate"] == 2
 
 
-def test_one_application_behind_several_clients(toy: Path, llm: LLM) -> None:
+def test_one_application_behind_several_clients(toy, llm):
     with Application.open(toy) as application:
         for _ in range(2):
             with openai.OpenAI(
@@ -337,9 +328,7 @@ def test_one_application_behind_several_clients(toy: Path, llm: LLM) -> None:
 
 
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
-def test_a_transport_speaks_the_library_that_asks(
-    library: str, loop: asyncio.AbstractEventLoop, toy: Path, llm: LLM
-) -> None:
+def test_a_transport_speaks_the_library_that_asks(library, loop, toy, llm):
     http = pytest.importorskip(library)
     body = asked(0, n=1)
     with http.Client(transport=ReplayTransport(toy), base_url="http://recording.invalid") as client:
@@ -350,7 +339,7 @@ def test_a_transport_speaks_the_library_that_asks(
         )
         assert client.get("/feval/ledger", params={"run": "default"}).json()["cots"] == 1
 
-    async def ask() -> int:
+    async def ask():
         async with http.AsyncClient(
             transport=AsyncReplayTransport(toy), base_url="http://recording.invalid"
         ) as client:
@@ -359,28 +348,28 @@ def test_a_transport_speaks_the_library_that_asks(
     assert loop.run_until_complete(ask()) == 200
 
 
-def test_a_request_of_neither_library_is_refused(toy: Path) -> None:
+def test_a_request_of_neither_library_is_refused(toy):
     class Url:
         path, query = "/v1/models", b""
 
     class Request:
         method, url, headers = "GET", Url(), {}
 
-        def read(self) -> bytes:
+        def read(self):
             return b""
 
     with pytest.raises(UsageError, match="Request is a request of neither"):
         ReplayTransport(toy).handle_request(Request())
 
 
-def test_the_client_is_of_the_library_that_the_installed_openai_speaks(toy: Path) -> None:
+def test_the_client_is_of_the_library_that_the_installed_openai_speaks(toy):
     bases = {kind.__module__.partition(".")[0] for kind in openai.DefaultHttpxClient.__mro__}
     [spoken] = bases & {"httpx", "httpx2"}
     http = replay_http_client(toy)
     assert spoken in {kind.__module__.partition(".")[0] for kind in type(http).__mro__}
 
 
-def test_importing_the_transport_imports_no_http_library() -> None:
+def test_importing_the_transport_imports_no_http_library():
     script = (
         "import feval.serving.transport, sys; print(sorted({'httpx', 'httpx2', 'openai'} &"
         " set(sys.modules)))"
@@ -398,8 +387,8 @@ ROUNDS = [1, 3, 2, 1, 5, 1, 2, 8] * 3  # of 24 questions, as an adaptive method 
     "way", ["async server", "async", "threads server", "threads", "one by one server", "one by one"]
 )
 def test_questions_that_are_asked_at_once_are_one_pass_and_the_program_again_is_another(
-    tmp_path: Path, way: str
-) -> None:
+    tmp_path, way
+):
     """Eight at a time, each in rounds of one CoT; then the program is run once more."""
     recording = write_toy(
         tmp_path / "toy", {MODEL: [["a", "b"] * 8] * len(ROUNDS)}, ["a"] * len(ROUNDS)
@@ -417,16 +406,16 @@ def test_questions_that_are_asked_at_once_are_one_pass_and_the_program_again_is_
             {"base_url": server.url} if server else {"http_client": inside(application, run="mine")}
         )
 
-        def passes(client: Any, question: int) -> list[str | None]:
+        def passes(client, question):
             ask = client.chat.completions.with_raw_response.create
             return [
                 ask(**asked(question)).headers.get("x-feval-pass") for _ in range(ROUNDS[question])
             ]
 
-        async def at_once() -> list[str | None]:
+        async def at_once():
             turn, found = asyncio.Semaphore(workers), []
 
-            async def rounds(question: int) -> None:
+            async def rounds(question):
                 async with turn:
                     for _ in range(ROUNDS[question]):
                         reply = await client.chat.completions.with_raw_response.create(
@@ -439,7 +428,7 @@ def test_questions_that_are_asked_at_once_are_one_pass_and_the_program_again_is_
                 await asyncio.gather(*map(rounds, range(len(ROUNDS))))
             return found
 
-        def program() -> list[str | None]:
+        def program():
             if way.startswith("async"):
                 return asyncio.run(at_once())
             with kind(api_key="mine", **options) as client, ThreadPoolExecutor(workers) as threads:

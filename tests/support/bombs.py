@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,18 +13,18 @@ KINDS = ("plain", "dictionary", "nested dictionary", "prefixes", "rows", "values
 _MEGABYTE = "y" * (1 << 20)
 
 
-def parquet(table: pa.Table, **options: Any) -> bytes:
+def parquet(table, **options):
     file = io.BytesIO()
     pq.write_table(table, file, compression="zstd", **options)
     return file.getvalue()
 
 
-def _dictionary(rows: int) -> pa.Array:
+def _dictionary(rows):
     return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([_MEGABYTE]))
 
 
 @cache
-def bomb(kind: str, name: str = "more") -> tuple[bytes, int]:
+def bomb(kind, name="more"):
     """A Parquet file of a few kilobytes with a column of this name, and its rows."""
     rows = {"plain": 80, "dictionary": 8000, "prefixes": 80, "rows": 4_000_000}.get(kind, 1)
     columns = {

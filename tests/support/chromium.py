@@ -11,10 +11,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -27,7 +24,7 @@ class Tab:
     for.
     """
 
-    def __init__(self, host: str, port: int, path: str) -> None:
+    def __init__(self, host, port, path):
         self._socket = socket.create_connection((host, port), SECONDS)
         key = base64.b64encode(os.urandom(16)).decode()
         self._socket.sendall(
@@ -44,11 +41,11 @@ class Tab:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
 
-    def close(self) -> None:
+    def close(self):
         self._stream.close()
         self._socket.close()
 
-    def send(self, method: str, **params: Any) -> dict[str, Any]:
+    def send(self, method, **params):
         """Ask the browser, and wait for its answer."""
         self._number += 1
         self._write(json.dumps({"id": self._number, "method": method, "params": params}).encode())
@@ -59,7 +56,7 @@ class Tab:
                 return message["result"]
             self._note(message)
 
-    def _note(self, event: dict[str, Any]) -> None:
+    def _note(self, event):
         told = event.get("params", {})
         match event.get("method"):
             case "Runtime.exceptionThrown":
@@ -73,7 +70,7 @@ class Tab:
             case "Page.javascriptDialogOpening":
                 self.errors.append(f"dialog: {told['message']}")
 
-    def _write(self, payload: bytes) -> None:
+    def _write(self, payload):
         size, mask = len(payload), os.urandom(4)
         length = bytes([0x80 | size]) if size < 126 else struct.pack("!BH", 0xFE, size)
         if size >= 1 << 16:
@@ -81,7 +78,7 @@ class Tab:
         masked = bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload))
         self._socket.sendall(b"\x81" + length + mask + masked)
 
-    def _read(self) -> bytes:
+    def _read(self):
         whole = b""
         while True:
             first, second = self._stream.read(2)
@@ -97,13 +94,13 @@ class Tab:
     # -- what a person does
     # --------------------------------------------------------------------------------------------
 
-    def open(self, path: Path) -> None:
+    def open(self, path):
         self.send("Page.navigate", url=path.resolve().as_uri())
         self.wait(
             "document.readyState === 'complete' && document.documentElement.dataset.ready === 'yes'"
         )
 
-    def value(self, script: str) -> Any:
+    def value(self, script):
         """What an expression comes to in the page."""
         found = self.send(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
@@ -111,7 +108,7 @@ class Tab:
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
-    def wait(self, script: str) -> None:
+    def wait(self, script):
         """Until an expression holds."""
         late = time.monotonic() + SECONDS
         while not self.value(script):
@@ -120,7 +117,7 @@ class Tab:
             )
             time.sleep(0.02)
 
-    def place(self, script: str) -> tuple[float, float]:
+    def place(self, script):
         """Middle of an element, scrolled into view."""
         x, y = self.value(
             f"(() => {{ const e = {script}; e.scrollIntoView({{block: 'center', behavior:"
@@ -129,24 +126,24 @@ class Tab:
         )
         return x, y
 
-    def move(self, x: float, y: float) -> None:
+    def move(self, x, y):
         self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
-    def click(self, script: str) -> None:
+    def click(self, script):
         """Press an element with the mouse, wherever it is on the screen."""
         x, y = self.place(script)
         self.move(x, y)
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
-    def key(self, name: str) -> None:
+    def key(self, name):
         for kind in ("keyDown", "keyUp"):
             self.send("Input.dispatchKeyEvent", type=kind, key=name, code=name)
 
-    def type(self, text: str) -> None:
+    def type(self, text):
         self.send("Input.insertText", text=text)
 
-    def view(self, width: int, height: int, *, dark: bool = False) -> None:
+    def view(self, width, height, *, dark=False):
         self.send(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -157,13 +154,13 @@ class Tab:
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.send("Emulation.setEmulatedMedia", media="", features=features)
 
-    def screenshot(self, path: Path, *, whole: bool = False) -> None:
+    def screenshot(self, path, *, whole=False):
         shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(shot["data"]))
 
 
 @contextmanager
-def tab(folder: Path) -> Iterator[Tab]:
+def tab(folder):
     """A tab of a browser of its own, which ends with it.
 
     Args:
@@ -191,7 +188,7 @@ def tab(folder: Path) -> Iterator[Tab]:
         process.wait(SECONDS)
 
 
-def _port(file: Path, process: subprocess.Popen[bytes]) -> int:
+def _port(file, process):
     late = time.monotonic() + SECONDS
     while not (file.is_file() and "\n" in file.read_text()):
         assert process.poll() is None, "Chromium ended at once"
@@ -200,7 +197,7 @@ def _port(file: Path, process: subprocess.Popen[bytes]) -> int:
     return int(file.read_text().split()[0])
 
 
-def _target(port: int) -> str:
+def _target(port):
     """Path of the debugger of the tab that is open."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
     late = time.monotonic() + SECONDS

@@ -4,26 +4,21 @@ draws, without a recording.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
 from feval.methods.protocol import Decisions
-from feval.replay.pools import ArrayChannels, Channels, Pool
+from feval.replay.pools import ArrayChannels, Pool
 
 Answers = Sequence[str | None]
 Orders = npt.NDArray[np.uint16]
 
 
-def pools_of(
-    *answers: Sequence[Answers],
-    tokens: Sequence[Sequence[Sequence[int]]] | None = None,
-    channels: Sequence[Channels] | None = None,
-) -> list[Pool]:
+def pools_of(*answers, tokens=None, channels=None):
     """Pools with shared codes, from the answers of LLMs on questions; the letters' places in the
     alphabet are the codes.
     """
@@ -49,11 +44,11 @@ def pools_of(
     return made
 
 
-def recorded_order(pool: Pool, draws: int) -> Orders:
+def recorded_order(pool, draws):
     return np.broadcast_to(np.arange(draws, dtype=np.uint16), (1, len(pool.sizes), draws))
 
 
-def in_recorded_order(method: Any, pools: Sequence[Pool]) -> Decisions:
+def in_recorded_order(method, pools):
     """What the batch form decides in recorded order."""
     orders = [
         recorded_order(pool, n) for pool, n in zip(pools, method.draws(len(pools)), strict=True)
@@ -62,12 +57,12 @@ def in_recorded_order(method: Any, pools: Sequence[Pool]) -> Decisions:
     return result
 
 
-def letters_of(codes: npt.NDArray[Any]) -> list[str | None]:
+def letters_of(codes):
     """The answers of codes."""
     return [None if code < 0 else chr(ord("a") + code) for code in codes.tolist()]
 
 
-def known(values: npt.NDArray[Any]) -> list[float | None]:
+def known(values):
     """The numbers, `None` for NaN."""
     return [None if np.isnan(value) else value for value in values.tolist()]
 
@@ -81,15 +76,13 @@ class Dealt:
     places: list[int]
 
     @property
-    def answers(self) -> list[str | None]:
+    def answers(self):
         return letters_of(self.pool.codes[self.row, self.places])
 
-    def scores(self, scorer: str | None = None, aggregate: str = "score") -> list[float | None]:
+    def scores(self, scorer=None, aggregate="score"):
         return known(self.pool.aggregated(scorer, aggregate)[self.row, self.places])
 
-    def scoring_tokens(
-        self, scorer: str | None = None, *, prefix_cached: bool = False
-    ) -> list[tuple[int, int] | None]:
+    def scoring_tokens(self, scorer=None, *, prefix_cached=False):
         taken = self.pool.scoring_tokens(scorer, prefix_cached=prefix_cached)
         prompts, outputs = (
             column[self.row, self.places].tolist()
@@ -101,11 +94,11 @@ class Dealt:
         ]
 
     @property
-    def sequence_probabilities(self) -> list[float | None]:
+    def sequence_probabilities(self):
         return known(self.pool.sequence_probabilities()[self.row, self.places])
 
     @property
-    def token_confidences(self) -> list[npt.NDArray[Any] | None]:
+    def token_confidences(self):
         kept = self.pool.logprobs().confidences
         return [own if len(own := kept.of(self.row, place)) else None for place in self.places]
 
@@ -113,7 +106,7 @@ class Dealt:
 class Dealer:
     """An LLM in front of one question: deals from a pool in a given order, and keeps the ledger."""
 
-    def __init__(self, pool: Pool, row: int, order: npt.NDArray[Any]) -> None:
+    def __init__(self, pool, row, order):
         self.pool, self.row, self.order = pool, row, order.tolist()
         self.rounds = self.cots = 0
         self.tokens: list[int] = []
@@ -121,7 +114,7 @@ class Dealer:
         self.probe_calls = self.probe_tokens = self.sequential_microseconds = 0
         self.auxiliary_calls = self.auxiliary_prompt_tokens = self.auxiliary_output_tokens = 0
 
-    def sample(self, k: int = 1) -> Dealt:
+    def sample(self, k=1):
         places = self.order[self.cots : self.cots + k]
         assert len(places) == k
         self.requests.append(slice(self.cots, self.cots + k))
@@ -130,32 +123,27 @@ class Dealer:
         return Dealt(self.pool, self.row, places)
 
     @property
-    def output_tokens(self) -> int:
+    def output_tokens(self):
         return sum(self.tokens)
 
     @property
-    def sequential_tokens(self) -> int:
+    def sequential_tokens(self):
         return sum(max(self.tokens[request]) for request in self.requests)
 
     @property
-    def longest_trace_tokens(self) -> int:
+    def longest_trace_tokens(self):
         return max(self.tokens, default=0)
 
-    def truncate(self, index: int, tokens: int) -> None:
+    def truncate(self, index, tokens):
         self.tokens[index] = min(self.tokens[index], tokens)
 
-    def charge(self, *, calls: int = 1, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
+    def charge(self, *, calls=1, prompt_tokens=0, output_tokens=0):
         self.auxiliary_calls += calls
         self.auxiliary_prompt_tokens += prompt_tokens
         self.auxiliary_output_tokens += output_tokens
 
 
-def assert_both_forms_agree(
-    method: Any,
-    pools: Sequence[Pool],
-    orders: Sequence[Orders],
-    llm: Callable[[Pool, int, Any], Any] | None = None,
-) -> Decisions:
+def assert_both_forms_agree(method, pools, orders, llm=None):
     """Run both forms on every question and replicate, the one on an LLM a pool; equal answers,
     equal ledgers.
     """
@@ -175,9 +163,7 @@ def assert_both_forms_agree(
 
 
 @st.composite
-def dealt(
-    draw: st.DrawFn, llms: int, samples: int, letters: str = "abc"
-) -> tuple[list[Pool], list[Orders]]:
+def dealt(draw, llms, samples, letters="abc"):
     """Pools of some LLMs on a few questions, with ties and missing answers, and orders for a few
     replicates.
     """

@@ -16,8 +16,6 @@ import hashlib
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -59,13 +57,13 @@ _ANSWERS = (
 )
 
 
-def fuzzed(block: int) -> list[str]:
+def fuzzed(block):
     """Return the texts of one block: thoughts, sentences, lists, marked answers, then damage."""
     draw = Random(f"extraction {block}")  # noqa: S311  values of a test
     return [_text(draw) for _ in range(TEXTS)]
 
 
-def _text(draw: Random) -> str:
+def _text(draw):
     shape = draw.randrange(12)
     if shape == 0:
         return _repeated(draw)
@@ -81,7 +79,7 @@ def _text(draw: Random) -> str:
     return _damaged(draw, text) if draw.randrange(3) == 0 else text
 
 
-def _sentence(draw: Random) -> str:
+def _sentence(draw):
     words = [
         draw.choice(draw.choice(_GROUPS) if draw.randrange(3) == 0 else _PIECES["words"])
         for _ in range(draw.randint(1, 12))
@@ -93,7 +91,7 @@ def _sentence(draw: Random) -> str:
     )
 
 
-def _conclusion(draw: Random) -> str:
+def _conclusion(draw):
     kind = draw.randrange(8)
     answer = draw.choice(draw.choice(_ANSWERS))
     if kind == 0:
@@ -106,14 +104,14 @@ def _conclusion(draw: Random) -> str:
     return draw.choice(_PIECES["markers"]) + blank + answer + draw.choice(_PIECES["ends"])
 
 
-def _repeated(draw: Random) -> str:
+def _repeated(draw):
     pieces = [draw.choice(draw.choice(_GROUPS)) for _ in range(draw.randint(1, 3))]
     return draw.choice(("", " ", "\n")).join(pieces * draw.choice((1, 2, 5, 40))) + draw.choice(
         draw.choice(_ANSWERS)
     )
 
 
-def _damaged(draw: Random, text: str) -> str:
+def _damaged(draw, text):
     """Change case, swap letters for alike ones, delete, repeat and insert."""
     for _ in range(draw.randint(1, 4)):
         place = draw.randint(0, len(text))
@@ -133,7 +131,7 @@ def _damaged(draw: Random, text: str) -> str:
     return text
 
 
-def strings(real: Path = REAL) -> Iterator[tuple[str, list[str]]]:
+def strings(real=REAL):
     """Yield the name of every real file and its distinct strings, in order of appearance."""
     csv.field_size_limit(1 << 30)
     for path in sorted(real.rglob("*")):
@@ -148,7 +146,7 @@ def strings(real: Path = REAL) -> Iterator[tuple[str, list[str]]]:
             )
 
 
-def _parsed(name: str, text: str) -> Any:
+def _parsed(name, text):
     if name.endswith(".csv"):
         return list(csv.reader(io.StringIO(text, newline="")))
     return (
@@ -158,7 +156,7 @@ def _parsed(name: str, text: str) -> Any:
     )
 
 
-def _leaves(value: Any) -> Iterator[str]:
+def _leaves(value):
     if isinstance(value, str):
         yield value
     for inner in (
@@ -167,7 +165,7 @@ def _leaves(value: Any) -> Iterator[str]:
         yield from _leaves(inner)
 
 
-def digest(texts: Iterable[str]) -> str:
+def digest(texts):
     """Return the SHA-256 of what every kind reads in some texts, and of their thoughts; the choice
     sets take turns.
     """
@@ -177,7 +175,7 @@ def digest(texts: Iterable[str]) -> str:
     return total.hexdigest()
 
 
-def answers(text: str, choices: Sequence[tuple[str, str]]) -> list[Any]:
+def answers(text, choices):
     """Return, for every kind, the raw answer, its normal form, that of the text as a stored answer;
     then the split thoughts.
     """
@@ -194,7 +192,7 @@ def answers(text: str, choices: Sequence[tuple[str, str]]) -> list[Any]:
     ]
 
 
-def main(commit: str) -> None:
+def main(commit):
     """Write the digests of the `feval` that is imported."""
     reference = {
         "version": EXTRACTOR_VERSION,

@@ -23,12 +23,11 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 SLOW_S = 30.0
 WORST = (
@@ -55,7 +54,7 @@ class Seen:
     body: Mapping[str, Any]
 
     @property
-    def question(self) -> str:
+    def question(self):
         return str(self.body["messages"][-1]["content"])
 
 
@@ -71,14 +70,12 @@ class Reply:
     wait_s: float = 0.0
 
 
-def error(
-    status: int, message: str, *, headers: Mapping[str, str] | None = None, **fields: Any
-) -> Reply:
+def error(status, message, *, headers=None, **fields):
     body = {"error": {"message": message, "type": "error", "param": None, "code": None} | fields}
     return Reply(status, json.dumps(body).encode(), dict(headers or {}))
 
 
-def in_an_hour() -> dict[str, str]:
+def in_an_hour():
     """A server whose clock is an hour ahead asks for 7 seconds."""
     now = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     return {
@@ -149,15 +146,15 @@ FAULTS: dict[str, Callable[[Reply], Reply]] = {
 """Every fault by name."""
 
 
-def changed(reply: Reply, **fields: Any) -> Reply:
+def changed(reply, **fields):
     return Reply(body=json.dumps(json.loads(reply.body) | fields).encode())
 
 
-def choices_of(reply: Reply) -> list[dict[str, Any]]:
+def choices_of(reply):
     return list(json.loads(reply.body)["choices"])
 
 
-def with_choices(reply: Reply, choices: list[dict[str, Any]]) -> Reply:
+def with_choices(reply, choices):
     return changed(
         reply,
         choices=choices,
@@ -165,7 +162,7 @@ def with_choices(reply: Reply, choices: list[dict[str, Any]]) -> Reply:
     )
 
 
-def usage_of(choices: list[dict[str, Any]], prompt: int) -> dict[str, Any]:
+def usage_of(choices, prompt):
     """What a reply is billed. The server's tokens are bytes, so that the counts of two replies add
     up to those of one.
     """
@@ -182,12 +179,12 @@ def usage_of(choices: list[dict[str, Any]], prompt: int) -> dict[str, Any]:
     }
 
 
-def number_of(question: str, index: int) -> int:
+def number_of(question, index):
     """The answer that the server gives: 0 to 9, the same for the same question and index."""
     return int(hashlib.sha256(f"{question}/{index}".encode()).hexdigest(), 16) % 10
 
 
-def text_of(question: str, index: int) -> str:
+def text_of(question, index):
     """The CoT that the server gives."""
     number = number_of(question, index)
     return (
@@ -214,16 +211,16 @@ class FaultyServer:
 
     def __init__(
         self,
-        faults: Iterable[str] | Callable[[str, int], str] = (),
+        faults=(),
         *,
-        takes_n: bool = True,
-        takes_logprobs: bool = True,
-        wants: str = "",
-        refuses_n: bool = False,
-        key: str | None = None,
-        repeats_key: bool = False,
-        delay_s: float = 0.0,
-    ) -> None:
+        takes_n=True,
+        takes_logprobs=True,
+        wants="",
+        refuses_n=False,
+        key=None,
+        repeats_key=False,
+        delay_s=0.0,
+    ):
         self._plan = faults if callable(faults) else None
         self._script = iter(()) if callable(faults) else iter(faults)
         self.takes_n, self.takes_logprobs, self.wants, self.refuses_n = (
@@ -244,32 +241,27 @@ class FaultyServer:
         self.port = 0
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self.port}/v1"
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self._thread.start()
         self._server = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind, value, traceback):
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    async def _start(self) -> asyncio.Server:
+    async def _start(self):
         return await asyncio.start_server(
             self._serve, "127.0.0.1", 0, limit=64 * 1024 * 1024, backlog=1024
         )
 
-    async def _stop(self) -> None:
+    async def _stop(self):
         self._server.close()
         # a task that was cancelled before it began would be an error in asyncio's streams
         await asyncio.sleep(0)
@@ -278,7 +270,7 @@ class FaultyServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader, writer):
         self.connections += 1
         self._tasks.add(task := asyncio.current_task())
         try:
@@ -292,7 +284,7 @@ class FaultyServer:
             self._tasks.discard(task)
             writer.close()
 
-    async def _write(self, writer: asyncio.StreamWriter, reply: Reply) -> bool:
+    async def _write(self, writer, reply):
         """Write a reply; whether the connection is still to be used."""
         await asyncio.sleep(reply.wait_s + self.delay_s)
         if not reply.status:
@@ -317,10 +309,10 @@ class FaultyServer:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return reply.send is None
 
-    def _sent_key(self) -> str:
+    def _sent_key(self):
         return self.seen[-1].headers.get("authorization", "")
 
-    def _reply(self, seen: Seen) -> Reply:
+    def _reply(self, seen):
         if self.key is not None and seen.headers.get("authorization") != f"Bearer {self.key}":
             reply = FAULTS["401"](Reply())
         elif seen.path != "/v1/chat/completions":
@@ -343,7 +335,7 @@ class FaultyServer:
             )
         return reply
 
-    def _answer_or_fail(self, seen: Seen) -> Reply:
+    def _answer_or_fail(self, seen):
         question = seen.question
         attempt = self.attempts[question]
         self.attempts[question] += 1
@@ -358,12 +350,12 @@ class FaultyServer:
             self._count(seen, failed)
         return failed
 
-    def _count(self, seen: Seen, reply: Reply) -> None:
+    def _count(self, seen, reply):
         self.sent[seen.question] += min(
             len(json.loads(reply.body)["choices"]), seen.body.get("n", 1)
         )
 
-    def _completion(self, seen: Seen) -> bytes:
+    def _completion(self, seen):
         question, seed = seen.question, seen.body.get("seed")
         count = seen.body.get("n", 1) if self.takes_n else 1
         first = self.sent[question] if seed is None else seed
@@ -380,7 +372,7 @@ class FaultyServer:
         }
         return json.dumps(reply).encode()
 
-    def _choice(self, seen: Seen, number: int, index: int) -> dict[str, Any]:
+    def _choice(self, seen, number, index):
         question, text = seen.question, text_of(seen.question, index)
         message: dict[str, Any] = {"role": "assistant", "content": text}
         finish = "stop"
@@ -416,7 +408,7 @@ class FaultyServer:
         return choice
 
 
-def logprobs_of(text: str, top: int) -> list[dict[str, Any]]:
+def logprobs_of(text, top):
     """One token per word; the sampled one is the likeliest."""
     return [
         {
@@ -428,7 +420,7 @@ def logprobs_of(text: str, top: int) -> list[dict[str, Any]]:
     ]
 
 
-async def _request(reader: asyncio.StreamReader) -> Seen | None:
+async def _request(reader):
     """Read a request; `None` where the other side has gone."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from fractions import Fraction
-from pathlib import Path
 
 from small import write_toy
 
-from feval.forecast import Forecast
-from feval.replay import LLM, Dataset, load
+from feval.replay import load
 
 NAME = "gpt-3.5-turbo"
 POOLS = [
@@ -22,18 +19,13 @@ POOLS = [
 GOLDS = ["a", "a", "a", "a"]
 
 
-def toy(
-    folder: Path,
-    pools: Sequence[Sequence[str | None]] = POOLS,
-    golds: Sequence[str | None] | None = None,
-    llm: str = NAME,
-) -> tuple[Dataset, LLM]:
+def toy(folder, pools=POOLS, golds=None, llm=NAME):
     golds = ["a"] * len(pools) if golds is None else golds
     dataset, [loaded] = load("toy", [llm], write_toy(folder / "toy", {llm: pools}, golds))
     return dataset, loaded
 
 
-def credit(answers: Sequence[str | None], gold: str = "a") -> Fraction:
+def credit(answers, gold="a"):
     """What a plurality with ties by lot is worth."""
     votes = Counter(answer for answer in answers if answer is not None)
     top = max(votes.values(), default=0)
@@ -41,19 +33,19 @@ def credit(answers: Sequence[str | None], gold: str = "a") -> Fraction:
     return Fraction(1, len(leaders)) if gold in leaders else Fraction(0)
 
 
-def majority(answers: Sequence[str | None], gold: str = "a") -> Fraction:
+def majority(answers, gold="a"):
     right = sum(answer == gold for answer in answers)
     return Fraction(1, 2) if 2 * right == len(answers) else Fraction(int(2 * right > len(answers)))
 
 
-def mean(values: Sequence[Fraction]) -> Fraction:
+def mean(values):
     return sum(values, Fraction()) / len(values)
 
 
-def drawn(dataset: Dataset, llm: LLM, g: int, replicate: int) -> list[list[str | None]]:
+def drawn(dataset, llm, g, replicate):
     return [llm(question, n=g, replicate=replicate).answers for question, _ in dataset]
 
 
-def accuracies(forecast: Forecast, method: str) -> list[float | None]:
+def accuracies(forecast, method):
     [own] = [one for one in forecast.estimates if one.method == method]
     return [point.accuracy for point in own.points]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterable
 from typing import Any
 
 
-def mot_entry(**changes: Any) -> dict[str, Any]:
+def mot_entry(**changes):
     return {
         "question": "What is 1 + 1?",
         "answer": "2",
@@ -21,17 +20,15 @@ def mot_entry(**changes: Any) -> dict[str, Any]:
     }
 
 
-def dumped(value: Any) -> bytes:
+def dumped(value):
     return json.dumps(value).encode()
 
 
-def lines(*values: Any) -> bytes:
+def lines(*values):
     return b"\n".join(map(dumped, values)) + b"\n"
 
 
-def cot(
-    text: str = "so 2", answer: str | None = "2", tokens: float = 4.0, reason: str = "stop"
-) -> dict[str, Any]:
+def cot(text="so 2", answer="2", tokens=4.0, reason="stop"):
     return {
         "raw_text": text,
         "answer": answer,
@@ -39,7 +36,7 @@ def cot(
     }
 
 
-def response(*cots: dict[str, Any]) -> dict[str, Any]:
+def response(*cots):
     return {
         "cots": list(cots),
         "request": {"raw_text": "Q: 1 + 1?", "dollar_cost": 1e-6, "token_cost": 5.0},
@@ -49,7 +46,7 @@ def response(*cots: dict[str, Any]) -> dict[str, Any]:
 ARCHIVE_LLM = "meta-llama/Llama-3.2-1B-Instruct"
 
 
-def archive_members(**changes: Any) -> dict[str, Any]:
+def archive_members(**changes):
     """Members of a reference archive with two questions and two LLMs, as JSON values or bytes."""
     members: dict[str, Any] = {
         "dataset_GSM8K.txt": {
@@ -81,9 +78,7 @@ def archive_members(**changes: Any) -> dict[str, Any]:
     return {**members, **changes}
 
 
-def archive(
-    members: dict[str, Any] | Iterable[tuple[str, Any]], compression: int = zipfile.ZIP_DEFLATED
-) -> bytes:
+def archive(members, compression=zipfile.ZIP_DEFLATED):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", compression) as file:
         for name, value in members.items() if isinstance(members, dict) else members:
@@ -95,7 +90,7 @@ MMLU_KEY = b"subject,index,answer\nalgebra,0,A\nalgebra,1,B\n"
 MMLU_REPLIES = b"0\n" + b"".join(b'"A.\nBecause, yes"\n' for _ in range(10)) + b"B\n" * 9 + b'""\n'
 
 
-def switch_entry(**changes: Any) -> dict[str, Any]:
+def switch_entry(**changes):
     return {
         "question": "1 + 1?",
         "no": 0,
@@ -110,7 +105,7 @@ def switch_entry(**changes: Any) -> dict[str, Any]:
     }
 
 
-def open_entry(no: int | None = 0, **changes: Any) -> dict[str, Any]:
+def open_entry(no=0, **changes):
     """An entry of ModelSwitch's files of open models."""
     entry = {
         "question": "1 + 1?",
@@ -126,7 +121,7 @@ def open_entry(no: int | None = 0, **changes: Any) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if value is not None}
 
 
-def harness_line(**changes: Any) -> dict[str, Any]:
+def harness_line(**changes):
     """A line of lm-evaluation-harness."""
     return {
         "doc_id": 0,
@@ -147,7 +142,7 @@ def harness_line(**changes: Any) -> dict[str, Any]:
     }
 
 
-def inspect_sample(**changes: Any) -> dict[str, Any]:
+def inspect_sample(**changes):
     """A sample of inspect-ai."""
     message = {"role": "assistant", "content": "It is 2."}
     return {
@@ -170,7 +165,7 @@ def inspect_sample(**changes: Any) -> dict[str, Any]:
     }
 
 
-def inspect_log(*samples: Any, **changes: Any) -> dict[str, Any]:
+def inspect_log(*samples, **changes):
     """A log of inspect-ai."""
     return {
         "version": 2,
@@ -187,7 +182,7 @@ def inspect_log(*samples: Any, **changes: Any) -> dict[str, Any]:
     }
 
 
-def inspect_archive(log: dict[str, Any], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+def inspect_archive(log, compression=zipfile.ZIP_DEFLATED):
     """The same log as an `.eval` archive."""
     members = [("header.json", {name: value for name, value in log.items() if name != "samples"})]
     members += [
@@ -196,7 +191,7 @@ def inspect_archive(log: dict[str, Any], compression: int = zipfile.ZIP_DEFLATED
     return archive(members, compression)
 
 
-def details(*rows: tuple[dict[str, Any], dict[str, Any]]) -> bytes:
+def details(*rows):
     """Details of lighteval: pairs of `doc` and `model_response`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -209,7 +204,7 @@ def details(*rows: tuple[dict[str, Any], dict[str, Any]]) -> bytes:
     return buffer.getvalue()
 
 
-def details_row(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def details_row(**changes):
     """One question of lighteval; a change goes where the member belongs."""
     doc = {
         "query": "What is 1 + 1?",
@@ -232,7 +227,7 @@ def details_row(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 PUZZLES = b"Rank,Puzzles,AMT (s)\n1,4 5 6 10,4.4\n2,1 1 4 6,4.4\n"
 
 
-def game_entry(**changes: Any) -> dict[str, Any]:
+def game_entry(**changes):
     """A puzzle of the Game of 24."""
     return {
         "idx": 0,
@@ -247,7 +242,7 @@ def game_entry(**changes: Any) -> dict[str, Any]:
     }
 
 
-def probed_entry(**changes: Any) -> dict[str, Any]:
+def probed_entry(**changes):
     """A question of a store of probed traces: three traces, probed every five tokens."""
     traces = [[["3", "2"], 12, "2"], [["2", "ERR", "3"], 14, "3"], [[], 3, "ERR"]]
     entry = {
@@ -265,7 +260,7 @@ COT = {"id": "a", "question": "A?", "gold": "1", "text": "t", "answer": "1"}
 QUESTION = {"id": "a", "question": "A?", "answer": "1", "samples": [{"text": "t", "answer": "1"}]}
 
 
-def in_arrow(rows: list[dict[str, Any]]) -> list[bytes]:
+def in_arrow(rows):
     """A table as Parquet, as a file of Arrow and as a stream of Arrow."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +16,11 @@ from feval.cards.billing import Price, usd
 from feval.cards.tokens import count_words
 from feval.methods import MixtureOfThoughts, ModelSwitch
 from feval.methods.model_switch import consistency_weight
-from feval.methods.protocol import Decisions
-from feval.replay.pools import Pool
-
-if TYPE_CHECKING:
-    from golden_methods import Entry, Real
 
 Orders = npt.NDArray[np.uint16]
 
 
-def right(decisions: Decisions, gold: npt.NDArray[Any]) -> int:
+def right(decisions, gold):
     """Questions answered with the gold."""
     return int(((decisions.answer[0] == gold) & (gold >= 0)).sum())
 
@@ -36,7 +29,7 @@ def right(decisions: Decisions, gold: npt.NDArray[Any]) -> int:
 # -----------------------------------------------------------------
 
 
-def sampled_orders(pools: Sequence[Pool], wanted: int, seed: int) -> list[Orders]:
+def sampled_orders(pools, wanted, seed):
     """Draws of `random.sample`, question by question and LLM by LLM; small pools are handed out
     whole and take no randomness.
     """
@@ -52,7 +45,7 @@ def sampled_orders(pools: Sequence[Pool], wanted: int, seed: int) -> list[Orders
     return orders
 
 
-def with_tokens(real: Real, pools: Sequence[Pool]) -> list[Pool]:
+def with_tokens(real, pools):
     """The pools with the reference's token counts: of the CoTs' texts, and of the question as the
     request.
     """
@@ -68,9 +61,7 @@ def with_tokens(real: Real, pools: Sequence[Pool]) -> list[Pool]:
     return counted
 
 
-def dollars(
-    decisions: Decisions, pools: Sequence[Pool], prices: Sequence[Sequence[float]]
-) -> float:
+def dollars(decisions, pools, prices):
     """USD of all questions, prompts billed once."""
     return sum(
         float(
@@ -88,7 +79,7 @@ def dollars(
 # ----------------------------------------------------------------------
 
 
-def model_switch_weights(real: Real, entry: Entry) -> Any:
+def model_switch_weights(real, entry):
     """Weights of the first n recorded answers of some questions."""
     result = []
     for case in entry["expected"]:
@@ -109,7 +100,7 @@ def model_switch_weights(real: Real, entry: Entry) -> Any:
 _LLMS = {"gpt35": "date_cot1", "llama2": "llama2_date_cot1", "gpt4": "gpt4_date_cot1"}
 
 
-def model_switch_run(real: Real, entry: Entry) -> Any:
+def model_switch_run(real, entry):
     """Recorded order; answers are equal if they are after removing spaces."""
     names = entry["params"]["order"].split("_")
     # As the entry says in words: five of each and three of GPT-4, which has no more; three of both
@@ -131,7 +122,7 @@ def model_switch_run(real: Real, entry: Entry) -> Any:
     }
 
 
-def model_switch_replay(real: Real, entry: Entry) -> Any:
+def model_switch_replay(real, entry):
     """The reference package's example on its own draws."""
     params = entry["params"]
     pools, gold = real.pools(*entry["inputs"])
@@ -147,7 +138,7 @@ def model_switch_replay(real: Real, entry: Entry) -> Any:
 _STRONG = "gpt4_date_cot1"
 
 
-def mixture_of_thoughts(real: Real, entry: Entry) -> Any:
+def mixture_of_thoughts(real, entry):
     """A cell of the paper's Table 5: each combination of weak variants, then their means."""
     params = entry["params"]
     rule = {"rule": "verify"} if entry["id"].endswith("Verify") else {"threshold": params["tau"]}
@@ -161,7 +152,7 @@ def mixture_of_thoughts(real: Real, entry: Entry) -> Any:
     return {"per_combination": result, "accuracy": correct, "escalation": escalated}
 
 
-def mixture_of_40_samples(real: Real, entry: Entry) -> Any:
+def mixture_of_40_samples(real, entry):
     """CoT-1D-Vote over all recorded samples."""
     pools, gold = real.pools(*entry["inputs"])
     result: dict[str, int] = {"questions": len(gold)}
@@ -173,7 +164,7 @@ def mixture_of_40_samples(real: Real, entry: Entry) -> Any:
     return result
 
 
-def mixture_replay(real: Real, entry: Entry) -> Any:
+def mixture_replay(real, entry):
     """The reference package's example on its own draws; "strict" is its rule, "paper" the right
     one.
     """

@@ -7,8 +7,8 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,13 +26,10 @@ from feval.recording import ScorerInfo
 from feval.recording.arrays import Scores
 from feval.replay.pools import ArrayChannels, Pool, Ragged, TokenLogprobs
 
-if TYPE_CHECKING:
-    from golden_methods import Entry, Real
-
 Floats = npt.NDArray[np.float64]
 
 
-def synthetic_stream(seed: int, n: int) -> Floats:
+def synthetic_stream(seed, n):
     """The numbers that stand in for scores and log-probabilities, which no peer publishes."""
     x = seed % 2147483647 or 1
     numbers = []
@@ -49,10 +46,10 @@ OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def formula(text: str, **names: int) -> Any:
+def formula(text, **names):
     """The value of a formula of an entry, such as "8 + 8*synthetic_stream(question + i, 60)"."""
 
-    def value(node: ast.expr) -> Any:
+    def value(node):
         match node:
             case ast.Constant():
                 return node.value
@@ -67,7 +64,7 @@ def formula(text: str, **names: int) -> Any:
     return value(ast.parse(text.split(" for ")[0], mode="eval").body)
 
 
-def ragged(lists: Mapping[tuple[int, int], Floats], shape: tuple[int, int]) -> Ragged:
+def ragged(lists, shape):
     """Numbers of some CoTs, none of the others."""
     lengths = np.zeros(shape, np.int64)
     for place, numbers in lists.items():
@@ -76,9 +73,7 @@ def ragged(lists: Mapping[tuple[int, int], Floats], shape: tuple[int, int]) -> R
     return Ragged(values, np.concatenate([[0], np.cumsum(lengths.ravel())]), shape)
 
 
-def scores_of(
-    values: Floats, steps: Mapping[tuple[int, int], Floats] | None = None, tokens: int = 0
-) -> Scores:
+def scores_of(values, steps=None, tokens=0):
     """Scores by a scorer named "synthetic"."""
     shape = (values.shape[0], values.shape[1])
     made = ragged(steps or {}, shape)
@@ -89,9 +84,7 @@ def scores_of(
     )
 
 
-def first_samples(
-    real: Real, entry: Entry, channels: Callable[[tuple[int, int]], ArrayChannels]
-) -> Pool:
+def first_samples(real, entry, channels):
     """The first recorded samples of the entry's file, with channels."""
     count = int(re.findall(r"\d+", entry["params"]["answers"])[0])
     [pool], _ = real.pools(*entry["inputs"], first=[count])
@@ -103,14 +96,12 @@ def first_samples(
     )  # fmt: skip
 
 
-def asked(entry: Entry) -> list[int]:
+def asked(entry):
     """Rows of the questions that an entry speaks of."""
     return sorted({case["question"] for case in entry["expected"]})
 
 
-def answers(
-    real: Real, entry: Entry, method: Any, pool: Pool, questions: Sequence[int]
-) -> dict[int, str | None]:
+def answers(real, entry, method, pool, questions):
     """What a method answers to some questions in recorded order."""
     from dealt import in_recorded_order
 
@@ -123,8 +114,8 @@ def answers(
     }
 
 
-def best_of_n(real: Real, entry: Entry) -> Any:
-    def channels(shape: tuple[int, int]) -> ArrayChannels:
+def best_of_n(real, entry):
+    def channels(shape):
         steps = {
             (q, i): formula(entry["params"]["step_scores"], question=q, i=i)
             for q in asked(entry)
@@ -151,8 +142,8 @@ def best_of_n(real: Real, entry: Entry) -> Any:
     return result
 
 
-def confidence_weighted(real: Real, entry: Entry) -> Any:
-    def channels(shape: tuple[int, int]) -> ArrayChannels:
+def confidence_weighted(real, entry):
+    def channels(shape):
         values = np.full(shape, np.nan)
         for q in asked(entry):
             values[q] = formula(entry["params"]["confidence"], question=q)[: shape[1]]
@@ -178,10 +169,10 @@ def confidence_weighted(real: Real, entry: Entry) -> Any:
 MEASURES = {"mean": "mean", "tail": "tail", "bottom10": "bottom-10%", "lowest": "lowest-group"}
 
 
-def deep_confidence(real: Real, entry: Entry) -> Any:
+def deep_confidence(real, entry):
     params = entry["params"]
 
-    def channels(shape: tuple[int, int]) -> ArrayChannels:
+    def channels(shape):
         places = [(q, i) for q in asked(entry) for i in range(shape[1])]
         lists = {(q, i): formula(params["token_confidences"], question=q, i=i) for q, i in places}
         none = ragged({}, shape)
@@ -193,10 +184,10 @@ def deep_confidence(real: Real, entry: Entry) -> Any:
     n = pool.codes.shape[1]
     fields = {"n": n, "group": params["window"], "tail": params["tail"]}
 
-    def answer(method: Any, question: int) -> str | None:
+    def answer(method, question):
         return answers(real, entry, method, pool, [question])[question]
 
-    def offline(name: str, question: int) -> Any:
+    def offline(name, question):
         everyone = DeepConfidence(keep=100, measure=MEASURES[name], **fields)
         best = DeepConfidence(keep=params["top_percent"], measure=MEASURES[name], **fields)
         scores = best.confidences(pool)[question]
@@ -208,7 +199,7 @@ def deep_confidence(real: Real, entry: Entry) -> Any:
             "top10_weighted": answer(best, question),
         }
 
-    def online(question: int) -> Any:
+    def online(question):
         keep = params["online_percentile"]
         method = DeepConfidence(mode="online", keep=keep, warm_up=params["warmup"], **fields)
         scores = method.confidences(pool)[question]

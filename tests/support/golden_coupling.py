@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from golden_plurality import Inputs, integer, number, numbers
 
 from feval.estimators.coupling import (
@@ -17,18 +15,18 @@ from feval.estimators.coupling import (
 from feval.estimators.winrates import average_winrates, scored_winrates, two_token_winrates
 
 
-def among(correct: Sequence[Any], size: int) -> npt.NDArray[np.bool_]:
+def among(correct, size):
     """The right answers as a mask."""
     right = np.zeros(size, bool)
     right[[integer(index) for index in correct]] = True
     return right
 
 
-def joint(inputs: Inputs) -> object:
+def joint(inputs):
     return gumbel_coupling_joint(numbers(inputs["p"]), numbers(inputs["p_prime"])).tolist()
 
 
-def correctness(inputs: Inputs) -> object:
+def correctness(inputs):
     p = numbers(inputs["p"])
     result = coupled_correctness(p, numbers(inputs["p_prime"]), among(inputs["correct"], len(p)))
     return {
@@ -39,12 +37,12 @@ def correctness(inputs: Inputs) -> object:
     }
 
 
-def difference(inputs: Inputs) -> object:
+def difference(inputs):
     """Prompts may differ in the number of their answers: what a prompt lacks is never given."""
     prompts = inputs["prompts"]
     width = max(len(prompt["p"]) for prompt in prompts)
 
-    def padded(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def padded(values):
         return np.pad(values, (0, width - len(values)))
 
     result = score_difference_variance(
@@ -61,12 +59,12 @@ def difference(inputs: Inputs) -> object:
     }
 
 
-def two_tokens(inputs: Inputs) -> object:
+def two_tokens(inputs):
     result = two_token_winrates(number(inputs["a"]), number(inputs["b"]))
     return {"coupled": result.coupled[:2].tolist(), "independent": result.independent[:2].tolist()}
 
 
-def averages(inputs: Inputs) -> object:
+def averages(inputs):
     result = average_winrates(np.array([numbers(row) for row in inputs["table"]]))
     return {
         "independent": result.independent.tolist(),
@@ -76,7 +74,7 @@ def averages(inputs: Inputs) -> object:
     }
 
 
-def scored(inputs: Inputs) -> object:
+def scored(inputs):
     result = scored_winrates(
         numbers(inputs["p"]), numbers(inputs["p_prime"]), numbers(inputs["score"])
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from dealt import in_recorded_order
@@ -11,13 +11,10 @@ from dealt import in_recorded_order
 from feval.methods import DifficultyAdaptive
 from feval.recording.arrays import Scores
 from feval.recording.content import ScorerInfo
-from feval.replay.pools import ArrayChannels, Pool
-
-if TYPE_CHECKING:
-    from golden_methods import Entry, Real
+from feval.replay.pools import ArrayChannels
 
 
-def ranked(pool: Pool, difficulty: list[float]) -> Pool:
+def ranked(pool, difficulty):
     """The pool with a recorded score per question, on its first CoT."""
     values = np.full(pool.codes.shape, np.nan)
     values[:, 0] = difficulty
@@ -35,7 +32,7 @@ def ranked(pool: Pool, difficulty: list[float]) -> Pool:
     return replace(pool, channels=ArrayChannels({"rank": scores}))
 
 
-def difficulty(real: Real, name: str, ranking: str) -> list[float]:
+def difficulty(real, name, ranking):
     file = real.file(name)
     if ranking == "distinct":
         return [len({a for a in answers if a is not None}) for answers in file.answers]
@@ -43,7 +40,7 @@ def difficulty(real: Real, name: str, ranking: str) -> list[float]:
     return [len(text) for text in file.texts]
 
 
-def dsc(real: Real, entry: Entry) -> Any:
+def dsc(real, entry):
     from golden_methods import correct, samples
 
     [name] = entry["inputs"]

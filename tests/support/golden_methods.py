@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from dealt import in_recorded_order
 from golden_cascades import (
     mixture_of_40_samples,
@@ -34,7 +32,6 @@ from real_files import letters
 from feval.estimators.per_question import vote_counts
 from feval.estimators.plurality import subset_plurality_accuracy
 from feval.methods import SelfConsistency
-from feval.methods.protocol import Decisions
 from feval.replay.pools import Pool
 
 Entry = dict[str, Any]
@@ -57,18 +54,18 @@ class Real:
     importers.
     """
 
-    def __init__(self, shared: Path) -> None:
+    def __init__(self, shared):
         self.folder = shared / "real"
         self.file = cache(self._file)
 
-    def golden(self, name: str) -> Entry:
+    def golden(self, name):
         """Another reference value, by its id."""
         entries: list[Entry] = json.loads(
             (self.folder.parent / "golden/methods.json").read_text("utf-8")
         )["goldens"]
         return next(entry for entry in entries if entry["id"] == name)
 
-    def _file(self, name: str) -> Questions:
+    def _file(self, name):
         if name == "last_letters_gpt35":
             return self._last_letters()
         folder, stem = {
@@ -88,7 +85,7 @@ class Real:
             [e["results"] for e in entries],
         )
 
-    def _last_letters(self) -> Questions:
+    def _last_letters(self):
         path = self.folder / "esc/GPT3.5_result/last_letters/T0.7.jsonl.gz"
         entries = [
             json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()
@@ -99,9 +96,7 @@ class Real:
             [e["question"] for e in entries], [e["answer"] for e in entries], samples, answers
         )
 
-    def pools(
-        self, *names: str, first: Sequence[int] | None = None, same: Callable[[str], str] = str
-    ) -> tuple[list[Pool], npt.NDArray[np.int64]]:
+    def pools(self, *names, first=None, same=str):
         """Pools of several files with shared answer codes, and the gold codes.
 
         Args:
@@ -121,12 +116,7 @@ class Real:
         return pools, np.array(gold, np.int64)
 
 
-def _pool(
-    name: str,
-    answers: list[list[str | None]],
-    codes: list[dict[str, int]],
-    same: Callable[[str], str],
-) -> Pool:
+def _pool(name, answers, codes, same):
     size = max(map(len, answers))
     table = np.full((len(answers), size), -2, np.int16)
     for row, own in enumerate(answers):
@@ -144,12 +134,12 @@ def _pool(
     )  # fmt: skip
 
 
-def correct(decided: Decisions, gold: npt.NDArray[Any]) -> int:
+def correct(decided, gold):
     """Questions answered with the gold."""
     return int(((decided.answer[0] == gold) & (gold >= 0)).sum())
 
 
-def samples(decided: Decisions) -> int:
+def samples(decided):
     """CoTs of all LLMs and questions together."""
     return sum(int(ledger.cots.sum()) for ledger in decided.ledgers)
 
@@ -158,12 +148,12 @@ def samples(decided: Decisions) -> int:
 # -------------------------------------------------------------------------------------------------
 
 
-def sc_exact(real: Real, entry: Entry) -> Any:
+def sc_exact(real, entry):
     pools, gold = real.pools(*entry["inputs"])
     return {"accuracy": SelfConsistency(entry["params"]["N"]).exact(pools[0], gold).right.mean()}
 
 
-def sc_prefix(real: Real, entry: Entry) -> Any:
+def sc_prefix(real, entry):
     pools, gold = real.pools(*entry["inputs"])
     return {
         "correct": correct(in_recorded_order(SelfConsistency(entry["params"]["N"]), pools), gold),
@@ -171,7 +161,7 @@ def sc_prefix(real: Real, entry: Entry) -> Any:
     }
 
 
-def sc_none(real: Real, entry: Entry) -> Any:
+def sc_none(real, entry):
     [pool], gold = real.pools(*entry["inputs"])
     n, result = entry["params"]["N"], {}
     for view, seen in (("drop", pool), ("vote", pool.with_no_answer_as_vote())):

@@ -4,7 +4,7 @@ functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -28,28 +28,28 @@ Inputs = dict[str, Any]
 Floats = npt.NDArray[np.float64]
 
 
-def number(text: Any) -> float:
+def number(text):
     """A decimal or fraction string, or a number."""
     return float(Fraction(text))
 
 
-def numbers(texts: Sequence[Any]) -> Floats:
+def numbers(texts):
     return np.array([number(text) for text in texts], np.float64)
 
 
-def integer(text: Any) -> int:
+def integer(text):
     value = Fraction(text)
     assert value.denominator == 1, text
     return int(value)
 
 
-def shares(inputs: Inputs) -> tuple[Floats, Floats, Floats]:
+def shares(inputs):
     """Probabilities of one question."""
     rivals = numbers(inputs["p_rivals"])[None, :]
     return numbers([inputs["p_correct"]]), rivals, numbers([inputs.get("p_none", 0)])
 
 
-def plurality(inputs: Inputs) -> object:
+def plurality(inputs):
     votes = votes_of(inputs["M"])
     return one_or_all(
         inputs["M"],
@@ -59,7 +59,7 @@ def plurality(inputs: Inputs) -> object:
     )
 
 
-def subset(inputs: Inputs) -> object:
+def subset(inputs):
     counts = [
         integer(inputs["count_correct"]),
         [integer(c) for c in inputs["count_rivals"]],
@@ -78,7 +78,7 @@ def subset(inputs: Inputs) -> object:
     return values.tolist() if inputs.get("N") is None else one_or_all(inputs.get("N"), values)
 
 
-def gaussian(inputs: Inputs) -> object:
+def gaussian(inputs):
     correct, rivals, _ = shares(inputs)
     values = gaussian_estimate(
         correct, rivals, votes_of(inputs["M"]), mode=inputs.get("mode", "guarded")
@@ -86,7 +86,7 @@ def gaussian(inputs: Inputs) -> object:
     return one_or_all(inputs["M"], values)
 
 
-def expectation(inputs: Inputs) -> object:
+def expectation(inputs):
     result = plugin_expectation(
         *shares(inputs),
         integer(inputs["G"]),
@@ -96,17 +96,17 @@ def expectation(inputs: Inputs) -> object:
     return one_or_all(inputs["M"], result.per_question()[0])
 
 
-def best_split(inputs: Inputs) -> object:
+def best_split(inputs):
     split = best_integer_split(integer(inputs["B"]), number(inputs.get("icc", 0)))
     return {"m": split.m, "n": split.n, "bound": split.bound}
 
 
-def real_split(inputs: Inputs) -> object:
+def real_split(inputs):
     split = budget_split(number(inputs["B"]), number(inputs.get("icc", 0)))
     return [split.m, split.n]
 
 
-def mean_squared_error(inputs: Inputs) -> object:
+def mean_squared_error(inputs):
     weights = inputs.get("weights")
     m, n = integer(inputs["m"]), integer(inputs["n"])
     return self_consistency_mse_exact(
@@ -114,11 +114,11 @@ def mean_squared_error(inputs: Inputs) -> object:
     )
 
 
-def votes_of(value: Any) -> list[int]:
+def votes_of(value):
     return [integer(v) for v in value] if isinstance(value, list) else [integer(value)]
 
 
-def one_or_all(numbers_of_votes: Any, values: Floats) -> object:
+def one_or_all(numbers_of_votes, values):
     return values.tolist() if isinstance(numbers_of_votes, list) else float(values[0])
 
 

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from feval.estimators.completions import ldgp_completion, maxent_completion
-from feval.estimators.mixtures import MixtureCurve, mixture_from_counts, mixture_from_probabilities
+from feval.estimators.mixtures import mixture_from_counts, mixture_from_probabilities
 from feval.estimators.moments import Moments, PairTable, pair_table_summary
 from feval.estimators.plurality import empirical_vote_accuracy, hypergeometric_majority
 from feval.estimators.polynomial_objectives import polynomial_objective_interval
 from feval.estimators.vote_intervals import (
-    QuadraticBound,
     certified_three_vote_gain,
     infinite_vote_interval,
     one_call_envelope,
@@ -42,13 +41,13 @@ TERM = re.compile(
 )
 
 
-def moments(inputs: Inputs) -> Moments:
+def moments(inputs):
     if "nu" in inputs:
         return Moments.of(Fraction(inputs["mu"]), Fraction(inputs["nu"]))
     return Moments.from_correlation(Fraction(inputs["mu"]), Fraction(inputs["rho"]))
 
 
-def objective(text: str) -> UnitPolynomial:
+def objective(text):
     assert not TERM.sub("", text).strip(), f"an objective of another form: {text}"
     total = UnitPolynomial((Fraction(0),))
     for sign, factor, budget, q, power, plain_sign, constant in TERM.findall(text):
@@ -62,11 +61,11 @@ def objective(text: str) -> UnitPolynomial:
     return total
 
 
-def ends(interval: Any) -> list[float]:
+def ends(interval):
     return [float(interval.low), float(interval.high)]
 
 
-def with_law(name: str, bound: QuadraticBound) -> dict[str, object]:
+def with_law(name, bound):
     atoms, weights = bound.law()
     return {
         name: float(bound.value),
@@ -75,38 +74,38 @@ def with_law(name: str, bound: QuadraticBound) -> dict[str, object]:
     }
 
 
-def interval_with_laws(inputs: Inputs) -> dict[str, object]:
+def interval_with_laws(inputs):
     interval = vote_interval(inputs["n"], moments(inputs))
     return with_law("L", interval.lower) | with_law("U", interval.upper)
 
 
-def summary(inputs: Inputs) -> dict[str, float | None]:
+def summary(inputs):
     result = pair_table_summary(table(inputs))
     return {name: value_or_none(value) for name, value in vars(result).items()}
 
 
-def value_or_none(value: Any) -> float | None:
+def value_or_none(value):
     """Entries write null where there is no value."""
     return None if math.isnan(value) else float(value)
 
 
-def table(inputs: Inputs) -> PairTable:
+def table(inputs):
     return PairTable.of(inputs["n11"], inputs["n_disagree"], inputs["n00"])
 
 
-def projection(inputs: Inputs) -> list[float] | None:
+def projection(inputs):
     n = inputs["n"] if isinstance(inputs["n"], int) else math.inf
     result = wald_projection(table(inputs), n, float(Fraction(inputs.get("level", "0.95"))))
     return None if result.empty else ends(result)
 
 
-def gain(inputs: Inputs) -> dict[str, object]:
+def gain(inputs):
     result = certified_three_vote_gain(moments(inputs))
     return {"certified": bool(result.certified), "L1_minus_mu": float(result.gain)}
 
 
-def completion(complete: Callable[..., Any]) -> Callable[[Inputs], dict[str, object]]:
-    def call(inputs: Inputs) -> dict[str, object]:
+def completion(complete):
+    def call(inputs):
         requested = inputs["n"] if isinstance(inputs["n"], list) else [inputs["n"]]
         result = complete(moments(inputs), requested)
         votes = {str(n): float(v) for n, v in zip(result.budgets, result.votes, strict=True)}
@@ -120,12 +119,12 @@ def completion(complete: Callable[..., Any]) -> Callable[[Inputs], dict[str, obj
     return call
 
 
-def mixture(result: MixtureCurve) -> dict[str, float]:
+def mixture(result):
     curve = {f"V{n}": float(v) for n, v in zip(result.budgets, result.votes, strict=True)}
     return {"mu": float(result.mu), "nu": float(result.nu)} | curve
 
 
-def fractions(values: Any) -> Any:
+def fractions(values):
     return (
         [fractions(value) for value in values]
         if isinstance(values, list)

@@ -24,22 +24,21 @@ from feval.estimators import stopping_criteria as criteria
 from feval.estimators.early_stopping import expected_samples
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.methods.protocol import Decisions, drawn
-from feval.replay.pools import Pool
 
 Orders = npt.NDArray[np.uint16]
 
 
-def decided(method: Any, pool: Pool, orders: Orders) -> Decisions:
+def decided(method, pool, orders):
     result: Decisions = method.decide([pool], [orders])
     return result
 
 
-def right(method: Any, pool: Pool, gold: npt.NDArray[Any], orders: Orders) -> npt.NDArray[Any]:
+def right(method, pool, gold, orders):
     """[R] correct answers."""
     return ((decided(method, pool, orders).answer == gold) & (gold >= 0)).sum(axis=1)
 
 
-def seeded_samples(pool: Pool, n: int, seed: int, *, whole_in_order: bool = False) -> Orders:
+def seeded_samples(pool, n, seed, *, whole_in_order=False):
     """[1, Q, n] what `random.sample` takes of every question after one seed."""
     random.seed(seed)
     places = [range(int(size)) for size in pool.sizes]
@@ -51,7 +50,7 @@ def seeded_samples(pool: Pool, n: int, seed: int, *, whole_in_order: bool = Fals
 # ----------------------------------------------------------------------
 
 
-def esc(real: table.Real, entry: table.Entry) -> Any:
+def esc(real, entry):
     [pool], gold = real.pools(*entry["inputs"])
     window = EarlyStopping(entry["params"]["window"], entry["params"]["budget"], "window")
     whole = EarlyStopping(window.window, window.budget)
@@ -74,7 +73,7 @@ def esc(real: table.Real, entry: table.Entry) -> Any:
     return result
 
 
-def shuffles(pool: Pool, passes: int, seed: int) -> Orders:
+def shuffles(pool, passes, seed):
     """[passes, Q, S] `random.shuffle` of a fresh list for every question, pass by pass after one
     seed.
     """
@@ -88,7 +87,7 @@ def shuffles(pool: Pool, passes: int, seed: int) -> Orders:
     return orders
 
 
-def sc_seeded(real: table.Real, entry: table.Entry) -> Any:
+def sc_seeded(real, entry):
     [pool], gold = real.pools(*entry["inputs"])
     n, seed = entry["params"]["N"], entry["params"]["seed"]
     return {
@@ -97,7 +96,7 @@ def sc_seeded(real: table.Real, entry: table.Entry) -> Any:
     }
 
 
-def control_scheme(real: table.Real, entry: table.Entry) -> Any:
+def control_scheme(real, entry):
     [pool], _ = real.pools(*entry["inputs"])
     window, budget = entry["params"]["window"], entry["params"]["budget"]
     codes = drawn(pool.codes, seeded_samples(pool, window, entry["params"].get("seed", 0)))[0]
@@ -109,7 +108,7 @@ def control_scheme(real: table.Real, entry: table.Entry) -> Any:
 # ----------------------------------------------------------------------
 
 
-def adaptive(entry: table.Entry, pool: Pool) -> AdaptiveConsistency:
+def adaptive(entry, pool):
     """The authors' evaluation takes a failed extraction for the answer "None"."""
     name, _, top = entry["params"]["criterion"].partition("_top")
     return AdaptiveConsistency(
@@ -121,7 +120,7 @@ def adaptive(entry: table.Entry, pool: Pool) -> AdaptiveConsistency:
     )
 
 
-def ac_run(real: table.Real, entry: table.Entry) -> Any:
+def ac_run(real, entry):
     [pool], gold = real.pools(*entry["inputs"])
     in_order = in_recorded_order(adaptive(entry, pool), [pool])
     return {
@@ -131,17 +130,17 @@ def ac_run(real: table.Real, entry: table.Entry) -> Any:
     }
 
 
-def ac_exact(real: table.Real, entry: table.Entry) -> Any:
+def ac_exact(real, entry):
     [pool], gold = real.pools(*entry["inputs"])
     exact = adaptive(entry, pool).exact(pool, gold)
     return {"accuracy": exact.right.mean(), "mean_samples": exact.cots.mean()}
 
 
-def ac_prefixes(real: table.Real, entry: table.Entry) -> Any:
+def ac_prefixes(real, entry):
     return [prefix(real, entry["params"], part) for part in entry["expected"]]
 
 
-def prefix(real: table.Real, thresholds: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+def prefix(real, thresholds, part):
     counts = list(Counter(real.file(part["file"]).answers[part["question"]][: part["n"]]).values())
     votes, top = tuple(sorted(counts, reverse=True)), thresholds["dirichlet_top_k"]
     result: dict[str, Any] = {name: part[name] for name in ("file", "question", "n")} | {
@@ -164,7 +163,7 @@ def prefix(real: table.Real, thresholds: dict[str, Any], part: dict[str, Any]) -
     return result
 
 
-def least_entropy(votes: tuple[int, ...]) -> float:
+def least_entropy(votes):
     """The least threshold at which the entropy stops: the normalised entropy."""
     low, high = Fraction(0), Fraction(1)
     for _ in range(50):
@@ -174,15 +173,15 @@ def least_entropy(votes: tuple[int, ...]) -> float:
     return float(high)
 
 
-def asc_baseline(real: table.Real, entry: table.Entry) -> Any:
+def asc_baseline(real, entry):
     return baseline(real, entry, AdaptiveConsistency, "threshold")
 
 
-def esc_baseline(real: table.Real, entry: table.Entry) -> Any:
+def esc_baseline(real, entry):
     return baseline(real, entry, EarlyStopping, "window")
 
 
-def baseline(real: table.Real, entry: table.Entry, method: Callable[..., Any], *names: str) -> Any:
+def baseline(real, entry, method, *names):
     """The method's defaults, where the entry has no parameters; no more CoTs than there are."""
     [pool], gold = real.pools(*entry["inputs"])
     fields = {
@@ -196,20 +195,20 @@ def baseline(real: table.Real, entry: table.Entry, method: Callable[..., Any], *
 # ----------------------------------------------------------------------
 
 
-def tokens_of(texts: list[str]) -> list[int]:
+def tokens_of(texts):
     return [count_words(text) for text in texts]
 
 
-def cost_tokens(real: table.Real, entry: table.Entry) -> Any:
+def cost_tokens(real, entry):
     counted = [tokens_of(texts) for texts in real.file(entry["inputs"][0]).samples]
     return {"tokens": sum(map(sum, counted)), "first_question": counted[0]}
 
 
-def cost_probe(real: table.Real, entry: table.Entry) -> Any:
+def cost_probe(real, entry):
     return [[text, count_words(text)] for text, _ in entry["expected"]]
 
 
-def cost_prices(real: table.Real, entry: table.Entry) -> Any:
+def cost_prices(real, entry):
     prices = {name: price_list("2025-06-02").price(LLMType[name]) for name in entry["expected"]}
     return {
         name: [price.input_usd_per_mtok, price.output_usd_per_mtok]
@@ -217,7 +216,7 @@ def cost_prices(real: table.Real, entry: table.Entry) -> Any:
     }
 
 
-def billed(real: table.Real, entry: table.Entry, orders: Callable[[Pool], Orders]) -> Any:
+def billed(real, entry, orders):
     """Self-consistency on some draws, billed by equation 1: the question is the request."""
     [pool], gold = real.pools(*entry["inputs"])
     file, n = real.file(entry["inputs"][0]), entry["params"]["N"]
@@ -234,7 +233,7 @@ def billed(real: table.Real, entry: table.Entry, orders: Callable[[Pool], Orders
     }
 
 
-def cost_first(real: table.Real, entry: table.Entry) -> Any:
+def cost_first(real, entry):
     n = entry["params"]["N"]
     return billed(
         real,
@@ -243,7 +242,7 @@ def cost_first(real: table.Real, entry: table.Entry) -> Any:
     )
 
 
-def replay_sc(real: table.Real, entry: table.Entry) -> Any:
+def replay_sc(real, entry):
     n, seed = entry["params"]["N"], entry["params"]["seed"]
     return billed(real, entry, lambda pool: seeded_samples(pool, n, seed, whole_in_order=True))
 

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hub_double import HubDouble
 from huggingface_hub import close_session, constants
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.hub import client
@@ -35,16 +32,14 @@ VARIABLES = (
 class _NoWaiting:
     """The module `time`, for a client that should not wait before it tries again."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(time, name)
 
-    def sleep(self, _: float) -> None:
+    def sleep(self, _):
         """Return at once."""
 
 
-def use(
-    double: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, token: str | None = TOKEN
-) -> None:
+def use(double, monkeypatch, tmp_path, *, token=TOKEN):
     """Point the client of this process to a double; its constants were read when it was
     imported.
     """
@@ -65,12 +60,12 @@ def use(
         monkeypatch.setenv("HF_TOKEN", token)
 
 
-def run_feval(*arguments: str | Path, typed: str = "") -> Result:
+def run_feval(*arguments, typed=""):
     """Run `feval` in this process."""
     return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval", input=typed)
 
 
-def full_text(error: BaseException) -> str:
+def full_text(error):
     """Return an error's traceback and the texts of all errors chained to it."""
     pieces = ["".join(traceback.format_exception(error))]
     seen: BaseException | None = error
@@ -81,7 +76,7 @@ def full_text(error: BaseException) -> str:
 
 
 @pytest.fixture(scope="session")
-def hub_server() -> Iterator[HubDouble]:
+def hub_server():
     """The server; tests use `hub`."""
     with HubDouble() as double:
         yield double
@@ -89,7 +84,7 @@ def hub_server() -> Iterator[HubDouble]:
 
 
 @pytest.fixture
-def hub(hub_server: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> HubDouble:
+def hub(hub_server, monkeypatch, tmp_path):
     """An empty Hub, which the client asks with a token, from an empty cache."""
     hub_server.reset()
     use(hub_server, monkeypatch, tmp_path)

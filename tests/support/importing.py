@@ -7,23 +7,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from feval.errors import FevalError
 from feval.importers import import_recording
-from feval.recording import Recording, open_recording, verify_recording
+from feval.recording import open_recording, verify_recording
 
 Save = Callable[[str, bytes], Path]
 
 
 @pytest.fixture
-def save(tmp_path: Path) -> Save:
+def save(tmp_path):
     """Write a source file."""
 
-    def write(name: str, data: bytes) -> Path:
+    def write(name, data):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
@@ -47,11 +46,11 @@ class Import:
     file "x.*".
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self._folder = folder
         self.count = 0
 
-    def __call__(self, format_name: str, source: Path | bytes, **options: Any) -> Recording:
+    def __call__(self, format_name, source, **options):
         self.count += 1
         if isinstance(source, bytes):
             path = self._folder / NAMES.get(format_name, "x.json")
@@ -67,7 +66,7 @@ class Import:
         verify_recording(out)
         return open_recording(out)
 
-    def _check(self, error: FevalError, out: Path) -> None:
+    def _check(self, error, out):
         """The message is a sentence, and nothing was left."""
         assert str(error)[-1] in ".?"
         assert not out.exists()
@@ -75,11 +74,11 @@ class Import:
 
 
 @pytest.fixture
-def imported(tmp_path: Path) -> Import:
+def imported(tmp_path):
     return Import(tmp_path)
 
 
-def rows(recording: Recording, dataset: str = "toy", llm: str = "toy-llm") -> dict[str, list[Any]]:
+def rows(recording, dataset="toy", llm="toy-llm"):
     """Every CoT of an LLM as columns, read from the Parquet files."""
     return {
         **_part(recording, "samples", dataset, llm),
@@ -87,15 +86,11 @@ def rows(recording: Recording, dataset: str = "toy", llm: str = "toy-llm") -> di
     }
 
 
-def requests(
-    recording: Recording, dataset: str = "toy", llm: str = "toy-llm"
-) -> dict[str, list[Any]]:
+def requests(recording, dataset="toy", llm="toy-llm"):
     return _part(recording, "requests", dataset, llm)
 
 
-def probe_rows(
-    recording: Recording, *columns: str, dataset: str = "toy", llm: str = "toy-llm"
-) -> list[tuple[Any, ...]]:
+def probe_rows(recording, *columns, dataset="toy", llm="toy-llm"):
     """Every probe of an LLM, with its sample and offset and some other columns, read from the
     Parquet files.
     """
@@ -103,15 +98,15 @@ def probe_rows(
     return list(zip(*(table[name] for name in ("sample_index", "offset", *columns)), strict=True))
 
 
-def _part(recording: Recording, part: str, dataset: str, llm: str) -> dict[str, list[Any]]:
+def _part(recording, part, dataset, llm):
     return pq.read_table(
         recording.path / part / dataset / f"{llm.replace('/', '--')}.parquet"
     ).to_pydict()
 
 
-def notes(recording: Recording) -> str:
+def notes(recording):
     return "\n".join(manifest(recording)["notes"])
 
 
-def manifest(recording: Recording) -> dict[str, Any]:
+def manifest(recording):
     return json.loads((recording.path / "manifest.json").read_text())

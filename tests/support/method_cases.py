@@ -20,14 +20,14 @@ class Case:
     settings: Mapping[str, Any] = field(default_factory=dict)
     llms: int = 1
 
-    def at_most(self, draws: int) -> Case:
+    def at_most(self, draws):
         """The same with no field above a number of CoTs."""
         return Case(
             {name: min(v, draws) if type(v) is int else v for name, v in self.settings.items()},
             self.llms,
         )
 
-    def __str__(self) -> str:
+    def __str__(self):
         return ",".join(f"{name}={value}" for name, value in self.settings.items()) or "defaults"
 
 
@@ -205,7 +205,7 @@ questions.
 """
 
 
-def cases_of(kind: type[Any], name: str = "") -> list[Case]:
+def cases_of(kind, name=""):
     """The cases of a method: its own, else its defaults with no number above the eight CoTs of the
     toy.
     """
@@ -221,6 +221,6 @@ def cases_of(kind: type[Any], name: str = "") -> list[Case]:
     )
 
 
-def all_cases() -> list[tuple[str, Case]]:
+def all_cases():
     """Every method with each of its cases."""
     return [(name, case) for name, kind in METHODS.items() for case in cases_of(kind, name)]

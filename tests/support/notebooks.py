@@ -18,7 +18,7 @@ from PIL import Image
 from places import ROOT
 
 
-def executed(path: Path) -> Any:
+def executed(path):
     """The notebook after all its cells ran in an empty folder; a cell that fails raises
     `CellExecutionError`.
     """
@@ -38,7 +38,7 @@ def executed(path: Path) -> Any:
     return notebook
 
 
-def tidy(notebook: Any) -> Any:
+def tidy(notebook):
     """The same without times, and without what depends on the machine."""
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -53,7 +53,7 @@ def tidy(notebook: Any) -> Any:
     return notebook
 
 
-def small(picture: str) -> str:
+def small(picture):
     """A PNG in base 64, with 256 colours, which pictures of lines do not exceed."""
     image = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB").quantize(256)
     image.save(out := io.BytesIO(), "PNG", optimize=True)

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -68,12 +68,12 @@ class Block:
     notes: Mapping[str, str]
 
     @property
-    def is_run_here(self) -> bool:
+    def is_run_here(self):
         """Whether the runner runs it."""
         return self.language in {"sh", "python"} and not self.notes.keys() & {"not run", "run by"}
 
 
-def blocks(text: str) -> list[Block]:
+def blocks(text):
     """Return the fenced blocks of a page; directives of the documentation site are none."""
     found = (
         (notes, language, code)
@@ -83,13 +83,13 @@ def blocks(text: str) -> list[Block]:
     return [Block(language, code, dict(COMMENT.findall(notes))) for notes, language, code in found]
 
 
-def page(name: str) -> str:
+def page(name):
     """Return the text of a page in `docs/`, such as "methods"."""
     return (ROOT / "docs" / f"{name}.md").read_text("utf-8")
 
 
 @cache
-def warm_server() -> str:
+def warm_server():
     """Return the socket of this process's server of programs that have feval imported already."""
     folder = tempfile.TemporaryDirectory(prefix="feval-warm-")  # a socket's path is short
     address = f"{folder.name}/socket"
@@ -101,7 +101,7 @@ def warm_server() -> str:
     assert server.stdout.read(5) == b"ready"
 
     @atexit.register
-    def end() -> None:
+    def end():
         with server:
             server.stdin.close()
         folder.cleanup()
@@ -110,7 +110,7 @@ def warm_server() -> str:
 
 
 @contextmanager
-def environment_in(folder: Path) -> Iterator[dict[str, str]]:
+def environment_in(folder):
     """Give an environment with this checkout's `feval` and `python`, an empty Hub, and none of a
     user's own settings.
     """
@@ -146,7 +146,7 @@ def environment_in(folder: Path) -> Iterator[dict[str, str]]:
         yield kept | own | login
 
 
-def run(block: Block, folder: Path, environment: Mapping[str, str]) -> str:
+def run(block, folder, environment):
     """Run a block and return what it printed."""
     if block.language == "sh":
         lines = f"{block.notes.get('before', '')}\n{block.text}".splitlines()
@@ -173,7 +173,7 @@ def run(block: Block, folder: Path, environment: Mapping[str, str]) -> str:
     return said + complained
 
 
-def run_page(text: str, folder: Path, environment: Mapping[str, str]) -> None:
+def run_page(text, folder, environment):
     """Run the blocks of a page in order; what a `text` block shows must have been printed by the
     block before it.
     """
@@ -204,13 +204,13 @@ READ: dict[str, Callable[[str], Any]] = {
 """Language -> what reads a block of it, or raises."""
 
 
-def _without_commands(text: str) -> None:
+def _without_commands(text):
     assert not re.search(r"^(\$ )?feval ", text, re.MULTILINE), (
         f"commands in a block without a language:\n{text}"
     )
 
 
-def check(block: Block) -> None:
+def check(block):
     """Check a block without running it: its syntax, and that the commands, options and names of
     feval in it exist.
     """
@@ -226,7 +226,7 @@ def check(block: Block) -> None:
         assert (ROOT / file).is_file(), f"{file}, which is said to run a block, is not there"
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
+def imported(tree):
     """Yield the dotted names of feval's that a program imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -238,7 +238,7 @@ def imported(tree: ast.Module) -> Iterator[str]:
         yield from (name for name in names if name.partition(".")[0] in {"feval", "recorders"})
 
 
-def exists(name: str) -> bool:
+def exists(name):
     """Return whether a dotted name is a module, or an attribute of one."""
     module, _, attribute = name.rpartition(".")
     with suppress(ModuleNotFoundError):
@@ -246,7 +246,7 @@ def exists(name: str) -> bool:
     return False
 
 
-def commands(script: str) -> Iterator[list[str]]:
+def commands(script):
     """Yield the words of each `feval` command of a shell script, options without their values,
     texts in `<<'END'` left out.
     """
@@ -270,7 +270,7 @@ def commands(script: str) -> Iterator[list[str]]:
 
 
 @cache
-def options(command: str) -> set[str]:
+def options(command):
     """Return all options of a command of `feval`, and those of the program."""
     if command.startswith("-"):
         return {"--version", "--help"}

@@ -16,10 +16,10 @@ class Parcels(Executor):
 
     workers = 2
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.tasks = 0
 
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, fn, /, *args, **kwargs):
         self.tasks += 1
         future: Future[Any] = Future()
         function, arguments, options = travelled((fn, args, kwargs))
@@ -30,7 +30,7 @@ class Parcels(Executor):
         return future
 
 
-def travelled(value: _T) -> _T:
+def travelled(value):
     """Return a copy as another process gets it."""
     copy: _T = ForkingPickler.loads(ForkingPickler.dumps(value))
     return copy

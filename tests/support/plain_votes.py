@@ -5,27 +5,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.answers.parties import Parties
 from feval.cards.finish_reasons import FINISH_REASONS
-from feval.recording import PoolRows, Question
 from feval.recording.layout.format import name_key
 
 _DETAILS = ("question_id", "text_keys", "candidates", "candidate_offsets", "alias", "finish")
 
 
-def votes_files(
-    dataset: str,
-    questions: Sequence[Question],
-    pools: Mapping[str, Sequence[PoolRows]],
-    divide: Callable[[str, list[str], str | None], Parties],
-) -> dict[str, bytes]:
+def votes_files(dataset, questions, pools, divide):
     """The bytes of both files, by part."""
     codes: list[dict[str, int]] = [{} for _ in questions]
     rows = {question.id: row for row, question in enumerate(questions)}
@@ -106,7 +98,7 @@ def votes_files(
     }
 
 
-def _strings(name: str, offsets: str, strings: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+def _strings(name, offsets, strings):
     encoded = [string.encode() for string in strings]
     return {
         name: np.frombuffer(b"".join(encoded), np.uint8),
@@ -114,11 +106,11 @@ def _strings(name: str, offsets: str, strings: Sequence[str]) -> dict[str, npt.N
     }
 
 
-def _offsets(lengths: Sequence[int]) -> npt.NDArray[Any]:
+def _offsets(lengths):
     return np.array([0, *accumulate(lengths)], np.uint32)
 
 
-def _file(header: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+def _file(header, arrays):
     room = 16 + len(json.dumps(header, ensure_ascii=False).encode()) + 96 * (len(arrays) + 1)
     room += -room % 64
     data, places = b"", {}

@@ -12,7 +12,6 @@ import numpy as np
 from dealt import assert_both_forms_agree, letters_of
 from hypothesis import strategies as st
 
-from feval.methods.protocol import Decisions
 from feval.recording.arrays import Probes
 from feval.replay.llm import LLM, Recorded
 from feval.replay.meter import MeteredLLM
@@ -22,18 +21,11 @@ Trace = tuple[Sequence[str | None], int, str | None]
 """Answers of its probes, tokens, final answer: a letter each."""
 
 
-def code(answer: str | None) -> int:
+def code(answer):
     return -1 if answer is None else ord(answer) - ord("a")
 
 
-def probed_pool(
-    questions: Sequence[Sequence[Trace]],
-    interval: int | None = 10,
-    offsets: Sequence[Sequence[Sequence[int]]] | None = None,
-    *,
-    tokens: bool = True,
-    confidences: bool = True,
-) -> Pool:
+def probed_pool(questions, interval=10, offsets=None, *, tokens=True, confidences=True):
     """A pool of traces that were probed at an interval, or at some offsets; what a probe took and
     how sure it was are made up.
     """
@@ -82,37 +74,37 @@ class PoolLLM:
     name, billing = "deep", "once"
     uniform = LLM.uniform
 
-    def __init__(self, pool: Pool, order: Sequence[int]) -> None:
+    def __init__(self, pool, order):
         self.pool, self._order = pool, tuple(order)
         self.question_keys, self.question_ids = (
             pool.question_keys,
             [str(row) for row in range(len(pool.sizes))],
         )
 
-    def order(self, row: int, replicate: int) -> tuple[int, ...]:
+    def order(self, row, replicate):
         return self._order
 
-    def require(self, row: int, n: int) -> None:
+    def require(self, row, n):
         assert n <= len(self._order)
 
-    def require_whole_cots(self) -> None:
+    def require_whole_cots(self):
         pass
 
-    def answers(self, row: int, samples: Sequence[int]) -> list[str | None]:
+    def answers(self, row, samples):
         return letters_of(self.pool.codes[row, list(samples)])
 
-    def answer_texts(self, row: int, codes: Sequence[int]) -> list[str | None]:
+    def answer_texts(self, row, codes):
         return letters_of(np.array(codes, np.int64))
 
 
-def metered(pool: Pool, row: int = 0, order: Sequence[int] | None = None) -> MeteredLLM:
+def metered(pool, row=0, order=None):
     """An LLM in front of one question."""
     order = range(pool.codes.shape[1]) if order is None else order
     llm: Any = PoolLLM(pool, order)
     return MeteredLLM(Recorded(llm, row, order))
 
 
-def assert_forms_agree(method: Any, pool: Pool, order: np.ndarray) -> Decisions:
+def assert_forms_agree(method, pool, order):
     """Run both forms on every question and replicate of orders [R, Q, n]; equal answers, equal
     ledgers.
     """
@@ -121,7 +113,7 @@ def assert_forms_agree(method: Any, pool: Pool, order: np.ndarray) -> Decisions:
     )
 
 
-def with_probes(llm: LLM, interval: int = 4) -> LLM:
+def with_probes(llm, interval=4):
     """Let the pool of a loaded LLM have probes with made-up answers: of each question any of its
     recorded ones, or none.
     """
@@ -145,7 +137,7 @@ def with_probes(llm: LLM, interval: int = 4) -> LLM:
     return llm
 
 
-def turned_round(pool: Pool, last: np.ndarray) -> Pool:
+def turned_round(pool, last):
     """The pool with codes 0, 1, ..., last [Q] of each question in the opposite order, also those of
     probes.
     """
@@ -155,13 +147,13 @@ def turned_round(pool: Pool, last: np.ndarray) -> Pool:
 
 
 @st.composite
-def probed(draw: st.DrawFn, samples: int = 4) -> Pool:
+def probed(draw, samples=4):
     """Ragged traces: some shorter than the interval, some with fewer probes than fit, or with one
     beyond the end.
     """
     answer = st.sampled_from(["a", "a", "b", "c", None])
 
-    def trace() -> Trace:
+    def trace():
         length = draw(st.integers(1, 60))
         count = max(0, length // 10 + draw(st.sampled_from([0, 0, 0, 1, -1, -3])))
         return [draw(answer) for _ in range(count)], length, draw(answer)
@@ -170,14 +162,14 @@ def probed(draw: st.DrawFn, samples: int = 4) -> Pool:
 
 
 @st.composite
-def orders_of(draw: st.DrawFn, pool: Pool, replicates: int = 2) -> np.ndarray:
+def orders_of(draw, pool, replicates=2):
     """Orders of whole pools."""
     questions, samples = pool.codes.shape
     order = st.permutations(range(samples))
     return np.array([[draw(order) for _ in range(questions)] for _ in range(replicates)], np.uint16)
 
 
-def without_future(pool: Pool, row: int, sample: int, tokens: int) -> Pool:
+def without_future(pool, row, sample, tokens):
     """The pool with everything wrong that comes after so many tokens of a trace, which has not
     ended by then.
     """

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
-from feval.cards.prices import PriceList
 from feval.publish import Licence, release
-from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, Recording, RecordingWriter
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 
 ANSWERS: dict[str, list[str | None]] = {
     "q1": ["1", "1", "2", None],
@@ -21,20 +18,20 @@ GOLDS = {"q1": "1", "q2": "2", "q3": "4"}
 
 
 def write(
-    out: Path,
-    datasets: Sequence[str] = ("toy",),
-    llms: Sequence[str] = ("alpha", "beta@t=0.8"),
+    out,
+    datasets=("toy",),
+    llms=("alpha", "beta@t=0.8"),
     *,
-    title: str = "Toy questions",
-    text: str = "So the answer is",
-    sizes: dict[str, int] | None = None,
-    golds: dict[str, str] | None = None,
-    prices: str = "none",
-    finish: str = "stop",
-    system_prompt: str | None = "Think step by step.",
-    notes: Sequence[str] = (),
-    licence: str | None = "CC-BY-4.0",
-) -> Path:
+    title="Toy questions",
+    text="So the answer is",
+    sizes=None,
+    golds=None,
+    prices="none",
+    finish="stop",
+    system_prompt="Think step by step.",
+    notes=(),
+    licence="CC-BY-4.0",
+):
     """A recording of three questions a dataset and up to four CoTs a question."""
     golds = GOLDS if golds is None else golds
     licences = {"questions": "MIT", "outputs": licence}
@@ -56,7 +53,7 @@ def write(
     return out
 
 
-def _pools(text: str, sizes: dict[str, int], finish: str) -> Iterator[PoolRows]:
+def _pools(text, sizes, finish):
     for key, answers in ANSWERS.items():
         own = answers[: sizes.get(key, 4)]
         reasons = ["length" if answer is None else finish for answer in own]
@@ -67,12 +64,12 @@ def _pools(text: str, sizes: dict[str, int], finish: str) -> Iterator[PoolRows]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def pictures_drawn_once() -> Iterator[None]:
+def pictures_drawn_once():
     """Draw the picture of a recording once in a run: it takes most of the time of a release."""
     drawn: dict[str, tuple[str, bytes] | None] = {}
     draw = release.picture
 
-    def picture(recording: Recording, prices: PriceList | None) -> tuple[str, bytes] | None:
+    def picture(recording, prices):
         digest = None if prices is None else prices.digest
         key = json.dumps([recording.hash, recording.manifest.raw["datasets"], digest], default=str)
         if key not in drawn:
@@ -85,6 +82,6 @@ def pictures_drawn_once() -> Iterator[None]:
 
 
 @pytest.fixture
-def licence_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+def licence_stated(monkeypatch):
     """Let every recording state a licence, where it is not the subject."""
     monkeypatch.setattr(release, "stated_licence", lambda _: Licence("mit"))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import socket
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
 
 TIMEOUT_S = 20.0
 
@@ -20,11 +18,11 @@ class Received:
     body: bytes
 
     @property
-    def json(self) -> Any:
+    def json(self):
         return json.loads(self.body)
 
     @property
-    def error(self) -> dict[str, Any]:
+    def error(self):
         """Of an error in OpenAI's shape: exactly that, or the test fails."""
         value = self.json
         assert set(value) == {"error"}, value
@@ -35,7 +33,7 @@ class Received:
         return dict(value["error"])
 
     @property
-    def events(self) -> list[str]:
+    def events(self):
         """The data of a stream's events."""
         assert self.headers["content-type"].startswith("text/event-stream")
         blocks = self.body.decode().removesuffix("\n\n").split("\n\n")
@@ -46,18 +44,16 @@ class Received:
 class Raw:
     """One connection."""
 
-    def __init__(
-        self, port: int, *, timeout_s: float = TIMEOUT_S, source: str = "127.0.0.1"
-    ) -> None:
+    def __init__(self, port, *, timeout_s=TIMEOUT_S, source="127.0.0.1"):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s, (source, 0))
         self._file = self.socket.makefile("rb")
 
-    def send(self, *pieces: bytes) -> Self:
+    def send(self, *pieces):
         for piece in pieces:
             self.socket.sendall(piece)
         return self
 
-    def receive(self, *, head: bool = False) -> Received:
+    def receive(self, *, head=False):
         """Read one response; `head` where the request was HEAD."""
         line = self._file.readline()
         assert line.startswith(b"HTTP/1.1 "), line
@@ -75,7 +71,7 @@ class Raw:
         assert len(body) == length, f"{len(body)} of {length} bytes came"
         return Received(status, headers, body)
 
-    def _chunk(self) -> bytes:
+    def _chunk(self):
         size = self._file.readline()
         assert size.endswith(b"\r\n"), "the stream was cut off"
         piece = self._file.read(int(size, 16))
@@ -83,34 +79,22 @@ class Raw:
         return piece
 
     @property
-    def ended(self) -> bool:
+    def ended(self):
         """Whether the server closes the connection and has said no more before."""
         try:
             return self._file.read(1) == b""
         except ConnectionResetError:
             return True
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind, error, trace):
         self._file.close()
         self.socket.close()
 
 
-def request(
-    method: str,
-    path: str,
-    body: bytes | dict[str, Any] | None = None,
-    *,
-    host: str = "127.0.0.1",
-    **headers: str,
-) -> bytes:
+def request(method, path, body=None, *, host="127.0.0.1", **headers):
     """The bytes of a request; a header's name has _ for -."""
     if isinstance(body, dict):
         body = json.dumps(body).encode()
@@ -122,9 +106,7 @@ def request(
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + (body or b"")
 
 
-def ask(
-    port: int, method: str, path: str, body: bytes | dict[str, Any] | None = None, **headers: str
-) -> Received:
+def ask(port, method, path, body=None, **headers):
     """Send one request on a connection of its own."""
     with Raw(port) as connection:
         return connection.send(request(method, path, body, **headers)).receive(

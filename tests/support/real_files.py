@@ -8,7 +8,6 @@ import gzip
 import json
 import re
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,15 +19,13 @@ from feval.replay.pools import ArrayChannels, Pool
 Codes = npt.NDArray[np.integer[Any]]
 
 
-def golden(
-    shared: Path, prefix: str, file: str = "methods.json", part: str = "goldens"
-) -> dict[str, dict[str, Any]]:
+def golden(shared, prefix, file="methods.json", part="goldens"):
     """Reference values whose id starts with a prefix, by id."""
     entries = json.loads((shared / "golden" / file).read_text("utf-8"))[part]
     return {entry["id"]: entry for entry in entries if entry["id"].startswith(prefix)}
 
 
-def real_codes(shared: Path, name: str) -> tuple[Codes, Codes]:
+def real_codes(shared, name):
     """Codes [Q, S] and gold [Q] of a recording named as in the goldens: "last_letters_gpt35",
     "date_cot1_40", "date_pot1".
     """
@@ -45,7 +42,7 @@ def real_codes(shared: Path, name: str) -> tuple[Codes, Codes]:
     return encoded([(e["results"], e["answer"]) for e in entries])
 
 
-def probed_store(shared: Path, name: str) -> tuple[Pool, list[int], list[list[str]]]:
+def probed_store(shared, name):
     """A published store of probed traces, as its authors read it: pool, golds, and the answers of
     each question by code.
     """
@@ -89,11 +86,11 @@ def probed_store(shared: Path, name: str) -> tuple[Pool, list[int], list[list[st
     return pool, golds, tables
 
 
-def letters(text: str) -> str:
+def letters(text):
     return re.sub("[^a-zA-Z]", "", text.lower().split("the answer is")[-1])
 
 
-def encoded(questions: list[tuple[list[object], object]]) -> tuple[Codes, Codes]:
+def encoded(questions):
     codes = np.full((len(questions), max(len(answers) for answers, _ in questions)), -2, np.int16)
     gold = np.full(len(questions), -1, np.int16)
     for row, (answers, right) in enumerate(questions):

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import permutations
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.methods.expectation import split_errors
-from feval.methods.protocol import BatchMethod
 from feval.replay.pools import Pool
 
 ORDERS = np.array(list(permutations(range(6))), np.uint16)
 
 
-def pool_of(rows: Any) -> Pool:
+def pool_of(rows):
     codes = np.array(rows, np.int16)
     sizes, nothing = (codes != -2).sum(axis=1), np.zeros(len(codes), np.int64)
     tokens = np.where(codes == -2, 0, np.arange(codes.size).reshape(codes.shape) * 7 % 11 + 3)
@@ -29,23 +25,21 @@ def pool_of(rows: Any) -> Pool:
 class Recorded:
     """An LLM in front of one question, in recorded order."""
 
-    def __init__(
-        self, answers: list[str | None], coins: npt.NDArray[np.float64] | None = None
-    ) -> None:
+    def __init__(self, answers, coins=None):
         self.left, self.coins, self.rounds, self.cots = list(answers), coins, 0, 0
         self.answers: list[str | None] = []
 
-    def sample(self, k: int = 1) -> Recorded:
+    def sample(self, k=1):
         self.rounds, self.cots = self.rounds + 1, self.cots + k
         self.answers, self.left = self.left[:k], self.left[k:]
         return self
 
-    def uniform(self, seed: int = 0) -> float:
+    def uniform(self, seed=0):
         assert self.coins is not None, seed
         return float(self.coins[self.cots - 1])
 
 
-def over_all_orders(method: BatchMethod, pool: Pool, gold: np.ndarray) -> np.ndarray:
+def over_all_orders(method, pool, gold):
     """[6, Q] right, requests, CoTs, tokens, no answer and stopped early: means over all orders of
     the six CoTs.
     """
@@ -60,5 +54,5 @@ def over_all_orders(method: BatchMethod, pool: Pool, gold: np.ndarray) -> np.nda
     return np.array([part.mean(axis=0) for part in parts])
 
 
-def not_asked(rows: Any, replicates: int) -> Iterator[Any]:
+def not_asked(rows, replicates):
     raise AssertionError("replicates were asked for")

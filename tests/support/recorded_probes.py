@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from small import TOY, pool, write_rows
 
-from feval.recording import LLMInfo, ProbeRows, Recording
+from feval.recording import LLMInfo, ProbeRows
 
 ANSWERS = {
     "alpha": [["4", "4", None], ["7"], [], ["1", "2"]],
@@ -34,15 +31,8 @@ CUE = "</think>\nThe answer is"
 
 
 def write_probed(
-    out: Path,
-    probes: dict[str, Sequence[ProbeRows]] | None = None,
-    answers: dict[str, Any] = ANSWERS,
-    *,
-    golds: Sequence[str | None] = GOLDS,
-    kind: str = "verbatim",
-    cue: str | None = CUE,
-    **info: Any,
-) -> Path:
+    out, probes=None, answers=ANSWERS, *, golds=GOLDS, kind="verbatim", cue=CUE, **info
+):
     """The toy recording with probes."""
     llms = (
         (
@@ -57,7 +47,7 @@ def write_probed(
     )
 
 
-def probe_words(recording: Recording, llm: str) -> list[tuple[str, int, int, str | None]]:
+def probe_words(recording, llm):
     """(question, sample, offset, answer) of each probe, from the mapped arrays."""
     probes, votes = recording.probes("toy", llm), recording.votes("toy")
     return [
@@ -74,7 +64,7 @@ def probe_words(recording: Recording, llm: str) -> list[tuple[str, int, int, str
     ]
 
 
-def as_words(rows: Sequence[ProbeRows]) -> list[tuple[str, int, int, str | None]]:
+def as_words(rows):
     return [
         (each.question_id, *probe)
         for each in rows

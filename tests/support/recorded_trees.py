@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import Any
 
 from small import TOY, pool, write_rows
 
-from feval.recording import LLMInfo, PoolRows, ScorerInfo, ScoreRows
+from feval.recording import LLMInfo, ScorerInfo, ScoreRows
 
 GOLDS = ["4", "5", None]
 DECODING = {"steps": {"stop": "\n\n", "policy": "all children"}}
@@ -37,7 +35,7 @@ TREES: list[list[Step]] = [
 SCORES = [[0.5, 0.25, 0.75, 0.5, 1.0, 0.5, None], [0.25], []]
 
 
-def tree(index: int, steps: Sequence[Step], **fields: Any) -> PoolRows:
+def tree(index, steps, **fields):
     """A tree; its steps have 10, 11, 12, ... tokens."""
     steps_of: dict[str, Any] = (
         {"parents": [each[0] for each in steps], "ends": [each[2] for each in steps]}
@@ -47,16 +45,7 @@ def tree(index: int, steps: Sequence[Step], **fields: Any) -> PoolRows:
     return pool(index, [each[1] for each in steps], **steps_of | fields)
 
 
-def write_trees(
-    out: Path,
-    trees: Sequence[Sequence[Step]] = TREES,
-    golds: Sequence[str | None] = GOLDS,
-    *,
-    scores: Sequence[Sequence[float | None]] = SCORES,
-    whole: Mapping[str, Sequence[Sequence[str | None]]] | None = None,
-    tokens: Sequence[Sequence[int]] | None = None,
-    **info: Any,
-) -> Path:
+def write_trees(out, trees=TREES, golds=GOLDS, *, scores=SCORES, whole=None, tokens=None, **info):
     """The toy recording with trees of the LLM "tree", scored by "prm", and whole CoTs of others."""
     rows = (
         tree(i, each, tokens=None if tokens is None else tokens[i]) for i, each in enumerate(trees)
@@ -78,9 +67,7 @@ def write_trees(
     )
 
 
-def write_full_trees(
-    out: Path, golds: Sequence[str | None], *, first: int = 8, branch: int = 4
-) -> Path:
+def write_full_trees(out, golds, *, first=8, branch=4):
     """Trees of depth 3 of which every step that ends nothing has the same number of children; one
     question has no answer.
     """

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 
 from small import pool, write_rows
 
-from feval.recording import PoolRows, ScorerInfo, ScoreRows
+from feval.recording import ScorerInfo, ScoreRows
 
 REVISE, WHY = ('[{"role":"user","content":"Revise."}]', '[{"role":"user","content":"Why?"}]')
 
 
-def chains(index: int) -> PoolRows:
+def chains(index):
     """Two CoTs: the first is replied to in two ways, and one of these once more."""
     return pool(
         index,
@@ -28,13 +26,11 @@ def chains(index: int) -> PoolRows:
 ROWS = [chains(0), pool(1, ["4"], parents=[None], ends=[True]), chains(2)]
 
 
-def write_turns(out: Path, rows: Sequence[PoolRows] = ROWS) -> Path:
+def write_turns(out, rows=ROWS):
     return write_rows(out, ["4"] * 3, ("m@revise", rows))
 
 
-def write_full_turns(
-    out: Path, golds: Sequence[str | None], *, first: int = 8, branch: int = 2
-) -> Path:
+def write_full_turns(out, golds, *, first=8, branch=2):
     """Conversations of three turns, scored by "prm"; the second turn has `branch` samples, and one
     question has no answer.
     """

@@ -7,40 +7,37 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from feval.methods.protocol import LEDGER_FIELDS
-from feval.recording import Question
-from recorders.request import Backend, Completion, Decoding, Message, Request
+from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.task import RecordingTask
 
 T = TypeVar("T")
 Fault = Exception | Callable[[list[Completion]], Any]
 
 
-def request(index: int, decoding: Decoding | None = None, *, text: str | None = None) -> Request:
+def request(index, decoding=None, *, text=None):
     messages = (Message("system", "Think."), Message("user", text or f"What is question {index}?"))
     return Request("toy", f"toy/{index}", messages, "alpha", decoding or Decoding())
 
 
-def reply(index: int, sample: int, **fields: Any) -> Completion:
+def reply(index, sample, **fields):
     """A CoT that can be told from every other one."""
     text = f"Question {index}, thought {sample}. The answer is {sample % 3}."
     return Completion(text, "stop", **({"output_tokens": 10, "prompt_tokens": 20} | fields))
 
 
-def ledger(llm: Any) -> list[float]:
+def ledger(llm):
     """All that a meter counts, and what it costs."""
     return [getattr(llm, name) for name in (*LEDGER_FIELDS, "tokens_billed", "dollar_cost")]
 
 
-def completions(
-    backend: Backend, asked: Request, samples: Sequence[int] = (0,)
-) -> list[Completion]:
+def completions(backend, asked, samples=(0,)):
     """Ask a backend once, and close it."""
 
-    async def run() -> list[Completion]:
+    async def run():
         try:
             return await backend.complete(asked, samples)
         finally:
@@ -49,7 +46,7 @@ def completions(
     return asyncio.run(run())
 
 
-def task(questions: Sequence[Question], samples: int, **decoding: Any) -> RecordingTask:
+def task(questions, samples, **decoding):
     """Questions with a number as the answer, asked as they are of some/model."""
     return RecordingTask(
         questions,
@@ -72,14 +69,7 @@ class FakeBackend:
 
     name = "fake"
 
-    def __init__(
-        self,
-        faults: Iterable[Fault | None] = (),
-        *,
-        takes_seed: bool = False,
-        answer: Callable[[Request, int], Completion] | None = None,
-        pause: int = 0,
-    ) -> None:
+    def __init__(self, faults=(), *, takes_seed=False, answer=None, pause=0):
         self.takes_seed = takes_seed
         self.faults = deque(faults)
         self.calls: list[tuple[str, tuple[int, ...]]] = []
@@ -90,10 +80,10 @@ class FakeBackend:
         )
         self._pause = pause
 
-    def token_lengths(self, model: str, text: str) -> None:
+    def token_lengths(self, model, text):
         """Only a server would know."""
 
-    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+    async def complete(self, request, samples):
         self.calls.append((request.question_id, tuple(samples)))
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
@@ -112,32 +102,32 @@ class FakeBackend:
         self.asked.update((request.question_id, sample) for sample in samples[: len(replies)])
         return replies
 
-    async def aclose(self) -> None:
+    async def aclose(self):
         pass
 
 
 class FakeClock:
     """Time that jumps to the next sleeper as soon as nothing else can happen."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.time = 0.0
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._count = 0
 
-    def now(self) -> float:
+    def now(self):
         return self.time
 
-    async def sleep(self, seconds: float) -> None:
+    async def sleep(self, seconds):
         future = asyncio.get_running_loop().create_future()
         self._count += 1
         heapq.heappush(self._sleepers, (self.time + seconds, self._count, future))
         await future
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work):
         """Run a coroutine to its end, with time passing only when everything waits for it."""
         return asyncio.run(self._drive(work))
 
-    async def _drive(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _drive(self, work):
         task = asyncio.ensure_future(work)
         while not task.done():
             for _ in range(20):

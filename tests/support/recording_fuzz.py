@@ -33,7 +33,7 @@ from feval.report.tables.recordings import info_dict
 MOST_MEMORY = 3 << 30
 
 
-def numbers(folder: Path) -> list[Any]:
+def numbers(folder):
     """Everything that commands read of a recording, and what a curve makes of it."""
     dataset, llms = load("toy", None, folder, prices="none")
     result: list[Any] = []
@@ -65,7 +65,7 @@ def numbers(folder: Path) -> list[Any]:
     return result
 
 
-def spoil(data: bytes, others: list[bytes], rng: Random) -> tuple[str, bytes]:
+def spoil(data, others, rng):
     """Change the bytes of a file, most often where it says what it holds."""
     how = rng.choice(
         ("bytes", "bytes", "header", "footer", "number", "cut", "insert", "double", "swap", "empty")
@@ -99,7 +99,7 @@ def spoil(data: bytes, others: list[bytes], rng: Random) -> tuple[str, bytes]:
     return f"{how} at {at}", changed
 
 
-def refill(path: str, data: bytes, rng: Random) -> tuple[str, bytes]:
+def refill(path, data, rng):
     """Write a well-formed file that says something else: another form of an array, another
     column.
     """
@@ -142,7 +142,7 @@ def refill(path: str, data: bytes, rng: Random) -> tuple[str, bytes]:
     return f"{name} = {form}", data[:8] + len(text).to_bytes(8, "little") + text + data[end:]
 
 
-def outcome(folder: Path, expected: list[Any]) -> str:
+def outcome(folder, expected):
     with suppress(FevalError):
         verify_recording(folder)
     try:
@@ -151,7 +151,7 @@ def outcome(folder: Path, expected: list[Any]) -> str:
         return type(error).__name__
 
 
-def main(source: Path, scratch: Path, first: int, count: int) -> None:
+def main(source, scratch, first, count):
     warnings.simplefilter("ignore")
     paths = sorted(str(path.relative_to(source)) for path in source.rglob("*") if path.is_file())
     contents = {path: (source / path).read_bytes() for path in paths}

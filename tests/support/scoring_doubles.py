@@ -7,20 +7,17 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from feval.cli import app
 from recorders.asking.pace import Limits
 from recorders.scoring.scorers import make_scorer
-from recorders.scoring.scores import Scorer
-from recorders.scoring.scoring import CoTScoring, ScoringResult, run_scoring
+from recorders.scoring.scoring import CoTScoring, run_scoring
 
 POOLS = {"alpha": [["4", "4", None], ["7"]], "org/beta": [["4"], ["9", "5"]]}
 GOLDS = ["SECRETGOLD", "5"]
@@ -36,12 +33,12 @@ class Server:
     request.
     """
 
-    def __init__(self, answer: Callable[[str, Any], tuple[int, Any]]) -> None:
+    def __init__(self, answer):
         self.seen: list[tuple[str, dict[str, str], Any]] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
+            def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 outer.seen.append(
                     (self.path, {k.lower(): v for k, v in self.headers.items()}, body)
@@ -56,24 +53,24 @@ class Server:
                 self.end_headers()
                 self.wfile.write(data)
 
-            def log_message(self, *_: Any) -> None:
+            def log_message(self, *_):
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
-def chat(text: str, *, logprobs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+def chat(text, *, logprobs=None):
     choice: dict[str, Any] = {
         "index": 0,
         "message": {"role": "assistant", "content": text},
@@ -91,12 +88,12 @@ def chat(text: str, *, logprobs: list[dict[str, Any]] | None = None) -> dict[str
     }
 
 
-def token(text: str, **alternatives: float) -> dict[str, Any]:
+def token(text, **alternatives):
     top = [{"token": word, "logprob": math.log(p)} for word, p in alternatives.items()]
     return {"token": text, "logprob": -0.5, "top_logprobs": top}
 
 
-def rewards(_: str, body: Any) -> tuple[int, Any]:
+def rewards(_, body):
     return 200, {"scores": [len(item["text"]) for item in body]}
 
 
@@ -163,19 +160,17 @@ PRICES = {
 }
 
 
-def score(
-    recording: Path, out: Path, scorer: Scorer, *, limits: Limits | None = None, **which: Any
-) -> ScoringResult:
+def score(recording, out, scorer, *, limits=None, **which):
     return run_scoring(CoTScoring.from_recording(recording, scorer, **which), out, limits=limits)
 
 
-def run(recording: Path, out: Path, spec: str, **options: Any) -> ScoringResult:
+def run(recording, out, spec, **options):
     return score(recording, out, make_scorer(spec, **options), limits=FAST)
 
 
-def command(*arguments: str | Path) -> Result:
+def command(*arguments):
     return CliRunner().invoke(app, ["score", *map(str, arguments)])
 
 
-def judged(server: Server, *more: str | Path) -> list[str | Path]:
+def judged(server, *more):
     return ["--scorer", "judge:some/model", "--base-url", f"{server.url}/v1", *more]

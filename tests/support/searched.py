@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,7 @@ Step = tuple[int, str | None, bool, float, int]
 """Parent (-1 for none), answer, whether it ends a solution, score (NaN for none), tokens."""
 
 
-def tree_pool(
-    trees: Sequence[Sequence[Step]], messages: Sequence[Sequence[int]] | None = None
-) -> Pool:
+def tree_pool(trees, messages=None):
     """A pool of trees, all of whose steps were scored by "prm".
 
     Where there are messages, a number for each step, those with a parent are turns: step s was sent
@@ -31,7 +28,7 @@ def tree_pool(
     width = max(map(len, trees))
     shape = len(trees), width
 
-    def table(values: Sequence[Sequence[Any]], absent: Any, dtype: Any) -> np.ndarray:
+    def table(values, absent, dtype):
         return np.array([[*own, *[absent] * (width - len(own))] for own in values], dtype).reshape(
             shape
         )
@@ -74,14 +71,14 @@ def tree_pool(
 
 
 @st.composite
-def full_trees(draw: st.DrawFn, branch: int = 2, depth: int = 3, first: int = 4) -> Pool:
+def full_trees(draw, branch=2, depth=3, first=4):
     """One or two trees whose every step has `branch` children, unless it ends a solution; at the
     greatest depth all do.
     """
     answer = st.sampled_from(["a", "a", "b", "c", None])
     score = st.sampled_from([0.0, 0.1, 0.2, 0.2, 0.3, 0.7, 1.0, float("nan")])
 
-    def tree() -> list[Step]:
+    def tree():
         steps: list[Step] = []
         layer = [-1] * first
         for level in range(1, depth + 1):
@@ -109,7 +106,7 @@ class Walk:
     from it.
     """
 
-    def __init__(self, pool: Pool, row: int, order: Sequence[int], aggregate: str) -> None:
+    def __init__(self, pool, row, order, aggregate):
         self.pool, self.row, self.order, self.aggregate = pool, row, order, aggregate
         steps = pool.steps()
         self.parents, self.ends = steps.parents[row].tolist(), steps.ends[row].tolist()
@@ -120,16 +117,16 @@ class Walk:
         self.taken: list[int] = []
         self.rounds: list[list[int]] = []
 
-    def take(self, wanted: Sequence[int]) -> list[int]:
+    def take(self, wanted):
         steps = [self.left[parent].pop(0) for parent in wanted]
         self.taken += steps
         self.rounds.append(steps)
         return [*steps]
 
-    def path(self, step: int) -> list[int]:
+    def path(self, step):
         return [] if step < 0 else [*self.path(self.parents[step]), step]
 
-    def score(self, step: int) -> float | None:
+    def score(self, step):
         scores = self.pool.scores().values[self.row]
         values = [
             float(scores[s]) for s in (self.path(step) if self.aggregate != "last" else [step])
@@ -146,15 +143,15 @@ class Walk:
             "mean": total / len(values),
         }[self.aggregate]
 
-    def rank(self, step: int) -> float:
+    def rank(self, step):
         score = self.score(step)
         return -1.0 if score is None else score
 
-    def answer(self, step: int) -> str | None:
+    def answer(self, step):
         found = int(self.pool.codes[self.row, step])
         return None if found < 0 else "abc"[found]
 
-    def choose(self, finished: Sequence[int], choice: str) -> str | None:
+    def choose(self, finished, choice):
         answered = [step for step in finished if self.answer(step) is not None]
         if choice == "majority":
             return (
@@ -174,7 +171,7 @@ class Walk:
             sums[own] = sums.get(own, 0.0) + score
         return next((a for a, s in sums.items() if s >= max(sums.values()) - 1e-12), None)
 
-    def ledger(self) -> dict[str, int]:
+    def ledger(self):
         tokens = self.pool.output_tokens[self.row].tolist()
         return {
             "rounds": len(self.rounds),
@@ -185,7 +182,7 @@ class Walk:
         }
 
 
-def beam_walk(method: Any, walk: Walk) -> str | None:
+def beam_walk(method, walk):
     finished, kept, first = [], [-1], True
     for _ in range(method.rounds):
         steps = walk.take(
@@ -204,7 +201,7 @@ def beam_walk(method: Any, walk: Walk) -> str | None:
     return walk.choose(finished, method.answer)
 
 
-def dvts_walk(method: Any, walk: Walk) -> str | None:
+def dvts_walk(method, walk):
     finished, current = [], [-1] * (method.n // method.width)
     for _ in range(method.rounds):
         steps = walk.take([parent for parent in current for _ in range(method.width)])
@@ -219,7 +216,7 @@ def dvts_walk(method: Any, walk: Walk) -> str | None:
     return walk.choose(finished, method.answer)
 
 
-def path_walk(method: Any, walk: Walk) -> str | None:
+def path_walk(method, walk):
     prefix, branches = -1, []
     while len(branches) < method.n:
         window = walk.take([prefix] * min(method.window, method.n - len(branches)))
@@ -243,12 +240,12 @@ def path_walk(method: Any, walk: Walk) -> str | None:
     return walk.choose(branches, "majority")
 
 
-def particle_walk(method: Any, walk: Walk) -> str | None:
-    def weight(step: int) -> float:
+def particle_walk(method, walk):
+    def weight(step):
         score = min(max(walk.score(step) or 0.0, 1e-7), 1 - 1e-7)
         return score / (1 - score)
 
-    def pick(weights: Sequence[float], number: float) -> int:
+    def pick(weights, number):
         total, place = 0.0, 0
         goal = number * float(np.cumsum(weights)[-1])
         for place, each in enumerate(weights):
@@ -257,7 +254,7 @@ def particle_walk(method: Any, walk: Walk) -> str | None:
                 return place
         return place
 
-    def numbers(count: int) -> list[float]:
+    def numbers(count):
         assert walk.pool.question_keys is not None
         taken = np.array(walk.order[: len(walk.taken)], np.uint16)[None, None]
         last = uniforms(walk.pool.question_keys[[walk.row]], taken, method.seed)[0, 0, -1]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
-from feval.serving import Application, Call, Reply
+from feval.serving import Application, Call
 
 
-def rows(question: Question, size: int = 4, **fields: Any) -> PoolRows:
+def rows(question, size=4, **fields):
     """A pool whose texts can be told apart, and whose prompt is the question alone."""
     plain: dict[str, Any] = {
         "texts": [f"{question.id}, thought {i}: the answer is {i % 2}." for i in range(size)],
@@ -27,15 +25,8 @@ def rows(question: Question, size: int = 4, **fields: Any) -> PoolRows:
 
 
 def write(
-    out: Path,
-    pools: Sequence[tuple[LLMInfo, Sequence[PoolRows]]],
-    questions: Sequence[Question],
-    *,
-    dataset: str = "toy",
-    prices: str = "2025-06-02",
-    kind: str = "verbatim",
-    counter: str = "words",
-) -> Path:
+    out, pools, questions, *, dataset="toy", prices="2025-06-02", kind="verbatim", counter="words"
+):
     with RecordingWriter(out, operation={"name": "test"}, prices=prices) as writer:
         writer.add_dataset(DatasetInfo(dataset, dataset, kind, "test-1"), questions)
         for llm, rows_of_llm in pools:
@@ -43,48 +34,38 @@ def write(
     return out
 
 
-def asked_by_text(texts: Sequence[str], **fields: Any) -> list[Question]:
+def asked_by_text(texts, **fields):
     return [Question(f"q{i}", text, **fields) for i, text in enumerate(texts)]
 
 
-def simple(
-    out: Path, asked: Sequence[str], /, *, size: int = 4, llm: str = "gpt-3.5-turbo", **fields: Any
-) -> Path:
+def simple(out, asked, /, *, size=4, llm="gpt-3.5-turbo", **fields):
     """A recording of one LLM on questions q0, q1, ... with these texts."""
     questions = asked_by_text(asked)
     pools = [rows(question, size, **fields) for question in questions]
     return write(out, [(LLMInfo(llm, 0.7, 64), pools)], questions)
 
 
-def chat(
-    content: object, *, headers: Mapping[str, str] | None = None, path: str = "", **fields: Any
-) -> Call:
+def chat(content, *, headers=None, path="", **fields):
     messages = content if isinstance(content, list) else [{"role": "user", "content": content}]
     body = {"model": "gpt-3.5-turbo", "messages": messages} | fields
     return post(orjson.dumps(body), headers=headers, path=path)
 
 
-def post(
-    body: bytes,
-    *,
-    headers: Mapping[str, str] | None = None,
-    path: str = "",
-    of: str = "chat/completions",
-) -> Call:
+def post(body, *, headers=None, path="", of="chat/completions"):
     return Call("POST", f"{path}/v1/{of}", "", dict(headers or {}), body)
 
 
-def get(path: str, query: str = "") -> Call:
+def get(path, query=""):
     return Call("GET", path, query, {}, b"")
 
 
-def body(reply: Reply) -> dict[str, Any]:
+def body(reply):
     raw = reply.body if isinstance(reply.body, bytes) else b"".join(reply.body)
     found: dict[str, Any] = orjson.loads(raw)
     return found
 
 
-def events(reply: Reply) -> list[dict[str, Any]]:
+def events(reply):
     """The chunks of a stream, which must end as one does."""
     assert not isinstance(reply.body, bytes)
     lines = list(reply.body)
@@ -96,7 +77,7 @@ def events(reply: Reply) -> list[dict[str, Any]]:
     return [orjson.loads(line[6:]) for line in lines[:-1]]
 
 
-def error(reply: Reply) -> dict[str, Any]:
+def error(reply):
     """The error of a reply in OpenAI's shape."""
     found = body(reply)
     assert set(found) == {"error"}
@@ -107,15 +88,15 @@ def error(reply: Reply) -> dict[str, Any]:
     return dict(found["error"])
 
 
-def texts_of(reply: Reply) -> list[str]:
+def texts_of(reply):
     assert reply.status == 200, reply.body
     return [choice["message"]["content"] for choice in body(reply)["choices"]]
 
 
-def samples_of(reply: Reply) -> list[int]:
+def samples_of(reply):
     assert reply.status == 200, reply.body
     return [int(sample) for sample in reply.headers["x-feval-samples"].split(",")]
 
 
-def opened(path: Path, **options: Any) -> Application:
+def opened(path, **options):
     return Application.open(path, **options)

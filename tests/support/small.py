@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -18,7 +16,6 @@ from feval.recording import (
     DatasetInfo,
     LLMInfo,
     PoolRows,
-    ProbeRows,
     Question,
     RecordingWriter,
     ScorerInfo,
@@ -32,13 +29,11 @@ TOY = DatasetInfo("toy", "Toy questions", "verbatim", "test-1")
 SCORER = ScorerInfo("judge:toy", "judge")
 
 
-def question(index: int, gold: str | None, text: str | None = None) -> Question:
+def question(index, gold, text=None):
     return Question(f"toy/{index}", text or f"What is question {index}?", gold, gold)
 
 
-def pool(
-    index: int, answers: Answers, *, tokens: Sequence[int] | None = None, **fields: Any
-) -> PoolRows:
+def pool(index, answers, *, tokens=None, **fields):
     size = len(answers)
     return PoolRows(
         f"toy/{index}",
@@ -57,15 +52,7 @@ def pool(
     )
 
 
-def write_toy(
-    out: Path,
-    pools: Mapping[str, Sequence[Answers]],
-    golds: Sequence[str | None],
-    *,
-    counter: str = "words",
-    prices: str = "2025-06-02",
-    dataset: str = "toy",
-) -> Path:
+def write_toy(out, pools, golds, *, counter="words", prices="2025-06-02", dataset="toy"):
     """A recording of one dataset: per LLM one list of answers per question."""
     llms = (
         (
@@ -79,17 +66,17 @@ def write_toy(
 
 
 def write_rows(
-    out: Path,
-    golds: Sequence[str | None] | Mapping[int, str | None],
-    *llms: tuple[LLMInfo | str, Iterable[PoolRows]],
-    info: DatasetInfo = TOY,
-    counter: str = "words",
-    probes: Mapping[str, Iterable[ProbeRows]] | None = None,
-    cue: str | None = None,
-    scores: Mapping[str, Iterable[ScoreRows]] | None = None,
-    scorer: ScorerInfo = SCORER,
-    **options: Any,
-) -> Path:
+    out,
+    golds,
+    *llms,
+    info=TOY,
+    counter="words",
+    probes=None,
+    cue=None,
+    scores=None,
+    scorer=SCORER,
+    **options,
+):
     """A recording of one dataset from rows: golds in the order of the questions, then each LLM and
     its pools.
     """
@@ -105,7 +92,7 @@ def write_rows(
     return out
 
 
-def content(folder: Path) -> dict[str, bytes]:
+def content(folder):
     """The bytes of all files in a folder."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
@@ -114,7 +101,7 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def restate(recording: Path, path: str) -> None:
+def restate(recording, path):
     """Write into the manifest what a file that was changed on purpose has now."""
     manifest, data = (
         json.loads((recording / "manifest.json").read_text()),
@@ -124,7 +111,7 @@ def restate(recording: Path, path: str) -> None:
     put_manifest(recording, manifest)
 
 
-def in_parts(recording: Path, out: Path, questions: Mapping[str, int]) -> Path:
+def in_parts(recording, out, questions):
     """A copy of a recording whose LLMs have the parts named (such as "texts") in files of so many
     questions each.
     """
@@ -152,12 +139,12 @@ def in_parts(recording: Path, out: Path, questions: Mapping[str, int]) -> Path:
     return out
 
 
-def put_manifest(recording: Path, manifest: Mapping[str, Any]) -> None:
+def put_manifest(recording, manifest):
     """Write a manifest that was changed on purpose, with the checksum it has now."""
     (recording / "manifest.json").write_bytes(manifest_bytes(manifest))
 
 
-def scored_pool(llm: str, index: int, answers: Answers) -> tuple[PoolRows, ScoreRows]:
+def scored_pool(llm, index, answers):
     """A pool with log-probabilities and scores, a few of them missing; coarse numbers, so that some
     are equal.
     """
@@ -183,12 +170,7 @@ def scored_pool(llm: str, index: int, answers: Answers) -> tuple[PoolRows, Score
     )
 
 
-def write_scored_toy(
-    out: Path,
-    pools: Mapping[str, Sequence[Answers]],
-    golds: Sequence[str | None],
-    prices: str = "2025-06-02",
-) -> Path:
+def write_scored_toy(out, pools, golds, prices="2025-06-02"):
     """The recording of `write_toy` with log-probabilities, and with scores and step scores by
     `SCORER`.
     """

@@ -24,7 +24,7 @@ from recorders.tiny import FAMILY, problems, tokenizer
 LENGTH, KEPT = 60, 8
 
 
-def main() -> None:
+def main():
     told = [problem for problem in problems.test_questions() if len(problem.steps) >= 3][:3]
     rows = [
         (tokenizer().prompt(one.question) + tokenizer().completion(one.chain))[:LENGTH]

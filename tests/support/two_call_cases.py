@@ -11,7 +11,7 @@ PROBABILITY = st.floats(0.0, 1.0)
 BUDGETS = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 10, 25, 50, 100, 500])
 
 
-def table_of_moments(count: int = 400, seed: int = 0) -> Moments:
+def table_of_moments(count=400, seed=0):
     """Random moments, with the ends of rho and mu and both neighbourhoods of them."""
     rng = np.random.default_rng(seed)
     mu = [*rng.random(count), 0.0, 0.0, 1.0, 1.0, *np.repeat([0.5, 0.3, 0.97], 6)]

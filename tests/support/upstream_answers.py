@@ -16,11 +16,10 @@ import io
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from places import DATA
@@ -76,15 +75,15 @@ class Source:
     labels: tuple[str, ...] = ()
 
     @property
-    def choices(self) -> tuple[tuple[str, str], ...]:
+    def choices(self):
         """(label, text) of the options of every question."""
         return tuple((label, label if len(label) > 1 else "") for label in self.labels)
 
-    def pairs(self, real: Path) -> Iterator[Pair]:
+    def pairs(self, real):
         """Every text of the file with upstream's answer to it."""
         return READERS[self.name.partition("/")[0]](real, self.name)
 
-    def differences(self, real: Path) -> tuple[int, list[Difference]]:
+    def differences(self, real):
         """How many texts there are, and those that feval reads in another way; an answer that is no
         label is none to upstream.
         """
@@ -97,19 +96,19 @@ class Source:
         ]
 
 
-def reasons() -> dict[str, str]:
+def reasons():
     """Why feval and an upstream differ: a word -> a sentence."""
     given: dict[str, str] = tomllib.loads(LEDGER.read_text("utf-8"))["reasons"]
     return given
 
 
-def sources() -> tuple[Source, ...]:
+def sources():
     """Every file of texts with recorded answers, as the ledger has it."""
     files = tomllib.loads(LEDGER.read_text("utf-8"))["files"]
     return tuple(Source(**{**file, "labels": tuple(file.get("labels", ()))}) for file in files)
 
 
-def reason(source: Source, difference: Difference) -> str:
+def reason(source, difference):
     """The entry of the ledger's reasons that explains a difference."""
     (text, upstream, _), ours = difference
     upstream_name = source.name.partition("/")[0]
@@ -127,19 +126,19 @@ def reason(source: Source, difference: Difference) -> str:
 
 
 @cache
-def answer(kind: str, text: str, choices: tuple[tuple[str, str], ...]) -> str | None:
+def answer(kind, text, choices):
     """The key of a text's answer; files repeat texts a lot."""
     return canonical(kind, extract(kind, text, choices), choices)
 
 
-def mot_cascade(real: Path, name: str) -> Iterator[Pair]:
+def mot_cascade(real, name):
     """Results are dates as text, or numbers."""
     for row in json.loads(unpacked(real / f"{name}.json.gz")):
         for text, result in zip(row["generated"], row["results"], strict=True):
             yield Pair(text, date(result) if "/date_" in name else number(result), str(result))
 
 
-def date(stored: str) -> str | None:
+def date(stored):
     """MM/DD/YYYY of a string that is one date, with at most a remark in brackets or further lines
     behind it.
     """
@@ -155,7 +154,7 @@ def date(stored: str) -> str | None:
     return None
 
 
-def number(stored: float | str) -> str | None:
+def number(stored):
     """The key of a number, or of a string that is one and nothing else."""
     if isinstance(stored, str):
         plain = stored.replace(",", "")
@@ -165,7 +164,7 @@ def number(stored: float | str) -> str | None:
     return decimal_key(stored)
 
 
-def esc(real: Path, name: str) -> Iterator[Pair]:
+def esc(real, name):
     """Nothing is stored; the rule of the authors' code is applied."""
     for line in unpacked(real / f"{name}.jsonl.gz").splitlines():
         for text in json.loads(line)["generated_answer"]:
@@ -173,7 +172,7 @@ def esc(real: Path, name: str) -> Iterator[Pair]:
             yield Pair(text, stored or None, stored)
 
 
-def coupled_mmlu(real: Path, name: str) -> Iterator[Pair]:
+def coupled_mmlu(real, name):
     """Nothing is stored; the rule of the authors' code is applied, whose "E" is no answer."""
     content = io.StringIO(unpacked(real / f"{name}.csv.gz"), newline="")
     for cells in list(csv.reader(content))[1:]:
@@ -183,14 +182,14 @@ def coupled_mmlu(real: Path, name: str) -> Iterator[Pair]:
         yield Pair(reply, letter if letter in tuple("ABCD") else None, letter)
 
 
-def modelswitch(real: Path, name: str) -> Iterator[Pair]:
+def modelswitch(real, name):
     """Extracted answers are strings such as "1,234" and "57.00"."""
     for row in json.loads(unpacked(real / f"{name}.json.gz")):
         [text], [stored] = row["step_sampling"], row["intermediate_results"]
         yield Pair(text, number(stored), stored)
 
 
-def linc(real: Path, name: str) -> Iterator[Pair]:
+def linc(real, name):
     """Labels are in a file beside the texts; "Error" is no answer."""
     texts = json.loads(unpacked(real / f"{name}_generations_raw.json.gz"))
     labels = json.loads((real / f"{name}_generations_prc.json").read_text())
@@ -199,7 +198,7 @@ def linc(real: Path, name: str) -> Iterator[Pair]:
             yield Pair(text, None if label == "Error" else label, label)
 
 
-def qwen_rm(real: Path, name: str) -> Iterator[Pair]:
+def qwen_rm(real, name):
     """Predictions are LaTeX, compared by normal form."""
     for line in unpacked(real / f"{name}.jsonl.gz").splitlines():
         row: dict[str, Any] = json.loads(line)
@@ -213,6 +212,6 @@ READERS = {
 }
 
 
-def unpacked(path: Path) -> str:
+def unpacked(path):
     """The text of a compressed file."""
     return gzip.decompress(path.read_bytes()).decode()

@@ -22,7 +22,7 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LIBRARIES = ("feval.report.pictures.drawing", "matplotlib.backends.backend_svg", "pandas")
 
 
-def call(address: str, words: list[str]) -> int:
+def call(address, words):
     """Run a program in a fork of the server and return its exit code."""
     request = json.dumps([words, os.getcwd(), {**os.environ}]).encode()  # noqa: PTH109  without pathlib, which takes time
     with socket.socket(socket.AF_UNIX) as server:
@@ -38,7 +38,7 @@ def call(address: str, words: list[str]) -> int:
     return code
 
 
-def serve(address: str) -> list[str]:
+def serve(address):
     """Fork for each caller; return, in the fork, the words of the program that it is to be."""
     import select
     import warnings
@@ -64,7 +64,7 @@ def serve(address: str) -> list[str]:
     sys.exit()
 
 
-def warm() -> None:
+def warm():
     """Import what the commands import."""
     import gc
     from importlib import import_module, util
@@ -79,7 +79,7 @@ def warm() -> None:
     assert "huggingface_hub" not in sys.modules, "it reads the Hub's address while it is imported"
 
 
-def become(caller: socket.socket) -> list[str]:
+def become(caller):
     """Be the program in a second fork, while the first tells it of signals and the caller of its
     end.
     """
@@ -103,7 +103,7 @@ def become(caller: socket.socket) -> list[str]:
         sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
         return list(words)
 
-    def pass_on() -> None:
+    def pass_on():
         while number := caller.recv(1):
             os.kill(program, number[0])
         os.kill(program, signal.SIGKILL)
@@ -117,7 +117,7 @@ def become(caller: socket.socket) -> list[str]:
     os._exit(0)
 
 
-def run(words: list[str]) -> int:
+def run(words):
     """Be the program, and return its exit code."""
     import traceback
     import warnings

@@ -5,19 +5,14 @@ whenever they are made.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from feval.recording import Recording, open_recording
-from recorders.asking.pace import Limits
+from feval.recording import open_recording
 from recorders.backends.local import Tiny
 from recorders.errors import Fatal
-from recorders.request import Backend, Completion, Message, Request
+from recorders.request import Message
 from recorders.work.record import record_dataset
-from recorders.work.task import RecordingTask
 
 Asked = tuple[str, tuple[Message, ...], str | None, int]
 """Question, conversation, beginning of the reply, sample."""
@@ -26,12 +21,12 @@ Asked = tuple[str, tuple[Message, ...], str | None, int]
 class Watched(Tiny):
     """Notes what is asked; after `most` samples no request works any more."""
 
-    def __init__(self, most: float = math.inf) -> None:
+    def __init__(self, most=math.inf):
         super().__init__()
         self.most = most
         self.asked: list[Asked] = []
 
-    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+    async def complete(self, request, samples):
         if len(self.asked) >= self.most:
             raise Fatal("the server is gone")
         begun = request.prefill.text if request.prefill else None
@@ -41,24 +36,20 @@ class Watched(Tiny):
         return await super().complete(request, samples)
 
     @property
-    def cots(self) -> list[Asked]:
+    def cots(self):
         return [each for each in self.asked if each[2] is None]
 
     @property
-    def probes(self) -> list[Asked]:
+    def probes(self):
         return [each for each in self.asked if each[2] is not None]
 
 
-def recorded(
-    out: Path, work: RecordingTask, backend: Backend | None = None, **options: Any
-) -> Recording:
+def recorded(out, work, backend=None, **options):
     options = {"prices": "tiny-2026-11", "now": lambda: "2026-11-23T00:00:00Z", **options}
     return open_recording(record_dataset(work, backend or Tiny(), out, **options))
 
 
-def gone_on(
-    out: Path, work: RecordingTask, most: float, limits: Limits
-) -> tuple[Recording, Watched, Watched]:
+def gone_on(out, work, most, limits):
     """A recording that stopped after so many samples, with a torn line behind its journal; what was
     asked before and after.
     """

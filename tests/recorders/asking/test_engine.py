@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +15,7 @@ from recording_doubles import FakeBackend, FakeClock, reply, request
 
 from feval.cards.billing import Price
 from feval.errors import OutOfRangeError, PriceNotFoundError, StorageError
-from recorders.asking.engine import Control, Outcome, Progress
+from recorders.asking.engine import Control, Progress
 from recorders.asking.pace import Limits
 from recorders.asking.samples import SamplePlan, estimate_samples, record_samples
 from recorders.errors import (
@@ -38,11 +36,11 @@ NOW = "2026-01-01T00:00:00Z"
 PRICE = Price(1.0, 10.0)
 
 
-def plan(questions: int, samples: int, decoding: Decoding | None = None) -> SamplePlan:
+def plan(questions, samples, decoding=None):
     return SamplePlan([request(i, decoding) for i in range(questions)], samples)
 
 
-def texts(folder: Path) -> dict[tuple[str, int], str]:
+def texts(folder):
     with Journal.open(folder, {}) as journal:
         return {
             (e.record["question_id"], e.record["sample"]): e.record["text"]
@@ -51,9 +49,7 @@ def texts(folder: Path) -> dict[tuple[str, int], str]:
         }
 
 
-def go(
-    folder: Path, wanted: SamplePlan, backend: Any, *, mode: str = "new_episodes", **options: Any
-) -> Outcome:
+def go(folder, wanted, backend, *, mode="new_episodes", **options):
     clock = options.pop("clock", FakeClock())
     with Journal.open(folder, {}, mode=mode) as journal:
         return clock.run(
@@ -68,7 +64,7 @@ EQUAL = (
 EVERYTHING = {(f"toy/{i}", s): reply(i, s).text for i in range(4) for s in range(5)}
 
 
-def test_everything_is_asked_for_once_with_n(tmp_path: Path) -> None:
+def test_everything_is_asked_for_once_with_n(tmp_path):
     backend = FakeBackend()
     outcome = go(tmp_path, plan(4, 5), backend)
     assert outcome.complete
@@ -79,14 +75,14 @@ def test_everything_is_asked_for_once_with_n(tmp_path: Path) -> None:
     assert texts(tmp_path) == EVERYTHING
 
 
-def test_the_same_again_asks_for_nothing(tmp_path: Path) -> None:
+def test_the_same_again_asks_for_nothing(tmp_path):
     go(tmp_path, plan(4, 5), FakeBackend())
     backend = FakeBackend()
     assert go(tmp_path, plan(4, 5), backend).complete
     assert backend.calls == []
 
 
-def test_more_samples_top_up(tmp_path: Path) -> None:
+def test_more_samples_top_up(tmp_path):
     go(tmp_path, plan(4, 2), FakeBackend())
     backend = FakeBackend()
     go(tmp_path, plan(4, 5), backend)
@@ -95,7 +91,7 @@ def test_more_samples_top_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["once", "none"])
-def test_modes_that_ask_for_nothing_say_what_is_missing(tmp_path: Path, mode: str) -> None:
+def test_modes_that_ask_for_nothing_say_what_is_missing(tmp_path, mode):
     go(tmp_path, plan(4, 2), FakeBackend(), mode="once")
     assert go(tmp_path, plan(4, 2), FakeBackend(), mode=mode).complete
     backend = FakeBackend()
@@ -126,12 +122,8 @@ FAULTS: dict[str, Any] = {
     pause=st.integers(0, 3),
 )
 def test_any_mixture_of_faults_changes_nothing(
-    tmp_path_factory: pytest.TempPathFactory,
-    faults: list[Any],
-    per_request: int | None,
-    concurrency: int,
-    pause: int,
-) -> None:
+    tmp_path_factory, faults, per_request, concurrency, pause
+):
     folder = tmp_path_factory.mktemp("j")
     backend = FakeBackend(faults, pause=pause)
     limits = Limits(concurrency, samples_per_request=per_request, retries=20)
@@ -141,7 +133,7 @@ def test_any_mixture_of_faults_changes_nothing(
     assert all(count == 1 for count in backend.asked.values())
 
 
-def test_a_server_that_ignores_n_is_noticed_and_asked_one_by_one(tmp_path: Path) -> None:
+def test_a_server_that_ignores_n_is_noticed_and_asked_one_by_one(tmp_path):
     backend = FakeBackend([lambda replies: replies[:1]] * 1000)
     outcome = go(tmp_path, plan(4, 5), backend, limits=Limits(1))
     assert outcome.complete
@@ -149,13 +141,13 @@ def test_a_server_that_ignores_n_is_noticed_and_asked_one_by_one(tmp_path: Path)
     assert [len(samples) for _, samples in backend.calls] == [5, 4, *[1] * 18]
 
 
-def test_one_short_reply_does_not_give_up_n(tmp_path: Path) -> None:
+def test_one_short_reply_does_not_give_up_n(tmp_path):
     backend = FakeBackend([lambda replies: replies[:1]])
     go(tmp_path, plan(4, 5), backend, limits=Limits(1))
     assert [len(samples) for _, samples in backend.calls] == [5, 4, 5, 5, 5]
 
 
-def test_with_seeds_one_sample_per_reply_is_no_fault(tmp_path: Path) -> None:
+def test_with_seeds_one_sample_per_reply_is_no_fault(tmp_path):
     backend = FakeBackend([lambda replies: replies[:1]] * 1000, takes_seed=True)
     outcome = go(tmp_path, plan(2, 3, Decoding(seed=100)), backend)
     assert outcome.notes == ()
@@ -166,13 +158,13 @@ def test_with_seeds_one_sample_per_reply_is_no_fault(tmp_path: Path) -> None:
     assert seeds == {(0, 100), (1, 101), (2, 102)}
 
 
-def test_a_backend_without_seeds_records_none(tmp_path: Path) -> None:
+def test_a_backend_without_seeds_records_none(tmp_path):
     go(tmp_path, plan(1, 1, Decoding(seed=100)), FakeBackend())
     with Journal.open(tmp_path, {}) as journal:
         assert all("seed" not in e.record for e in journal.entries())
 
 
-def test_what_a_server_ignores_is_noticed(tmp_path: Path) -> None:
+def test_what_a_server_ignores_is_noticed(tmp_path):
     same = FakeBackend(answer=lambda _, __: Completion("4", "length"))
     notes = go(tmp_path, plan(4, 5, Decoding(logprobs=5)), same).notes
     at_limit = (
@@ -189,12 +181,12 @@ def test_what_a_server_ignores_is_noticed(tmp_path: Path) -> None:
     )
 
 
-def test_equal_cots_are_as_expected_at_temperature_0(tmp_path: Path) -> None:
+def test_equal_cots_are_as_expected_at_temperature_0(tmp_path):
     same = FakeBackend(answer=lambda _, __: Completion("4", "stop", output_tokens=1))
     assert go(tmp_path, plan(4, 5, Decoding(temperature=0)), same).notes == ()
 
 
-def test_notes_of_the_backend_reach_the_journal(tmp_path: Path) -> None:
+def test_notes_of_the_backend_reach_the_journal(tmp_path):
     said: list[str] = []
     backend = FakeBackend([lambda replies: (said.append("It has a cold."), replies)[1]])
     assert go(tmp_path, plan(4, 5), backend, backend_notes=said).notes == ("It has a cold.",)
@@ -202,12 +194,12 @@ def test_notes_of_the_backend_reach_the_journal(tmp_path: Path) -> None:
         assert journal.notes == ["It has a cold."]
 
 
-def test_a_retry_after_is_honoured_by_every_request(tmp_path: Path) -> None:
+def test_a_retry_after_is_honoured_by_every_request(tmp_path):
     clock = FakeClock()
     sent: list[float] = []
 
     class Watched(FakeBackend):
-        async def complete(self, request: Any, samples: Sequence[int]) -> list[Completion]:
+        async def complete(self, request, samples):
             sent.append(clock.now())
             return await super().complete(request, samples)
 
@@ -221,9 +213,7 @@ def test_a_retry_after_is_honoured_by_every_request(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "error", [RateLimited(601.0, "host said 429"), Transient("host said 429", 5400.0)]
 )
-def test_a_retry_after_beyond_ten_minutes_stops_the_run_and_says_so(
-    tmp_path: Path, error: Exception
-) -> None:
+def test_a_retry_after_beyond_ten_minutes_stops_the_run_and_says_so(tmp_path, error):
     clock = FakeClock()
     outcome = go(tmp_path, plan(4, 5), FakeBackend([None, error]), clock=clock, limits=Limits(1))
     assert type(outcome.error) is StoppedError
@@ -238,7 +228,7 @@ def test_a_retry_after_beyond_ten_minutes_stops_the_run_and_says_so(
     assert go(tmp_path, plan(4, 5), FakeBackend()).complete
 
 
-def test_a_retry_after_of_ten_minutes_is_waited_for(tmp_path: Path) -> None:
+def test_a_retry_after_of_ten_minutes_is_waited_for(tmp_path):
     clock = FakeClock()
     assert go(
         tmp_path, plan(4, 5), FakeBackend([RateLimited(600.0)]), clock=clock, limits=Limits(1)
@@ -246,8 +236,8 @@ def test_a_retry_after_of_ten_minutes_is_waited_for(tmp_path: Path) -> None:
     assert clock.now() >= 600
 
 
-def test_a_display_that_fails_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
-    def broken(state: Progress) -> None:
+def test_a_display_that_fails_ends_the_run_and_loses_nothing(tmp_path):
+    def broken(state):
         if state.new >= 5:
             raise OSError(5, "the terminal is gone")
 
@@ -256,7 +246,7 @@ def test_a_display_that_fails_ends_the_run_and_loses_nothing(tmp_path: Path) -> 
     assert len(texts(tmp_path)) >= 5
 
 
-def test_an_address_where_nothing_listens_is_given_up_within_seconds(tmp_path: Path) -> None:
+def test_an_address_where_nothing_listens_is_given_up_within_seconds(tmp_path):
     clock, gone = FakeClock(), Unreachable("the connection to 10.0.0.1:8000 failed")
     outcome = go(tmp_path, plan(4, 5), FakeBackend([gone] * 1000), clock=clock)
     assert isinstance(outcome.error, Fatal)
@@ -270,15 +260,15 @@ def test_an_address_where_nothing_listens_is_given_up_within_seconds(tmp_path: P
     assert go(tmp_path, plan(4, 5), after_a_reply, limits=Limits(1)).complete
 
 
-def test_a_reply_that_never_comes_is_given_up(tmp_path: Path) -> None:
+def test_a_reply_that_never_comes_is_given_up(tmp_path):
     never = FakeBackend([lambda replies: asyncio.sleep(1000, replies)])
     outcome = go(tmp_path, plan(4, 5), never, limits=Limits(timeout_s=0.02))
     assert outcome.complete
     assert outcome.requests == 5
 
 
-def test_requests_that_keep_failing_are_left_out_and_said(tmp_path: Path) -> None:
-    def of_question_2(request: Any, sample: int) -> Completion:
+def test_requests_that_keep_failing_are_left_out_and_said(tmp_path):
+    def of_question_2(request, sample):
         if request.question_id == "toy/2":
             raise Transient("the reply is cut short")
         return reply(int(request.question_id[4:]), sample)
@@ -292,7 +282,7 @@ def test_requests_that_keep_failing_are_left_out_and_said(tmp_path: Path) -> Non
     assert go(tmp_path, plan(4, 5), FakeBackend()).new == 5
 
 
-def test_a_server_that_is_down_ends_the_run(tmp_path: Path) -> None:
+def test_a_server_that_is_down_ends_the_run(tmp_path):
     backend = FakeBackend([Transient("a 503")] * 10_000)
     outcome = go(tmp_path, plan(100, 5), backend, limits=Limits(4, retries=2))
     assert isinstance(outcome.error, Transient)
@@ -303,14 +293,14 @@ def test_a_server_that_is_down_ends_the_run(tmp_path: Path) -> None:
     assert len(backend.calls) < 20
 
 
-def test_a_busy_server_is_waited_for_as_long_as_it_answers_others(tmp_path: Path) -> None:
+def test_a_busy_server_is_waited_for_as_long_as_it_answers_others(tmp_path):
     """Far more 429s than retries, but never without a reply between two of the same request."""
     backend = FakeBackend([fault for _ in range(60) for fault in (RateLimited(None), None)])
     outcome = go(tmp_path, plan(12, 5), backend, limits=Limits(2, retries=2, samples_per_request=1))
     assert outcome.complete
 
 
-def test_a_fatal_error_stops_and_keeps_everything(tmp_path: Path) -> None:
+def test_a_fatal_error_stops_and_keeps_everything(tmp_path):
     backend = FakeBackend([None, None, Fatal("The key is wrong")])
     outcome = go(tmp_path, plan(4, 5), backend, limits=Limits(1))
     assert isinstance(outcome.error, Fatal)
@@ -323,8 +313,8 @@ def test_a_fatal_error_stops_and_keeps_everything(tmp_path: Path) -> None:
     assert len(texts(tmp_path)) == 10
 
 
-def test_what_is_in_flight_when_a_fatal_error_comes_is_kept(tmp_path: Path) -> None:
-    async def late(replies: list[Completion]) -> list[Completion]:
+def test_what_is_in_flight_when_a_fatal_error_comes_is_kept(tmp_path):
+    async def late(replies):
         await asyncio.sleep(0.02)
         return replies
 
@@ -332,8 +322,8 @@ def test_what_is_in_flight_when_a_fatal_error_comes_is_kept(tmp_path: Path) -> N
     assert outcome.done == 15
 
 
-def test_a_refused_question_has_cots_without_answers(tmp_path: Path) -> None:
-    def refuse_1(request: Any, sample: int) -> Completion:
+def test_a_refused_question_has_cots_without_answers(tmp_path):
+    def refuse_1(request, sample):
         if request.question_id == "toy/1":
             raise Refused("content policy", "content_filter")
         return reply(int(request.question_id[4:]), sample)
@@ -351,7 +341,7 @@ def test_a_refused_question_has_cots_without_answers(tmp_path: Path) -> None:
     }
 
 
-def test_refusals_before_the_first_reply_wait_for_it(tmp_path: Path) -> None:
+def test_refusals_before_the_first_reply_wait_for_it(tmp_path):
     outcome = go(
         tmp_path,
         plan(4, 5),
@@ -363,7 +353,7 @@ def test_refusals_before_the_first_reply_wait_for_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("questions", [3, 100])
-def test_if_everything_is_refused_nothing_is_recorded(tmp_path: Path, questions: int) -> None:
+def test_if_everything_is_refused_nothing_is_recorded(tmp_path, questions):
     backend = FakeBackend([Refused("no such parameter")] * 1000)
     outcome = go(tmp_path, plan(questions, 5), backend, limits=Limits(2))
     assert isinstance(outcome.error, Fatal)
@@ -372,17 +362,17 @@ def test_if_everything_is_refused_nothing_is_recorded(tmp_path: Path, questions:
     assert texts(tmp_path) == {}
 
 
-def test_a_mistake_in_a_backend_is_not_hidden(tmp_path: Path) -> None:
+def test_a_mistake_in_a_backend_is_not_hidden(tmp_path):
     with pytest.raises(ZeroDivisionError):
         go(tmp_path, plan(4, 5), FakeBackend([None, ZeroDivisionError()]), limits=Limits(1))
     assert len(texts(tmp_path)) == 5
 
 
-def test_a_full_disk_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_stops_the_run(tmp_path, monkeypatch):
     commits: list[int] = []
     commit = Journal.commit
 
-    def failing(journal: Journal) -> list[tuple[str, int]]:
+    def failing(journal):
         commits.append(1)
         if len(commits) > 2:
             raise StorageError("The disk is full.")
@@ -396,17 +386,17 @@ def test_a_full_disk_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert go(tmp_path, plan(100, 5), FakeBackend()).complete
 
 
-def stop_after(replies: int, how: Callable[[Control], None]) -> tuple[FakeBackend, Control]:
+def stop_after(replies, how):
     """A backend during whose call number `replies` somebody presses Ctrl-C; later calls take very
     long.
     """
     control = Control()
 
-    def press(replies: list[Completion]) -> list[Completion]:
+    def press(replies):
         how(control)
         return replies
 
-    async def slow(replies: list[Completion]) -> list[Completion]:
+    async def slow(replies):
         await asyncio.sleep(0.05)
         return replies
 
@@ -414,9 +404,7 @@ def stop_after(replies: int, how: Callable[[Control], None]) -> tuple[FakeBacken
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_interrupt_waits_for_what_is_in_flight(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_the_first_interrupt_waits_for_what_is_in_flight(tmp_path, number):
     backend, control = stop_after(3, lambda c: c.interrupt(number))
     outcome = go(tmp_path, plan(100, 5), backend, control=control)
     assert isinstance(outcome.error, InterruptedByUser)
@@ -429,9 +417,7 @@ def test_the_first_interrupt_waits_for_what_is_in_flight(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_neither_a_second_interrupt_nor_sigterm_waits_forever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
+def test_neither_a_second_interrupt_nor_sigterm_waits_forever(tmp_path, monkeypatch, number):
     monkeypatch.setattr("recorders.asking.engine.GRACE_S", 0.01)
     backend, control = stop_after(
         3, lambda c: [c.interrupt(number) for _ in range(1 + (number == signal.SIGINT))]
@@ -441,15 +427,15 @@ def test_neither_a_second_interrupt_nor_sigterm_waits_forever(
     assert outcome.done == len(texts(tmp_path)) == 5 * (len(backend.calls) - 2)
 
 
-def test_an_interrupt_ends_a_long_wait(tmp_path: Path) -> None:
+def test_an_interrupt_ends_a_long_wait(tmp_path):
     control = Control()
     clock = FakeClock()
 
-    async def press() -> None:
+    async def press():
         await clock.sleep(10)
         control.interrupt()
 
-    async def both(journal: Journal) -> Outcome:
+    async def both(journal):
         recording = record_samples(
             plan(4, 5),
             FakeBackend([RateLimited(500.0)]),
@@ -466,7 +452,7 @@ def test_an_interrupt_ends_a_long_wait(tmp_path: Path) -> None:
     assert clock.now() < 60
 
 
-def test_a_stop_before_the_start_sends_nothing(tmp_path: Path) -> None:
+def test_a_stop_before_the_start_sends_nothing(tmp_path):
     control = Control()
     control.finish()
     backend = FakeBackend()
@@ -474,8 +460,8 @@ def test_a_stop_before_the_start_sends_nothing(tmp_path: Path) -> None:
     assert backend.calls == []
 
 
-def test_cancellation_from_outside_keeps_what_came(tmp_path: Path) -> None:
-    async def work(journal: Journal) -> None:
+def test_cancellation_from_outside_keeps_what_came(tmp_path):
+    async def work(journal):
         task = asyncio.ensure_future(
             record_samples(
                 plan(4, 5),
@@ -495,7 +481,7 @@ def test_cancellation_from_outside_keeps_what_came(tmp_path: Path) -> None:
     assert len(texts(tmp_path)) >= 5
 
 
-def test_nothing_is_sent_that_could_pass_the_cost_limit(tmp_path: Path) -> None:
+def test_nothing_is_sent_that_could_pass_the_cost_limit(tmp_path):
     """20 prompt and 10 output tokens at 1 and 10 USD per million: 120 micro-dollars per reply of
     one CoT.
     """
@@ -515,7 +501,7 @@ def test_nothing_is_sent_that_could_pass_the_cost_limit(tmp_path: Path) -> None:
     ).complete
 
 
-def test_a_cost_limit_needs_a_price_and_a_number(tmp_path: Path) -> None:
+def test_a_cost_limit_needs_a_price_and_a_number(tmp_path):
     with pytest.raises(PriceNotFoundError, match="no price for this LLM"):
         go(tmp_path, plan(1, 1), FakeBackend(), cost_limit_usd=1.0)
     with pytest.raises(OutOfRangeError, match="above 0"):
@@ -524,7 +510,7 @@ def test_a_cost_limit_needs_a_price_and_a_number(tmp_path: Path) -> None:
         plan(1, 0)
 
 
-def test_prompts_are_paid_once_per_reply(tmp_path: Path) -> None:
+def test_prompts_are_paid_once_per_reply(tmp_path):
     assert go(tmp_path, plan(4, 5), FakeBackend(), price=PRICE).usd == pytest.approx(
         1e-6 * 4 * (20 + 5 * 10 * 10)
     )
@@ -535,7 +521,7 @@ def test_prompts_are_paid_once_per_reply(tmp_path: Path) -> None:
     assert outcome.usd == pytest.approx(1e-6 * 20 * (20 + 10 * 10))
 
 
-def test_progress_ends_with_everything_done(tmp_path: Path) -> None:
+def test_progress_ends_with_everything_done(tmp_path):
     seen: list[Progress] = []
     acknowledged: list[tuple[str, int]] = []
     go(
@@ -551,7 +537,7 @@ def test_progress_ends_with_everything_done(tmp_path: Path) -> None:
     assert len(set(acknowledged)) == len(acknowledged) == 20
 
 
-def test_an_estimate_before_anything_is_an_upper_bound() -> None:
+def test_an_estimate_before_anything_is_an_upper_bound():
     estimate = estimate_samples(plan(4, 5, Decoding(max_tokens=100)), price=PRICE)
     assert (estimate.cots, estimate.calls, estimate.output_tokens, estimate.at_most) == (
         20,
@@ -567,7 +553,7 @@ def test_an_estimate_before_anything_is_an_upper_bound() -> None:
     assert estimate_samples(plan(4, 5), limits=Limits(samples_per_request=2)).calls == 12
 
 
-def test_an_estimate_after_some_is_what_they_were_like(tmp_path: Path) -> None:
+def test_an_estimate_after_some_is_what_they_were_like(tmp_path):
     go(tmp_path, plan(4, 2), FakeBackend())
     with Journal.open(tmp_path, {}) as journal:
         estimate = estimate_samples(plan(4, 5), journal, price=PRICE)

@@ -16,21 +16,19 @@ from feval.errors import OutOfRangeError
 from recorders.asking.pace import Bucket, Limits, Pace, backoff
 
 
-def send_times(
-    pace: Pace, clock: FakeClock, count: int, *, tokens: float = 0.0, took: float = 0.0
-) -> list[float]:
+def send_times(pace, clock, count, *, tokens=0.0, took=0.0):
     """When each of many requests passes the gate, all of them waiting from the start; each takes
     `took` seconds.
     """
     times: list[float] = []
 
-    async def one() -> None:
+    async def one():
         await pace.acquire(tokens)
         times.append(clock.now())
         await clock.sleep(took)
         pace.release(tokens, tokens)
 
-    async def everyone() -> None:
+    async def everyone():
         await asyncio.gather(*(one() for _ in range(count)))
 
     clock.run(everyone())
@@ -38,7 +36,7 @@ def send_times(
 
 
 @pytest.mark.parametrize("limit", [6, 30, 90, 600])
-def test_no_minute_has_more_requests_than_allowed(limit: int) -> None:
+def test_no_minute_has_more_requests_than_allowed(limit):
     clock = FakeClock()
     times = send_times(Pace(Limits(1000, requests_per_minute=limit), clock), clock, 3 * limit)
     burst = max(1, limit / 60)
@@ -47,17 +45,17 @@ def test_no_minute_has_more_requests_than_allowed(limit: int) -> None:
     assert times[-1] == pytest.approx(60 * (3 * limit - burst) / limit)
 
 
-def test_tokens_per_minute_hold_requests_back() -> None:
+def test_tokens_per_minute_hold_requests_back():
     clock = FakeClock()
     times = send_times(Pace(Limits(100, tokens_per_minute=6000), clock), clock, 10, tokens=500)
     assert [b - a for a, b in pairwise(times)] == pytest.approx([5.0] * 9)
 
 
-def test_tokens_that_were_not_taken_are_given_back() -> None:
+def test_tokens_that_were_not_taken_are_given_back():
     clock = FakeClock()
     pace = Pace(Limits(100, tokens_per_minute=6000), clock)
 
-    async def work() -> float:
+    async def work():
         await pace.acquire(6000)
         pace.release(6000, 100)
         await pace.acquire(100)
@@ -70,9 +68,7 @@ def test_tokens_that_were_not_taken_are_given_back() -> None:
     rate=st.floats(0.5, 1e6),
     takes=st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 100)), min_size=1, max_size=30),
 )
-def test_waiting_as_long_as_the_bucket_says_is_enough(
-    rate: float, takes: list[tuple[float, float]]
-) -> None:
+def test_waiting_as_long_as_the_bucket_says_is_enough(rate, takes):
     now = 0.0
     bucket = Bucket(rate, now)
     for amount, pause in takes:
@@ -84,11 +80,11 @@ def test_waiting_as_long_as_the_bucket_says_is_enough(
         bucket.take(amount, now)
 
 
-def test_concurrency_grows_by_one_per_reply_until_the_first_429_then_slowly() -> None:
+def test_concurrency_grows_by_one_per_reply_until_the_first_429_then_slowly():
     clock = FakeClock()
     pace = Pace(Limits(64), clock)
 
-    async def work() -> None:
+    async def work():
         numbers = [await pace.acquire() for _ in range(16)]
         assert pace.in_flight == 16
         for _ in numbers:
@@ -105,11 +101,11 @@ def test_concurrency_grows_by_one_per_reply_until_the_first_429_then_slowly() ->
     clock.run(work())
 
 
-def test_replies_of_one_moment_halve_once() -> None:
+def test_replies_of_one_moment_halve_once():
     clock = FakeClock()
     pace = Pace(Limits(16), clock)
 
-    async def work() -> None:
+    async def work():
         first = [await pace.acquire() for _ in range(16)]
         for number in first:
             pace.limited(number)
@@ -125,7 +121,7 @@ def test_replies_of_one_moment_halve_once() -> None:
     clock.run(work())
 
 
-def test_the_window_never_passes_its_limit() -> None:
+def test_the_window_never_passes_its_limit():
     clock = FakeClock()
     pace = Pace(Limits(3), clock)
     times = send_times(pace, clock, 9, took=1.0)
@@ -135,11 +131,11 @@ def test_the_window_never_passes_its_limit() -> None:
     assert pace.window <= 3
 
 
-def test_a_retry_after_holds_everything_back() -> None:
+def test_a_retry_after_holds_everything_back():
     clock = FakeClock()
     pace = Pace(Limits(16), clock)
 
-    async def work() -> list[float]:
+    async def work():
         await pace.acquire()
         pace.hold(7.5)
         pace.hold(2.0)
@@ -151,7 +147,7 @@ def test_a_retry_after_holds_everything_back() -> None:
     assert clock.run(work()) == [7.5, 0.0]
 
 
-def test_backoff_doubles_with_jitter_and_ends_somewhere() -> None:
+def test_backoff_doubles_with_jitter_and_ends_somewhere():
     limits = Limits(backoff_s=1, longest_backoff_s=60)
     for attempt in range(1, 200):
         whole = min(60, 2.0 ** (attempt - 1))
@@ -167,6 +163,6 @@ def test_backoff_doubles_with_jitter_and_ends_somewhere() -> None:
     {"tokens_per_minute": -5},
      {"samples_per_request": 0}, {"timeout_s": float("nan")}, {"backoff_s": float("nan")}],
 )  # fmt: skip
-def test_limits_that_cannot_work_are_refused(wrong: dict[str, float]) -> None:
+def test_limits_that_cannot_work_are_refused(wrong):
     with pytest.raises(OutOfRangeError, match=next(iter(wrong))):
         Limits(**wrong)  # type: ignore[arg-type]

@@ -11,7 +11,6 @@ import math
 import resource
 import socket
 import zlib
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -39,21 +38,17 @@ from recorders.backends.openai_compatible import OpenAICompatible  # noqa: E402 
 KEY = "sk-test-0123456789abcdef"
 
 
-def request(question: str = "What is 2 + 2?", **decoding: Any) -> Request:
+def request(question="What is 2 + 2?", **decoding):
     return Request("gsm8k", "q1", (Message("user", question),), "some/model", Decoding(**decoding))
 
 
-def complete(
-    server: FaultyServer, asked: Request, samples: Sequence[int] = (0,), *, timeout_s: float = 20.0
-) -> list[Completion]:
+def complete(server, asked, samples=(0,), *, timeout_s=20.0):
     return completions(
         OpenAICompatible(Endpoint(server.url, KEY), timeout_s=timeout_s), asked, samples
     )
 
 
-def noted(
-    server: FaultyServer, asked: Request, samples: Sequence[int] = (0,)
-) -> tuple[list[Completion], list[str]]:
+def noted(server, asked, samples=(0,)):
     """The completions, and what the backend notes about the server."""
     notes: list[str] = []
     backend = OpenAICompatible(Endpoint(server.url, KEY), note=notes.append)
@@ -61,12 +56,12 @@ def noted(
 
 
 @pytest.fixture
-def server() -> Iterator[FaultyServer]:
+def server():
     with FaultyServer() as server:
         yield server
 
 
-def test_a_reply_becomes_a_completion_with_all_that_the_server_states(server: FaultyServer) -> None:
+def test_a_reply_becomes_a_completion_with_all_that_the_server_states(server):
     asked = request(
         temperature=0.5,
         top_p=0.9,
@@ -103,14 +98,12 @@ def test_a_reply_becomes_a_completion_with_all_that_the_server_states(server: Fa
     assert server.seen[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-def test_what_is_none_is_not_sent(server: FaultyServer) -> None:
+def test_what_is_none_is_not_sent(server):
     complete(server, request(temperature=None, max_tokens=None))
     assert sorted(server.seen[0].body) == ["messages", "model"]
 
 
-def test_samples_asked_for_together_are_one_request_and_their_tokens_add_up(
-    server: FaultyServer,
-) -> None:
+def test_samples_asked_for_together_are_one_request_and_their_tokens_add_up(server):
     replies, notes = noted(server, request(), range(5))
     assert [reply.text for reply in replies] == [
         text_of("What is 2 + 2?", index) for index in range(5)
@@ -122,7 +115,7 @@ def test_samples_asked_for_together_are_one_request_and_their_tokens_add_up(
     assert "split by length" in notes[0]
 
 
-def test_with_a_seed_every_sample_is_a_request_of_its_own(server: FaultyServer) -> None:
+def test_with_a_seed_every_sample_is_a_request_of_its_own(server):
     replies, notes = noted(server, request(seed=3), [4, 5, 6])
     assert [reply.text for reply in replies] == [text_of("What is 2 + 2?", 7)]
     assert server.seen[0].body["seed"] == 7
@@ -130,7 +123,7 @@ def test_with_a_seed_every_sample_is_a_request_of_its_own(server: FaultyServer) 
     assert notes == []
 
 
-def test_choices_are_taken_in_the_order_of_their_index() -> None:
+def test_choices_are_taken_in_the_order_of_their_index():
     choices = [
         {"index": index, "message": {"content": str(index)}, "finish_reason": "stop"}
         for index in (2, 0, 1)
@@ -150,7 +143,7 @@ def test_choices_are_taken_in_the_order_of_their_index() -> None:
         ("rate error with 200", None),
     ],
 )
-def test_a_rate_limit_says_how_long_to_wait(fault: str, wait_s: float | None) -> None:
+def test_a_rate_limit_says_how_long_to_wait(fault, wait_s):
     with FaultyServer([fault]) as server, pytest.raises(RateLimited) as caught:
         complete(server, request())
     assert caught.value.retry_after == wait_s
@@ -182,7 +175,7 @@ def test_a_rate_limit_says_how_long_to_wait(fault: str, wait_s: float | None) ->
         ("error with 200", "answered 503: Provider returned error"),
     ],
 )
-def test_what_may_work_next_time_is_transient(fault: str, words: str) -> None:
+def test_what_may_work_next_time_is_transient(fault, words):
     timeout_s = 0.3 if fault == "slow" else 20.0
     with FaultyServer([fault]) as server, pytest.raises(Transient) as caught:
         complete(server, request(), timeout_s=timeout_s)
@@ -192,9 +185,7 @@ def test_what_may_work_next_time_is_transient(fault: str, words: str) -> None:
     assert len(server.seen) == 1
 
 
-def test_a_connection_that_nobody_takes_is_waited_for_some_seconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_connection_that_nobody_takes_is_waited_for_some_seconds(monkeypatch):
     monkeypatch.setattr("recorders.backends.openai_compatible._CONNECT_TIMEOUT_S", 0.05)
     with ExitStack() as stack:
         full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
@@ -218,7 +209,7 @@ def test_a_connection_that_nobody_takes_is_waited_for_some_seconds(
         ("422", "error"),
     ],
 )
-def test_what_never_works_for_this_request_is_refused(fault: str, finish_reason: str) -> None:
+def test_what_never_works_for_this_request_is_refused(fault, finish_reason):
     with FaultyServer([fault]) as server, pytest.raises(Refused) as caught:
         complete(server, request())
     assert caught.value.finish_reason == finish_reason
@@ -236,7 +227,7 @@ def test_what_never_works_for_this_request_is_refused(fault: str, finish_reason:
         ("400 setting", "does not take the setting 'temperature'"),
     ],
 )
-def test_what_never_works_at_all_is_fatal_and_says_what_to_do(fault: str, advice: str) -> None:
+def test_what_never_works_at_all_is_fatal_and_says_what_to_do(fault, advice):
     with FaultyServer([fault]) as server, pytest.raises(Fatal) as caught:
         complete(server, request())
     assert advice in caught.value.reason
@@ -250,9 +241,7 @@ def test_what_never_works_at_all_is_fatal_and_says_what_to_do(fault: str, advice
         ("/login", "http://127.0.0.1:"),
     ],
 )
-def test_a_redirection_is_not_followed(
-    status: int, location: str, target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_redirection_is_not_followed(status, location, target, monkeypatch):
     monkeypatch.setitem(
         FAULTS, "moved", lambda _: Reply(status, b"<h1>Moved</h1>", {"location": location})
     )
@@ -267,9 +256,7 @@ def test_a_redirection_is_not_followed(
 
 
 @pytest.mark.parametrize("status", [301, 308])
-def test_a_redirection_to_what_is_no_address_is_not_followed(
-    status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_redirection_to_what_is_no_address_is_not_followed(status, monkeypatch):
     monkeypatch.setitem(
         FAULTS, "moved", lambda _: Reply(status, b"<h1>Moved</h1>", {"location": "http://[::1"})
     )
@@ -286,9 +273,7 @@ def test_a_redirection_to_what_is_no_address_is_not_followed(
 
 @pytest.mark.parametrize("status", [200, 400])
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "identity"])
-def test_no_more_of_a_reply_is_read_than_a_bound(
-    coding: str, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_of_a_reply_is_read_than_a_bound(coding, status, monkeypatch):
     body = {"gzip": gzip.compress, "deflate": zlib.compress, "identity": bytes}[coding](
         b" " * 3_000_000
     )
@@ -302,9 +287,7 @@ def test_no_more_of_a_reply_is_read_than_a_bound(
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip"])
-def test_a_reply_in_a_coding_that_was_not_asked_for_is_an_error(
-    coding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reply_in_a_coding_that_was_not_asked_for_is_an_error(coding, monkeypatch):
     monkeypatch.setitem(FAULTS, "coded", lambda _: Reply(200, b"x", {"content-encoding": coding}))
     with (
         FaultyServer(["coded"]) as server,
@@ -314,7 +297,7 @@ def test_a_reply_in_a_coding_that_was_not_asked_for_is_an_error(
     assert server.seen[0].headers["accept-encoding"] == "gzip"
 
 
-def test_a_reply_in_gzip_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_in_gzip_is_read(monkeypatch):
     packed = {"content-encoding": "gzip"}
     monkeypatch.setitem(
         FAULTS, "packed", lambda reply: Reply(200, gzip.compress(reply.body), packed)
@@ -325,9 +308,7 @@ def test_a_reply_in_gzip_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_megabyte_that_stands_for_a_gigabyte_takes_little_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_megabyte_that_stands_for_a_gigabyte_takes_little_memory(monkeypatch):
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(packer.compress(bytes(2**20)) for _ in range(1024)) + packer.flush()
     monkeypatch.setitem(FAULTS, "bomb", lambda _: Reply(200, bomb, {"content-encoding": "gzip"}))
@@ -340,7 +321,7 @@ def test_a_megabyte_that_stands_for_a_gigabyte_takes_little_memory(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # kilobytes
 
 
-def test_every_fault_is_tested() -> None:
+def test_every_fault_is_tested():
     tested = {
         str(values[0] if isinstance(values, tuple) else values)
         for test in globals().values()
@@ -352,14 +333,14 @@ def test_every_fault_is_tested() -> None:
     assert set(FAULTS) - tested == {"fewer", "more", "no usage"}
 
 
-def test_nobody_listening_is_transient() -> None:
+def test_nobody_listening_is_transient():
     with FaultyServer() as server:
         gone = server
     with pytest.raises(Transient, match="the connection to 127"):
         complete(gone, request())
 
 
-def test_errors_are_not_chained_to_the_clients_which_quote_the_server() -> None:
+def test_errors_are_not_chained_to_the_clients_which_quote_the_server():
     for fault in ("500", "reset", "slow", "401"):
         with FaultyServer([fault]) as server, pytest.raises(BackendError) as caught:
             complete(server, request(), timeout_s=0.3)
@@ -368,14 +349,14 @@ def test_errors_are_not_chained_to_the_clients_which_quote_the_server() -> None:
 
 
 @pytest.mark.parametrize("options", [{"takes_n": False}, {"faults": ["fewer"]}])
-def test_a_server_that_ignores_n_is_noticed(options: dict[str, Any]) -> None:
+def test_a_server_that_ignores_n_is_noticed(options):
     with FaultyServer(**options) as server:
         replies, notes = noted(server, request(), range(4))
     assert len(replies) == 1
     assert "ignores n" in notes[-1]
 
 
-def test_more_choices_than_asked_for_are_dropped_and_said() -> None:
+def test_more_choices_than_asked_for_are_dropped_and_said():
     with FaultyServer(["more"]) as server:
         replies, notes = noted(server, request(), range(2))
     assert [reply.text for reply in replies] == [
@@ -384,7 +365,7 @@ def test_more_choices_than_asked_for_are_dropped_and_said() -> None:
     assert "more choices" in notes[-1]
 
 
-def test_a_server_that_refuses_n_is_asked_for_one_at_a_time() -> None:
+def test_a_server_that_refuses_n_is_asked_for_one_at_a_time():
     with FaultyServer(refuses_n=True) as server:
         replies, notes = noted(server, request(), range(4))
         assert len(replies) == 1
@@ -392,10 +373,10 @@ def test_a_server_that_refuses_n_is_asked_for_one_at_a_time() -> None:
     assert notes == ["The server refuses n above 1: each sample is asked for in its own request."]
 
 
-def test_a_server_that_wants_max_completion_tokens_gets_it_from_then_on() -> None:
+def test_a_server_that_wants_max_completion_tokens_gets_it_from_then_on():
     with FaultyServer(wants="max_completion_tokens") as server:
 
-        async def run() -> None:
+        async def run():
             backend = OpenAICompatible(Endpoint(server.url, KEY))
             await asyncio.gather(
                 *(backend.complete(request(seed=number), [0]) for number in range(4))
@@ -410,25 +391,21 @@ def test_a_server_that_wants_max_completion_tokens_gets_it_from_then_on() -> Non
     assert server.seen[-1].body["max_completion_tokens"] == 2048
 
 
-def test_a_duration_is_that_of_the_request_that_was_answered_whole_for_each_sample(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_duration_is_that_of_the_request_that_was_answered_whole_for_each_sample(monkeypatch):
     looks = iter([0.0, 10.0, 13.25])  # refused; sent again; answered
     monkeypatch.setattr("recorders.backends.openai_compatible.perf_counter", lambda: next(looks))
     with FaultyServer(wants="max_completion_tokens") as server:
         assert [each.duration_s for each in complete(server, request(), range(3))] == [3.25] * 3
 
 
-def test_both_adaptations_may_be_needed_for_one_request() -> None:
+def test_both_adaptations_may_be_needed_for_one_request():
     with FaultyServer(wants="max_completion_tokens", refuses_n=True) as server:
         assert len(complete(server, request(), range(3))) == 1
     assert len(server.seen) == 3
 
 
 @pytest.mark.parametrize("name", ["n", "seed", "stream", "model"])
-def test_an_extra_body_does_not_contradict_what_is_recorded(
-    server: FaultyServer, name: str
-) -> None:
+def test_an_extra_body_does_not_contradict_what_is_recorded(server, name):
     with pytest.raises(Fatal, match=f"extra body holds '{name}'"):
         complete(server, request(extra_body={name: 1}))
     assert server.seen == []
@@ -445,9 +422,7 @@ def test_an_extra_body_does_not_contradict_what_is_recorded(
         (7, Transient),
     ],
 )
-def test_an_error_in_the_place_of_a_reply_is_what_its_code_says(
-    code: object, kind: type[Exception]
-) -> None:
+def test_an_error_in_the_place_of_a_reply_is_what_its_code_says(code, kind):
     result = error_in_reply(
         {"error": {"message": "No", "code": code}}, Endpoint("https://host/v1"), "some/model"
     )
@@ -458,10 +433,10 @@ def test_an_error_in_the_place_of_a_reply_is_what_its_code_says(
     )
 
 
-def test_many_requests_at_a_time_share_connections_that_are_used_again() -> None:
+def test_many_requests_at_a_time_share_connections_that_are_used_again():
     with FaultyServer(delay_s=0.2) as server:
 
-        async def run() -> None:
+        async def run():
             backend = OpenAICompatible(Endpoint(server.url))
             for _ in range(2):
                 replies = await asyncio.gather(
@@ -475,7 +450,7 @@ def test_many_requests_at_a_time_share_connections_that_are_used_again() -> None
     assert len(server.seen) == 160
 
 
-def test_missing_usage_is_none_and_said() -> None:
+def test_missing_usage_is_none_and_said():
     with FaultyServer(["no usage"]) as server:
         [completion], notes = noted(server, request())
     assert (completion.output_tokens, completion.prompt_tokens, completion.cached_tokens) == (
@@ -486,13 +461,13 @@ def test_missing_usage_is_none_and_said() -> None:
     assert notes == ["The server states no token usage: its replies are recorded without."]
 
 
-def test_a_refusal_is_a_text_that_ends_with_content_filter(server: FaultyServer) -> None:
+def test_a_refusal_is_a_text_that_ends_with_content_filter(server):
     [completion], notes = noted(server, request("[refusal]"))
     assert (completion.text, completion.finish_reason) == (REFUSAL, "content_filter")
     assert "refused" in notes[0]
 
 
-def test_length_and_content_filter_stay_what_they_are(server: FaultyServer) -> None:
+def test_length_and_content_filter_stay_what_they_are(server):
     [cut] = complete(server, request("[length]"))
     [filtered] = complete(server, request("[content_filter]"))
     assert (cut.finish_reason, filtered.finish_reason, filtered.text) == (
@@ -502,41 +477,41 @@ def test_length_and_content_filter_stay_what_they_are(server: FaultyServer) -> N
     )
 
 
-def test_an_unknown_finish_reason_is_unknown_and_said(server: FaultyServer) -> None:
+def test_an_unknown_finish_reason_is_unknown_and_said(server):
     [completion], notes = noted(server, request("[finish]"))
     assert completion.finish_reason == "unknown"
     assert "that OpenAI does not have" in notes[0]
 
 
-def test_reasoning_is_kept_apart(server: FaultyServer) -> None:
+def test_reasoning_is_kept_apart(server):
     replies = complete(server, request("[reasoning]"), range(2))
     assert {reply.reasoning for reply in replies} == {REASONING}
     assert [reply.reasoning_tokens for reply in replies] == [len(REASONING)] * 2
 
 
-def test_the_worst_of_unicode_comes_through(server: FaultyServer) -> None:
+def test_the_worst_of_unicode_comes_through(server):
     [completion] = complete(server, request("[unicode]"))
     assert completion.text == f"{WORST} {text_of('[unicode]', 0)}"
 
 
-def test_half_a_surrogate_pair_becomes_a_replacement_character(server: FaultyServer) -> None:
+def test_half_a_surrogate_pair_becomes_a_replacement_character(server):
     [completion], notes = noted(server, request("[half]"))
     assert completion.text == f"\ufffd {text_of('[half]', 0)}"
     assert "surrogate" in notes[0]
 
 
-def test_a_question_with_half_a_surrogate_pair_is_refused(server: FaultyServer) -> None:
+def test_a_question_with_half_a_surrogate_pair_is_refused(server):
     with pytest.raises(Refused, match="surrogate"):
         complete(server, request("\ud83e"))
 
 
-def test_a_megabyte_comes_through(server: FaultyServer) -> None:
+def test_a_megabyte_comes_through(server):
     [completion] = complete(server, request("[big]"))
     assert completion.text == BIG + text_of("[big]", 0)
     assert len(completion.text) > 1_000_000
 
 
-def test_log_probabilities_become_confidences(server: FaultyServer) -> None:
+def test_log_probabilities_become_confidences(server):
     replies = complete(server, request(logprobs=4), range(2))
     assert server.seen[0].body["logprobs"] is True
     assert server.seen[0].body["top_logprobs"] == 4
@@ -546,25 +521,25 @@ def test_log_probabilities_become_confidences(server: FaultyServer) -> None:
         assert completion.token_confidences == (0.625,) * words  # (0.25 + 0.5 + 0.75 + 1) / 4
 
 
-def test_log_probabilities_of_the_sampled_tokens_alone(server: FaultyServer) -> None:
+def test_log_probabilities_of_the_sampled_tokens_alone(server):
     [completion] = complete(server, request(logprobs=0))
     assert "top_logprobs" not in server.seen[0].body
     assert completion.token_logprobs is not None
     assert completion.token_confidences is None
 
 
-def test_a_server_that_ignores_logprobs_is_noticed() -> None:
+def test_a_server_that_ignores_logprobs_is_noticed():
     with FaultyServer(takes_logprobs=False) as server:
         [completion], notes = noted(server, request(logprobs=5))
     assert (completion.token_logprobs, completion.token_confidences) == (None, None)
     assert "ignores logprobs" in notes[0]
 
 
-def test_a_note_is_said_once() -> None:
+def test_a_note_is_said_once():
     notes: list[str] = []
     with FaultyServer(takes_n=False) as server:
 
-        async def run() -> None:
+        async def run():
             backend = OpenAICompatible(Endpoint(server.url), note=notes.append)
             for _ in range(3):
                 await backend.complete(request(), [0, 1])
@@ -574,13 +549,13 @@ def test_a_note_is_said_once() -> None:
     assert len(notes) == 1
 
 
-def test_a_local_server_needs_no_key(server: FaultyServer) -> None:
+def test_a_local_server_needs_no_key(server):
     endpoint = Endpoint.from_environment(server.url, environment={})
     assert endpoint.client_key == "none"
     assert endpoint.warning is None
 
 
-def test_credentials_in_the_base_url_are_sent_as_basic_and_shown_nowhere() -> None:
+def test_credentials_in_the_base_url_are_sent_as_basic_and_shown_nowhere():
     with FaultyServer() as server:
         endpoint = Endpoint(f"http://user:s3cret-pass%2Fword@127.0.0.1:{server.port}/v1")
 
@@ -592,13 +567,11 @@ def test_credentials_in_the_base_url_are_sent_as_basic_and_shown_nowhere() -> No
     )
 
 
-def choice(message: object, **fields: object) -> dict[str, object]:
+def choice(message, **fields):
     return {"index": 0, "message": message, "finish_reason": "stop"} | fields
 
 
-def read_one(
-    message: object, top: int | None = None, usage: object = None, **fields: object
-) -> Completion:
+def read_one(message, top=None, usage=None, **fields):
     [completion] = replies.read(
         {"choices": [choice(message, **fields)], "usage": usage}, 1, top, str
     ).completions
@@ -631,7 +604,7 @@ def read_one(
         ({"content": "yes", "refusal": "no"}, "yes", None),
     ],
 )
-def test_the_forms_of_a_message(message: object, text: str, reasoning: str | None) -> None:
+def test_the_forms_of_a_message(message, text, reasoning):
     completion = read_one(message)
     assert (completion.text, completion.reasoning) == (text, reasoning)
 
@@ -640,12 +613,12 @@ def test_the_forms_of_a_message(message: object, text: str, reasoning: str | Non
     "content",
     [7, True, {"text": "a"}, [None, {"type": "text", "text": "a"}], ["a"], [{"type": "image"}]],
 )
-def test_content_that_is_not_text_is_an_error_of_that_reply(content: object) -> None:
+def test_content_that_is_not_text_is_an_error_of_that_reply(content):
     with pytest.raises(Transient, match="the content of a reply is not text"):
         read_one({"content": content})
 
 
-def test_names_that_a_server_sends_have_bounds() -> None:
+def test_names_that_a_server_sends_have_bounds():
     reply = {"choices": [choice({"content": "a"})], "id": "i" * 1_000_000, "model": "m" * 1_000_000}
     [completion] = replies.read(reply, 1, None, str).completions
     assert len(completion.response_id or "") == len(completion.served_model or "") == 1000
@@ -699,7 +672,7 @@ def test_names_that_a_server_sends_have_bounds() -> None:
         ([], (None, None, None, None)),
     ],
 )
-def test_the_forms_of_usage(usage: object, counts: tuple[int | None, ...]) -> None:
+def test_the_forms_of_usage(usage, counts):
     completion = read_one({"content": "a"}, usage=usage)
     result = (
         completion.prompt_tokens,
@@ -739,9 +712,7 @@ HIDDEN = {"reasoning_tokens": 900}
         ("Four.", {}, None),
     ],
 )
-def test_token_counts_that_cannot_be_are_not_taken(
-    message: str, usage: dict[str, Any], doubt: str | None
-) -> None:
+def test_token_counts_that_cannot_be_are_not_taken(message, usage, doubt):
     reply = {"choices": [choice({"content": message})], "usage": usage}
     [completion] = replies.read(reply, 1, None, str, max_tokens=1000).completions
     assert completion.usage_doubt == doubt
@@ -749,7 +720,7 @@ def test_token_counts_that_cannot_be_are_not_taken(
     assert completion.prompt_tokens is None
 
 
-def test_calls_of_tools_are_not_taken_for_missing_text() -> None:
+def test_calls_of_tools_are_not_taken_for_missing_text():
     completion = read_one(
         {"content": "So", "tool_calls": [{"id": "1"}]}, usage={"completion_tokens": 300}
     )
@@ -789,12 +760,12 @@ def test_calls_of_tools_are_not_taken_for_missing_text() -> None:
         ),
     ],
 )
-def test_the_forms_of_logprobs(logprobs: object, sampled: object, confidences: object) -> None:
+def test_the_forms_of_logprobs(logprobs, sampled, confidences):
     completion = read_one({"content": "a"}, top=2, logprobs=logprobs)
     assert (completion.token_logprobs, completion.token_confidences) == (sampled, confidences)
 
 
-def test_exact_counts_come_from_the_log_probabilities_where_they_add_up() -> None:
+def test_exact_counts_come_from_the_log_probabilities_where_they_add_up():
     tokens = [{"logprob": -1.0, "top_logprobs": []}]
     choices = [
         choice({"content": "aaaa"}, logprobs={"content": tokens * count}) for count in (1, 3)
@@ -804,7 +775,7 @@ def test_exact_counts_come_from_the_log_probabilities_where_they_add_up() -> Non
     assert not any("split" in note for note in reading.notes)
 
 
-def test_shares_of_tokens_add_up() -> None:
+def test_shares_of_tokens_add_up():
     choices = [choice({"content": "a" * length}) for length in (1, 1, 1, 0)]
     reading = replies.read({"choices": choices, "usage": {"completion_tokens": 100}}, 4, None, str)
     assert [completion.output_tokens for completion in reading.completions] == [34, 33, 33, 0]
@@ -813,12 +784,12 @@ def test_shares_of_tokens_add_up() -> None:
 @pytest.mark.parametrize(
     "content", [b"{", b'{"a": ', b"\xff\xfe", b"[" * 100_000, b'"text"', b"null", b""]
 )
-def test_a_body_that_is_no_object_is_transient(content: bytes) -> None:
+def test_a_body_that_is_no_object_is_transient(content):
     with pytest.raises(Transient):
         replies.parse(content)
 
 
-def test_a_body_with_nan_is_read() -> None:
+def test_a_body_with_nan_is_read():
     assert math.isnan(replies.parse(b'{"a": NaN}')["a"])
 
 
@@ -855,7 +826,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         ({"retry-after-ms": "many", "retry-after": "9"}, 9.0),
     ],
 )
-def test_the_forms_of_retry_after(headers: dict[str, str], seconds: float | None) -> None:
+def test_the_forms_of_retry_after(headers, seconds):
     assert retry_after(headers, NOON) == seconds
 
 
@@ -871,7 +842,7 @@ def test_the_forms_of_retry_after(headers: dict[str, str], seconds: float | None
         "https://host:0/v1",
     ],
 )
-def test_a_base_url_that_names_no_server_is_refused(url: str) -> None:
+def test_a_base_url_that_names_no_server_is_refused(url):
     with pytest.raises(UsageError, match="Give http:// or https://"):
         Endpoint(url)
 
@@ -886,7 +857,7 @@ def test_a_base_url_that_names_no_server_is_refused(url: str) -> None:
         "x://u:s3cret-p@h",
     ],
 )
-def test_a_refused_base_url_keeps_its_secrets(url: str) -> None:
+def test_a_refused_base_url_keeps_its_secrets(url):
     with pytest.raises(UsageError) as caught:
         Endpoint(url)
     assert "s3cret" not in str(caught.value)
@@ -897,13 +868,13 @@ def test_a_refused_base_url_keeps_its_secrets(url: str) -> None:
     "key",
     ["sk-0123456789\nabcdef", "sk-0123456789 abcdef", "sk-0123456789abcdéf", "sk-0123456789\x00"],
 )
-def test_a_key_no_header_can_carry_is_refused_and_not_shown(key: str) -> None:
+def test_a_key_no_header_can_carry_is_refused_and_not_shown(key):
     with pytest.raises(UsageError) as caught:
         Endpoint("https://host/v1", key)
     assert "0123456789" not in str(caught.value)
 
 
-def test_the_environment_is_read_as_the_official_client_reads_it() -> None:
+def test_the_environment_is_read_as_the_official_client_reads_it():
     environment = {
         "OPENAI_API_KEY": f"{KEY}\n",
         "OPENAI_BASE_URL": "https://one.example/v1/",
@@ -920,12 +891,12 @@ def test_the_environment_is_read_as_the_official_client_reads_it() -> None:
     assert KEY not in repr(endpoint)
 
 
-def test_openai_without_a_key_says_what_to_set() -> None:
+def test_openai_without_a_key_says_what_to_set():
     with pytest.raises(UsageError, match="OPENAI_API_KEY is not set"):
         Endpoint.from_environment(environment={})
 
 
-def test_a_named_variable_must_hold_a_key() -> None:
+def test_a_named_variable_must_hold_a_key():
     with pytest.raises(UsageError, match="'NEBIUS_API_KEY'; it is not set"):
         Endpoint.from_environment("http://127.0.0.1/v1", "NEBIUS_API_KEY", {})
 
@@ -944,20 +915,20 @@ def test_a_named_variable_must_hold_a_key() -> None:
         ("http://localhost.example/v1", True),
     ],
 )
-def test_unencrypted_connections_to_elsewhere_warn(url: str, warns: bool) -> None:
+def test_unencrypted_connections_to_elsewhere_warn(url, warns):
     warning = Endpoint(url, KEY).warning
     assert (warning is not None) == warns
     assert warning is None or "credentials travel unencrypted" in warning
 
 
-def test_the_warning_is_a_note() -> None:
+def test_the_warning_is_a_note():
     notes: list[str] = []
     backend = OpenAICompatible(Endpoint("http://api.example/v1"), note=notes.append)
     asyncio.run(backend.aclose())
     assert notes == [Endpoint("http://api.example/v1").warning]
 
 
-def test_a_timeout_is_positive() -> None:
+def test_a_timeout_is_positive():
     with pytest.raises(OutOfRangeError):
         OpenAICompatible(Endpoint("https://host/v1"), timeout_s=0)
 
@@ -977,17 +948,17 @@ def test_a_timeout_is_positive() -> None:
         ("y" * 30_000, "y" * 300 + "..."),
     ],
 )
-def test_what_a_server_said_is_masked_and_shortened(said: str, heard: str) -> None:
+def test_what_a_server_said_is_masked_and_shortened(said, heard):
     assert Redaction(KEY).reason(said) == heard
 
 
-def test_short_keys_of_local_servers_are_no_secrets() -> None:
+def test_short_keys_of_local_servers_are_no_secrets():
     redaction = Redaction("EMPTY")
     assert redaction.reason("an EMPTY text") == "an EMPTY text"
     assert not redaction
 
 
-def test_in_replies_only_long_keys_are_masked() -> None:
+def test_in_replies_only_long_keys_are_masked():
     assert Redaction("password").reply("The password is password.") == "The password is password."
     assert Redaction(KEY).reply(f"{KEY[:12]} {KEY}.") == f"{KEY[:12]} [key]."
 
@@ -1057,7 +1028,7 @@ USAGES = VALUES | st.fixed_dictionaries(
     asked=st.integers(1, 4),
     top=st.none() | st.integers(0, 3),
 )
-def test_any_json_is_read_or_transient(reply: dict[str, Any], asked: int, top: int | None) -> None:
+def test_any_json_is_read_or_transient(reply, asked, top):
     try:
         reading = replies.read(reply, asked, top, str)
     except Transient:
@@ -1079,7 +1050,7 @@ def test_any_json_is_read_or_transient(reply: dict[str, Any], asked: int, top: i
         )
 
 
-def test_a_chat_continues_the_beginning_of_a_reply(server: FaultyServer) -> None:
+def test_a_chat_continues_the_beginning_of_a_reply(server):
     [completion] = complete(
         server, replace(request(max_tokens=20), prefill=Prefill("a b</think>So", "<think>\n"))
     )
@@ -1092,12 +1063,12 @@ def test_a_chat_continues_the_beginning_of_a_reply(server: FaultyServer) -> None
     assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
 
 
-def test_a_text_completion_continues_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_completion_continues_a_template(monkeypatch):
     tokens = {"tokens": [" 4", ".", "<|end|>"], "token_logprobs": [-0.5, -0.25, 0.0]}
     choice = {"index": 0, "text": " 4.", "finish_reason": "stop", "logprobs": tokens}
     sent: list[tuple[dict[str, Any], str | None]] = []
 
-    async def send(_self: OpenAICompatible, body: dict[str, Any], url: str | None = None) -> bytes:
+    async def send(_self, body, url=None):
         sent.append((body, url))
         return json.dumps(
             {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}
@@ -1156,9 +1127,7 @@ def test_a_text_completion_continues_a_template(monkeypatch: pytest.MonkeyPatch)
         (["else", " what"], None, "So 4.", None),
     ],
 )
-def test_tokens_say_which_characters_they_wrote(
-    tokens: list[str | bytes], reasoning: str | None, text: str, expected: tuple[int, ...] | None
-) -> None:
+def test_tokens_say_which_characters_they_wrote(tokens, reasoning, text, expected):
     content = [
         (
             {"token": token, "logprob": -0.1}

@@ -13,7 +13,6 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,7 +51,7 @@ transformers.LlamaForCausalLM(config).save_pretrained(sys.argv[1])
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def server(tmp_path_factory):
     """Base URL and model name of a running server."""
     folder, hub = tmp_path_factory.mktemp("model"), tmp_path_factory.mktemp("hub")
     # The interpreter that the command's first line names has torch and transformers.
@@ -88,7 +87,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
             process.terminate()
 
 
-def _is_up(port: int) -> bool:
+def _is_up(port):
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1):
             return True
@@ -98,7 +97,7 @@ def _is_up(port: int) -> bool:
         return False
 
 
-def test_what_the_server_ignores_is_noticed(server: tuple[str, str], tmp_path: Path) -> None:
+def test_what_the_server_ignores_is_noticed(server, tmp_path):
     url, model = server
     notes: list[str] = []
     work = RecordingTask(

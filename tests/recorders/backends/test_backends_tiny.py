@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pytest
 from recording_doubles import completions
 
 from recorders.errors import Fatal, Refused
-from recorders.request import Completion, Decoding, Message, Request
+from recorders.request import Decoding, Message, Request
 
 tiny = pytest.importorskip("recorders.tiny", reason="the tiny models are not there")
 
@@ -20,13 +17,7 @@ QUESTION = "Tom has 49 apples. Tom gives away 22. How many apples does Tom have 
 MODEL = next(iter(tiny.FAMILY))
 
 
-def request(
-    question: str = QUESTION,
-    *,
-    model: str = MODEL,
-    messages: Sequence[Message] | None = None,
-    **decoding: Any,
-) -> Request:
+def request(question=QUESTION, *, model=MODEL, messages=None, **decoding):
     chosen = (Message("user", question),) if messages is None else tuple(messages)
     return Request(
         "feval_tiny",
@@ -37,13 +28,11 @@ def request(
     )
 
 
-def complete(
-    asked: Request, samples: Sequence[int] = (0,), notes: list[str] | None = None
-) -> list[Completion]:
+def complete(asked, samples=(0,), notes=None):
     return completions(Tiny(note=([] if notes is None else notes).append), asked, samples)
 
 
-def test_samples_are_the_models_own() -> None:
+def test_samples_are_the_models_own():
     model = tiny.load_model(MODEL)
     drawn = tiny.sample(model, QUESTION, range(3, 8), tiny.Decoding(max_tokens=64, top_logprobs=4))
     replies = complete(request(logprobs=4), range(3, 8))
@@ -61,29 +50,29 @@ def test_samples_are_the_models_own() -> None:
     assert replies[0].served_model == MODEL
 
 
-def test_a_sample_does_not_depend_on_what_it_is_drawn_with() -> None:
+def test_a_sample_does_not_depend_on_what_it_is_drawn_with():
     together = complete(request(), range(20))
     alone = [complete(request(), [index])[0] for index in (0, 7, 19)]
     assert alone == [together[index] for index in (0, 7, 19)]
 
 
-def test_the_seed_counts_on() -> None:
+def test_the_seed_counts_on():
     assert complete(request(seed=5), [0, 1]) == complete(request(), [5, 6])
 
 
-def test_log_probabilities_are_there_only_when_asked_for() -> None:
+def test_log_probabilities_are_there_only_when_asked_for():
     [plain], [sampled] = complete(request()), complete(request(logprobs=0))
     assert (plain.token_logprobs, plain.token_confidences) == (None, None)
     assert sampled.token_logprobs is not None
     assert sampled.token_confidences is None
 
 
-def test_the_limit_cuts() -> None:
+def test_the_limit_cuts():
     [completion] = complete(request(max_tokens=3))
     assert (completion.output_tokens, completion.finish_reason) == (3, "length")
 
 
-def test_a_stop_text_ends_the_answer_and_is_not_part_of_it() -> None:
+def test_a_stop_text_ends_the_answer_and_is_not_part_of_it():
     [whole] = complete(request(logprobs=2))
     stop = whole.text[4:8]
     [cut] = complete(request(logprobs=2, stop=(stop, "never")))
@@ -94,7 +83,7 @@ def test_a_stop_text_ends_the_answer_and_is_not_part_of_it() -> None:
     assert len(cut.token_logprobs or ()) == len(cut.token_confidences or ()) == cut.output_tokens
 
 
-def test_the_other_messages_have_no_effect_and_that_is_said_once() -> None:
+def test_the_other_messages_have_no_effect_and_that_is_said_once():
     notes: list[str] = []
     messages = [
         Message("system", "Be brief."),
@@ -107,7 +96,7 @@ def test_the_other_messages_have_no_effect_and_that_is_said_once() -> None:
     assert "last user message" in notes[0]
 
 
-def test_models_with_a_shared_stream_share_their_noise() -> None:
+def test_models_with_a_shared_stream_share_their_noise():
     assert complete(request(extra_body={"stream": "a"}), range(9)) != complete(request(), range(9))
 
 
@@ -122,6 +111,6 @@ def test_models_with_a_shared_stream_share_their_noise() -> None:
         (request(messages=[Message("system", "Hi")]), Refused),
     ],
 )
-def test_what_cannot_work_is_said(asked: Request, kind: type[Exception]) -> None:
+def test_what_cannot_work_is_said(asked, kind):
     with pytest.raises(kind):
         complete(asked)

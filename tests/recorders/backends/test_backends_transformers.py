@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import recording_doubles
 
 from feval.errors import OutOfRangeError, SourceError, UsageError
 from recorders.errors import Fatal, Refused
-from recorders.request import Completion, Decoding, Message, Prefill, Request
+from recorders.request import Decoding, Message, Prefill, Request
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -27,7 +24,7 @@ TEMPLATE = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("llama")
     vocabulary = {word: number for number, word in enumerate(WORDS)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, "a"))
@@ -53,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def request(*texts: str, **decoding: Any) -> Request:
+def request(*texts, **decoding):
     messages = tuple(Message("user", text) for text in texts or ("a b c",))
     return Request(
         "toy",
@@ -64,13 +61,7 @@ def request(*texts: str, **decoding: Any) -> Request:
     )
 
 
-def complete(
-    folder: Path,
-    asked: Request,
-    samples: Sequence[int] = (0,),
-    notes: list[str] | None = None,
-    batch: int = 16,
-) -> list[Completion]:
+def complete(folder, asked, samples=(0,), notes=None, batch=16):
     note = ([] if notes is None else notes).append
     backend = TransformersLocal(
         str(folder), device="cpu", batch=batch, local_files_only=True, note=note
@@ -78,7 +69,7 @@ def complete(
     return recording_doubles.completions(backend, asked, samples)
 
 
-def test_a_sample_does_not_depend_on_what_it_is_drawn_with(folder: Path) -> None:
+def test_a_sample_does_not_depend_on_what_it_is_drawn_with(folder):
     together = complete(folder, request(), range(12))
     assert complete(folder, request(), range(12), batch=5) == together
     assert [complete(folder, request(), [index])[0] for index in (0, 7)] == [
@@ -88,11 +79,11 @@ def test_a_sample_does_not_depend_on_what_it_is_drawn_with(folder: Path) -> None
     assert len({completion.text for completion in together}) > 6
 
 
-def test_the_seed_counts_on(folder: Path) -> None:
+def test_the_seed_counts_on(folder):
     assert complete(folder, request(seed=5), [0, 1]) == complete(folder, request(), [5, 6])
 
 
-def test_ends_and_limits_are_told_apart_and_counted(folder: Path) -> None:
+def test_ends_and_limits_are_told_apart_and_counted(folder):
     completions = complete(folder, request(), range(60))
     for completion in completions:
         words = len(completion.text.split())
@@ -104,7 +95,7 @@ def test_ends_and_limits_are_told_apart_and_counted(folder: Path) -> None:
     assert {completion.prompt_tokens for completion in completions} == {3}
 
 
-def test_log_probabilities_are_the_models_own(folder: Path) -> None:
+def test_log_probabilities_are_the_models_own(folder):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     numbers = {word: number for number, word in enumerate(WORDS)}
     for completion in complete(folder, request(logprobs=3, temperature=0.7, top_p=0.9), range(4)):
@@ -121,14 +112,14 @@ def test_log_probabilities_are_the_models_own(folder: Path) -> None:
         )
 
 
-def test_log_probabilities_are_there_only_when_asked_for(folder: Path) -> None:
+def test_log_probabilities_are_there_only_when_asked_for(folder):
     [plain], [sampled] = complete(folder, request()), complete(folder, request(logprobs=0))
     assert (plain.token_logprobs, plain.token_confidences) == (None, None)
     assert len(sampled.token_logprobs or ()) == sampled.output_tokens
     assert sampled.token_confidences is None
 
 
-def test_first_tokens_follow_the_softmax(folder: Path) -> None:
+def test_first_tokens_follow_the_softmax(folder):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     with torch.inference_mode():
         shares = torch.softmax(
@@ -142,7 +133,7 @@ def test_first_tokens_follow_the_softmax(folder: Path) -> None:
     assert chi_square < 40  # 13 degrees of freedom: beyond 40 by chance once in 10,000 times
 
 
-def test_temperature_zero_takes_the_likeliest(folder: Path) -> None:
+def test_temperature_zero_takes_the_likeliest(folder):
     assert (
         len(
             {completion.text for completion in complete(folder, request(temperature=0.0), range(5))}
@@ -151,7 +142,7 @@ def test_temperature_zero_takes_the_likeliest(folder: Path) -> None:
     )
 
 
-def test_top_p_leaves_out_the_tail(folder: Path) -> None:
+def test_top_p_leaves_out_the_tail(folder):
     wide = {
         completion.text
         for completion in complete(folder, request(max_tokens=1), range(300), batch=300)
@@ -163,7 +154,7 @@ def test_top_p_leaves_out_the_tail(folder: Path) -> None:
     assert narrow < wide
 
 
-def test_a_stop_text_ends_the_answer_and_is_not_part_of_it(folder: Path) -> None:
+def test_a_stop_text_ends_the_answer_and_is_not_part_of_it(folder):
     completions = complete(folder, request(logprobs=2), range(40))
     whole = next(completion for completion in completions if len(set(completion.text.split())) >= 4)
     index = completions.index(whole)
@@ -174,7 +165,7 @@ def test_a_stop_text_ends_the_answer_and_is_not_part_of_it(folder: Path) -> None
     assert len(cut.token_logprobs or ()) == len(cut.token_confidences or ()) == cut.output_tokens
 
 
-def test_without_a_chat_template_that_is_said(folder: Path, tmp_path: Path) -> None:
+def test_without_a_chat_template_that_is_said(folder, tmp_path):
     for file in folder.iterdir():
         if "template" not in file.name:
             (tmp_path / file.name).write_bytes(file.read_bytes())
@@ -194,24 +185,24 @@ def test_without_a_chat_template_that_is_said(folder: Path, tmp_path: Path) -> N
         (request(extra_body={"min_p": 0.1}), Fatal),
     ],
 )
-def test_what_cannot_work_is_said(folder: Path, asked: Request, kind: type[Exception]) -> None:
+def test_what_cannot_work_is_said(folder, asked, kind):
     with pytest.raises(kind):
         complete(folder, asked)
 
 
-def test_a_model_that_cannot_be_loaded_is_said(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_loaded_is_said(tmp_path):
     with pytest.raises(SourceError, match="could not be loaded"):
         TransformersLocal(str(tmp_path), local_files_only=True)
 
 
-def test_wrong_settings_are_said(folder: Path) -> None:
+def test_wrong_settings_are_said(folder):
     with pytest.raises(OutOfRangeError):
         TransformersLocal(str(folder), batch=0)
     with pytest.raises(UsageError, match="no number type 'float99'"):
         TransformersLocal(str(folder), dtype="float99")
 
 
-def test_the_beginning_of_a_reply_is_continued(folder: Path) -> None:
+def test_the_beginning_of_a_reply_is_continued(folder):
     whole, *_ = complete(folder, request(temperature=0.0, max_tokens=8))
     begun = Prefill(" ".join(whole.text.split()[:3]))
     [rest] = complete(
@@ -221,7 +212,7 @@ def test_the_beginning_of_a_reply_is_continued(folder: Path) -> None:
     assert rest.prompt_tokens == 6
 
 
-def test_the_tokenizer_says_what_each_token_wrote(folder: Path) -> None:
+def test_the_tokenizer_says_what_each_token_wrote(folder):
     backend = TransformersLocal(str(folder), device="cpu", local_files_only=True)
     assert backend.token_lengths("some/llama", "a b  c") == (1, 2, 3)
     assert backend.token_lengths("some/llama", "") == ()

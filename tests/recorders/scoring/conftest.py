@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from scoring_doubles import FUNCTIONS, GOLDS, POOLS, PRICES
@@ -13,13 +11,13 @@ from small import write_toy
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(tmp_path):
     """A recording of two LLMs on two questions."""
     return write_toy(tmp_path / "toy", POOLS, GOLDS)
 
 
 @pytest.fixture
-def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def functions(tmp_path, monkeypatch):
     """A module of scorers in the working folder."""
     name = "scorers_of_mine"
     (tmp_path / f"{name}.py").write_text(FUNCTIONS)
@@ -29,7 +27,7 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.fixture
-def prices(tmp_path: Path) -> str:
+def prices(tmp_path):
     """A price list with the judge's model."""
     path = tmp_path / "prices.json"
     path.write_text(json.dumps(PRICES))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from decimal import Decimal
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from scoring_doubles import GOLDS, Server, rewards, run, score
 
 from feval.errors import (
     DamagedRecordingError,
-    FevalError,
     NotRecordedError,
     StorageError,
     UnknownNameError,
@@ -29,7 +27,7 @@ from recorders.scoring.scorers import make_scorer
 from recorders.scoring.scores import Score, read_score
 
 
-def test_a_step_is_scored_by_the_path_to_it(tmp_path: Path, functions: str) -> None:
+def test_a_step_is_scored_by_the_path_to_it(tmp_path, functions):
     run(write_trees(tmp_path / "r"), tmp_path / "out", f"python:{functions}:length", name="length")
     recording = open_recording(tmp_path / "out")
     values = recording.scores("toy", "tree", "length").values[0]
@@ -45,7 +43,7 @@ def test_a_step_is_scored_by_the_path_to_it(tmp_path: Path, functions: str) -> N
     assert values.tolist() == expected
 
 
-def test_a_turn_is_scored_by_itself(tmp_path: Path, functions: str) -> None:
+def test_a_turn_is_scored_by_itself(tmp_path, functions):
     run(write_turns(tmp_path / "r"), tmp_path / "out", f"python:{functions}:length", name="length")
     recording = open_recording(tmp_path / "out")
     texts = recording.texts("toy", "m@revise", 0)
@@ -66,14 +64,12 @@ def test_a_turn_is_scored_by_itself(tmp_path: Path, functions: str) -> None:
         (["a", "b"], ". ", "a. b"),
     ],
 )
-def test_steps_are_joined_by_the_text_that_ended_them(
-    texts: list[str], stop: str, path: str
-) -> None:
+def test_steps_are_joined_by_the_text_that_ended_them(texts, stop, path):
     assert list(path_texts(texts, [None, 0], stop)) == [texts[0], path]
     assert list(path_texts([None, "b"], [None, 0], stop)) == [None, None]
 
 
-def test_a_function_scores_every_cot(toy: Path, tmp_path: Path, functions: str) -> None:
+def test_a_function_scores_every_cot(toy, tmp_path, functions):
     done = run(toy, tmp_path / "out", f"python:{functions}:length")
     assert (done.cots, done.new, done.with_score, done.unreadable, done.notes) == (7, 7, 7, 0, ())
     recording = open_recording(tmp_path / "out")
@@ -95,14 +91,14 @@ def test_a_function_scores_every_cot(toy: Path, tmp_path: Path, functions: str) 
     }
 
 
-def test_a_scorer_never_sees_the_gold(toy: Path, tmp_path: Path, functions: str) -> None:
+def test_a_scorer_never_sees_the_gold(toy, tmp_path, functions):
     run(toy, tmp_path / "out", f"python:{functions}:length", name="len")
     calls = sys.modules[functions].calls  # type: ignore[attr-defined]
     assert ("What is question 0?", "Thinking about 0, sample 2. The answer is None.", None) in calls
     assert GOLDS[0] not in repr(calls)
 
 
-def test_step_scores_none_and_what_is_not_finite(toy: Path, tmp_path: Path, functions: str) -> None:
+def test_step_scores_none_and_what_is_not_finite(toy, tmp_path, functions):
     done = run(toy, tmp_path / "out", f"python:{functions}:steps", name="steps")
     assert (done.with_score, done.unreadable) == (5, 1)
     assert done.notes == (
@@ -127,15 +123,13 @@ def test_step_scores_none_and_what_is_not_finite(toy: Path, tmp_path: Path, func
         ("named", r"returned \{'score': 1\}"),
     ],
 )
-def test_a_function_that_fails_is_named(
-    toy: Path, tmp_path: Path, functions: str, name: str, message: str
-) -> None:
+def test_a_function_that_fails_is_named(toy, tmp_path, functions, name, message):
     with pytest.raises(RecorderError, match=message):
         run(toy, tmp_path / "out", f"python:{functions}:{name}")
     assert not (tmp_path / "out").exists()
 
 
-def test_values_of_any_kind_of_number_are_scores() -> None:
+def test_values_of_any_kind_of_number_are_scores():
     read = read_score
     assert read(np.float32(0.5)) == read(np.array(0.5)) == read(Decimal("0.5")) == Score(0.5)
     assert read(True) == Score(1.0)
@@ -168,16 +162,14 @@ def test_values_of_any_kind_of_number_are_scores() -> None:
         ),
     ],
 )
-def test_a_module_that_fails_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str
-) -> None:
+def test_a_module_that_fails_is_a_sentence(tmp_path, monkeypatch, source, message):
     (tmp_path / "broken_scorer.py").write_text(source)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=message):
         make_scorer("python:broken_scorer:f")
 
 
-def test_only_some_pairs(toy: Path, tmp_path: Path, functions: str) -> None:
+def test_only_some_pairs(toy, tmp_path, functions):
     made = make_scorer(f"python:{functions}:length", name="len")
     score(toy, tmp_path / "out", made, llms=["org/beta"], datasets=["toy"])
     recording = open_recording(tmp_path / "out")
@@ -216,14 +208,12 @@ def test_only_some_pairs(toy: Path, tmp_path: Path, functions: str) -> None:
         ("transformers:nowhere", UsageError, "holds no config.json"),
     ],
 )
-def test_a_spec_that_cannot_work_is_refused(
-    spec: str, error: type[FevalError], message: str
-) -> None:
+def test_a_spec_that_cannot_work_is_refused(spec, error, message):
     with pytest.raises(error, match=message):
         make_scorer(spec)
 
 
-def test_a_damaged_recording_is_refused_before_anything_is_asked(toy: Path, tmp_path: Path) -> None:
+def test_a_damaged_recording_is_refused_before_anything_is_asked(toy, tmp_path):
     path = next((toy / "texts").rglob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-1])
     with Server(rewards) as server:
@@ -234,7 +224,7 @@ def test_a_damaged_recording_is_refused_before_anything_is_asked(toy: Path, tmp_
         assert server.seen == []
 
 
-def test_nothing_is_written_into_a_recording(toy: Path, functions: str) -> None:
+def test_nothing_is_written_into_a_recording(toy, functions):
     for spec in (toy / "inside", toy / "deep" / "inside"):
         with pytest.raises(StorageError, match="would lie inside the recording"):
             run(toy, spec, f"python:{functions}:length")
@@ -242,9 +232,7 @@ def test_nothing_is_written_into_a_recording(toy: Path, functions: str) -> None:
     assert verify_recording(toy).problems == ()
 
 
-def test_a_function_is_told_which_cot_it_scores_if_it_asks(
-    toy: Path, tmp_path: Path, functions: str
-) -> None:
+def test_a_function_is_told_which_cot_it_scores_if_it_asks(toy, tmp_path, functions):
     path = tmp_path / f"{functions}.py"
     path.write_text(
         path.read_text()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from scoring_doubles import KEY, Server, chat, needs_client, run, token
@@ -34,7 +31,7 @@ ITEM = Item(
         ("", None),
     ],
 )
-def test_grades_of_a_judge_are_read(text: str, expected: float | None) -> None:
+def test_grades_of_a_judge_are_read(text, expected):
     assert scorers._grade(text, {}) == expected
 
 
@@ -55,7 +52,7 @@ def test_grades_of_a_judge_are_read(text: str, expected: float | None) -> None:
         ("high", None),
     ],
 )
-def test_stated_confidence_is_read(text: str, expected: float | None) -> None:
+def test_stated_confidence_is_read(text, expected):
     assert scorers._confidence(text, {}) == expected
 
 
@@ -70,20 +67,18 @@ def test_stated_confidence_is_read(text: str, expected: float | None) -> None:
         ([token("\n")], None),
     ],
 )
-def test_p_true_is_read_at_the_first_word(
-    tokens: list[dict[str, Any]], expected: float | None
-) -> None:
+def test_p_true_is_read_at_the_first_word(tokens, expected):
     probability = scorers._p_true("", {"logprobs": {"content": tokens}})
     assert probability == (None if expected is None else pytest.approx(expected))
 
 
-def test_p_true_needs_log_probabilities() -> None:
+def test_p_true_needs_log_probabilities():
     for choice in ({}, {"logprobs": None}, {"logprobs": {"content": []}}):
         with pytest.raises(Fatal, match="no log-probabilities"):
             scorers._p_true("Yes", choice)
 
 
-def test_judges_see_question_options_and_cot() -> None:
+def test_judges_see_question_options_and_cot():
     system, user = scorers._judging(ITEM)
     assert "Score: N" in system["content"]
     assert "Which?\n(A) one\n(B) two" in user["content"]
@@ -92,7 +87,7 @@ def test_judges_see_question_options_and_cot() -> None:
 
 
 @needs_client
-def test_what_a_judge_thinks_is_not_its_verdict(toy: Path, tmp_path: Path) -> None:
+def test_what_a_judge_thinks_is_not_its_verdict(toy, tmp_path):
     with Server(lambda *_: (200, chat("<think>Score: 2? Yes.</think>\nI am done."))) as server:
         assert run(toy, tmp_path / "none", "judge:m", base_url=f"{server.url}/v1").with_score == 0
     with Server(lambda *_: (200, chat("Score: 2? No.</think>\nScore: 9"))) as server:
@@ -101,7 +96,7 @@ def test_what_a_judge_thinks_is_not_its_verdict(toy: Path, tmp_path: Path) -> No
     assert set(rows.scores) == {0.9}
 
 
-def test_self_checks_go_on_in_the_same_chat() -> None:
+def test_self_checks_go_on_in_the_same_chat():
     messages = scorers.CHECKS["verbal"].ask(ITEM)
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
     assert messages[2]["content"] == "I take B."
@@ -113,9 +108,7 @@ def test_self_checks_go_on_in_the_same_chat() -> None:
 
 @needs_client
 @pytest.mark.parametrize("kind", ["judge", "verbal", "p-true"])
-def test_an_endpoint_is_asked_through_the_official_client(
-    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_an_endpoint_is_asked_through_the_official_client(toy, tmp_path, monkeypatch, kind):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     replies = {
         "judge": chat(f"Fine; your key is {KEY}.\nScore: 5"),
@@ -123,7 +116,7 @@ def test_an_endpoint_is_asked_through_the_official_client(
         "p-true": chat("Yes", logprobs=[token("Yes", Yes=0.3, No=0.3)]),
     }
 
-    def answer(path: str, body: Any) -> tuple[int, Any]:
+    def answer(path, body):
         assert path == "/v1/chat/completions"
         last = body["messages"][-1]["content"]
         return 200, (
@@ -156,9 +149,9 @@ def test_an_endpoint_is_asked_through_the_official_client(
 
 
 @needs_client
-def test_a_model_that_wants_max_completion_tokens_gets_them(toy: Path, tmp_path: Path) -> None:
+def test_a_model_that_wants_max_completion_tokens_gets_them(toy, tmp_path):
 
-    def answer(_: str, body: Any) -> tuple[int, Any]:
+    def answer(_, body):
         if "max_tokens" in body:
             return 400, {
                 "error": {"message": "Use 'max_completion_tokens' instead.", "param": "max_tokens"}
@@ -172,7 +165,7 @@ def test_a_model_that_wants_max_completion_tokens_gets_them(toy: Path, tmp_path:
 @pytest.mark.parametrize(
     "data", [[{"index": None, "score": 1}], [{"score": 1}, {"score": 2}], {"0": 1}, None]
 )
-def test_pairs_without_places_are_an_error(toy: Path, tmp_path: Path, data: object) -> None:
+def test_pairs_without_places_are_an_error(toy, tmp_path, data):
     with (
         Server(lambda *_: (200, {"data": data})) as server,
         pytest.raises(Fatal, match="expected a list `data`"),
@@ -181,11 +174,11 @@ def test_pairs_without_places_are_an_error(toy: Path, tmp_path: Path, data: obje
 
 
 @needs_client
-def test_a_filtered_reply_is_a_refusal(toy: Path, tmp_path: Path) -> None:
+def test_a_filtered_reply_is_a_refusal(toy, tmp_path):
     filtered = chat("")
     filtered["choices"][0]["finish_reason"] = "content_filter"
 
-    def answer(_: str, body: Any) -> tuple[int, Any]:
+    def answer(_, body):
         return 200, filtered if "question 1" in str(body) else chat("Score: 5")
 
     with Server(answer) as server:
@@ -197,20 +190,20 @@ def test_a_filtered_reply_is_a_refusal(toy: Path, tmp_path: Path) -> None:
 
 
 @needs_client
-def test_an_error_in_the_place_of_choices_is_understood(toy: Path, tmp_path: Path) -> None:
+def test_an_error_in_the_place_of_choices_is_understood(toy, tmp_path):
     wrong = {"error": {"message": "no such model", "code": 404}}
     with Server(lambda *_: (200, wrong)) as server, pytest.raises(Fatal, match="no such model"):
         run(toy, tmp_path / "out", "judge:m", base_url=f"{server.url}/v1")
 
 
 @needs_client
-def test_lone_surrogates_in_a_verdict_are_kept_out(toy: Path, tmp_path: Path) -> None:
+def test_lone_surrogates_in_a_verdict_are_kept_out(toy, tmp_path):
     with Server(lambda *_: (200, chat("bad \ud800 text. Score: 5"))) as server:
         assert run(toy, tmp_path / "out", "judge:m", base_url=f"{server.url}/v1").with_score == 7
 
 
 @needs_client
-def test_a_server_without_logprobs_cannot_give_p_true(toy: Path, tmp_path: Path) -> None:
+def test_a_server_without_logprobs_cannot_give_p_true(toy, tmp_path):
     with (
         Server(lambda *_: (200, chat("Yes"))) as server,
         pytest.raises(Fatal, match="Use verbal:MODEL"),

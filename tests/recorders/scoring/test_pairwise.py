@@ -8,10 +8,8 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,15 +28,8 @@ from feval.errors import (
     UsageError,
 )
 from feval.estimators.winrates import preference_cycle
-from feval.forecast.coupled import Coupling, couple
-from feval.recording import (
-    LLMInfo,
-    PoolRows,
-    ScorerInfo,
-    ScoreRows,
-    open_recording,
-    verify_recording,
-)
+from feval.forecast.coupled import couple
+from feval.recording import LLMInfo, ScorerInfo, ScoreRows, open_recording, verify_recording
 from feval.recording.arrays import verdicts_name
 from feval.recording.derived.rewriting import add_scorers
 from feval.replay import load
@@ -48,7 +39,7 @@ from recorders.asking.pace import Limits
 from recorders.errors import JournalError, Transient
 from recorders.journal import journal_folder
 from recorders.scoring import scorers
-from recorders.scoring.pairwise import PairwiseComparison, PairwiseResult
+from recorders.scoring.pairwise import PairwiseComparison
 from recorders.scoring.scorers import make_scorer
 from recorders.scoring.scores import Item, ScoreJournal
 from recorders.scoring.scoring import run_scoring
@@ -62,7 +53,7 @@ QUALITIES = {"a/one": [[3, 1], [2, 2]], "a/two": [[2, 2], [2, 0]], "a/three": [[
 Reply = Callable[[int, int, str], str]
 
 
-def texts(name: str, rows: Sequence[Sequence[int]]) -> Iterator[PoolRows]:
+def texts(name, rows):
     for index, own in enumerate(rows):
         plain = pool(index, ["1"] * len(own))
         yield replace(
@@ -70,12 +61,7 @@ def texts(name: str, rows: Sequence[Sequence[int]]) -> Iterator[PoolRows]:
         )
 
 
-def written(
-    out: Path,
-    qualities: Mapping[str, Sequence[Sequence[int]]],
-    noise: Any = SHARED,
-    gold: str | None = "1",
-) -> Path:
+def written(out, qualities, noise=SHARED, gold="1"):
     """A recording in which every CoT states its quality; LLMs named @apart have noise of their
     own.
     """
@@ -87,18 +73,18 @@ def written(
 
 
 @pytest.fixture
-def three(tmp_path: Path) -> Path:
+def three(tmp_path):
     return written(tmp_path / "three", QUALITIES)
 
 
-def fair(a: int, b: int, _: str) -> str:
+def fair(a, b, _):
     return "A" if a > b else "B" if b > a else "tie"
 
 
-def serving(reply: Reply) -> Server:
+def serving(reply):
     """A judge: `reply(quality of A, quality of B, question)` ends its verdict."""
 
-    def answer(_: str, body: Any) -> tuple[int, Any]:
+    def answer(_, body):
         shown = body["messages"][-1]["content"]
         a, b = map(int, re.findall(r"quality (\d+)", shown))
         asked = re.search(r"What is (question \d+)", shown)
@@ -109,11 +95,11 @@ def serving(reply: Reply) -> Server:
 
 
 @pytest.fixture(autouse=True)
-def _client() -> None:
+def _client():
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
 
-def judged(recording: Path, out: Path, server: Server, **options: Any) -> PairwiseResult:
+def judged(recording, out, server, **options):
     made = make_scorer(
         "judge:some/model",
         base_url=f"{server.url}/v1",
@@ -126,7 +112,7 @@ def judged(recording: Path, out: Path, server: Server, **options: Any) -> Pairwi
     )
 
 
-def doubts(coupling: Coupling) -> tuple[str, ...]:
+def doubts(coupling):
     """What is said beside that two questions are few."""
     return tuple(
         sentence
@@ -135,7 +121,7 @@ def doubts(coupling: Coupling) -> tuple[str, ...]:
     )
 
 
-def coupled(folder: Path, judge: str = "some/model", apart: bool = False) -> Coupling:
+def coupled(folder, judge="some/model", apart=False):
     dataset, llms = load("toy", None, folder, prices="none")
     own = [llm for llm in llms if not llm.name.endswith("@apart")]
     others = [llm for llm in llms if llm.name.endswith("@apart")] if apart else []
@@ -160,17 +146,17 @@ def coupled(folder: Path, judge: str = "some/model", apart: bool = False) -> Cou
         ("", None),
     ],
 )
-def test_a_verdict_is_the_last_line_and_the_only_one(text: str, expected: float | None) -> None:
+def test_a_verdict_is_the_last_line_and_the_only_one(text, expected):
     assert scorers._preference(text, {}) == expected
 
 
-def test_none_is_an_abstention_and_no_tie() -> None:
+def test_none_is_an_abstention_and_no_tie():
     found = scorers._preference("I cannot say.\nVerdict: none", {})
     assert found is not None
     assert math.isnan(found)
 
 
-def test_the_judge_sees_question_and_both_texts_and_no_names(three: Path, tmp_path: Path) -> None:
+def test_the_judge_sees_question_and_both_texts_and_no_names(three, tmp_path):
     [message, shown] = scorers._comparing(
         Item(question(3, "SECRETGOLD"), "the first", None, other="the second")
     )
@@ -187,7 +173,7 @@ def test_the_judge_sees_question_and_both_texts_and_no_names(three: Path, tmp_pa
     assert {(body["model"], body["temperature"]) for body in bodies} == {("some/model", 0.0)}
 
 
-def test_every_comparison_is_asked_in_both_orders_and_kept(three: Path, tmp_path: Path) -> None:
+def test_every_comparison_is_asked_in_both_orders_and_kept(three, tmp_path):
     with serving(fair) as server:
         done = judged(three, tmp_path / "out", server)
         assert len(server.seen) == len({json.dumps(body) for _, _, body in server.seen}) == 48
@@ -218,10 +204,8 @@ def test_every_comparison_is_asked_in_both_orders_and_kept(three: Path, tmp_path
     assert not journal_folder(tmp_path / "out").exists()
 
 
-def test_killed_at_its_very_end_the_same_command_finds_the_verdicts(
-    three: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(_: ScoreJournal) -> None:
+def test_killed_at_its_very_end_the_same_command_finds_the_verdicts(three, tmp_path, monkeypatch):
+    def killed(_):
         raise KeyboardInterrupt
 
     with serving(fair) as server:
@@ -237,7 +221,7 @@ def test_killed_at_its_very_end_the_same_command_finds_the_verdicts(
     assert not journal_folder(tmp_path / "out").exists()
 
 
-def test_win_rates_by_hand(three: Path, tmp_path: Path) -> None:
+def test_win_rates_by_hand(three, tmp_path):
     with serving(fair) as server:
         judged(three, tmp_path / "out", server)
     coupling = coupled(tmp_path / "out")
@@ -258,7 +242,7 @@ def test_win_rates_by_hand(three: Path, tmp_path: Path) -> None:
     assert chance.sum(axis=1) == pytest.approx(half.sum(axis=1), abs=1e-7)
 
 
-def test_a_judge_that_favours_a_place_gives_ties(three: Path, tmp_path: Path) -> None:
+def test_a_judge_that_favours_a_place_gives_ties(three, tmp_path):
     with serving(lambda *_: "A") as server:
         done = judged(three, tmp_path / "out", server)
     assert (done.verdicts, done.ties, done.contradicted) == (24, 24, 24)
@@ -275,13 +259,13 @@ def test_a_judge_that_favours_a_place_gives_ties(three: Path, tmp_path: Path) ->
     )
 
 
-def test_a_win_in_one_order_and_a_tie_in_the_other_is_a_tie(three: Path, tmp_path: Path) -> None:
+def test_a_win_in_one_order_and_a_tie_in_the_other_is_a_tie(three, tmp_path):
     with serving(lambda a, b, _: "A" if a > b else "tie") as server:
         done = judged(three, tmp_path / "out", server)
     assert (done.ties, done.contradicted) == (24, 0)
 
 
-def test_one_order_by_a_keyed_hash(three: Path, tmp_path: Path) -> None:
+def test_one_order_by_a_keyed_hash(three, tmp_path):
     qualities = {name: rows * 8 for name, rows in QUALITIES.items()}
     many = written(tmp_path / "many", qualities)
     with serving(lambda *_: "A") as server:
@@ -311,9 +295,7 @@ def test_one_order_by_a_keyed_hash(three: Path, tmp_path: Path) -> None:
         ("A, or B?", "unreadable", f"what {JUDGE} said holds none that can be read"),
     ],
 )
-def test_a_missing_verdict_is_no_tie(
-    three: Path, tmp_path: Path, said: str, field: str, why: str
-) -> None:
+def test_a_missing_verdict_is_no_tie(three, tmp_path, said, field, why):
     with serving(
         lambda a, b, asked: said if asked == "question 1" and a == 0 else fair(a, b, asked)
     ) as server:
@@ -333,7 +315,7 @@ def test_a_missing_verdict_is_no_tie(
     )
 
 
-def test_questions_without_any_verdict_are_left_out_and_said(three: Path, tmp_path: Path) -> None:
+def test_questions_without_any_verdict_are_left_out_and_said(three, tmp_path):
     with serving(
         lambda a, b, asked: "none" if asked == "question 1" else fair(a, b, asked)
     ) as server:
@@ -352,7 +334,7 @@ def test_questions_without_any_verdict_are_left_out_and_said(three: Path, tmp_pa
         coupled(tmp_path / "silent")
 
 
-def test_equal_texts_are_ties_that_nobody_is_asked_about(tmp_path: Path) -> None:
+def test_equal_texts_are_ties_that_nobody_is_asked_about(tmp_path):
     path = tmp_path / "r"
     infos = (LLMInfo(name, temperature=1.0, decoding={"noise": SHARED}) for name in ("a/x", "a/y"))
     write_rows(path, ["1"], *((info, [pool(0, ["1", "2"])]) for info in infos), prices="none")
@@ -363,7 +345,7 @@ def test_equal_texts_are_ties_that_nobody_is_asked_about(tmp_path: Path) -> None
     assert (done.comparisons, done.ties, done.same_text) == (4, 4, 2)
 
 
-def test_independent_recordings_are_compared_call_by_call(tmp_path: Path) -> None:
+def test_independent_recordings_are_compared_call_by_call(tmp_path):
     qualities = {**QUALITIES, **{f"{name}@apart": rows for name, rows in QUALITIES.items()}}
     path = written(tmp_path / "r", qualities)
     with serving(fair) as server:
@@ -390,13 +372,13 @@ def test_independent_recordings_are_compared_call_by_call(tmp_path: Path) -> Non
         coupled(tmp_path / "out")
 
 
-def test_a_run_goes_on_where_it_stopped_and_asks_nothing_twice(three: Path, tmp_path: Path) -> None:
+def test_a_run_goes_on_where_it_stopped_and_asks_nothing_twice(three, tmp_path):
     out, answered = tmp_path / "out", Counter[str]()
     failing = {"after": 17}
     # what is in flight when a run ends may be asked for again
     one_by_one = replace(FAST, concurrency=1)
 
-    def answer(_: str, body: Any) -> tuple[int, Any]:
+    def answer(_, body):
         if answered.total() >= failing["after"]:
             return 503, {"error": {"message": "away"}}
         answered[json.dumps(body)] += 1
@@ -419,8 +401,8 @@ def test_a_run_goes_on_where_it_stopped_and_asks_nothing_twice(three: Path, tmp_
     )
 
 
-def test_refused_comparisons_have_no_verdict(three: Path, tmp_path: Path) -> None:
-    def answer(_: str, body: Any) -> tuple[int, Any]:
+def test_refused_comparisons_have_no_verdict(three, tmp_path):
+    def answer(_, body):
         shown = body["messages"][-1]["content"]
         a, b = map(int, re.findall(r"quality (\d+)", shown))
         return (
@@ -435,9 +417,7 @@ def test_refused_comparisons_have_no_verdict(three: Path, tmp_path: Path) -> Non
     assert f"4 of 24 comparisons have no verdict: {JUDGE} refused them." in done.notes
 
 
-def test_the_command_with_a_limit_a_dry_run_and_an_end(
-    three: Path, tmp_path: Path, prices: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_with_a_limit_a_dry_run_and_an_end(three, tmp_path, prices, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
     out = tmp_path / "out"
     with serving(fair) as server:
@@ -470,7 +450,7 @@ def test_the_command_with_a_limit_a_dry_run_and_an_end(
     assert "Average win-rates by pairwise:some/model" in shown.stdout
 
 
-def test_an_llm_that_comes_later_is_compared_with_the_others(three: Path, tmp_path: Path) -> None:
+def test_an_llm_that_comes_later_is_compared_with_the_others(three, tmp_path):
     with serving(fair) as server:
         judged(three, tmp_path / "two", server, llms=["a/one", "a/two"])
         assert len(server.seen) == 16
@@ -488,10 +468,10 @@ def test_an_llm_that_comes_later_is_compared_with_the_others(three: Path, tmp_pa
     )
 
 
-def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_compared_is_refused(three, tmp_path):
     made = make_scorer("judge:some/model", asks=False, pairwise=True)
 
-    def refused(recording: Path, error: type[Exception], message: str, **options: Any) -> None:
+    def refused(recording, error, message, **options):
         with pytest.raises(error, match=message):
             PairwiseComparison.from_recording(recording, made, **options)
 
@@ -523,16 +503,14 @@ def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None
         couple(dataset, llms, judge="m", scorer="n")
 
 
-def margins(
-    questions: int, *wins: tuple[int, int], llms: int = 3
-) -> np.ndarray[Any, np.dtype[np.float64]]:
+def margins(questions, *wins, llms=3):
     table = np.zeros((questions, llms, llms))
     for winner, loser in wins:
         table[:, winner, loser], table[:, loser, winner] = 1.0, -1.0
     return table
 
 
-def test_cycles_beyond_doubt_are_found() -> None:
+def test_cycles_beyond_doubt_are_found():
     circle = (0, 1), (1, 2), (2, 0)
     assert preference_cycle(margins(12, *circle)) == (0, 1, 2)
     assert preference_cycle(margins(12, *((two, one) for one, two in circle))) == (0, 2, 1)
@@ -549,9 +527,7 @@ def test_cycles_beyond_doubt_are_found() -> None:
         preference_cycle(np.zeros((3, 2)))
 
 
-def with_verdicts(
-    path: Path, out: Path, verdicts: Mapping[tuple[str, str], float], questions: int
-) -> Path:
+def with_verdicts(path, out, verdicts, questions):
     """Each pair's verdicts are all the same, for equal and for other calls."""
     found: dict[str, dict[tuple[str, str], list[ScoreRows]]] = {}
     for (first, second), score in verdicts.items():
@@ -562,7 +538,7 @@ def with_verdicts(
     return add_scorers(path, out, infos, operation={"kind": "pairwise"})
 
 
-def test_cyclic_preferences_work_and_are_said(tmp_path: Path) -> None:
+def test_cyclic_preferences_work_and_are_said(tmp_path):
     qualities = {name: [[1, 1]] * 12 for name in ("a/rock", "a/scissors", "a/paper")}
     circle = {
         ("a/rock", "a/scissors"): 1.0,
@@ -589,7 +565,7 @@ def test_cyclic_preferences_work_and_are_said(tmp_path: Path) -> None:
     )
 
 
-def test_verdicts_are_found_whichever_llm_comes_first(tmp_path: Path) -> None:
+def test_verdicts_are_found_whichever_llm_comes_first(tmp_path):
     path = written(tmp_path / "r", {"a/x": [[1, 1]] * 3, "a/y": [[1, 1]] * 3})
     with_verdicts(path, tmp_path / "out", {("a/y", "a/x"): 1.0}, 3)
     coupling = coupled(tmp_path / "out")

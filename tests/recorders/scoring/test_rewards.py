@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import sys
 import threading
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from scoring_doubles import KEY, Server, rewards, run, score
 
-from feval.errors import FevalError, UsageError
+from feval.errors import UsageError
 from feval.recording import open_recording
 from recorders.asking.pace import Limits
 from recorders.errors import Fatal, Transient
 from recorders.scoring.scorers import make_scorer
 
 
-def test_a_reward_model_gets_all_cots_of_a_question(
-    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reward_model_gets_all_cots_of_a_question(toy, tmp_path, monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
     with Server(rewards) as server:
         done = run(toy, tmp_path / "out", f"http:{server.url}/reward", key_variable="MY_KEY")
@@ -38,10 +34,10 @@ def test_a_reward_model_gets_all_cots_of_a_question(
         assert not file.is_file() or KEY.encode() not in file.read_bytes()
 
 
-def test_rewards_may_be_steps_null_or_nonsense(toy: Path, tmp_path: Path) -> None:
+def test_rewards_may_be_steps_null_or_nonsense(toy, tmp_path):
     answers = {"4": [1, 0.5], "9": None, "5": "high", "7": True}
 
-    def answer(_: str, body: Any) -> tuple[int, Any]:
+    def answer(_, body):
         return 200, {"scores": [answers.get(item["answer"], 0.25) for item in body]}
 
     with Server(answer) as server:
@@ -76,14 +72,8 @@ def test_rewards_may_be_steps_null_or_nonsense(toy: Path, tmp_path: Path) -> Non
     ],
 )
 def test_what_a_reward_model_says_wrong_is_said(
-    toy: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    status: int,
-    value: Any,
-    error: type[FevalError],
-    message: str,
-) -> None:
+    toy, tmp_path, monkeypatch, status, value, error, message
+):
     monkeypatch.setenv("MY_KEY", KEY)
     with (
         Server(lambda *_: (status, value)) as server,
@@ -94,8 +84,8 @@ def test_what_a_reward_model_says_wrong_is_said(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_refused_cot_has_no_score_where_others_have(toy: Path, tmp_path: Path) -> None:
-    def answer(_: str, body: Any) -> tuple[int, Any]:
+def test_a_refused_cot_has_no_score_where_others_have(toy, tmp_path):
+    def answer(_, body):
         if "question 1" in body[0]["question"]:
             return 400, {"error": "too strange"}
         return rewards("", body)
@@ -112,10 +102,10 @@ def test_a_refused_cot_has_no_score_where_others_have(toy: Path, tmp_path: Path)
     assert "too strange" in (rows.verdicts or [""])[0]  # type: ignore[operator]
 
 
-def test_busy_servers_are_asked_again(toy: Path, tmp_path: Path) -> None:
+def test_busy_servers_are_asked_again(toy, tmp_path):
     count = iter(range(1000))
 
-    def answer(_: str, body: Any) -> tuple[int, Any]:
+    def answer(_, body):
         return (429, {"error": "slow down"}) if next(count) % 2 == 0 else rewards("", body)
 
     with Server(answer) as server:
@@ -123,8 +113,8 @@ def test_busy_servers_are_asked_again(toy: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_vllm_scores_pairs(toy: Path, tmp_path: Path, wrapped: bool) -> None:
-    def answer(path: str, body: Any) -> tuple[int, Any]:
+def test_vllm_scores_pairs(toy, tmp_path, wrapped):
+    def answer(path, body):
         assert path == "/v1/score"
         assert (body["model"], body["text_1"][:7]) == ("rm/model", "What is")
         scores = [len(text) for text in body["text_2"]]
@@ -138,7 +128,7 @@ def test_vllm_scores_pairs(toy: Path, tmp_path: Path, wrapped: bool) -> None:
     ].tolist() == [44.0, 44.0, 47.0]
 
 
-def test_local_reward_models(toy: Path, tmp_path: Path) -> None:
+def test_local_reward_models(toy, tmp_path):
     torch = pytest.importorskip("torch", reason="torch (extra `coupled`) is not installed")
     transformers = pytest.importorskip(
         "transformers", reason="transformers (extra `coupled`) is not installed"
@@ -171,9 +161,7 @@ def test_local_reward_models(toy: Path, tmp_path: Path) -> None:
         assert len(scores.steps(0, 0)) == labels - 1
 
 
-def test_a_local_model_without_its_packages_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_local_model_without_its_packages_is_a_sentence(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text("{}")
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(
@@ -182,10 +170,10 @@ def test_a_local_model_without_its_packages_is_a_sentence(
         make_scorer(f"transformers:{tmp_path}")
 
 
-def test_a_slow_reward_model_is_named_with_the_limit(toy: Path, tmp_path: Path) -> None:
+def test_a_slow_reward_model_is_named_with_the_limit(toy, tmp_path):
     late = threading.Event()
 
-    def answer(_: str, body: Any) -> tuple[int, Any]:
+    def answer(_, body):
         late.wait(20)
         return rewards("", body)
 
@@ -201,7 +189,7 @@ def test_a_slow_reward_model_is_named_with_the_limit(toy: Path, tmp_path: Path) 
             late.set()
 
 
-def test_steps_are_paragraphs_or_lines() -> None:
+def test_steps_are_paragraphs_or_lines():
     from recorders.scoring.scorers import steps_of
 
     assert steps_of("one\nline\n\ntwo\n\n\n three ") == ["one\nline", "two", "three"]

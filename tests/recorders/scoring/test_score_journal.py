@@ -8,8 +8,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,12 +23,10 @@ from recorders.scoring.scorers import make_scorer
 from recorders.scoring.scores import CoTKey, Score, ScoreJournal
 
 
-def test_a_run_goes_on_where_it_stopped(
-    toy: Path, tmp_path: Path, functions: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_on_where_it_stopped(toy, tmp_path, functions, monkeypatch):
     out, asked = tmp_path / "out", []
 
-    def answer(_: str, body: Any) -> tuple[int, Any]:
+    def answer(_, body):
         asked.extend(item["text"] for item in body)
         return (200, {"scores": [1.0] * len(body)}) if len(asked) <= 3 else (503, {"error": "busy"})
 
@@ -54,7 +50,7 @@ def test_a_run_goes_on_where_it_stopped(
             score(toy, out, made, limits=FAST)
 
 
-def test_a_torn_line_is_cut_off_and_scored_again(tmp_path: Path) -> None:
+def test_a_torn_line_is_cut_off_and_scored_again(tmp_path):
     keys = [CoTKey("d", "m", f"q{i}", 0) for i in range(3)]
     scored = Score(0.1, (0.5, 0.25), "Fine \u2028.", 3, 4)
     with ScoreJournal.open(tmp_path / "j", {"a": 1.5}) as journal:
@@ -76,8 +72,8 @@ def test_a_torn_line_is_cut_off_and_scored_again(tmp_path: Path) -> None:
 
 
 def test_replies_are_read_by_question_in_sample_order_and_the_later_of_a_refused_one_counts(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     one, other = CoTKey("d", "m", "q1", 0), CoTKey("d", "m", "q1", 0, "against")
     refused = Score(problem="refused")
     with ScoreJournal.open(tmp_path / "j", {}) as journal:
@@ -97,7 +93,7 @@ def test_replies_are_read_by_question_in_sample_order_and_the_later_of_a_refused
         assert journal.replies_with_usage == 0
 
 
-def test_another_identity_and_a_score_that_comes_twice_are_refused(tmp_path: Path) -> None:
+def test_another_identity_and_a_score_that_comes_twice_are_refused(tmp_path):
     folder = tmp_path / "j"
     with ScoreJournal.open(folder, {"a": 1}) as journal:
         journal.add([(CoTKey("d", "m", "q", 0), Score(1.0))])
@@ -110,9 +106,7 @@ def test_another_identity_and_a_score_that_comes_twice_are_refused(tmp_path: Pat
         ScoreJournal.open(folder, {"a": 1})
 
 
-def spawn(
-    toy: Path, out: Path, functions: str, counts: Path, *, slow: bool, function: str = "counted"
-) -> subprocess.Popen[bytes]:
+def spawn(toy, out, functions, counts, *, slow, function="counted"):
     environment = {**os.environ, "COUNTS": str(counts), "PYTHONPATH": os.pathsep.join(sys.path)}
     code = "from feval.cli import main; main()"
     return subprocess.Popen(
@@ -140,9 +134,7 @@ def spawn(
         *(pytest.param(end, marks=pytest.mark.slow) for end in (signal.SIGTERM, signal.SIGKILL)),
     ],
 )
-def test_a_killed_run_loses_nothing_and_asks_little_twice(
-    tmp_path: Path, functions: str, number: signal.Signals
-) -> None:
+def test_a_killed_run_loses_nothing_and_asks_little_twice(tmp_path, functions, number):
     big = write_toy(tmp_path / "big", {"alpha": [[str(i)] * 8 for i in range(20)]}, ["1"] * 20)
     out, counts = tmp_path / "out", tmp_path / "counts"
     kills = 0
@@ -170,9 +162,7 @@ def test_a_killed_run_loses_nothing_and_asks_little_twice(
     ).any()
 
 
-def test_ctrl_c_twice_ends_a_function_that_does_not_return(
-    tmp_path: Path, toy: Path, functions: str
-) -> None:
+def test_ctrl_c_twice_ends_a_function_that_does_not_return(tmp_path, toy, functions):
     out, counts = tmp_path / "out", tmp_path / "counts"
     process = spawn(toy, out, functions, counts, slow=True, function="stuck")
     for seen in (0, 1):  # the first has to arrive before the second is sent
@@ -188,9 +178,7 @@ def test_ctrl_c_twice_ends_a_function_that_does_not_return(
     )
 
 
-def test_a_recording_without_texts_has_nothing_to_score(
-    toy: Path, tmp_path: Path, functions: str
-) -> None:
+def test_a_recording_without_texts_has_nothing_to_score(toy, tmp_path, functions):
     pools = [
         replace(pool(0, ["4", "5"]), texts=[None, None]),
         replace(pool(1, ["4"]), texts=[None]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from recorders.scoring.scores import CoTKey, Score, ScoreJournal
 from recorders.scoring.scoring import CoTScoring
 
 
-def test_a_dry_run_asks_nothing_and_needs_no_key(toy: Path, tmp_path: Path, prices: str) -> None:
+def test_a_dry_run_asks_nothing_and_needs_no_key(toy, tmp_path, prices):
     before = sorted(tmp_path.iterdir())
     result = command(
         toy,
@@ -50,9 +49,7 @@ def test_a_dry_run_asks_nothing_and_needs_no_key(toy: Path, tmp_path: Path, pric
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_dry_run_of_what_costs_nothing_or_an_unknown_price(
-    toy: Path, tmp_path: Path, functions: str
-) -> None:
+def test_a_dry_run_of_what_costs_nothing_or_an_unknown_price(toy, tmp_path, functions):
     own = command(
         toy, "--scorer", f"python:{functions}:length", "--out", tmp_path / "o", "--dry-run"
     ).stdout
@@ -67,12 +64,12 @@ def test_a_dry_run_of_what_costs_nothing_or_an_unknown_price(
 
 
 def test_killed_at_its_very_end_the_same_command_finds_the_scores(
-    toy: Path, tmp_path: Path, functions: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    toy, tmp_path, functions, monkeypatch
+):
     out, counts = tmp_path / "out", tmp_path / "counts"
     monkeypatch.setenv("COUNTS", str(counts))
 
-    def killed(_: ScoreJournal) -> None:
+    def killed(_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ScoreJournal, "remove", killed)
@@ -94,9 +91,7 @@ def test_killed_at_its_very_end_the_same_command_finds_the_scores(
 
 @needs_client
 @pytest.mark.parametrize("usage", [True, False])
-def test_a_cost_limit_stops_and_the_same_command_goes_on(
-    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prices: str, usage: bool
-) -> None:
+def test_a_cost_limit_stops_and_the_same_command_goes_on(toy, tmp_path, monkeypatch, prices, usage):
     out = tmp_path / "out"
     usages = (
         {"usage": {"prompt_tokens": 100, "completion_tokens": 1000, "total_tokens": 1100}}
@@ -123,7 +118,7 @@ def test_a_cost_limit_stops_and_the_same_command_goes_on(
     assert verify_recording(out).ok
 
 
-def test_a_cost_limit_needs_a_price(toy: Path, tmp_path: Path, functions: str, prices: str) -> None:
+def test_a_cost_limit_needs_a_price(toy, tmp_path, functions, prices):
     for scorer in (f"python:{functions}:length", "http://127.0.0.1:9/x"):
         done = command(
             toy,
@@ -141,9 +136,7 @@ def test_a_cost_limit_needs_a_price(toy: Path, tmp_path: Path, functions: str, p
     assert not journal_folder(tmp_path / "o").exists()
 
 
-def test_a_dry_run_knows_what_replies_in_the_journal_took(
-    toy: Path, tmp_path: Path, prices: str
-) -> None:
+def test_a_dry_run_knows_what_replies_in_the_journal_took(toy, tmp_path, prices):
     made = make_scorer("judge:some/model", asks=False)
     work = CoTScoring.from_recording(toy, made)
     with ScoreJournal.open(journal_folder(tmp_path / "o"), work.identity) as journal:
@@ -166,7 +159,7 @@ def test_a_dry_run_knows_what_replies_in_the_journal_took(
     assert not account["at_most"]
 
 
-def refusing(_: str, body: Any) -> tuple[int, Any]:
+def refusing(_, body):
     return (
         (400, {"error": "too strange"})
         if "question 1" in body[0]["question"]
@@ -174,9 +167,7 @@ def refusing(_: str, body: Any) -> tuple[int, Any]:
     )
 
 
-def test_refused_cots_of_a_recording_are_asked_again_and_other_scores_stay(
-    toy: Path, tmp_path: Path
-) -> None:
+def test_refused_cots_of_a_recording_are_asked_again_and_other_scores_stay(toy, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     answers = [refusing]
     with Server(lambda *given: answers[0](*given)) as server:
@@ -215,10 +206,10 @@ def test_refused_cots_of_a_recording_are_asked_again_and_other_scores_stay(
     assert open_recording(two).manifest.raw["notes"] == []
 
 
-def test_refused_cots_of_a_journal_are_asked_again_when_asked_to(toy: Path, tmp_path: Path) -> None:
+def test_refused_cots_of_a_journal_are_asked_again_when_asked_to(toy, tmp_path):
     asked = []
 
-    def answer(_: str, body: Any) -> tuple[int, Any]:
+    def answer(_, body):
         asked.append(body[0]["question"])
         if len(asked) == 1:
             return rewards("", body)
@@ -235,7 +226,7 @@ def test_refused_cots_of_a_journal_are_asked_again_when_asked_to(toy: Path, tmp_
     assert (done.cots, done.new, done.with_score, done.refused) == (7, 4, 7, 0)
 
 
-def test_the_command(toy: Path, tmp_path: Path, functions: str) -> None:
+def test_the_command(toy, tmp_path, functions):
     done = command(
         toy,
         "--scorer",
@@ -264,7 +255,7 @@ def test_the_command(toy: Path, tmp_path: Path, functions: str) -> None:
     assert account["recording_hash"] == open_recording(tmp_path / "b").hash
 
 
-def test_options_may_stand_in_a_file(toy: Path, tmp_path: Path, functions: str) -> None:
+def test_options_may_stand_in_a_file(toy, tmp_path, functions):
     lines = (
         f'scorer = "python:{functions}:length"',
         'llm = ["alpha"]',
@@ -287,7 +278,7 @@ def test_options_may_stand_in_a_file(toy: Path, tmp_path: Path, functions: str) 
     )
 
 
-def test_the_command_says_what_is_wrong(toy: Path, tmp_path: Path) -> None:
+def test_the_command_says_what_is_wrong(toy, tmp_path):
     done = command(toy, "--scorer", "judge", "--out", tmp_path / "out")
     assert (done.exit_code, done.stdout) == (2, "")
     assert (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,7 @@ from recorders.scoring.scorers import make_scorer
 
 
 @pytest.mark.parametrize("function", ["length", "steps"])
-def test_workers_give_the_same_scores(
-    toy: Path, tmp_path: Path, functions: str, function: str
-) -> None:
+def test_workers_give_the_same_scores(toy, tmp_path, functions, function):
     alone = run(toy, tmp_path / "alone", f"python:{functions}:{function}")
     with ThreadPoolExecutor(2) as executor:
         scorer = make_scorer(f"python:{functions}:{function}", executor=executor)
@@ -27,9 +24,7 @@ def test_workers_give_the_same_scores(
     assert (together.cots, together.with_score) == (alone.cots, alone.with_score)
 
 
-def test_threads_of_one_worker_import_a_function_once(
-    toy: Path, tmp_path: Path, functions: str
-) -> None:
+def test_threads_of_one_worker_import_a_function_once(toy, tmp_path, functions):
     file = tmp_path / f"{functions}.py"
     file.write_text("import time\ntime.sleep(0.05)\n" + file.read_text("utf-8"), "utf-8")
     alone = run(toy, tmp_path / "alone", f"python:{functions}:length")
@@ -41,7 +36,7 @@ def test_threads_of_one_worker_import_a_function_once(
 
 
 @pytest.mark.slow
-def test_the_command_line_takes_workers(toy: Path, tmp_path: Path, functions: str) -> None:
+def test_the_command_line_takes_workers(toy, tmp_path, functions):
     alone = run(toy, tmp_path / "alone", f"python:{functions}:length")
     done = command(
         toy, "--scorer", f"python:{functions}:length", "--out", tmp_path / "two", "--workers", "2"
@@ -50,9 +45,7 @@ def test_the_command_line_takes_workers(toy: Path, tmp_path: Path, functions: st
     assert open_recording(tmp_path / "two").hash == alone.recording_hash
 
 
-def test_a_function_that_fails_in_a_worker_is_named(
-    toy: Path, tmp_path: Path, functions: str
-) -> None:
+def test_a_function_that_fails_in_a_worker_is_named(toy, tmp_path, functions):
     with ThreadPoolExecutor(1) as executor:
         scorer = make_scorer(f"python:{functions}:fails", executor=executor)
         with pytest.raises(
@@ -62,7 +55,7 @@ def test_a_function_that_fails_in_a_worker_is_named(
             score(toy, tmp_path / "out", scorer, limits=FAST)
 
 
-def test_a_worker_with_another_file_is_refused(toy: Path, tmp_path: Path, functions: str) -> None:
+def test_a_worker_with_another_file_is_refused(toy, tmp_path, functions):
     with ThreadPoolExecutor(1) as executor:
         scorer = make_scorer(f"python:{functions}:length", executor=executor)
         file = tmp_path / f"{functions}.py"
@@ -71,9 +64,9 @@ def test_a_worker_with_another_file_is_refused(toy: Path, tmp_path: Path, functi
             score(toy, tmp_path / "out", scorer, limits=FAST)
 
 
-def test_processes_that_always_die_end_the_run(toy: Path, tmp_path: Path, functions: str) -> None:
+def test_processes_that_always_die_end_the_run(toy, tmp_path, functions):
     class Dying(Executor):
-        def submit(self, *_: Any, **__: Any) -> Future[Any]:
+        def submit(self, *_, **__):
             future: Future[Any] = Future()
             future.set_exception(BrokenProcessPool("a process died"))
             return future
@@ -83,7 +76,7 @@ def test_processes_that_always_die_end_the_run(toy: Path, tmp_path: Path, functi
         score(toy, tmp_path / "out", scorer, limits=FAST)
 
 
-def test_workers_are_for_functions(toy: Path, tmp_path: Path) -> None:
+def test_workers_are_for_functions(toy, tmp_path):
     done = command(toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--workers", "2")
     assert done.exit_code
     assert (

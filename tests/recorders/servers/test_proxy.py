@@ -15,16 +15,12 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from typer.testing import CliRunner
@@ -53,7 +49,7 @@ FRAGMENTS = [KEY[start : start + 8] for start in range(len(KEY) - 7)]
 class Upstream(TinyModels):
     """The tiny server, counted; or whatever a test puts in its place."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__([MODEL])
         self.calls: list[Headers] = []
         self.bodies: list[bytes] = []
@@ -61,10 +57,10 @@ class Upstream(TinyModels):
         self.may_answer = threading.Event()
         self.may_answer.set()
 
-    def server(self) -> Server[Upstream]:
+    def server(self):
         tiny = {"/v1/chat/completions": self.chat, "/v1/models": self.list_models}
 
-        async def answer(request: Request) -> Response:
+        async def answer(request):
             self.calls.append(request.headers)
             self.bodies.append(await request.body())
             await run_in_threadpool(self.may_answer.wait, 30)
@@ -72,41 +68,39 @@ class Upstream(TinyModels):
 
         return Server(self, [Route("/{path:path}", answer, methods=METHODS)])
 
-    def body(self, number: int) -> dict[str, Any]:
+    def body(self, number):
         return dict(json.loads(self.bodies[number]))
 
 
-def json_answer(
-    value: object, status: int = 200, headers: dict[str, str] | None = None
-) -> Response:
+def json_answer(value, status=200, headers=None):
     return Response(
         json.dumps(value), status, {"content-type": "application/json", **(headers or {})}
     )
 
 
 @pytest.fixture
-def upstream() -> Upstream:
+def upstream():
     return Upstream()
 
 
 class Run:
     """One run of the proxy on `folder`."""
 
-    def __init__(self, client: Any, proxy: Proxy, journal: Journal) -> None:
+    def __init__(self, client, proxy, journal):
         self.client, self.proxy, self.journal = client, proxy, journal
 
-    def ask(self, text: str = PROBLEMS[0].question, **more: Any) -> Any:
+    def ask(self, text=PROBLEMS[0].question, **more):
         messages = [{"role": "system", "content": "Think."}, {"role": "user", "content": text}]
         return self.client.chat.completions.create(
             **({"model": MODEL, "messages": messages} | more)
         )
 
-    def texts(self, *args: Any, **more: Any) -> list[str]:
+    def texts(self, *args, **more):
         return [choice.message.content for choice in self.ask(*args, **more).choices]
 
 
 @contextmanager
-def running(folder: Path, url: str, *allowed_fields: str) -> Iterator[Run]:
+def running(folder, url, *allowed_fields):
     with ExitStack() as stack:
         journal = stack.enter_context(
             Journal.open(folder / "r.journal", {"proxy": url, "dataset": "sums"})
@@ -117,15 +111,13 @@ def running(folder: Path, url: str, *allowed_fields: str) -> Iterator[Run]:
         yield Run(stack.enter_context(client), proxy, journal)
 
 
-def assert_no_key(folder: Path) -> None:
+def assert_no_key(folder):
     for path in folder.rglob("*"):
         content = path.read_bytes().decode("latin-1") if path.is_file() else str(path)
         assert not [fragment for fragment in FRAGMENTS if fragment in content], path
 
 
-def test_what_was_recorded_is_given_again_without_the_server(
-    upstream: Upstream, tmp_path: Path
-) -> None:
+def test_what_was_recorded_is_given_again_without_the_server(upstream, tmp_path):
     with upstream.server() as server, running(tmp_path, server.url) as run:
         first = [run.texts(temperature=0.9) for _ in range(3)]
         one = run.texts(PROBLEMS[1].question, n=4)
@@ -150,7 +142,7 @@ def test_what_was_recorded_is_given_again_without_the_server(
     assert_no_key(tmp_path)
 
 
-def test_what_the_journal_lacks_is_asked_for(upstream: Upstream, tmp_path: Path) -> None:
+def test_what_the_journal_lacks_is_asked_for(upstream, tmp_path):
     with upstream.server() as server:
         with running(tmp_path, server.url) as run:
             two = run.texts(n=2)
@@ -176,7 +168,7 @@ def test_what_the_journal_lacks_is_asked_for(upstream: Upstream, tmp_path: Path)
     assert upstream.body(-1)["n"] == 2
 
 
-def test_a_seed_finds_its_own_samples(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_seed_finds_its_own_samples(upstream, tmp_path):
     with upstream.server() as server, running(tmp_path, server.url) as run:
         first = {seed: run.texts(seed=seed, n=2, temperature=1.5) for seed in (1, 2, 3)}
     with running(tmp_path, server.url) as run:
@@ -186,9 +178,7 @@ def test_a_seed_finds_its_own_samples(upstream: Upstream, tmp_path: Path) -> Non
         assert not run.proxy._unused  # nothing is kept for what was given
 
 
-def test_log_probabilities_and_usage_come_back_as_they_were(
-    upstream: Upstream, tmp_path: Path
-) -> None:
+def test_log_probabilities_and_usage_come_back_as_they_were(upstream, tmp_path):
     asked = {
         "n": 2,
         "logprobs": True,
@@ -211,10 +201,8 @@ def test_log_probabilities_and_usage_come_back_as_they_were(
 
 
 @pytest.mark.parametrize("logprobs", [None, True])
-def test_streams_are_recorded_and_given_again(
-    upstream: Upstream, tmp_path: Path, logprobs: bool | None
-) -> None:
-    def streamed(run: Run) -> tuple[list[str], Any]:
+def test_streams_are_recorded_and_given_again(upstream, tmp_path, logprobs):
+    def streamed(run):
         texts, usage = ["", ""], None
         more = {"stream_options": {"include_usage": True}, "extra_body": {"logprobs": logprobs}}
         for chunk in run.ask(stream=True, n=2, **more):
@@ -233,8 +221,8 @@ def test_streams_are_recorded_and_given_again(
         assert run.texts(n=2, logprobs=logprobs) == fresh[0]
 
 
-def test_many_clients_at_once_lose_nothing(upstream: Upstream, tmp_path: Path) -> None:
-    def all_texts(run: Run) -> list[str]:
+def test_many_clients_at_once_lose_nothing(upstream, tmp_path):
+    def all_texts(run):
         with ThreadPoolExecutor(8) as threads:
             return sorted(
                 text
@@ -249,7 +237,7 @@ def test_many_clients_at_once_lose_nothing(upstream: Upstream, tmp_path: Path) -
         assert run.journal.totals.cots == 48
 
 
-def test_errors_are_passed_on_and_not_recorded(upstream: Upstream, tmp_path: Path) -> None:
+def test_errors_are_passed_on_and_not_recorded(upstream, tmp_path):
     error = {
         "error": {
             "message": f"Slow down, {KEY}.",
@@ -275,7 +263,7 @@ def test_errors_are_passed_on_and_not_recorded(upstream: Upstream, tmp_path: Pat
     assert_no_key(tmp_path)
 
 
-def test_other_requests_are_passed_on(upstream: Upstream, tmp_path: Path) -> None:
+def test_other_requests_are_passed_on(upstream, tmp_path):
     with upstream.server() as server, running(tmp_path, server.url) as run:
         assert [model.id for model in run.client.models.list()] == [MODEL]
         image = [
@@ -298,9 +286,7 @@ def test_other_requests_are_passed_on(upstream: Upstream, tmp_path: Path) -> Non
     assert_no_key(tmp_path)
 
 
-def test_what_is_not_recorded_is_said_at_once(
-    upstream: Upstream, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_not_recorded_is_said_at_once(upstream, tmp_path, caplog):
     call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
     message = {"role": "assistant", "content": None, "tool_calls": [call], "audio": None}
     tools = [{"type": "function", "function": {"name": "add", "parameters": {}}}]
@@ -308,7 +294,7 @@ def test_what_is_not_recorded_is_said_at_once(
         {"choices": [{"message": message, "finish_reason": "tool_calls"}], "model": "m"}
     )
 
-    def unrecorded(run: Run, path: str = "/v1/chat/completions", **body: Any) -> str | None:
+    def unrecorded(run, path="/v1/chat/completions", **body):
         with closing(
             http.client.HTTPConnection("127.0.0.1", run.client.base_url.port, timeout=30)
         ) as connection:
@@ -347,7 +333,7 @@ def test_what_is_not_recorded_is_said_at_once(
     assert len(told) == len(parts) + 2  # the second proxy says it anew
 
 
-def test_a_key_in_a_reply_is_masked(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_key_in_a_reply_is_masked(upstream, tmp_path):
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": f"It is {KEY}."},
@@ -359,9 +345,7 @@ def test_a_key_in_a_reply_is_masked(upstream: Upstream, tmp_path: Path) -> None:
     assert_no_key(tmp_path)
 
 
-def posted(
-    run: Run, body: bytes, path: str = "/v1/chat/completions", **headers: str
-) -> tuple[int, bytes]:
+def posted(run, body, path="/v1/chat/completions", **headers):
     connection = http.client.HTTPConnection("127.0.0.1", run.client.base_url.port, timeout=30)
     try:
         connection.request("POST", path, body, {"Authorization": f"bearer {KEY}", **headers})
@@ -371,11 +355,11 @@ def posted(
         connection.close()
 
 
-def body_of(text: str, **more: Any) -> dict[str, Any]:
+def body_of(text, **more):
     return {"model": MODEL, "messages": [{"role": "user", "content": text}]} | more
 
 
-def test_a_key_is_found_however_it_is_sent_or_written(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_key_is_found_however_it_is_sent_or_written(upstream, tmp_path):
     escaped = json.dumps(body_of("My key is KEY.")).replace(
         "KEY", "".join(f"\\u{ord(c):04x}" for c in KEY)
     )
@@ -388,9 +372,7 @@ def test_a_key_is_found_however_it_is_sent_or_written(upstream: Upstream, tmp_pa
     assert_no_key(tmp_path)
 
 
-def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(
-    upstream: Upstream, tmp_path: Path
-) -> None:
+def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(upstream, tmp_path):
     bodies = [
         body_of("Hi", **more)
         for more in ({"api_key": "abc"}, {"extra_headers": {"Authorization": "abc"}})
@@ -403,9 +385,7 @@ def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(
         assert (run.proxy.recorded, len(upstream.calls)) == (1, 1)
 
 
-def test_a_key_of_the_environment_is_neither_recorded_nor_given(
-    upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_of_the_environment_is_neither_recorded_nor_given(upstream, tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_TOKEN", KEY)
     with upstream.server() as server, running(tmp_path, server.url) as run:
         other = {"Authorization": "Bearer none"}
@@ -421,7 +401,7 @@ def test_a_key_of_the_environment_is_neither_recorded_nor_given(
     assert_no_key(tmp_path)
 
 
-def test_the_proxys_own_key_is_not_told_to_clients(upstream: Upstream, tmp_path: Path) -> None:
+def test_the_proxys_own_key_is_not_told_to_clients(upstream, tmp_path):
     told = {
         "error": {"message": f"Incorrect API key provided: {KEY}."},
         "headers": {"authorization": KEY},
@@ -447,16 +427,14 @@ def test_the_proxys_own_key_is_not_told_to_clients(upstream: Upstream, tmp_path:
         assert upstream.calls[-1]["authorization"] == f"Bearer {KEY}"
 
 
-def status_of(service: Server[Proxy], key: str) -> int:
+def status_of(service, key):
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
     with closing(connection):
         connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})
         return connection.getresponse().status
 
 
-def test_with_a_token_the_clients_key_is_the_token_and_goes_no_further(
-    upstream: Upstream, tmp_path: Path
-) -> None:
+def test_with_a_token_the_clients_key_is_the_token_and_goes_no_further(upstream, tmp_path):
     token = "a-token-of-some-length"  # noqa: S105  opens nothing
     with upstream.server() as server, ExitStack() as stack:
         journal = stack.enter_context(Journal.open(tmp_path / "r.journal", {}))
@@ -481,9 +459,7 @@ def test_with_a_token_the_clients_key_is_the_token_and_goes_no_further(
     assert_no_key(tmp_path)
 
 
-def test_the_command_demands_a_token_on_another_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_demands_a_token_on_another_host(tmp_path, monkeypatch):
     monkeypatch.delenv("FEVAL_SERVE_TOKEN", raising=False)
     monkeypatch.setattr(Server, "run", lambda self: self.close())
     command = [
@@ -505,9 +481,7 @@ def test_the_command_demands_a_token_on_another_host(
     assert "a-token" not in result.output
 
 
-def test_a_deeply_nested_body_is_answered_and_not_half_recorded(
-    upstream: Upstream, tmp_path: Path
-) -> None:
+def test_a_deeply_nested_body_is_answered_and_not_half_recorded(upstream, tmp_path):
     plain = json.dumps(body_of(PROBLEMS[0].question, max_tokens=4))
     with upstream.server() as server, running(tmp_path, server.url) as run:
         for depth in (100, *range(240, 258), 1000, 2000):
@@ -518,7 +492,7 @@ def test_a_deeply_nested_body_is_answered_and_not_half_recorded(
         assert run.proxy.recorded in {7, 8}  # orjson's limits differ by one between its versions
 
 
-def test_a_redirection_does_not_lead_past_the_proxy(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_redirection_does_not_lead_past_the_proxy(upstream, tmp_path):
     upstream.instead = Response(
         b"", 308, {"Location": f"https://u:{KEY}@elsewhere.example/v1/chat/completions?key={KEY}"}
     )
@@ -532,7 +506,7 @@ def test_a_redirection_does_not_lead_past_the_proxy(upstream: Upstream, tmp_path
         assert len(upstream.calls) == 1
 
 
-def test_a_compressed_reply_is_recorded(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_compressed_reply_is_recorded(upstream, tmp_path):
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": "It is 7."},
@@ -550,9 +524,7 @@ def test_a_compressed_reply_is_recorded(upstream: Upstream, tmp_path: Path) -> N
         assert posted(run, json.dumps(body_of("?")).encode()) == (200, b"no gzip at all")
 
 
-def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(
-    upstream: Upstream, tmp_path: Path
-) -> None:
+def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(upstream, tmp_path):
     message = b'{"role":"assistant","content":"a\\ud800 \\ud83d\\ude00"}'
     strange = b'{"choices":[{"index":0,"message":%b,"finish_reason":"stop"}]}' % message
     upstream.instead = Response(strange, 200, {"Content-Type": "application/json"})
@@ -564,9 +536,7 @@ def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(
 
 
 @pytest.mark.parametrize("depth", [1000, 5000])
-def test_a_reply_that_nests_too_deeply_to_be_stored_reaches_the_client(
-    depth: int, upstream: Upstream, tmp_path: Path
-) -> None:
+def test_a_reply_that_nests_too_deeply_to_be_stored_reaches_the_client(depth, upstream, tmp_path):
     deep = b"[" * depth + b"]" * depth
     reply = (
         b'{"choices":[{"index":0,"message":{"role":"assistant","content":"a","deep":%b}}]}' % deep
@@ -577,16 +547,14 @@ def test_a_reply_that_nests_too_deeply_to_be_stored_reaches_the_client(
         assert (run.proxy.recorded, run.proxy.unrecorded) == (0, 1)
 
 
-def test_what_a_client_did_not_wait_for_is_given_to_the_next(
-    upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_client_did_not_wait_for_is_given_to_the_next(upstream, tmp_path, monkeypatch):
     """A client that times out asks again: the reply that was paid for is then given, in the same
     run.
     """
     given_back = threading.Event()
     give_back = Proxy._give_back
 
-    def giving_back(*arguments: Any) -> None:
+    def giving_back(*arguments):
         give_back(*arguments)
         given_back.set()
 
@@ -610,7 +578,7 @@ def test_what_a_client_did_not_wait_for_is_given_to_the_next(
         assert run.client.chat.completions.create(**request).choices == first.choices
 
 
-def test_limits_tell_requests_apart(upstream: Upstream, tmp_path: Path) -> None:
+def test_limits_tell_requests_apart(upstream, tmp_path):
     asked = {"extra_body": {"max_completion_tokens": None}}
     with upstream.server() as server, running(tmp_path, server.url) as run:
         run.ask(max_tokens=5, **asked)
@@ -628,7 +596,7 @@ def test_limits_tell_requests_apart(upstream: Upstream, tmp_path: Path) -> None:
         assert requests == [5, 60]
 
 
-def test_a_path_does_not_climb_out_of_v1(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_path_does_not_climb_out_of_v1(upstream, tmp_path):
     with upstream.server() as server, running(tmp_path, server.url) as run:
         for path in ("/v1/../admin", "/v1/%2e%2e/admin", "/v2/models"):
             status, said = posted(run, b"{}", path)
@@ -636,7 +604,7 @@ def test_a_path_does_not_climb_out_of_v1(upstream: Upstream, tmp_path: Path) -> 
         assert upstream.calls == []
 
 
-def test_a_path_does_not_lead_to_another_server(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_path_does_not_lead_to_another_server(upstream, tmp_path):
     """Where the base URL has no path, what a path begins with could end its host."""
     other = Upstream()
     with upstream.server() as server, other.server() as elsewhere:
@@ -650,7 +618,7 @@ def test_a_path_does_not_lead_to_another_server(upstream: Upstream, tmp_path: Pa
     assert upstream.calls == other.calls == []
 
 
-def test_a_folder_that_cannot_be_sealed_into_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_sealed_into_is_refused_at_once(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("mine")
     arguments = [
@@ -667,9 +635,9 @@ def test_a_folder_that_cannot_be_sealed_into_is_refused_at_once(tmp_path: Path) 
 
 
 def test_what_cannot_be_written_is_neither_given_nor_paid_for_again(
-    upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(self: Journal) -> None:
+    upstream, tmp_path, monkeypatch
+):
+    def full(self):
         raise StorageError("The disk is full.")
 
     with upstream.server() as server, running(tmp_path, server.url) as run:
@@ -680,7 +648,7 @@ def test_what_cannot_be_written_is_neither_given_nor_paid_for_again(
     assert len(upstream.calls) == 1
 
 
-def test_the_question_is_the_longest_that_stands_in_the_message() -> None:
+def test_the_question_is_the_longest_that_stands_in_the_message():
     short, long, twin = (
         Question("a", "How many?"),
         Question("b", "Tom has 2. How many?"),
@@ -693,7 +661,7 @@ def test_the_question_is_the_longest_that_stands_in_the_message() -> None:
     assert match("something else", every) is None
 
 
-def write_questions(path: Path) -> Path:
+def write_questions(path):
     lines = [
         {"id": f"q{i}", "question": p.question, "answer": str(p.answer)}
         for i, p in enumerate(PROBLEMS)
@@ -702,7 +670,7 @@ def write_questions(path: Path) -> Path:
     return path
 
 
-def test_a_run_becomes_a_recording(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_run_becomes_a_recording(upstream, tmp_path):
     golds = [
         Question(f"q{i}", p.question, str(p.answer), str(p.answer))
         for i, p in enumerate(PROBLEMS[:3])
@@ -735,10 +703,10 @@ def test_a_run_becomes_a_recording(upstream: Upstream, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
-def test_the_command_records_seals_and_replays(upstream: Upstream, tmp_path: Path) -> None:
+def test_the_command_records_seals_and_replays(upstream, tmp_path):
     questions = write_questions(tmp_path / "questions.jsonl")
 
-    def command(url: str, *more: str) -> list[str]:
+    def command(url, *more):
         folder = [
             "--record",
             str(tmp_path / "r"),
@@ -750,7 +718,7 @@ def test_the_command_records_seals_and_replays(upstream: Upstream, tmp_path: Pat
         ]
         return ["proxy", "--upstream", url, *folder, "--questions", str(questions), *more]
 
-    def through(url: str) -> tuple[list[str], dict[str, Any]]:
+    def through(url):
         line = [sys.executable, "-m", "feval", *command(url)]
         with subprocess.Popen(
             line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -793,9 +761,7 @@ def test_the_command_records_seals_and_replays(upstream: Upstream, tmp_path: Pat
         (["--seal"], 1, "There is no journal"),
     ],
 )
-def test_what_cannot_work_is_said(
-    tmp_path: Path, options: list[str], code: int, words: str
-) -> None:
+def test_what_cannot_work_is_said(tmp_path, options, code, words):
     arguments = [
         "proxy",
         "--upstream",
@@ -810,9 +776,7 @@ def test_what_cannot_work_is_said(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_thoughts_are_recorded_given_again_and_split_off_the_text(
-    upstream: Upstream, tmp_path: Path
-) -> None:
+def test_thoughts_are_recorded_given_again_and_split_off_the_text(upstream, tmp_path):
     messages = [
         {"role": "assistant", "content": "The answer is 4.", "reasoning": "It is 7."},
         {"role": "assistant", "content": "<think>It is 7.</think>The answer is 5."},

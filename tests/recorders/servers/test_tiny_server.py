@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from feval.errors import UnknownNameError
 from feval.recording import open_recording
 from feval.serving.server import Server
 from recorders import tiny
-from recorders.servers.tiny_server import TinyModels, tiny_server
+from recorders.servers.tiny_server import tiny_server
 
 openai = pytest.importorskip(
     "openai", reason="the official client (extra `record`) is not installed"
@@ -36,28 +35,26 @@ ASKED: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content"
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Server[TinyModels]]:
+def service():
     with tiny_server() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def client(service: Server[TinyModels]) -> Iterator[Any]:
+def client(service):
     with openai.OpenAI(base_url=service.url, api_key="none", max_retries=0) as made:
         yield made
 
 
-def direct(numbers: range, **decoding: Any) -> list[tiny.Completion]:
+def direct(numbers, **decoding):
     return tiny.sample(tiny.load_model(MODEL), QUESTION, numbers, tiny.Decoding(**decoding))
 
 
-def weights(name: str) -> Path:
+def weights(name):
     return Path(tiny.__file__).parent / "weights" / f"{name.removeprefix('feval/')}.npz"
 
 
-def raw(
-    service: Server[TinyModels], method: str, path: str, body: bytes = b"", **headers: str
-) -> tuple[int, dict[str, Any]]:
+def raw(service, method, path, body=b"", **headers):
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
     try:
         connection.request(
@@ -69,7 +66,7 @@ def raw(
         connection.close()
 
 
-def test_choice_i_is_the_models_sample_seed_plus_i(client: Any) -> None:
+def test_choice_i_is_the_models_sample_seed_plus_i(client):
     reply = client.chat.completions.create(**ASKED, n=5, seed=7, temperature=0.8)
     drawn = direct(range(7, 12), temperature=0.8)
     assert [choice.message.content for choice in reply.choices] == [
@@ -85,13 +82,13 @@ def test_choice_i_is_the_models_sample_seed_plus_i(client: Any) -> None:
     assert later.id != reply.id
 
 
-def test_without_a_seed_samples_are_fresh(client: Any) -> None:
+def test_without_a_seed_samples_are_fresh(client):
     replies = [client.chat.completions.create(**ASKED, n=20, temperature=1.5) for _ in range(2)]
     first, second = ([choice.message.content for choice in reply.choices] for reply in replies)
     assert first != second
 
 
-def test_temperature_and_top_p_are_honoured(client: Any) -> None:
+def test_temperature_and_top_p_are_honoured(client):
     for settings in ({"temperature": 0}, {"temperature": 5, "top_p": 1e-9}):
         reply = client.chat.completions.create(**ASKED, n=5, **settings)
         assert {choice.message.content for choice in reply.choices} == {
@@ -99,7 +96,7 @@ def test_temperature_and_top_p_are_honoured(client: Any) -> None:
         }
 
 
-def test_log_probabilities_are_the_models(client: Any) -> None:
+def test_log_probabilities_are_the_models(client):
     reply = client.chat.completions.create(**ASKED, seed=3, logprobs=True, top_logprobs=4)
     drawn = direct(range(3, 4), top_logprobs=4)[0]
     tokens = reply.choices[0].logprobs.content
@@ -112,7 +109,7 @@ def test_log_probabilities_are_the_models(client: Any) -> None:
     assert client.chat.completions.create(**ASKED, seed=3).choices[0].logprobs is None
 
 
-def test_a_limit_ends_with_length_and_a_stop_text_with_stop(client: Any) -> None:
+def test_a_limit_ends_with_length_and_a_stop_text_with_stop(client):
     whole = direct(range(1))[0].text
     for name in ("max_tokens", "max_completion_tokens"):
         reply = client.chat.completions.create(**ASKED, seed=0, **{name: 6})
@@ -128,7 +125,7 @@ def test_a_limit_ends_with_length_and_a_stop_text_with_stop(client: Any) -> None
 
 
 @pytest.mark.parametrize("logprobs", [False, True])
-def test_a_stream_says_the_same(client: Any, logprobs: bool) -> None:
+def test_a_stream_says_the_same(client, logprobs):
     asked = ASKED | {"n": 3, "seed": 5, "logprobs": logprobs}
     whole = client.chat.completions.create(**asked)
     chunks = list(
@@ -151,13 +148,13 @@ def test_a_stream_says_the_same(client: Any, logprobs: bool) -> None:
     assert all(chunk.choices for chunk in client.chat.completions.create(**ASKED, stream=True))
 
 
-def test_the_models_are_listed(client: Any) -> None:
+def test_the_models_are_listed(client):
     installed = [name for name in tiny.FAMILY if weights(name).exists()]
     assert [model.id for model in client.models.list()] == installed
     assert client.models.retrieve(MODEL).id == MODEL
 
 
-def test_text_parts_and_unknown_fields_are_taken(client: Any) -> None:
+def test_text_parts_and_unknown_fields_are_taken(client):
     parts = [{"type": "text", "text": QUESTION[:20]}, {"type": "text", "text": QUESTION[20:]}]
     messages = [{"role": "system", "content": "Think."}, {"role": "user", "content": parts}]
     reply = client.chat.completions.create(
@@ -193,9 +190,7 @@ def test_text_parts_and_unknown_fields_are_taken(client: Any) -> None:
         ({"messages": [{"role": "user", "content": "apples " * 500}]}, "messages"),
     ],
 )
-def test_a_value_that_cannot_work_is_a_400(
-    client: Any, fields: dict[str, Any], parameter: str
-) -> None:
+def test_a_value_that_cannot_work_is_a_400(client, fields, parameter):
     with pytest.raises(openai.BadRequestError) as caught:
         client.post("/chat/completions", body=ASKED | fields, cast_to=object)
     assert caught.value.param == parameter
@@ -203,7 +198,7 @@ def test_a_value_that_cannot_work_is_a_400(
     assert str(caught.value.body["message"]).endswith((".", "sent."))
 
 
-def test_a_request_without_a_model_is_told_of_tiny_models(service: Server[TinyModels]) -> None:
+def test_a_request_without_a_model_is_told_of_tiny_models(service):
     _, reply = raw(
         service, "POST", "/v1/chat/completions", json.dumps(ASKED | {"model": 7}).encode()
     )
@@ -212,7 +207,7 @@ def test_a_request_without_a_model_is_told_of_tiny_models(service: Server[TinyMo
     )
 
 
-def test_a_long_message_is_refused_at_once_and_holds_up_nobody(service: Server[TinyModels]) -> None:
+def test_a_long_message_is_refused_at_once_and_holds_up_nobody(service):
     for more in ({}, {"continue_final_message": True}):
         text = "x " * 4_000_000
         messages = [
@@ -231,7 +226,7 @@ def test_a_long_message_is_refused_at_once_and_holds_up_nobody(service: Server[T
         assert time.process_time() - began < 2  # splitting it into tokens takes four seconds
 
 
-def test_an_unknown_model_is_a_404(client: Any) -> None:
+def test_an_unknown_model_is_a_404(client):
     with pytest.raises(openai.NotFoundError, match="does not exist") as caught:
         client.chat.completions.create(**(ASKED | {"model": "gpt-4o"}))
     assert caught.value.code == "model_not_found"
@@ -254,20 +249,13 @@ def test_an_unknown_model_is_a_404(client: Any) -> None:
         ("GET", "/v1/models", b"", {"Origin": "http://localhost:3000"}, 200),
     ],
 )
-def test_raw_requests(
-    service: Server[TinyModels],
-    method: str,
-    path: str,
-    body: bytes,
-    headers: dict[str, str],
-    status: int,
-) -> None:
+def test_raw_requests(service, method, path, body, headers, status):
     found, reply = raw(service, method, path, body, **headers)
     assert found == status
     assert ("error" in reply) == (status != 200)
 
 
-def test_an_error_shows_what_was_sent(service: Server[TinyModels]) -> None:
+def test_an_error_shows_what_was_sent(service):
     for value, shown in ((None, "nothing"), (True, "true"), ("x" * 200, f"the text '{'x' * 80}'")):
         _, reply = raw(
             service,
@@ -281,9 +269,7 @@ def test_an_error_shows_what_was_sent(service: Server[TinyModels]) -> None:
         )
 
 
-def test_recording_over_http_gives_the_texts_of_the_tiny_backend(
-    service: Server[TinyModels], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recording_over_http_gives_the_texts_of_the_tiny_backend(service, tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     common = [
         "--dataset",
@@ -321,7 +307,7 @@ def test_recording_over_http_gives_the_texts_of_the_tiny_backend(
     assert all(pool.token_confidences is not None for pool in theirs)
 
 
-def test_the_command_says_where_it_is_and_ends_on_ctrl_c() -> None:
+def test_the_command_says_where_it_is_and_ends_on_ctrl_c():
     command = [sys.executable, "-m", "feval", "tiny-server", MODEL]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -338,7 +324,7 @@ def test_the_command_says_where_it_is_and_ends_on_ctrl_c() -> None:
         assert process.stderr.read() == ""
 
 
-def test_another_host_needs_a_token_and_says_who_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_host_needs_a_token_and_says_who_may_ask(monkeypatch):
     monkeypatch.setattr(Server, "run", lambda self: self.close())
     command = ["tiny-server", "--host", "0.0.0.0", "--json"]  # noqa: S104
     monkeypatch.delenv("FEVAL_SERVE_TOKEN", raising=False)
@@ -356,21 +342,19 @@ def test_another_host_needs_a_token_and_says_who_may_ask(monkeypatch: pytest.Mon
     assert TOKEN not in result.output
 
 
-def test_with_a_token_only_its_bearers_are_answered() -> None:
+def test_with_a_token_only_its_bearers_are_answered():
     with tiny_server([MODEL], token=TOKEN) as running:
         for key, status in ((None, 401), ("none", 401), (TOKEN, 200)):
             headers = {} if key is None else {"Authorization": f"Bearer {key}"}
             assert raw(running, "GET", "/v1/models", **headers)[0] == status
 
 
-def test_an_unknown_model_is_not_served() -> None:
+def test_an_unknown_model_is_not_served():
     with pytest.raises(UnknownNameError):
         tiny_server(["feval/tiny-9000"])
 
 
-def test_probes_over_http_are_those_of_the_models_themselves(
-    service: Server[TinyModels], tmp_path: Path
-) -> None:
+def test_probes_over_http_are_those_of_the_models_themselves(service, tmp_path):
     work = (
         "--dataset tiny_sums --first 2 --samples 2 --seed 3 --max-tokens 60 --temperature 1"
         " --logprobs 0 --probe-every 9"

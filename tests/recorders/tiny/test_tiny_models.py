@@ -8,10 +8,8 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
 from hashlib import sha256
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +21,6 @@ from tiny_recipes import CoolDown, Recipe
 from feval.errors import OutOfRangeError, SourceError, UnknownNameError
 from recorders.tiny import (
     FAMILY,
-    Completion,
     Decoding,
     TinyModel,
     load_model,
@@ -43,14 +40,14 @@ SMALLEST = NAMES[0]
 SHAPE = Shape(width=16, layers=2, heads=2, hidden=24)
 
 
-def whole(number: int) -> list[int]:
+def whole(number):
     """The tokens of a test question and its right answer."""
     return tokenizer().prompt(QUESTIONS[number].question) + tokenizer().completion(
         QUESTIONS[number].chain
     )
 
 
-def random_weights(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
+def random_weights(shape, seed=0):
     """Weights far larger than trained ones begin: every part of the model matters."""
     bits = np.random.Philox(key=seed)
     uniform = {
@@ -64,16 +61,16 @@ def random_weights(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def random_model() -> TinyModel:
+def random_model():
     """A model whose every token is likely: one for tests of distributions."""
     return TinyModel("random", SHAPE, random_weights(SHAPE))
 
 
-def log_softmax(logits: np.ndarray) -> np.ndarray:
+def log_softmax(logits):
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
 
-def same(left: Sequence[Completion], right: Sequence[Completion]) -> bool:
+def same(left, right):
     return all(
         a.text == b.text
         and a.tokens.tolist() == b.tokens.tolist()
@@ -84,7 +81,7 @@ def same(left: Sequence[Completion], right: Sequence[Completion]) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_logits_are_those_that_transformers_computed(name: str) -> None:
+def test_logits_are_those_that_transformers_computed(name):
     with np.load(GOLDEN, allow_pickle=False) as file:
         rows, wanted = file["tokens"].tolist(), file[name]
     computed = np.stack(
@@ -97,7 +94,7 @@ def test_logits_are_those_that_transformers_computed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_logits_are_those_of_the_training_script(name: str) -> None:
+def test_logits_are_those_of_the_training_script(name):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     import tiny_training as train
 
@@ -108,7 +105,7 @@ def test_logits_are_those_of_the_training_script(name: str) -> None:
     assert np.abs(load_model(name).logits([whole(0)]) - wanted).max() < 1e-4
 
 
-def test_the_cache_gives_what_the_full_pass_gives(random_model: TinyModel) -> None:
+def test_the_cache_gives_what_the_full_pass_gives(random_model):
     prompt, answers = whole(1)[:20], np.asarray([whole(2)[:12], whole(3)[:12], whole(4)[:12]])
     full = random_model.logits([prompt + answer for answer in answers.tolist()])
     read = random_model.read(prompt)
@@ -123,7 +120,7 @@ def test_the_cache_gives_what_the_full_pass_gives(random_model: TinyModel) -> No
         )
 
 
-def test_rows_can_be_dropped_from_the_cache(random_model: TinyModel) -> None:
+def test_rows_can_be_dropped_from_the_cache(random_model):
     read = random_model.read(whole(0)[:9])
     all_rows, some_rows = random_model.begin(read, 5, 3), random_model.begin(read, 5, 3)
     first, second = np.array([7, 8, 9, 10, 11]), np.array([20, 21, 22, 23, 24])
@@ -135,27 +132,27 @@ def test_rows_can_be_dropped_from_the_cache(random_model: TinyModel) -> None:
     assert np.allclose(random_model.step(some_rows, second[kept]), expected, rtol=0, atol=1e-12)
 
 
-def test_a_token_sees_nothing_that_comes_later(random_model: TinyModel) -> None:
+def test_a_token_sees_nothing_that_comes_later(random_model):
     one, other = random_model.logits([whole(0)[:30], [*whole(0)[:29], 50]])
     assert np.array_equal(one[:29], other[:29])
     assert not np.allclose(one[29], other[29])
 
 
-def test_more_tokens_than_the_context_holds_are_refused(random_model: TinyModel) -> None:
+def test_more_tokens_than_the_context_holds_are_refused(random_model):
     with pytest.raises(OutOfRangeError, match=r"257 tokens.*its context holds 256"):
         random_model.logits(np.full((1, 257), 7))
     with pytest.raises(OutOfRangeError, match="its context holds 256"):
         sample(random_model, "9" * 300, range(2))
 
 
-def test_names_tell_the_number_of_parameters() -> None:
+def test_names_tell_the_number_of_parameters():
     for name, shape in FAMILY.items():
         assert round(shape.parameters / 1000) == pytest.approx(
             int(name.removeprefix("feval/tiny-")[:-1]), abs=3
         )
 
 
-def test_weights_are_float16_and_small() -> None:
+def test_weights_are_float16_and_small():
     total = 0
     for name, shape in FAMILY.items():
         with weights_file(name) as path:
@@ -166,19 +163,19 @@ def test_weights_are_float16_and_small() -> None:
     assert total < 1_000_000
 
 
-def test_an_unknown_model_is_named_with_the_nearest() -> None:
+def test_an_unknown_model_is_named_with_the_nearest():
     with pytest.raises(UnknownNameError, match=f"Did you mean {SMALLEST!r}"):
         load_model(SMALLEST.replace("feval/", "feval/a"))
 
 
 @pytest.mark.parametrize("content", [b"", b"no weights", b"PK\x03\x04broken"])
-def test_a_file_that_is_no_npz_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_npz_is_refused(tmp_path, content):
     (tmp_path / "x.npz").write_bytes(content)
     with pytest.raises(SourceError, match="could not be read"):
         read_model(tmp_path / "x.npz", "x", SHAPE)
 
 
-def test_a_truncated_or_missing_file_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_or_missing_file_is_refused(tmp_path):
     with weights_file(SMALLEST) as path:
         (tmp_path / "half.npz").write_bytes(path.read_bytes()[:30_000])
     for name in ("half.npz", "missing.npz"):
@@ -186,13 +183,13 @@ def test_a_truncated_or_missing_file_is_refused(tmp_path: Path) -> None:
             read_model(tmp_path / name, "x", FAMILY[SMALLEST])
 
 
-def test_a_plain_array_is_no_weights_file(tmp_path: Path) -> None:
+def test_a_plain_array_is_no_weights_file(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(3))
     with pytest.raises(SourceError, match="could not be read"):
         read_model(tmp_path / "x.npy", "x", SHAPE)
 
 
-def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
+def test_weights_of_another_shape_are_refused(tmp_path):
     np.savez(tmp_path / "x.npz", **random_weights(Shape(16, 2, 2, 32)))
     with pytest.raises(
         SourceError, match=r"model\.layers\.0\.mlp\.down_proj\.weight.*\(16, 24\).*\(16, 32\)"
@@ -200,7 +197,7 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
         read_model(tmp_path / "x.npz", "x", SHAPE)
 
 
-def chi_square(drawn: Sequence[int], probabilities: np.ndarray) -> float:
+def chi_square(drawn, probabilities):
     """The p-value of draws against exact probabilities; tokens expected fewer than five times are
     one cell.
     """
@@ -217,9 +214,7 @@ def chi_square(drawn: Sequence[int], probabilities: np.ndarray) -> float:
 @pytest.mark.parametrize(
     ("temperature", "top_p"), [(1.0, 1.0), (0.5, 1.0), (2.0, 1.0), (1.0, 0.7), (1.5, 0.4)]
 )
-def test_draws_follow_the_softmax(
-    random_model: TinyModel, temperature: float, top_p: float
-) -> None:
+def test_draws_follow_the_softmax(random_model, temperature, top_p):
     question = "How many?"
     logits = random_model.logits([tokenizer().prompt(question)])[0, -1]
     probabilities = np.exp(log_softmax(logits / temperature))
@@ -241,7 +236,7 @@ def test_draws_follow_the_softmax(
     assert chi_square([int(completion.tokens[0]) for completion in drawn], probabilities) > 0.001
 
 
-def test_later_tokens_follow_the_softmax_given_the_earlier_ones(random_model: TinyModel) -> None:
+def test_later_tokens_follow_the_softmax_given_the_earlier_ones(random_model):
     question = "How many?"
     drawn = sample(random_model, question, range(20_000), Decoding(max_tokens=2))
     first = Counter(int(completion.tokens[0]) for completion in drawn)
@@ -255,7 +250,7 @@ def test_later_tokens_follow_the_softmax_given_the_earlier_ones(random_model: Ti
     assert chi_square(second, probabilities) > 0.001
 
 
-def test_the_noise_is_exponential_at_every_position() -> None:
+def test_the_noise_is_exponential_at_every_position():
     keys = np.random.Philox(key=1).random_raw(100)
     for position in (0, 1, 200):
         noise = exponentials(keys, position, 143)
@@ -268,16 +263,14 @@ MASK = (1 << 64) - 1
 GOLDEN_RATIO = 0x9E3779B97F4A7C15
 
 
-def mix(x: int) -> int:
+def mix(x):
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
     return x ^ (x >> 31)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_the_random_numbers_are_those_of_the_documented_scheme(
-    random_model: TinyModel, temperature: float
-) -> None:
+def test_the_random_numbers_are_those_of_the_documented_scheme(random_model, temperature):
     question, seed, index = "Wie viele Äpfel?", 7, 3
     decoding = Decoding(temperature=temperature, seed=seed, stream="a stream", max_tokens=12)
     [completion] = sample(random_model, question, [index], decoding)
@@ -299,7 +292,7 @@ def test_the_random_numbers_are_those_of_the_documented_scheme(
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-9, 1e-320])
-def test_temperature_zero_or_next_to_it_takes_the_likeliest_token(temperature: float) -> None:
+def test_temperature_zero_or_next_to_it_takes_the_likeliest_token(temperature):
     model = load_model(SMALLEST)
     [first, second] = sample(
         model, QUESTIONS[0].question, range(2), Decoding(temperature=temperature)
@@ -312,7 +305,7 @@ def test_temperature_zero_or_next_to_it_takes_the_likeliest_token(temperature: f
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
-def test_log_probabilities_are_the_models_own(temperature: float) -> None:
+def test_log_probabilities_are_the_models_own(temperature):
     model = load_model(SMALLEST)
     prompt = tokenizer().prompt(QUESTIONS[3].question)
     decoding = Decoding(temperature=temperature, top_p=0.9, top_logprobs=5)
@@ -329,12 +322,12 @@ def test_log_probabilities_are_the_models_own(temperature: float) -> None:
         )
 
 
-def test_no_likeliest_tokens_are_reported_unless_asked_for() -> None:
+def test_no_likeliest_tokens_are_reported_unless_asked_for():
     [completion] = sample(load_model(SMALLEST), QUESTIONS[0].question, [0])
     assert completion.top_tokens.shape == (completion.output_tokens, 0)
 
 
-def test_a_sample_is_the_same_alone_and_with_others() -> None:
+def test_a_sample_is_the_same_alone_and_with_others():
     model, question = load_model(SMALLEST), QUESTIONS[5].question
     together = sample(model, question, range(150))  # two batches
     assert same(together, sample(model, question, range(150)))
@@ -343,8 +336,8 @@ def test_a_sample_is_the_same_alone_and_with_others() -> None:
     assert same(together[:6], [sample(model, question, [index])[0] for index in range(6)])
 
 
-def test_seed_question_index_and_stream_make_other_samples(random_model: TinyModel) -> None:
-    def drawn(question: str = "How many?", index: int = 0, **fields: object) -> list[int]:
+def test_seed_question_index_and_stream_make_other_samples(random_model):
+    def drawn(question="How many?", index=0, **fields):
         decoding = Decoding(max_tokens=16, **fields)  # type: ignore[arg-type]
         return sample(random_model, question, [index], decoding)[0].tokens.tolist()
 
@@ -359,7 +352,7 @@ def test_seed_question_index_and_stream_make_other_samples(random_model: TinyMod
     assert len({str(tokens) for tokens in others}) == len(others)
 
 
-def test_models_that_share_a_stream_are_coupled() -> None:
+def test_models_that_share_a_stream_are_coupled():
     shared, question = Decoding(stream="shared"), QUESTIONS[2].question
     one, other = load_model(SMALLEST), read_again(SMALLEST, "a copy under another name")
     assert same(
@@ -368,12 +361,12 @@ def test_models_that_share_a_stream_are_coupled() -> None:
     assert not same(sample(one, question, range(20)), sample(other, question, range(20)))
 
 
-def read_again(name: str, new_name: str) -> TinyModel:
+def read_again(name, new_name):
     with weights_file(name) as path:
         return read_model(path, new_name, FAMILY[name])
 
 
-def test_an_answer_stops_or_runs_out_of_tokens() -> None:
+def test_an_answer_stops_or_runs_out_of_tokens():
     model, question = load_model(NAMES[-1]), QUESTIONS[0].question
     [stopped] = sample(model, question, [0])
     assert stopped.finish_reason == "stop"
@@ -388,7 +381,7 @@ def test_an_answer_stops_or_runs_out_of_tokens() -> None:
     assert exact.finish_reason == "stop"
 
 
-def test_an_answer_ends_where_the_context_ends(random_model: TinyModel) -> None:
+def test_an_answer_ends_where_the_context_ends(random_model):
     never = random_weights(SHAPE)
     model = TinyModel(
         "endless", SHAPE, never | {"model.norm.weight": np.zeros(16)}
@@ -399,7 +392,7 @@ def test_an_answer_ends_where_the_context_ends(random_model: TinyModel) -> None:
     } == {256 - 239}
 
 
-def test_no_samples_are_no_answers() -> None:
+def test_no_samples_are_no_answers():
     assert sample(load_model(SMALLEST), QUESTIONS[0].question, []) == []
 
 
@@ -411,31 +404,31 @@ def test_no_samples_are_no_answers() -> None:
         {"max_tokens": 0}, {"top_logprobs": -1}, {"top_logprobs": 144},
     ],
 )  # fmt: skip
-def test_decoding_that_means_nothing_is_refused(fields: dict[str, float]) -> None:
+def test_decoding_that_means_nothing_is_refused(fields):
     with pytest.raises(OutOfRangeError):
         Decoding(**fields)  # type: ignore[arg-type]
 
 
-def test_negative_sample_numbers_are_refused() -> None:
+def test_negative_sample_numbers_are_refused():
     with pytest.raises(OutOfRangeError, match="numbered from 0; number -1"):
         sample(load_model(SMALLEST), QUESTIONS[0].question, [0, -1])
 
 
-def test_any_text_can_be_asked() -> None:
+def test_any_text_can_be_asked():
     for question in ("", "\ud800 \x00 é 漢字", "<end><answer>"):
         [completion] = sample(load_model(SMALLEST), question, [0], Decoding(max_tokens=5))
         assert completion.output_tokens <= 5
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_models_say_for_ever_what_they_said(name: str) -> None:
+def test_the_models_say_for_ever_what_they_said(name):
     said = json.loads((DATA / "tiny_samples.json").read_text("utf-8"))[name]
     assert [
         sample(load_model(name), QUESTIONS[q].question, [1])[0].text for q in range(0, 200, 25)
     ] == said
 
 
-def test_a_recipe_warms_up_and_cools_down() -> None:
+def test_a_recipe_warms_up_and_cools_down():
     recipe = Recipe(SHAPE, seed=0, updates=1000, cosine=2000, later=(CoolDown(500, 0.5),), rate=1.0)
     rates = recipe.rates()
     assert recipe.stages() == [range(1000), range(1000, 1500)]
@@ -450,7 +443,7 @@ def test_a_recipe_warms_up_and_cools_down() -> None:
 @pytest.mark.skipif(
     not os.environ.get("FEVAL_TRAIN"), reason="training for 20 seconds; set FEVAL_TRAIN=1 to try it"
 )
-def test_the_training_script_trains(tmp_path: Path) -> None:
+def test_the_training_script_trains(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     import tiny_training as train
 
@@ -473,7 +466,7 @@ def test_the_training_script_trains(tmp_path: Path) -> None:
     )
 
 
-def test_padding_and_prompts_carry_no_loss() -> None:
+def test_padding_and_prompts_carry_no_loss():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     import tiny_training as train
 
@@ -484,7 +477,7 @@ def test_padding_and_prompts_carry_no_loss() -> None:
     )
 
 
-def test_an_exported_folder_holds_the_weights_in_safetensors(tmp_path: Path) -> None:
+def test_an_exported_folder_holds_the_weights_in_safetensors(tmp_path):
     out = export(SMALLEST, tmp_path / "model")
     content = (out / "model.safetensors").read_bytes()
     size = int.from_bytes(content[:8], "little")
@@ -505,6 +498,6 @@ def test_an_exported_folder_holds_the_weights_in_safetensors(tmp_path: Path) -> 
     )
 
 
-def test_only_members_of_the_family_are_exported(tmp_path: Path) -> None:
+def test_only_members_of_the_family_are_exported(tmp_path):
     with pytest.raises(UnknownNameError, match="no tiny model 'gpt-4'"):
         export("gpt-4", tmp_path)

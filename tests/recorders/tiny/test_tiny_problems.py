@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recorders.tiny import problems
-from recorders.tiny.problems import Problem, Step
+from recorders.tiny.problems import Step
 from recorders.tiny.tokenizer import (
     ANSWER,
     END,
@@ -29,16 +29,16 @@ QUESTIONS = problems.test_questions()
 PRINTABLE = st.text(st.sampled_from(["\n", *map(chr, range(32, 127))]))
 
 
-def arithmetic(problem: Problem) -> tuple[int, tuple[Step, ...]]:
+def arithmetic(problem):
     return problem.first, problem.steps
 
 
-def digest(listed: list[Problem]) -> str:
+def digest(listed):
     lines = [json.dumps([problem.question, problem.chain, problem.answer]) for problem in listed]
     return sha256("\n".join(lines).encode()).hexdigest()
 
 
-def test_the_test_questions_never_change() -> None:
+def test_the_test_questions_never_change():
     assert digest(QUESTIONS) == "47b9478f4813059a98e803cfc6d3a5714cd2dd07cadcdb6dba5dfa5c523b043f"
     assert (
         QUESTIONS[0].question
@@ -49,26 +49,26 @@ def test_the_test_questions_never_change() -> None:
     assert QUESTIONS[0].answer == 2
 
 
-def test_the_training_problems_never_change() -> None:
+def test_the_training_problems_never_change():
     first = list(islice(problems.training_problems(1), 1000))
     assert digest(first) == "1e7bb5f01b8542691feb62a11cbc10718efa3c9ac596e694bfe5d3a795bf0aeb"
 
 
-def test_a_problem_depends_on_its_number_alone() -> None:
+def test_a_problem_depends_on_its_number_alone():
     later = list(islice(problems.training_problems(7, start=20), 3))
     assert later == list(islice(problems.training_problems(7), 23))[20:]
     assert problems.problem(7, "training", 20) == later[0]
     assert problems.problem(8, "training", 20) != later[0]
 
 
-def test_there_are_200_test_questions_and_no_two_have_the_same_arithmetic() -> None:
+def test_there_are_200_test_questions_and_no_two_have_the_same_arithmetic():
     assert len(QUESTIONS) == problems.TEST_QUESTIONS == 200
     assert len({arithmetic(problem) for problem in QUESTIONS}) == 200
     assert len({problem.question for problem in QUESTIONS}) == 200
     assert {len(problem.steps) for problem in QUESTIONS} == {1, 2, 3, 4, 5}
 
 
-def test_test_questions_are_reserved_and_training_problems_are_not() -> None:
+def test_test_questions_are_reserved_and_training_problems_are_not():
     assert all(problems.is_reserved(*arithmetic(problem)) for problem in QUESTIONS)
     seen = [
         problem for seed in range(3) for problem in islice(problems.training_problems(seed), 2000)
@@ -80,7 +80,7 @@ def test_test_questions_are_reserved_and_training_problems_are_not() -> None:
     assert not {problem.question for problem in seen} & {problem.question for problem in QUESTIONS}
 
 
-def test_an_eighth_of_all_arithmetic_is_reserved() -> None:
+def test_an_eighth_of_all_arithmetic_is_reserved():
     share = (
         sum(problems.is_reserved(n, (Step("+", m),)) for n in range(100) for m in range(100))
         / 10_000
@@ -89,7 +89,7 @@ def test_an_eighth_of_all_arithmetic_is_reserved() -> None:
 
 
 @pytest.mark.parametrize("split", ["training", "test"])
-def test_chains_are_right_and_numbers_stay_small(split: problems.Split) -> None:
+def test_chains_are_right_and_numbers_stay_small(split):
     for index in range(500):
         problem = problems.problem(3, split, index)
         total = problem.first
@@ -115,44 +115,44 @@ def test_chains_are_right_and_numbers_stay_small(split: problems.Split) -> None:
         ]
 
 
-def test_the_answer_is_extracted_from_the_chain() -> None:
+def test_the_answer_is_extracted_from_the_chain():
     answers = pytest.importorskip("feval.answers")
     for problem in QUESTIONS:
         raw = answers.extract("number", problem.chain)
         assert answers.canonical("number", raw) == str(problem.answer)
 
 
-def test_the_vocabulary_is_the_one_the_problems_need() -> None:
+def test_the_vocabulary_is_the_one_the_problems_need():
     assert tokenizer().vocabulary == tuple(build_vocabulary())
     assert len(tokenizer()) == 143
     assert tokenizer().vocabulary[: len(SPECIAL)] == SPECIAL
 
 
 @given(PRINTABLE)
-def test_printable_ascii_comes_back_exactly(text: str) -> None:
+def test_printable_ascii_comes_back_exactly(text):
     tokens = tokenizer().encode(text)
     assert tokenizer().decode(tokens) == text
     assert all(token >= len(SPECIAL) for token in tokens)
 
 
 @given(st.text())
-def test_other_characters_are_unknown_one_by_one(text: str) -> None:
+def test_other_characters_are_unknown_one_by_one(text):
     tokens = tokenizer().encode(text)
     expected = "".join(char if char == "\n" or " " <= char <= "~" else "\ufffd" for char in text)
     assert tokenizer().decode(tokens) == expected
 
 
-def test_the_longest_token_is_taken_and_digits_stand_alone() -> None:
+def test_the_longest_token_is_taken_and_digits_stand_alone():
     pieces = [tokenizer().piece(token) for token in tokenizer().encode(" Then Tom has 42 apples")]
     assert pieces == [" Then", " Tom", " has", " ", "4", "2", " apples"]
 
 
-def test_special_tokens_are_not_read_out_of_a_text() -> None:
+def test_special_tokens_are_not_read_out_of_a_text():
     assert len(tokenizer().encode("<end>")) == 5
     assert tokenizer().decode([QUESTION, ANSWER, END, UNKNOWN]) == "\ufffd"
 
 
-def test_a_prompt_and_a_completion_have_their_marks() -> None:
+def test_a_prompt_and_a_completion_have_their_marks():
     prompt, completion = tokenizer().prompt("How many?"), tokenizer().completion("The answer is 4.")
     assert (prompt[0], prompt[-1], completion[-1]) == (QUESTION, ANSWER, END)
     assert tokenizer().decode(prompt) == " How many?"

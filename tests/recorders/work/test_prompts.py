@@ -8,7 +8,6 @@ import operator
 import os
 import re
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,21 +70,21 @@ ASKED = Question(
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """A card folder of the user's own, with one prompt."""
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path))
     put(tmp_path, "puzzles", PUZZLES)
     return tmp_path
 
 
-def put(folder: Path, name: str, facts: str) -> Path:
+def put(folder, name, facts):
     path = folder / "prompts" / f"{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"---\n{facts}---\n\n# Puzzles\n", encoding="utf-8")
     return path
 
 
-def questions_of(dataset: str, shared: Path) -> list[Question]:
+def questions_of(dataset, shared):
     path = shared / "real/questions" / f"{dataset}.jsonl"
     rows: list[dict[str, Any]] = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     return [
@@ -98,7 +97,7 @@ def questions_of(dataset: str, shared: Path) -> list[Question]:
     ]
 
 
-def date_questions(shared: Path) -> list[Question]:
+def date_questions(shared):
     """The 369 questions of bigbench_date, as they were recorded."""
     with gzip.open(
         shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz", "rt", encoding="utf-8"
@@ -109,12 +108,12 @@ def date_questions(shared: Path) -> list[Question]:
         ]
 
 
-def test_every_dataset_of_the_paper_has_a_prompt() -> None:
+def test_every_dataset_of_the_paper_has_a_prompt():
     assert prompt_names() == sorted(f"{dataset}@1" for dataset in DATASETS)
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_every_exemplar_is_read_back_as_its_gold(dataset: str) -> None:
+def test_every_exemplar_is_read_back_as_its_gold(dataset):
     card, kind = prompt_card(dataset), dataset_card(dataset).answer_kind
     check_prompt(card, kind)
     for exemplar in card.exemplars:
@@ -129,7 +128,7 @@ def test_every_exemplar_is_read_back_as_its_gold(dataset: str) -> None:
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_a_prompt_is_short_and_says_how_to_end(dataset: str) -> None:
+def test_a_prompt_is_short_and_says_how_to_end(dataset):
     card = prompt_card(dataset)
     assert 4 <= len(card.exemplars) <= 8
     assert len({exemplar.question + str(exemplar.choices) for exemplar in card.exemplars}) == len(
@@ -142,7 +141,7 @@ def test_a_prompt_is_short_and_says_how_to_end(dataset: str) -> None:
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_options_are_well_formed_and_no_label_is_the_right_one_too_often(dataset: str) -> None:
+def test_options_are_well_formed_and_no_label_is_the_right_one_too_often(dataset):
     card = prompt_card(dataset)
     golds = Counter(exemplar.answer for exemplar in card.exemplars)
     labels = {label for exemplar in card.exemplars for label, _ in exemplar.choices}
@@ -162,7 +161,7 @@ def test_options_are_well_formed_and_no_label_is_the_right_one_too_often(dataset
 @pytest.mark.parametrize(
     ("dataset", "fewest"), [("gsm8k", 24), ("svamp", 7), ("aqua", 8), ("math_500", 2)]
 )
-def test_calculations_in_the_reasoning_are_right(dataset: str, fewest: int) -> None:
+def test_calculations_in_the_reasoning_are_right(dataset, fewest):
     # A chain of additions and the like, then "= number"; what algebra is on either side is none.
     number = r"\d+(?:\.\d+)?"
     sums = re.compile(
@@ -187,10 +186,10 @@ OPERATORS = {
 }
 
 
-def value(expression: str) -> float:
+def value(expression):
     """Plain arithmetic with + - * / and brackets; nothing else is ever evaluated."""
 
-    def of(node: ast.expr) -> Any:
+    def of(node):
         match node:
             case ast.BinOp(left, sign, right):
                 return OPERATORS[type(sign)](of(left), of(right))
@@ -202,7 +201,7 @@ def value(expression: str) -> float:
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_no_exemplar_is_or_resembles_a_question_of_the_dataset(dataset: str, shared: Path) -> None:
+def test_no_exemplar_is_or_resembles_a_question_of_the_dataset(dataset, shared):
     questions = (
         date_questions(shared) if dataset == "bigbench_date" else questions_of(dataset, shared)
     )
@@ -223,7 +222,7 @@ def test_no_exemplar_is_or_resembles_a_question_of_the_dataset(dataset: str, sha
         )
 
 
-def phrases_of(text: str, choices: tuple[tuple[str, str], ...], mask: bool) -> set[tuple[str, ...]]:
+def phrases_of(text, choices, mask):
     """Three words in a row, with numbers masked: what a paraphrase with other numbers keeps."""
     words = re.findall(
         r"[a-z]+|\d+", " ".join([text, *(option for _, option in choices)]).casefold()
@@ -232,7 +231,7 @@ def phrases_of(text: str, choices: tuple[tuple[str, str], ...], mask: bool) -> s
     return set(zip(masked, masked[1:], masked[2:], strict=False))
 
 
-def test_options_look_as_those_of_the_dataset(shared: Path) -> None:
+def test_options_look_as_those_of_the_dataset(shared):
     for dataset in PAPER_DATASETS:
         shapes = {
             tuple(label for label, _ in question.choices)
@@ -242,7 +241,7 @@ def test_options_look_as_those_of_the_dataset(shared: Path) -> None:
             assert tuple(label for label, _ in exemplar.choices) in shapes, dataset
 
 
-def test_the_standard_format() -> None:
+def test_the_standard_format():
     assert messages(SMALL, ASKED) == (
         Message("system", "Choose."),
         Message("user", "Capital of Peru?\n(A) Quito\n(B) Lima"),
@@ -253,7 +252,7 @@ def test_the_standard_format() -> None:
     assert prompt_version(SMALL) == "capitals/3#ab9a4fd82cfa298c"
 
 
-def test_a_reasoning_model_is_asked_zero_shot_in_one_message() -> None:
+def test_a_reasoning_model_is_asked_zero_shot_in_one_message():
     assert messages(SMALL, ASKED, reasoning=True) == (
         Message(
             "user", "Capital of Chad?\n(A) N'Djamena\n(B) Dakar\n\nChoose. Say: The answer is (X)."
@@ -262,36 +261,36 @@ def test_a_reasoning_model_is_asked_zero_shot_in_one_message() -> None:
     assert prompt_version(SMALL, reasoning=True) == "capitals/3/zero-shot#48a17d449e1bb82e"
 
 
-def test_the_system_prompt_can_begin_the_first_user_message() -> None:
+def test_the_system_prompt_can_begin_the_first_user_message():
     first, *others = messages(SMALL, ASKED, system_role=False)
     assert first == Message("user", "Choose.\n\nCapital of Peru?\n(A) Quito\n(B) Lima")
     assert tuple(others) == messages(SMALL, ASKED)[2:]
     assert prompt_version(SMALL, system_role=False) != prompt_version(SMALL)
 
 
-def test_options_that_are_their_own_labels_have_none_in_front() -> None:
+def test_options_that_are_their_own_labels_have_none_in_front():
     question = Question("x", "Is it?", choices=(("Yes", "Yes"), ("No", "No")))
     assert messages(SMALL, question)[-1].content == "Is it?\n- Yes\n- No"
     assert messages(SMALL, Question("x", "How many?"))[-1].content == "How many?"
 
 
-def test_the_gold_is_not_sent() -> None:
+def test_the_gold_is_not_sent():
     told = Question("x", "Which?", answer="secret", answer_key="secret", choices=(("A", "a"),))
     for reasoning in (False, True):
         assert "secret" not in str(messages(SMALL, told, reasoning=reasoning))
 
 
-def test_a_question_without_a_text_cannot_be_asked() -> None:
+def test_a_question_without_a_text_cannot_be_asked():
     with pytest.raises(SourceError, match="'mmlu/7' has no text"):
         messages(SMALL, Question("mmlu/7", " \n"))
 
 
-def test_a_question_is_sent_to_the_letter() -> None:
+def test_a_question_is_sent_to_the_letter():
     odd = "  {answer} \u202e<script> {0} %s\r\n"
     assert messages(SMALL, Question("x", odd))[-1].content == odd
 
 
-def test_a_prompt_of_the_users_own(folder: Path) -> None:
+def test_a_prompt_of_the_users_own(folder):
     card = prompt_card("puzzles")
     assert (card.name, card.exemplars) == (
         "puzzles@1",
@@ -301,7 +300,7 @@ def test_a_prompt_of_the_users_own(folder: Path) -> None:
     assert "puzzles@1" in prompt_names()
 
 
-def test_the_example_of_the_guide_to_cards_is_a_prompt(folder: Path) -> None:
+def test_the_example_of_the_guide_to_cards_is_a_prompt(folder):
     [example] = re.findall(
         r"```yaml\n(dataset: my_dataset\n.*?)```",
         (card_folder() / "README.md").read_text("utf-8"),
@@ -311,7 +310,7 @@ def test_the_example_of_the_guide_to_cards_is_a_prompt(folder: Path) -> None:
     check_prompt(prompt_card("my_dataset"), "number")
 
 
-def test_the_latest_version_counts_unless_one_is_named(folder: Path) -> None:
+def test_the_latest_version_counts_unless_one_is_named(folder):
     for version in (2, 10):
         put(folder, f"puzzles@{version}", PUZZLES.replace("version: 1", f"version: {version}"))
     assert prompt_card("puzzles").version == 10
@@ -324,8 +323,8 @@ def test_the_latest_version_counts_unless_one_is_named(folder: Path) -> None:
 
 
 def test_the_first_folder_with_a_prompt_for_the_dataset_decides(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    folder, tmp_path_factory, monkeypatch
+):
     other = tmp_path_factory.mktemp("other")
     put(other, "puzzles", PUZZLES.replace("Solve it.", "Solve it twice."))
     put(other, "puzzles@2", PUZZLES.replace("version: 1", "version: 2"))
@@ -339,7 +338,7 @@ def test_the_first_folder_with_a_prompt_for_the_dataset_decides(
     assert prompt_version(prompt_card("puzzles@1")) != first
 
 
-def test_a_dataset_without_a_prompt_is_told_how_to_get_one() -> None:
+def test_a_dataset_without_a_prompt_is_told_how_to_get_one():
     with pytest.raises(
         UnknownNameError,
         match=r"no prompt card 'gsm9k'. Did you mean 'gsm8k'\?.*prompts with a file gsm9k.md",
@@ -369,16 +368,14 @@ def test_a_dataset_without_a_prompt_is_told_how_to_get_one() -> None:
         ("answer: '4'", "answer: 4", "'exemplars.0.answer'"),
     ],
 )
-def test_a_broken_prompt_card_says_what_is_wrong(
-    folder: Path, old: str, new: str, sentence: str
-) -> None:
+def test_a_broken_prompt_card_says_what_is_wrong(folder, old, new, sentence):
     put(folder, "puzzles", PUZZLES.replace(old, new))
     with pytest.raises(CardError, match=sentence):
         prompt_card("puzzles")
 
 
 @pytest.mark.parametrize("name", ["puzzles@1", "puzzles@x", "puzzles@02", "puzzles@"])
-def test_an_odd_file_name_is_refused(folder: Path, name: str) -> None:
+def test_an_odd_file_name_is_refused(folder, name):
     put(folder, name, PUZZLES)
     with pytest.raises(CardError, match="odd name"):
         prompt_card("puzzles")
@@ -405,15 +402,13 @@ def test_an_odd_file_name_is_refused(folder: Path, name: str) -> None:
         ),
     ],
 )
-def test_a_wrong_exemplar_is_found_before_anything_is_paid(
-    exemplar: Exemplar, kind: str, sentence: str
-) -> None:
+def test_a_wrong_exemplar_is_found_before_anything_is_paid(exemplar, kind, sentence):
     card = PromptCard("capitals", 1, None, "Choose.", "The answer is ({answer}).", (exemplar,))
     with pytest.raises(CardError, match=f"Exemplar 1 of the prompt capitals@1 .*{sentence}"):
         check_prompt(card, kind, [ASKED])
 
 
-def test_a_chain_of_thought_that_contradicts_its_answer_is_found() -> None:
+def test_a_chain_of_thought_that_contradicts_its_answer_is_found():
     card = PromptCard(
         "x",
         1,
@@ -435,7 +430,7 @@ GSM8K_ROWS = [
 ]
 
 
-def test_gsm8k_rationales_become_exemplars() -> None:
+def test_gsm8k_rationales_become_exemplars():
     card = with_train_exemplars(prompt_card("gsm8k"), GSM8K_ROWS[:1], 1)
     assert card.exemplars == (
         Exemplar("Ann has 5 pens and buys 5. How many has she?", "She has 5+5=10.", "10"),
@@ -452,7 +447,7 @@ def test_gsm8k_rationales_become_exemplars() -> None:
     "verdict",
     ["Answer: B", "ANSWER:B", "So, the correct answer is (B).", "Option B", "B", "Ans. B"],
 )
-def test_aqua_rationales_become_exemplars(verdict: str) -> None:
+def test_aqua_rationales_become_exemplars(verdict):
     row = {
         "question": "A pen costs $2. What do 3 pens cost?",
         "options": ["A)$5", "B)$6", "C)$7", "D)$8", "E)$9"],
@@ -467,7 +462,7 @@ def test_aqua_rationales_become_exemplars(verdict: str) -> None:
     assert card.reply(card.exemplars[0]) == "3 pens cost 3*2 = $6.\nThe answer is (B)."
 
 
-def test_the_choice_of_rows_depends_on_the_rows_and_not_on_their_order() -> None:
+def test_the_choice_of_rows_depends_on_the_rows_and_not_on_their_order():
     card = prompt_card("gsm8k")
     chosen = with_train_exemplars(card, GSM8K_ROWS, 3)
     for order in itertools.permutations(GSM8K_ROWS):
@@ -475,7 +470,7 @@ def test_the_choice_of_rows_depends_on_the_rows_and_not_on_their_order() -> None
     assert with_train_exemplars(card, GSM8K_ROWS, 2).exemplars == chosen.exemplars[:2]
 
 
-def test_rows_that_cannot_be_used_are_passed_over() -> None:
+def test_rows_that_cannot_be_used_are_passed_over():
     odd: list[dict[str, object]] = [
         {"question": "No mark?", "answer": "It is 4."},
         {"question": "No rationale?", "answer": "#### 4"},
@@ -498,7 +493,7 @@ def test_rows_that_cannot_be_used_are_passed_over() -> None:
         with_train_exemplars(prompt_card("aqua"), odd[4:], 1)
 
 
-def test_a_train_split_of_another_shape_is_refused() -> None:
+def test_a_train_split_of_another_shape_is_refused():
     with pytest.raises(
         SourceError, match=r"Row 2 .* should have question, answer .* its 'answer' is None"
     ):
@@ -507,7 +502,7 @@ def test_a_train_split_of_another_shape_is_refused() -> None:
         with_train_exemplars(prompt_card("aqua"), [{"question": "Q", "options": "A)5"}], 1)
 
 
-def test_a_dataset_whose_train_split_has_no_rationales_says_so() -> None:
+def test_a_dataset_whose_train_split_has_no_rationales_says_so():
     with pytest.raises(
         UsageError, match=r"no split of 'svamp' with rationales is known.*aqua@1, gsm8k@1"
     ):

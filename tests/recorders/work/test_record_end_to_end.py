@@ -17,15 +17,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
-from pathlib import Path
-from typing import Any
 
 import pytest
-from faulty_server import FaultyServer, Reply, Seen, error
+from faulty_server import FaultyServer, Reply, error
 from places import ROOT
 from settings_files import settings_file
 from typer.testing import CliRunner
@@ -48,15 +45,15 @@ LAWS: tuple[tuple[int, tuple[int, ...]], ...] = (
 )  # fmt: skip
 
 
-def law_of(question: int) -> tuple[int, tuple[int, ...]]:
+def law_of(question):
     return LAWS[question % len(LAWS)]
 
 
-def gold_of(question: int) -> int:
+def gold_of(question):
     return 1000 + 7 * question
 
 
-def urn_of(question: int) -> list[str]:
+def urn_of(question):
     """The 40 answers of a question, shuffled; "" for none."""
     right, wrong = law_of(question)
     answers = [str(gold_of(question))] * right
@@ -66,7 +63,7 @@ def urn_of(question: int) -> list[str]:
     return [answers[(7 * place + question) % SAMPLES] for place in range(SAMPLES)]
 
 
-def text_of(urn: Sequence[str], number: int) -> str:
+def text_of(urn, number):
     """The CoT with a running number, which it states in letters so that it is taken for no
     answer.
     """
@@ -77,13 +74,13 @@ def text_of(urn: Sequence[str], number: int) -> str:
     )
 
 
-def number_told(text: str) -> int:
+def number_told(text):
     found = re.match(r"Try <([a-j]+)>", text)
     assert found
     return int("".join(str("abcdefghij".index(letter)) for letter in found[1]))
 
 
-def curve_of(right: int, wrong: Sequence[int], budgets: Sequence[int]) -> list[Fraction]:
+def curve_of(right, wrong, budgets):
     """Probability that the right answer wins the vote of n CoTs from an urn, ties broken evenly; by
     counting draws.
 
@@ -107,7 +104,7 @@ def curve_of(right: int, wrong: Sequence[int], budgets: Sequence[int]) -> list[F
     return [won[n] / comb(SAMPLES, n) for n in budgets]
 
 
-def known_curve(questions: Sequence[int]) -> list[float]:
+def known_curve(questions):
     """The mean over some of the questions."""
     curves = [curve_of(*law, BUDGETS) for law in LAWS]
     often = Counter(question % len(LAWS) for question in questions)
@@ -123,7 +120,7 @@ class Urns(FaultyServer):
     sent.
     """
 
-    def __init__(self, questions: int) -> None:
+    def __init__(self, questions):
         super().__init__()
         self.urns = [urn_of(question) for question in range(questions)]
         self.drawn = [0] * questions
@@ -131,7 +128,7 @@ class Urns(FaultyServer):
         self.kill_at = 0
         self.recorder: subprocess.Popen[bytes] | None = None
 
-    def _reply(self, seen: Seen) -> Reply:
+    def _reply(self, seen):
         question = int(seen.question.split()[2])
         first, count = self.drawn[question], seen.body.get("n", 1)
         self.drawn[question] += count
@@ -157,13 +154,13 @@ class Urns(FaultyServer):
         }
         return Reply(body=json.dumps(reply | {"choices": choices, "usage": usage}).encode())
 
-    def settle(self) -> None:
+    def settle(self):
         """Wait until all that a dead recorder had sent has been read."""
         until = time.monotonic() + 20
         while self._tasks and time.monotonic() < until:
             time.sleep(0.01)
 
-    async def _write(self, writer: Any, reply: Reply) -> bool:
+    async def _write(self, writer, reply):
         kept = await super()._write(writer, reply)
         self.replies += 1
         if self.recorder is not None and self.replies == self.kill_at:
@@ -186,10 +183,10 @@ class KilledRun:
     seconds: list[float]
 
     @property
-    def again(self) -> int:
+    def again(self):
         return sum(self.asked) - SAMPLES * len(self.asked)
 
-    def sentence(self) -> str:
+    def sentence(self):
         seconds = " + ".join(f"{each:.1f}" for each in self.seconds)
         return (
             f"{sum(self.asked)} CoTs asked for, {self.again} of them again ({self.lost} at the"
@@ -197,7 +194,7 @@ class KilledRun:
         )
 
 
-def record_through_kills(folder: Path, questions: int, kills: Sequence[float]) -> KilledRun:
+def record_through_kills(folder, questions, kills):
     """Record into `folder / "r"`; the recorder is killed at shares of the replies, and the same
     command goes on each time.
     """
@@ -264,7 +261,7 @@ def record_through_kills(folder: Path, questions: int, kills: Sequence[float]) -
     return KilledRun(server.drawn, lost, seconds)
 
 
-def run(command: Sequence[str], server: Urns) -> tuple[int, str]:
+def run(command, server):
     """Run a recorder that the server knows, to its end."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")
@@ -281,13 +278,13 @@ def run(command: Sequence[str], server: Urns) -> tuple[int, str]:
     return recorder.returncode, said.decode()
 
 
-def held(journal: Path) -> int:
+def held(journal):
     """The CoTs of a journal by its whole lines, read without the journal's own code."""
     lines = (journal / "journal.jsonl").read_bytes().split(b"\n")[:-1]
     return sum(b'"finish_reason":' in line for line in lines)
 
 
-def check(folder: Path, killed: KilledRun) -> None:
+def check(folder, killed):
     """Everything that is promised of a recording that was killed and resumed."""
     questions = len(killed.asked)
     recording = folder / "r"
@@ -312,7 +309,7 @@ def check(folder: Path, killed: KilledRun) -> None:
     assert curve == pytest.approx(known_curve(once), abs=1e-12)
 
 
-def check_texts(path: Path, asked: Sequence[int]) -> None:
+def check_texts(path, asked):
     """Every CoT is one the server sent, word for word, and none is there twice."""
     recording = open_recording(path)
     for question, pool in enumerate(recording.pools(DATASET, LLM)):
@@ -324,7 +321,7 @@ def check_texts(path: Path, asked: Sequence[int]) -> None:
         assert list(pool.answers) == [urn[number % SAMPLES] or None for number in numbers]
 
 
-def measured(recording: Path) -> tuple[list[float], list[float], list[float]]:
+def measured(recording):
     dataset, (llm,) = feval.load(DATASET, recording=recording, prices="none")
     points = feval.self_consistency_curve(dataset, llm, BUDGETS).points
     return (
@@ -337,7 +334,7 @@ def measured(recording: Path) -> tuple[list[float], list[float], list[float]]:
 @pytest.mark.parametrize(
     ("questions", "kills"), [(24, (0.5,)), pytest.param(60, (0.3, 0.7), marks=pytest.mark.slow)]
 )
-def test_killed_resumed_and_right(tmp_path: Path, questions: int, kills: Sequence[float]) -> None:
+def test_killed_resumed_and_right(tmp_path, questions, kills):
     check(tmp_path, record_through_kills(tmp_path, questions, kills))
 
 
@@ -345,23 +342,21 @@ def test_killed_resumed_and_right(tmp_path: Path, questions: int, kills: Sequenc
     not os.environ.get("FEVAL_FULL_RECORDING"),
     reason="the recording of 1319 x 40 is made with FEVAL_FULL_RECORDING=1",
 )
-def test_a_recording_of_the_size_of_gsm8k(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_recording_of_the_size_of_gsm8k(tmp_path, capsys):
     killed = record_through_kills(tmp_path, 1319, (0.25, 0.8))
     check(tmp_path, killed)
     with capsys.disabled():
         sys.stdout.write(f"\n{killed.sentence()}\n")
 
 
-def test_the_known_curve_is_right_where_it_can_be_counted() -> None:
+def test_the_known_curve_is_right_where_it_can_be_counted():
     assert curve_of(18, (18,), (1, 2, 40)) == [Fraction(18, 40), Fraction(387, 780), Fraction(1, 2)]
 
 
 class OfOpenAI(FaultyServer):
     """Answers o3-mini as OpenAI does: it takes neither `max_tokens` nor a temperature."""
 
-    def _answer_or_fail(self, seen: Seen) -> Reply:
+    def _answer_or_fail(self, seen):
         if seen.body["model"] != "o3-mini":
             return super()._answer_or_fail(seen)
         for name in ("temperature", "top_p", "logprobs", "max_tokens"):
@@ -373,14 +368,12 @@ class OfOpenAI(FaultyServer):
 
 
 @pytest.fixture
-def server() -> Iterator[OfOpenAI]:
+def server():
     with OfOpenAI() as running:
         yield running
 
 
-def recorded(
-    server: FaultyServer, shared: Path, out: Path, llm: str, *more: str
-) -> list[dict[str, Any]]:
+def recorded(server, shared, out, llm, *more):
     """Record two questions of gsm8k with everything left to the cards; the requests that came."""
     questions = str(shared / "real" / "questions" / "gsm8k.jsonl")
     named = [
@@ -410,9 +403,7 @@ def recorded(
     return [dict(seen.body) for seen in server.seen]
 
 
-def test_by_default_the_card_s_prompt_is_sent_as_in_the_paper(
-    server: OfOpenAI, shared: Path, tmp_path: Path
-) -> None:
+def test_by_default_the_card_s_prompt_is_sent_as_in_the_paper(server, shared, tmp_path):
     from recorders.work.prompts import prompt_card
 
     card = prompt_card("gsm8k")
@@ -437,9 +428,7 @@ def test_by_default_the_card_s_prompt_is_sent_as_in_the_paper(
     assert recording.llm_info("gpt-4o-mini").decoding["prompt"].startswith("gsm8k/1#")
 
 
-def test_a_reasoning_model_is_asked_as_it_can_be_asked(
-    server: OfOpenAI, shared: Path, tmp_path: Path
-) -> None:
+def test_a_reasoning_model_is_asked_as_it_can_be_asked(server, shared, tmp_path):
     bodies = recorded(server, shared, tmp_path / "r", "o3-mini")
     refused, *answered = bodies
     assert "max_tokens" in refused
@@ -452,9 +441,7 @@ def test_a_reasoning_model_is_asked_as_it_can_be_asked(
     assert (info.temperature, info.max_tokens) == (None, 2048)
 
 
-def test_a_temperature_that_is_named_is_sent_to_a_reasoning_model_too(
-    shared: Path, tmp_path: Path
-) -> None:
+def test_a_temperature_that_is_named_is_sent_to_a_reasoning_model_too(shared, tmp_path):
     with FaultyServer() as server:
         bodies = recorded(
             server,
@@ -469,9 +456,7 @@ def test_a_temperature_that_is_named_is_sent_to_a_reasoning_model_too(
     assert [(body["n"], body["temperature"]) for body in bodies] == [(3, 0.6)] * 2
 
 
-def test_a_card_of_one_s_own_says_how_its_llm_is_asked(
-    server: OfOpenAI, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_card_of_one_s_own_says_how_its_llm_is_asked(server, shared, tmp_path, monkeypatch):
     folder = ROOT / "data_cards" / "llms"
     text = (folder / "gpt-4o-mini.md").read_text("utf-8")
     text = text.replace("temperature: 0.7", "temperature: 1.5").replace(

@@ -5,11 +5,8 @@ hash.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import cycle, islice
-from pathlib import Path
-from typing import Any
 
 import pytest
 from faulty_server import FAULTS, FaultyServer, text_of
@@ -55,12 +52,12 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture(autouse=True)
-def seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def seconds(monkeypatch):
     """Durations are content, and differ from run to run: here every reply takes none."""
     monkeypatch.setattr("recorders.backends.openai_compatible.perf_counter", lambda: 0.0)
 
 
-def recorded(server: FaultyServer, out: Path, limits: Limits = QUICK, **decoding: Any) -> str:
+def recorded(server, out, limits=QUICK, **decoding):
     """Record all questions and return a hash of the CoTs. How tokens were counted depends on how
     the server bundles them.
     """
@@ -79,7 +76,7 @@ def recorded(server: FaultyServer, out: Path, limits: Limits = QUICK, **decoding
     )
 
 
-def some_each(names: Iterable[str], each: int) -> Callable[[str, int], str]:
+def some_each(names, each):
     """A plan in which the first attempts at every question fail, each in another way."""
     supply = cycle(names)
     plans = {question.text: list(islice(supply, each)) for question in QUESTIONS}
@@ -104,9 +101,7 @@ PATIENT = replace(QUICK, timeout_s=3)
     ],
     ids=["seeds", "seeds and logprobs", "n", "n and logprobs"],
 )
-def test_faults_leave_no_trace_in_the_recording(
-    tmp_path: Path, decoding: dict[str, Any], limits: Limits
-) -> None:
+def test_faults_leave_no_trace_in_the_recording(tmp_path, decoding, limits):
     with FaultyServer() as calm:
         expected = recorded(calm, tmp_path / "calm", limits, **decoding)
     with FaultyServer(some_each(PASSING, 3)) as faulty:
@@ -117,7 +112,7 @@ def test_faults_leave_no_trace_in_the_recording(
     assert not list(tmp_path.glob("*.journal"))
 
 
-def test_many_at_a_time_through_faults_every_answer_is_there_once(tmp_path: Path) -> None:
+def test_many_at_a_time_through_faults_every_answer_is_there_once(tmp_path):
     with FaultyServer(some_each(PASSING, 3)) as server:
         recorded(server, tmp_path / "r")
     recording = open_recording(tmp_path / "r")
@@ -129,7 +124,7 @@ def test_many_at_a_time_through_faults_every_answer_is_there_once(tmp_path: Path
         )
 
 
-def test_the_recording_holds_what_the_server_said(tmp_path: Path) -> None:
+def test_the_recording_holds_what_the_server_said(tmp_path):
     with FaultyServer(some_each(PASSING, 3)) as server:
         recorded(server, tmp_path / "r", seed=0)
     recording = open_recording(tmp_path / "r")
@@ -151,7 +146,7 @@ def test_the_recording_holds_what_the_server_said(tmp_path: Path) -> None:
     assert any("refused in words of its own" in note for note in recording.manifest.raw["notes"])
 
 
-def test_a_server_that_ignores_n_gives_the_same_recording(tmp_path: Path) -> None:
+def test_a_server_that_ignores_n_gives_the_same_recording(tmp_path):
     with (
         FaultyServer() as calm,
         FaultyServer(takes_n=False) as single,
@@ -167,7 +162,7 @@ def test_a_server_that_ignores_n_gives_the_same_recording(tmp_path: Path) -> Non
     assert any("ignores n" in note for note in notes)
 
 
-def test_stopped_by_a_fatal_error_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_stopped_by_a_fatal_error_the_same_command_goes_on(tmp_path):
     with FaultyServer() as calm:
         expected = recorded(calm, tmp_path / "calm")
     with FaultyServer(["", "", "", "", "401"]) as server:
@@ -178,9 +173,7 @@ def test_stopped_by_a_fatal_error_the_same_command_goes_on(tmp_path: Path) -> No
         assert server.sent == calm.sent
 
 
-def test_tokens_are_counted_by_words_for_all_where_one_reply_states_no_usage(
-    tmp_path: Path,
-) -> None:
+def test_tokens_are_counted_by_words_for_all_where_one_reply_states_no_usage(tmp_path):
     with FaultyServer(["", "", "no usage"]) as server:
         recorded(server, tmp_path / "r", Limits(concurrency=1))
     recording = open_recording(tmp_path / "r")

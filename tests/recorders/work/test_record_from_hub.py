@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +15,7 @@ from hub_double import HubDouble
 from huggingface_hub import close_session, constants
 from recording_doubles import FakeBackend
 from settings_files import settings_file
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from feval.cards.cards import dataset_card
 from feval.cli import app
@@ -38,7 +36,7 @@ ANSWERS = {f"She has {n}+{n}={2 * n}.\nThe answer is {2 * n}." for n in (5, 1200
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
+def hub(tmp_path, monkeypatch):
     """A Hub with the train split at the card's own commit, an empty cache, and no waiting between
     attempts.
     """
@@ -57,13 +55,13 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
         close_session()
 
 
-def parquet(rows: list[dict[str, str]]) -> bytes:
+def parquet(rows):
     file = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows), file)
     return file.getvalue()
 
 
-def command(shared: Path, out: Path) -> Result:
+def command(shared, out):
     """`feval record`, of which only the prompt is made: the network is closed but for the Hub."""
     asked = [
         "record",
@@ -82,21 +80,19 @@ def command(shared: Path, out: Path) -> Result:
     return CliRunner().invoke(app, [*asked, *worked, *file], prog_name="feval")
 
 
-def record(shared: Path, out: Path) -> Path:
+def record(shared, out):
     asked = load_questions("gsm8k", shared / "real" / "questions" / "gsm8k.jsonl", 2)
     ask = RecordingSettings("gsm8k", "gpt-4o-mini", samples=2, exemplars="train", exemplar_count=3)
     return record_dataset(make_task(ask, asked), FakeBackend(), out)
 
 
-def exemplars(out: Path) -> list[str]:
+def exemplars(out):
     prompt, _ = open_recording(out).prompts("gsm8k", "gpt-4o-mini").values()
     sent: list[dict[str, Any]] = json.loads(prompt or "")
     return [turn["content"] for turn in sent if turn["role"] == "assistant"]
 
 
-def test_exemplars_come_from_the_hub_once(
-    tmp_path: Path, shared: Path, hub: HubDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exemplars_come_from_the_hub_once(tmp_path, shared, hub, monkeypatch):
     record(shared, tmp_path / "online")
     assert verify_recording(tmp_path / "online").ok
     assert len(exemplars(tmp_path / "online")) == 3
@@ -110,9 +106,7 @@ def test_exemplars_come_from_the_hub_once(
     assert len(hub.requests) == asked_before
 
 
-def test_other_bytes_than_the_hub_states_are_refused(
-    tmp_path: Path, shared: Path, hub: HubDouble
-) -> None:
+def test_other_bytes_than_the_hub_states_are_refused(tmp_path, shared, hub):
     hub.wrong_bytes[TRAIN] = 99
     result = command(shared, tmp_path / "r")
     assert result.exit_code == 1, result.output
@@ -122,9 +116,7 @@ def test_other_bytes_than_the_hub_states_are_refused(
     assert command(shared, tmp_path / "r").exit_code == 0
 
 
-def test_offline_without_a_copy_says_what_to_do(
-    tmp_path: Path, shared: Path, hub: HubDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_offline_without_a_copy_says_what_to_do(tmp_path, shared, hub, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     result = command(shared, tmp_path / "r")
     assert result.exit_code == 1, result.output
@@ -133,9 +125,7 @@ def test_offline_without_a_copy_says_what_to_do(
     assert hub.requests == []
 
 
-def test_a_repository_without_a_train_split_says_so(
-    tmp_path: Path, shared: Path, hub: HubDouble
-) -> None:
+def test_a_repository_without_a_train_split_says_so(tmp_path, shared, hub):
     source = dataset_card("gsm8k").hub
     assert source is not None
     hub.add_dataset(

@@ -80,7 +80,7 @@ for number in range({KILLS}):
 """  # noqa: E501
 
 
-def lines(path: Path) -> list[tuple[int, str, int]]:
+def lines(path):
     rows = []
     for line in path.read_text().splitlines():
         number, question, sample = line.split()
@@ -89,7 +89,7 @@ def lines(path: Path) -> list[tuple[int, str, int]]:
 
 
 @pytest.mark.slow
-def test_kills_at_random_moments_lose_nothing_and_repeat_little(tmp_path: Path) -> None:
+def test_kills_at_random_moments_lose_nothing_and_repeat_little(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=False
     )
@@ -157,7 +157,7 @@ record_dataset(task, Watched(), out, limits=Limits(4), now=lambda: "2026-11-23T0
 
 
 @pytest.mark.slow
-def test_kills_while_probing_lose_nothing_and_repeat_little(tmp_path: Path) -> None:
+def test_kills_while_probing_lose_nothing_and_repeat_little(tmp_path):
     hashes, counts = [], []
     for name, program in (("killed", PROBING), ("whole", PROBING.replace("range(25)", "range(0)"))):
         command = [
@@ -178,7 +178,7 @@ def test_kills_while_probing_lose_nothing_and_repeat_little(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_sigterm_to_the_command_waits_for_replies_and_pays_for_none_twice(tmp_path: Path) -> None:
+def test_sigterm_to_the_command_waits_for_replies_and_pays_for_none_twice(tmp_path):
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
     texts = [f"How much is {number} + 3?" for number in range(12)]
     questions = [
@@ -228,7 +228,7 @@ def test_sigterm_to_the_command_waits_for_replies_and_pays_for_none_twice(tmp_pa
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["q.jsonl", "r"]
 
 
-def test_no_page_promises_more_than_a_kill_leaves() -> None:
+def test_no_page_promises_more_than_a_kill_leaves():
     """What is in flight at a kill is asked for again, as the test above counts, so the pages on
     recording say so.
     """

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +17,7 @@ from feval.cli import app
 from feval.errors import FevalError, StorageError, UsageError
 from feval.evaluation.evaluation import evaluate
 from feval.methods import METHODS
-from feval.recording import Recording, verify_recording
-from feval.recording.content import ProbeRows
+from feval.recording import verify_recording
 from feval.replay import load
 from recorders import tiny
 from recorders.asking.pace import Limits
@@ -30,14 +27,13 @@ from recorders.journal import Journal
 from recorders.request import Completion, Decoding, Message, Prefill, Request
 from recorders.tiny.tokenizer import ANSWER, END, QUESTION
 from recorders.work.settings import RecordingSettings, load_questions, make_task
-from recorders.work.task import RecordingTask
 
 DATASET, LLM, EVERY, CUE = "tiny_sums", "feval/tiny-42k", 12, " The answer is"
 SEED = 5
 QUESTIONS, SAMPLES = 3, 3
 
 
-def task(probing: bool = True, *, samples: int = SAMPLES, every: int = EVERY) -> RecordingTask:
+def task(probing=True, *, samples=SAMPLES, every=EVERY):
     decoding = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
     settings = RecordingSettings(
         DATASET, LLM, samples=samples, decoding=decoding, probe_every=every if probing else None
@@ -46,20 +42,20 @@ def task(probing: bool = True, *, samples: int = SAMPLES, every: int = EVERY) ->
 
 
 @pytest.fixture(scope="module")
-def probed(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+def probed(tmp_path_factory):
     return recorded(tmp_path_factory.mktemp("probes") / "r", task())
 
 
-def rows_of(recording: Recording) -> list[ProbeRows]:
+def rows_of(recording):
     return list(recording.probe_rows(DATASET, LLM))
 
 
-def drawn(question: str) -> list[tiny.Completion]:
+def drawn(question):
     decoding = tiny.Decoding(max_tokens=100)
     return tiny.sample(tiny.load_model(LLM), question, range(SEED, SEED + SAMPLES), decoding)
 
 
-def greedy(question: str, prefix: Sequence[int]) -> tuple[str, list[float]]:
+def greedy(question, prefix):
     """What the model writes behind a prefix and the cue, by its logits alone, and the probability
     of each token.
     """
@@ -75,7 +71,7 @@ def greedy(question: str, prefix: Sequence[int]) -> tuple[str, list[float]]:
     return tokenizer.decode(written), chances
 
 
-def test_each_probe_is_what_the_model_answers_behind_the_tokens_so_far(probed: Recording) -> None:
+def test_each_probe_is_what_the_model_answers_behind_the_tokens_so_far(probed):
     assert verify_recording(probed.path).ok
     assert probed.probes_record(DATASET, LLM) | {"no_answer": 0, "output_tokens": 0} == {
         "dataset": DATASET, "llm": LLM, "cue": CUE, "interval": EVERY, "traces": 9, "probes": 30,
@@ -106,7 +102,7 @@ def test_each_probe_is_what_the_model_answers_behind_the_tokens_so_far(probed: R
                 assert probes.confidences[place] == pytest.approx(expected, rel=1e-6)
 
 
-def test_methods_of_depth_run_on_it(probed: Recording) -> None:
+def test_methods_of_depth_run_on_it(probed):
     dataset, [llm] = load(DATASET, LLM, probed.path)
     whole = evaluate(METHODS["self-consistency"](n=3), dataset, [llm], order="recorded")
     cut = evaluate(METHODS["token-budget"](n=3, tokens=24), dataset, [llm], order="recorded")
@@ -114,9 +110,7 @@ def test_methods_of_depth_run_on_it(probed: Recording) -> None:
 
 
 @pytest.mark.parametrize("most", [5, 20])
-def test_a_run_that_stops_anywhere_goes_on_without_asking_anything_twice(
-    probed: Recording, tmp_path: Path, most: int
-) -> None:
+def test_a_run_that_stops_anywhere_goes_on_without_asking_anything_twice(probed, tmp_path, most):
     again, first, second = gone_on(tmp_path / "r", task(), most, Limits(2, samples_per_request=1))
     assert len(first.cots) + len(second.cots) == QUESTIONS * SAMPLES
     assert len(first.probes) + len(second.probes) == sum(
@@ -125,9 +119,7 @@ def test_a_run_that_stops_anywhere_goes_on_without_asking_anything_twice(
     assert again.hash == probed.hash
 
 
-def test_cots_without_probes_get_them_and_are_not_asked_for_again(
-    probed: Recording, tmp_path: Path
-) -> None:
+def test_cots_without_probes_get_them_and_are_not_asked_for_again(probed, tmp_path):
     plain = recorded(tmp_path / "plain", task(probing=False))
     with pytest.raises(
         StorageError,
@@ -146,9 +138,7 @@ def test_cots_without_probes_get_them_and_are_not_asked_for_again(
     assert [rows.confidences is None for rows in rows_of(finer)] == [False] * QUESTIONS
 
 
-def test_a_complete_recording_is_left_alone_and_one_with_other_probes_refused(
-    probed: Recording,
-) -> None:
+def test_a_complete_recording_is_left_alone_and_one_with_other_probes_refused(probed):
     backend = Watched()
     assert recorded(probed.path, task(), backend).hash == probed.hash
     assert recorded(probed.path, task(probing=False), backend).hash == probed.hash
@@ -157,7 +147,7 @@ def test_a_complete_recording_is_left_alone_and_one_with_other_probes_refused(
         recorded(probed.path, task(every=6), backend)
 
 
-def test_what_comes_behind_a_prefix_decides_nothing() -> None:
+def test_what_comes_behind_a_prefix_decides_nothing():
     text = "<think>\nfirst second third\n</think>\nThe answer is 4."
     for length in range(8, 30):
         for rest in ("", "other", "</think> 5", "<think>", "\n</think>\n\n\\boxed{7}"):
@@ -178,16 +168,14 @@ def test_what_comes_behind_a_prefix_decides_nothing() -> None:
         ("[THINK]a b[/THINK]so", None, 9, "", "[THINK]a ", "[/THINK]"),
     ],
 )
-def test_a_thought_that_is_cut_is_closed_before_the_cue(
-    text: str, apart: str | None, cut: int, opening: str, begun: str, closing: str
-) -> None:
+def test_a_thought_that_is_cut_is_closed_before_the_cue(text, apart, cut, opening, begun, closing):
     assert prefix({"text": text, "reasoning": apart}, cut, None) == (
         Prefill(begun, opening),
         closing,
     )
 
 
-def test_the_journal_refuses_probes_of_nothing(tmp_path: Path) -> None:
+def test_the_journal_refuses_probes_of_nothing(tmp_path):
     request = Request("d", "q", (Message("user", "2 + 2?"),), "m", Decoding())
     reply = Completion("4", "stop")
     with Journal.open(tmp_path / "j", {}) as journal:
@@ -203,7 +191,7 @@ def test_the_journal_refuses_probes_of_nothing(tmp_path: Path) -> None:
         Journal.open(tmp_path / "j", {})
 
 
-def test_probes_count_towards_the_cost_limit_and_the_mode(tmp_path: Path) -> None:
+def test_probes_count_towards_the_cost_limit_and_the_mode(tmp_path):
     plain = recorded(tmp_path / "plain", task(probing=False), keep_journal=True)
     folder = tmp_path / "plain.journal"
     with pytest.raises(
@@ -217,7 +205,7 @@ def test_probes_count_towards_the_cost_limit_and_the_mode(tmp_path: Path) -> Non
     )
 
 
-def test_a_dry_run_prices_probes_with_and_without_a_prefix_cache(tmp_path: Path) -> None:
+def test_a_dry_run_prices_probes_with_and_without_a_prefix_cache(tmp_path):
     options = (
         "--dataset tiny_sums --llm feval/tiny-42k --first 2 --samples 3 --max-tokens 50"
         " --probe-every 20 --json --dry-run"
@@ -235,7 +223,7 @@ def test_a_dry_run_prices_probes_with_and_without_a_prefix_cache(tmp_path: Path)
     assert account["usd_cached"] < account["usd"]
 
 
-def test_wrong_settings_of_probes_are_refused_before_anything_is_asked() -> None:
+def test_wrong_settings_of_probes_are_refused_before_anything_is_asked():
     for fields, message in (
         ({"every": 0, "cue": "so"}, "probe_every is a number of tokens, 1 or more; 0 was given"),
         ({"every": 5, "cue": " "}, "The cue of the probes is empty"),

@@ -11,7 +11,6 @@ import logging
 import os
 import stat
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,10 +21,9 @@ import pyarrow.parquet as pq
 import pytest
 from faulty_server import FAULTS, FaultyServer
 from recording_doubles import reply, request, task
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import FevalError, UsageError
@@ -57,14 +55,14 @@ FRAGMENTS = [
 QUICK = Limits(concurrency=2, retries=1, backoff_s=0.001, longest_backoff_s=0.001, timeout_s=0.3)
 
 
-def assert_no_secret(text: str, where: str) -> None:
+def assert_no_secret(text, where):
     fragments = [fragment for fragment in FRAGMENTS if fragment in text]
     assert not fragments, (
         f"{where} shows the key: {text[max(0, text.index(fragments[0]) - 80) :][:200]!r}"
     )
 
 
-def record(endpoint: Endpoint, out: Path, heard: list[str], *questions: str) -> None:
+def record(endpoint, out, heard, *questions):
     """Record; whatever is said to the user on the way goes to `heard`, with the traceback a
     developer would see.
     """
@@ -86,7 +84,7 @@ def record(endpoint: Endpoint, out: Path, heard: list[str], *questions: str) -> 
         heard += [str(error), repr(error), "".join(traceback.format_exception(error))]
 
 
-def written(folder: Path) -> dict[Path, str]:
+def written(folder):
     return {
         path: path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()
     }
@@ -94,9 +92,7 @@ def written(folder: Path) -> dict[Path, str]:
 
 @pytest.mark.parametrize("fault", ["", *(name for name in FAULTS if name != "429 date")])
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "for ever"])
-def test_the_key_is_nowhere(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str, lasting: bool
-) -> None:
+def test_the_key_is_nowhere(tmp_path, caplog, fault, lasting):
     caplog.set_level(logging.DEBUG)
     heard: list[str] = []
     with FaultyServer(
@@ -121,16 +117,14 @@ def test_the_key_is_nowhere(
     assert_no_secret(Path("/proc/self/cmdline").read_bytes().decode(), "the command line")
 
 
-def test_a_masked_key_in_a_reply_is_said(tmp_path: Path) -> None:
+def test_a_masked_key_in_a_reply_is_said(tmp_path):
     heard: list[str] = []
     with FaultyServer(repeats_key=True) as server:
         record(Endpoint(server.url, KEY), tmp_path / "out", heard, "How much is 1 + 2? [key]")
     assert "A reply held the API key; it is masked in the recording." in heard
 
 
-def test_credentials_in_the_base_url_are_nowhere(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_credentials_in_the_base_url_are_nowhere(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     heard: list[str] = []
     with FaultyServer(["500", "401"], repeats_key=True) as server:
@@ -146,7 +140,7 @@ def test_credentials_in_the_base_url_are_nowhere(
         assert_no_secret(text, "something")
 
 
-def test_the_guard_of_the_logs_goes_with_the_backend() -> None:
+def test_the_guard_of_the_logs_goes_with_the_backend():
     logger = logging.getLogger("openai._base_client")
     before = list(logger.filters)
     backend = OpenAICompatible(Endpoint("https://host.example/v1", KEY))
@@ -155,14 +149,12 @@ def test_the_guard_of_the_logs_goes_with_the_backend() -> None:
     assert logger.filters == before
 
 
-def test_the_test_would_see_a_key() -> None:
+def test_the_test_would_see_a_key():
     with pytest.raises(AssertionError):
         assert_no_secret(f"... {KEY[5:14]} ...", "this text")
 
 
-def test_journals_hold_no_known_key_and_are_their_owners_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_journals_hold_no_known_key_and_are_their_owners_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_TOKEN", KEY)
     before = os.umask(0o022)
     try:
@@ -196,7 +188,7 @@ def test_journals_hold_no_known_key_and_are_their_owners_alone(
         assert_no_secret(text, path.name)
 
 
-def test_a_task_holds_no_known_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_holds_no_known_key(monkeypatch):
     monkeypatch.setenv("SOME_TOKEN", KEY)
     for texts, decoding in (
         ([f"Is it {KEY}?"], {}),
@@ -214,11 +206,11 @@ class Echo:
     error.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.secret = ""
         self.calls = 0
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request):
         key = self.secret
         self.calls += 1
         headers = {"X-Request-Id": key, "Retry-After": "0", "X-Echo": quote(key)}
@@ -253,27 +245,27 @@ class Echo:
         }
         return Response(json.dumps(reply), 200, headers)
 
-    def close(self) -> None:
+    def close(self):
         pass
 
 
 @pytest.fixture(scope="module")
-def echo() -> Iterator[Server[Echo]]:
+def echo():
     upstream = Echo()
     with Server(upstream, [Route("/{path:path}", upstream.answer, methods=METHODS)]) as server:
         yield server
 
 
-def command(*arguments: str | Path) -> Result:
+def command(*arguments):
     return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
 
 
-def cells(path: Path) -> str:
+def cells(path):
     """What a Parquet file holds, which compresses it."""
     return json.dumps(pq.read_table(path).to_pylist(), default=str)
 
 
-def everything(folder: Path) -> Iterator[tuple[str, str]]:
+def everything(folder):
     for path in folder.rglob("*"):
         yield "a name", str(path)
         if path.is_file():
@@ -284,13 +276,7 @@ def everything(folder: Path) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(9))
-def test_no_command_writes_or_prints_a_known_key(
-    echo: Server[Echo],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    seed: int,
-) -> None:
+def test_no_command_writes_or_prints_a_known_key(echo, tmp_path, monkeypatch, caplog, seed):
     drawn = Random(seed)  # noqa: S311  it opens nothing
     key = "".join(drawn.choices([chr(code) for code in range(33, 127)], k=drawn.randint(16, 60)))
     variable = ("OPENAI_API_KEY", "OTHER_TOKEN", "ODD")[seed % 3]

@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from feval import load
 from feval.cli import app
 from feval.errors import FevalError, StorageError, UsageError
 from feval.methods.beam_search import BeamSearch
-from feval.recording import Recording, open_recording, verify_recording
+from feval.recording import open_recording, verify_recording
 from recorders import tiny
 from recorders.asking.budget import CostEstimate
 from recorders.asking.pace import Limits
@@ -30,15 +29,14 @@ from recorders.backends.endpoint import Endpoint
 from recorders.backends.local import Tiny
 from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.errors import Fatal, MissingError
-from recorders.request import Completion, Decoding, Request
+from recorders.request import Completion, Decoding
 from recorders.work.settings import RecordingSettings, load_questions, make_task
-from recorders.work.task import RecordingTask
 
 DATASET, MODEL, LLM, SEED = "tiny_sums", "feval/tiny-42k", "feval/tiny-42k@steps", 5
 DEPTH = 4
 
 
-def task(**changes: Any) -> RecordingTask:
+def task(**changes):
     decoding = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
     settings: dict[str, Any] = {
         "decoding": decoding,
@@ -52,13 +50,11 @@ def task(**changes: Any) -> RecordingTask:
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+def tree(tmp_path_factory):
     return recorded(tmp_path_factory.mktemp("trees") / "r", task())
 
 
-def test_each_step_is_what_the_model_writes_behind_the_path_with_the_seed_of_the_child(
-    tree: Recording,
-) -> None:
+def test_each_step_is_what_the_model_writes_behind_the_path_with_the_seed_of_the_child(tree):
     assert verify_recording(tree.path).ok
     assert tree.llm_info(LLM).decoding["steps"] == {
         "first": 2,
@@ -94,16 +90,14 @@ def test_each_step_is_what_the_model_writes_behind_the_path_with_the_seed_of_the
         assert Counter(pool.parents) == dict.fromkeys([None, *going_on], 2)
 
 
-def test_a_run_that_stops_goes_on_without_asking_anything_twice(
-    tree: Recording, tmp_path: Path
-) -> None:
+def test_a_run_that_stops_goes_on_without_asking_anything_twice(tree, tmp_path):
     again, first, second = gone_on(tmp_path / "r", task(), 31, Limits(4))
     assert again.hash == tree.hash
     assert not {*first.asked} & {*second.asked}
     assert len(first.asked) + len(second.asked) == tree.manifest.pairs[DATASET, LLM]["cots"]
 
 
-def test_a_complete_tree_is_left_alone_and_another_refused(tree: Recording, tmp_path: Path) -> None:
+def test_a_complete_tree_is_left_alone_and_another_refused(tree, tmp_path):
     backend = Watched()
     assert recorded(tree.path, task(), backend).hash == tree.hash
     with pytest.raises(StorageError, match="is another recording"):
@@ -117,7 +111,7 @@ def test_a_complete_tree_is_left_alone_and_another_refused(tree: Recording, tmp_
         recorded(tmp_path / "r", task(), backend, mode="none")
 
 
-def test_a_dry_run_says_how_many_steps_and_what_they_cost_at_most(tmp_path: Path) -> None:
+def test_a_dry_run_says_how_many_steps_and_what_they_cost_at_most(tmp_path):
     options = (
         f"--dataset {DATASET} --llm {MODEL} --first 2 --max-tokens 50 --tree --branch 2 --depth 4"
         " --json --dry-run"
@@ -137,9 +131,9 @@ def test_a_dry_run_says_how_many_steps_and_what_they_cost_at_most(tmp_path: Path
     assert [(estimate.cots, estimate.usd is not None) for estimate in expected] == [(60, True)]
 
 
-def test_a_server_that_does_not_say_why_a_step_ended_is_refused(tmp_path: Path) -> None:
+def test_a_server_that_does_not_say_why_a_step_ended_is_refused(tmp_path):
     class Silent(Tiny):
-        async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        async def complete(self, request, samples):
             return [Completion("2 * 3 = 6", "stop", output_tokens=8) for _ in samples]
 
     with pytest.raises(
@@ -148,7 +142,7 @@ def test_a_server_that_does_not_say_why_a_step_ended_is_refused(tmp_path: Path) 
         recorded(tmp_path / "r", task(), Silent())
 
 
-def test_wrong_trees_are_refused_before_anything_is_asked() -> None:
+def test_wrong_trees_are_refused_before_anything_is_asked():
     for fields, message in (
         ({"depth": 0}, "depth of a tree is 1 to 65,534; 0 was given"),
         ({"depth": 16}, r"more than the 65,534 steps .*; lower --depth, --branch or --samples"),
@@ -163,7 +157,7 @@ def test_wrong_trees_are_refused_before_anything_is_asked() -> None:
     assert Tree(6, 2, DEPTH, ". ").steps == 6 * (1 + 2 + 4 + 8)
 
 
-def test_trees_are_as_deep_as_a_recording_holds() -> None:
+def test_trees_are_as_deep_as_a_recording_holds():
     for branch, depth in ((1, 8), (3, 8), (4, 7), (300, 1)):
         assert task(branch=branch, depth=None).tree == Tree(branch, branch, depth, ". ")
     with pytest.raises(FevalError, match="branch of a tree is 1 to 65,534"):
@@ -204,9 +198,7 @@ record()
 
 
 @pytest.mark.slow
-def test_kills_while_a_tree_grows_lose_nothing_and_repeat_little(
-    tree: Recording, tmp_path: Path
-) -> None:
+def test_kills_while_a_tree_grows_lose_nothing_and_repeat_little(tree, tmp_path):
     support = str(ROOT / "tests/support")
     program = f"import sys; sys.path[:0] = [{support!r}]\n{KILLED}"
     command = [
@@ -224,9 +216,7 @@ def test_kills_while_a_tree_grows_lose_nothing_and_repeat_little(
 
 
 @pytest.mark.slow
-def test_a_server_that_continues_messages_gives_the_same_tree(
-    tree: Recording, tmp_path: Path
-) -> None:
+def test_a_server_that_continues_messages_gives_the_same_tree(tree, tmp_path):
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
     pytest.importorskip("starlette", reason="the server (extra `serve`) is not installed")
     from recorders.servers.tiny_server import tiny_server
@@ -240,10 +230,8 @@ def test_a_server_that_continues_messages_gives_the_same_tree(
 
 
 @pytest.mark.slow
-def test_a_tree_is_recorded_scored_and_searched_from_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def feval(*arguments: str) -> Any:
+def test_a_tree_is_recorded_scored_and_searched_from_the_command_line(tmp_path, monkeypatch):
+    def feval(*arguments):
         result = CliRunner().invoke(app, [*arguments, "--json"])
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)

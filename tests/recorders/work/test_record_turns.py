@@ -19,7 +19,7 @@ from watched import Watched, gone_on, recorded
 from feval import load
 from feval.cli import app
 from feval.errors import CardError, FevalError, StorageError, UsageError
-from feval.recording import Recording, open_recording, verify_recording
+from feval.recording import open_recording, verify_recording
 from recorders import tiny
 from recorders.asking.pace import Limits
 from recorders.asking.trees import Protocol, child_seed
@@ -28,7 +28,6 @@ from recorders.errors import Fatal, JournalError, MissingError, Refused
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.prompts import read_protocol
 from recorders.work.settings import RecordingSettings, load_questions, make_task
-from recorders.work.task import RecordingTask
 
 DATASET, MODEL, LLM, SEED = "tiny_sums", "feval/tiny-42k", "feval/tiny-42k@revise", 5
 CHAINS, TURNS = 3, 3
@@ -38,13 +37,13 @@ PROTOCOL = (
 )
 
 
-def written(folder: Path, text: str = PROTOCOL) -> Path:
+def written(folder, text=PROTOCOL):
     path = folder / "revise.md"
     path.write_text(text)
     return path
 
 
-def task(protocol: Path | None, first: int = 2, **changes: Any) -> RecordingTask:
+def task(protocol, first=2, **changes):
     decoding = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
     settings: dict[str, Any] = {
         "decoding": decoding,
@@ -58,28 +57,26 @@ def task(protocol: Path | None, first: int = 2, **changes: Any) -> RecordingTask
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("turns")
 
 
 @pytest.fixture(scope="module")
-def protocol(folder: Path) -> Path:
+def protocol(folder):
     return written(folder)
 
 
 @pytest.fixture(scope="module")
-def asked() -> Watched:
+def asked():
     return Watched()
 
 
 @pytest.fixture(scope="module")
-def turns(folder: Path, protocol: Path, asked: Watched) -> Recording:
+def turns(folder, protocol, asked):
     return recorded(folder / "r", task(protocol), asked)
 
 
-def test_each_turn_replies_to_the_whole_conversation_before_it(
-    turns: Recording, asked: Watched
-) -> None:
+def test_each_turn_replies_to_the_whole_conversation_before_it(turns, asked):
     assert verify_recording(turns.path).ok
     questions = {question.id: question.text for question in turns.questions(DATASET)}
     expected = set()
@@ -107,7 +104,7 @@ def test_each_turn_replies_to_the_whole_conversation_before_it(
     assert len(asked.asked) == len(expected)
 
 
-def test_a_tiny_model_keeps_the_first_half_of_its_last_reply_and_writes_the_rest_anew() -> None:
+def test_a_tiny_model_keeps_the_first_half_of_its_last_reply_and_writes_the_rest_anew():
     question = "Tom has 49 apples. Tom sells 22. How many apples does Tom have now?"
     said = ["Start with 1.", "?", "Start with 49. 49-22=26. No.", "Sure?"]
     conversation = tuple(
@@ -141,7 +138,7 @@ def test_a_tiny_model_keeps_the_first_half_of_its_last_reply_and_writes_the_rest
         )
 
 
-def test_recorded_turns_are_replayed(turns: Recording) -> None:
+def test_recorded_turns_are_replayed(turns):
     _, [llm] = load(DATASET, LLM, turns.path)
     pools = list(turns.pools(DATASET, LLM))
     metered = llm.ask(0, replicate=None)
@@ -161,15 +158,13 @@ def test_recorded_turns_are_replayed(turns: Recording) -> None:
     assert metered.auxiliary_prompt_tokens == sum(prompts[:CHAINS]) + prompts[CHAINS + 1]
 
 
-def test_a_run_that_stops_goes_on_without_asking_anything_twice(
-    turns: Recording, protocol: Path, tmp_path: Path
-) -> None:
+def test_a_run_that_stops_goes_on_without_asking_anything_twice(turns, protocol, tmp_path):
     again, first, second = gone_on(tmp_path / "r", task(protocol), 9, Limits(4))
     assert again.hash == turns.hash
     assert len(first.asked) + len(second.asked) == 2 * CHAINS * TURNS
 
 
-def test_another_protocol_is_refused(turns: Recording, protocol: Path, tmp_path: Path) -> None:
+def test_another_protocol_is_refused(turns, protocol, tmp_path):
     backend = Watched()
     assert recorded(turns.path, task(protocol), backend).hash == turns.hash
     other = written(tmp_path, PROTOCOL.replace("Look again", "Think"))
@@ -187,10 +182,8 @@ def test_another_protocol_is_refused(turns: Recording, protocol: Path, tmp_path:
     assert backend.asked == []
 
 
-def test_the_number_of_turns_and_their_price_are_printed_first(
-    protocol: Path, tmp_path: Path
-) -> None:
-    def run(*more: str) -> Any:
+def test_the_number_of_turns_and_their_price_are_printed_first(protocol, tmp_path):
+    def run(*more):
         options = (
             f"--dataset {DATASET} --llm {MODEL} --first 2 --max-tokens 50 --samples 2 --turns 3"
             f" --protocol {protocol}"
@@ -216,8 +209,8 @@ def test_the_number_of_turns_and_their_price_are_printed_first(
     assert "Nothing was asked" not in result.stderr
 
 
-def test_a_chain_ends_where_there_is_nothing_to_reply_to(protocol: Path, tmp_path: Path) -> None:
-    def answer(request: Request, _sample: int) -> Completion:
+def test_a_chain_ends_where_there_is_nothing_to_reply_to(protocol, tmp_path):
+    def answer(request, _sample):
         number = int(request.question_id.split("/")[1])
         if number == 1 and request.conversation:
             raise Refused("too long")
@@ -236,10 +229,8 @@ def test_a_chain_ends_where_there_is_nothing_to_reply_to(protocol: Path, tmp_pat
     assert pools[1].turn_prompt_tokens == [None] * 3 + [0] * 3
 
 
-def test_tokens_of_turns_that_nobody_counted_are_counted_for_all(
-    protocol: Path, tmp_path: Path
-) -> None:
-    def answer(request: Request, _sample: int) -> Completion:
+def test_tokens_of_turns_that_nobody_counted_are_counted_for_all(protocol, tmp_path):
+    def answer(request, _sample):
         return Completion(
             "The answer is 4.",
             "stop",
@@ -256,7 +247,7 @@ def test_tokens_of_turns_that_nobody_counted_are_counted_for_all(
         )  # type: ignore[operator]
 
 
-def test_each_turn_may_have_a_message_of_its_own(tmp_path: Path) -> None:
+def test_each_turn_may_have_a_message_of_its_own(tmp_path):
     own = (
         "---\nname: two\nno_answer: nothing\n---\n# Turn 2\nCriticise it.\n\n# Turn 3\nNow correct"
         " {answer}.\n"
@@ -270,7 +261,7 @@ def test_each_turn_may_have_a_message_of_its_own(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_protocol_may_be_text_alone(tmp_path: Path) -> None:
+def test_a_protocol_may_be_text_alone(tmp_path):
     path = written(tmp_path, "Look again.\n")
     assert read_protocol(path) == Protocol(path.stem, ("Look again.",))
     with pytest.raises(CardError, match="has no text for the turns"):
@@ -308,9 +299,7 @@ def test_a_protocol_may_be_text_alone(tmp_path: Path) -> None:
         (PROTOCOL, {"protocol": Path("no-such.md")}, "no-such.md"),
     ],
 )
-def test_wrong_protocols_are_refused_before_anything_is_asked(
-    text: str, fields: dict[str, Any], sentence: str, tmp_path: Path
-) -> None:
+def test_wrong_protocols_are_refused_before_anything_is_asked(text, fields, sentence, tmp_path):
     with pytest.raises(FevalError, match=sentence):
         task(**{"protocol": written(tmp_path, text)} | fields)
 
@@ -349,9 +338,7 @@ record()
 
 
 @pytest.mark.slow
-def test_kills_between_turns_lose_nothing_and_repeat_little(
-    turns: Recording, protocol: Path, tmp_path: Path
-) -> None:
+def test_kills_between_turns_lose_nothing_and_repeat_little(turns, protocol, tmp_path):
     support = str(ROOT / "tests/support")
     program = f"import sys; sys.path[:0] = [{support!r}]\n{KILLED}"
     places = [

@@ -30,11 +30,11 @@ from feval.errors import (
     UnknownNameError,
     UsageError,
 )
-from feval.recording import PoolRows, Question, open_recording, select, verify_recording
+from feval.recording import Question, open_recording, select, verify_recording
 from recorders.asking.pace import Limits
 from recorders.errors import CostLimitReached, Fatal, MissingError, Refused
 from recorders.journal import Journal, journal_folder
-from recorders.request import Completion, Decoding, Message
+from recorders.request import Decoding, Message
 from recorders.work.record import estimate_dataset, record_dataset
 from recorders.work.task import RecordingTask
 
@@ -42,7 +42,7 @@ QUESTIONS = [Question(f"toy/{i}", f"What is question {i}?", str(i % 3)) for i in
 NOW = "2026-01-01T00:00:00Z"
 
 
-def messages(question: Question) -> list[Message]:
+def messages(question):
     return [Message("system", "Think."), Message("user", question.text)]
 
 
@@ -59,11 +59,11 @@ WORK = RecordingTask(
 SMALL = WORK.llm_name
 
 
-def go(out: Path, backend: Any = None, work: RecordingTask = WORK, **options: Any) -> Path:
+def go(out, backend=None, work=WORK, **options):
     return record_dataset(work, backend or FakeBackend(), out, now=lambda: NOW, **options)
 
 
-def test_a_recording_holds_what_came(tmp_path: Path) -> None:
+def test_a_recording_holds_what_came(tmp_path):
     recording = open_recording(go(tmp_path / "r", FakeBackend(takes_seed=True)))
     assert verify_recording(tmp_path / "r").ok
     assert [q.answer_key for q in recording.questions("toy")] == ["0", "1", "2", "0"]
@@ -86,7 +86,7 @@ def test_a_recording_holds_what_came(tmp_path: Path) -> None:
     assert not journal_folder(tmp_path / "r").exists()
 
 
-def test_the_same_command_again_does_nothing(tmp_path: Path) -> None:
+def test_the_same_command_again_does_nothing(tmp_path):
     out = go(tmp_path / "r")
     backend = FakeBackend()
     assert go(out, backend) == out
@@ -102,7 +102,7 @@ def test_the_same_command_again_does_nothing(tmp_path: Path) -> None:
         go(tmp_path / "file")
 
 
-def test_a_fatal_error_then_the_same_command(tmp_path: Path) -> None:
+def test_a_fatal_error_then_the_same_command(tmp_path):
     with pytest.raises(Fatal, match="10 of 20 CoTs"):
         go(tmp_path / "r", FakeBackend([None, None, Fatal("no money")]), limits=Limits(1))
     assert not (tmp_path / "r").exists()
@@ -112,7 +112,7 @@ def test_a_fatal_error_then_the_same_command(tmp_path: Path) -> None:
     assert open_recording(tmp_path / "r").hash == open_recording(go(tmp_path / "other")).hash
 
 
-def test_a_kept_journal_tops_up_another_recording(tmp_path: Path) -> None:
+def test_a_kept_journal_tops_up_another_recording(tmp_path):
     go(tmp_path / "five", journal=tmp_path / "j", keep_journal=True)
     backend = FakeBackend()
     go(tmp_path / "eight", backend, replace(WORK, samples=8), journal=tmp_path / "j")
@@ -121,7 +121,7 @@ def test_a_kept_journal_tops_up_another_recording(tmp_path: Path) -> None:
     assert not (tmp_path / "j").exists()
 
 
-def test_more_questions_than_were_sealed_are_not_taken_for_done(tmp_path: Path) -> None:
+def test_more_questions_than_were_sealed_are_not_taken_for_done(tmp_path):
     out = go(tmp_path / "r", work=replace(WORK, questions=QUESTIONS[:2]))
     backend = FakeBackend()
     with pytest.raises(
@@ -144,10 +144,8 @@ LOGPROBS = (-0.1, -1e-9, -3.3333333333333335)
 
 
 @pytest.mark.parametrize("seed", [None, 7])
-def test_a_sealed_recording_without_journal_is_gone_on_from(
-    tmp_path: Path, seed: int | None
-) -> None:
-    def whole(completions: list[Completion]) -> list[Completion]:
+def test_a_sealed_recording_without_journal_is_gone_on_from(tmp_path, seed):
+    def whole(completions):
         kept = {
             "reasoning": "Hm.",
             "response_id": "r",
@@ -184,14 +182,14 @@ def test_a_sealed_recording_without_journal_is_gone_on_from(
     )
 
 
-def first(pool: PoolRows, count: int) -> dict[str, Any]:
+def first(pool, count):
     """The first CoTs of a pool, every column."""
     columns = {f.name: getattr(pool, f.name) for f in fields(pool)}
     columns |= columns.pop("extra")
     return {n: list(v)[:count] for n, v in columns.items() if isinstance(v, list | tuple)}
 
 
-def test_what_cannot_be_gone_on_from_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_gone_on_from_is_said(tmp_path):
     sealed = go(tmp_path / "r")
     backend = FakeBackend()
     cases = [
@@ -220,7 +218,7 @@ def test_what_cannot_be_gone_on_from_is_said(tmp_path: Path) -> None:
         assert first(pool, 2) == first(begun, 2)
 
 
-def test_nothing_is_left_where_nothing_came(tmp_path: Path) -> None:
+def test_nothing_is_left_where_nothing_came(tmp_path):
     with pytest.raises(
         Fatal, match=r"The key is wrong\. Recording stopped: nothing is recorded yet"
     ):
@@ -251,14 +249,12 @@ def test_nothing_is_left_where_nothing_came(tmp_path: Path) -> None:
         ({"decoding": Decoding(extra_body={"stop": "\ud800"})}, "valid Unicode"),
     ],
 )
-def test_what_could_not_be_sealed_is_refused_before_it_is_paid(
-    change: dict[str, Any], words: str
-) -> None:
+def test_what_could_not_be_sealed_is_refused_before_it_is_paid(change, words):
     with pytest.raises(FevalError, match=words):
         replace(WORK, **change)
 
 
-def test_a_cost_limit_that_cannot_be_kept_leaves_nothing(tmp_path: Path) -> None:
+def test_a_cost_limit_that_cannot_be_kept_leaves_nothing(tmp_path):
     with pytest.raises(
         PriceNotFoundError, match=r"no price for nobody in the price list 2025-06-02"
     ):
@@ -268,7 +264,7 @@ def test_a_cost_limit_that_cannot_be_kept_leaves_nothing(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_partial_recording_says_why_it_ended(tmp_path: Path) -> None:
+def test_a_partial_recording_says_why_it_ended(tmp_path):
     options: dict[str, Any] = {"cost_limit_usd": 0.0013, "limits": Limits(1, samples_per_request=1)}
     with pytest.raises(CostLimitReached):
         go(tmp_path / "r", **options)
@@ -282,23 +278,21 @@ def test_a_partial_recording_says_why_it_ended(tmp_path: Path) -> None:
     assert verify_recording(tmp_path / "r").ok
 
 
-def test_a_folder_left_behind_by_a_kill_after_sealing_is_removed(tmp_path: Path) -> None:
+def test_a_folder_left_behind_by_a_kill_after_sealing_is_removed(tmp_path):
     go(tmp_path / "r")
     journal_folder(tmp_path / "r").mkdir()
     go(tmp_path / "r")
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
 
 
-def test_a_journal_left_behind_by_a_kill_after_sealing_is_removed(tmp_path: Path) -> None:
+def test_a_journal_left_behind_by_a_kill_after_sealing_is_removed(tmp_path):
     go(tmp_path / "r", keep_journal=True)
     assert journal_folder(tmp_path / "r").exists()
     go(tmp_path / "r")
     assert not journal_folder(tmp_path / "r").exists()
 
 
-def test_the_journal_stays_until_the_recording_verifies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_journal_stays_until_the_recording_verifies(tmp_path, monkeypatch):
     from recorders.work import seal
 
     class Bad:
@@ -317,8 +311,8 @@ def test_the_journal_stays_until_the_recording_verifies(
     assert backend.calls == []
 
 
-def test_missing_usage_means_that_all_tokens_are_counted_alike(tmp_path: Path) -> None:
-    def some(request: Any, sample: int) -> Completion:
+def test_missing_usage_means_that_all_tokens_are_counted_alike(tmp_path):
+    def some(request, sample):
         whole = reply(int(request.question_id[4:]), sample)
         return (
             replace(whole, output_tokens=None)
@@ -344,7 +338,7 @@ def test_missing_usage_means_that_all_tokens_are_counted_alike(tmp_path: Path) -
     )
 
 
-def test_a_counter_can_be_chosen(tmp_path: Path) -> None:
+def test_a_counter_can_be_chosen(tmp_path):
     assert (
         open_recording(go(tmp_path / "r", counter="words")).manifest.pairs["toy", SMALL]["counter"]
         == "words"
@@ -355,8 +349,8 @@ def test_a_counter_can_be_chosen(tmp_path: Path) -> None:
         go(tmp_path / "x", other_counter="usage")
 
 
-def test_refused_and_filtered_replies_have_no_answer(tmp_path: Path) -> None:
-    def odd(request: Any, sample: int) -> Completion:
+def test_refused_and_filtered_replies_have_no_answer(tmp_path):
+    def odd(request, sample):
         if request.question_id == "toy/2":
             raise Refused("policy", "content_filter")
         finish = {0: "content_filter", 1: "error", 2: "length"}.get(sample, "stop")
@@ -378,8 +372,8 @@ def test_refused_and_filtered_replies_have_no_answer(tmp_path: Path) -> None:
     )
 
 
-def test_reasoning_and_logprobs_are_kept_where_they_came(tmp_path: Path) -> None:
-    def rich(request: Any, sample: int) -> Completion:
+def test_reasoning_and_logprobs_are_kept_where_they_came(tmp_path):
+    def rich(request, sample):
         whole = reply(
             int(request.question_id[4:]), sample, response_id=f"id-{sample % 2}", served_model="m"
         )
@@ -414,7 +408,7 @@ def test_reasoning_and_logprobs_are_kept_where_they_came(tmp_path: Path) -> None
     )
 
 
-def test_equal_questions_share_cots(tmp_path: Path) -> None:
+def test_equal_questions_share_cots(tmp_path):
     twins = [*QUESTIONS, Question("toy/again", QUESTIONS[0].text, "0")]
     backend = FakeBackend()
     recording = open_recording(go(tmp_path / "r", backend, replace(WORK, questions=twins)))
@@ -427,7 +421,7 @@ def test_equal_questions_share_cots(tmp_path: Path) -> None:
     )
 
 
-def test_a_dry_run_asks_for_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_asks_for_nothing_and_leaves_nothing(tmp_path):
     estimate = estimate_dataset(WORK, tmp_path / "r")
     assert (estimate.cots, estimate.calls, estimate.at_most) == (20, 4, True)
     assert list(tmp_path.iterdir()) == []
@@ -438,7 +432,7 @@ def test_a_dry_run_asks_for_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     assert estimate.usd == pytest.approx(1e-6 * (0.15 * 60 + 0.6 * 150))
 
 
-def test_what_cannot_be_recorded_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+def test_what_cannot_be_recorded_is_refused_before_anything_is_asked(tmp_path):
     with pytest.raises(UsageError, match="no card for the dataset 'toy'"):
         replace(WORK, answer_kind=None)
     with pytest.raises(UsageError, match="Verbatim answers"):
@@ -450,7 +444,7 @@ def test_what_cannot_be_recorded_is_refused_before_anything_is_asked(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_changed_prompt_is_another_recording(tmp_path: Path) -> None:
+def test_a_changed_prompt_is_another_recording(tmp_path):
     with pytest.raises(Fatal):
         go(tmp_path / "r", FakeBackend([None, Fatal("x")]), limits=Limits(1))
     with pytest.raises(Exception, match="its prompt is 'toy@1', not 'toy@2'"):
@@ -459,14 +453,14 @@ def test_a_changed_prompt_is_another_recording(tmp_path: Path) -> None:
         go(tmp_path / "r", work=replace(WORK, decoding=Decoding(seed=8)))
 
 
-def test_it_works_inside_a_running_loop(tmp_path: Path) -> None:
-    async def notebook() -> Path:
+def test_it_works_inside_a_running_loop(tmp_path):
+    async def notebook():
         return go(tmp_path / "r")
 
     assert verify_recording(asyncio.run(notebook())).ok
 
 
-def test_it_works_in_another_thread(tmp_path: Path) -> None:
+def test_it_works_in_another_thread(tmp_path):
     thread = threading.Thread(target=go, args=(tmp_path / "r",))
     thread.start()
     thread.join()
@@ -483,9 +477,7 @@ def test_it_works_in_another_thread(tmp_path: Path) -> None:
         pytest.param(1, signal.SIGHUP, marks=pytest.mark.slow),
     ],
 )
-def test_a_signal_to_a_real_process_loses_nothing(
-    tmp_path: Path, presses: int, number: signal.Signals
-) -> None:
+def test_a_signal_to_a_real_process_loses_nothing(tmp_path, presses, number):
     """The first waits for the replies in flight (here 0.3 s away), the second does not; so do other
     signals.
     """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http.server import ThreadingHTTPServer
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from hub_double.repositories import Dataset, HubError, is_lfs, sha256
 
@@ -37,14 +37,14 @@ class Failure(NamedTuple):
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def handle_error(self, *_: object) -> None:
+    def handle_error(self, *_):
         """A client that hung up is no news."""
 
 
 class HubDouble:
     """The server. Start it with `with`; it serves until the block is left."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         from hub_double.reading import handler
 
         self.lock = threading.RLock()
@@ -54,7 +54,7 @@ class HubDouble:
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         )
 
-    def reset(self) -> None:
+    def reset(self):
         """Become an empty Hub with every switch off; answers that are waiting are sent."""
         if hasattr(self, "_release"):
             self._release.set()
@@ -87,53 +87,46 @@ class HubDouble:
         self.parts: dict[tuple[str, int], bytes] = {}
         self._release = threading.Event()
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._release.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
     @property
-    def port(self) -> int:
+    def port(self):
         return int(self._server.server_address[1])
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self.port}"
 
-    def add_dataset(
-        self,
-        name: str,
-        files: Mapping[str, bytes],
-        commit: str | None = None,
-        *,
-        private: bool = False,
-    ) -> str:
+    def add_dataset(self, name, files, commit=None, *, private=False):
         """Add a commit with these files, and these alone, to a repository, which is made if need
         be; `main` points to it.
         """
         dataset = self.datasets.setdefault(name, Dataset(private=private))
         return dataset.add(name, files, commit, "main")
 
-    def files(self, name: str, revision: str = "main") -> dict[str, bytes]:
+    def files(self, name, revision="main"):
         """The files of a repository."""
         return self.datasets[name].commits[self.datasets[name].commit_of(revision)]
 
-    def asked(self, pattern: str = "") -> list[str]:
+    def asked(self, pattern=""):
         """Method and path of the requests that match, in order."""
         lines = [f"{request.method} {request.path}" for request in self.requests]
         return [line for line in lines if re.search(pattern, line)]
 
-    def forget(self) -> None:
+    def forget(self):
         """Begin a new page: forget requests and bytes."""
         self.requests.clear()
         self.sent_bytes.clear()
 
-    def note(self, request: Request) -> Failure | None:
+    def note(self, request):
         """Write a request down; gives the failure that it is to meet, if any."""
         with self.lock:
             self.requests.append(request)
@@ -143,24 +136,24 @@ class HubDouble:
                     return failure
         return None
 
-    def wait(self) -> None:
+    def wait(self):
         if self.delay_seconds:
             self._release.wait(self.delay_seconds)
 
-    def readable(self, name: str, token: str | None) -> Dataset:
+    def readable(self, name, token):
         if name not in self.datasets or (self.datasets[name].private and token is None):
             raise HubError(404, "RepoNotFound", "Repository not found")
         if name in self.gated and token is None:
             raise HubError(403, "GatedRepo", f"Access to dataset {name} is restricted.")
         return self.datasets[name]
 
-    def content(self, dataset: Dataset, revision: str, path: str) -> bytes:
+    def content(self, dataset, revision, path):
         try:
             return dataset.commits[dataset.commit_of(revision)][path]
         except KeyError:
             raise HubError(404, "EntryNotFound", f"{path} does not exist on {revision}") from None
 
-    def sent(self, path: str, data: bytes) -> bytes:
+    def sent(self, path, data):
         """The bytes as they are served: wrong ones where the switch is on."""
         with self.lock:
             if not self.wrong_bytes[path]:
@@ -168,13 +161,13 @@ class HubDouble:
             self.wrong_bytes[path] -= 1
         return data[:-1] + bytes([data[-1] ^ 1])
 
-    def is_cut(self, path: str) -> bool:
+    def is_cut(self, path):
         with self.lock:
             cut = self.cut[path] > 0
             self.cut[path] -= cut
         return cut
 
-    def takes_upload(self) -> bool:
+    def takes_upload(self):
         """Whether one more object may be uploaded."""
         with self.lock:
             if self.uploads_left is None:
@@ -182,7 +175,7 @@ class HubDouble:
             self.uploads_left -= 1
             return self.uploads_left >= 0
 
-    def blob(self, digest: str) -> tuple[str, bytes]:
+    def blob(self, digest):
         """A file in LFS by its hash, with a path it has."""
         for dataset in self.datasets.values():
             for files in dataset.commits.values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
@@ -26,7 +26,7 @@ from hub_double.writing import Writing
 TREE_PAGE = 50
 
 
-def handler(hub: HubDouble) -> type[BaseHTTPRequestHandler]:
+def handler(hub):
     """The class that answers for one Hub."""
     return type("BoundHandler", (Handler,), {"hub": hub})
 
@@ -39,21 +39,21 @@ class Handler(Writing, BaseHTTPRequestHandler):
     _cut_short = False
     _silent = False
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self._answer()
 
     do_HEAD = do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815  as the base class calls them
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         """Keep standard error clean."""
 
     @property
-    def token(self) -> str | None:
+    def token(self):
         """The bearer token; a password in the address is none."""
         sent = self.headers.get("Authorization", "")
         return sent if sent.startswith("Bearer ") else None
 
-    def _answer(self) -> None:
+    def _answer(self):
         address = urlsplit(self.path)
         host = self.headers.get("Host", "").partition(":")[0]
         failure = self.hub.note(Request(self.command, unquote(address.path), host, self.token))
@@ -69,7 +69,7 @@ class Handler(Writing, BaseHTTPRequestHandler):
             return
         self._routed(address.path, address.query)
 
-    def _routed(self, path: str, query: str) -> None:
+    def _routed(self, path, query):
         try:
             self._route(path, {key: values[-1] for key, values in parse_qs(query).items()})
         except HubError as error:
@@ -79,14 +79,14 @@ class Handler(Writing, BaseHTTPRequestHandler):
                 error.status, body, {"X-Error-Code": error.code, "X-Error-Message": str(error)}
             )
 
-    def _route(self, path: str, query: dict[str, str]) -> None:
+    def _route(self, path, query):
         for methods, pattern, answer in (*READING, *Writing.ROUTES):
             if self.command in methods and (found := re.fullmatch(pattern, path)):
                 answer(self, *(unquote(part or "") for part in found.groups()), query=query)
                 return
         raise HubError(404, "EntryNotFound", f"The double knows no {self.command} {path}")
 
-    def _whoami(self, *, query: dict[str, str]) -> None:
+    def _whoami(self, *, query):
         if self.token is None:
             raise HubError(401, "", "Invalid username or password.")
         token = {"accessToken": {"role": "write"}}
@@ -94,15 +94,15 @@ class Handler(Writing, BaseHTTPRequestHandler):
             {"type": "user", "name": "somebody", "fullname": "Somebody", "orgs": [], "auth": token}
         )
 
-    def _harnesses(self, *, query: dict[str, str]) -> None:
+    def _harnesses(self, *, query):
         self.json({"standardEnvVars": [], "harnesses": {}})
 
-    def _info(self, name: str, revision: str, *, query: dict[str, str]) -> None:
+    def _info(self, name, revision, *, query):
         dataset = self.hub.readable(name, self.token)
         commit = dataset.commit_of(revision or "main")
         self.json(info_of(name, dataset, commit, blobs=query.get("blobs", "").lower() == "true"))
 
-    def _tree(self, name: str, revision: str, folder: str, *, query: dict[str, str]) -> None:
+    def _tree(self, name, revision, folder, *, query):
         dataset = self.hub.readable(name, self.token)
         files = dataset.commits[dataset.commit_of(revision)]
         items = list(tree_of(files, folder, recursive=query.get("recursive", "").lower() == "true"))
@@ -116,14 +116,14 @@ class Handler(Writing, BaseHTTPRequestHandler):
             headers["Link"] = f'<{address}>; rel="next"'
         self.json(items[start : start + TREE_PAGE], headers)
 
-    def _paths_info(self, name: str, revision: str, *, query: dict[str, str]) -> None:
+    def _paths_info(self, name, revision, *, query):
         dataset = self.hub.readable(name, self.token)
         sent = self.body()
         is_json = self.headers.get("Content-Type", "").startswith("application/json")
         paths = json.loads(sent)["paths"] if is_json else parse_qs(sent.decode()).get("paths", [])
         self.json(list(items_at(dataset.commits[dataset.commit_of(revision)], paths)))
 
-    def _refs(self, name: str, *, query: dict[str, str]) -> None:
+    def _refs(self, name, *, query):
         dataset = self.hub.readable(name, self.token)
         requests = {ref: at for ref, at in dataset.refs.items() if ref.startswith(PULL_REQUEST)}
         found: dict[str, Any] = {
@@ -144,7 +144,7 @@ class Handler(Writing, BaseHTTPRequestHandler):
             ]
         self.json(found)
 
-    def _resolve(self, name: str, revision: str, path: str, *, query: dict[str, str]) -> None:
+    def _resolve(self, name, revision, path, *, query):
         dataset = self.hub.readable(name, self.token)
         data = self.hub.content(dataset, revision, path)
         headers = {"X-Repo-Commit": dataset.commit_of(revision), "Accept-Ranges": "bytes"}
@@ -167,11 +167,11 @@ class Handler(Writing, BaseHTTPRequestHandler):
         else:
             self._file(path, data, {**headers, **linked, "ETag": f'"{sha256(data)}"'})
 
-    def _object(self, digest: str, *, query: dict[str, str]) -> None:
+    def _object(self, digest, *, query):
         path, data = self.hub.blob(digest)
         self._file(path, data, {"ETag": f'"{digest}"', "Accept-Ranges": "bytes"})
 
-    def _file(self, path: str, data: bytes, headers: dict[str, str]) -> None:
+    def _file(self, path, data, headers):
         if self.command == "GET":
             data = self.hub.sent(path, data)
             self._cut_short = self.hub.is_cut(path)
@@ -193,18 +193,18 @@ class Handler(Writing, BaseHTTPRequestHandler):
             {**headers, "Content-Range": f"bytes {start}-{stop - 1}/{len(data)}"},
         )
 
-    def _count(self, path: str, size: int) -> None:
+    def _count(self, path, size):
         if self.command == "GET":
             with self.hub.lock:
                 self.hub.sent_bytes[path] += size
 
-    def json(self, value: Any, headers: Mapping[str, str] = {}, status: int = 200) -> None:
+    def json(self, value, headers={}, status=200):  # noqa: B006  the body the hub sends
         """Answer with a JSON value."""
         self.send(
             status, json.dumps(value).encode(), {"Content-Type": "application/json", **headers}
         )
 
-    def send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+    def send(self, status, body, headers):
         """Answer."""
         if self._silent:
             return

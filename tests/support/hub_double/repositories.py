@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +14,7 @@ PULL_REQUEST = "refs/pr/"
 class HubError(Exception):
     """What the Hub answers when it cannot: a status, its own code for it, and words."""
 
-    def __init__(self, status: int, code: str, words: str) -> None:
+    def __init__(self, status, code, words):
         super().__init__(words)
         self.status, self.code = status, code
 
@@ -29,13 +28,13 @@ class Dataset:
     tags: dict[str, str] = field(default_factory=dict)
     private: bool = False
 
-    def commit_of(self, revision: str) -> str:
+    def commit_of(self, revision):
         commit = self.refs.get(revision) or self.tags.get(revision, revision)
         if commit not in self.commits:
             raise HubError(404, "RevisionNotFound", f"Invalid rev id: {revision}")
         return commit
 
-    def add(self, name: str, files: Mapping[str, bytes], commit: str | None, ref: str) -> str:
+    def add(self, name, files, commit, ref):
         """Add a commit with these files, and these alone, and point a name to it."""
         if commit is None:
             account = json.dumps(
@@ -47,27 +46,27 @@ class Dataset:
         return commit
 
 
-def is_lfs(path: str) -> bool:
+def is_lfs(path):
     """Whether the Hub would keep the file in LFS: by its name, as `.gitattributes` says for
     Parquet, or as it is binary.
     """
     return path.endswith((".parquet", ".npz", ".zst", ".votes", ".details", ".png"))
 
 
-def git_blob(data: bytes) -> str:
+def git_blob(data):
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
-def sha256(data: bytes) -> str:
+def sha256(data):
     return hashlib.sha256(data).hexdigest()
 
 
-def pointer(data: bytes) -> bytes:
+def pointer(data):
     """The small file that git holds in place of one in LFS."""
     return f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256(data)}\nsize {len(data)}\n".encode()  # noqa: E501
 
 
-def info_of(name: str, dataset: Dataset, commit: str, *, blobs: bool) -> dict[str, Any]:
+def info_of(name, dataset, commit, *, blobs):
     return {
         "_id": hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()[:24],
         "id": name,
@@ -88,7 +87,7 @@ def info_of(name: str, dataset: Dataset, commit: str, *, blobs: bool) -> dict[st
     }
 
 
-def _sibling(path: str, data: bytes, *, blobs: bool) -> dict[str, Any]:
+def _sibling(path, data, *, blobs):
     sibling: dict[str, Any] = {"rfilename": path}
     if blobs:
         sibling |= {"size": len(data), "blobId": git_blob(pointer(data) if is_lfs(path) else data)}
@@ -101,9 +100,7 @@ def _sibling(path: str, data: bytes, *, blobs: bool) -> dict[str, Any]:
     return sibling
 
 
-def tree_of(
-    files: Mapping[str, bytes], folder: str, *, recursive: bool
-) -> Iterator[dict[str, Any]]:
+def tree_of(files, folder, *, recursive):
     prefix = f"{folder}/" if folder else ""
     inside = {
         path.removeprefix(prefix): data
@@ -121,7 +118,7 @@ def tree_of(
             yield _file_item(prefix + path, data)
 
 
-def items_at(files: Mapping[str, bytes], paths: list[str]) -> Iterator[dict[str, Any]]:
+def items_at(files, paths):
     """What the Hub says of some paths; nothing of those that are not there."""
     for path in paths:
         if path in files:
@@ -130,12 +127,12 @@ def items_at(files: Mapping[str, bytes], paths: list[str]) -> Iterator[dict[str,
             yield _folder_item(path)
 
 
-def _folder_item(path: str) -> dict[str, Any]:
+def _folder_item(path):
     oid = hashlib.sha1(path.encode(), usedforsecurity=False).hexdigest()
     return {"type": "directory", "path": path, "size": 0, "oid": oid}
 
 
-def _file_item(path: str, data: bytes) -> dict[str, Any]:
+def _file_item(path, data):
     item: dict[str, Any] = {"type": "file", "path": path, "size": len(data), "oid": git_blob(data)}
     if is_lfs(path):
         lfs = {"oid": sha256(data), "size": len(data), "pointerSize": len(pointer(data))}

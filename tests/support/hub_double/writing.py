@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from email.message import Message
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
@@ -31,15 +31,15 @@ class Writing:
     if TYPE_CHECKING:
         token: str | None
 
-        def json(self, value: Any, headers: Mapping[str, str] = {}, status: int = 200) -> None: ...
-        def send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None: ...
+        def json(self, value, headers={}, status=200): ...  # noqa: B006  the body the hub sends
+        def send(self, status, body, headers): ...
 
-    def handle_one_request(self) -> None:
+    def handle_one_request(self):
         """Begin anew: one connection serves many requests."""
         self._body = None
         super().handle_one_request()  # type: ignore[misc]
 
-    def body(self) -> bytes:
+    def body(self):
         """What was sent along, read once."""
         if self._body is None:
             if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
@@ -48,18 +48,18 @@ class Writing:
                 self._body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         return self._body
 
-    def _chunk(self) -> bytes:
+    def _chunk(self):
         size = int(self.rfile.readline().split(b";")[0], 16)
         data = self.rfile.read(size)
         self.rfile.readline()
         return data
 
-    def _writable(self, name: str) -> Dataset:
+    def _writable(self, name):
         if self.token is None:
             raise HubError(401, "", "Invalid username or password.")
         return self.hub.readable(name, self.token)
 
-    def _create(self, *, query: dict[str, str]) -> None:
+    def _create(self, *, query):
         asked = json.loads(self.body())
         if self.token is None:
             raise HubError(401, "", "Invalid username or password.")
@@ -73,7 +73,7 @@ class Writing:
         dataset.add(name, {".gitattributes": GITATTRIBUTES}, None, "main")
         self.json({"url": url, "name": name})
 
-    def _tag(self, name: str, revision: str, *, query: dict[str, str]) -> None:
+    def _tag(self, name, revision, *, query):
         dataset = self._writable(name)
         tag = json.loads(self.body())["tag"]
         if tag in dataset.tags:
@@ -81,7 +81,7 @@ class Writing:
         dataset.tags[tag] = dataset.commit_of(revision)
         self.json({})
 
-    def _validate_yaml(self, *, query: dict[str, str]) -> None:
+    def _validate_yaml(self, *, query):
         import yaml
 
         content = json.loads(self.body())["content"]
@@ -96,7 +96,7 @@ class Writing:
                     errors.append({"message": "The front matter should be an object."})
         self.json({"errors": errors, "warnings": []}, status=400 if errors else 200)
 
-    def _preupload(self, name: str, revision: str, *, query: dict[str, str]) -> None:
+    def _preupload(self, name, revision, *, query):
         dataset = self._writable(name)
         asked = json.loads(self.body())["files"]
         if len(asked) > 256:
@@ -104,7 +104,7 @@ class Writing:
         held = dataset.commits[dataset.commit_of(revision)]
         self.json({"files": [_upload_mode(each["path"], held.get(each["path"])) for each in asked]})
 
-    def _lfs_batch(self, name: str, *, query: dict[str, str]) -> None:
+    def _lfs_batch(self, name, *, query):
         self._writable(name)
         asked = json.loads(self.body())
         assert asked["operation"] == "upload"
@@ -118,7 +118,7 @@ class Writing:
             {"Content-Type": LFS},
         )
 
-    def _lfs_object(self, name: str, oid: str, size: int, *, parts: bool) -> dict[str, Any]:
+    def _lfs_object(self, name, oid, size, *, parts):
         if oid in self.hub.objects:
             return {"oid": oid, "size": size}
         store = f"http://localhost:{self.hub.port}/upload/{oid}"
@@ -135,7 +135,7 @@ class Writing:
         verify = {"href": f"{self.hub.url}/datasets/{name}.git/info/lfs/verify"}
         return {"oid": oid, "size": size, "actions": {"upload": upload, "verify": verify}}
 
-    def _upload(self, oid: str, part: str, *, query: dict[str, str]) -> None:
+    def _upload(self, oid, part, *, query):
         assert self.token is None, "a presigned address is asked without the token"
         if not self.hub.takes_upload():
             self.rfile.read(int(self.headers.get("Content-Length") or 0) // 2)
@@ -150,7 +150,7 @@ class Writing:
             self.hub.objects[oid] = data
         self.send(200, b"", {"ETag": f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'})
 
-    def _complete(self, oid: str, *, query: dict[str, str]) -> None:
+    def _complete(self, oid, *, query):
         asked = json.loads(self.body())
         data = b"".join(self.hub.parts[oid, part["partNumber"]] for part in asked["parts"])
         if sha256(data) != oid:
@@ -158,13 +158,13 @@ class Writing:
         self.hub.objects[oid] = data
         self.json({})
 
-    def _verify(self, name: str, *, query: dict[str, str]) -> None:
+    def _verify(self, name, *, query):
         asked = json.loads(self.body())
         if len(self.hub.objects.get(asked["oid"], b"")) != asked["size"]:
             raise HubError(404, "EntryNotFound", "no such object")
         self.json({})
 
-    def _commit(self, name: str, revision: str, *, query: dict[str, str]) -> None:
+    def _commit(self, name, revision, *, query):
         dataset = self._writable(name)
         lines = [json.loads(line) for line in self.body().splitlines() if line]
         if (hook := self.hub.before_commit) is not None:
@@ -191,7 +191,7 @@ class Writing:
             made |= {"pullRequestUrl": f"{url}/discussions/{number}", "pullRequestNum": number}
         self.json(made)
 
-    def _changed(self, files: dict[str, bytes], lines: list[dict[str, Any]]) -> dict[str, bytes]:
+    def _changed(self, files, lines):
         for line in lines:
             value = line["value"]
             path = value["path"]
@@ -212,7 +212,7 @@ class Writing:
         return files
 
 
-def _upload_mode(path: str, held: bytes | None) -> dict[str, Any]:
+def _upload_mode(path, held):
     mode: dict[str, Any] = {
         "path": path,
         "uploadMode": "lfs" if is_lfs(path) else "regular",
