@@ -12,9 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from places import ROOT
@@ -46,14 +44,14 @@ SEEDED = (
 )
 
 
-def invoked(*arguments: object) -> str:
+def invoked(*arguments):
     done = CliRunner().invoke(app, [str(each) for each in arguments])
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recording(tmp_path_factory):
     """Forty questions with 40 CoTs each."""
     return write_toy(
         tmp_path_factory.mktemp("large") / "recording", {"gpt-4o-mini": ANSWERS}, ["a"] * 40
@@ -61,7 +59,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def cluster(tmp_path_factory):
     """A client of a scheduler with two workers that are started anew when they die."""
     distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
     file = tmp_path_factory.mktemp("cluster") / "scheduler.json"
@@ -75,7 +73,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     dask = [sys.executable, "-m", "distributed.cli.dask_"]
     options = ["--no-dashboard", "--scheduler-file", str(file)]
 
-    def start(name: str, *more: str) -> subprocess.Popen[bytes]:
+    def start(name, *more):
         return subprocess.Popen([*dask[:2], dask[2] + name, *options, *more], **files)
 
     started = [start("scheduler", "--host", "127.0.0.1", "--port", "0")]
@@ -93,7 +91,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             process.wait()
 
 
-def wait_until(condition: Any) -> None:
+def wait_until(condition):
     for _ in range(1200):
         if condition():
             return
@@ -102,7 +100,7 @@ def wait_until(condition: Any) -> None:
 
 
 @pytest.fixture
-def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_tasks(monkeypatch):
     """One question is tried here, and every other one is a task."""
     monkeypatch.setattr("feval.evaluation.replicates._TRIAL_SECONDS", 1e-9)
     monkeypatch.setattr("feval.evaluation.replicates._TASK_SECONDS", 1e-9)
@@ -110,7 +108,7 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_tasks")
-def test_a_worker_that_is_killed_at_work_changes_no_figure(cluster: Any, recording: Path) -> None:
+def test_a_worker_that_is_killed_at_work_changes_no_figure(cluster, recording):
     command = (
         "run",
         "adaptive-consistency",
@@ -127,7 +125,7 @@ def test_a_worker_that_is_killed_at_work_changes_no_figure(cluster: Any, recordi
     os.kill(pid, signal.SIGSTOP)  # it will be handed tasks and never end one
     handed = []
 
-    def kill() -> None:
+    def kill():
         try:
             wait_until(lambda: cluster.processing()[victim])
             handed.extend(cluster.processing()[victim])
@@ -148,7 +146,7 @@ def test_a_worker_that_is_killed_at_work_changes_no_figure(cluster: Any, recordi
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_tasks")
-def test_every_command_computes_the_same_on_a_cluster(cluster: Any, tmp_path: Path) -> None:
+def test_every_command_computes_the_same_on_a_cluster(cluster, tmp_path):
     recording = write_toy(tmp_path / "recording", {"gpt-4o-mini": ANSWERS[:4]}, ["a"] * 4)
     address, common = cluster.scheduler.address, ("--recording", recording, "--seed", 3)
     plan, receipt = tmp_path / "plan.toml", tmp_path / "run" / "receipt.json"
@@ -170,9 +168,7 @@ def test_every_command_computes_the_same_on_a_cluster(cluster: Any, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_an_import_sends_the_texts_to_the_cluster(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_import_sends_the_texts_to_the_cluster(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr("feval.importers.jsonl._PIECE_BYTES", 500)
     monkeypatch.setattr("feval.importers.pools._BLOCK_COTS", 5)
     source = tmp_path / "x.jsonl"
@@ -200,9 +196,7 @@ def test_an_import_sends_the_texts_to_the_cluster(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_tasks")
-def test_a_method_of_the_users_own_travels_as_its_file(
-    cluster: Any, recording: Path, tmp_path: Path
-) -> None:
+def test_a_method_of_the_users_own_travels_as_its_file(cluster, recording, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(METHOD)
     dataset, llms = feval.load("toy", recording=recording, seed=2)
@@ -218,9 +212,7 @@ def test_a_method_of_the_users_own_travels_as_its_file(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_tasks")
-def test_workers_with_another_version_are_refused(
-    cluster: Any, recording: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_with_another_version_are_refused(cluster, recording, monkeypatch):
     monkeypatch.setattr("feval.executors.tasks.__version__", "0.0.1")
     done = CliRunner().invoke(
         app, [*map(str, SEEDED), str(recording), "--workers", cluster.scheduler.address]
@@ -231,7 +223,7 @@ def test_workers_with_another_version_are_refused(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_tasks")
-def test_certificates_are_those_of_dasks_own_configuration(recording: Path, tmp_path: Path) -> None:
+def test_certificates_are_those_of_dasks_own_configuration(recording, tmp_path):
     distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
     dask = pytest.importorskip("dask")
     if (openssl := shutil.which("openssl")) is None:
@@ -276,7 +268,7 @@ def test_certificates_are_those_of_dasks_own_configuration(recording: Path, tmp_
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_is_not_there_is_a_sentence(monkeypatch):
     pytest.importorskip("distributed", reason="the extra dask is not installed")
     monkeypatch.setattr("feval.executors.workers._SECONDS_TO_ANSWER", 0.2)
     sentence = r"The scheduler tcp://127\.0\.0\.1:9 cannot be reached"
@@ -284,7 +276,7 @@ def test_a_scheduler_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyP
         pass
 
 
-def test_without_dask_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dask_its_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     sentence = r"Dask is not installed: pip install 'feval\[dask\]'"
     with pytest.raises(UsageError, match=sentence), opened(1, "tcp://127.0.0.1:9"):

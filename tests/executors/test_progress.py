@@ -7,9 +7,7 @@ from __future__ import annotations
 import inspect
 import io
 import sys
-from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -28,9 +26,7 @@ from recorders.work.record import record_dataset
 
 
 @reports("outer")
-def work(
-    steps: int = 2, *, inside: bool = False, progress: Callable[[int, int], None] | None = None
-) -> list[Any]:
+def work(steps=2, *, inside=False, progress=None):
     """What the function was given, and what a function within it was."""
     if progress is not None:
         progress(1, steps)
@@ -38,14 +34,14 @@ def work(
 
 
 @pytest.fixture(autouse=True)
-def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _settings(monkeypatch):
     # nothing is drawn here unless a test draws it
     monkeypatch.setattr(ProgressBar, "DELAY_SECONDS", 3600.0)
     yield
     feval.set_progress(None)
 
 
-def on_terminal(monkeypatch: pytest.MonkeyPatch, *, answer: bool) -> None:
+def on_terminal(monkeypatch, *, answer):
     monkeypatch.setattr(
         sys,
         "stderr",
@@ -53,7 +49,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, *, answer: bool) -> None:
     )
 
 
-def test_a_script_sees_nothing_unless_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_sees_nothing_unless_it_asks(monkeypatch):
     on_terminal(monkeypatch, answer=False)
     assert work() == [None]
     feval.set_progress(True)
@@ -61,9 +57,7 @@ def test_a_script_sees_nothing_unless_it_asks(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("stream", ["none", "closed", "left"])
-def test_work_goes_on_where_nobody_reads_standard_error(
-    stream: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_goes_on_where_nobody_reads_standard_error(stream, monkeypatch):
     there = io.StringIO()
     there.close()
     left = SimpleNamespace(write=Mock(side_effect=BrokenPipeError))
@@ -72,7 +66,7 @@ def test_work_goes_on_where_nobody_reads_standard_error(
     Lines("comparing").update(1, 2)
 
 
-def test_a_terminal_sees_one_bar_unless_it_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_sees_one_bar_unless_it_is_switched_off(monkeypatch):
     on_terminal(monkeypatch, answer=True)
     outer, inner = work(inside=True)
     assert (isinstance(outer, ProgressBar), inner) == (True, None)
@@ -81,7 +75,7 @@ def test_a_terminal_sees_one_bar_unless_it_is_switched_off(monkeypatch: pytest.M
     assert work() == [None]
 
 
-def test_a_caller_that_listens_is_told_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_that_listens_is_told_instead(monkeypatch):
     on_terminal(monkeypatch, answer=True)
     heard: list[tuple[int, int]] = []
     assert work(5, progress=lambda done, total: heard.append((done, total)))[0] is not None
@@ -89,14 +83,14 @@ def test_a_caller_that_listens_is_told_instead(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(work(progress=None)[0], ProgressBar)
 
 
-def test_work_that_fails_leaves_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_fails_leaves_no_bar(monkeypatch):
     on_terminal(monkeypatch, answer=True)
     with pytest.raises(TypeError):
         work("two", wrong=True)  # type: ignore[arg-type, call-arg]
     assert isinstance(work()[0], ProgressBar)
 
 
-def test_each_place_has_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_place_has_its_bar(monkeypatch):
     shell: Any = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=object()))
     for terminal, ipython, kind in (
         (True, None, TerminalBar),
@@ -112,7 +106,7 @@ def test_each_place_has_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
             assert progress.ProgressBar("work")._made() == made("work")
 
 
-def test_without_tqdm_a_notebook_has_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tqdm_a_notebook_has_lines(monkeypatch):
     on_terminal(monkeypatch, answer=False)
     monkeypatch.setitem(
         sys.modules,
@@ -124,22 +118,22 @@ def test_without_tqdm_a_notebook_has_lines(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int, int | None]]]:
+def drawn(monkeypatch):
     """What a bar shows that need not wait: words, steps, and steps in all."""
     shown: list[tuple[str, int, int | None]] = []
     enter = ProgressBar.__enter__
 
     class Drawn:
-        def __init__(self, label: str) -> None:
+        def __init__(self, label):
             self.describe(label)
 
-        def describe(self, label: str) -> None:
+        def describe(self, label):
             self.label = label
 
-        def update(self, done: int, total: int | None) -> None:
+        def update(self, done, total):
             shown.append((self.label, done, total))
 
-        def stop(self) -> None:
+        def stop(self):
             shown.append(("", 0, None))
 
     monkeypatch.setattr(
@@ -151,9 +145,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int, int 
     assert not progress._taken.locked()
 
 
-def test_a_bar_waits_for_its_number_of_steps(
-    drawn: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bar_waits_for_its_number_of_steps(drawn, monkeypatch):
     with ProgressBar("work") as bar:
         for total in (None, 0, 3):
             bar(0, total)
@@ -164,9 +156,7 @@ def test_a_bar_waits_for_its_number_of_steps(
     assert drawn[2:] == [("work", 0, None), ("", 0, None)]
 
 
-def test_recording_and_scoring_in_python_show_their_bars(
-    drawn: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recording_and_scoring_in_python_show_their_bars(drawn, tmp_path, monkeypatch):
     recording = record_dataset(
         task([Question("sums/0", "1 + 1?", "2")], 3),
         FakeBackend(),
@@ -182,7 +172,7 @@ def test_recording_and_scoring_in_python_show_their_bars(
     ]  # fmt: skip
 
 
-def test_merging_and_selecting_count_llms(drawn: list[Any], tmp_path: Path) -> None:
+def test_merging_and_selecting_count_llms(drawn, tmp_path):
     parts = [write_toy(tmp_path / llm, {llm: [["4", "4"]]}, ["4"]) for llm in ("alpha", "beta")]
     feval.merge(parts, tmp_path / "both")
     feval.select(tmp_path / "both", tmp_path / "one", llms=["beta"], samples=1)
@@ -192,7 +182,7 @@ def test_merging_and_selecting_count_llms(drawn: list[Any], tmp_path: Path) -> N
     ]  # fmt: skip
 
 
-def test_lines_come_with_each_tenth(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_come_with_each_tenth(capsys):
     lines = Lines("comparing")
     for done in range(101):
         lines.update(done, 200)
@@ -202,7 +192,7 @@ def test_lines_come_with_each_tenth(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_a_notebook_s_bar_follows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_notebook_s_bar_follows(capsys):
     bar = NotebookBar("comparing")
     bar.update(3, 4)
     assert (bar._bar.n, bar._bar.total) == (3, 4)
@@ -219,7 +209,7 @@ def test_a_notebook_s_bar_follows(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "name", ["compare", "evaluate", "method_curve", "import_recording", "verify_recording"]
 )
-def test_functions_keep_their_names_and_arguments(name: str) -> None:
+def test_functions_keep_their_names_and_arguments(name):
     function = getattr(feval, name)
     assert function.__name__ == name
     assert function.__doc__

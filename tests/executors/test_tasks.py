@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
@@ -19,17 +18,17 @@ from feval.executors import opened, results
 from feval.executors.tasks import run_task
 
 
-def squared(number: int) -> int:
+def squared(number):
     return number * number
 
 
-def refused(number: int) -> int:
+def refused(number):
     if number % 3 == 2:
         raise ConflictError(f"{number} is refused.")
     return number
 
 
-def dies_once(number: int, folder: str) -> int:
+def dies_once(number, folder):
     """End the process in the middle of task 3, the first time."""
     mark = Path(folder) / "died"
     if number == 3 and not mark.exists():
@@ -39,7 +38,7 @@ def dies_once(number: int, folder: str) -> int:
     return squared(number)
 
 
-def dies(_: int) -> None:
+def dies(_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -48,11 +47,11 @@ class Backwards(Executor):
 
     workers = 1
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.waiting: list[tuple[Future[Any], Any, tuple[Any, ...]]] = []
         self.most = self.ran = 0
 
-    def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
+    def submit(self, fn, /, *args, **_):
         future: Future[Any] = Future()
         self.waiting.append((future, fn, args))
         self.most = max(self.most, len(self.waiting))
@@ -60,7 +59,7 @@ class Backwards(Executor):
             self.run()
         return future
 
-    def run(self) -> None:
+    def run(self):
         while self.waiting:
             future, fn, args = self.waiting.pop()
             if future.set_running_or_notify_cancel():
@@ -77,14 +76,14 @@ class BreaksAlways(Executor):
     workers = 2
     submitted = 0
 
-    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+    def submit(self, *_, **__):
         self.submitted += 1
         future: Future[Any] = Future()
         future.set_exception(BrokenProcessPool("died"))
         return future
 
 
-def test_results_come_in_the_order_of_the_tasks_whichever_ends_first() -> None:
+def test_results_come_in_the_order_of_the_tasks_whichever_ends_first():
     executor, seen = Backwards(), []
     tasks = [(n,) for n in range(12)]
     assert [*results(squared, tasks, executor, lambda *done: seen.append(done))] == [
@@ -95,10 +94,10 @@ def test_results_come_in_the_order_of_the_tasks_whichever_ends_first() -> None:
 
 
 @pytest.mark.parametrize("make", [lambda: None, lambda: ThreadPoolExecutor(3)])
-def test_tasks_are_taken_as_there_is_room(make: Any) -> None:
+def test_tasks_are_taken_as_there_is_room(make):
     taken = []
 
-    def tasks() -> Iterator[tuple[int]]:
+    def tasks():
         for n in range(1000):
             taken.append(n)
             yield (n,)
@@ -113,7 +112,7 @@ def test_tasks_are_taken_as_there_is_room(make: Any) -> None:
         executor.shutdown()
 
 
-def test_the_first_failure_in_order_is_the_one_raised_and_ends_the_work() -> None:
+def test_the_first_failure_in_order_is_the_one_raised_and_ends_the_work():
     executor = Backwards()
     tasks = iter([(n,) for n in [0, 1, 5, 2, *range(100)]])
     given = results(refused, tasks, executor)
@@ -123,8 +122,8 @@ def test_the_first_failure_in_order_is_the_one_raised_and_ends_the_work() -> Non
     assert len([*tasks]) >= 98
 
 
-def test_a_failure_of_the_tasks_themselves_comes_behind_the_results_before_it() -> None:
-    def tasks() -> Iterator[tuple[int]]:
+def test_a_failure_of_the_tasks_themselves_comes_behind_the_results_before_it():
+    def tasks():
         yield (1,)
         yield (2,)
         raise ConflictError("There is no third.")
@@ -140,11 +139,11 @@ def test_a_failure_of_the_tasks_themselves_comes_behind_the_results_before_it() 
 
 
 @pytest.mark.parametrize("end", [lambda first: first.set_result("first"), Future.cancel])
-def test_a_failure_that_comes_before_its_turn_waits_for_it(end: Any) -> None:
+def test_a_failure_that_comes_before_its_turn_waits_for_it(end):
     first: Future[str] = Future()
 
     class Failed(Future[str]):
-        def result(self, timeout: float | None = None) -> str:
+        def result(self, timeout=None):
             end(first)
             return super().result(timeout)
 
@@ -153,7 +152,7 @@ def test_a_failure_that_comes_before_its_turn_waits_for_it(end: Any) -> None:
     futures = iter([first, failed])
 
     class Given(Executor):
-        def submit(self, *_: Any) -> Any:  # type: ignore[override]  it has its futures already
+        def submit(self, *_):  # type: ignore[override]  it has its futures already
             return next(futures)
 
     found = results(str, [("",), ("",)], Given())
@@ -166,7 +165,7 @@ def test_a_failure_that_comes_before_its_turn_waits_for_it(end: Any) -> None:
         next(found)
 
 
-def test_processes_that_die_again_and_again_are_a_sentence() -> None:
+def test_processes_that_die_again_and_again_are_a_sentence():
     executor = BreaksAlways()
     with pytest.raises(UsageError, match=r"could not start or were ended.*Or take one worker"):
         [*results(squared, [(1,)], executor)]
@@ -176,16 +175,16 @@ def test_processes_that_die_again_and_again_are_a_sentence() -> None:
 class NeedsTwo(Exception):  # noqa: N818  as users name theirs
     """Cannot be made from its text alone, as unpickling makes it."""
 
-    def __init__(self, place: str, reason: str) -> None:
+    def __init__(self, place, reason):
         super().__init__(f"{reason} in {place}")
 
 
-def fails(place: str) -> None:
+def fails(place):
     raise NeedsTwo(place, "no good")
 
 
 @pytest.mark.parametrize("kind", ["parcels", pytest.param("processes", marks=pytest.mark.slow)])
-def test_an_exception_that_cannot_travel_is_named(kind: str) -> None:
+def test_an_exception_that_cannot_travel_is_named(kind):
     sentence = (
         r"A task failed in a worker \(NeedsTwo: no good in here\)\. Run it again with one worker"
     )
@@ -202,10 +201,10 @@ class KilledWorker(Exception):  # noqa: N818  Dask calls it so
 class GivesUp(Executor):
     """A cluster that gives tasks up."""
 
-    def __init__(self, error: Exception | None) -> None:
+    def __init__(self, error):
         self.error = error
 
-    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+    def submit(self, *_, **__):
         future: Future[Any] = Future()
         if self.error is None:
             future.cancel()
@@ -215,7 +214,7 @@ class GivesUp(Executor):
 
 
 @pytest.mark.parametrize("error", [None, KilledWorker("question_block-1")])
-def test_a_cluster_that_gives_a_task_up_is_a_sentence(error: Exception | None) -> None:
+def test_a_cluster_that_gives_a_task_up_is_a_sentence(error):
     with pytest.raises(
         UsageError,
         match=r"The cluster gave a task up \((KilledWorker|CancelledError)\): .* logs say more",
@@ -223,14 +222,14 @@ def test_a_cluster_that_gives_a_task_up_is_a_sentence(error: Exception | None) -
         [*results(squared, [(1,), (2,)], GivesUp(error))]
 
 
-def test_another_version_on_a_worker_is_refused() -> None:
+def test_another_version_on_a_worker_is_refused():
     with pytest.raises(
         ConflictError, match=r"This is feval 0\.0\.1, and a worker has feval .* Install the same"
     ):
         run_task("0.0.1", squared, (1,))
 
 
-def test_one_worker_is_this_process_and_none_less() -> None:
+def test_one_worker_is_this_process_and_none_less():
     with opened() as executor:
         assert executor is None
     with pytest.raises(UsageError, match="0 workers"), opened(0):
@@ -245,7 +244,7 @@ def test_one_worker_is_this_process_and_none_less() -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_is_replaced_and_little_is_repeated(tmp_path: Path) -> None:
+def test_a_process_that_dies_is_replaced_and_little_is_repeated(tmp_path):
     with opened(2) as executor:
         assert [*results(dies_once, [(n, str(tmp_path)) for n in range(40)], executor)] == [
             n * n for n in range(40)
@@ -259,7 +258,7 @@ def test_a_process_that_dies_is_replaced_and_little_is_repeated(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_where_the_work_raises_its_processes_end(tmp_path: Path) -> None:
+def test_where_the_work_raises_its_processes_end(tmp_path):
     with pytest.raises(KeyboardInterrupt), opened(2) as executor:
         pids = [*results(os.getpid, [()] * 4, executor)]
         raise KeyboardInterrupt

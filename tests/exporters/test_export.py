@@ -8,7 +8,6 @@ import contextlib
 import csv
 import json
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -97,13 +96,7 @@ TURNS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def recorded(
-    folder: Path,
-    lines: list[dict[str, Any]],
-    name: str = "rec",
-    dataset: str = "toy",
-    kind: str = "number",
-) -> Path:
+def recorded(folder, lines, name="rec", dataset="toy", kind="number"):
     source = folder / f"{name}.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     import_recording("jsonl", source, folder / name, dataset=dataset, answer_kind=kind)
@@ -111,14 +104,12 @@ def recorded(
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def toy(tmp_path_factory):
     return recorded(tmp_path_factory.mktemp("export"), LINES)
 
 
 @pytest.mark.parametrize("lines", [LINES, [TREE], TURNS], ids=["cots", "tree", "turns"])
-def test_exported_json_lines_make_the_same_recording(
-    tmp_path: Path, lines: list[dict[str, Any]]
-) -> None:
+def test_exported_json_lines_make_the_same_recording(tmp_path, lines):
     original = recorded(tmp_path, lines)
     done = export_recording(original, tmp_path / "out.jsonl", "jsonl")
     own = [each for line in lines for each in line.get("samples", line.get("steps", ()))]
@@ -128,9 +119,7 @@ def test_exported_json_lines_make_the_same_recording(
 
 
 @pytest.mark.parametrize("lines", [LINES, [TREE]], ids=["cots", "tree"])
-def test_exported_parquet_makes_the_same_recording(
-    tmp_path: Path, lines: list[dict[str, Any]]
-) -> None:
+def test_exported_parquet_makes_the_same_recording(tmp_path, lines):
     original = open_recording(recorded(tmp_path, lines))
     exported = export_recording(original.path, tmp_path / "out.parquet", "parquet").path
     import_recording("table", exported, tmp_path / "again")  # nothing else is needed
@@ -147,7 +136,7 @@ def test_exported_parquet_makes_the_same_recording(
     }
 
 
-def test_exported_parquet_keeps_what_json_lines_lose(tmp_path: Path) -> None:
+def test_exported_parquet_keeps_what_json_lines_lose(tmp_path):
     untold = [
         {**line, "samples": [{**cot, "tokens": None} for cot in line["samples"]]} for line in LINES
     ]
@@ -169,7 +158,7 @@ def test_exported_parquet_keeps_what_json_lines_lose(tmp_path: Path) -> None:
         import_recording("table", exported, tmp_path / "none", dataset="x")
 
 
-def test_answers_of_an_earlier_extractor_stay_what_they_are(tmp_path: Path) -> None:
+def test_answers_of_an_earlier_extractor_stay_what_they_are(tmp_path):
     pools: dict[str, Any] = {"m": [["1", None], ["2"]], "org/n": [["4", "1"], ["3"]]}
     # of the extractor "test-1"
     original = open_recording(write_toy(tmp_path / "toy", pools, ["1.", "2."]))
@@ -187,7 +176,7 @@ def test_answers_of_an_earlier_extractor_stay_what_they_are(tmp_path: Path) -> N
     assert open_recording(tmp_path / "text").dataset_info("toy").extractor == EXTRACTOR_VERSION
 
 
-def test_a_single_dataset_is_renamed_and_its_kind_can_be_another(toy: Path, tmp_path: Path) -> None:
+def test_a_single_dataset_is_renamed_and_its_kind_can_be_another(toy, tmp_path):
     exported = export_recording(toy, tmp_path / "t.parquet", "parquet").path
     import_recording("table", exported, tmp_path / "again", dataset="mine", answer_kind="text")
     again = open_recording(tmp_path / "again")
@@ -207,7 +196,7 @@ LATER = {"version": 2, "datasets": {"d": {"answer_kind": "text", "equality": "no
         (json.dumps(LATER), "exported by a later feval"),
     ],
 )
-def test_metadata_of_others_is_refused(toy: Path, tmp_path: Path, facts: str, message: str) -> None:
+def test_metadata_of_others_is_refused(toy, tmp_path, facts, message):
     table = open_recording(toy).to_arrow().replace_schema_metadata({b"feval": facts})
     pq.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(SourceError, match=message):
@@ -220,9 +209,7 @@ def test_metadata_of_others_is_refused(toy: Path, tmp_path: Path, facts: str, me
     ["dataset", "llm", "question_id", "probes", "decoding", "score.length", "prompt", "choices"],
 )
 @pytest.mark.parametrize("value", [7, [7], {"a": 7}, "x"], ids=repr)
-def test_rows_that_were_broken_are_sentences(
-    toy: Path, tmp_path: Path, column: str, value: Any
-) -> None:
+def test_rows_that_were_broken_are_sentences(toy, tmp_path, column, value):
     table = open_recording(toy).to_arrow()
     place = table.schema.get_field_index(column)
     pq.write_table(
@@ -233,9 +220,7 @@ def test_rows_that_were_broken_are_sentences(
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_the_file_does_not_depend_on_the_workers(
-    toy: Path, tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_does_not_depend_on_the_workers(toy, tmp_path, to, monkeypatch):
     monkeypatch.setattr("feval.exporters.arrow._BLOCK_BYTES", 1)  # a question each
     alone = export_recording(toy, tmp_path / "alone", to)
     with ThreadPoolExecutor(2) as executor:
@@ -247,7 +232,7 @@ def test_the_file_does_not_depend_on_the_workers(
     assert alone.rows == (4 if to == "every-eval-ever" else 5)  # a question has no gold
 
 
-def test_csv_has_a_row_for_each_cot(toy: Path, tmp_path: Path) -> None:
+def test_csv_has_a_row_for_each_cot(toy, tmp_path):
     export_recording(toy, tmp_path / "t.csv", "csv")
     with (tmp_path / "t.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -269,7 +254,7 @@ def test_csv_has_a_row_for_each_cot(toy: Path, tmp_path: Path) -> None:
     ) == ("8", "", "[0.5,0.25]")
 
 
-def test_parquet_has_types(toy: Path, tmp_path: Path) -> None:
+def test_parquet_has_types(toy, tmp_path):
     export_recording(toy, tmp_path / "t.parquet", "parquet", llms=["a"])
     rows = pq.read_table(tmp_path / "t.parquet").to_pylist()
     assert [row["correct"] for row in rows] == [True, False, None]
@@ -283,7 +268,7 @@ def test_parquet_has_types(toy: Path, tmp_path: Path) -> None:
     assert rows[0]["token_confidences"] == pytest.approx([1.5, 0.1])
 
 
-def test_a_recording_gives_the_exported_table_in_memory(toy: Path, tmp_path: Path) -> None:
+def test_a_recording_gives_the_exported_table_in_memory(toy, tmp_path):
     recording = open_recording(toy)
     exported = export_recording(toy, tmp_path / "t.parquet", "parquet", llms=["a"]).path
     assert recording.to_arrow(llms=["a"]).equals(pq.read_table(exported))
@@ -307,7 +292,7 @@ def test_a_recording_gives_the_exported_table_in_memory(toy: Path, tmp_path: Pat
         recording.to_pandas(datasets=["none"])
 
 
-def test_a_frame_without_pandas_is_a_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_without_pandas_is_a_sentence(toy, monkeypatch):
     monkeypatch.setattr("feval.exporters.arrow.find_spec", lambda _: None)
     with pytest.raises(
         UsageError,
@@ -316,7 +301,7 @@ def test_a_frame_without_pandas_is_a_sentence(toy: Path, monkeypatch: pytest.Mon
         open_recording(toy).to_pandas()
 
 
-def test_what_cannot_be_exported_is_said(toy: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_exported_is_said(toy, tmp_path):
     with pytest.raises(UnknownNameError, match="no format 'xls'"):
         export_recording(toy, tmp_path / "x", "xls")
     with pytest.raises(NotRecordedError, match=r"no CoTs of 'c' there\. It holds a, b"):
@@ -336,7 +321,7 @@ def test_what_cannot_be_exported_is_said(toy: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to", list(FORMATS))
-def test_a_request_that_is_no_list_of_messages_is_damage(tmp_path: Path, to: str) -> None:
+def test_a_request_that_is_no_list_of_messages_is_damage(tmp_path, to):
     path = tmp_path / "r"
     write_rows(path, ["4"], ("m", [pool(0, ["4"], prompt="words")]))
     with pytest.raises(
@@ -347,10 +332,8 @@ def test_a_request_that_is_no_list_of_messages_is_damage(tmp_path: Path, to: str
     assert [each.name for each in tmp_path.iterdir()] == ["r"]
 
 
-def test_a_failing_block_leaves_no_file(
-    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
+def test_a_failing_block_leaves_no_file(toy, tmp_path, monkeypatch):
+    def fail(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("feval.exporters.tables._lines", fail)
@@ -359,7 +342,7 @@ def test_a_failing_block_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_says_what_it_wrote(toy: Path, tmp_path: Path) -> None:
+def test_the_command_says_what_it_wrote(toy, tmp_path):
     done = CliRunner().invoke(
         app,
         [
@@ -386,14 +369,14 @@ def test_the_command_says_what_it_wrote(toy: Path, tmp_path: Path) -> None:
     "Answer kind, equality, system prompt, the extraction of answers (old-1), token counters and questions without CoTs"),  # noqa: E501
     ("parquet", "Title, licence, prices"),
 ])  # fmt: skip
-def test_what_a_table_loses_is_listed(tmp_path: Path, to: str, lost: str) -> None:
+def test_what_a_table_loses_is_listed(tmp_path, to, lost):
     info = DatasetInfo("toy", "Toy", "number", "old-1", "Be brief.")
     rec = write_rows(tmp_path / "rec", ["4", "5"], ("m", [pool(0, ["4"])]), info=info)
     assert export_recording(rec, tmp_path / "x", to).left_out[0].startswith(lost)
 
 
 @pytest.mark.slow
-def test_processes_write_the_same_file(toy: Path, tmp_path: Path) -> None:
+def test_processes_write_the_same_file(toy, tmp_path):
     for workers in ("1", "2"):
         out = str(tmp_path / workers)
         done = CliRunner().invoke(
@@ -404,7 +387,7 @@ def test_processes_write_the_same_file(toy: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_built_in_recording_comes_back_from_parquet(tmp_path: Path) -> None:
+def test_the_built_in_recording_comes_back_from_parquet(tmp_path):
     with bundled_recording() as bundled:
         original = open_recording(bundled)
         exported = export_recording(bundled, tmp_path / "t.parquet", "parquet").path

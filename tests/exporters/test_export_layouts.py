@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from small import pool, write_rows, write_toy
 from test_export import LINES, TREE, TURNS, recorded
 
-from feval.errors import FevalError, NotRecordedError, StorageError, UsageError
+from feval.errors import NotRecordedError, StorageError, UsageError
 from feval.exporters import export_recording
 from feval.recording import DatasetInfo, LLMInfo
 
@@ -29,7 +28,7 @@ CHOICE: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def toy(tmp_path_factory):
     return recorded(tmp_path_factory.mktemp("layouts"), LINES)
 
 
@@ -51,7 +50,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "~",
     ],
 )
-def test_no_name_leads_out_of_the_folder(name: str, tmp_path: Path) -> None:
+def test_no_name_leads_out_of_the_folder(name, tmp_path):
     toy = write_rows(
         tmp_path / "toy",
         ["a"],
@@ -113,14 +112,14 @@ PLACE = (
 )
 
 
-def fits(value: dict[str, Any], schema: dict[str, Any]) -> bool:
+def fits(value, schema):
     return all(
         fits(value[name], kind) if isinstance(kind, dict) else isinstance(value[name], kind)
         for name, kind in schema.items()
     )
 
 
-def test_every_eval_evers_records_fit_its_schema(toy: Path, tmp_path: Path) -> None:
+def test_every_eval_evers_records_fit_its_schema(toy, tmp_path):
     done = export_recording(toy, tmp_path / "out", "every-eval-ever")
     assert done.rows == 4
     for summary in sorted(done.path.rglob("*.json")):
@@ -146,7 +145,7 @@ def test_every_eval_evers_records_fit_its_schema(toy: Path, tmp_path: Path) -> N
         assert aggregate["evaluation_results"][0]["score_details"]["score"] == 0.5
 
 
-def test_every_eval_evers_lines_by_hand(tmp_path: Path) -> None:
+def test_every_eval_evers_lines_by_hand(tmp_path):
     done = export_recording(
         recorded(tmp_path, [CHOICE], kind="choice"), tmp_path / "out", "every-eval-ever"
     )
@@ -194,16 +193,14 @@ def test_every_eval_evers_lines_by_hand(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_has_no_place_is_said(
-    tmp_path: Path, lines: list[dict[str, Any]], error: type[FevalError], message: str
-) -> None:
+def test_what_has_no_place_is_said(tmp_path, lines, error, message):
     recording = recorded(tmp_path, lines)
     with pytest.raises(error, match=message):
         export_recording(recording, tmp_path / "out", "every-eval-ever")
     assert {path.name for path in tmp_path.iterdir()} == {"rec", "rec.jsonl"}
 
 
-def test_a_folder_that_exists_is_never_overwritten(tmp_path: Path) -> None:
+def test_a_folder_that_exists_is_never_overwritten(tmp_path):
     toy = write_toy(tmp_path / "toy", {"m": [["1"]]}, ["1"])
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine").touch()

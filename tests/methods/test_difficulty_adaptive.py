@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from dealt import in_recorded_order
 from golden_difficulty import difficulty, ranked
@@ -25,7 +22,7 @@ from feval.replay.pools import Pool
 Draws = list[int]
 
 
-def pool_of(codes: npt.NDArray[Any]) -> Pool:
+def pool_of(codes):
     sizes = np.full(len(codes), codes.shape[1])
     tokens = 1 + np.arange(codes.size).reshape(codes.shape)
     return Pool(
@@ -39,23 +36,21 @@ def pool_of(codes: npt.NDArray[Any]) -> Pool:
     )
 
 
-def stops(draws: Draws) -> bool:
+def stops(draws):
     first, second, *_ = [*sorted(Counter(d for d in draws if d >= 0).values(), reverse=True), 0, 0]
     return bool(beta.sf(0.5, first + 1, second + 1) >= 0.95)
 
 
-def plurality(draws: Draws) -> int:
+def plurality(draws):
     votes = Counter(d for d in draws if d >= 0)
     return max(votes, key=votes.__getitem__) if votes else -1
 
 
-def by_definition(
-    method: DifficultyAdaptive, chains: list[Draws], easy_to_hard: list[int]
-) -> list[tuple[int, int, int]]:
+def by_definition(method, chains, easy_to_hard):
     """(answer, rounds, CoTs) of each question."""
     p = method.window
 
-    def sure(q: int) -> bool:
+    def sure(q):
         return len(set(chains[q][:p])) == 1 and chains[q][0] >= 0
 
     easy: set[int] = set()
@@ -111,9 +106,7 @@ METHODS = st.builds(
     METHODS,
     st.randoms(use_true_random=False),
 )
-def test_it_does_what_its_definition_says(
-    chains: list[Draws], method: DifficultyAdaptive, random: Any
-) -> None:
+def test_it_does_what_its_definition_says(chains, method, random):
     ranks = [float(random.randrange(5)) for _ in chains]
     pool = ranked(pool_of(np.array(chains, np.int8)), ranks)
     shuffled = np.array(
@@ -147,9 +140,7 @@ def test_it_does_what_its_definition_says(
         ({"allocate_over": "all", "requests": "billed"}, [4, 4, 8, 4, 8], [1, 1, 1, 3, 1]),
     ],
 )
-def test_first_draws_look_at_hard_questions_or_all(
-    fields: dict[str, str], first: list[int], rounds: list[int]
-) -> None:
+def test_first_draws_look_at_hard_questions_or_all(fields, first, rounds):
     undecided = [0, 1] * 6  # needs all 12
     # needs 12, 4, 7, 12, 12
     codes = np.array([undecided, [0] * 12, [0, 1] + [0] * 10, undecided, undecided], np.int8)
@@ -177,15 +168,8 @@ def test_first_draws_look_at_hard_questions_or_all(
     ],
 )
 def test_allocated_over_all_it_draws_and_bills_what_the_authors_code_does(
-    shared: Path,
-    recording: str,
-    ranking: str,
-    judged: int,
-    neighbours: int,
-    easy: int,
-    cots: int,
-    rounds: dict[str, int],
-) -> None:
+    shared, recording, ranking, judged, neighbours, easy, cots, rounds
+):
     """Figures of cmp_cal.py (WangXinglin/DSC, 4d6b9a1): split_easy_hard_greedy, allocate_window and
     DSC_window in recorded order.
 
@@ -207,7 +191,7 @@ def test_allocated_over_all_it_draws_and_bills_what_the_authors_code_does(
         ) == (easy, cots, count)
 
 
-def test_ranking_calls_are_billed_where_they_were_recorded() -> None:
+def test_ranking_calls_are_billed_where_they_were_recorded():
     pool = ranked(pool_of(np.zeros((3, 4), np.int8)), [3.0, 1.0, 2.0])
     scores = pool.scores()
     tokens = np.full(scores.values.shape, -1, np.int32)
@@ -223,20 +207,20 @@ def test_ranking_calls_are_billed_where_they_were_recorded() -> None:
     assert ledger.auxiliary_output_tokens.tolist() == [[7, 8, 9]] * 2
 
 
-def test_no_answers_are_no_ground_to_stop_however_low_the_threshold() -> None:
+def test_no_answers_are_no_ground_to_stop_however_low_the_threshold():
     pool = ranked(pool_of(np.array([[-1] * 8, [0, 1] * 4], np.int8)), [1.0, 2.0])
     orders = np.arange(8, dtype=np.uint16)[None, None].repeat(2, axis=1)
     [ledger] = DifficultyAdaptive(budget=8, threshold="0.5").decide([pool], [orders]).ledgers
     assert ledger.cots.tolist() == [[8, 4]]
 
 
-def test_it_says_that_it_sees_the_whole_set() -> None:
+def test_it_says_that_it_sees_the_whole_set():
     assert capabilities(DifficultyAdaptive()).whole_set
     assert isinstance(DifficultyAdaptive(), BatchMethod)
     assert not callable(DifficultyAdaptive())
 
 
-def test_what_ranks_must_be_recorded() -> None:
+def test_what_ranks_must_be_recorded():
     plain = pool_of(np.zeros((2, 4), np.int8))
     orders = [np.arange(4, dtype=np.uint16)[None, None].repeat(2, axis=1)]
     with pytest.raises(NotRecordedError, match="feval score"):

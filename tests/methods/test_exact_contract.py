@@ -4,14 +4,12 @@ enumeration of all orders.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 import pytest
-from method_cases import Case, all_cases, cases_of
+from method_cases import all_cases, cases_of
 from probed import turned_round, with_probes
 from recorded_pools import ORDERS, not_asked, over_all_orders
 from small import write_scored_toy
@@ -64,7 +62,7 @@ EXACT_CASES = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+def replay(tmp_path_factory):
     dataset, [llm] = load(
         "toy",
         recording=write_scored_toy(tmp_path_factory.mktemp("exact") / "toy", {"m": POOLS}, GOLDS),
@@ -73,11 +71,11 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
 
 
 @pytest.fixture(scope="module")
-def recorded(replay: Replay) -> Pooled:
+def recorded(replay):
     return replay[1].pool, replay[0].gold
 
 
-def check_exact(method: Any, pool: Pool, gold: np.ndarray) -> None:
+def check_exact(method, pool, gold):
     """The expectation is the mean over all orders, and so is the split; of coins, within four
     standard errors.
     """
@@ -119,9 +117,7 @@ def check_exact(method: Any, pool: Pool, gold: np.ndarray) -> None:
         if each[1].settings.get("criterion") != "random" and each[0] != "early-stopping"
     ],
 )
-def test_the_exact_latency_is_the_mean_over_all_orders(
-    name: str, case: Case, recorded: Pooled
-) -> None:
+def test_the_exact_latency_is_the_mean_over_all_orders(name, case, recorded):
     """Where it is known: the windows of early stopping have no closed form, and coins are tossed
     once.
     """
@@ -137,16 +133,12 @@ def test_the_exact_latency_is_the_mean_over_all_orders(
 
 
 @EXACT_CASES
-def test_the_exact_form_is_the_mean_over_all_orders(
-    name: str, case: Case, recorded: Pooled
-) -> None:
+def test_the_exact_form_is_the_mean_over_all_orders(name, case, recorded):
     check_exact(METHODS[name](**case.settings), *recorded)
 
 
 @EXACT_CASES
-def test_blocks_of_questions_make_no_difference(
-    name: str, case: Case, recorded: Pooled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_of_questions_make_no_difference(name, case, recorded, monkeypatch):
     """A question that comes twice, in two blocks, is solved once."""
     method, (pool, gold) = METHODS[name](**case.settings), recorded
     twice = np.tile(np.arange(len(gold)), 2)
@@ -165,7 +157,7 @@ def test_blocks_of_questions_make_no_difference(
 
 
 @EXACT_CASES
-def test_errors_add_up(name: str, case: Case, recorded: Pooled) -> None:
+def test_errors_add_up(name, case, recorded):
     method = METHODS[name](**case.settings)
     right = method.exact(*recorded).right
     shares = method.exact_errors(*recorded, right, not_asked)
@@ -175,9 +167,7 @@ def test_errors_add_up(name: str, case: Case, recorded: Pooled) -> None:
 
 
 @EXACT_CASES
-def test_the_numbering_of_answers_makes_no_difference(
-    name: str, case: Case, recorded: Pooled
-) -> None:
+def test_the_numbering_of_answers_makes_no_difference(name, case, recorded):
     method, (pool, gold) = METHODS[name](**case.settings), recorded
     last = pool.candidates - 1
     turned = turned_round(pool, last)
@@ -196,9 +186,7 @@ def test_the_numbering_of_answers_makes_no_difference(
 
 
 @EXACT_CASES
-def test_a_gold_that_nobody_gave_is_never_right_and_no_question_is_fine(
-    name: str, case: Case, recorded: Pooled
-) -> None:
+def test_a_gold_that_nobody_gave_is_never_right_and_no_question_is_fine(name, case, recorded):
     method, (pool, gold) = METHODS[name](**case.settings), recorded
     for unseen in (-1, int(pool.candidates.max()), 99):
         assert not method.exact(pool, np.full(len(gold), unseen)).right.any()
@@ -219,7 +207,7 @@ FEW = [each for each in CASES if each[1].settings.get("criterion") != "random"][
 @pytest.mark.parametrize(
     ("name", "case"), [pytest.param(*each, id="-".join(map(str, each))) for each in FEW]
 )
-def test_exact_and_seeded_evaluations_agree(name: str, case: Case, replay: Replay) -> None:
+def test_exact_and_seeded_evaluations_agree(name, case, replay):
     """Within four standard errors; each says which it is."""
     method = METHODS[name](**case.settings)
     exact, seeded = (
@@ -248,10 +236,10 @@ class TwoThenAll:
 
     n: Count = 20
 
-    def draws(self, llms: int) -> tuple[int, ...]:
+    def draws(self, llms):
         return (self.n,) * llms
 
-    def __call__(self, question: str, llm: Any) -> str | None:
+    def __call__(self, question, llm):
         first = llm.sample(2).answers
         return (
             first[0]
@@ -259,7 +247,7 @@ class TwoThenAll:
             else plurality([*first, *llm.sample(self.n - 2).answers])
         )
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Any]) -> Decisions:
+    def decide(self, pools, orders):
         [pool], [order] = pools, orders
         codes, tokens = (
             drawn(pool.codes, order[..., : self.n]),
@@ -273,12 +261,10 @@ class TwoThenAll:
             (Ledger(1 + ~agree, cots, spent),),
         )
 
-    def exact(self, pool: Pool, gold: np.ndarray) -> Expectation:
+    def exact(self, pool, gold):
         return Expectation(*over_all_orders(self, pool, gold)[:4])
 
-    def exact_errors(
-        self, pool: Pool, gold: np.ndarray, right: np.ndarray, draw: Any
-    ) -> ErrorShares:
+    def exact_errors(self, pool, gold, right, draw):
         *_, none, early = over_all_orders(self, pool, gold)
         return ErrorShares(none, early, np.zeros(len(gold)))
 
@@ -286,11 +272,11 @@ class TwoThenAll:
 class Unlike(TwoThenAll):
     """Inherits an expectation that is another method's."""
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Any]) -> Decisions:
+    def decide(self, pools, orders):
         return SelfConsistency(self.n).decide(pools, orders)
 
 
-def test_a_new_method_needs_no_more_than_its_class(recorded: Pooled, replay: Replay) -> None:
+def test_a_new_method_needs_no_more_than_its_class(recorded, replay):
     [case] = cases_of(TwoThenAll)
     assert (case.settings, case.llms) == ({"n": 8}, 1)
     method = TwoThenAll(**case.at_most(6).settings)
@@ -303,7 +289,7 @@ def test_a_new_method_needs_no_more_than_its_class(recorded: Pooled, replay: Rep
     )
 
 
-def test_a_wrong_expectation_is_noticed(recorded: Pooled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_expectation_is_noticed(recorded, monkeypatch):
     monkeypatch.setattr(
         TwoThenAll, "exact", lambda self, pool, gold: SelfConsistency(self.n).exact(pool, gold)
     )
@@ -311,15 +297,13 @@ def test_a_wrong_expectation_is_noticed(recorded: Pooled, monkeypatch: pytest.Mo
         check_exact(TwoThenAll(6), *recorded)
 
 
-def test_a_subclass_inherits_no_exact_form(replay: Replay) -> None:
+def test_a_subclass_inherits_no_exact_form(replay):
     assert capabilities(TwoThenAll).exact
     assert not capabilities(Unlike).exact
     assert evaluate(Unlike(6), *replay).kind == "seeded"
     assert capabilities(Oracle).exact
 
 
-def test_without_a_split_errors_are_not_known(
-    replay: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_split_errors_are_not_known(replay, monkeypatch):
     monkeypatch.setattr(TwoThenAll, "capabilities", Capabilities(exact=True))
     assert set(evaluate(TwoThenAll(6), *replay).errors().values()) == {None}

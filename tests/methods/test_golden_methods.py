@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,17 +16,17 @@ ENTRIES: list[dict[str, Any]] = (
 
 
 @pytest.fixture(scope="module")
-def real(shared: Path) -> Real:
+def real(shared):
     return Real(shared)
 
 
-def call_of(name: str) -> Any:
+def call_of(name):
     prefixes = [prefix for prefix in GOLDENS if name.startswith(prefix)]
     assert prefixes, f"no call computes {name}"
     return GOLDENS[max(prefixes, key=len)]
 
 
-def same(result: Any, expected: Any, tolerance: float, where: str) -> None:
+def same(result, expected, tolerance, where):
     """Compare every expected part: numbers within the tolerance, everything else exactly."""
     if isinstance(expected, dict):
         for key, value in expected.items():
@@ -46,11 +45,11 @@ def same(result: Any, expected: Any, tolerance: float, where: str) -> None:
 
 
 @pytest.mark.parametrize("entry", [pytest.param(entry, id=entry["id"]) for entry in ENTRIES])
-def test_reference_value(entry: dict[str, Any], real: Real) -> None:
+def test_reference_value(entry, real):
     result = call_of(entry["id"])(real, entry)
     same(result, entry["expected"], entry["tolerance"], entry["id"])
 
 
-def test_every_reference_value_was_tried(shared: Path) -> None:
+def test_every_reference_value_was_tried(shared):
     assert (shared / "golden" / "methods.json") == FILE
     assert len(ENTRIES) >= 73

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +12,10 @@ from golden_confidence import scores_of
 
 from feval.errors import NotRecordedError, UsageError
 from feval.methods import AutoMix
-from feval.replay.pools import ArrayChannels, Pool
+from feval.replay.pools import ArrayChannels
 
 
-def verified(answers: Sequence[Any], values: Sequence[float], tokens: int = 4) -> list[Pool]:
+def verified(answers, values, tokens=4):
     """A small LLM with a verification of each of its CoTs, one per question, and a large one that
     says z.
     """
@@ -26,14 +24,14 @@ def verified(answers: Sequence[Any], values: Sequence[float], tokens: int = 4) -
     return pools_of(list(answers), ["z"] * len(answers), channels=channels)
 
 
-def test_an_answer_is_kept_at_the_threshold_in_the_paper_and_not_in_its_code() -> None:
+def test_an_answer_is_kept_at_the_threshold_in_the_paper_and_not_in_its_code():
     pools = verified(["a", "b", "c", [None]], [0.75, 0.5, math.nan, 1.0])
     assert answers_of(AutoMix(0.75), pools) == ["a", "z", "z", "z"]
     assert answers_of(AutoMix(0.75, strict=True), pools) == ["z"] * 4
     assert answers_of(AutoMix(0), pools) == ["a", "b", "z", "z"]
 
 
-def test_a_mean_of_verifications_reaches_the_fraction_that_it_is() -> None:
+def test_a_mean_of_verifications_reaches_the_fraction_that_it_is():
     steps = {(0, 0): np.array([1.0, 0.0, 0.0]), (1, 0): np.array([1.0, 1.0, 0.0])}
     scores = scores_of(np.full((2, 1), math.nan), steps)
     pools = pools_of(
@@ -48,7 +46,7 @@ def test_a_mean_of_verifications_reaches_the_fraction_that_it_is() -> None:
         assert answers_of(AutoMix(threshold, aggregate="mean"), pools) == expected
 
 
-def test_verification_is_billed_to_the_small_llm_wherever_there_was_an_answer_to_verify() -> None:
+def test_verification_is_billed_to_the_small_llm_wherever_there_was_an_answer_to_verify():
     pools = verified(["a", "b", [None]], [1.0, 0.0, 0.5])
     small, large = in_recorded_order(AutoMix(), pools).ledgers
     assert small.rounds.tolist() == [[1, 1, 1]]
@@ -62,7 +60,7 @@ def test_verification_is_billed_to_the_small_llm_wherever_there_was_an_answer_to
     assert large.auxiliary_calls is None
 
 
-def test_verification_may_cost_what_the_answer_did_as_in_the_paper() -> None:
+def test_verification_may_cost_what_the_answer_did_as_in_the_paper():
     pools = verified(["a", "b", [None]], [1.0, 0.0, 0.5], tokens=-1)
     small, _ = in_recorded_order(AutoMix(verification="as-answer"), pools).ledgers
     prompts, outputs = small.auxiliary_prompt_tokens, small.auxiliary_output_tokens
@@ -73,7 +71,7 @@ def test_verification_may_cost_what_the_answer_did_as_in_the_paper() -> None:
         in_recorded_order(AutoMix(verification="as-answer"), [unknown, pools[1]])
 
 
-def test_verifications_of_unknown_cost_are_not_passed_over_in_silence() -> None:
+def test_verifications_of_unknown_cost_are_not_passed_over_in_silence():
     pools = verified(["a", "b"], [1.0, 0.0], tokens=-1)
     with pytest.raises(NotRecordedError):
         in_recorded_order(AutoMix(), pools)
@@ -84,7 +82,7 @@ def test_verifications_of_unknown_cost_are_not_passed_over_in_silence() -> None:
         in_recorded_order(AutoMix(), pools_of(["a"], ["b"]))
 
 
-def test_it_takes_two_llms() -> None:
+def test_it_takes_two_llms():
     for llms in (1, 3):
         with pytest.raises(UsageError):
             AutoMix().draws(llms)

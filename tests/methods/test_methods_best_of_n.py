@@ -17,14 +17,12 @@ from hypothesis import strategies as st
 from feval.errors import NotRecordedError, UsageError
 from feval.estimators.plurality import subset_best_accuracy
 from feval.methods import BestOfN, WeightedBestOfN
-from feval.replay.pools import ArrayChannels, Pool
+from feval.replay.pools import ArrayChannels
 
 METHODS: list[Any] = [BestOfN, WeightedBestOfN]
 
 
-def scored(
-    answers: str, scores: list[float | None], steps: list[list[float]] | None = None
-) -> Pool:
+def scored(answers, scores, steps=None):
     """One question; "-" is no answer."""
     values = np.array([[math.nan if s is None else s for s in scores]])
     lists = {(0, i): np.array(own) for i, own in enumerate(steps or []) if own}
@@ -35,11 +33,11 @@ def scored(
     return pool
 
 
-def answer(method: Any, pool: Pool) -> str | None:
+def answer(method, pool):
     return answers_of(method, [pool])[0]
 
 
-def test_the_best_wins_and_the_sum_wins() -> None:
+def test_the_best_wins_and_the_sum_wins():
     pool = scored("abb-c", [0.6, 0.35, 0.35, 0.9, None])
     assert answer(BestOfN(5, aggregate="score"), pool) == "a"  # 0.9 has no answer
     assert answer(WeightedBestOfN(5, aggregate="score"), pool) == "b"
@@ -54,7 +52,7 @@ def test_the_best_wins_and_the_sum_wins() -> None:
         assert answer(method(3, aggregate="score"), scored("-ab", [-1.0, None, 9.0])) == "b"
 
 
-def test_negative_scores_are_no_weights_until_they_are_transformed() -> None:
+def test_negative_scores_are_no_weights_until_they_are_transformed():
     pool = scored("aaab", [-1.0] * 4)  # their sums are -3 and -1
     with pytest.raises(
         UsageError, match=r"the least by synthetic is -1\. .* transform=exp, sigmoid or rank"
@@ -71,7 +69,7 @@ def test_negative_scores_are_no_weights_until_they_are_transformed() -> None:
     )
 
 
-def weight_by_definition(transform: str, score: Fraction, scores: list[Fraction]) -> float:
+def weight_by_definition(transform, score, scores):
     if transform == "rank":  # the mean of the places of its equals, from 1
         return float(
             sum(s < score for s in scores) + Fraction(sum(s == score for s in scores) + 1, 2)
@@ -88,7 +86,7 @@ def weight_by_definition(transform: str, score: Fraction, scores: list[Fraction]
         ("reward", False), ("neg_loss", False), ("glossary", False), ("log_likelihood", False),
     ],
 )  # fmt: skip
-def test_a_score_named_like_a_loss_asks_for_its_direction(name: str, asks: bool) -> None:
+def test_a_score_named_like_a_loss_asks_for_its_direction(name, asks):
     channels = ArrayChannels({name: scores_of(np.array([[0.1, 0.9, 0.8]]), {})})
     [pool] = pools_of([["a", "b", "b"]], channels=[channels])
     for method in METHODS:
@@ -109,7 +107,7 @@ def test_a_score_named_like_a_loss_asks_for_its_direction(name: str, asks: bool)
         assert answer(BestOfN(3, aggregate="score"), pool) == best
 
 
-def test_aggregates_of_steps() -> None:
+def test_aggregates_of_steps():
     pool = scored("abcd", [None] * 4, [[0.9, 0.9, 0.1], [0.4, 0.4], [0.1, 0.8], []])
     assert [answer(BestOfN(4, aggregate=a), pool) for a in ("last", "min", "prod", "mean")] == [
         "c",
@@ -129,7 +127,7 @@ POOLS = st.integers(1, 7).flatmap(
 
 
 @given(POOLS)
-def test_any_pool_in_any_order(case: tuple[str, list[int | None], list[int]]) -> None:
+def test_any_pool_in_any_order(case):
     answers, scores, order = case
     pool = scored(answers, [None if s is None else s / 10 for s in scores])
     drawn = [(answers[i], scores[i]) for i in order]
@@ -156,9 +154,7 @@ def test_any_pool_in_any_order(case: tuple[str, list[int | None], list[int]]) ->
         assert letters_of(result.answer[0]) == [right]
 
 
-def test_a_table_of_questions_with_ties_gaps_and_pools_of_any_size_is_the_mean_over_all_draws() -> (
-    None
-):
+def test_a_table_of_questions_with_ties_gaps_and_pools_of_any_size_is_the_mean_over_all_draws():
     rng = np.random.default_rng(5)
     sizes = rng.integers(2, 6, 40)
     scores = np.where(np.arange(5) < sizes[:, None], rng.integers(0, 3, (40, 5)), np.nan)
@@ -177,7 +173,7 @@ def test_a_table_of_questions_with_ties_gaps_and_pools_of_any_size_is_the_mean_o
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_missing_scores(method: Any) -> None:
+def test_missing_scores(method):
     [bare] = pools_of([["a", "b"]])
     with pytest.raises(NotRecordedError, match="feval score"):
         answer(method(2), bare)
@@ -186,6 +182,6 @@ def test_missing_scores(method: Any) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_default_takes_the_scores_of_whole_cots_where_steps_have_none(method: Any) -> None:
+def test_the_default_takes_the_scores_of_whole_cots_where_steps_have_none(method):
     pool = scored("ab", [0.1, 0.5])
     assert answer(method(2), pool) == answer(method(2, aggregate="score"), pool) == "b"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations, product
-from typing import Any
 
 import numpy as np
 import pytest
-from dealt import Orders, answers_of, dealt, in_recorded_order, letters_of, pools_of
+from dealt import answers_of, dealt, in_recorded_order, letters_of, pools_of
 from golden_confidence import scores_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -19,12 +17,12 @@ from hypothesis import strategies as st
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.methods import Cascade, MixtureOfThoughts
 from feval.methods.cascade import bars, written
-from feval.replay.pools import ArrayChannels, Pool
+from feval.replay.pools import ArrayChannels
 
 GOLD = np.array([0, 0, 0, 0])
 
 
-def scored(*llms: tuple[Sequence[Any], Sequence[Sequence[float | None]]]) -> list[Pool]:
+def scored(*llms):
     """Pools from answers and scores of each LLM; `None` for no score."""
     values = [
         np.array([[math.nan if s is None else s for s in own] for own in scores])
@@ -34,7 +32,7 @@ def scored(*llms: tuple[Sequence[Any], Sequence[Sequence[float | None]]]) -> lis
     return pools_of(*(answers for answers, _ in llms), channels=channels)
 
 
-def test_the_first_answer_whose_score_passes_is_returned() -> None:
+def test_the_first_answer_whose_score_passes_is_returned():
     pools = scored(
         (["a", "a", "a", [None]], [[0.9], [0.3], [None], [1.0]]),
         (["b", "b", "b", "b"], [[0.0], [0.8], [0.1], [0.9]]),
@@ -52,7 +50,7 @@ def test_the_first_answer_whose_score_passes_is_returned() -> None:
     assert other_way.ledgers[2].cots.tolist() == [[0, 0, 0, 0]]
 
 
-def test_a_score_on_the_threshold_is_accepted_unless_strict() -> None:
+def test_a_score_on_the_threshold_is_accepted_unless_strict():
     # 1 - 0.9 is 0.09999999999999998 in floats, which is less than 0.1.
     pools = scored(("a", [[0.9]]), ("b", [[None]]))
     for delta, strict, expected in (
@@ -64,13 +62,13 @@ def test_a_score_on_the_threshold_is_accepted_unless_strict() -> None:
         assert answers_of(Cascade((delta,), strict=strict), pools) == [expected]
 
 
-def test_the_score_is_that_of_the_cot_that_first_gave_the_answer() -> None:
+def test_the_score_is_that_of_the_cot_that_first_gave_the_answer():
     pools = scored((["baa"], [[0.9, 0.2, 0.9]]), (["ccc"], [[None] * 3]))
     assert answers_of(Cascade((0.5,), samples=3), pools) == ["c"]
     assert answers_of(Cascade((0.9,), samples=3), pools) == ["a"]
 
 
-def test_missing_scores_are_said() -> None:
+def test_missing_scores_are_said():
     pools = pools_of(["a"], ["b"])
     with pytest.raises(NotRecordedError, match="no scores"):
         in_recorded_order(Cascade((0.5,)), pools)
@@ -82,9 +80,7 @@ def test_missing_scores_are_said() -> None:
     threshold=st.fractions(0, 1, max_denominator=8),
     strict=st.booleans(),
 )
-def test_with_the_vote_share_and_two_llms_it_is_cot_1d_vote(
-    case: Any, threshold: Fraction, strict: bool
-) -> None:
+def test_with_the_vote_share_and_two_llms_it_is_cot_1d_vote(case, threshold, strict):
     pools, orders = case
     assume(strict or threshold > 0)  # at 0 all is accepted
     cascade = Cascade((str(1 - threshold),), samples=(4, 3), score="vote-share", strict=strict)
@@ -98,9 +94,7 @@ QUARTERS = st.one_of(st.none(), st.integers(0, 4).map(lambda n: n / 4))
 
 
 @st.composite
-def scored_and_dealt(
-    draw: st.DrawFn, llms: int = 3, samples: int = 3
-) -> tuple[list[Pool], list[Orders]]:
+def scored_and_dealt(draw, llms=3, samples=3):
     pools, orders = draw(dealt(llms, samples))
     judged = []
     for pool in pools:
@@ -112,15 +106,13 @@ def scored_and_dealt(
     return judged, orders
 
 
-def asked_as_fit_does(pools: Sequence[Pool], samples: int) -> list[Orders]:
+def asked_as_fit_does(pools, samples):
     questions, times = len(pools[0].sizes), pools[0].codes.shape[1] // samples
     order = np.arange(times * samples, dtype=np.uint16).reshape(times, 1, samples)
     return [np.broadcast_to(order, (times, questions, samples)) for _ in pools]
 
 
-def judged(
-    cascade: Cascade, pools: Sequence[Pool], orders: Sequence[Orders], gold: Any
-) -> tuple[int, int]:
+def judged(cascade, pools, orders, gold):
     """Right answers and minus the tokens of a cascade on training questions."""
     decided = cascade.decide(pools, orders)
     tokens = sum(
@@ -135,9 +127,7 @@ def judged(
 @pytest.mark.parametrize("strict", [True, False])
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_fit_finds_what_trying_everything_finds(
-    score: str, strict: bool, data: st.DataObject
-) -> None:
+def test_fit_finds_what_trying_everything_finds(score, strict, data):
     samples = 1 if score == "recorded" else 3
     pools, _ = data.draw(scored_and_dealt(llms=3, samples=3))
     gold = np.array(
@@ -174,7 +164,7 @@ def test_fit_finds_what_trying_everything_finds(
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
-def test_the_share_accepted_does_not_decrease_from_stage_to_stage(data: st.DataObject) -> None:
+def test_the_share_accepted_does_not_decrease_from_stage_to_stage(data):
     pools, _ = data.draw(scored_and_dealt(llms=3, samples=3))
     gold = np.zeros(len(pools[0].sizes), np.int64)
     base = Cascade(grid=3)
@@ -196,7 +186,7 @@ def test_the_share_accepted_does_not_decrease_from_stage_to_stage(data: st.DataO
     assert judged(base.fit(pools, gold), pools, orders, gold) == max(tried)
 
 
-def answered(pools: Sequence[Pool]) -> list[Pool]:
+def answered(pools):
     """The pools without the scores of CoTs that have no answer: no threshold is made of them."""
     values = [np.where(pool.codes < 0, np.nan, pool.scores().values) for pool in pools]
     return [
@@ -205,7 +195,7 @@ def answered(pools: Sequence[Pool]) -> list[Pool]:
     ]
 
 
-def test_a_budget_in_dollars_and_one_that_nothing_meets() -> None:
+def test_a_budget_in_dollars_and_one_that_nothing_meets():
     right_when_sure = (["a", "a", "b", "b"], [[0.9], [0.8], [0.2], [0.1]])
     pools = scored(right_when_sure, (["a", "a", "a", "a"], [[None]] * 4))
     fitted = Cascade().fit(pools, GOLD)
@@ -220,7 +210,7 @@ def test_a_budget_in_dollars_and_one_that_nothing_meets() -> None:
         Cascade(budget=1).fit(pools, GOLD)
 
 
-def test_the_last_llm_need_not_be_scored_unless_the_order_may_change() -> None:
+def test_the_last_llm_need_not_be_scored_unless_the_order_may_change():
     pools = scored((["a", "b", "a", "b"], [[1.0], [0.0], [1.0], [0.0]]), (["a"] * 4, [[None]] * 4))
     unscored = [pools[0], pools_of(["a"] * 4, ["a"] * 4)[1]]
     assert Cascade().fit(unscored, GOLD).order == (0, 1)
@@ -229,7 +219,7 @@ def test_the_last_llm_need_not_be_scored_unless_the_order_may_change() -> None:
     assert Cascade(chains="any").fit(pools[::-1], GOLD).order == (0,)  # it is always right, alone
 
 
-def test_an_unfitted_cascade_refuses_to_decide() -> None:
+def test_an_unfitted_cascade_refuses_to_decide():
     pools = scored((["a"] * 4, [[1.0]] * 4), (["b"] * 4, [[1.0]] * 4))
     with pytest.raises(UsageError, match="fit"):
         in_recorded_order(Cascade(), pools)
@@ -240,7 +230,7 @@ def test_an_unfitted_cascade_refuses_to_decide() -> None:
     assert hash(fitted) == hash(Cascade(list(fitted.thresholds or ()), order=[0, 1]))  # type: ignore[arg-type]  as JSON gives it
 
 
-def test_what_cannot_be_fitted_is_said() -> None:
+def test_what_cannot_be_fitted_is_said():
     pools = scored((["a"] * 4, [[1.0]] * 4), (["b"] * 4, [[1.0]] * 4))
     with pytest.raises(ShortPoolError):
         Cascade(samples=2).fit(pools, GOLD)
@@ -253,7 +243,7 @@ def test_what_cannot_be_fitted_is_said() -> None:
         Cascade().fit(unknown, GOLD)
 
 
-def test_fields_must_fit_the_llms() -> None:
+def test_fields_must_fit_the_llms():
     for method in (
         Cascade(()),
         Cascade((1, 1)),
@@ -264,7 +254,7 @@ def test_fields_must_fit_the_llms() -> None:
             method.draws(2)
 
 
-def test_thresholds_are_written_as_decimals_where_they_have_one() -> None:
+def test_thresholds_are_written_as_decimals_where_they_have_one():
     for text in ("0.35", "-0.25", "1/3", "0", "1", "0.10000000000000001"):
         assert written(Fraction(text)) == text
         assert Fraction(written(Fraction(0.1) + 1)) == Fraction(0.1) + 1

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from dealt import answers_of, assert_both_forms_agree, in_recorded_order, letters_of, pools_of
 from golden_confidence import ragged, scores_of
@@ -27,18 +24,16 @@ from feval.estimators.trace_confidence import (
 from feval.methods import ConfidenceWeighted, DeepConfidence
 from feval.methods.confidence_weighted import TEMPERATURES
 from feval.methods.vote import confidence_weights
-from feval.replay.pools import ArrayChannels, Pool, TokenLogprobs
+from feval.replay.pools import ArrayChannels, TokenLogprobs
 
 Traces = list[list[float] | None]
 
 
-def named(answers: str) -> list[str | None]:
+def named(answers):
     return [None if a == "-" else a for a in answers]
 
 
-def sure(
-    answers: Sequence[str], confidences: Sequence[Sequence[float | None]], tokens: int = 30
-) -> Pool:
+def sure(answers, confidences, tokens=30):
     """Questions with self-checks by "p-true" of so many tokens."""
     values = np.array([[math.nan if c is None else c for c in own] for own in confidences])
     [pool] = pools_of(
@@ -48,15 +43,15 @@ def sure(
     return pool
 
 
-def answered(method: Any, pool: Pool) -> list[str | None]:
+def answered(method, pool):
     return answers_of(method, [pool])
 
 
-def cisc(**fields: Any) -> ConfidenceWeighted:
+def cisc(**fields):
     return ConfidenceWeighted(**({"confidence": "p-true", "temperature": 1.0} | fields))
 
 
-def test_temperature_goes_from_the_most_confident_cot_to_self_consistency() -> None:
+def test_temperature_goes_from_the_most_confident_cot_to_self_consistency():
     pool = sure(["abbc-"], [[0.9, 0.5, 0.5, None, 1.0]])
     assert answered(cisc(n=5, temperature=1e-300), pool) == ["a"]
     assert answered(cisc(n=5, temperature=0.1), pool) == ["a"]  # 1 against 2 exp(-4)
@@ -73,7 +68,7 @@ def test_temperature_goes_from_the_most_confident_cot_to_self_consistency() -> N
         max_size=8,
     )
 )
-def test_the_limits_of_temperature(votes: list[tuple[str, int | None]]) -> None:
+def test_the_limits_of_temperature(votes):
     pool = sure(["".join(a for a, _ in votes)], [[None if c is None else c / 8 for _, c in votes]])
     valid = [(a, c) for a, c in votes if a != "-" and c is not None]
     most = max((c for _, c in valid), default=0)
@@ -88,7 +83,7 @@ def test_the_limits_of_temperature(votes: list[tuple[str, int | None]]) -> None:
         assert letters_of(result.answer[0]) == [expected]
 
 
-def test_weights_are_a_softmax_up_to_their_sum() -> None:
+def test_weights_are_a_softmax_up_to_their_sum():
     confidences = np.array([[0.2, np.nan, 0.7, 0.4], [np.nan] * 4])
     weights = confidence_weights(confidences, 0.5)
     expected = np.exp(np.array([0.2, 0.7, 0.4]) / 0.5)
@@ -97,7 +92,7 @@ def test_weights_are_a_softmax_up_to_their_sum() -> None:
     assert (weights[1] == 0).all()
 
 
-def test_self_checks_are_billed_as_recorded() -> None:
+def test_self_checks_are_billed_as_recorded():
     pool = sure(["ab-"], [[0.9, 0.5, 0.5]], tokens=30)
     requests, cots = int(pool.prompt_tokens[0]), pool.output_tokens[0].tolist()
     whole, cached, free = (
@@ -111,7 +106,7 @@ def test_self_checks_are_billed_as_recorded() -> None:
     assert int(whole.output_tokens[0, 0]) == int(free.output_tokens[0, 0]) == sum(cots)
 
 
-def test_a_temperature_is_learnt_from_training_questions_only() -> None:
+def test_a_temperature_is_learnt_from_training_questions_only():
     # One confident CoT is right, two doubtful ones agree on something else; elsewhere confidence
     # says nothing.
     training = sure(["abb"] * 10, [[0.9, 0.5, 0.5]] * 10)
@@ -135,7 +130,7 @@ def test_a_temperature_is_learnt_from_training_questions_only() -> None:
     assert len(TEMPERATURES) == len(set(TEMPERATURES)) == 80
 
 
-def test_cisc_says_which_channels_are_missing() -> None:
+def test_cisc_says_which_channels_are_missing():
     [bare] = pools_of([["a", "b"]])
     with pytest.raises(NotRecordedError, match="feval record --logprobs K"):
         answered(ConfidenceWeighted(2, temperature=1.0), bare)
@@ -146,7 +141,7 @@ def test_cisc_says_which_channels_are_missing() -> None:
     assert answered(cisc(n=2, self_check="free"), sure(["ab"], [[0.5, 0.5]], tokens=-1)) == ["a"]
 
 
-def traced(answers: Sequence[str], traces: Sequence[Traces]) -> Pool:
+def traced(answers, traces):
     """Questions with token confidences; each CoT has as many tokens as it has confidences, and 9
     where there are none.
     """
@@ -160,13 +155,13 @@ def traced(answers: Sequence[str], traces: Sequence[Traces]) -> Pool:
     return pool
 
 
-def groups_of(trace: Sequence[float], group: int) -> list[float]:
+def groups_of(trace, group):
     if len(trace) < group:
         return [sum(trace) / len(trace)]
     return [sum(trace[i : i + group]) / group for i in range(len(trace) - group + 1)]
 
 
-def by_hand(trace: Sequence[float], measure: str, group: int, tail: int) -> float:
+def by_hand(trace, measure, group, tail):
     groups = sorted(groups_of(trace, group))
     worst = groups[: max(1, int(0.1 * len(groups)))]
     ends = trace[-tail:]
@@ -178,7 +173,7 @@ def by_hand(trace: Sequence[float], measure: str, group: int, tail: int) -> floa
     }[measure]
 
 
-def end_to_end(traces: list[list[float]]) -> npt.NDArray[np.float64]:
+def end_to_end(traces):
     return np.array(list(chain.from_iterable(traces)))
 
 
@@ -191,7 +186,7 @@ TRACES = st.lists(st.lists(st.integers(0, 12), max_size=45), min_size=1, max_siz
     st.integers(1, 12),
     st.integers(1, 12),
 )
-def test_measures_of_traces(traces: list[list[int]], measure: str, group: int, tail: int) -> None:
+def test_measures_of_traces(traces, measure, group, tail):
     values = [[c / 4 for c in own] for own in traces]
     lengths = np.array([len(own) for own in values])
     result = trace_confidences(end_to_end(values), lengths, measure, group, tail)
@@ -200,7 +195,7 @@ def test_measures_of_traces(traces: list[list[int]], measure: str, group: int, t
 
 
 @given(TRACES, st.integers(1, 12), st.integers(0, 48))
-def test_the_first_group_below_a_bar(traces: list[list[int]], group: int, bar: int) -> None:
+def test_the_first_group_below_a_bar(traces, group, bar):
     values = [[c / 4 for c in own] for own in traces]
     low = low_groups([(end_to_end(values), np.array([len(own) for own in values]))], group)
     result = tokens_until_below(low, np.arange(len(values)), np.full(len(values), bar / 16))
@@ -222,14 +217,14 @@ def test_the_first_group_below_a_bar(traces: list[list[int]], group: int, bar: i
     ),
     st.floats(0, 100),
 )
-def test_percentiles_are_those_of_numpy(rows: list[list[float]], percent: float) -> None:
+def test_percentiles_are_those_of_numpy(rows, percent):
     result = known_percentiles(np.array(rows), percent)
     for row, value in zip(rows, result.tolist(), strict=True):
         known = [v for v in row if not math.isnan(v)]
         assert value == (np.percentile(known, percent) if known else -math.inf)
 
 
-def test_offline_keeps_the_best_of_those_that_answered() -> None:
+def test_offline_keeps_the_best_of_those_that_answered():
     # Means 1, 2, 3, 4 and an unanswered 9: the 10th percentile of four is 1.3, so the first trace
     # is left out.
     pool = traced(["abac-"], [[[1.0], [2.0, 2.0], [3.0], [4.0], [9.0]]])
@@ -242,7 +237,7 @@ def test_offline_keeps_the_best_of_those_that_answered() -> None:
     assert answered(DeepConfidence(2), traced(["a-"], [[None, [1.0]]])) == [None]
 
 
-def test_log_probabilities_that_were_not_negated_are_no_weights() -> None:
+def test_log_probabilities_that_were_not_negated_are_no_weights():
     with pytest.raises(
         UsageError, match=r"the least of a trace of .* is -1\. .*import them negated"
     ):
@@ -250,7 +245,7 @@ def test_log_probabilities_that_were_not_negated_are_no_weights() -> None:
     assert answered(DeepConfidence(2), traced(["ab"], [[[-1e-7], [1.0]]])) == ["b"]
 
 
-def test_online_cuts_at_the_first_full_group_below_the_bar() -> None:
+def test_online_cuts_at_the_first_full_group_below_the_bar():
     traces: Traces = [
         [4.0, 4.0], [2.0, 2.0],  # warm-up: lowest groups 4 and 2, the bar at 50 percent is 3
         [5.0, 3.0, 3.0, 2.0, 1.0],  # groups 4, 3, 2.5: cut after its fourth token
@@ -266,7 +261,7 @@ def test_online_cuts_at_the_first_full_group_below_the_bar() -> None:
     assert [int(ledger.rounds[0, 0]), int(ledger.cots[0, 0])] == [2, 6]
 
 
-def test_consensus_stops_asking() -> None:
+def test_consensus_stops_asking():
     pool = traced(["aabaa"], [[[4.0, 4.0], [4.0, 4.0], [4.0, 4.0], [4.0, 4.0], [4.0, 4.0]]])
     for share, warm_up, cots in (
         (1, 2, 2),
@@ -282,7 +277,7 @@ def test_consensus_stops_asking() -> None:
         assert int(ledger.output_tokens[0, 0]) == 2 * cots
 
 
-def test_deepconf_says_which_channels_are_missing() -> None:
+def test_deepconf_says_which_channels_are_missing():
     [bare] = pools_of([["a", "b"]])
     with pytest.raises(NotRecordedError, match="feval record --logprobs K"):
         answered(DeepConfidence(2), bare)

@@ -7,15 +7,14 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import FrozenInstanceError, fields, is_dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from dealt import recorded_order
-from method_cases import Case, all_cases
+from method_cases import all_cases
 from probed import turned_round, with_probes
-from real_files import Codes, golden, real_codes
+from real_files import golden, real_codes
 from recorded_pools import Recorded
 from recorded_trees import write_full_trees
 from recorded_turns import write_full_turns
@@ -31,7 +30,7 @@ from feval.methods import (
     SelfConsistency,
 )
 from feval.methods.confidence_weighted import TEMPERATURES
-from feval.methods.protocol import Decisions, capabilities, in_seconds
+from feval.methods.protocol import capabilities, in_seconds
 from feval.replay import LLM, Dataset, load
 from feval.replay.pools import Pool
 
@@ -52,7 +51,7 @@ GOLDS = ["a", "b", "c", "z", "a", "nobody"]
 
 
 @pytest.fixture(scope="module")
-def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+def replay(tmp_path_factory):
     answers = {
         "strong": POOLS,
         "weak": POOLS[::-1],
@@ -64,7 +63,7 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
 
 
 @pytest.fixture(scope="module")
-def trees(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+def trees(tmp_path_factory):
     return load(
         "toy",
         recording=write_full_trees(tmp_path_factory.mktemp("contract") / "trees", GOLDS),
@@ -73,7 +72,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Replay:
 
 
 @pytest.fixture(scope="module")
-def turns(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+def turns(tmp_path_factory):
     return load(
         "toy",
         recording=write_full_turns(tmp_path_factory.mktemp("contract") / "turns", GOLDS),
@@ -82,7 +81,7 @@ def turns(tmp_path_factory: pytest.TempPathFactory) -> Replay:
 
 
 @pytest.fixture
-def given_llms(request: pytest.FixtureRequest, name: str, case: Case) -> Replay:
+def given_llms(request, name, case):
     """The LLMs that a method is given: recorded as whole CoTs, as trees, or turn by turn."""
     fixture = (
         "turns"
@@ -95,18 +94,18 @@ def given_llms(request: pytest.FixtureRequest, name: str, case: Case) -> Replay:
     return dataset, llms[: case.llms]
 
 
-def cases() -> list[Any]:
+def cases():
     return [pytest.param(name, case, id=f"{name}-{case}") for name, case in all_cases()]
 
 
-def whole_set(name: str) -> bool:
+def whole_set(name):
     """Whether a method has the batch form only, since it sees all questions at once; it has a test
     of its own.
     """
     return capabilities(METHODS[name]).whole_set
 
 
-def decide(method: Any, llms: list[LLM], replicates: int = REPLICATES) -> Decisions:
+def decide(method, llms, replicates=REPLICATES):
     [whole] = decisions(method, llms, order="seeded", replicates=replicates)
     return whole
 
@@ -114,7 +113,7 @@ def decide(method: Any, llms: list[LLM], replicates: int = REPLICATES) -> Decisi
 @pytest.mark.parametrize(
     ("name", "case"), [case for case in cases() if not whole_set(case.values[0])]
 )
-def test_both_forms_agree(name: str, case: Case, given_llms: Replay) -> None:
+def test_both_forms_agree(name, case, given_llms):
     dataset, llms = given_llms
     method = METHODS[name](**case.settings)
     batch = decide(method, llms)
@@ -134,7 +133,7 @@ def test_both_forms_agree(name: str, case: Case, given_llms: Replay) -> None:
 @pytest.mark.parametrize(
     ("name", "case"), [case for case in cases() if not whole_set(case.values[0])]
 )
-def test_both_forms_take_as_long(name: str, case: Case, given_llms: Replay) -> None:
+def test_both_forms_take_as_long(name, case, given_llms):
     """Microseconds of the batch form are those that the meter counts of the readable form; cut CoTs
     are cut in both.
     """
@@ -162,9 +161,7 @@ def test_both_forms_take_as_long(name: str, case: Case, given_llms: Replay) -> N
 
 
 @pytest.mark.parametrize("case", [case for name, case in all_cases() if whole_set(name)], ids=str)
-def test_a_method_of_the_whole_set_waits_between_one_at_a_time_and_all_at_once(
-    case: Case, replay: Replay
-) -> None:
+def test_a_method_of_the_whole_set_waits_between_one_at_a_time_and_all_at_once(case, replay):
     llm, method = replay[1][0], METHODS["difficulty-adaptive"](**case.settings)
     seconds = np.random.default_rng(5).random(llm.pool.codes.shape)
     llm.pool.channels.derived("durations", lambda: seconds)
@@ -181,7 +178,7 @@ def test_a_method_of_the_whole_set_waits_between_one_at_a_time_and_all_at_once(
 
 
 @pytest.mark.parametrize(("name", "case"), cases())
-def test_a_method_is_a_frozen_value_that_shows_its_settings(name: str, case: Case) -> None:
+def test_a_method_is_a_frozen_value_that_shows_its_settings(name, case):
     method = METHODS[name](**case.settings)
     assert is_dataclass(method)
     assert method == METHODS[name](**case.settings)
@@ -234,12 +231,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
-def test_defaults_are_those_of_the_papers(name: str) -> None:
+def test_defaults_are_those_of_the_papers(name):
     method = METHODS[name]()
     assert {field: getattr(method, field) for field in DEFAULTS[name]} == DEFAULTS[name]
 
 
-def test_numbers_behind_words_are_those_of_the_papers() -> None:
+def test_numbers_behind_words_are_those_of_the_papers():
     rules = {
         name: AdaptiveConsistency(name).rule.threshold
         for name in ("beta", "dirichlet", "entropy", "majority")
@@ -255,9 +252,7 @@ def test_numbers_behind_words_are_those_of_the_papers() -> None:
 
 
 @pytest.mark.parametrize(("name", "case"), cases())
-def test_chunks_of_replicates_do_not_show(
-    name: str, case: Case, given_llms: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_of_replicates_do_not_show(name, case, given_llms, monkeypatch):
     _, llms = given_llms
     method = METHODS[name](**case.settings)
     whole = decide(method, llms)
@@ -273,9 +268,7 @@ def test_chunks_of_replicates_do_not_show(
 
 
 @pytest.mark.parametrize(("name", "case"), cases())
-def test_nothing_depends_on_how_answers_are_numbered(
-    name: str, case: Case, given_llms: Replay
-) -> None:
+def test_nothing_depends_on_how_answers_are_numbered(name, case, given_llms):
     """Per question the codes are turned round; answers turn with them, and what was consumed
     stays.
     """
@@ -299,13 +292,13 @@ def test_nothing_depends_on_how_answers_are_numbered(
             )
 
 
-def test_the_readable_form_runs_on_anything_that_samples() -> None:
+def test_the_readable_form_runs_on_anything_that_samples():
     assert SelfConsistency(3)("What is 1 + 1?", Recorded(["2", "3", "2", "3", "3"])) == "2"
     assert SelfConsistency(5)("What is 1 + 1?", Recorded(["2", "3", "2", "3", "3"])) == "3"
     assert SelfConsistency(2)("What is 1 + 1?", Recorded([None, None, "2"])) is None
 
 
-def pool_of(codes: Codes) -> Pool:
+def pool_of(codes):
     none = np.zeros(len(codes), int)
     sizes, candidates = (codes != -2).sum(axis=1), codes.max(axis=1, initial=-1) + 1
     return Pool(
@@ -313,7 +306,7 @@ def pool_of(codes: Codes) -> Pool:
     )
 
 
-def test_shortage_and_nonsense_are_refused() -> None:
+def test_shortage_and_nonsense_are_refused():
     pool = pool_of(np.array([[0, 0, 1], [0, 1, -2]], np.int16))
     with pytest.raises(OutOfRangeError, match="n=0"):
         SelfConsistency(0)
@@ -328,23 +321,21 @@ def test_shortage_and_nonsense_are_refused() -> None:
             SelfConsistency(2).decide(pools, orders)
 
 
-def test_no_question_needs_no_decision() -> None:
+def test_no_question_needs_no_decision():
     decided = SelfConsistency(2).decide(
         [pool_of(np.zeros((0, 4), np.int16))], [np.zeros((3, 0, 2), np.uint16)]
     )
     assert decided.answer.shape == decided.ledgers[0].cots.shape == (3, 0)
 
 
-def right_in_recorded_order(
-    codes: Codes, gold: Codes, n: int, *, no_answer_votes: bool = False
-) -> int:
+def right_in_recorded_order(codes, gold, n, *, no_answer_votes=False):
     pool = pool_of(codes)
     pool = pool.with_no_answer_as_vote() if no_answer_votes else pool
     decided = SelfConsistency(n).decide([pool], [recorded_order(pool, n)]).answer[0]
     return int(((decided == gold) & (gold >= 0)).sum())
 
 
-def test_reference_values_of_recorded_order(shared: Path) -> None:
+def test_reference_values_of_recorded_order(shared):
     entries = golden(shared, "sc.prefix.")
     assert len(entries) == 6
     for name, entry in entries.items():
@@ -355,9 +346,7 @@ def test_reference_values_of_recorded_order(shared: Path) -> None:
         ), name
 
 
-def test_reference_values_of_recorded_order_with_and_without_votes_of_no_answers(
-    shared: Path,
-) -> None:
+def test_reference_values_of_recorded_order_with_and_without_votes_of_no_answers(shared):
     codes, gold = real_codes(shared, "date_pot1")
     for name, entry in golden(shared, "sc.none.").items():
         n, expected = entry["params"]["N"], entry["expected"]

@@ -7,9 +7,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,7 @@ METHODS_ON_FOUR = [
 ]
 
 
-def plurality(answers: Sequence[str | None]) -> str | None:
+def plurality(answers):
     counts = Counter(answer for answer in answers if answer is not None)
     return max(counts, key=lambda answer: counts[answer]) if counts else None
 
@@ -58,7 +57,7 @@ def plurality(answers: Sequence[str | None]) -> str | None:
 class Walk:
     """One trace, walked by hand: its answers and where they are, its tokens, and its place."""
 
-    def __init__(self, pool: Pool, row: int, sample: int, stride: int = 1) -> None:
+    def __init__(self, pool, row, sample, stride=1):
         probes = pool.probes()
         own = probes.of(row, sample)
         shown = list(zip(probes.offsets[own].tolist(), letters_of(probes.codes[own]), strict=True))
@@ -70,7 +69,7 @@ class Walk:
         self.place, self.tokens, self.answer = 0, 0, None
         self.over = False
 
-    def step(self) -> None:
+    def step(self):
         if self.place < len(self.stops):
             self.tokens, self.answer = self.stops[self.place]
             self.place += 1
@@ -78,9 +77,7 @@ class Walk:
             self.tokens, self.answer, self.over = max(self.length, self.tokens), self.final, True
 
 
-def walked(
-    method: ParallelProbe, pool: Pool, row: int, order: Sequence[int]
-) -> tuple[str | None, list[int]]:
+def walked(method, pool, row, order):
     """Parallel-Probe as its definition has it, second vote included: the answer, and the tokens of
     each trace.
     """
@@ -115,7 +112,7 @@ def walked(
     return winner, [trace.tokens for trace in traces]
 
 
-def settled(streak: int, pool: Pool, row: int, sample: int) -> tuple[str | None, int]:
+def settled(streak, pool, row, sample):
     """A trace until its answer has been the same so often."""
     trace, shown = Walk(pool, row, sample), []
     while not trace.over:
@@ -126,7 +123,7 @@ def settled(streak: int, pool: Pool, row: int, sample: int) -> tuple[str | None,
     return trace.answer, trace.tokens
 
 
-def cut(tokens: int, pool: Pool, row: int, sample: int) -> tuple[str | None, int]:
+def cut(tokens, pool, row, sample):
     """A trace up to a budget."""
     trace = Walk(pool, row, sample)
     if trace.length <= tokens:
@@ -135,7 +132,7 @@ def cut(tokens: int, pool: Pool, row: int, sample: int) -> tuple[str | None, int
     return passed[-1] if passed else None, tokens
 
 
-def sure(bar: float, pool: Pool, row: int, sample: int) -> tuple[str | None, int]:
+def sure(bar, pool, row, sample):
     """A trace until a probe is sure enough."""
     trace, probes = Walk(pool, row, sample), pool.probes()
     assert probes.confidences is not None
@@ -147,9 +144,7 @@ def sure(bar: float, pool: Pool, row: int, sample: int) -> tuple[str | None, int
     return trace.answer, trace.tokens
 
 
-def expected(
-    method: Any, pool: Pool, row: int, order: Sequence[int]
-) -> tuple[str | None, list[int]]:
+def expected(method, pool, row, order):
     """The answer and the tokens of each trace, by a plain loop."""
     if isinstance(method, ParallelProbe):
         return walked(method, pool, row, order)
@@ -170,12 +165,12 @@ def expected(
 @pytest.mark.parametrize("method", METHODS_ON_FOUR, ids=str)
 @settings(max_examples=8)
 @given(data=st.data())
-def test_both_forms_are_the_plain_loop(method: Any, data: st.DataObject) -> None:
+def test_both_forms_are_the_plain_loop(method, data):
     pool = data.draw(probed())
     check_forms(method, pool, data.draw(orders_of(pool)))
 
 
-def check_forms(method: Any, pool: Pool, order: np.ndarray) -> None:
+def check_forms(method, pool, order):
     """Both forms give the answers and the tokens of the plain loop."""
     decided = assert_forms_agree(method, pool, order)
     [ledger] = decided.ledgers
@@ -187,9 +182,7 @@ def check_forms(method: Any, pool: Pool, order: np.ndarray) -> None:
         assert ledger.longest_trace_tokens[r, q] == max(tokens)
 
 
-def test_blocks_of_questions_and_replicates_make_no_difference(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_blocks_of_questions_and_replicates_make_no_difference(monkeypatch):
     pool = probed_pool(
         [[(["a", "b", "b"], 31 + q, "b"), (["c"], 14, "a"), ([], 5, None)] for q in range(5)]
     )
@@ -203,7 +196,7 @@ def test_blocks_of_questions_and_replicates_make_no_difference(
     assert (parts.ledgers[0].sequential_tokens == whole.ledgers[0].sequential_tokens).all()
 
 
-def test_parallel_probe_counts_traces_with_more_probes_than_a_byte_holds() -> None:
+def test_parallel_probe_counts_traces_with_more_probes_than_a_byte_holds():
     pool = probed_pool(
         [[("ab" * 150, 3005, "a"), ("b" * 290, 2900, "b"), ("bca" * 3, 95, "a")]], INTERVAL
     )
@@ -215,7 +208,7 @@ def test_parallel_probe_counts_traces_with_more_probes_than_a_byte_holds() -> No
     assert_forms_agree(ParallelProbe(3, INTERVAL, stable=400, steps=400), pool, order)
 
 
-def test_what_the_methods_need_is_said_where_it_is_missing() -> None:
+def test_what_the_methods_need_is_said_where_it_is_missing():
     plain = probed_pool([[(["a"], 20, "a")]], tokens=False, confidences=False)
     order = np.zeros((1, 1, 1), np.uint16)
     with pytest.raises(NotRecordedError, match="The probes of deep carry no confidence"):
@@ -239,7 +232,7 @@ def test_what_the_methods_need_is_said_where_it_is_missing() -> None:
             method.decide([replace(plain, channels=ArrayChannels(llm="deep"))], [order])
 
 
-def test_any_offsets_serve_the_methods_that_go_from_probe_to_probe() -> None:
+def test_any_offsets_serve_the_methods_that_go_from_probe_to_probe():
     pool = probed_pool([[(["a", "a", "b"], 60, "d"), (["b"], 9, "b")]], None, [[[7, 8, 40], [3]]])
     order = np.array([[[0, 1]], [[1, 0]]], np.uint16)
     for method in (AnswerConvergence(2, 2), ProbeConfidence(0.5, 2), TokenBudget(2, 39)):
@@ -263,13 +256,11 @@ KINDS: dict[str, Callable[[list[int]], Any]] = {
 
 
 @pytest.fixture(scope="module")
-def stores(shared: Path) -> dict[str, Store]:
+def stores(shared):
     return {name: probed_store(shared, name) for name in STORES}
 
 
-def test_recorded_order_gives_the_figures_of_the_authors_code(
-    shared: Path, stores: dict[str, Store]
-) -> None:
+def test_recorded_order_gives_the_figures_of_the_authors_code(shared, stores):
     entries = json.loads((shared / "golden/probed.json").read_text("utf-8"))
     assert len(entries) == 18
     for entry in entries:
@@ -302,8 +293,8 @@ def test_recorded_order_gives_the_figures_of_the_authors_code(
     ],
 )
 def test_the_published_means_over_a_hundred_shuffles(
-    kind: str, numbers: list[int], percent: float, thousand_tokens: float, stores: dict[str, Store]
-) -> None:
+    kind, numbers, percent, thousand_tokens, stores
+):
     """Qwen3-4B on AIME 2024, in the Parallel-Probe paper: within four standard errors of a
     difference of two such means.
     """

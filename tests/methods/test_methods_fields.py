@@ -76,7 +76,7 @@ OF_ONE_LLM = [
         ),
     ],
 )
-def test_a_number_outside_its_range_is_refused(kind: Any, field: str, values: list[Any]) -> None:
+def test_a_number_outside_its_range_is_refused(kind, field, values):
     for value in values:
         with pytest.raises(OutOfRangeError) as caught:
             kind(**{field: value})
@@ -101,9 +101,7 @@ def test_a_number_outside_its_range_is_refused(kind: Any, field: str, values: li
         (EarlyStopping, ["answer"]),
     ],
 )
-def test_a_word_that_there_is_not_is_refused_with_those_that_there_are(
-    kind: Any, fields: list[str]
-) -> None:
+def test_a_word_that_there_is_not_is_refused_with_those_that_there_are(kind, fields):
     for field in fields:
         word = f"{getattr(kind(), field)}s"
         with pytest.raises(
@@ -139,7 +137,7 @@ def test_a_word_that_there_is_not_is_refused_with_those_that_there_are(
         (Oracle, "n", "2", "of oracle takes a whole number, 1 or more"),
     ],
 )
-def test_a_value_of_another_type_is_refused(kind: Any, field: str, value: Any, takes: str) -> None:
+def test_a_value_of_another_type_is_refused(kind, field, value, takes):
     with pytest.raises(UsageError) as caught:
         kind(**{field: value})
     assert str(caught.value) == f"The field {field!r} {takes}; {field}={value!r} was given."
@@ -171,16 +169,14 @@ def test_a_value_of_another_type_is_refused(kind: Any, field: str, value: Any, t
         (Cascade, {"grid": 10**12}, OutOfRangeError, "a whole number from 1 to 100,000"),
     ],
 )
-def test_fields_must_fit_together(
-    kind: Any, fields: dict[str, Any], error: type[UsageError], words: str
-) -> None:
+def test_fields_must_fit_together(kind, fields, error, words):
     with pytest.raises(error, match=words):
         kind(**fields)
 
 
 @pytest.mark.parametrize("kind", OF_ONE_LLM)
 @pytest.mark.parametrize("llms", [0, 2])
-def test_a_method_of_one_llm_takes_one(kind: Any, llms: int) -> None:
+def test_a_method_of_one_llm_takes_one(kind, llms):
     with pytest.raises(UsageError, match=f"one LLM; {llms} were given"):
         kind().draws(llms)
 
@@ -192,7 +188,7 @@ class Mine(SelfConsistency):
     note: object = None
 
 
-def test_a_standard_dataclass_that_subclasses_a_method_checks_the_fields_of_that_method() -> None:
+def test_a_standard_dataclass_that_subclasses_a_method_checks_the_fields_of_that_method():
     assert Mine(COUNT, note=[1]) == Mine(3, note=[1])
     assert type(Mine(COUNT).n) is int
     with pytest.raises(
@@ -201,7 +197,7 @@ def test_a_standard_dataclass_that_subclasses_a_method_checks_the_fields_of_that
         Mine(n=cast("Any", "3"))
 
 
-def test_numbers_of_other_libraries_are_numbers() -> None:
+def test_numbers_of_other_libraries_are_numbers():
     assert SelfConsistency(COUNT).n == 3
     assert MixtureOfThoughts(FRACTION).threshold == Fraction(2, 3)
     assert ConfidenceWeighted(temperature=1).temperature == 1
@@ -212,7 +208,7 @@ def test_numbers_of_other_libraries_are_numbers() -> None:
     )
 
 
-def test_values_keep_what_they_mean() -> None:
+def test_values_keep_what_they_mean():
     method = replace(AdaptiveConsistency(threshold="11/20"), budget=7)
     assert (method.threshold, method.rule.threshold) == ("11/20", Fraction(11, 20))
     assert AdaptiveConsistency(threshold=0.55).rule.threshold == method.rule.threshold
@@ -221,7 +217,7 @@ def test_values_keep_what_they_mean() -> None:
     assert get_args(get_type_hints(DeepConfidence)["measure"]) == MEASURES
 
 
-def test_fields_that_there_are_not_are_refused() -> None:
+def test_fields_that_there_are_not_are_refused():
     values: dict[str, Any] = {"m": 3}
     with pytest.raises(
         UnknownNameError, match=r"There is no field 'm'.* These are the fields of self-consistency"

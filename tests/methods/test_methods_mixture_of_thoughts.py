@@ -11,18 +11,17 @@ from hypothesis import strategies as st
 
 from feval.errors import UsageError
 from feval.methods import MixtureOfThoughts
-from feval.methods.protocol import Decisions
 
 
-def answers(decided: Decisions) -> list[str | None]:
+def answers(decided):
     return letters_of(decided.answer[0])
 
 
-def asked(decided: Decisions) -> list[list[int]]:
+def asked(decided):
     return [ledger.rounds[0].tolist() for ledger in decided.ledgers]
 
 
-def test_a_share_equal_to_the_threshold_is_accepted_unless_strict() -> None:
+def test_a_share_equal_to_the_threshold_is_accepted_unless_strict():
     # 11 of 20 is 0.55 on paper, though 0.55 * 20 is 11.000000000000002 in floats.
     pools = pools_of(["a" * 11 + "b" * 9], ["ccc"])
     for threshold in (0.55, "0.55", "11/20"):
@@ -36,9 +35,7 @@ def test_a_share_equal_to_the_threshold_is_accepted_unless_strict() -> None:
 @given(
     st.integers(1, 12), st.integers(1, 12), st.fractions(0, 1, max_denominator=40), st.booleans()
 )
-def test_shares_are_compared_exactly(
-    leader: int, others: int, threshold: Fraction, strict: bool
-) -> None:
+def test_shares_are_compared_exactly(leader, others, threshold, strict):
     total = leader + others
     pools = pools_of(["a" * leader + "bcdefghijklm"[:others]], ["z"])
     share = Fraction(leader, total)
@@ -47,13 +44,13 @@ def test_shares_are_compared_exactly(
     assert answers_of(method, pools) == ["a" if accepted else "z"]
 
 
-def test_missing_answers_stay_in_the_share() -> None:
+def test_missing_answers_stay_in_the_share():
     pools = pools_of([["a", "a", None, None, None]], ["bbb"])
     assert answers_of(MixtureOfThoughts(0.4, samples=5), pools) == ["a"]
     assert answers_of(MixtureOfThoughts(0.5, samples=5), pools) == ["b"]
 
 
-def test_nobody_answering_is_never_accepted_unless_no_answer_votes() -> None:
+def test_nobody_answering_is_never_accepted_unless_no_answer_votes():
     pools = pools_of([[None, None, "a"], [None, None, None]], ["bbb", [None, None, "b"]])
     assert answers_of(MixtureOfThoughts(0, samples=3), pools) == ["a", "b"]
     assert answers_of(MixtureOfThoughts(0.6, samples=3), pools) == ["b", "b"]
@@ -62,7 +59,7 @@ def test_nobody_answering_is_never_accepted_unless_no_answer_votes() -> None:
     assert answers_of(never, pools) == ["b", None]
 
 
-def test_samples_of_two_prompts_are_pooled_and_ties_go_to_the_first() -> None:
+def test_samples_of_two_prompts_are_pooled_and_ties_go_to_the_first():
     pools = pools_of(["abb", "aac"], ["aac", "ccb"], ["zzz", "zzz"])
     method = MixtureOfThoughts(0.5, samples=3)
     assert answers_of(method, pools) == ["a", "c"]
@@ -70,7 +67,7 @@ def test_samples_of_two_prompts_are_pooled_and_ties_go_to_the_first() -> None:
     assert answers_of(MixtureOfThoughts(0.5, samples=2), tied) == ["a"]
 
 
-def test_verify_accepts_equal_pluralities_only() -> None:
+def test_verify_accepts_equal_pluralities_only():
     pools = pools_of(
         ["aab", "aab", [None] * 3, "abb"], ["aca", "bba", [None] * 3, "cbc"], ["zzz"] * 4
     )
@@ -79,7 +76,7 @@ def test_verify_accepts_equal_pluralities_only() -> None:
     assert asked(decided) == [[1, 1, 1, 1], [1, 1, 1, 1], [0, 1, 1, 1]]
 
 
-def test_the_strong_llm_costs_only_where_it_is_asked() -> None:
+def test_the_strong_llm_costs_only_where_it_is_asked():
     pools = pools_of(["aaa", "abc"], ["bb", "bb"])
     decided = in_recorded_order(MixtureOfThoughts(0.6, samples=3, strong_samples=2), pools)
     assert answers(decided) == ["a", "b"]
@@ -87,7 +84,7 @@ def test_the_strong_llm_costs_only_where_it_is_asked() -> None:
     assert decided.ledgers[1].output_tokens[0].tolist() == [0, 3 + 4]
 
 
-def test_the_papers_budgets_are_the_defaults() -> None:
+def test_the_papers_budgets_are_the_defaults():
     assert MixtureOfThoughts().draws(2) == (20, 3)
     assert MixtureOfThoughts().draws(3) == (7, 7, 3)
     with pytest.raises(UsageError, match="give samples"):

@@ -8,7 +8,6 @@ from collections import Counter
 from fractions import Fraction
 from itertools import groupby
 from math import log
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,20 +25,20 @@ from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=9))
-def test_the_weight_is_the_papers_with_scipys_entropy(counts: list[int]) -> None:
+def test_the_weight_is_the_papers_with_scipys_entropy(counts):
     n = sum(counts)
     for normaliser, base in (("distinct", len(counts)), ("samples", n)):
         expected = 1 / n + (1 - 1 / n) * (1 - entropy(counts, base=base))
         assert consistency_weight(counts, normaliser) == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_weight_of_one_answer_and_of_none() -> None:
+def test_the_weight_of_one_answer_and_of_none():
     for normaliser in ("distinct", "samples"):
         assert consistency_weight([1], normaliser) == consistency_weight([7], normaliser) == 1
         assert consistency_weight([], normaliser) == 0
 
 
-def test_the_first_llm_that_agrees_with_itself_decides_and_later_ones_cost_nothing() -> None:
+def test_the_first_llm_that_agrees_with_itself_decides_and_later_ones_cost_nothing():
     pools = pools_of(["aab", "bbb", "abc"], ["ccc", "aaa", "bbb"], ["aaa", "aaa", "aaa"])
     decided = in_recorded_order(ModelSwitch(3), pools)
     assert letters_of(decided.answer[0]) == ["c", "b", "b"]
@@ -51,18 +50,18 @@ def test_the_first_llm_that_agrees_with_itself_decides_and_later_ones_cost_nothi
     assert decided.ledgers[1].output_tokens[0].tolist() == [1 + 2 + 3, 0, 7 + 1 + 2]
 
 
-def test_a_missing_answer_prevents_the_stop_unless_only_answers_count() -> None:
+def test_a_missing_answer_prevents_the_stop_unless_only_answers_count():
     pools = pools_of([["a", None, "a"], [None, None, None]], ["bbb", "ccc"])
     assert answers_of(ModelSwitch(3), pools) == ["b", "c"]
     assert answers_of(ModelSwitch(3, gate="answered"), pools) == ["a", "c"]
 
 
-def test_ties_go_to_the_llm_asked_first() -> None:
+def test_ties_go_to_the_llm_asked_first():
     pools = pools_of(["ab", "ba"], ["ba", "ab"])
     assert answers_of(ModelSwitch(2), pools) == ["a", "b"]
 
 
-def test_external_weights_decide_between_llms() -> None:
+def test_external_weights_decide_between_llms():
     pools = pools_of(["aab"], ["bbc"])
     assert answers_of(ModelSwitch(3, weights=(1.0, 1.0)), pools) == ["b"]
     assert answers_of(ModelSwitch(3, weights=(9.0, 1.0)), pools) == ["a"]
@@ -73,7 +72,7 @@ def test_external_weights_decide_between_llms() -> None:
         st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 4)), min_size=1, max_size=8
     )
 )
-def test_the_weighted_vote_is_the_exact_one(votes: list[tuple[str | None, int]]) -> None:
+def test_the_weighted_vote_is_the_exact_one(votes):
     exact = [(answer, Fraction(tenths, 10)) for answer, tenths in votes]
     sums = {a: sum(w for b, w in exact if b == a) for a, _ in exact if a is not None}
     expected = max(sums, key=sums.__getitem__) if sums else None  # the first of several
@@ -83,7 +82,7 @@ def test_the_weighted_vote_is_the_exact_one(votes: list[tuple[str | None, int]])
     assert letters_of(weighted_plurality_codes(codes, np.array([weights]))) == [expected]
 
 
-def test_numbers_per_llm_must_be_as_many_as_the_llms() -> None:
+def test_numbers_per_llm_must_be_as_many_as_the_llms():
     for method in (ModelSwitch((5, 5)), ModelSwitch(weights=(1.0, 1.0))):
         assert method.draws(2) == (5, 5)
         with pytest.raises(UsageError):
@@ -93,7 +92,7 @@ def test_numbers_per_llm_must_be_as_many_as_the_llms() -> None:
     assert hash(ModelSwitch([3, 4])) == hash(ModelSwitch((3, 4)))  # type: ignore[arg-type]  as JSON gives it
 
 
-def faulty_weight(answers: list[int]) -> float:
+def faulty_weight(answers):
     """Its entropy is fed with counts where probabilities belong: a unanimous list of five weighs
     1.8.
     """
@@ -102,7 +101,7 @@ def faulty_weight(answers: list[int]) -> float:
     return 1 / n + (1 - 1 / n) * (1 - entropy_of_counts / log(n))
 
 
-def faulty_answer(answers_of_llms: list[list[int]]) -> int:
+def faulty_answer(answers_of_llms):
     """Its vote adds up runs of equal answers, not all equal answers; the last LLM has no gate."""
     votes: list[tuple[int, float]] = []
     for place, answers in enumerate(answers_of_llms):
@@ -117,14 +116,14 @@ def faulty_answer(answers_of_llms: list[list[int]]) -> int:
     return [answer for answer, weight in runs if weight == most][-1]
 
 
-def test_the_reference_example_weighs_and_groups_wrongly() -> None:
+def test_the_reference_example_weighs_and_groups_wrongly():
     assert faulty_weight([0] * 5) == pytest.approx(1.8)
     pools = pools_of(["ababb"], ["acada"])
     assert faulty_answer([pool.codes[0].tolist() for pool in pools]) == 1  # b: three of ten votes
     assert answers_of(ModelSwitch(5), pools) == ["a"]  # five of ten
 
 
-def test_the_reference_example_loses_nine_questions_of_date_on_the_same_draws(shared: Path) -> None:
+def test_the_reference_example_loses_nine_questions_of_date_on_the_same_draws(shared):
     pools, gold = Real(shared).pools("llama2_date_cot1", "date_cot1_40", "gpt4_date_cot1")
     orders = sampled_orders(pools, 5, seed=1)
     drawn = [

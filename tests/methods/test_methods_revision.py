@@ -5,10 +5,8 @@ and what is refused.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ from searched import Step, Walk, tree_pool
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.methods import PathConsistency, SelfConsistency, SequentialRevision
 from feval.methods.protocol import capabilities
-from feval.replay.pools import ArrayChannels, Pool
+from feval.replay.pools import ArrayChannels
 
 NAN = float("nan")
 METHODS = [
@@ -36,14 +34,14 @@ SEEDED = [SequentialRevision(6, 3, answer="weighted"), SequentialRevision(4, 2, 
 
 
 @st.composite
-def conversations(draw: st.DrawFn, branch: int = 2, most: int = 3) -> Pool:
+def conversations(draw, branch=2, most=3):
     """Questions with two CoTs or more, each the first of a chain of three turns or four; a turn may
     have siblings.
     """
     answer = st.sampled_from(["a", "a", "b", "c", None])
     score = st.sampled_from([0.0, 0.2, 0.2, 0.7, 1.0, NAN])
 
-    def question() -> tuple[list[Step], list[int]]:
+    def question():
         steps: list[Step] = []
         numbers: list[int] = []
         layer = [-1] * draw(st.integers(2, most))
@@ -61,7 +59,7 @@ def conversations(draw: st.DrawFn, branch: int = 2, most: int = 3) -> Pool:
     return tree_pool([steps for steps, _ in questions], [numbers for _, numbers in questions])
 
 
-def vote(answers: Sequence[str | None]) -> str | None:
+def vote(answers):
     return (
         Counter(each for each in answers if each is not None).most_common(1)[0][0]
         if any(answers)
@@ -69,7 +67,7 @@ def vote(answers: Sequence[str | None]) -> str | None:
     )
 
 
-def revision_walk(method: Any, walk: Walk) -> str | None:
+def revision_walk(method, walk):
     """The answer, from chains as nested lists; `Counter.most_common` gives the first of several."""
     chains = [[step] for step in walk.take([-1] * (method.n // method.turns))]
     for _ in range(method.turns - 1):
@@ -94,7 +92,7 @@ def revision_walk(method: Any, walk: Walk) -> str | None:
     return vote([each[-1] if method.answer == "last" else vote(each) for each in own])
 
 
-def check(method: Any, pool: Pool, order: np.ndarray) -> None:
+def check(method, pool, order):
     decided = assert_forms_agree(method, pool, order)
     for r, q in np.ndindex(*decided.answer.shape):
         walk = Walk(pool, q, order[r, q].tolist(), "last")
@@ -110,7 +108,7 @@ def check(method: Any, pool: Pool, order: np.ndarray) -> None:
 @pytest.mark.parametrize("method", [*METHODS, *SEEDED], ids=str)
 @settings(max_examples=15)
 @given(data=st.data())
-def test_both_forms_are_the_plain_walk(method: Any, data: st.DataObject) -> None:
+def test_both_forms_are_the_plain_walk(method, data):
     pool = data.draw(conversations())
     check(method, pool, data.draw(orders_of(pool)))
 
@@ -118,7 +116,7 @@ def test_both_forms_are_the_plain_walk(method: Any, data: st.DataObject) -> None
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @settings(max_examples=15)
 @given(pool=conversations(branch=1, most=4))
-def test_the_expectation_is_the_mean_over_all_orders_of_chains(method: Any, pool: Pool) -> None:
+def test_the_expectation_is_the_mean_over_all_orders_of_chains(method, pool):
     for row in range(len(pool.sizes)):
         one = pool.rows(np.array([row]))
         first = int((one.steps().parents == -1).sum())
@@ -139,7 +137,7 @@ def test_the_expectation_is_the_mean_over_all_orders_of_chains(method: Any, pool
         )
 
 
-def test_the_last_turns_vote_as_in_self_consistency() -> None:
+def test_the_last_turns_vote_as_in_self_consistency():
     """Chains of two turns, whose last answers are b, a, a, b, c: their vote of three is
     self-consistency on these.
     """
@@ -156,7 +154,7 @@ def test_the_last_turns_vote_as_in_self_consistency() -> None:
         assert own.output_tokens.tolist() == expected.output_tokens.tolist() == [9.0]
 
 
-def test_what_is_voted_on_by_hand() -> None:
+def test_what_is_voted_on_by_hand():
     tree: list[Step] = [
         (-1, "a", True, 0.1, 3), (-1, "b", True, 0.9, 5), (0, "a", True, 0.2, 2), (1, None, True,
         1.0, 4), (2, "b", True, 0.3, 1),
@@ -180,7 +178,7 @@ def test_what_is_voted_on_by_hand() -> None:
     assert [int(value[0, 0]) for value in values if value is not None] == [5, 6, 22, 5 + 4 + 7, 16]
 
 
-def test_chains_that_were_not_recorded_are_errors() -> None:
+def test_chains_that_were_not_recorded_are_errors():
     tree: list[Step] = [
         (-1, "a", True, NAN, 1),
         (-1, "b", True, NAN, 1),

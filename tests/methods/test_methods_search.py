@@ -50,7 +50,7 @@ PARTICLES = [
 ]
 
 
-def check(method: Any, pool: Any, order: np.ndarray) -> None:
+def check(method, pool, order):
     """Both forms give the answer and the ledger of the walk."""
     decided = assert_forms_agree(method, pool, order)
     for r, q in np.ndindex(*decided.answer.shape):
@@ -75,14 +75,12 @@ def check(method: Any, pool: Any, order: np.ndarray) -> None:
 )
 @settings(max_examples=15)
 @given(data=st.data())
-def test_both_forms_are_the_plain_walk(
-    method: Any, trees: dict[str, int], data: st.DataObject
-) -> None:
+def test_both_forms_are_the_plain_walk(method, trees, data):
     pool = data.draw(full_trees(**trees))
     check(method, pool, data.draw(orders_of(pool)))
 
 
-def test_a_prefix_by_hand() -> None:
+def test_a_prefix_by_hand():
     tree: list[Step] = [
         (-1, None, False, NAN, 3),
         (-1, "b", True, NAN, 5),
@@ -118,7 +116,7 @@ TREE: list[Step] = [
 IN_ORDER = np.arange(6, dtype=np.uint16)[None, None]
 
 
-def test_a_beam_of_two_by_hand() -> None:
+def test_a_beam_of_two_by_hand():
     [ledger] = assert_forms_agree(BeamSearch(2, 2, rounds=2), tree_pool([TREE]), IN_ORDER).ledgers
     # The first round takes 0 and 1, keeps 1, and takes 4, which ends with b, and 5.
     values = (
@@ -134,7 +132,7 @@ def test_a_beam_of_two_by_hand() -> None:
     assert DVTS(2, 1)("?", metered(tree_pool([TREE]))) == "a"  # 0, 2 and 1, 4: 0.9 against 0.8
 
 
-def test_nodes_know_their_paths() -> None:
+def test_nodes_know_their_paths():
     llm = metered(tree_pool([TREE]), order=[5, 4, 3, 2, 1, 0])
     one, zero = llm.expand(k=2)
     [[five], [three]] = llm.expand([one, zero])
@@ -161,7 +159,7 @@ def test_nodes_know_their_paths() -> None:
     assert llm.rounds == 3
 
 
-def test_what_was_not_recorded_is_an_error_with_parent_and_numbers() -> None:
+def test_what_was_not_recorded_is_an_error_with_parent_and_numbers():
     pool = tree_pool([TREE])
     llm = metered(pool)
     sentence = "A search asks deep for 3 first steps on question '0', and 2 were recorded"
@@ -194,7 +192,7 @@ def test_what_was_not_recorded_is_an_error_with_parent_and_numbers() -> None:
         BeamSearch(2, 2).decide([pool], [IN_ORDER])
 
 
-def test_misuse_is_refused() -> None:
+def test_misuse_is_refused():
     pool = tree_pool([TREE])
     llm = metered(pool)
     zero, _ = llm.expand(None, 2)
@@ -222,7 +220,7 @@ def test_misuse_is_refused() -> None:
     assert not capabilities(flat).searches
 
 
-def test_scores_that_are_no_probabilities_are_refused_by_particles_alone() -> None:
+def test_scores_that_are_no_probabilities_are_refused_by_particles_alone():
     pool = tree_pool([[(-1, "a", True, 3.0, 1), (-1, "b", True, 4.0, 1)]])
     order = np.arange(2, dtype=np.uint16)[None, None]
     for call in (
@@ -236,7 +234,7 @@ def test_scores_that_are_no_probabilities_are_refused_by_particles_alone() -> No
     assert assert_forms_agree(BeamSearch(2, 2), pool, order).answer.tolist() == [[1]]
 
 
-def test_steps_without_scores_come_last_and_no_answer_is_never_chosen() -> None:
+def test_steps_without_scores_come_last_and_no_answer_is_never_chosen():
     pool = tree_pool([[(-1, None, True, 1.0, 1), (-1, "a", True, NAN, 1), (-1, "b", True, 0.0, 1)]])
     order = np.arange(3, dtype=np.uint16)[None, None]
     methods = (
@@ -254,7 +252,7 @@ def test_steps_without_scores_come_last_and_no_answer_is_never_chosen() -> None:
     ]  # of two least weights the first
 
 
-def test_a_sampled_answer_is_independent_of_the_resampling() -> None:
+def test_a_sampled_answer_is_independent_of_the_resampling():
     tree: list[Step] = [(-1, "a", True, 0.5, 1), (-1, "b", True, 0.5, 1), (-1, None, False, 0.0, 1)]
     answers = ParticleFiltering(3, answer="sampled").decide(
         [tree_pool([tree] * 1000)], [np.tile(np.arange(3, dtype=np.uint16), (1, 1000, 1))]
@@ -263,7 +261,7 @@ def test_a_sampled_answer_is_independent_of_the_resampling() -> None:
     assert abs((answers.answer == 0).mean() - 0.5) < 0.05
 
 
-def test_paths_of_any_depth_have_scores() -> None:
+def test_paths_of_any_depth_have_scores():
     depth = 2000
     steps: list[Step] = [(place - 1, None, False, 0.5, 1) for place in range(depth)]
     llm = metered(tree_pool([[*steps, (depth - 1, "a", True, 0.25, 1)]]))
@@ -274,7 +272,7 @@ def test_paths_of_any_depth_have_scores() -> None:
     assert (len(node.path), node.score(aggregate="min")) == (depth + 1, 0.25)
 
 
-def test_means_of_scores_are_those_of_the_batch_form() -> None:
+def test_means_of_scores_are_those_of_the_batch_form():
     """0.1 + 0.2 + 0.3 is rounded upwards where one is added after the other, so the path of 0.2
     alone does not come first.
     """
@@ -292,7 +290,7 @@ def test_means_of_scores_are_those_of_the_batch_form() -> None:
         )
 
 
-def test_trees_and_scores_are_needed() -> None:
+def test_trees_and_scores_are_needed():
     pool = tree_pool([TREE])
     assert pool.steps().children(0, 1) == range(4, 6)
     flat = replace(pool, channels=ArrayChannels(llm="deep"))

@@ -4,12 +4,10 @@ force, SciPy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -53,9 +51,7 @@ EARLY = [
 
 
 @pytest.mark.parametrize("method", [*ADAPTIVE, *EARLY], ids=str)
-def test_subpools_and_merged_counts_give_the_mean_over_all_orders(
-    method: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_subpools_and_merged_counts_give_the_mean_over_all_orders(method, monkeypatch):
     pool = pool_of(ROWS)
     right, rounds, cots, tokens, *_ = over_all_orders(method, pool, GOLD)
     monkeypatch.setattr("feval.methods.stops._PARTITIONS_PER_SUBPOOL", 1e-9)
@@ -69,7 +65,7 @@ def test_subpools_and_merged_counts_give_the_mean_over_all_orders(
 
 
 @pytest.mark.parametrize("method", [*ADAPTIVE[::4], *EARLY[::2]], ids=str)
-def test_pools_of_different_sizes_do_not_disturb_each_other(method: Any) -> None:
+def test_pools_of_different_sizes_do_not_disturb_each_other(method):
     rows = [*ROWS[:6], [0, 0, 1, 1, 1, -1, 2, 1], [1, 0, 0, -1, 0, 1, 0]]
     gold = np.array([*GOLD[:6], 1, 0])
     table = [[*row, *[-2] * (8 - len(row))] for row in rows]
@@ -88,7 +84,7 @@ def test_pools_of_different_sizes_do_not_disturb_each_other(method: Any) -> None
 
 
 @pytest.mark.parametrize("rows", [[(3, 2, 2), (4, 1, 1)], [(0, 5), (2, 2)], [(1, 1, 1, 1)], [(0,)]])
-def test_no_pool_has_more_subpools_than_their_bound(rows: list[tuple[int, ...]]) -> None:
+def test_no_pool_has_more_subpools_than_their_bound(rows):
     width = max(map(len, rows))
     counts = np.array([(*row, *[0] * (width - len(row))) for row in rows])
     subpools = {
@@ -100,7 +96,7 @@ def test_no_pool_has_more_subpools_than_their_bound(rows: list[tuple[int, ...]])
     assert bound == len(subpools) if len(rows) == 1 else bound >= len(subpools)
 
 
-def test_partitions_are_counted() -> None:
+def test_partitions_are_counted():
     for budget, parts in ((0, 0), (1, 1), (5, 5), (12, 12), (12, 3)):
         bounds = np.array([0, *[budget] * parts])
         assert number_of_partitions(budget, parts) == sum(
@@ -108,7 +104,7 @@ def test_partitions_are_counted() -> None:
         )
 
 
-def test_a_coin_that_looks_at_nothing_mixes_self_consistency() -> None:
+def test_a_coin_that_looks_at_nothing_mixes_self_consistency():
     pool = pool_of(ROWS)
     method = AdaptiveConsistency("random", "0.3", 5)
     chances = [Fraction(3, 10) * Fraction(7, 10) ** (n - 1) for n in range(1, 5)] + [
@@ -123,7 +119,7 @@ def test_a_coin_that_looks_at_nothing_mixes_self_consistency() -> None:
     assert exact.cots == pytest.approx(float(sum(n * c for n, c in enumerate(chances, 1))))
 
 
-def test_beta_is_the_tail_of_the_beta_distribution() -> None:
+def test_beta_is_the_tail_of_the_beta_distribution():
     from scipy.stats import beta
 
     for first in range(12):
@@ -133,7 +129,7 @@ def test_beta_is_the_tail_of_the_beta_distribution() -> None:
             )
 
 
-def test_beta_stops_where_the_authors_quadrature_stops() -> None:
+def test_beta_stops_where_the_authors_quadrature_stops():
     least = [
         next(v for v in range(41) if v >= s and beta_confidence((v, s)) >= Fraction(19, 20))
         for s in range(11)
@@ -144,7 +140,7 @@ def test_beta_stops_where_the_authors_quadrature_stops() -> None:
 @pytest.mark.parametrize(
     "votes", [(1,), (3, 1), (2, 2), (4, 2, 1), (3, 3, 3), (5, 1, 1, 1), (2, 1, 1, 1, 1, 1)]
 )
-def test_dirichlet_is_the_integral_of_its_definition(votes: tuple[int, ...]) -> None:
+def test_dirichlet_is_the_integral_of_its_definition(votes):
     from scipy.integrate import quad
     from scipy.stats import gamma
 
@@ -158,13 +154,13 @@ def test_dirichlet_is_the_integral_of_its_definition(votes: tuple[int, ...]) -> 
     assert float(dirichlet_confidence(votes)) == pytest.approx(integral, abs=1e-9)
 
 
-def test_dirichlet_of_two_answers_is_beta() -> None:
+def test_dirichlet_of_two_answers_is_beta():
     for votes in ((4,), (6, 1), (3, 3), (9, 3)):
         assert dirichlet_confidence(votes) == beta_confidence(votes)
 
 
 @cache
-def keeps_the_lead(votes: tuple[int, ...], leader: int, to_come: int, alpha: Fraction) -> Fraction:
+def keeps_the_lead(votes, leader, to_come, alpha):
     """The predictive rule written out draw by draw."""
     if not to_come:
         return Fraction(int(votes[leader] == max(votes)))
@@ -181,14 +177,12 @@ def keeps_the_lead(votes: tuple[int, ...], leader: int, to_come: int, alpha: Fra
 
 @pytest.mark.parametrize("votes", [(1,), (2, 1), (2, 2), (3, 1, 1), (1, 1, 1)])
 @pytest.mark.parametrize("alpha", [Fraction(1), Fraction(1, 2), Fraction(3)])
-def test_the_restaurant_keeps_its_leader_as_often_as_its_rule_says(
-    votes: tuple[int, ...], alpha: Fraction
-) -> None:
+def test_the_restaurant_keeps_its_leader_as_often_as_its_rule_says(votes, alpha):
     for to_come in range(6):
         assert crp_confidence(votes, to_come, alpha) == keeps_the_lead(votes, 0, to_come, alpha)
 
 
-def test_entropy_is_compared_exactly() -> None:
+def test_entropy_is_compared_exactly():
     exactly = Criterion("entropy", Fraction(7, 8), 40)
     barely = Criterion("entropy", Fraction(7, 8) - Fraction(1, 10**15), 40)
     assert exactly.stops((4, 2, 1, 1), 8)
@@ -197,7 +191,7 @@ def test_entropy_is_compared_exactly() -> None:
     assert barely.stop_mask(np.array([[4, 2, 1, 1]]), 8).tolist() == [False]
 
 
-def test_a_lone_answer_has_a_phantom_rival() -> None:
+def test_a_lone_answer_has_a_phantom_rival():
     # H of (3, 1) is 0.8113 bits, of (4, 1) 0.7219
     entropy = Criterion("entropy", Fraction(3, 4), 40)
     assert [entropy.stops((n,), n) for n in range(1, 6)] == [False, False, False, True, True]
@@ -205,7 +199,7 @@ def test_a_lone_answer_has_a_phantom_rival() -> None:
 
 @pytest.mark.parametrize("name", ["beta", "dirichlet", "entropy", "majority", "crp"])
 @pytest.mark.parametrize("threshold", ["0.5", "0.7", "0.75", "0.95"])
-def test_floats_decide_as_fractions_do(name: str, threshold: str) -> None:
+def test_floats_decide_as_fractions_do(name, threshold):
     rule = Criterion(name, Fraction(threshold), 12)
     for drawn in range(1, 10 if name == "crp" else 12):
         counts = partitions(np.array([1, *[drawn] * drawn]), drawn)[:, 1:]
@@ -226,9 +220,7 @@ def test_floats_decide_as_fractions_do(name: str, threshold: str) -> None:
         ("------", 6, None, None),
     ],
 )
-def test_stops_when_the_first_window_agrees(
-    answers: str, cots: int, whole: str | None, of_window: str | None
-) -> None:
+def test_stops_when_the_first_window_agrees(answers, cots, whole, of_window):
     given = [None if a == "-" else a for a in answers]
     for answer, expected in (("all", whole), ("window", of_window)):
         llm = Recorded(given)
@@ -236,12 +228,12 @@ def test_stops_when_the_first_window_agrees(
         assert (llm.cots, llm.rounds) == (cots, cots // 2)
 
 
-def test_what_is_left_of_the_budget_is_not_drawn() -> None:
+def test_what_is_left_of_the_budget_is_not_drawn():
     assert EarlyStopping(3, 40).draws(1) == (39,)
     assert EarlyStopping(40, 40).windows == 1
 
 
-def test_windows_of_one_sample_stop_at_the_first_answer() -> None:
+def test_windows_of_one_sample_stop_at_the_first_answer():
     """With windows of one CoT it stops at the first answer: the number drawn is one more than a
     negative hypergeometric.
     """
@@ -253,16 +245,14 @@ def test_windows_of_one_sample_stop_at_the_first_answer() -> None:
     assert result.output_tokens == pytest.approx(result.windows, abs=1e-12)
 
 
-def vote_over_all_orders(
-    recorded: tuple[int, ...], none: int, window: int, windows: int, unstopped: bool
-) -> Fraction:
+def vote_over_all_orders(recorded, none, window, windows, unstopped):
     """That everything drawn votes for the first candidate, ties uniform: every word that a window
     can be, in fractions.
     """
     words = list(product(range(-1, len(recorded)), repeat=window))
 
     @cache
-    def after(drawn: tuple[int, ...], silent: int) -> Fraction:
+    def after(drawn, silent):
         """From here on, where nothing has stopped."""
         total = Fraction(0)
         for word in words:
@@ -287,9 +277,7 @@ def vote_over_all_orders(
     return after((0,) * len(recorded), 0)
 
 
-def vote_of_windows(
-    recorded: Sequence[int], none: int, window: int, windows: int, unstopped: bool
-) -> Any:
+def vote_of_windows(recorded, none, window, windows, unstopped):
     """The same in closed form."""
     counts, size = np.array([recorded]), np.array([sum(recorded) + none])
     shape = {"window": window, "windows": windows}
@@ -300,7 +288,7 @@ def vote_of_windows(
     "recorded", [(40,), (39, 1), (37, 3), (33, 7), (31, 6, 2), (3, 33), (9, 8, 3)]
 )
 @pytest.mark.parametrize("unstopped", [False, True])
-def test_twenty_windows_of_two_do_not_cancel(recorded: tuple[int, ...], unstopped: bool) -> None:
+def test_twenty_windows_of_two_do_not_cancel(recorded, unstopped):
     none = 42 - sum(recorded)
     exact = vote_over_all_orders(recorded, none, 2, 20, unstopped)
     result = vote_of_windows(recorded, none, 2, 20, unstopped)
@@ -308,9 +296,7 @@ def test_twenty_windows_of_two_do_not_cancel(recorded: tuple[int, ...], unstoppe
 
 
 @pytest.mark.parametrize("answer", ["all", "window"])
-def test_the_walk_takes_over_where_rounding_would_show(
-    answer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_walk_takes_over_where_rounding_would_show(answer, monkeypatch):
     pool = pool_of(
         [
             [0] * 4 + [1] * 3 + [2] * 3 + [-1] * 2,
@@ -332,9 +318,7 @@ def test_the_walk_takes_over_where_rounding_would_show(
 
 
 @pytest.mark.parametrize(("window", "windows"), [(2, 20), (3, 14), (1, 30), (4, 8)])
-def test_stops_are_the_same_in_fractions(
-    window: int, windows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stops_are_the_same_in_fractions(window, windows, monkeypatch):
     counts = np.array(
         [
             [45, 0, 0],
@@ -351,7 +335,7 @@ def test_stops_are_the_same_in_fractions(
     tokens = counts * np.array([90, 310, 150])
     all_tokens = tokens.sum(axis=1) + 200 * (45 - counts.sum(axis=1))
 
-    def result() -> Any:
+    def result():
         return early_stops(counts, gold, size, tokens, all_tokens, window=window, windows=windows)
 
     fast = result()
@@ -363,7 +347,7 @@ def test_stops_are_the_same_in_fractions(
     assert fast.output_tokens == pytest.approx(exact.output_tokens, rel=1e-12, abs=1e-8)
 
 
-def test_numbers_that_do_not_fit_are_not_returned() -> None:
+def test_numbers_that_do_not_fit_are_not_returned():
     result = early_plurality(
         np.array([1001]), np.array([[0]]), np.array([1001]), window=5, windows=8
     )
@@ -372,7 +356,7 @@ def test_numbers_that_do_not_fit_are_not_returned() -> None:
     assert result.error[0] > 1e-10
 
 
-def test_the_control_scheme_by_hand() -> None:
+def test_the_control_scheme_by_hand():
     first = np.array([[2, 0], [1, 1]])  # q = 1, and q = 1/2
     assert expected_samples(first, window=2, budget=7).tolist() == [
         2.0,
@@ -380,7 +364,7 @@ def test_the_control_scheme_by_hand() -> None:
     ]
 
 
-def test_partitions_are_all_of_them_once() -> None:
+def test_partitions_are_all_of_them_once():
     result = partitions(np.array([2, 3, 3, 2]), 5)
     brute = [
         (w, a, b, c)
@@ -392,18 +376,18 @@ def test_partitions_are_all_of_them_once() -> None:
     assert pools.bounds().tolist() == [1, 3, 2, 1]
 
 
-def test_a_first_window_without_answers_predicts_nothing() -> None:
+def test_a_first_window_without_answers_predicts_nothing():
     with pytest.raises(OutOfRangeError, match="one answer or more"):
         expected_samples(np.array([[0, 0]]), window=2, budget=4)
 
 
-def test_too_large_a_budget_is_refused_with_a_way_out() -> None:
+def test_too_large_a_budget_is_refused_with_a_way_out():
     pool = pool_of(np.zeros((1, 400), np.int16))
     with pytest.raises(UsageError, match="seeded"):
         AdaptiveConsistency(budget=350).exact(pool, np.array([0]))
 
 
-def test_too_many_different_answers_are_refused_at_once() -> None:
+def test_too_many_different_answers_are_refused_at_once():
     pool = pool_of([[answer for answer in range(20) for _ in range(3 * answer + 5)]])
     with pytest.raises(UsageError, match=r"would visit more than .* counts of answers.*--order"):
         AdaptiveConsistency(budget=200).exact(pool, np.array([0]))

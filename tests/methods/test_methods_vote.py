@@ -34,9 +34,7 @@ from feval.methods.vote import (
         (["", "", "a"], ""),
     ],
 )
-def test_the_most_frequent_answer_wins_or_the_first_seen(
-    answers: list[str | None], winner: str | None
-) -> None:
+def test_the_most_frequent_answer_wins_or_the_first_seen(answers, winner):
     assert plurality(answers) == winner
 
 
@@ -49,9 +47,7 @@ def test_the_most_frequent_answer_wins_or_the_first_seen(
     st.sampled_from([np.int8, np.int16, np.int32, np.int64]),
 )
 @settings(max_examples=150, deadline=None)
-def test_codes_and_strings_elect_the_same(
-    rows: list[list[int]], kind: type[np.signedinteger]
-) -> None:
+def test_codes_and_strings_elect_the_same(rows, kind):
     codes = np.array(rows, kind)
     winners = plurality_codes(codes)
     assert winners.dtype == kind
@@ -62,7 +58,7 @@ def test_codes_and_strings_elect_the_same(
             assert votes[str(winner)] == votes.most_common(1)[0][1]
 
 
-def test_any_leading_shape_is_kept() -> None:
+def test_any_leading_shape_is_kept():
     codes = np.array([[[0, 1, 1], [2, 0, 0]], [[-1, -1, -1], [1, -1, 0]]], np.int8)
     assert plurality_codes(codes).tolist() == [[1, 0], [-1, 1]]
     assert plurality_codes(codes[0, 0]) == 1
@@ -70,7 +66,7 @@ def test_any_leading_shape_is_kept() -> None:
     assert plurality_codes(np.zeros((4, 0), np.int8)).tolist() == [-1] * 4
 
 
-def test_many_draws_and_many_candidates() -> None:
+def test_many_draws_and_many_candidates():
     codes = np.concatenate([np.full(300, 7), np.full(300, 999), np.arange(500)]).astype(np.int16)
     assert plurality_codes(codes[None]).tolist() == [7]
     assert plurality_codes(codes[None, ::-1]).tolist() == [7]  # 301 votes against 300
@@ -78,7 +74,7 @@ def test_many_draws_and_many_candidates() -> None:
     assert plurality_codes(np.array([[126, 125, 125, 126]], np.int8)).tolist() == [126]
 
 
-def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_do_not_show(monkeypatch):
     codes = np.random.Generator(np.random.Philox(key=5)).integers(-1, 4, (97, 8), dtype=np.int8)
     whole = plurality_codes(codes)
     monkeypatch.setattr("feval.methods.vote._BLOCK", 20)
@@ -86,7 +82,7 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("more", "winner"), [(1e-13, "a"), (1e-10, "b"), (-1e-10, "a")])
-def test_only_rounding_makes_a_tie_of_weights(more: float, winner: str) -> None:
+def test_only_rounding_makes_a_tie_of_weights(more, winner):
     weights = [3.0, 3.0 * (1 + more)]
     assert weighted_plurality(["a", "b"], weights) == winner
     result = weighted_plurality_codes(np.array([[0, 1]]), np.array([weights]))

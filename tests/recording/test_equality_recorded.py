@@ -5,11 +5,9 @@ installed or opened.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -50,14 +48,7 @@ pytestmark = pytest.mark.skipif(
 ANSWERS = ["x+1", "1+x", "x+2", "2+x", "\\frac{2x+4}{2}"]
 
 
-def recorded(
-    out: Path,
-    answers: Sequence[str | None] = ANSWERS,
-    gold: str | None = "x+1",
-    llm: str = "some-llm",
-    kind: str = "latex",
-    **options: Any,
-) -> Path:
+def recorded(out, answers=ANSWERS, gold="x+1", llm="some-llm", kind="latex", **options):
     source = out.with_suffix(".jsonl")
     samples = [
         {"text": f"The answer is ${answer}$.", "answer": answer, "tokens": 5} for answer in answers
@@ -75,27 +66,25 @@ def recorded(
     )
 
 
-def accuracy(recording: Path | list[Path], n: int = 5, llms: list[str] | None = None) -> float:
+def accuracy(recording, n=5, llms=None):
     dataset, opened = load("maths", llms, recording)
     return evaluate(SelfConsistency(n=n), dataset, opened[0], confidence=None).accuracy
 
 
 @contextmanager
-def math_verify_gone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def math_verify_gone(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(equality, "version", lambda: None)
         patch.setattr(equality, "equal", lambda *_: pytest.fail("asked"))
         yield
 
 
-def test_two_right_votes_lose_against_three_equal_wrong_ones(tmp_path: Path) -> None:
+def test_two_right_votes_lose_against_three_equal_wrong_ones(tmp_path):
     assert accuracy(recorded(tmp_path / "two-of-five")) == 0
     assert accuracy(recorded(tmp_path / "three-of-five", gold="x+2")) == 1
 
 
-def test_the_answers_of_a_recording_stay_normal_forms_and_say_which_are_right(
-    tmp_path: Path,
-) -> None:
+def test_the_answers_of_a_recording_stay_normal_forms_and_say_which_are_right(tmp_path):
     recording = recorded(tmp_path / "rec")
     samples = pq.read_table(recording / "samples/maths/some-llm.parquet").to_pydict()
     assert samples["answer"] == ANSWERS
@@ -105,7 +94,7 @@ def test_the_answers_of_a_recording_stay_normal_forms_and_say_which_are_right(
     assert llm.answers(0, range(5)) == ["1+x", "1+x", "2+x", "2+x", "2+x"]
 
 
-def test_the_verdicts_are_a_part_of_the_recording_with_a_leaf(tmp_path: Path) -> None:
+def test_the_verdicts_are_a_part_of_the_recording_with_a_leaf(tmp_path):
     recording = recorded(tmp_path / "rec")
     rows = pq.read_table(recording / "equality/maths.parquet").to_pylist()
     assert [(row["left"], row["right"], row["equal"]) for row in rows] == [
@@ -130,7 +119,7 @@ def test_the_verdicts_are_a_part_of_the_recording_with_a_leaf(tmp_path: Path) ->
     assert open_recording(plainly).hash != open_recording(recording).hash
 
 
-def test_a_reader_needs_no_math_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_needs_no_math_verify(tmp_path, monkeypatch):
     recording = recorded(tmp_path / "rec", gold="x+2")
     with math_verify_gone(monkeypatch):
         assert accuracy(recording) == 1
@@ -142,7 +131,7 @@ def test_a_reader_needs_no_math_verify(tmp_path: Path, monkeypatch: pytest.Monke
         assert accuracy(chosen, n=3) == 0
 
 
-def test_parties_do_not_depend_on_which_llms_are_opened(tmp_path: Path) -> None:
+def test_parties_do_not_depend_on_which_llms_are_opened(tmp_path):
     """The form that stands for a party may be one that only another LLM gave."""
     both = merge(
         [
@@ -162,7 +151,7 @@ def test_parties_do_not_depend_on_which_llms_are_opened(tmp_path: Path) -> None:
     )
 
 
-def test_a_merge_compares_the_answers_of_all(tmp_path: Path) -> None:
+def test_a_merge_compares_the_answers_of_all(tmp_path):
     parts = [recorded(tmp_path / "a", ["x+1"], llm="a"), recorded(tmp_path / "b", ["1+x"], llm="b")]
     with pytest.warns(
         SeparateAnswersWarning, match=r"2 recordings of maths are opened together.*`feval merge`"
@@ -173,9 +162,7 @@ def test_a_merge_compares_the_answers_of_all(tmp_path: Path) -> None:
     assert [llm("q", n=1).answers for llm in opened] == [["1+x"], ["1+x"]]
 
 
-def test_recordings_that_are_opened_together_join_where_a_normal_form_is_common(
-    tmp_path: Path,
-) -> None:
+def test_recordings_that_are_opened_together_join_where_a_normal_form_is_common(tmp_path):
     parts = [
         recorded(tmp_path / "a", ["x+1", "1+x", "7"], llm="a", gold=None),
         recorded(tmp_path / "b", ["x+1", "\\frac{2x+2}{2}"], llm="b", gold="x+1"),
@@ -189,7 +176,7 @@ def test_recordings_that_are_opened_together_join_where_a_normal_form_is_common(
     assert not dataset.is_right("q", "7")
 
 
-def test_recordings_of_different_equality_are_not_opened_together(tmp_path: Path) -> None:
+def test_recordings_of_different_equality_are_not_opened_together(tmp_path):
     parts = [
         recorded(tmp_path / "a", llm="a"),
         recorded(tmp_path / "b", llm="b", equality="normal-form"),
@@ -205,9 +192,7 @@ def test_recordings_of_different_equality_are_not_opened_together(tmp_path: Path
     assert merged.dataset_info("maths").equality == "normal-form"
 
 
-def test_latex_is_not_imported_without_math_verify_unless_by_normal_form(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_latex_is_not_imported_without_math_verify_unless_by_normal_form(tmp_path, monkeypatch):
     with math_verify_gone(monkeypatch):
         with pytest.raises(
             AnswerError, match=r"not installed\. Install it.*--equality normal-form"
@@ -219,9 +204,7 @@ def test_latex_is_not_imported_without_math_verify_unless_by_normal_form(
         )
 
 
-def test_pairs_without_a_verdict_are_counted_in_notes_and_info(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pairs_without_a_verdict_are_counted_in_notes_and_info(tmp_path, monkeypatch):
     monkeypatch.setattr(equality, "equal", lambda *_: None)
     monkeypatch.setattr(
         parties, "monotonic", partial(next, count(0, parties.SECONDS_PER_QUESTION / 3))
@@ -239,9 +222,7 @@ def test_pairs_without_a_verdict_are_counted_in_notes_and_info(
     )
 
 
-def test_extracting_again_changes_nothing_and_compares_nothing_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_extracting_again_changes_nothing_and_compares_nothing_twice(tmp_path, monkeypatch):
     recording = recorded(tmp_path / "rec")
     monkeypatch.setattr(equality, "equal", lambda *_: pytest.fail("asked"))
     again = extract(recording, tmp_path / "again", source="stored")
@@ -249,7 +230,7 @@ def test_extracting_again_changes_nothing_and_compares_nothing_twice(
     assert verify_recording(again.path).ok
 
 
-def test_extraction_may_choose_another_equality(tmp_path: Path) -> None:
+def test_extraction_may_choose_another_equality(tmp_path):
     plainly = recorded(tmp_path / "plain", equality="normal-form")
     extracted = extract(plainly, tmp_path / "equal", source="stored")
     assert open_recording(extracted.path).dataset_info("maths").equality.startswith("math-verify-")
@@ -258,7 +239,7 @@ def test_extraction_may_choose_another_equality(tmp_path: Path) -> None:
     assert back.recording_hash == open_recording(plainly).hash
 
 
-def test_extraction_counts_right_answers_as_they_vote(tmp_path: Path) -> None:
+def test_extraction_counts_right_answers_as_they_vote(tmp_path):
     plainly = recorded(tmp_path / "plain", ["x+1", "1+x", "x+2"], "1+x", equality="normal-form")
     equal = extract(plainly, tmp_path / "equal", source="stored")
     back = extract(equal.path, tmp_path / "back", source="stored", equality="normal-form")
@@ -270,7 +251,7 @@ def test_extraction_counts_right_answers_as_they_vote(tmp_path: Path) -> None:
     assert counts == [(1, 2), (2, 1)]
 
 
-def test_an_import_counts_right_answers_as_they_vote(tmp_path: Path) -> None:
+def test_an_import_counts_right_answers_as_they_vote(tmp_path):
     samples = [{"text": "a reply", "answer": answer} for answer in ("x+1", "1+x", "1 + x", "x+2")]
     source = tmp_path / "x.jsonl"
     source.write_text(json.dumps({"id": "q", "question": "?", "gold": "x+1", "samples": samples}))
@@ -280,7 +261,7 @@ def test_an_import_counts_right_answers_as_they_vote(tmp_path: Path) -> None:
     )
 
 
-def test_a_tolerance_is_an_equality_of_the_recording(tmp_path: Path) -> None:
+def test_a_tolerance_is_an_equality_of_the_recording(tmp_path):
     numbers = ["3.14159", "3.1416", "3.2"]
     recording = recorded(
         tmp_path / "rec", numbers, "3.141592", kind="number", equality="tolerance-1e-4"
@@ -293,7 +274,7 @@ def test_a_tolerance_is_an_equality_of_the_recording(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("column", ["left", "right", "equal"])
-def test_changed_verdicts_are_found(tmp_path: Path, column: str) -> None:
+def test_changed_verdicts_are_found(tmp_path, column):
     recording = recorded(tmp_path / "rec")
     path = recording / "equality/maths.parquet"
     table = pq.read_table(path)
@@ -306,9 +287,7 @@ def test_changed_verdicts_are_found(tmp_path: Path, column: str) -> None:
     )
 
 
-def written(
-    out: Path, kind: str, extractor: str, gold: str, answers: list[str], **fields: Any
-) -> Path:
+def written(out, kind, extractor, gold, answers, **fields):
     """A recording with these normal forms."""
     with RecordingWriter(out, operation={"name": "import"}, prices="none") as writer:
         writer.add_dataset(
@@ -321,7 +300,7 @@ def written(
     return out
 
 
-def test_recordings_whose_answers_were_read_by_other_rules_say_so_together(tmp_path: Path) -> None:
+def test_recordings_whose_answers_were_read_by_other_rules_say_so_together(tmp_path):
     old = written(tmp_path / "old", "number", "feval-answers-1", "109", ["109.00000000000001"])
     new = recorded(
         tmp_path / "new", ["109.00000000000001"], gold="109", llm="other-llm", kind="number"
@@ -334,12 +313,12 @@ def test_recordings_whose_answers_were_read_by_other_rules_say_so_together(tmp_p
 
 
 @pytest.mark.parametrize("answer", ["$12.0", "12", "12.00", " 12 ", "twelve"])
-def test_a_method_is_judged_by_what_its_answer_means(tmp_path: Path, answer: str) -> None:
+def test_a_method_is_judged_by_what_its_answer_means(tmp_path, answer):
     """`evaluate`, `is_right` and `grade` are one judge."""
     recording = recorded(tmp_path / "rec", ["7", "12"], "12", kind="number")
     dataset, [llm] = load("maths", None, recording)
 
-    def method(question: str, llm: Any) -> str:
+    def method(question, llm):
         llm.sample(1)
         return answer
 
@@ -355,7 +334,7 @@ def test_a_method_is_judged_by_what_its_answer_means(tmp_path: Path, answer: str
     assert (evaluated.accuracy, graded.accuracy, dataset.is_right("q", answer)) == (1, 1, True)
 
 
-def judged(dataset: Any, llm: Any, answer: str) -> tuple[bool, list[str]]:
+def judged(dataset, llm, answer):
     """Whether `evaluate`, `grade` and `is_right`, which agree, find an answer to "q" right, and the
     cautions of the first two.
     """
@@ -386,8 +365,8 @@ def judged(dataset: Any, llm: Any, answer: str) -> tuple[bool, list[str]]:
     ],
 )
 def test_the_golds_own_text_is_right_under_every_equality(
-    tmp_path: Path, kind: str, equality: str, gold: str, recorded_answers: list[str]
-) -> None:
+    tmp_path, kind, equality, gold, recorded_answers
+):
     rec = recorded(tmp_path / "rec", recorded_answers, gold, kind=kind, equality=equality)
     dataset, [llm] = load("maths", None, rec)
     assert judged(dataset, llm, gold) == (True, [])
@@ -406,9 +385,7 @@ def test_the_golds_own_text_is_right_under_every_equality(
         ("nothing", False),
     ],
 )
-def test_numbers_that_nobody_recorded_are_compared_under_a_tolerance(
-    tmp_path: Path, answer: str, right: bool
-) -> None:
+def test_numbers_that_nobody_recorded_are_compared_under_a_tolerance(tmp_path, answer, right):
     # 1 %: within 1 of the gold, or of the recorded 100.9, which votes with it: 101.9 - 100.9 = 1 <=
     # 1.019.
     rec = recorded(
@@ -419,7 +396,7 @@ def test_numbers_that_nobody_recorded_are_compared_under_a_tolerance(
     assert dataset.answer_key("q", "7.07") == "7"
 
 
-def test_latex_that_nobody_recorded_is_counted_beside_the_result(tmp_path: Path) -> None:
+def test_latex_that_nobody_recorded_is_counted_beside_the_result(tmp_path):
     dataset, [llm] = load("maths", None, recorded(tmp_path / "rec", gold="x+2"))
     right, (evaluated, graded) = judged(dataset, llm, "\\frac{4+2x}{2}")
     assert not right
@@ -433,7 +410,7 @@ def test_latex_that_nobody_recorded_is_counted_beside_the_result(tmp_path: Path)
     assert judged(numbers, llm, "\\frac{1}{3}") == (False, [])  # two numbers differ for good
 
 
-def test_a_party_that_is_partly_the_gold_is_counted_beside_every_result(tmp_path: Path) -> None:
+def test_a_party_that_is_partly_the_gold_is_counted_beside_every_result(tmp_path):
     """98.5 and 99 differ by less than 1 %, as 99 and 100 do, 98.5 and 100 by more: A alone is
     right, beside B wrong.
     """
@@ -469,7 +446,7 @@ def test_a_party_that_is_partly_the_gold_is_counted_beside_every_result(tmp_path
     assert evaluate(SingleCall(), dataset, other).accuracy == 0
 
 
-def test_a_method_may_answer_in_any_form_that_was_found_equal(tmp_path: Path) -> None:
+def test_a_method_may_answer_in_any_form_that_was_found_equal(tmp_path):
     dataset, [llm] = load("maths", None, recorded(tmp_path / "rec", gold="x+2"))
     for answer, right in (
         ("\\dfrac{2x+4}{2}", 1),
@@ -486,12 +463,12 @@ def test_a_method_may_answer_in_any_form_that_was_found_equal(tmp_path: Path) ->
         )
 
 
-def test_one_call_counts_every_answer_of_the_golds_party(tmp_path: Path) -> None:
+def test_one_call_counts_every_answer_of_the_golds_party(tmp_path):
     dataset, [llm] = load("maths", None, recorded(tmp_path / "rec", gold="x+2"))
     assert evaluate(SingleCall(), dataset, llm, confidence=None).accuracy == pytest.approx(0.6)
 
 
-def test_a_selection_of_questions_keeps_their_verdicts_only(tmp_path: Path) -> None:
+def test_a_selection_of_questions_keeps_their_verdicts_only(tmp_path):
     source = tmp_path / "two.jsonl"
     rows = [
         {
@@ -512,7 +489,7 @@ def test_a_selection_of_questions_keeps_their_verdicts_only(tmp_path: Path) -> N
     assert verify_recording(chosen).ok
 
 
-def test_times_are_timestamps_and_hash_as_they_did(tmp_path: Path) -> None:
+def test_times_are_timestamps_and_hash_as_they_did(tmp_path):
     times = ["2026-11-22T14:31:41Z", "2026-11-22T15:31:41.5+01:00", "2026-11-22"]
     recording = written(
         tmp_path / "rec", "number", "new", "1", ["1"] * 3, extra={"recorded_at": times}
@@ -528,7 +505,7 @@ def test_times_are_timestamps_and_hash_as_they_did(tmp_path: Path) -> None:
     assert verify_recording(recording).ok
 
 
-def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_time_that_is_none_is_refused(tmp_path):
     with pytest.raises(
         UsageError, match=r"some-llm on maths, question 'q': A time should be ISO 8601.*'yesterday'"
     ):

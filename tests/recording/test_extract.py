@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from small import content
@@ -54,9 +53,7 @@ COTS: list[list[tuple[str | None, str | None]]] = [
 ]
 
 
-def write(
-    out: Path, *, kind: str = "verbatim", dataset: str = "sums", more: tuple[str, str] | None = None
-) -> Path:
+def write(out, *, kind="verbatim", dataset="sums", more=None):
     """A recording whose stored answers are an older extraction's; `more` adds a dataset of another
     kind.
     """
@@ -70,7 +67,7 @@ def write(
     return out
 
 
-def pools() -> list[PoolRows]:
+def pools():
     return [
         PoolRows(
             question.id,
@@ -88,11 +85,11 @@ def pools() -> list[PoolRows]:
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Path:
+def old(tmp_path):
     return write(tmp_path / "old")
 
 
-def linked(one: Path, other: Path) -> set[str]:
+def linked(one, other):
     """The files that two recordings share on the disk."""
     return {
         path
@@ -101,7 +98,7 @@ def linked(one: Path, other: Path) -> set[str]:
     }
 
 
-def test_answers_are_read_again_and_what_changed_is_counted(old: Path, tmp_path: Path) -> None:
+def test_answers_are_read_again_and_what_changed_is_counted(old, tmp_path):
     before, steps = content(old), list[tuple[int, int]]()
     extraction = extract(
         old, tmp_path / "new", answer_kind="number", progress=lambda *done: steps.append(done)
@@ -140,7 +137,7 @@ def test_answers_are_read_again_and_what_changed_is_counted(old: Path, tmp_path:
     )
 
 
-def test_the_new_recording_is_whole_and_says_where_it_comes_from(old: Path, tmp_path: Path) -> None:
+def test_the_new_recording_is_whole_and_says_where_it_comes_from(old, tmp_path):
     extraction = extract(old, tmp_path / "new", answer_kind="number")
     assert verify_recording(extraction.path).problems == ()
     made, parent = open_recording(extraction.path), open_recording(old)
@@ -172,7 +169,7 @@ def test_the_new_recording_is_whole_and_says_where_it_comes_from(old: Path, tmp_
     assert made.votes("sums").gold.tolist() == [0, 0, -1]
 
 
-def test_a_second_extraction_changes_nothing(old: Path, tmp_path: Path) -> None:
+def test_a_second_extraction_changes_nothing(old, tmp_path):
     once = extract(old, tmp_path / "once", answer_kind="number")
     twice = extract(once.path, tmp_path / "twice")
     assert twice.recording_hash == once.recording_hash
@@ -194,10 +191,8 @@ def test_a_second_extraction_changes_nothing(old: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_where_disks_do_not_link_files_are_copied(
-    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
+def test_where_disks_do_not_link_files_are_copied(old, tmp_path, monkeypatch):
+    def refuse(*_):
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "link", refuse)
@@ -206,9 +201,7 @@ def test_where_disks_do_not_link_files_are_copied(
     assert verify_recording(tmp_path / "new").ok
 
 
-def test_a_link_in_a_cache_is_followed_and_the_parent_may_be_deleted(
-    old: Path, tmp_path: Path
-) -> None:
+def test_a_link_in_a_cache_is_followed_and_the_parent_may_be_deleted(old, tmp_path):
     texts = old / "texts" / "sums" / "alpha.parquet"
     texts.rename(tmp_path / "blob")
     texts.symlink_to(tmp_path / "blob")
@@ -220,7 +213,7 @@ def test_a_link_in_a_cache_is_followed_and_the_parent_may_be_deleted(
 
 
 @pytest.mark.parametrize("part", ["texts", "requests", "samples", "questions"])
-def test_a_damaged_parent_leaves_nothing(old: Path, tmp_path: Path, part: str) -> None:
+def test_a_damaged_parent_leaves_nothing(old, tmp_path, part):
     path = next((old / part).rglob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DamagedRecordingError, match=part):
@@ -228,10 +221,8 @@ def test_a_damaged_parent_leaves_nothing(old: Path, tmp_path: Path, part: str) -
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
 
-def test_damage_that_is_copied_is_seen(
-    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
+def test_damage_that_is_copied_is_seen(old, tmp_path, monkeypatch):
+    def refuse(*_):
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
@@ -244,7 +235,7 @@ def test_damage_that_is_copied_is_seen(
         extract(old, tmp_path / "new", answer_kind="number")
 
 
-def test_stored_answers_get_new_keys_only(old: Path, tmp_path: Path) -> None:
+def test_stored_answers_get_new_keys_only(old, tmp_path):
     extraction = extract(old, tmp_path / "new", answer_kind="number", source="stored")
     alpha = extraction.datasets[0].llms[0]
     assert (alpha.gained, alpha.lost, alpha.changed, extraction.notes) == (0, 0, 2, ())
@@ -255,7 +246,7 @@ def test_stored_answers_get_new_keys_only(old: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_verbatim_is_not_in_texts(old: Path, tmp_path: Path) -> None:
+def test_verbatim_is_not_in_texts(old, tmp_path):
     with pytest.raises(AnswerError, match="sums would have the answer kind 'verbatim'"):
         extract(old, tmp_path / "new")
     assert not (tmp_path / "new").exists()
@@ -263,7 +254,7 @@ def test_verbatim_is_not_in_texts(old: Path, tmp_path: Path) -> None:
     assert open_recording(tmp_path / "new").dataset_info("sums").extractor == EXTRACTOR_VERSION
 
 
-def test_each_dataset_keeps_its_kind(tmp_path: Path) -> None:
+def test_each_dataset_keeps_its_kind(tmp_path):
     write(tmp_path / "old", kind="number", more=("words", "text"))
     extraction = extract(tmp_path / "old", tmp_path / "new")
     assert [(changes.dataset, changes.answer_kind) for changes in extraction.datasets] == [
@@ -274,7 +265,7 @@ def test_each_dataset_keeps_its_kind(tmp_path: Path) -> None:
         extract(tmp_path / "old", tmp_path / "other", answer_kind="date")
 
 
-def test_wrong_names_and_folders_are_refused(old: Path, tmp_path: Path) -> None:
+def test_wrong_names_and_folders_are_refused(old, tmp_path):
     with pytest.raises(UnknownNameError, match="answer kind 'nubmer'"):
         extract(old, tmp_path / "new", answer_kind="nubmer")
     with pytest.raises(UnknownNameError, match="place to take answers from"):
@@ -283,7 +274,7 @@ def test_wrong_names_and_folders_are_refused(old: Path, tmp_path: Path) -> None:
         extract(old, old, answer_kind="number")
 
 
-def test_the_command_shows_what_changed(old: Path, tmp_path: Path) -> None:
+def test_the_command_shows_what_changed(old, tmp_path):
     out = tmp_path / "new"
     arguments = ["extract", str(old), "--answer-kind", "number", "--out", str(out)]
     done = CliRunner().invoke(app, arguments)
@@ -301,7 +292,7 @@ def test_the_command_shows_what_changed(old: Path, tmp_path: Path) -> None:
     )
 
 
-def test_the_command_prints_json(old: Path, tmp_path: Path) -> None:
+def test_the_command_prints_json(old, tmp_path):
     out = tmp_path / "new"
     done = CliRunner().invoke(
         app, ["extract", str(old), "--answer-kind", "number", "--out", str(out), "--json"]
@@ -311,7 +302,7 @@ def test_the_command_prints_json(old: Path, tmp_path: Path) -> None:
     assert account["datasets"][0]["llms"][0]["examples"][0]["after"] == "4"
 
 
-def test_the_command_says_what_is_wrong(old: Path, tmp_path: Path) -> None:
+def test_the_command_says_what_is_wrong(old, tmp_path):
     done = CliRunner().invoke(app, ["extract", str(old), "--out", str(tmp_path / "new")])
     assert (done.exit_code, done.stdout) == (1, "")
     assert "`--answers stored`" in done.stderr

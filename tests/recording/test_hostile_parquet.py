@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +13,7 @@ from bombs import KINDS, bomb, parquet
 from small import put_manifest, restate, write_toy
 
 from feval.errors import DamagedRecordingError, FevalError
-from feval.recording import Recording, open_recording, verify_recording
+from feval.recording import open_recording, verify_recording
 from feval.recording.parquet.bounds import Bounds
 
 TEXTS, SAMPLES, REQUESTS = (
@@ -25,18 +23,18 @@ QUESTIONS = "questions/toy.parquet"
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(tmp_path_factory):
     return write_toy(
         tmp_path_factory.mktemp("parquet") / "toy", {"alpha": [["4", None], ["7", "5"]]}, ["4", "5"]
     )
 
 
 @pytest.fixture
-def toy(source: Path, tmp_path: Path) -> Path:
+def toy(source, tmp_path):
     return Path(shutil.copytree(source, tmp_path / "toy"))
 
 
-def replace(toy: Path, path: str, data: bytes, rows: int | None = None) -> Recording:
+def replace(toy, path, data, rows=None):
     """Put another file in the place of one, and let the manifest agree with it."""
     (toy / path).unlink()  # other recordings may share it
     (toy / path).write_bytes(data)
@@ -49,7 +47,7 @@ def replace(toy: Path, path: str, data: bytes, rows: int | None = None) -> Recor
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_bomb_in_a_local_folder_is_refused_before_it_is_decoded(toy: Path, kind: str) -> None:
+def test_a_bomb_in_a_local_folder_is_refused_before_it_is_decoded(toy, kind):
     data, rows = bomb(kind)
     assert len(data) < 1 << 19
     recording = replace(toy, TEXTS, data, rows)
@@ -61,7 +59,7 @@ def test_a_bomb_in_a_local_folder_is_refused_before_it_is_decoded(toy: Path, kin
     assert pool.max_memory() - before < 64 << 20
 
 
-def test_texts_are_not_read_from_a_bomb(toy: Path) -> None:
+def test_texts_are_not_read_from_a_bomb(toy):
     """The file of the issue: 1,148 bytes that stand for 8 GB."""
     data, rows = bomb("dictionary", "text")
     recording = replace(toy, TEXTS, data, rows)
@@ -74,7 +72,7 @@ def test_texts_are_not_read_from_a_bomb(toy: Path) -> None:
         recording.texts("toy", "alpha", 0)
 
 
-def varint(value: int, size: int = 0) -> bytes:
+def varint(value, size=0):
     """A number of Thrift's compact protocol, drawn out to a size."""
     digits = []
     value <<= 1
@@ -84,7 +82,7 @@ def varint(value: int, size: int = 0) -> bytes:
     return bytes([*digits, value])
 
 
-def test_a_footer_that_states_less_than_its_pages_hold_is_not_believed(toy: Path) -> None:
+def test_a_footer_that_states_less_than_its_pages_hold_is_not_believed(toy):
     data, rows = bomb("plain")
     group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
@@ -98,7 +96,7 @@ def test_a_footer_that_states_less_than_its_pages_hold_is_not_believed(toy: Path
         list(replace(toy, TEXTS, data, rows).scan("texts", "toy", "alpha"))
 
 
-def test_every_page_of_a_sound_file_is_found() -> None:
+def test_every_page_of_a_sound_file_is_found():
     """Pages of both versions, with and without dictionaries, statistics and checksums, of several
     row groups.
     """
@@ -127,7 +125,7 @@ def test_every_page_of_a_sound_file_is_found() -> None:
                     assert 0 <= stated - sum(page.bytes for page in pages) < 600 * len(pages)
 
 
-def retyped(path: Path, column: str, change: Callable[[pa.Table], Any]) -> bytes:
+def retyped(path, column, change):
     table = pq.read_table(path)
     return parquet(table.set_column(table.schema.get_field_index(column), column, change(table)))
 
@@ -157,9 +155,7 @@ def retyped(path: Path, column: str, change: Callable[[pa.Table], Any]) -> bytes
         (QUESTIONS, "answer_key", pa.array([4, 5]), "should hold text, found integer"),
     ],
 )  # fmt: skip
-def test_a_column_of_a_wrong_type_is_a_sentence(
-    toy: Path, path: str, column: str, values: pa.Array, words: str
-) -> None:
+def test_a_column_of_a_wrong_type_is_a_sentence(toy, path, column, values, words):
     recording = replace(toy, path, retyped(toy / path, column, lambda _: values))
     with pytest.raises(DamagedRecordingError, match=words):
         (
@@ -170,7 +166,7 @@ def test_a_column_of_a_wrong_type_is_a_sentence(
     assert not verify_recording(toy).ok
 
 
-def test_files_of_other_questions_are_a_sentence(toy: Path) -> None:
+def test_files_of_other_questions_are_a_sentence(toy):
     """Found by the fuzzer: each ended `feval verify` with a traceback."""
     ids = {
         name: retyped(toy / name, "question_id", lambda table: pa.array(["x"] * len(table)))
@@ -193,7 +189,7 @@ def test_files_of_other_questions_are_a_sentence(toy: Path) -> None:
 @pytest.mark.parametrize(
     "type_", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
 )
-def test_how_another_writer_holds_texts_is_its_own_affair(toy: Path, type_: pa.DataType) -> None:
+def test_how_another_writer_holds_texts_is_its_own_affair(toy, type_):
     before = list(open_recording(toy).pools("toy", "alpha"))
     recording = replace(
         toy, TEXTS, retyped(toy / TEXTS, "text", lambda table: table.column("text").cast(type_))
@@ -201,7 +197,7 @@ def test_how_another_writer_holds_texts_is_its_own_affair(toy: Path, type_: pa.D
     assert list(recording.pools("toy", "alpha")) == before
 
 
-def test_fewer_or_more_rows_than_the_manifest_or_the_votes_have_are_a_sentence(toy: Path) -> None:
+def test_fewer_or_more_rows_than_the_manifest_or_the_votes_have_are_a_sentence(toy):
     table = pq.read_table(toy / TEXTS)
     with pytest.raises(DamagedRecordingError, match="should have 4 rows, found 3"):
         replace(toy, TEXTS, parquet(table.slice(0, 3))).texts("toy", "alpha", 0)

@@ -5,8 +5,6 @@ checked before it is used.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +19,12 @@ Arrays = dict[str, list[Any]]
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(tmp_path_factory):
     return write_toy(tmp_path_factory.mktemp("votes") / "toy", POOLS, ["4", "5"])
 
 
 @pytest.fixture
-def toy(source: Path, tmp_path: Path) -> Path:
+def toy(source, tmp_path):
     """The recording again, its manifest and votes to be overwritten."""
     for path in source.rglob("*"):
         target = tmp_path / "toy" / path.relative_to(source)
@@ -36,7 +34,7 @@ def toy(source: Path, tmp_path: Path) -> Path:
     return tmp_path / "toy"
 
 
-def rewrite(toy: Path, part: str, change: Callable[[bytearray, Arrays], object]) -> None:
+def rewrite(toy, part, change):
     """Change bytes and header of a votes file, and let the manifest agree with it."""
     path = f"votes/toy.{part}"
     data = bytearray((toy / path).read_bytes())
@@ -48,7 +46,7 @@ def rewrite(toy: Path, part: str, change: Callable[[bytearray, Arrays], object])
     restate(toy, path)
 
 
-def read(toy: Path) -> None:
+def read(toy):
     """Read all arrays of the votes."""
     votes = open_recording(toy).votes("toy")
     for row in range(len(votes)):
@@ -57,15 +55,15 @@ def read(toy: Path) -> None:
         assert llm.finish.shape == llm.codes.shape
 
 
-def place(name: str, number: int, value: Any) -> Callable[[bytearray, Arrays], None]:
-    def change(_: bytearray, arrays: Arrays) -> None:
+def place(name, number, value):
+    def change(_, arrays):
         arrays[name][number] = value
 
     return change
 
 
-def values(name: str, *replaced: int) -> Callable[[bytearray, Arrays], None]:
-    def change(data: bytearray, arrays: Arrays) -> None:
+def values(name, *replaced):
+    def change(data, arrays):
         dtype, _, offset = arrays[name]
         content = np.array(replaced, dtype).tobytes()
         data[offset : offset + len(content)] = content
@@ -73,14 +71,14 @@ def values(name: str, *replaced: int) -> Callable[[bytearray, Arrays], None]:
     return change
 
 
-def extra(name: str, form: list[Any]) -> Callable[[bytearray, Arrays], None]:
-    def change(_: bytearray, arrays: Arrays) -> None:
+def extra(name, form):
+    def change(_, arrays):
         arrays[name] = form
 
     return change
 
 
-def test_what_is_not_changed_is_read(toy: Path) -> None:
+def test_what_is_not_changed_is_read(toy):
     rewrite(toy, "votes", lambda *_: None)
     rewrite(toy, "details", lambda *_: None)
     read(toy)
@@ -132,9 +130,7 @@ def test_what_is_not_changed_is_read(toy: Path) -> None:
         ("details", values("finish.0", 7)),
     ],
 )
-def test_a_header_or_an_index_that_leads_elsewhere_is_refused(
-    toy: Path, part: str, change: Callable[[bytearray, Arrays], object]
-) -> None:
+def test_a_header_or_an_index_that_leads_elsewhere_is_refused(toy, part, change):
     rewrite(toy, part, change)
     with pytest.raises(
         DamagedRecordingError, match=r"toy\.\w+ is not a votes file of this format: "
@@ -142,8 +138,8 @@ def test_a_header_or_an_index_that_leads_elsewhere_is_refused(
         read(toy)
 
 
-def test_a_header_that_goes_on_behind_the_file_is_refused(toy: Path) -> None:
-    def lengthen(data: bytearray, _: Arrays) -> None:
+def test_a_header_that_goes_on_behind_the_file_is_refused(toy):
+    def lengthen(data, _):
         data[8:16] = (2**63).to_bytes(8, "little")
 
     path = toy / "votes/toy.votes"

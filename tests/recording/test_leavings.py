@@ -8,7 +8,6 @@ import errno
 import fcntl
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from small import write_toy
@@ -19,7 +18,7 @@ from feval.recording.layout.files import NewFolder
 from feval.report.files import save_files
 
 
-def left(target: Path, *names: str) -> list[Path]:
+def left(target, *names):
     """Folders with a file, as a process leaves them that is killed while it writes."""
     for name in names:
         (target.parent / name).mkdir(parents=True)
@@ -27,17 +26,15 @@ def left(target: Path, *names: str) -> list[Path]:
     return [target.parent / name for name in names]
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def toy(out: Path) -> Path:
+def toy(out):
     return write_toy(out, {"alpha": [["1", "2"]]}, ["1"])
 
 
-def test_folders_of_dead_writers_are_removed_when_the_recording_is_written_again(
-    tmp_path: Path,
-) -> None:
+def test_folders_of_dead_writers_are_removed_when_the_recording_is_written_again(tmp_path):
     left(
         tmp_path / "r[1]",
         ".r[1].partial-0123abcd",
@@ -49,7 +46,7 @@ def test_folders_of_dead_writers_are_removed_when_the_recording_is_written_again
     assert names(tmp_path) == [".r.partial-1", ".r1.partial-0123abcd", "r[1]"]
 
 
-def test_the_folder_of_a_living_writer_stays(tmp_path: Path) -> None:
+def test_the_folder_of_a_living_writer_stays(tmp_path):
     other = NewFolder(tmp_path / "r")
     (other.path / "file").write_text("half")
     toy(tmp_path / "r")
@@ -60,15 +57,13 @@ def test_the_folder_of_a_living_writer_stays(tmp_path: Path) -> None:
     assert names(tmp_path) == ["r"]
 
 
-def test_a_link_and_a_disk_without_locks_are_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_and_a_disk_without_locks_are_left_alone(tmp_path, monkeypatch):
     elsewhere, *_ = left(tmp_path / "elsewhere" / "x", "mine")
     (tmp_path / ".r.partial-1").symlink_to(elsewhere)
     NewFolder(tmp_path / "r").remove()
     assert names(elsewhere) == ["votes.bin"]
 
-    def no_locks(*_: object) -> None:
+    def no_locks(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
@@ -77,7 +72,7 @@ def test_a_link_and_a_disk_without_locks_are_left_alone(
     assert names(tmp_path) == [".r.partial-1", ".r.partial-2", "elsewhere", "r"]
 
 
-def test_files_of_dead_writers_are_removed_when_the_report_is_written_again(tmp_path: Path) -> None:
+def test_files_of_dead_writers_are_removed_when_the_report_is_written_again(tmp_path):
     for name in (".curve.csv.4711.part", ".curve.csv.1.part", ".other.csv.1.part"):
         (tmp_path / name).write_text("half")
     with (tmp_path / ".curve.csv.2.part").open("w") as living:
@@ -87,10 +82,8 @@ def test_files_of_dead_writers_are_removed_when_the_report_is_written_again(tmp_
     assert (tmp_path / "curve.csv").read_bytes() == b"whole"
 
 
-def test_a_report_that_cannot_be_written_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(_: int) -> None:
+def test_a_report_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+    def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
@@ -100,7 +93,7 @@ def test_a_report_that_cannot_be_written_leaves_nothing(
 
 
 @pytest.mark.slow
-def test_twenty_killed_writers_leave_one_folder_until_the_next_one_writes(tmp_path: Path) -> None:
+def test_twenty_killed_writers_leave_one_folder_until_the_next_one_writes(tmp_path):
     program = """
 import os, sys
 from pathlib import Path

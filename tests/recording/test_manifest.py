@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,17 @@ Place = tuple[str | int, ...]
 
 
 @pytest.fixture(scope="module")
-def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scored(tmp_path_factory):
     out = tmp_path_factory.mktemp("manifest") / "scored"
     pools = {"alpha": [["4", None], ["7", "5"]], "beta@t=0.8": [["4", "4"], []]}
     return write_scored_toy(out, pools, ["4", None])
 
 
 @pytest.fixture
-def changed(scored: Path, tmp_path: Path) -> Callable[[Callable[[dict[str, Any]], object]], Path]:
+def changed(scored, tmp_path):
     """Makes a copy of the recording with another manifest, whose checksum is right."""
 
-    def copied(change: Callable[[dict[str, Any]], object]) -> Path:
+    def copied(change):
         folder = Path(shutil.copytree(scored, tmp_path / "changed", dirs_exist_ok=True))
         manifest = stated(scored)
         change(manifest)
@@ -44,12 +43,12 @@ def changed(scored: Path, tmp_path: Path) -> Callable[[Callable[[dict[str, Any]]
     return copied
 
 
-def stated(recording: Path) -> dict[str, Any]:
+def stated(recording):
     manifest: dict[str, Any] = json.loads((recording / "manifest.json").read_bytes())
     return manifest
 
 
-def values(value: Any, place: Place = ()) -> Iterator[Place]:
+def values(value, place=()):
     """The places of all values, and of empty lists and objects."""
     if isinstance(value, dict | list) and value:
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
@@ -58,13 +57,13 @@ def values(value: Any, place: Place = ()) -> Iterator[Place]:
         yield place
 
 
-def at(manifest: Any, place: Sequence[str | int]) -> Any:
+def at(manifest, place):
     for key in place:
         manifest = manifest[key]
     return manifest
 
 
-def another(value: Any) -> Any:
+def another(value):
     if isinstance(value, str):
         return f"{value[:-1]}{'0' if value.endswith('1') else '1'}"
     return (
@@ -76,9 +75,7 @@ def another(value: Any) -> Any:
     )
 
 
-def test_every_changed_value_of_a_manifest_is_seen_when_it_is_opened(
-    scored: Path, tmp_path: Path
-) -> None:
+def test_every_changed_value_of_a_manifest_is_seen_when_it_is_opened(scored, tmp_path):
     manifest = stated(scored)
     places = list(values(manifest))
     assert len(places) > 150
@@ -91,7 +88,7 @@ def test_every_changed_value_of_a_manifest_is_seen_when_it_is_opened(
         record[name] = value
 
 
-def test_every_missing_field_of_a_manifest_is_seen(scored: Path, tmp_path: Path) -> None:
+def test_every_missing_field_of_a_manifest_is_seen(scored, tmp_path):
     manifest = stated(scored)
     for name in manifest.keys() - {"checksum"}:
         (tmp_path / "manifest.json").write_bytes(
@@ -101,12 +98,12 @@ def test_every_missing_field_of_a_manifest_is_seen(scored: Path, tmp_path: Path)
             read_manifest(tmp_path)
 
 
-def test_how_a_manifest_is_laid_out_and_ordered_is_no_change(scored: Path, tmp_path: Path) -> None:
+def test_how_a_manifest_is_laid_out_and_ordered_is_no_change(scored, tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps(stated(scored), indent=3, sort_keys=True))
     assert read_manifest(tmp_path).hash == open_recording(scored).hash
 
 
-def test_a_changed_price_is_an_error_when_numbers_are_loaded(scored: Path, tmp_path: Path) -> None:
+def test_a_changed_price_is_an_error_when_numbers_are_loaded(scored, tmp_path):
     folder = Path(shutil.copytree(scored, tmp_path / "changed"))
     manifest = stated(folder) | {"prices": "none"}
     (folder / "manifest.json").write_text(json.dumps(manifest))
@@ -127,8 +124,8 @@ COUNTS: list[Place] = [
 
 
 @pytest.mark.parametrize("place", COUNTS)
-def test_every_count_is_compared_with_the_data(changed: Callable[..., Path], place: Place) -> None:
-    def one_more(manifest: dict[str, Any]) -> None:
+def test_every_count_is_compared_with_the_data(changed, place):
+    def one_more(manifest):
         at(manifest, place[:-1])[place[-1]] += 1
 
     problems = verify_recording(changed(one_more)).problems
@@ -136,16 +133,14 @@ def test_every_count_is_compared_with_the_data(changed: Callable[..., Path], pla
 
 
 @pytest.mark.parametrize("name", ["unclosed_thoughts", "empty_replies"])
-def test_counts_of_thoughts_and_empty_replies_are_compared_with_the_data(
-    changed: Callable[..., Path], name: str
-) -> None:
+def test_counts_of_thoughts_and_empty_replies_are_compared_with_the_data(changed, name):
     [problem] = verify_recording(
         changed(lambda manifest: manifest["pairs"][0].update({name: 1}))
     ).problems
     assert problem.startswith("manifest.json: the counts of alpha on toy should be")
 
 
-def test_every_writer_writes_a_checksum(scored: Path, tmp_path: Path) -> None:
+def test_every_writer_writes_a_checksum(scored, tmp_path):
     made = [
         merge([scored, scored], tmp_path / "merged"),
         select(scored, tmp_path / "selected", questions=["toy/0"]),

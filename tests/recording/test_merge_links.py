@@ -5,9 +5,7 @@ written again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -25,15 +23,15 @@ GOLDS = ["4", "5", "6", None, "8", "3"]
 
 
 def shard(
-    out: Path,
-    rows: Iterable[int],
+    out,
+    rows,
     *,
-    llms: Sequence[LLMInfo] = (LLMInfo("alpha"),),
-    golds: Sequence[str | None] = GOLDS,
-    equality: str = "normal-form",
-    counter: str = "words",
-    others: Iterable[int] = (),
-) -> Path:
+    llms=(LLMInfo("alpha"),),
+    golds=GOLDS,
+    equality="normal-form",
+    counter="words",
+    others=(),
+):
     """A recording of some questions with thoughts, log-probabilities and scores; of `others` with a
     request and no CoT.
     """
@@ -53,18 +51,16 @@ def shard(
     )
 
 
-def inodes(folder: Path) -> dict[str, int]:
+def inodes(folder):
     return {name: (folder / name).stat().st_ino for name in content(folder)}
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory):
     return shard(tmp_path_factory.mktemp("whole") / "whole", range(6))
 
 
-def test_recordings_of_one_llm_on_different_questions_are_joined_by_links(
-    whole: Path, tmp_path: Path
-) -> None:
+def test_recordings_of_one_llm_on_different_questions_are_joined_by_links(whole, tmp_path):
     parents = [
         shard(tmp_path / "one", [0, 1, 2]),
         in_parts(shard(tmp_path / "t", [3]), tmp_path / "two", {"texts": 1}),
@@ -97,7 +93,7 @@ def test_recordings_of_one_llm_on_different_questions_are_joined_by_links(
     assert recording.manifest.raw["scores"] == open_recording(whole).manifest.raw["scores"]
 
 
-def test_questions_keep_the_order_of_the_first_recording(tmp_path: Path) -> None:
+def test_questions_keep_the_order_of_the_first_recording(tmp_path):
     parents = [shard(tmp_path / "one", [3, 4, 5]), shard(tmp_path / "two", [0, 1, 2])]
     merged = open_recording(merge(parents, tmp_path / "merged"))
     assert [each.id for each in merged.questions("toy")] == [
@@ -116,9 +112,7 @@ def test_questions_keep_the_order_of_the_first_recording(tmp_path: Path) -> None
         (([0, 3, 4], [1, 2, 3, 5]), ()),
     ],
 )
-def test_questions_in_any_order_are_joined(
-    whole: Path, tmp_path: Path, rows: tuple[list[int], list[int]], others: Sequence[int]
-) -> None:
+def test_questions_in_any_order_are_joined(whole, tmp_path, rows, others):
     """Where both recordings have `others` too, without a CoT, the pool that has any is taken."""
     merged = merge(
         [shard(tmp_path / f"{n}", own, others=others) for n, own in enumerate(rows)],
@@ -133,7 +127,7 @@ def test_questions_in_any_order_are_joined(
         assert recording.hash == open_recording(whole).hash
 
 
-def test_an_llm_that_one_recording_has_is_linked_beside_others(tmp_path: Path) -> None:
+def test_an_llm_that_one_recording_has_is_linked_beside_others(tmp_path):
     alone = shard(tmp_path / "one", range(6))
     beside = shard(tmp_path / "two", range(4), llms=[LLMInfo("beta"), LLMInfo("gamma")])
     merged = merge([alone, beside], tmp_path / "merged")
@@ -150,7 +144,7 @@ def test_an_llm_that_one_recording_has_is_linked_beside_others(tmp_path: Path) -
     assert pairs[0] == pairs[1]
 
 
-def test_a_gold_from_another_recording_changes_the_samples_only(tmp_path: Path) -> None:
+def test_a_gold_from_another_recording_changes_the_samples_only(tmp_path):
     without = shard(tmp_path / "one", range(6))
     before = content(without)
     merged = merge(
@@ -170,7 +164,7 @@ def test_a_gold_from_another_recording_changes_the_samples_only(tmp_path: Path) 
     assert content(without) == before
 
 
-def test_answers_of_joined_recordings_are_compared(tmp_path: Path) -> None:
+def test_answers_of_joined_recordings_are_compared(tmp_path):
     """Where an equality other than normal forms joins answers, samples are written anew if one is
     correct by it.
     """
@@ -199,19 +193,15 @@ def test_answers_of_joined_recordings_are_compared(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_contradicting_recordings_of_one_llm_are_not_joined(
-    tmp_path: Path, rows: list[int], fields: dict[str, object], words: str
-) -> None:
+def test_contradicting_recordings_of_one_llm_are_not_joined(tmp_path, rows, fields, words):
     one = shard(tmp_path / "one", [0, 3])
     with pytest.raises(ConflictError, match=words):
         merge([one, shard(tmp_path / "two", rows, **fields)], tmp_path / "merged")  # type: ignore[arg-type]
     assert not (tmp_path / "merged").exists()
 
 
-def test_files_are_copied_where_disks_have_no_links(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
+def test_files_are_copied_where_disks_have_no_links(tmp_path, monkeypatch):
+    def refuse(*_):
         raise OSError(18, "another device")
 
     parents = [shard(tmp_path / "one", [0, 1]), shard(tmp_path / "two", [4])]
@@ -224,11 +214,11 @@ def test_files_are_copied_where_disks_have_no_links(
 
 
 @given(st.permutations(range(12)), st.integers(1, 12))
-def test_items_come_in_order_whatever_order_they_are_read_in(places: list[int], block: int) -> None:
+def test_items_come_in_order_whatever_order_they_are_read_in(places, block):
     """In one pass where they rise; else no more than a block of them waits."""
     passes = []
 
-    def read() -> Iterable[str]:
+    def read():
         passes.append(1)
         return iter([f"item {place}" for place in places])
 
@@ -239,7 +229,7 @@ def test_items_come_in_order_whatever_order_they_are_read_in(places: list[int], 
     assert len(passes) <= max(1, -(-12 // block))
 
 
-def test_a_linked_file_without_a_column_is_damage(tmp_path: Path) -> None:
+def test_a_linked_file_without_a_column_is_damage(tmp_path):
     one, other = (shard(tmp_path / name, [0], llms=[LLMInfo(name)]) for name in ("alpha", "beta"))
     path = "samples/toy/alpha.parquet"
     table = pq.read_table(one / path).drop_columns(["answer"])

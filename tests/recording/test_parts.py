@@ -26,7 +26,7 @@ CUTS = {"samples": 2, "texts": 1, "requests": 3, "reasoning": 1, "logprobs": 2, 
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory):
     """A recording with every part, some of them without some questions."""
     folder = tmp_path_factory.mktemp("whole")
     rows = [scored_pool("alpha", row, answers) for row, answers in enumerate(ANSWERS)]
@@ -50,12 +50,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cut(whole: Path) -> Path:
+def cut(whole):
     """The same recording with its files cut at different questions."""
     return in_parts(whole, whole.with_name("cut"), CUTS)
 
 
-def everything(folder: Path) -> list[Any]:
+def everything(folder):
     """All that readers give."""
     recording = open_recording(folder)
     result: list[Any] = [recording.hash]
@@ -86,7 +86,7 @@ def everything(folder: Path) -> list[Any]:
     return result
 
 
-def test_parts_in_several_files_are_read_like_one(whole: Path, cut: Path) -> None:
+def test_parts_in_several_files_are_read_like_one(whole, cut):
     assert len(open_recording(cut).files("texts", "toy", "alpha")) == 4
     assert (
         open_recording(cut)
@@ -96,7 +96,7 @@ def test_parts_in_several_files_are_read_like_one(whole: Path, cut: Path) -> Non
     assert everything(cut) == everything(whole)
 
 
-def test_parts_in_several_files_verify(cut: Path) -> None:
+def test_parts_in_several_files_verify(cut):
     assert verify_recording(cut).problems == ()
     recording = open_recording(cut)
     for part in set(listed_parts(recording.manifest).values()):
@@ -104,7 +104,7 @@ def test_parts_in_several_files_verify(cut: Path) -> None:
     check_votes(recording, "toy", ["alpha", "org/beta"])
 
 
-def test_several_recordings_open_together_in_parts(whole: Path, cut: Path, tmp_path: Path) -> None:
+def test_several_recordings_open_together_in_parts(whole, cut, tmp_path):
     backwards = {row: GOLDS[row] for row in reversed(range(len(GOLDS)))}
     write_rows(tmp_path / "gamma", backwards, ("gamma", [pool(4, ["8"]), pool(0, ["4", "5"])]))
     for folder in (whole, cut):
@@ -125,9 +125,7 @@ def test_several_recordings_open_together_in_parts(whole: Path, cut: Path, tmp_p
     ],
 )
 @pytest.mark.parametrize("new", ["gap", "file", "beyond"])
-def test_parts_that_do_not_follow_each_other_are_refused(
-    cut: Path, tmp_path: Path, old: str, new: str
-) -> None:
+def test_parts_that_do_not_follow_each_other_are_refused(cut, tmp_path, old, new):
     """A gap in the numbers, one file beside several, a number without a place."""
     folder = Path(shutil.copytree(cut, tmp_path / "r"))
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -153,7 +151,7 @@ def test_parts_that_do_not_follow_each_other_are_refused(
     )
 
 
-def test_files_in_another_order_are_found(cut: Path, tmp_path: Path) -> None:
+def test_files_in_another_order_are_found(cut, tmp_path):
     folder = Path(shutil.copytree(cut, tmp_path / "r"))
     manifest = json.loads((folder / "manifest.json").read_text())
     names = [f"texts/toy/alpha/part-0000{number}.parquet" for number in (0, 1)]
@@ -167,7 +165,7 @@ def test_files_in_another_order_are_found(cut: Path, tmp_path: Path) -> None:
     assert not verify_recording(folder).ok
 
 
-def test_a_pool_that_two_files_share_is_found(whole: Path, tmp_path: Path) -> None:
+def test_a_pool_that_two_files_share_is_found(whole, tmp_path):
     folder = in_parts(whole, tmp_path / "r", {"texts": 5})
     manifest = json.loads((folder / "manifest.json").read_text())
     path = "texts/toy/alpha/part-00000.parquet"
@@ -184,7 +182,7 @@ def test_a_pool_that_two_files_share_is_found(whole: Path, tmp_path: Path) -> No
     )
 
 
-def test_a_file_of_several_that_is_damaged_is_named(cut: Path, tmp_path: Path) -> None:
+def test_a_file_of_several_that_is_damaged_is_named(cut, tmp_path):
     folder = Path(shutil.copytree(cut, tmp_path / "r"))
     path = folder / "texts/toy/alpha/part-00001.parquet"
     data = path.read_bytes()
@@ -199,7 +197,7 @@ def test_a_file_of_several_that_is_damaged_is_named(cut: Path, tmp_path: Path) -
         recording.texts("toy", "alpha", 1)
 
 
-def test_the_page_of_a_recording_lists_all_files_of_a_split(whole: Path, cut: Path) -> None:
+def test_the_page_of_a_recording_lists_all_files_of_a_split(whole, cut):
     configs = [configs_of(open_recording(folder)) for folder in (whole, cut)]
     splits = [
         [(c.name, s.name, s.rows, s.nulls) for c in each for s in c.splits] for each in configs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from recorded_probes import ALPHA, BETA, CUE, as_words, probe_words, write_probed
@@ -14,9 +13,7 @@ from typer.testing import CliRunner
 from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, StorageError
 from feval.recording import (
-    PoolRows,
     ProbeRows,
-    Recording,
     ScorerInfo,
     ScoreRows,
     add_scores,
@@ -33,20 +30,20 @@ PARQUET = "probes/toy/alpha.parquet"
 
 
 @pytest.fixture(scope="module")
-def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def probed(tmp_path_factory):
     return write_probed(tmp_path_factory.mktemp("probed") / "toy")
 
 
-def sound(path: Path) -> Recording:
+def sound(path):
     assert verify_recording(path).problems == ()
     return open_recording(path)
 
 
-def shared(one: Path, other: Path, path: str) -> bool:
+def shared(one, other, path):
     return (one / path).stat().st_ino == (other / path).stat().st_ino
 
 
-def test_scores_leave_them_as_they_are(probed: Path, tmp_path: Path) -> None:
+def test_scores_leave_them_as_they_are(probed, tmp_path):
     rows = {("toy", "alpha"): [ScoreRows("toy/0", [0], [0.5])]}
     out = add_scores(probed, tmp_path / "scored", ScorerInfo("judge", "judge"), rows)
     assert list(sound(out).probe_rows("toy", "alpha")) == ALPHA
@@ -54,14 +51,14 @@ def test_scores_leave_them_as_they_are(probed: Path, tmp_path: Path) -> None:
     assert shared(probed, out, "votes/toy/alpha.probes")
 
 
-def test_a_selection_of_llms_has_their_probes(probed: Path, tmp_path: Path) -> None:
+def test_a_selection_of_llms_has_their_probes(probed, tmp_path):
     recording = sound(select(probed, tmp_path / "one", llms=["alpha"]))
     assert [each[:2] for each in recording.manifest.keyed] == [("toy", "alpha")]
     assert probe_words(recording, "alpha") == as_words(ALPHA)
     assert shared(probed, tmp_path / "one", PARQUET)
 
 
-def test_a_selection_of_questions_and_cots_has_theirs(probed: Path, tmp_path: Path) -> None:
+def test_a_selection_of_questions_and_cots_has_theirs(probed, tmp_path):
     recording = sound(select(probed, tmp_path / "some", questions=["toy/0", "toy/3"], samples=1))
     assert as_words(list(recording.probe_rows("toy", "alpha"))) == [
         ("toy/0", 0, 5, "3"),
@@ -72,7 +69,7 @@ def test_a_selection_of_questions_and_cots_has_theirs(probed: Path, tmp_path: Pa
     assert recording.probes_record("toy", "org/beta")["probes"] == 0
 
 
-def test_whole_datasets_are_merged_by_links(probed: Path, tmp_path: Path) -> None:
+def test_whole_datasets_are_merged_by_links(probed, tmp_path):
     other = write_toy(
         tmp_path / "other", {"gamma": [["8"], ["4"], ["1"], ["6"]]}, ["4", "5", None, "2"]
     )
@@ -84,7 +81,7 @@ def test_whole_datasets_are_merged_by_links(probed: Path, tmp_path: Path) -> Non
     assert again.hash == recording.hash
 
 
-def halves(tmp_path: Path, first: list[int], cue: str | None = CUE) -> tuple[Path, Path]:
+def halves(tmp_path, first, cue=CUE):
     """Two recordings of one LLM, with probes, on some of four questions and on the others."""
     rows = [ProbeRows(f"toy/{i}", [0, 1], [5, 5], [str(i)] * 2, [str(i), None]) for i in range(4)]
     paths = []
@@ -100,7 +97,7 @@ def halves(tmp_path: Path, first: list[int], cue: str | None = CUE) -> tuple[Pat
 
 
 @pytest.mark.parametrize("first", [[0, 1], [0, 2], [3]])
-def test_probes_on_different_questions_are_joined(tmp_path: Path, first: list[int]) -> None:
+def test_probes_on_different_questions_are_joined(tmp_path, first):
     recording = sound(merge(halves(tmp_path, first), tmp_path / "joined"))
     assert [rows.question_id for rows in recording.probe_rows("toy", "alpha")] == [
         f"toy/{i}" for i in range(4)
@@ -109,14 +106,14 @@ def test_probes_on_different_questions_are_joined(tmp_path: Path, first: list[in
     assert len(recording.files("probes", "toy", "alpha")) == (1 if first == [0, 2] else 2)
 
 
-def test_probes_with_different_cues_are_not_joined(tmp_path: Path) -> None:
+def test_probes_with_different_cues_are_not_joined(tmp_path):
     with pytest.raises(
         ConflictError, match=r"were made with '</think>\\nThe answer is' in .* and with None in"
     ):
         merge(halves(tmp_path, [0, 1], cue=None), tmp_path / "joined")
 
 
-def test_different_probes_of_equal_cots_are_not_merged(probed: Path, tmp_path: Path) -> None:
+def test_different_probes_of_equal_cots_are_not_merged(probed, tmp_path):
     other = write_probed(tmp_path / "other", {"alpha": ALPHA[:1]})
     with pytest.raises(ConflictError, match="hold different probes of alpha on toy"):
         merge([probed, other], tmp_path / "both")
@@ -124,7 +121,7 @@ def test_different_probes_of_equal_cots_are_not_merged(probed: Path, tmp_path: P
     assert sound(merge([without, probed], tmp_path / "joined")).hash == open_recording(probed).hash
 
 
-def test_extracting_anew_without_a_change_links_them(probed: Path, tmp_path: Path) -> None:
+def test_extracting_anew_without_a_change_links_them(probed, tmp_path):
     extracted = extract(probed, tmp_path / "first", answer_kind="number")
     again = extract(tmp_path / "first", tmp_path / "again")
     assert again.recording_hash == extracted.recording_hash
@@ -133,7 +130,7 @@ def test_extracting_anew_without_a_change_links_them(probed: Path, tmp_path: Pat
     sound(tmp_path / "again")
 
 
-def test_answers_are_read_behind_the_cue_or_from_the_stored_answer(tmp_path: Path) -> None:
+def test_answers_are_read_behind_the_cue_or_from_the_stored_answer(tmp_path):
     texts = [" 4.", "\\boxed{12}", None, "<think>5"]
     rows = ProbeRows(
         "toy/0", [0] * 4, [5, 10, 15, 20], ["x", "x", "1,000", "x"], ["x", "x", "x", "x"], texts
@@ -151,13 +148,11 @@ def test_answers_are_read_behind_the_cue_or_from_the_stored_answer(tmp_path: Pat
     assert stored.raw_answers == rows.raw_answers
 
 
-def seeded(index: int, answers: list[str], seeds: list[int]) -> PoolRows:
+def seeded(index, answers, seeds):
     return replace(pool(index, answers), extra={"seed": seeds})
 
 
-def write_seeded(
-    out: Path, answers: list[str], seeds: list[int], rows: list[ProbeRows], cue: str | None = CUE
-) -> Recording:
+def write_seeded(out, answers, seeds, rows, cue=CUE):
     pools = [
         replace(
             seeded(0, answers, seeds),
@@ -175,9 +170,7 @@ NEW = [ProbeRows("toy/0", [0, 1, 1, 2], [5, 5, 10, 5], ["c", "a", "b", "d"], ["c
 
 
 @pytest.mark.parametrize("probed", [[], OLD])
-def test_more_cots_behind_the_same_ones_are_merged_with_their_probes(
-    tmp_path: Path, probed: list[ProbeRows]
-) -> None:
+def test_more_cots_behind_the_same_ones_are_merged_with_their_probes(tmp_path, probed):
     base = write_seeded(tmp_path / "base", ["4", "5"], [1, 2], probed)
     more = write_seeded(tmp_path / "more", ["4", "5", "6"], [1, 2, 3], NEW)
     for number, parents in enumerate(((base, more), (more, base))):
@@ -195,7 +188,7 @@ def test_more_cots_behind_the_same_ones_are_merged_with_their_probes(
         ]
 
 
-def test_other_probes_of_an_old_cot_are_a_conflict(tmp_path: Path) -> None:
+def test_other_probes_of_an_old_cot_are_a_conflict(tmp_path):
     base = write_seeded(tmp_path / "base", ["4", "5"], [1, 2], OLD)
     more = write_seeded(
         tmp_path / "more",
@@ -209,10 +202,8 @@ def test_other_probes_of_an_old_cot_are_a_conflict(tmp_path: Path) -> None:
         merge([base.path, more.path], tmp_path / "out")
 
 
-def test_a_full_disk_while_files_are_linked_is_said_of_the_recording(
-    probed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
+def test_a_full_disk_while_files_are_linked_is_said_of_the_recording(probed, tmp_path, monkeypatch):
+    def fail(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     other = write_probed(tmp_path / "other", {}, {"gamma": [["4"], ["9"], ["9"], ["9"]]})
@@ -221,7 +212,7 @@ def test_a_full_disk_while_files_are_linked_is_said_of_the_recording(
         merge([probed, other], tmp_path / "merged")
 
 
-def test_a_renamed_llm_keeps_everything_but_its_name(probed: Path, tmp_path: Path) -> None:
+def test_a_renamed_llm_keeps_everything_but_its_name(probed, tmp_path):
     recording = sound(select(probed, tmp_path / "r", rename={"alpha": "org/gamma@2"}))
     assert recording.llm_names("toy") == ["org/gamma@2", "org/beta"]
     assert as_words(list(recording.probe_rows("toy", "org/gamma@2"))) == as_words(ALPHA)
@@ -241,9 +232,7 @@ def test_a_renamed_llm_keeps_everything_but_its_name(probed: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("pairs", [("alpha",), ("alpha=",), ("alpha=x", "alpha=y")])
-def test_new_names_come_behind_old_ones(
-    pairs: tuple[str, ...], probed: Path, tmp_path: Path
-) -> None:
+def test_new_names_come_behind_old_ones(pairs, probed, tmp_path):
     options = [part for pair in pairs for part in ("--rename", pair)]
     done = CliRunner().invoke(app, ["select", str(probed), "--out", str(tmp_path / "r"), *options])
     assert done.exit_code == 2

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,11 +42,11 @@ from feval.recording.layout.flat import FlatArray, pack
 
 
 @pytest.fixture(scope="module")
-def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def probed(tmp_path_factory):
     return write_probed(tmp_path_factory.mktemp("probed") / "toy")
 
 
-def test_probes_are_read_as_arrays(probed: Path) -> None:
+def test_probes_are_read_as_arrays(probed):
     recording = open_recording(probed)
     probes = recording.probes("toy", "alpha")
     assert probes.interval == 5
@@ -63,13 +62,13 @@ def test_probes_are_read_as_arrays(probed: Path) -> None:
     assert (beta.interval, beta.output_tokens, beta.confidences) == (None, None, None)
 
 
-def test_probes_come_back_as_they_were_added(probed: Path) -> None:
+def test_probes_come_back_as_they_were_added(probed):
     recording = open_recording(probed)
     assert list(recording.probe_rows("toy", "alpha")) == ALPHA
     assert list(recording.probe_rows("toy", "org/beta")) == BETA
 
 
-def test_the_manifest_counts_them(probed: Path) -> None:
+def test_the_manifest_counts_them(probed):
     manifest = open_recording(probed).manifest.raw
     assert manifest["features"] == ["probes"]
     counts = {"traces": 4, "probes": 7, "no_answer": 1, "output_tokens": 4}
@@ -84,7 +83,7 @@ def test_the_manifest_counts_them(probed: Path) -> None:
     assert verify_recording(probed).problems == ()
 
 
-def test_answers_of_cots_keep_their_codes(probed: Path, tmp_path: Path) -> None:
+def test_answers_of_cots_keep_their_codes(probed, tmp_path):
     without = open_recording(write_toy(tmp_path / "without", ANSWERS, GOLDS))
     with_probes = open_recording(probed)
     leaves = {key: leaf for key, leaf in with_probes.manifest.leaves.items() if key[2] != "probes"}
@@ -97,7 +96,7 @@ def test_answers_of_cots_keep_their_codes(probed: Path, tmp_path: Path) -> None:
         )
 
 
-def test_the_order_of_adding_does_not_matter(probed: Path, tmp_path: Path) -> None:
+def test_the_order_of_adding_does_not_matter(probed, tmp_path):
     with RecordingWriter(tmp_path / "other", operation={"name": "test"}) as writer:
         writer.add_dataset(
             DatasetInfo("toy", "Toy questions", "verbatim", "test-1"),
@@ -114,7 +113,7 @@ def test_the_order_of_adding_does_not_matter(probed: Path, tmp_path: Path) -> No
     assert open_recording(probed).hash == open_recording(tmp_path / "other").hash
 
 
-def test_equal_answers_of_probes_and_cots_vote_together(tmp_path: Path) -> None:
+def test_equal_answers_of_probes_and_cots_vote_together(tmp_path):
     rows = [ProbeRows("toy/0", [0, 0], [5, 10], ["0.50", "3"], ["0.50", "3"])]
     equality = {"kind": "number", "equality": "tolerance-0.001"}
     out = write_probed(
@@ -126,7 +125,7 @@ def test_equal_answers_of_probes_and_cots_vote_together(tmp_path: Path) -> None:
     assert verify_recording(out).problems == ()
 
 
-def test_probes_change_nothing_among_the_answers_of_cots(tmp_path: Path) -> None:
+def test_probes_change_nothing_among_the_answers_of_cots(tmp_path):
     """Within 0.3, the probe's 0.9 would be the first of a party with 1.1, and leave 1.3 apart, if
     it came first.
     """
@@ -200,9 +199,7 @@ def test_probes_change_nothing_among_the_answers_of_cots(tmp_path: Path) -> None
         ),
     ],
 )
-def test_bad_probes_are_refused(
-    tmp_path: Path, rows: ProbeRows, error: type[FevalError], sentence: str
-) -> None:
+def test_bad_probes_are_refused(tmp_path, rows, error, sentence):
     with pytest.raises(error, match=sentence):
         write_probed(tmp_path / "r", {"alpha": [rows]})
     assert not list(tmp_path.iterdir())
@@ -225,9 +222,7 @@ def test_bad_probes_are_refused(
         (lambda w: w.add_probes("toy", "alpha", [], cue="\ud800"), UsageError, "cannot be stored"),
     ],
 )
-def test_probes_out_of_place_are_refused(
-    tmp_path: Path, add: Callable[[RecordingWriter], object], error: type[FevalError], sentence: str
-) -> None:
+def test_probes_out_of_place_are_refused(tmp_path, add, error, sentence):
     with (
         pytest.raises(error, match=sentence),
         RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
@@ -242,7 +237,7 @@ def test_probes_out_of_place_are_refused(
         add(writer)
 
 
-def test_what_has_no_probes_says_so(tmp_path: Path) -> None:
+def test_what_has_no_probes_says_so(tmp_path):
     recording = open_recording(write_toy(tmp_path / "r", ANSWERS, GOLDS))
     assert not recording.has_probes("toy", "alpha")
     with pytest.raises(
@@ -254,7 +249,7 @@ def test_what_has_no_probes_says_so(tmp_path: Path) -> None:
 
 
 @st.composite
-def stores(draw: st.DrawFn) -> tuple[list[list[str | None]], list[ProbeRows]]:
+def stores(draw):
     """Pools of an LLM, ragged, and probes at any offsets; a question may have neither."""
     answer = st.sampled_from([None, "1", "2", "3", "é"])
     pools = draw(st.lists(st.lists(answer, max_size=4), min_size=1, max_size=4))
@@ -283,7 +278,7 @@ def stores(draw: st.DrawFn) -> tuple[list[list[str | None]], list[ProbeRows]]:
     return pools, rows
 
 
-def plain(rows: ProbeRows) -> ProbeRows:
+def plain(rows):
     """As reading gives it back: columns without any value are `None`, confidences have 32 bits."""
     names = ("texts", "output_tokens", "confidences")
     values = {name: getattr(rows, name) for name in names}
@@ -301,7 +296,7 @@ def plain(rows: ProbeRows) -> ProbeRows:
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(stores())
-def test_any_probes_come_back(drawn: tuple[list[list[str | None]], list[ProbeRows]]) -> None:
+def test_any_probes_come_back(drawn):
     pools, rows = drawn
     with TemporaryDirectory() as folder:
         out = write_probed(
@@ -335,15 +330,13 @@ Arrays = dict[str, Any]
 
 
 @pytest.fixture
-def copy(probed: Path, tmp_path: Path) -> Path:
+def copy(probed, tmp_path):
     """The recording again, its files to be changed."""
     shutil.copytree(probed, tmp_path / "toy")
     return tmp_path / "toy"
 
 
-def rewrite(
-    folder: Path, change: Callable[[Arrays], object], header: dict[str, str] | None = None
-) -> None:
+def rewrite(folder, change, header=None):
     """Change the arrays of the flat file of alpha's probes, and let the manifest agree with it."""
     probes = open_recording(folder).probes("toy", "alpha")
     names = ("starts", "offsets", "codes", "output_tokens", "confidences")
@@ -358,8 +351,8 @@ def rewrite(
     restate(folder, FLAT)
 
 
-def put(name: str, place: int, value: float) -> Callable[[Arrays], None]:
-    def change(arrays: Arrays) -> None:
+def put(name, place, value):
+    def change(arrays):
         arrays[name][place] = value
 
     return change
@@ -395,15 +388,13 @@ def put(name: str, place: int, value: float) -> Callable[[Arrays], None]:
         (lambda a: None, {"llm": "org/beta"}, "is of 'org/beta' on 'toy'"),
     ],
 )
-def test_a_flat_file_made_by_hand_is_refused(
-    copy: Path, change: Callable[[Arrays], object], header: dict[str, str], sentence: str
-) -> None:
+def test_a_flat_file_made_by_hand_is_refused(copy, change, header, sentence):
     rewrite(copy, change, header)
     with pytest.raises(DamagedRecordingError, match=sentence):
         open_recording(copy).probes("toy", "alpha")
 
 
-def test_damaged_bytes_are_refused(copy: Path) -> None:
+def test_damaged_bytes_are_refused(copy):
     data = bytearray((copy / FLAT).read_bytes())
     data[-1] ^= 1
     (copy / FLAT).write_bytes(data)
@@ -412,7 +403,7 @@ def test_damaged_bytes_are_refused(copy: Path) -> None:
     assert FLAT in " ".join(verify_recording(copy).problems)
 
 
-def more(arrays: Arrays) -> None:
+def more(arrays):
     arrays["starts"][-2:] += 1
     for name in ("offsets", "codes", "output_tokens", "confidences"):
         arrays[name] = np.append(arrays[name], arrays[name][-1:])
@@ -429,16 +420,14 @@ def more(arrays: Arrays) -> None:
         (more, "starts"),
     ],
 )
-def test_a_flat_file_that_contradicts_the_parquet_file_is_found(
-    copy: Path, change: Callable[[Arrays], object], name: str
-) -> None:
+def test_a_flat_file_that_contradicts_the_parquet_file_is_found(copy, change, name):
     rewrite(copy, change)
     [problem] = verify_recording(copy).problems
     what = f"it contradicts the Parquet files ({name} of probes)"
     assert problem == f"{FLAT}: {what}; merge or import again."
 
 
-def change_rows(folder: Path, name: str, change: Callable[[list[Any]], list[Any]]) -> None:
+def change_rows(folder, name, change):
     """Change a column of the Parquet file of alpha's probes, and let the manifest agree with it."""
     table = pq.read_table(folder / PARQUET)
     column = table.schema.get_field_index(name)
@@ -471,15 +460,13 @@ def change_rows(folder: Path, name: str, change: Callable[[list[Any]], list[Any]
         ("llm", lambda v: ["beta"] * len(v), "its column `llm` names another LLM"),
     ],
 )
-def test_a_parquet_file_made_by_hand_is_found(
-    copy: Path, column: str, change: Callable[[list[Any]], list[Any]], sentence: str
-) -> None:
+def test_a_parquet_file_made_by_hand_is_found(copy, column, change, sentence):
     change_rows(copy, column, change)
     problems = " ".join(verify_recording(copy).problems)
     assert re.search(sentence, problems), problems
 
 
-def test_a_parquet_file_without_a_column_is_found(copy: Path) -> None:
+def test_a_parquet_file_without_a_column_is_found(copy):
     table = pq.read_table(copy / PARQUET).drop_columns(["answer"])
     (copy / PARQUET).unlink()
     pq.write_table(table, copy / PARQUET)
@@ -516,9 +503,7 @@ def test_a_parquet_file_without_a_column_is_found(copy: Path) -> None:
         ),
     ],
 )
-def test_a_manifest_that_says_something_else_is_found(
-    copy: Path, change: Callable[[dict[str, Any]], object], sentence: str
-) -> None:
+def test_a_manifest_that_says_something_else_is_found(copy, change, sentence):
     manifest = json.loads((copy / "manifest.json").read_text())
     change(manifest)
     with pytest.raises(FevalError, match=sentence):
@@ -529,13 +514,13 @@ def test_a_manifest_that_says_something_else_is_found(
         raise FevalError(" ".join(verify_recording(copy).problems))
 
 
-def run(*words: object) -> str:
+def run(*words):
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
-def test_info_and_the_readme_name_probes_and_interval(probed: Path) -> None:
+def test_info_and_the_readme_name_probes_and_interval(probed):
     assert (
         json.loads(run("info", probed, "--json"))["probes"]
         == open_recording(probed).manifest.raw["probes"]
@@ -548,12 +533,12 @@ def test_info_and_the_readme_name_probes_and_interval(probed: Path) -> None:
     assert "| toy | `org/beta` | 1 | 2 | irregular | `</think> The answer is` |" in readme
 
 
-def test_a_cue_steers_no_terminal_from_the_readme(tmp_path: Path) -> None:
+def test_a_cue_steers_no_terminal_from_the_readme(tmp_path):
     readme = (write_probed(tmp_path / "r", cue="\x1b[2J\u202eso") / "README.md").read_text()
     assert r"| `\x1b[2J\u202eso` |" in readme
 
 
-def test_a_receipt_of_a_recording_with_probes_holds(probed: Path, tmp_path: Path) -> None:
+def test_a_receipt_of_a_recording_with_probes_holds(probed, tmp_path):
     options = [
         "--llm",
         "org/beta",

@@ -4,11 +4,8 @@ workers.
 
 from __future__ import annotations
 
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 import pytest
 from small import content
@@ -22,7 +19,6 @@ from feval.recording import (
     LLMInfo,
     PoolRows,
     Question,
-    Recording,
     RecordingWriter,
     extract,
     open_recording,
@@ -35,7 +31,7 @@ from feval.recording.parquet import writing
 QUESTIONS = [Question(f"q{row}", f"{row} + {row}?", str(2 * row), str(2 * row)) for row in range(9)]
 
 
-def pool(row: int, size: int, *, thoughts: bool = False) -> PoolRows:
+def pool(row, size, *, thoughts=False):
     """Some CoTs on a question: stored answers that no text gives, a text that is missing, and
     thoughts on each third question.
     """
@@ -53,7 +49,7 @@ def pool(row: int, size: int, *, thoughts: bool = False) -> PoolRows:
     )
 
 
-def write(out: Path, *, thoughts: bool = False) -> Recording:
+def write(out, *, thoughts=False):
     with RecordingWriter(out, operation={"name": "test"}) as writer:
         writer.add_dataset(DatasetInfo("sums", "Sums", "number", "old"), QUESTIONS)
         pools = [
@@ -65,7 +61,7 @@ def write(out: Path, *, thoughts: bool = False) -> Recording:
 
 
 @pytest.fixture
-def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_groups(monkeypatch):
     """Row groups of two questions or so."""
     monkeypatch.setattr(writing, "_SMALLEST_TEXT_GROUP_BYTES", 100)
     monkeypatch.setattr(writing, "_LARGEST_TEXT_GROUP_BYTES", 100)
@@ -73,7 +69,7 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_groups")
-def test_the_pools_of_some_rows_are_those_of_all(tmp_path: Path) -> None:
+def test_the_pools_of_some_rows_are_those_of_all(tmp_path):
     recording = write(tmp_path / "r")
     pools = {one.question_id: one for one in recording.pools("sums", "alpha")}
     for first in range(10):
@@ -88,15 +84,13 @@ def test_the_pools_of_some_rows_are_those_of_all(tmp_path: Path) -> None:
     assert list(recording.pools("sums", "beta", range(2, 5))) == []
 
 
-def workers(kind: str) -> AbstractContextManager[Executor | None]:
+def workers(kind):
     return ThreadPoolExecutor(3) if kind == "threads" else opened(2)
 
 
 @pytest.mark.parametrize("kind", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("options", [{}, {"source": "stored"}, {"answer_kind": "text"}])
-def test_workers_extract_the_same_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, options: dict[str, Any]
-) -> None:
+def test_workers_extract_the_same_answers(tmp_path, monkeypatch, kind, options):
     monkeypatch.setattr(rewriting, "_BLOCK_COTS", 3)
     recording = write(tmp_path / "r", thoughts=True)
     assert len(list(rewriting.blocks(recording, "sums", "alpha"))) > 3
@@ -114,7 +108,7 @@ def test_workers_extract_the_same_answers(
 
 
 @pytest.mark.slow
-def test_the_command_line_takes_workers(tmp_path: Path) -> None:
+def test_the_command_line_takes_workers(tmp_path):
     recording = write(tmp_path / "r", thoughts=True)
     alone = extract(recording.path, tmp_path / "alone").recording_hash
     run = CliRunner().invoke(
@@ -124,14 +118,14 @@ def test_the_command_line_takes_workers(tmp_path: Path) -> None:
     assert open_recording(tmp_path / "new").hash == alone
 
 
-def test_a_worker_that_finds_another_recording_says_so(tmp_path: Path) -> None:
+def test_a_worker_that_finds_another_recording_says_so(tmp_path):
     block = next(rewriting.blocks(write(tmp_path / "r"), "sums", "alpha"))
     with pytest.raises(ConflictError, match="All workers must see the same files at this path"):
         list(block._replace(recording_hash="0" * 64).texts())
 
 
 @pytest.mark.usefixtures("small_groups")
-def test_a_selection_links_what_stays_whole(tmp_path: Path) -> None:
+def test_a_selection_links_what_stays_whole(tmp_path):
     recording = write(tmp_path / "r")
     select(recording.path, tmp_path / "all", datasets=["sums"])
     select(recording.path, tmp_path / "one", llms=["alpha"])

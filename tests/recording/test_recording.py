@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -58,11 +57,11 @@ GOLDS = ["4", "5"]
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(tmp_path):
     return write_toy(tmp_path / "toy", POOLS, GOLDS)
 
 
-def test_what_is_written_is_read(toy: Path) -> None:
+def test_what_is_written_is_read(toy):
     recording = open_recording(toy)
     assert recording.dataset_ids() == ["toy"]
     assert recording.llm_names("toy") == ["alpha", "org/beta"]
@@ -72,7 +71,7 @@ def test_what_is_written_is_read(toy: Path) -> None:
     assert recording.llm_info("alpha") == LLMInfo("alpha", 0.7, 64)
 
 
-def test_votes_share_codes_between_llms(toy: Path) -> None:
+def test_votes_share_codes_between_llms(toy):
     votes = open_recording(toy).votes("toy")
     assert votes.candidates(0) == ["4"]
     assert votes.candidates(1) == ["7", "5", "9"]
@@ -83,16 +82,14 @@ def test_votes_share_codes_between_llms(toy: Path) -> None:
     assert votes.llms["alpha"].output_tokens.tolist() == [[10, 11, 12], [10, 11, 12]]
 
 
-def test_optional_columns_come_back(tmp_path: Path) -> None:
+def test_optional_columns_come_back(tmp_path):
     rows = pool(0, ["4", "4"], extra={"seed": [5, None], "response_id": ["a", "b"]})
     write_rows(tmp_path / "r", ["4"], ("alpha", [rows]), counter="usage")
     assert next(open_recording(tmp_path / "r").pools("toy", "alpha")).extra == rows.extra
     assert verify_recording(tmp_path / "r").ok
 
 
-def test_equal_content_has_an_equal_hash_and_another_answer_another(
-    toy: Path, tmp_path: Path
-) -> None:
+def test_equal_content_has_an_equal_hash_and_another_answer_another(toy, tmp_path):
     again = write_toy(tmp_path / "again", POOLS, GOLDS)
     other = write_toy(
         tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "5", "8"]]}, GOLDS
@@ -100,14 +97,14 @@ def test_equal_content_has_an_equal_hash_and_another_answer_another(
     assert open_recording(again).hash == open_recording(toy).hash != open_recording(other).hash
 
 
-def test_a_leaf_writes_floats_as_the_format_says_whatever_json_library_is_installed() -> None:
+def test_a_leaf_writes_floats_as_the_format_says_whatever_json_library_is_installed():
     leaf = LeafHash()
     leaf.add(['1e+16 "e+\\', [1e16, 1.5e300, 9999999999999998.0, 1.0, 1e-5, 1.5e-7]])
     line = rb'["1e+16 \"e+\\",[1e16,1.5e300,9999999999999998.0,1.0,0.00001,1.5e-7]]' + b"\n"
     assert leaf.hexdigest() == hashlib.sha256(line).hexdigest()
 
 
-def test_every_damaged_file_is_named(toy: Path) -> None:
+def test_every_damaged_file_is_named(toy):
     for path in sorted(p for p in toy.rglob("*") if p.is_file() and p.name != "manifest.json"):
         good = path.read_bytes()
         path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
@@ -143,9 +140,7 @@ def test_every_damaged_file_is_named(toy: Path) -> None:
         ),
     ],
 )
-def test_key_columns_that_name_other_rows_are_found(
-    toy: Path, part: str, column: str, value: object, problem: str
-) -> None:
+def test_key_columns_that_name_other_rows_are_found(toy, part, column, value, problem):
     path = f"{part}/toy/alpha.parquet"
     table = pq.read_table(toy / path)
     rows = table.to_pylist()
@@ -156,14 +151,14 @@ def test_key_columns_that_name_other_rows_are_found(
     assert verify_recording(toy).problems == (f"{path}: {problem}.",)
 
 
-def test_a_stray_file_is_reported(toy: Path) -> None:
+def test_a_stray_file_is_reported(toy):
     (toy / "texts" / "toy" / "notes.txt").write_text("mine")
     assert verify_recording(toy).problems == (
         "texts/toy/notes.txt: not listed in manifest.json; it does not belong to the recording.",
     )
 
 
-def test_votes_that_disagree_with_the_parquet_files_are_found(toy: Path, tmp_path: Path) -> None:
+def test_votes_that_disagree_with_the_parquet_files_are_found(toy, tmp_path):
     """Bytes and manifest may agree with each other and still not say what the truth says."""
     other = write_toy(
         tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "5", "5"]]}, GOLDS
@@ -173,7 +168,7 @@ def test_votes_that_disagree_with_the_parquet_files_are_found(toy: Path, tmp_pat
     assert "it contradicts the Parquet files" in verify_recording(toy).problems[0]
 
 
-def test_changed_details_are_refused_when_they_are_first_asked_for(toy: Path) -> None:
+def test_changed_details_are_refused_when_they_are_first_asked_for(toy):
     path = toy / "votes/toy.details"
     good = path.read_bytes()
     path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
@@ -192,9 +187,7 @@ def test_changed_details_are_refused_when_they_are_first_asked_for(toy: Path) ->
         open_recording(toy).votes("toy").candidates(0)
 
 
-def test_details_of_another_dataset_or_of_other_questions_are_refused(
-    toy: Path, tmp_path: Path
-) -> None:
+def test_details_of_another_dataset_or_of_other_questions_are_refused(toy, tmp_path):
     other = write_toy(tmp_path / "other", {"alpha": [["4"]]}, ["4"])
     shutil.copy(other / "votes/toy.details", toy / "votes/toy.details")
     restate(toy, "votes/toy.details")
@@ -207,7 +200,7 @@ def test_details_of_another_dataset_or_of_other_questions_are_refused(
         open_recording(toy).votes("toy").candidates(0)
 
 
-def test_changed_votes_are_refused_on_opening(toy: Path) -> None:
+def test_changed_votes_are_refused_on_opening(toy):
     path = toy / "votes/toy.votes"
     good = path.read_bytes()
     path.write_bytes(good[:-64] + bytes([good[-64] ^ 1]) + good[-63:])
@@ -221,7 +214,7 @@ def test_changed_votes_are_refused_on_opening(toy: Path) -> None:
         open_recording(toy).votes("toy")
 
 
-def test_a_changed_text_is_refused_when_it_is_read(tmp_path: Path) -> None:
+def test_a_changed_text_is_refused_when_it_is_read(tmp_path):
     toy = write_toy(tmp_path / "toy", {"alpha": [["4"] * 40 for _ in range(50)]}, ["4"] * 50)
     path = toy / "texts/toy/alpha.parquet"
     data = bytearray(path.read_bytes())
@@ -293,16 +286,14 @@ SOME_FILE = {"sha256": "0" * 64, "bytes": 1, "rows": 0}
         (lambda m: [m], NotARecordingError, "is not the manifest"),
     ],
 )
-def test_a_wrong_manifest_is_refused(
-    toy: Path, change: object, error: type[FevalError], words: str
-) -> None:
+def test_a_wrong_manifest_is_refused(toy, change, error, words):
     path = toy / "manifest.json"
     path.write_text(json.dumps(change(json.loads(path.read_text()))))  # type: ignore[operator]
     with pytest.raises(error, match=words):
         open_recording(toy)
 
 
-def test_what_is_not_a_recording_says_so(tmp_path: Path, toy: Path) -> None:
+def test_what_is_not_a_recording_says_so(tmp_path, toy):
     with pytest.raises(NotARecordingError, match="does not exist"):
         open_recording(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
@@ -315,15 +306,15 @@ def test_what_is_not_a_recording_says_so(tmp_path: Path, toy: Path) -> None:
         open_recording(toy)
 
 
-def test_an_existing_folder_is_never_overwritten(toy: Path) -> None:
+def test_an_existing_folder_is_never_overwritten(toy):
     before = (toy / "manifest.json").read_bytes()
     with pytest.raises(StorageError, match="never overwritten"):
         write_toy(toy, POOLS, GOLDS)
     assert (toy / "manifest.json").read_bytes() == before
 
 
-def test_an_error_while_writing_leaves_nothing(tmp_path: Path) -> None:
-    def broken() -> object:
+def test_an_error_while_writing_leaves_nothing(tmp_path):
+    def broken():
         yield pool(0, ["4"])
         raise KeyboardInterrupt
 
@@ -335,10 +326,8 @@ def test_an_error_while_writing_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "words"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only")]
 )
-def test_a_disk_that_says_no_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
-) -> None:
-    def refuse(_descriptor: int) -> None:
+def test_a_disk_that_says_no_leaves_nothing(tmp_path, monkeypatch, number, words):
+    def refuse(_descriptor):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", refuse)
@@ -347,7 +336,7 @@ def test_a_disk_that_says_no_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_cannot_grow_leaves_nothing(tmp_path: Path) -> None:
+def test_a_file_that_cannot_grow_leaves_nothing(tmp_path):
     """The kernel itself refuses the write, in the middle of a Parquet file."""
     code = (
         "import resource, sys; from pathlib import Path; sys.path[:0] = sys.argv[2:]\n"
@@ -364,7 +353,7 @@ def test_a_file_that_cannot_grow_leaves_nothing(tmp_path: Path) -> None:
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 2000
 
 
-def test_a_kill_leaves_no_recording_or_a_whole_one(tmp_path: Path) -> None:
+def test_a_kill_leaves_no_recording_or_a_whole_one(tmp_path):
     code = (
         "import sys; from pathlib import Path; sys.path[:0] = sys.argv[2:]\n"
         "from small import write_toy\n"
@@ -401,15 +390,13 @@ def test_a_kill_leaves_no_recording_or_a_whole_one(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_rows_that_cannot_be_stored_are_refused(
-    tmp_path: Path, rows: list[PoolRows], error: type[FevalError], words: str
-) -> None:
+def test_rows_that_cannot_be_stored_are_refused(tmp_path, rows, error, words):
     with pytest.raises(error, match=words):
         write_rows(tmp_path / "r", GOLDS, ("alpha", rows))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_duplicate_questions_and_llms_are_refused_and_leave_no_folders(tmp_path: Path) -> None:
+def test_duplicate_questions_and_llms_are_refused_and_leave_no_folders(tmp_path):
     info, out = DatasetInfo("toy", "Toy", "verbatim", "test-1"), tmp_path / "new" / "deep" / "r"
     with pytest.raises(ConflictError, match="twice"), RecordingWriter(out, operation={}) as writer:
         writer.add_dataset(info, [question(0, "4"), question(0, "5")])
@@ -418,7 +405,7 @@ def test_duplicate_questions_and_llms_are_refused_and_leave_no_folders(tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_equal_texts_with_different_ids_are_allowed(tmp_path: Path) -> None:
+def test_equal_texts_with_different_ids_are_allowed(tmp_path):
     questions = [question(0, "yes", "Same?"), question(1, "no", "Same?")]
     with RecordingWriter(tmp_path / "r", operation={}) as writer:
         writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), questions)
@@ -426,7 +413,7 @@ def test_equal_texts_with_different_ids_are_allowed(tmp_path: Path) -> None:
     assert open_recording(tmp_path / "r").votes("toy").gold.tolist() == [0, 1]
 
 
-def test_missing_pairs_are_named_with_what_there_is(toy: Path) -> None:
+def test_missing_pairs_are_named_with_what_there_is(toy):
     recording = open_recording(toy)
     with pytest.raises(NotRecordedError, match="It holds toy: alpha, org/beta"):
         recording.votes("gsm8k")
@@ -434,7 +421,7 @@ def test_missing_pairs_are_named_with_what_there_is(toy: Path) -> None:
         recording.texts("toy", "gamma", 0)
 
 
-def test_merge_keeps_everything_and_names_its_parents(tmp_path: Path, toy: Path) -> None:
+def test_merge_keeps_everything_and_names_its_parents(tmp_path, toy):
     more = write_toy(tmp_path / "more", {"gamma": [["4", "9"], ["5", "5"]]}, GOLDS)
     merged = open_recording(merge([toy, more], tmp_path / "merged"))
     assert merged.llm_names("toy") == ["alpha", "org/beta", "gamma"]
@@ -447,7 +434,7 @@ def test_merge_keeps_everything_and_names_its_parents(tmp_path: Path, toy: Path)
         assert list(merged.pools("toy", llm)) == list(open_recording(source).pools("toy", llm))
 
 
-def test_merge_of_the_same_content_twice_is_that_content(tmp_path: Path, toy: Path) -> None:
+def test_merge_of_the_same_content_twice_is_that_content(tmp_path, toy):
     again = write_toy(tmp_path / "again", POOLS, GOLDS)
     assert open_recording(merge([toy, again], tmp_path / "merged")).hash == open_recording(toy).hash
 
@@ -459,20 +446,14 @@ def test_merge_of_the_same_content_twice_is_that_content(tmp_path: Path, toy: Pa
         ({"gamma": [["4"], ["5"]]}, ["4", "6"], "two golds"),
     ],
 )
-def test_contradicting_recordings_do_not_merge(
-    tmp_path: Path,
-    toy: Path,
-    pools: dict[str, list[list[str | None]]],
-    golds: list[str | None],
-    words: str,
-) -> None:
+def test_contradicting_recordings_do_not_merge(tmp_path, toy, pools, golds, words):
     other = write_toy(tmp_path / "other", pools, golds)
     with pytest.raises(ConflictError, match=words):
         merge([toy, other], tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
 
 
-def test_recordings_with_different_texts_for_one_id_do_not_merge(tmp_path: Path, toy: Path) -> None:
+def test_recordings_with_different_texts_for_one_id_do_not_merge(tmp_path, toy):
     with RecordingWriter(tmp_path / "other", operation={}) as writer:
         info = DatasetInfo("toy", "Toy", "verbatim", "test-1")
         writer.add_dataset(info, [Question("toy/0", "Something else?", "4", "4")])
@@ -480,7 +461,7 @@ def test_recordings_with_different_texts_for_one_id_do_not_merge(tmp_path: Path,
         merge([toy, tmp_path / "other"], tmp_path / "merged")
 
 
-def test_select_keeps_what_was_asked_for(tmp_path: Path, toy: Path) -> None:
+def test_select_keeps_what_was_asked_for(tmp_path, toy):
     small = open_recording(
         select(toy, tmp_path / "s", llms=["alpha"], questions=["toy/1"], samples=2)
     )
@@ -490,7 +471,7 @@ def test_select_keeps_what_was_asked_for(tmp_path: Path, toy: Path) -> None:
     assert verify_recording(tmp_path / "s").ok
 
 
-def test_select_refuses_what_is_not_there(tmp_path: Path, toy: Path) -> None:
+def test_select_refuses_what_is_not_there(tmp_path, toy):
     with pytest.raises(ShortPoolError, match="2 were requested"):
         select(toy, tmp_path / "s", samples=2)
     with pytest.raises(NotRecordedError, match="no question 'toy/9'"):
@@ -502,7 +483,7 @@ def test_select_refuses_what_is_not_there(tmp_path: Path, toy: Path) -> None:
     assert not (tmp_path / "s").exists()
 
 
-def test_file_names_are_safe_and_different() -> None:
+def test_file_names_are_safe_and_different():
     names = [
         "a/b",
         "a--b",
@@ -520,7 +501,7 @@ def test_file_names_are_safe_and_different() -> None:
     assert slug("gpt-3.5-turbo@t=0.8") == "gpt-3.5-turbo@t=0.8"
 
 
-def test_names_that_differ_only_in_case_do_not_share_a_recording(tmp_path: Path) -> None:
+def test_names_that_differ_only_in_case_do_not_share_a_recording(tmp_path):
     with pytest.raises(ConflictError, match="cannot be in one recording: some disks"):
         write_toy(tmp_path / "r", {"Alpha": [["4"]], "alpha": [["4"]]}, ["4"])
 
@@ -529,7 +510,7 @@ def test_names_that_differ_only_in_case_do_not_share_a_recording(tmp_path: Path)
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_fuzzed_votes_raise_nothing_but_our_errors(tmp_path: Path, data: st.DataObject) -> None:
+def test_fuzzed_votes_raise_nothing_but_our_errors(tmp_path, data):
     toy = tmp_path / "fuzz"
     if not toy.exists():
         write_toy(toy, POOLS, GOLDS)
@@ -569,7 +550,7 @@ json_values = st.recursive(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_fuzzed_manifests_raise_nothing_but_our_errors(tmp_path: Path, data: st.DataObject) -> None:
+def test_fuzzed_manifests_raise_nothing_but_our_errors(tmp_path, data):
     toy = tmp_path / "fuzz"
     if not toy.exists():
         write_toy(toy, POOLS, GOLDS)
@@ -598,7 +579,7 @@ def test_fuzzed_manifests_raise_nothing_but_our_errors(tmp_path: Path, data: st.
 @pytest.mark.parametrize(
     "name", ["manifest.json", "votes/toy.votes", "questions/toy.parquet", "texts/toy/alpha.parquet"]
 )
-def test_a_pipe_or_a_device_in_place_of_a_file_is_not_read(toy: Path, name: str) -> None:
+def test_a_pipe_or_a_device_in_place_of_a_file_is_not_read(toy, name):
     for put in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
         (toy / name).unlink()
         put(toy / name)
@@ -608,7 +589,7 @@ def test_a_pipe_or_a_device_in_place_of_a_file_is_not_read(toy: Path, name: str)
             assert any("no regular file" in problem for problem in verify_recording(toy).problems)
 
 
-def test_a_recording_below_a_folder_whose_name_is_no_text_is_read(tmp_path: Path) -> None:
+def test_a_recording_below_a_folder_whose_name_is_no_text_is_read(tmp_path):
     folder = tmp_path / os.fsdecode(b"f\xfftol")
     try:
         folder.mkdir()
@@ -632,9 +613,7 @@ def test_a_recording_below_a_folder_whose_name_is_no_text_is_read(tmp_path: Path
         lambda m: m["operation"].update(size=float("nan")),
     ],
 )
-def test_nothing_is_derived_from_a_manifest_of_another_shape(
-    toy: Path, tmp_path: Path, change: object
-) -> None:
+def test_nothing_is_derived_from_a_manifest_of_another_shape(toy, tmp_path, change):
     manifest = json.loads((toy / "manifest.json").read_bytes())
     change(manifest)  # type: ignore[operator]
     (toy / "manifest.json").write_text(json.dumps(manifest))
@@ -645,7 +624,7 @@ def test_nothing_is_derived_from_a_manifest_of_another_shape(
     assert not (tmp_path / "out").exists()
 
 
-def test_nothing_is_derived_from_changed_bytes(toy: Path, tmp_path: Path) -> None:
+def test_nothing_is_derived_from_changed_bytes(toy, tmp_path):
     name = "samples/toy/alpha.parquet"
     other = write_toy(
         tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "6", "7"]]}, GOLDS
@@ -668,13 +647,13 @@ def test_nothing_is_derived_from_changed_bytes(toy: Path, tmp_path: Path) -> Non
         (LLMInfo("m", decoding={"stop": "\ud800"}), "valid Unicode"),
     ],
 )
-def test_an_llm_that_cannot_be_stored_is_refused(tmp_path: Path, llm: LLMInfo, words: str) -> None:
+def test_an_llm_that_cannot_be_stored_is_refused(tmp_path, llm, words):
     with pytest.raises(UsageError, match=words):
         write_rows(tmp_path / "r", ["4"], (llm, [pool(0, ["4"])]))
     assert not any(tmp_path.iterdir())
 
 
-def test_a_question_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
+def test_a_question_that_cannot_be_stored_is_refused(tmp_path):
     with (
         pytest.raises(UsageError, match="valid Unicode"),
         RecordingWriter(tmp_path / "r", operation={}) as writer,
@@ -684,7 +663,7 @@ def test_a_question_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
         )
 
 
-def test_nothing_is_written_into_a_recording(toy: Path) -> None:
+def test_nothing_is_written_into_a_recording(toy):
     for out in (toy / "sub", toy / "votes" / "deep" / "er"):
         with pytest.raises(StorageError, match="inside the recording"):
             write_toy(out, POOLS, GOLDS)
@@ -694,12 +673,12 @@ def test_nothing_is_written_into_a_recording(toy: Path) -> None:
     assert verify_recording(toy).ok
 
 
-def test_a_manifest_of_something_else_above_is_no_obstacle(tmp_path: Path) -> None:
+def test_a_manifest_of_something_else_above_is_no_obstacle(tmp_path):
     (tmp_path / "manifest.json").write_text('{"format": "web-extension"}')
     assert verify_recording(write_toy(tmp_path / "toy", POOLS, GOLDS)).ok
 
 
-def test_what_is_in_the_way_is_said_without_the_names_of_hidden_folders(tmp_path: Path) -> None:
+def test_what_is_in_the_way_is_said_without_the_names_of_hidden_folders(tmp_path):
     (tmp_path / "file").write_text("mine")
     (tmp_path / "dangling").symlink_to("nowhere")
     for out, words in [
@@ -714,7 +693,7 @@ def test_what_is_in_the_way_is_said_without_the_names_of_hidden_folders(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "file"]
 
 
-def test_of_two_that_write_one_folder_the_second_says_so(tmp_path: Path) -> None:
+def test_of_two_that_write_one_folder_the_second_says_so(tmp_path):
     with (
         pytest.raises(StorageError, match="somebody else made it"),
         RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
@@ -725,7 +704,7 @@ def test_of_two_that_write_one_folder_the_second_says_so(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
 
 
-def test_a_name_with_backticks_stays_one_code_span_in_the_readme(tmp_path: Path) -> None:
+def test_a_name_with_backticks_stays_one_code_span_in_the_readme(tmp_path):
     names = {"a`b": [["4"]], "``c": [["4"]], "d|e": [["4"]], "plain": [["4"]]}
     readme = (write_toy(tmp_path / "r", names, ["4"]) / "README.md").read_text()
     cells = [line.split(" | ")[1] for line in readme.splitlines() if line.startswith("| Toy")]
@@ -766,9 +745,7 @@ def test_a_name_with_backticks_stays_one_code_span_in_the_readme(tmp_path: Path)
         ),
     ],
 )
-def test_the_models_that_answered_are_said(
-    asked: str, names: dict[str, int], sentence: str | None, other: bool, tmp_path: Path
-) -> None:
+def test_the_models_that_answered_are_said(asked, names, sentence, other, tmp_path):
     stated = [name for name, count in names.items() for _ in range(count)]
     row = replace(pool(0, ["a", "a", "b", "a"]), extra={"served_model": stated})
     plain = write_rows(

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from places import ROOT, SUPPORT
@@ -19,7 +18,7 @@ CASES = 500
 
 
 @pytest.mark.slow
-def test_a_recording_changed_at_random_is_a_sentence_or_numbers(tmp_path: Path) -> None:
+def test_a_recording_changed_at_random_is_a_sentence_or_numbers(tmp_path):
     source = write_scored_toy(
         tmp_path / "toy",
         {"alpha": [["4", "4", None], ["7", "5", "7"]], "beta": [["4"], ["9", None]]},

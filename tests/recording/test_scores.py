@@ -6,8 +6,6 @@ import json
 import math
 import random
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -56,16 +54,16 @@ ROWS = [
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(tmp_path):
     return write_toy(tmp_path / "toy", POOLS, GOLDS)
 
 
 @pytest.fixture
-def scored(toy: Path, tmp_path: Path) -> Path:
+def scored(toy, tmp_path):
     return add_scores(toy, tmp_path / "scored", JUDGE, {("toy", "alpha"): ROWS}, notes=["Odd."])
 
 
-def test_what_is_added_is_read_as_arrays(scored: Path) -> None:
+def test_what_is_added_is_read_as_arrays(scored):
     scores = open_recording(scored).scores("toy", "alpha", "org/judge")
     assert scores.scorer == JUDGE
     nan = math.nan
@@ -88,7 +86,7 @@ def test_what_is_added_is_read_as_arrays(scored: Path) -> None:
     )
 
 
-def test_rows_come_back_as_they_were_added(scored: Path) -> None:
+def test_rows_come_back_as_they_were_added(scored):
     rows = list(open_recording(scored).score_rows("toy", "alpha", "org/judge"))
     assert rows == [ROWS[0], replace(ROWS[1], scores=[None, 2.0])]
 
@@ -97,9 +95,7 @@ def test_rows_come_back_as_they_were_added(scored: Path) -> None:
     ("how", "first", "second"),
     [("min", 0.5, 2.0), ("product", 0.36, 2.0), ("last", 0.8, 2.0), ("mean", 2.2 / 3, 2.0)],
 )
-def test_step_scores_are_aggregated(
-    toy: Path, tmp_path: Path, how: str, first: float, second: float
-) -> None:
+def test_step_scores_are_aggregated(toy, tmp_path, how, first, second):
     rows = [
         ScoreRows("toy/0", [1], [None], [[0.9, 0.5, 0.8]]),
         ScoreRows("toy/1", [0], [7.0]),
@@ -113,9 +109,7 @@ def test_step_scores_are_aggregated(
     )
 
 
-def test_an_unknown_aggregate_is_refused_and_no_steps_are_no_scores(
-    scored: Path, toy: Path, tmp_path: Path
-) -> None:
+def test_an_unknown_aggregate_is_refused_and_no_steps_are_no_scores(scored, toy, tmp_path):
     with pytest.raises(UnknownNameError, match="'max'"):
         open_recording(scored).scores("toy", "alpha", "org/judge").aggregated("max")
     add_scores(toy, tmp_path / "s", JUDGE, {("toy", "alpha"): []})
@@ -126,16 +120,14 @@ def test_an_unknown_aggregate_is_refused_and_no_steps_are_no_scores(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(
-    tmp_path: Path, seed: int
-) -> None:
+def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(tmp_path, seed):
     draw = random.Random(seed)  # noqa: S311  values of a test
     sizes = [draw.choice([0, 1, 3, 5]) for _ in range(7)]
 
-    def some(make: Any) -> Any:
+    def some(make):
         return make() if draw.random() < 0.7 else None
 
-    def numbers() -> list[float]:
+    def numbers():
         return [draw.uniform(-2, 2) for _ in range(draw.randrange(5))]
 
     pools = [
@@ -189,9 +181,7 @@ def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(
             np.testing.assert_allclose(likely.logprobs.of(i, sample), tokens or [], rtol=1e-6)
 
 
-def test_scores_that_a_scorer_did_not_give_are_an_error(
-    scored: Path, toy: Path, tmp_path: Path
-) -> None:
+def test_scores_that_a_scorer_did_not_give_are_an_error(scored, toy, tmp_path):
     steps = [ScoreRows("toy/0", [0], [None], [[0.5]])]
     with_steps = open_recording(
         add_scores(toy, tmp_path / "steps", JUDGE, {("toy", "alpha"): steps})
@@ -211,7 +201,7 @@ def test_scores_that_a_scorer_did_not_give_are_an_error(
         without.logprobs("toy", "alpha")
 
 
-def test_the_rest_is_linked_and_the_parent_untouched(toy: Path, tmp_path: Path) -> None:
+def test_the_rest_is_linked_and_the_parent_untouched(toy, tmp_path):
     before = content(toy)
     out = add_scores(toy, tmp_path / "scored", JUDGE, {("toy", "alpha"): ROWS})
     assert content(toy) == before
@@ -224,7 +214,7 @@ def test_the_rest_is_linked_and_the_parent_untouched(toy: Path, tmp_path: Path) 
     }
 
 
-def test_the_manifest_says_who_scored_what(toy: Path, scored: Path) -> None:
+def test_the_manifest_says_who_scored_what(toy, scored):
     raw = open_recording(scored).manifest.raw
     assert raw["scorers"] == [
         {
@@ -253,7 +243,7 @@ def test_the_manifest_says_who_scored_what(toy: Path, scored: Path) -> None:
     )
 
 
-def test_a_recording_without_scores_says_nothing_of_them(toy: Path) -> None:
+def test_a_recording_without_scores_says_nothing_of_them(toy):
     recording = open_recording(toy)
     assert recording.manifest.raw["scores"] == recording.manifest.raw["scorers"] == []
     assert recording.scorers("toy", "alpha") == []
@@ -261,7 +251,7 @@ def test_a_recording_without_scores_says_nothing_of_them(toy: Path) -> None:
         recording.scores("toy", "alpha", "x")
 
 
-def test_scores_are_content(toy: Path, scored: Path, tmp_path: Path) -> None:
+def test_scores_are_content(toy, scored, tmp_path):
     same = add_scores(toy, tmp_path / "same", JUDGE, {("toy", "alpha"): ROWS})
     other = add_scores(
         toy,
@@ -277,7 +267,7 @@ def test_scores_are_content(toy: Path, scored: Path, tmp_path: Path) -> None:
     assert len(set(hashes)) == 4
 
 
-def test_verify_recomputes_scores(scored: Path) -> None:
+def test_verify_recomputes_scores(scored):
     assert verify_recording(scored).problems == ()
     path = scored / file_path("scores/org/judge", "toy", "alpha")
     data = path.read_bytes()
@@ -287,7 +277,7 @@ def test_verify_recomputes_scores(scored: Path) -> None:
         open_recording(scored).scores("toy", "alpha", "org/judge")
 
 
-def test_verify_counts_what_the_manifest_counts(scored: Path) -> None:
+def test_verify_counts_what_the_manifest_counts(scored):
     raw = json.loads((scored / "manifest.json").read_text())
     raw["scores"][0]["with_score"] = 3
     put_manifest(scored, raw)
@@ -295,7 +285,7 @@ def test_verify_counts_what_the_manifest_counts(scored: Path) -> None:
     assert "'with_score': 2" in problem
 
 
-def test_several_scorers_lie_side_by_side(scored: Path, tmp_path: Path) -> None:
+def test_several_scorers_lie_side_by_side(scored, tmp_path):
     second = ScorerInfo("len", "python")
     rows = [ScoreRows("toy/2", [0], [3.0])]
     add_scores(
@@ -330,15 +320,13 @@ def test_several_scorers_lie_side_by_side(scored: Path, tmp_path: Path) -> None:
         ([ScoreRows("toy/0", [0], [1.0], verdicts=["\ud800"])], "cannot be stored"),
     ],
 )
-def test_what_cannot_be_is_refused_and_leaves_nothing(
-    toy: Path, tmp_path: Path, rows: list[ScoreRows], message: str
-) -> None:
+def test_what_cannot_be_is_refused_and_leaves_nothing(toy, tmp_path, rows, message):
     with pytest.raises((ConflictError, UsageError), match=message):
         add_scores(toy, tmp_path / "x", JUDGE, {("toy", "alpha"): rows})
     assert [path.name for path in tmp_path.iterdir()] == ["toy"]
 
 
-def test_wrong_names_are_refused(toy: Path, tmp_path: Path) -> None:
+def test_wrong_names_are_refused(toy, tmp_path):
     for scorer, rows, error in (
         (JUDGE, {("toy", "gamma"): ROWS}, NotRecordedError),
         (JUDGE, {("ghost", "alpha"): ROWS}, NotRecordedError),
@@ -360,7 +348,7 @@ def test_wrong_names_are_refused(toy: Path, tmp_path: Path) -> None:
             writer.add_scores("toy", "gamma", JUDGE, [])
 
 
-def test_select_keeps_the_scores_of_what_it_keeps(scored: Path, tmp_path: Path) -> None:
+def test_select_keeps_the_scores_of_what_it_keeps(scored, tmp_path):
     select(scored, tmp_path / "first", questions=["toy/0", "toy/1"], samples=1)
     recording = open_recording(tmp_path / "first")
     assert recording.scores("toy", "alpha", "org/judge").values.tolist()[0] == [0.5]
@@ -370,7 +358,7 @@ def test_select_keeps_the_scores_of_what_it_keeps(scored: Path, tmp_path: Path) 
     assert open_recording(tmp_path / "beta").manifest.raw["scores"] == []
 
 
-def test_merge_joins_scores_of_the_same_cots(toy: Path, scored: Path, tmp_path: Path) -> None:
+def test_merge_joins_scores_of_the_same_cots(toy, scored, tmp_path):
     second = ScorerInfo("len", "python")
     add_scores(toy, tmp_path / "len", second, {("toy", "alpha"): ROWS[:1]})
     merge([toy, tmp_path / "len", scored], tmp_path / "all")
@@ -385,7 +373,7 @@ def test_merge_joins_scores_of_the_same_cots(toy: Path, scored: Path, tmp_path: 
         merge([scored, tmp_path / "other"], tmp_path / "x")
 
 
-def test_extraction_keeps_scores_and_says_what_they_saw(scored: Path, tmp_path: Path) -> None:
+def test_extraction_keeps_scores_and_says_what_they_saw(scored, tmp_path):
     extraction = extract(scored, tmp_path / "new", answer_kind="text")
     assert extraction.notes == (
         "toy: org/judge scored the CoTs of alpha with the answers of the parent.",
@@ -396,8 +384,8 @@ def test_extraction_keeps_scores_and_says_what_they_saw(scored: Path, tmp_path: 
     assert verify_recording(tmp_path / "new").problems == ()
 
 
-def test_info_shows_scores(scored: Path, toy: Path) -> None:
-    def info(path: Path, *options: str) -> Any:
+def test_info_shows_scores(scored, toy):
+    def info(path, *options):
         return CliRunner().invoke(app, ["info", str(path), *options]).stdout
 
     assert (

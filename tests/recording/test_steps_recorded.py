@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +21,13 @@ from feval.report.tables.recordings import info_headline, info_tables
 
 
 @pytest.fixture(scope="module")
-def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trees(tmp_path_factory):
     return write_trees(
         tmp_path_factory.mktemp("trees") / "toy", whole={"alpha": [["4", "4"], ["5"], ["1"]]}
     )
 
 
-def test_steps_are_read_as_arrays(trees: Path) -> None:
+def test_steps_are_read_as_arrays(trees):
     recording = open_recording(trees)
     steps = recording.steps("toy", "tree")
     assert steps is not None
@@ -44,14 +43,14 @@ def test_steps_are_read_as_arrays(trees: Path) -> None:
     )
 
 
-def test_trees_come_back_as_they_were_added(trees: Path) -> None:
+def test_trees_come_back_as_they_were_added(trees):
     assert list(open_recording(trees).pools("toy", "tree")) == [
         tree(i, each) for i, each in enumerate(TREES)
     ]
     assert verify_recording(trees).problems == ()
 
 
-def test_the_manifest_says_how_deep_they_are(trees: Path) -> None:
+def test_the_manifest_says_how_deep_they_are(trees):
     manifest = open_recording(trees).manifest.raw
     assert manifest["features"] == ["scores", "steps"]
     assert (manifest["pairs"][0]["depth"], manifest["pairs"][0]["branching"]) == (3, 2)
@@ -77,21 +76,19 @@ def test_the_manifest_says_how_deep_they_are(trees: Path) -> None:
         ({"ends": [True]}, "different lengths"),
     ],
 )
-def test_what_is_no_tree_is_refused(
-    changes: dict[str, list[int]], sentence: str, tmp_path: Path
-) -> None:
+def test_what_is_no_tree_is_refused(changes, sentence, tmp_path):
     with pytest.raises(UsageError, match=f"^tree on toy, question 'toy/0': .*{sentence}"):
         write_rows(tmp_path / "r", ["4"], ("tree", [replace(tree(0, TREES[0]), **changes)]))
 
 
-def test_trees_and_whole_cots_are_two_llms(tmp_path: Path) -> None:
+def test_trees_and_whole_cots_are_two_llms(tmp_path):
     with pytest.raises(
         UsageError, match="'toy/1': steps of a tree, and whole CoTs on other questions"
     ):
         write_rows(tmp_path / "r", ["4", "4"], ("tree", [tree(0, TREES[0]), pool(1, ["4"])]))
 
 
-def test_derived_recordings_keep_trees(trees: Path, tmp_path: Path) -> None:
+def test_derived_recordings_keep_trees(trees, tmp_path):
     hash_ = open_recording(trees).hash
     alone = select(trees, tmp_path / "alone", llms=["tree"])
     others = select(trees, tmp_path / "others", llms=["alpha"])
@@ -110,7 +107,7 @@ def test_derived_recordings_keep_trees(trees: Path, tmp_path: Path) -> None:
     )
 
 
-def test_answers_are_read_again_only_where_a_solution_ends(tmp_path: Path) -> None:
+def test_answers_are_read_again_only_where_a_solution_ends(tmp_path):
     parent = write_trees(tmp_path / "r")
     out = extract(parent, tmp_path / "x", answer_kind="number", source="text").path
     [first, *_] = open_recording(out).pools("toy", "tree")
@@ -119,13 +116,13 @@ def test_answers_are_read_again_only_where_a_solution_ends(tmp_path: Path) -> No
     assert verify_recording(out).problems == ()
 
 
-def test_a_larger_tree_is_no_continuation(trees: Path, tmp_path: Path) -> None:
+def test_a_larger_tree_is_no_continuation(trees, tmp_path):
     grown = [[*TREES[0], (3, "5", True)], *TREES[1:]]
     with pytest.raises(ConflictError, match="with other content on 'toy/0'"):
         merge([trees, write_trees(tmp_path / "more", grown, scores=[])], tmp_path / "out")
 
 
-def test_arrays_that_contradict_the_file_are_found(tmp_path: Path) -> None:
+def test_arrays_that_contradict_the_file_are_found(tmp_path):
     folder, other = write_trees(tmp_path / "r"), [*TREES]
     other[0] = [*other[0][:4], (0, "5", True), *other[0][5:]]
     swapped = write_trees(tmp_path / "other", other)
@@ -138,7 +135,7 @@ def test_arrays_that_contradict_the_file_are_found(tmp_path: Path) -> None:
     )
 
 
-def test_steps_that_are_missing_are_never_read_as_whole_cots(trees: Path, tmp_path: Path) -> None:
+def test_steps_that_are_missing_are_never_read_as_whole_cots(trees, tmp_path):
     path = "steps/toy/tree.parquet"
     folder = write_trees(tmp_path / "unlisted")
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -169,9 +166,7 @@ def test_steps_that_are_missing_are_never_read_as_whole_cots(trees: Path, tmp_pa
         (["tree", "alpha"], ": 4 CoTs, 8 steps, 2 LLMs", "CoTs, steps"),
     ],
 )
-def test_info_calls_steps_steps(
-    llms: list[str], headline: str, heading: str, trees: Path, tmp_path: Path
-) -> None:
+def test_info_calls_steps_steps(llms, headline, heading, trees, tmp_path):
     recording = open_recording(select(trees, tmp_path / "r", llms=llms))
     assert headline in info_headline(recording)
     [pools] = [table for table in info_tables(recording) if table.title == "pools"]
@@ -181,7 +176,7 @@ def test_info_calls_steps_steps(
     }
 
 
-def test_a_forged_tree_is_not_linked(trees: Path, tmp_path: Path) -> None:
+def test_a_forged_tree_is_not_linked(trees, tmp_path):
     path = "steps/toy/tree.parquet"
     parts = [
         select(trees, tmp_path / f"{i}", questions=[f"toy/{i}"], llms=["tree"]) for i in range(2)
@@ -218,12 +213,12 @@ def test_a_forged_tree_is_not_linked(trees: Path, tmp_path: Path) -> None:
         Steps(np.array([[-1]]), np.array([[0]])),
     ],
 )
-def test_arrays_that_are_no_trees_are_refused(steps: Steps) -> None:
+def test_arrays_that_are_no_trees_are_refused(steps):
     with pytest.raises(ValueError, match="step"):
         steps.check(np.array([[-1, 0]]), np.array([2]))
 
 
-def test_a_flat_recording_has_none_of_it(tmp_path: Path) -> None:
+def test_a_flat_recording_has_none_of_it(tmp_path):
     folder = select(
         write_trees(tmp_path / "r", whole={"alpha": [["4"]] * 3}), tmp_path / "flat", llms=["alpha"]
     )
@@ -231,7 +226,7 @@ def test_a_flat_recording_has_none_of_it(tmp_path: Path) -> None:
     assert b"parents" not in content(folder)["votes/toy.details"]
 
 
-def test_steps_are_no_samples(trees: Path) -> None:
+def test_steps_are_no_samples(trees):
     dataset, [llm, alpha] = load("toy", ["tree", "alpha"], trees)
     with pytest.raises(
         UsageError, match="tree was recorded on toy as trees of steps, which are no whole CoTs"
@@ -246,7 +241,7 @@ def test_steps_are_no_samples(trees: Path) -> None:
     assert len(GOLDS) == len(dataset)
 
 
-def test_steps_of_two_recordings_are_in_the_joined_order(trees: Path, tmp_path: Path) -> None:
+def test_steps_of_two_recordings_are_in_the_joined_order(trees, tmp_path):
     one = select(trees, tmp_path / "one", questions=["toy/1"])
     two = select(trees, tmp_path / "two", questions=["toy/0"])
     parts = [

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +26,6 @@ from feval.recording import (
     LLMInfo,
     PoolRows,
     Question,
-    Recording,
     RecordingWriter,
     extract,
     merge,
@@ -70,12 +67,12 @@ QUESTION = Question("sums/0", "Two and two?", "4", "4")
 LLM = "org/thinker"
 
 
-def one_pool(recording: Recording, llm: str = LLM) -> PoolRows:
+def one_pool(recording, llm=LLM):
     (pool,) = recording.pools("sums", llm)
     return pool
 
 
-def assert_split(recording: Recording) -> None:
+def assert_split(recording):
     """What every door makes of the same raw replies."""
     pool = one_pool(recording)
     assert list(pool.texts) == REPLIES
@@ -86,9 +83,7 @@ def assert_split(recording: Recording) -> None:
     assert verify_recording(recording.path).ok
 
 
-def imported(
-    tmp_path: Path, samples: Sequence[dict[str, Any]], llm: str = LLM, **options: Any
-) -> Recording:
+def imported(tmp_path, samples, llm=LLM, **options):
     source = tmp_path / "source.jsonl"
     line = {
         "id": "sums/0",
@@ -103,9 +98,7 @@ def imported(
     return open_recording(import_recording("jsonl", source, out, **options))
 
 
-def written(
-    out: Path, *, texts: Sequence[str], llms: Sequence[str] = (LLM,), **fields: Any
-) -> Path:
+def written(out, *, texts, llms=(LLM,), **fields):
     """A recording as it was made before thoughts were split off."""
     size = len(texts)
     with RecordingWriter(out, operation={"name": "test"}) as writer:
@@ -127,18 +120,18 @@ def written(
     return out
 
 
-def leaf_of(recording: Recording, part: str) -> str:
+def leaf_of(recording, part):
     (digest,) = [
         leaf["sha256"] for leaf in recording.manifest.raw["leaves"] if leaf["part"] == part
     ]
     return str(digest)
 
 
-def info(path: Path, *options: str) -> str:
+def info(path, *options):
     return CliRunner().invoke(app, ["info", str(path), *options]).stdout
 
 
-def test_an_import_reads_replies_and_keeps_thoughts_apart(tmp_path: Path) -> None:
+def test_an_import_reads_replies_and_keeps_thoughts_apart(tmp_path):
     reasons = ["stop", "stop", None, "stop", "stop"]
     samples = [
         {"text": text, "finish_reason": reason} for text, reason in zip(RAW, reasons, strict=True)
@@ -157,7 +150,7 @@ def test_an_import_reads_replies_and_keeps_thoughts_apart(tmp_path: Path) -> Non
     assert cut == 4
 
 
-def test_an_answer_that_was_stored_does_not_stand_in_for_a_reply(tmp_path: Path) -> None:
+def test_an_answer_that_was_stored_does_not_stand_in_for_a_reply(tmp_path):
     samples = [{"text": text, "answer": "7"} for text in RAW]
     recording = imported(tmp_path, samples)
     assert list(one_pool(recording).answers) == ["7", "7", None, None, "7"]
@@ -171,8 +164,8 @@ def test_an_answer_that_was_stored_does_not_stand_in_for_a_reply(tmp_path: Path)
 
 
 def test_a_stored_answer_does_not_stand_in_for_a_reply_where_thoughts_have_a_field_of_their_own(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     texts = ["", " \n", "7", None]
     samples = [
         {"text": text, "reasoning": "It is 7.", "answer": "7", "tokens": 3} for text in texts
@@ -181,7 +174,7 @@ def test_a_stored_answer_does_not_stand_in_for_a_reply_where_thoughts_have_a_fie
     assert list(one_pool(imported(tmp_path, samples)).answers) == [None, None, "7", "7", "7"]
 
 
-def test_the_generic_import_takes_a_reasoning_field(tmp_path: Path) -> None:
+def test_the_generic_import_takes_a_reasoning_field(tmp_path):
     samples = [
         {"text": "The answer is 4.", "reasoning": "It is 7."},
         {"text": "The answer is 5.", "reasoning": None},
@@ -194,7 +187,7 @@ def test_the_generic_import_takes_a_reasoning_field(tmp_path: Path) -> None:
     assert not any("not imported" in note for note in recording.manifest.raw["notes"])
 
 
-def test_thoughts_of_a_field_stand_before_those_of_the_text(tmp_path: Path) -> None:
+def test_thoughts_of_a_field_stand_before_those_of_the_text(tmp_path):
     pool = one_pool(
         imported(tmp_path, [{"text": "<think>b</think>The answer is 4.", "reasoning": "a"}])
     )
@@ -213,8 +206,8 @@ CUT = [
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
 @pytest.mark.parametrize("executed", [False, True])
 def test_a_cot_that_is_cut_off_in_a_thought_of_the_template_has_no_reply(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: Sequence[int], executed: bool
-) -> None:
+    tmp_path, monkeypatch, order, executed
+):
     source = tmp_path / "source.jsonl"
     lines = [
         {
@@ -250,8 +243,8 @@ def test_a_cot_that_is_cut_off_in_a_thought_of_the_template_has_no_reply(
 
 
 def test_a_cot_without_a_mark_keeps_its_reply_where_no_other_shows_that_the_template_opens(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     samples = [
         {"text": "So 5, no, 6", "finish_reason": "length"},
         {"text": "<think>a</think>5", "finish_reason": "stop"},
@@ -259,7 +252,7 @@ def test_a_cot_without_a_mark_keeps_its_reply_where_no_other_shows_that_the_temp
     assert list(one_pool(imported(tmp_path, samples)).answers) == ["6", "5"]
 
 
-def test_a_recorded_finish_reason_stays(tmp_path: Path) -> None:
+def test_a_recorded_finish_reason_stays(tmp_path):
     samples = [
         {"text": "<think>7", "finish_reason": reason} for reason in ("stop", "content_filter", None)
     ]
@@ -270,9 +263,7 @@ def test_a_recorded_finish_reason_stays(tmp_path: Path) -> None:
     ]
 
 
-def test_a_recording_without_marks_keeps_its_hash_and_one_with_marks_counts_them(
-    tmp_path: Path,
-) -> None:
+def test_a_recording_without_marks_keeps_its_hash_and_one_with_marks_counts_them(tmp_path):
     plain = open_recording(written(tmp_path / "plain", texts=["4"], reasoning=["hm"]))
     assert leaf_of(plain, "reasoning") == hashlib.sha256(b'["sums/0",["hm"]]\n').hexdigest()
     check_leaf(plain, Part("reasoning", "sums", LLM))
@@ -281,7 +272,7 @@ def test_a_recording_without_marks_keeps_its_hash_and_one_with_marks_counts_them
     assert leaf_of(marked, "reasoning") == hashlib.sha256(line.encode()).hexdigest()
 
 
-def test_marks_travel_with_selections_and_merges(tmp_path: Path) -> None:
+def test_marks_travel_with_selections_and_merges(tmp_path):
     samples = [
         {"text": text, "finish_reason": reason} for text, reason in zip(RAW, REASONS, strict=True)
     ]
@@ -293,7 +284,7 @@ def test_marks_travel_with_selections_and_merges(tmp_path: Path) -> None:
     assert verify_recording(tmp_path / "chosen").ok
 
 
-def test_marks_that_do_not_fit_are_not_written(tmp_path: Path) -> None:
+def test_marks_that_do_not_fit_are_not_written(tmp_path):
     pool = one_pool(imported(tmp_path, [{"text": RAW[0]}]))
     with pytest.raises(UsageError, match="the marks of its thoughts do not fit its texts"):
         written(
@@ -301,7 +292,7 @@ def test_marks_that_do_not_fit_are_not_written(tmp_path: Path) -> None:
         )
 
 
-def test_info_shows_unclosed_thoughts_and_empty_replies_where_there_are_any(tmp_path: Path) -> None:
+def test_info_shows_unclosed_thoughts_and_empty_replies_where_there_are_any(tmp_path):
     recording = imported(tmp_path, [{"text": text} for text in RAW])
     (pair,) = json.loads(info(recording.path, "--json"))["pairs"]
     assert (pair["unclosed_thoughts"], pair["empty_replies"]) == (1, 1)
@@ -311,7 +302,7 @@ def test_info_shows_unclosed_thoughts_and_empty_replies_where_there_are_any(tmp_
     assert "thoughts %" not in info(imported(tmp_path, [{"text": "4"}]).path)
 
 
-def test_extract_splits_texts_and_links_the_others(tmp_path: Path) -> None:
+def test_extract_splits_texts_and_links_the_others(tmp_path):
     old = written(tmp_path / "old", texts=RAW, llms=(LLM, "org/plain"))
     result = extract(old, tmp_path / "new")
     new = open_recording(tmp_path / "new")
@@ -327,7 +318,7 @@ def test_extract_splits_texts_and_links_the_others(tmp_path: Path) -> None:
         in result.notes[0]
     )
 
-    def is_linked(part: str, llm: str) -> bool:
+    def is_linked(part, llm):
         prefix = f"{part}/sums/{llm}"
         (path,) = [name for name in new.manifest.files if name.startswith(prefix)]
         return (old / path).samefile(new.path / path)
@@ -338,14 +329,14 @@ def test_extract_splits_texts_and_links_the_others(tmp_path: Path) -> None:
     assert not is_linked("texts", "org--thinker")
 
 
-def test_extracting_twice_changes_nothing(tmp_path: Path) -> None:
+def test_extracting_twice_changes_nothing(tmp_path):
     first = extract(written(tmp_path / "old", texts=RAW), tmp_path / "first")
     second = extract(tmp_path / "first", tmp_path / "second")
     assert second.recording_hash == first.recording_hash
     assert second.datasets[0].llms[0].split == 0
 
 
-def test_stored_answers_are_kept_with_their_texts(tmp_path: Path) -> None:
+def test_stored_answers_are_kept_with_their_texts(tmp_path):
     extract(written(tmp_path / "old", texts=RAW), tmp_path / "new", source="stored")
     pool = one_pool(open_recording(tmp_path / "new"))
     assert (list(pool.texts), list(pool.answers)) == (RAW, ["7"] * 5)
@@ -354,7 +345,7 @@ def test_stored_answers_are_kept_with_their_texts(tmp_path: Path) -> None:
 NOW = "2026-01-01T00:00:00Z"
 
 
-def messages(question: Question) -> list[Message]:
+def messages(question):
     return [Message("user", question.text)]
 
 
@@ -363,20 +354,18 @@ WORK = RecordingTask(
 )
 
 
-def thinking(**fields: Any) -> FakeBackend:
+def thinking(**fields):
     usual = {"output_tokens": 10, "prompt_tokens": 20} | fields
     reasons = ["stop", "stop", "unknown", "stop", "stop"]
     return FakeBackend(answer=lambda _, sample: Completion(RAW[sample], reasons[sample], **usual))
 
 
-def recorded(
-    out: Path, backend: FakeBackend | None = None, work: RecordingTask = WORK, **options: Any
-) -> Recording:
+def recorded(out, backend=None, work=WORK, **options):
     options = {"prices": "none", "now": lambda: NOW} | options
     return open_recording(record_dataset(work, backend or thinking(), out, **options))
 
 
-def test_recording_splits_when_it_seals_and_the_journal_keeps_the_raw_reply(tmp_path: Path) -> None:
+def test_recording_splits_when_it_seals_and_the_journal_keeps_the_raw_reply(tmp_path):
     recording = recorded(tmp_path / "r", keep_journal=True)
     assert_split(recording)
     assert "Texts that held thoughts, which were split off: 4." in recording.manifest.raw["notes"]
@@ -404,8 +393,8 @@ def test_recording_splits_when_it_seals_and_the_journal_keeps_the_raw_reply(tmp_
     assert open_recording(again).hash == recording.hash
 
 
-def test_sealing_knows_a_template_that_opens_thoughts_by_any_cot(tmp_path: Path) -> None:
-    def answer(_: Any, sample: int) -> Completion:
+def test_sealing_knows_a_template_that_opens_thoughts_by_any_cot(tmp_path):
+    def answer(_, sample):
         text, reason = CUT[sample]
         return Completion(text, reason, output_tokens=9, prompt_tokens=3)
 
@@ -416,7 +405,7 @@ def test_sealing_knows_a_template_that_opens_thoughts_by_any_cot(tmp_path: Path)
     assert pool.raw_texts() == [text for text, _ in CUT]
 
 
-def test_a_recording_that_others_begin_with_gives_back_its_raw_replies(tmp_path: Path) -> None:
+def test_a_recording_that_others_begin_with_gives_back_its_raw_replies(tmp_path):
     first = recorded(tmp_path / "first", thinking(tokens_split=True), replace(WORK, samples=3))
     backend = thinking()
     whole = recorded(tmp_path / "whole", backend, start=first.path)
@@ -426,7 +415,7 @@ def test_a_recording_that_others_begin_with_gives_back_its_raw_replies(tmp_path:
     assert whole.manifest.pairs["sums", LLM]["counter"] == SPLIT_USAGE
 
 
-def test_the_replay_sees_replies(tmp_path: Path) -> None:
+def test_the_replay_sees_replies(tmp_path):
     recording = recorded(tmp_path / "r")
     _, (llm,) = load("sums", [LLM], recording=recording, prices="none")
     cots = llm("sums/0", n=5).cots
@@ -434,7 +423,7 @@ def test_the_replay_sees_replies(tmp_path: Path) -> None:
     assert [cot.reasoning for cot in cots] == [REASONING[cot.sample] for cot in cots]
 
 
-def test_a_live_twin_answers_as_its_recording_does() -> None:
+def test_a_live_twin_answers_as_its_recording_does():
     with live(thinking(), LLM, answer_kind="number", prices="none") as llm:
         cots = llm.ask("Two and two?").sample(5).cots
     assert [cot.raw_text for cot in cots] == REPLIES
@@ -458,14 +447,14 @@ source: made up
 """
 
 
-def card(folder: Path, thoughts: str = "", max_tokens: str = "null") -> Path:
+def card(folder, thoughts="", max_tokens="null"):
     (folder / "llms").mkdir(parents=True, exist_ok=True)
     path = folder / "llms" / "org--thinker.md"
     path.write_text(CARD.format(thoughts=thoughts, max_tokens=max_tokens))
     return path
 
 
-def test_a_card_brings_marks_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_brings_marks_of_its_own(tmp_path, monkeypatch):
     card(tmp_path / "cards", 'thoughts: ["[[", "]]"]')
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / "cards"))
     assert llm_card("org/thinker@t=1").thoughts == ("[[", "]]")
@@ -483,7 +472,7 @@ def test_a_card_brings_marks_of_its_own(tmp_path: Path, monkeypatch: pytest.Monk
         ('thoughts: ["<a>", ""]', False),
     ],
 )
-def test_the_thoughts_of_a_card_are_checked(tmp_path: Path, thoughts: str, works: bool) -> None:
+def test_the_thoughts_of_a_card_are_checked(tmp_path, thoughts, works):
     path = card(tmp_path, thoughts)
     if works:
         assert read_card("llms", path, LLMCard).thoughts == "mistral"
@@ -492,9 +481,7 @@ def test_the_thoughts_of_a_card_are_checked(tmp_path: Path, thoughts: str, works
             read_card("llms", path, LLMCard)
 
 
-def test_an_llm_that_reasons_has_room_to_think(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_llm_that_reasons_has_room_to_think(tmp_path, monkeypatch):
     assert default_decoding("org/unheard-of").max_tokens == 2048
     assert default_decoding("org/unheard-of", reasoning=True).max_tokens == 32_768
     assert default_decoding("o3-mini").max_tokens == 2048  # its card is published, and frozen
@@ -505,7 +492,7 @@ def test_an_llm_that_reasons_has_room_to_think(
     assert default_decoding("org/thinker").max_tokens == 4096
 
 
-def cut(number: int, of: int, text: str = "<think>No,", reason: str = "length") -> list[Completion]:
+def cut(number, of, text="<think>No,", reason="length"):
     return [Completion(text, reason)] * number + [Completion("The answer is 4.", "stop")] * (
         of - number
     )
@@ -532,9 +519,7 @@ def cut(number: int, of: int, text: str = "<think>No,", reason: str = "length") 
         (cut(2, 19), None),  # too early to say
     ],
 )
-def test_too_many_replies_at_the_limit_are_said_early(
-    completions: list[Completion], warning: str | None
-) -> None:
+def test_too_many_replies_at_the_limit_are_said_early(completions, warning):
     watch = LimitWatch(Decoding(max_tokens=2048), None, 500)
     said = [sentence for sentence in map(watch.see, completions) if sentence]
     assert len(said) == (warning is not None)
@@ -542,7 +527,7 @@ def test_too_many_replies_at_the_limit_are_said_early(
         assert said[0].startswith(warning)
 
 
-def test_record_warns_and_the_recording_says_so(tmp_path: Path) -> None:
+def test_record_warns_and_the_recording_says_so(tmp_path):
     warnings: list[str] = []
     backend = FakeBackend(
         answer=lambda *_: Completion("<think>No,", "length", output_tokens=9, prompt_tokens=2)
@@ -559,7 +544,7 @@ def test_record_warns_and_the_recording_says_so(tmp_path: Path) -> None:
     assert expected in recording.manifest.raw["notes"]
 
 
-def read(messages: Sequence[dict[str, Any]], usage: dict[str, Any]) -> replies.Reading:
+def read(messages, usage):
     choices = [
         {"index": i, "finish_reason": "stop", "message": message}
         for i, message in enumerate(messages)
@@ -567,7 +552,7 @@ def read(messages: Sequence[dict[str, Any]], usage: dict[str, Any]) -> replies.R
     return replies.read({"choices": choices, "usage": usage}, len(messages), None, str)
 
 
-def test_hidden_reasoning_is_not_split_by_visible_text() -> None:
+def test_hidden_reasoning_is_not_split_by_visible_text():
     usage = {"completion_tokens": 110, "completion_tokens_details": {"reasoning_tokens": 100}}
     reading = read([{"content": "a" * 9}, {"content": "a"}], usage)
     assert [completion.reasoning_tokens for completion in reading.completions] == [50, 50]
@@ -582,7 +567,7 @@ def test_hidden_reasoning_is_not_split_by_visible_text() -> None:
     assert "evenly" not in shown.notes[0]
 
 
-def test_one_reply_has_the_provider_s_own_counts() -> None:
+def test_one_reply_has_the_provider_s_own_counts():
     (completion,) = read([{"content": "a"}], {"completion_tokens": 5}).completions
     assert (completion.output_tokens, completion.tokens_split) == (5, None)
 
@@ -615,7 +600,7 @@ def test_one_reply_has_the_provider_s_own_counts() -> None:
         ({"content": [{"type": "reasoning", "text": "r"}, {"type": "text", "text": "a"}]}, "r"),
     ],
 )
-def test_every_field_that_holds_thoughts_is_read(message: dict[str, Any], reasoning: str) -> None:
+def test_every_field_that_holds_thoughts_is_read(message, reasoning):
     (completion,) = read([{"content": "a"} | message], {"completion_tokens": 5}).completions
     assert completion.reasoning == reasoning
     assert "r" not in completion.text
@@ -636,16 +621,14 @@ def test_every_field_that_holds_thoughts_is_read(message: dict[str, Any], reason
         ({"output_tokens_details": {"reasoning_tokens": 4}}, 10, 4),
     ],
 )
-def test_thoughts_beside_the_completion_are_output(
-    usage: dict[str, Any], output: int, reasoning: int | None
-) -> None:
+def test_thoughts_beside_the_completion_are_output(usage, output, reasoning):
     (completion,) = read(
         [{"content": "a"}], {"prompt_tokens": 3, "completion_tokens": 10} | usage
     ).completions
     assert (completion.output_tokens, completion.reasoning_tokens) == (output, reasoning)
 
 
-def test_split_counts_are_called_what_they_are(tmp_path: Path) -> None:
+def test_split_counts_are_called_what_they_are(tmp_path):
     together = recorded(tmp_path / "together", thinking(tokens_split=True))
     assert (
         together.manifest.pairs["sums", LLM]["counter"] == SPLIT_USAGE == "usage, split by length"
@@ -657,7 +640,7 @@ def test_split_counts_are_called_what_they_are(tmp_path: Path) -> None:
     assert apart.manifest.pairs["sums", LLM]["counter"] == USAGE
 
 
-def test_a_local_model_s_special_tokens_are_left_out_but_for_those_of_thoughts() -> None:
+def test_a_local_model_s_special_tokens_are_left_out_but_for_those_of_thoughts():
     words = {
         1: "<s>",
         2: "[THINK]",
@@ -669,7 +652,7 @@ def test_a_local_model_s_special_tokens_are_left_out_but_for_those_of_thoughts()
     assert mark_tokens(words.values()) == {"[THINK]", "[/THINK]"}
     assert mark_tokens(["<|channel|>", "<|end|>"]) == {"<|channel|>", "<|end|>"}
 
-    def decode(tokens: Sequence[int], *, skip_special_tokens: bool) -> str:
+    def decode(tokens, *, skip_special_tokens):
         return "".join(
             words[token] for token in tokens if not (skip_special_tokens and token in {1, 2, 4, 6})
         )

@@ -5,10 +5,7 @@ too.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from recorded_turns import REVISE, ROWS, WHY, chains, write_turns
@@ -21,11 +18,11 @@ from feval.report.tables.recordings import info_headline, info_tables
 
 
 @pytest.fixture(scope="module")
-def turns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def turns(tmp_path_factory):
     return write_turns(tmp_path_factory.mktemp("turns") / "r")
 
 
-def test_turns_come_back_as_they_were_added(turns: Path) -> None:
+def test_turns_come_back_as_they_were_added(turns):
     recording = open_recording(turns)
     assert list(recording.pools("toy", "m@revise")) == ROWS
     assert recording.messages("toy", "m@revise", 0) == [None, None, REVISE, WHY, REVISE]
@@ -36,7 +33,7 @@ def test_turns_come_back_as_they_were_added(turns: Path) -> None:
     assert manifest["pairs"][0]["depth"] == 3
 
 
-def test_turns_are_read_as_arrays_and_are_no_samples(turns: Path) -> None:
+def test_turns_are_read_as_arrays_and_are_no_samples(turns):
     _, [llm] = load("toy", recording=turns)
     steps = llm.pool.steps()
     assert steps.turns is not None
@@ -47,14 +44,14 @@ def test_turns_are_read_as_arrays_and_are_no_samples(turns: Path) -> None:
         llm("toy/0", 1)
 
 
-def test_info_calls_turns_turns(turns: Path) -> None:
+def test_info_calls_turns_turns(turns):
     recording = open_recording(turns)
     assert ": 5 CoTs, 6 turns, 1 LLM" in info_headline(recording)
     [pools] = [table for table in info_tables(recording) if table.title == "pools"]
     assert [column.name for column in pools.columns][2] == "CoTs, turns"
 
 
-def test_derived_recordings_keep_turns(turns: Path, tmp_path: Path) -> None:
+def test_derived_recordings_keep_turns(turns, tmp_path):
     first = select(turns, tmp_path / "first", questions=["toy/0"])
     rest = select(turns, tmp_path / "rest", questions=["toy/1", "toy/2"])
     joined = open_recording(merge([first, rest], tmp_path / "joined"))
@@ -68,7 +65,7 @@ def test_derived_recordings_keep_turns(turns: Path, tmp_path: Path) -> None:
         assert verify_recording(path).problems == ()
 
 
-def test_turns_that_are_missing_are_never_read_as_steps(turns: Path, tmp_path: Path) -> None:
+def test_turns_that_are_missing_are_never_read_as_steps(turns, tmp_path):
     path, folder = "turns/toy/m@revise.parquet", write_turns(tmp_path / "unlisted")
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["files"][path], manifest["pairs"][0]["turns"]
@@ -83,7 +80,7 @@ def test_turns_that_are_missing_are_never_read_as_steps(turns: Path, tmp_path: P
             derived()
 
 
-def test_thoughts_of_turns_are_split_off_and_their_replies_read(tmp_path: Path) -> None:
+def test_thoughts_of_turns_are_split_off_and_their_replies_read(tmp_path):
     texts = ["<think>It is 3.</think>It is 4.", "5", "<think>6", "It is 7.", "<think>8</think>"]
     source = write_turns(tmp_path / "r", [replace(chains(0), texts=texts), *ROWS[1:]])
     out = extract(source, tmp_path / "x", answer_kind="number", source="text").path
@@ -94,7 +91,7 @@ def test_thoughts_of_turns_are_split_off_and_their_replies_read(tmp_path: Path) 
     assert verify_recording(out).problems == ()
 
 
-def test_the_first_places_of_conversations_are_conversations(turns: Path, tmp_path: Path) -> None:
+def test_the_first_places_of_conversations_are_conversations(turns, tmp_path):
     folder = select(turns, tmp_path / "s", questions=["toy/0"], samples=3)
     [first] = open_recording(folder).pools("toy", "m@revise")
     assert (first.parents, first.messages) == ([None, None, 0], [None, None, REVISE])
@@ -113,18 +110,16 @@ def test_the_first_places_of_conversations_are_conversations(turns: Path, tmp_pa
         ({"ends": [True] * 4 + [False]}, "a turn replies to a whole CoT"),
     ],
 )
-def test_what_replies_to_no_cot_is_refused(
-    changes: dict[str, Any], sentence: str, tmp_path: Path
-) -> None:
+def test_what_replies_to_no_cot_is_refused(changes, sentence, tmp_path):
     with pytest.raises(UsageError, match=f"^m@revise on toy, question 'toy/0': .*{sentence}"):
         write_turns(tmp_path / "r", [replace(chains(0), **changes)])
 
 
-def test_a_long_conversation_is_checked_in_one_pass() -> None:
+def test_a_long_conversation_is_checked_in_one_pass():
     class Ends(list[bool]):
         passes = 0
 
-        def __iter__(self) -> Iterator[bool]:
+        def __iter__(self):
             Ends.passes += 1
             return super().__iter__()
 
@@ -156,9 +151,7 @@ def test_a_long_conversation_is_checked_in_one_pass() -> None:
         REVISE.replace("R", r"\ud800"),
     ],
 )
-def test_what_is_no_message_is_never_written_and_damage_when_read(
-    sent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_message_is_never_written_and_damage_when_read(sent, tmp_path, monkeypatch):
     forged = [replace(chains(0), messages=[None, None, REVISE, sent, REVISE]), *ROWS[1:]]
     with pytest.raises(
         UsageError, match="is not a list of messages, each with role and content as text"
@@ -176,7 +169,7 @@ def test_what_is_no_message_is_never_written_and_damage_when_read(
     assert any("not a list of messages" in problem for problem in verify_recording(folder).problems)
 
 
-def test_arrays_that_contradict_the_turns_are_damage(turns: Path, tmp_path: Path) -> None:
+def test_arrays_that_contradict_the_turns_are_damage(turns, tmp_path):
     folder = write_turns(tmp_path / "r")
     swapped = write_turns(
         tmp_path / "o", [replace(chains(0), messages=[None, None, REVISE, REVISE, WHY]), *ROWS[1:]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from concurrent.futures import Executor
 from pathlib import Path
 from random import Random
 
@@ -24,19 +23,19 @@ POOLS: dict[str, list[list[str | None]]] = {
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sound(tmp_path_factory):
     """Two LLMs with scores and log-probabilities."""
     return write_scored_toy(tmp_path_factory.mktemp("sound") / "toy", POOLS, ["4", "5"])
 
 
-def found(folder: Path, executor: Executor | None) -> object:
+def found(folder, executor):
     try:
         return verify_recording(folder, executor=executor)
     except FevalError as error:
         return type(error), str(error)
 
 
-def test_a_sound_recording_is_checked_in_tasks(sound: Path) -> None:
+def test_a_sound_recording_is_checked_in_tasks(sound):
     executor, steps = Parcels(), list[tuple[int, int]]()
     assert verify_recording(
         sound, lambda *done: steps.append(done), executor=executor
@@ -47,9 +46,7 @@ def test_a_sound_recording_is_checked_in_tasks(sound: Path) -> None:
 
 
 @pytest.mark.parametrize("cases", [range(12), pytest.param(range(12, 80), marks=pytest.mark.slow)])
-def test_a_damaged_recording_has_the_same_problems(
-    sound: Path, tmp_path: Path, cases: range
-) -> None:
+def test_a_damaged_recording_has_the_same_problems(sound, tmp_path, cases):
     paths = sorted(
         str(path.relative_to(sound))
         for path in sound.rglob("*.*")
@@ -76,7 +73,7 @@ def test_a_damaged_recording_has_the_same_problems(
 
 
 @pytest.mark.slow
-def test_the_command_line_takes_workers(sound: Path) -> None:
+def test_the_command_line_takes_workers(sound):
     alone, together = (
         CliRunner().invoke(app, ["verify", str(sound), "--json", "--workers", count])
         for count in ("1", "2")

@@ -5,9 +5,7 @@ memory.
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,9 +16,7 @@ from feval.cards.finish_reasons import FINISH_REASONS
 from feval.recording import (
     DatasetInfo,
     LLMInfo,
-    PoolRows,
     ProbeRows,
-    Question,
     RecordingWriter,
     open_recording,
     votes_building,
@@ -45,19 +41,17 @@ LLMS = st.integers(0, 4).flatmap(
 )
 
 
-def as_they_are(question: str, forms: list[str], gold: str | None) -> Parties:
+def as_they_are(question, forms, gold):
     return Parties({}, gold)
 
 
-def by_length(
-    question: str, forms: list[str], gold: str | None, of_probes: Sequence[str] = ()
-) -> Parties:
+def by_length(question, forms, gold, of_probes=()):
     return divide(
         forms, gold, Comparison(lambda left, right: len(left) == len(right)), later=of_probes
     )[0]
 
 
-def pools_of(rows: Sequence[Sequence[tuple[str | None, int, str]] | None]) -> Iterator[PoolRows]:
+def pools_of(rows):
     for index, cots in enumerate(rows):
         if cots is not None:
             answers, tokens, reasons = ([cot[i] for cot in cots] for i in range(3))
@@ -70,12 +64,7 @@ def pools_of(rows: Sequence[Sequence[tuple[str | None, int, str]] | None]) -> It
             yield replace(plain, answers=answers, finish_reasons=reasons)
 
 
-def written(
-    folder: Path,
-    questions: Sequence[Question],
-    pools: dict[str, list[PoolRows]],
-    probes: dict[str, list[ProbeRows]] | None = None,
-) -> Path:
+def written(folder, questions, pools, probes=None):
     with RecordingWriter(folder / "r", operation={}) as writer:
         writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), questions)
         for llm, own in pools.items():
@@ -85,9 +74,7 @@ def written(
     return folder / "r"
 
 
-def files(
-    folder: Path, questions: Sequence[Question], pools: dict[str, list[PoolRows]], *, join: bool
-) -> dict[str, bytes]:
+def files(folder, questions, pools, *, join):
     recording = open_recording(written(folder, questions, pools))
     with Scratch(folder) as scratch:
         builder = VotesBuilder(recording, QuestionTable("toy", questions), scratch)
@@ -96,12 +83,7 @@ def files(
 
 
 @given(LLMS, st.booleans(), st.booleans())
-def test_the_bytes_are_those_of_the_plain_way(
-    tmp_path_factory: pytest.TempPathFactory,
-    drawn: tuple[list[str | None], list[list[list[tuple[str | None, int, str]] | None]]],
-    join: bool,
-    tiny_blocks: bool,
-) -> None:
+def test_the_bytes_are_those_of_the_plain_way(tmp_path_factory, drawn, join, tiny_blocks):
     golds, llms = drawn
     questions = [question(i, gold) for i, gold in enumerate(golds)]
     pools = {f"llm {i}": list(pools_of(rows)) for i, rows in enumerate(llms)}
@@ -115,9 +97,7 @@ def test_the_bytes_are_those_of_the_plain_way(
 
 
 @pytest.mark.parametrize("answers", [126, 127, 40_000])
-def test_codes_are_as_wide_as_the_question_with_most_answers_needs(
-    tmp_path: Path, answers: int
-) -> None:
+def test_codes_are_as_wide_as_the_question_with_most_answers_needs(tmp_path, answers):
     questions = [question(0, "none of them"), question(1, None)]
     pools = {
         "alpha": [pool(0, [str(i) for i in range(answers)])],
@@ -127,7 +107,7 @@ def test_codes_are_as_wide_as_the_question_with_most_answers_needs(
     assert files(tmp_path, questions, pools, join=False) == expected
 
 
-def test_whether_cots_are_correct_follows_the_parties(tmp_path: Path) -> None:
+def test_whether_cots_are_correct_follows_the_parties(tmp_path):
     questions = [question(0, "4"), question(1, None), question(2, "7"), question(3, "4")]
     own = [pool(0, ["5", "55", None]), pool(1, ["5"]), pool(2, []), pool(3, ["4", "44"])]
     recording = open_recording(written(tmp_path, questions, {"alpha": own}))
@@ -138,7 +118,7 @@ def test_whether_cots_are_correct_follows_the_parties(tmp_path: Path) -> None:
         assert builder.llms["alpha"].is_stale
 
 
-def peak_bytes(count: int, folder: Path, cots: int = 50) -> int:
+def peak_bytes(count, folder, cots=50):
     """The most memory that votes and probes took at once, from the first CoT to the last byte."""
     questions = [question(i, "4") for i in range(count)]
     own = pool(0, [str(i % 7) for i in range(cots)])
@@ -165,9 +145,7 @@ def peak_bytes(count: int, folder: Path, cots: int = 50) -> int:
         tracemalloc.stop()
 
 
-def test_memory_does_not_grow_with_the_cots(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_does_not_grow_with_the_cots(tmp_path, monkeypatch):
     monkeypatch.setattr(votes_building, "_IN_MEMORY_BYTES", 1000)
     monkeypatch.setattr(votes_building, "_BLOCK_BYTES", 1000)
     monkeypatch.setattr(flat, "_BLOCK_CELLS", 1000)

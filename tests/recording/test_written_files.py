@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from small import pool, write_rows
 
 from feval.recording import DatasetInfo, ScorerInfo, ScoreRows, open_recording, verify_recording
@@ -21,7 +20,7 @@ PARTS = ("requests", "samples", "texts", "reasoning", "scores/judge")
 LLM = "org/alpha"
 
 
-def write(out: Path, questions: int = 5) -> dict[str, Any]:
+def write(out, questions=5):
     """A recording of pools with 0 to 3 CoTs, thoughts, scores and answers that are nearly the gold;
     return its manifest.
     """
@@ -37,14 +36,12 @@ def write(out: Path, questions: int = 5) -> dict[str, Any]:
     return manifest
 
 
-def groups(path: Path) -> list[pa.Table]:
+def groups(path):
     file = pq.ParquetFile(path)
     return [file.read_row_group(number) for number in range(file.num_row_groups)]
 
 
-def test_a_part_that_grows_too_large_continues_in_another_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_that_grows_too_large_continues_in_another_file(tmp_path, monkeypatch):
     whole = write(tmp_path / "whole")
     monkeypatch.setattr(writing, "FILE_BYTES", 100)
     monkeypatch.setattr(writing, "NARROW_GROUP_ROWS", 2)
@@ -80,13 +77,11 @@ def test_a_part_that_grows_too_large_continues_in_another_file(
     }
 
 
-def test_files_that_are_not_large_stay_one(tmp_path: Path) -> None:
+def test_files_that_are_not_large_stay_one(tmp_path):
     assert not any("part-0" in path for path in write(tmp_path / "r")["files"])
 
 
-def test_row_groups_of_texts_grow_with_their_file_and_hold_whole_questions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_row_groups_of_texts_grow_with_their_file_and_hold_whole_questions(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "_SMALLEST_TEXT_GROUP_BYTES", 200)
     monkeypatch.setattr(writing, "_LARGEST_TEXT_GROUP_BYTES", 800)
     monkeypatch.setattr(writing, "_TEXT_GROUPS", 8)

@@ -9,8 +9,6 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from recorded_trees import write_trees
@@ -41,12 +39,12 @@ GOLDS = ["1", "3", None, EVIL]
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def toy(tmp_path_factory):
     return write_toy(tmp_path_factory.mktemp("looking") / "toy", POOLS, GOLDS)
 
 
 @pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def traced(tmp_path_factory):
     """One question with thoughts, probes, tabs and an answer that also stands elsewhere in the
     text.
     """
@@ -60,12 +58,12 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def feval(*arguments: str | Path) -> Any:
+def feval(*arguments):
     return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
 
 
 @pytest.mark.parametrize("llms", [["one"], ["two", "one"]])
-def test_accuracy_agreement_and_order_of_questions(toy: Path, llms: list[str]) -> None:
+def test_accuracy_agreement_and_order_of_questions(toy, llms):
     seen = overview(open_recording(toy), "toy", llms)
     keys = []
     for row, gold in enumerate(GOLDS):
@@ -81,7 +79,7 @@ def test_accuracy_agreement_and_order_of_questions(toy: Path, llms: list[str]) -
     assert seen.order.tolist() == [row for *_, row in sorted(keys)]
 
 
-def test_of_trees_only_the_ends_of_solutions_count(tmp_path: Path) -> None:
+def test_of_trees_only_the_ends_of_solutions_count(tmp_path):
     seen = overview(open_recording(write_trees(tmp_path / "trees")), "toy", ["tree"])
     assert seen.cots.tolist() == [[4, 1, 0]]  # ends of the three trees
     assert seen.accuracy[0, :2].tolist() == [2 / 4, 1.0]
@@ -89,7 +87,7 @@ def test_of_trees_only_the_ends_of_solutions_count(tmp_path: Path) -> None:
     assert seen.order.tolist() == [0, 1, 2]
 
 
-def test_the_list_of_questions(toy: Path) -> None:
+def test_the_list_of_questions(toy):
     lines = feval("show", toy).stdout.splitlines()
     assert lines[0] == "toy, 4 questions, the hardest first"
     assert [line.split()[0] for line in lines[2:6]] == ["toy/1", "toy/3", "toy/0", "toy/2"]
@@ -112,7 +110,7 @@ def test_the_list_of_questions(toy: Path) -> None:
     assert (unlabelled["id"], unlabelled["accuracy"]) == ("toy/2", {"one": None, "two": None})
 
 
-def test_a_question_with_its_cots(toy: Path) -> None:
+def test_a_question_with_its_cots(toy):
     lines = feval("show", toy, "toy/0", "--llm", "one").stdout.splitlines()
     assert lines[:4] == ["toy  toy/0", "", "What is question 0?", "gold  1"]
     assert [line.split() for line in lines[5:9]] == [
@@ -133,9 +131,7 @@ def test_a_question_with_its_cots(toy: Path) -> None:
     ]
 
 
-def test_a_finish_reason_that_nobody_recorded_is_not_shown(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_finish_reason_that_nobody_recorded_is_not_shown(capsys):
     row = {
         "id": "a",
         "question": "What is 1 * 1?",
@@ -148,7 +144,7 @@ def test_a_finish_reason_that_nobody_recorded_is_not_shown(
     assert "m, sample 0  ✓ 1  5 tokens\n" in capsys.readouterr().out
 
 
-def test_a_question_as_json(toy: Path) -> None:
+def test_a_question_as_json(toy):
     asked = json.loads(feval("show", toy, "toy/3", "--sample", "0", "--json").stdout)
     assert (asked["id"], asked["answer"]) == ("toy/3", EVIL)
     assert [llm["llm"] for llm in asked["llms"]] == ["one", "two"]
@@ -166,15 +162,13 @@ def test_a_question_as_json(toy: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("toy/3",)])
-def test_texts_of_strangers_cannot_steer_the_terminal(
-    toy: Path, arguments: tuple[str, ...]
-) -> None:
+def test_texts_of_strangers_cannot_steer_the_terminal(toy, arguments):
     shown = feval("show", toy, *arguments).stdout
     assert not set(shown) & {"\x1b", "\x07", "\u202e", "\r"}
     assert ("\\x1b]0;owned\\x07[red]\\u202e" in shown) == bool(arguments)
 
 
-def test_reasoning_is_folded_and_probes_are_told_where_they_change(traced: Path) -> None:
+def test_reasoning_is_folded_and_probes_are_told_where_they_change(traced):
     folded = feval("show", traced, "toy/0", "--sample", "0").stdout
     assert "[reasoning of 10 characters; --reasoning shows it]" in folded
     assert "probed after tokens: from 2: 7, from 6: 12\n" in folded
@@ -187,7 +181,7 @@ def test_reasoning_is_folded_and_probes_are_told_where_they_change(traced: Path)
     assert sample["probes"] == [{"tokens": 3, "answer": "7"}]
 
 
-def test_a_tree_is_indented_behind_its_steps(tmp_path: Path) -> None:
+def test_a_tree_is_indented_behind_its_steps(tmp_path):
     folder = write_trees(tmp_path / "trees")
     lines = feval("show", folder, "toy/0").stdout.splitlines()
     steps = [line.partition("  1")[0] for line in lines if line.lstrip().startswith("step ")]
@@ -216,9 +210,7 @@ def test_a_tree_is_indented_behind_its_steps(tmp_path: Path) -> None:
         (("--reasoning",), ("--reasoning", "question")),
     ],
 )
-def test_what_cannot_be_shown_is_a_sentence(
-    toy: Path, arguments: tuple[str, ...], pieces: tuple[str, ...]
-) -> None:
+def test_what_cannot_be_shown_is_a_sentence(toy, arguments, pieces):
     result = feval("show", toy, *arguments)
     assert (result.exit_code > 0, result.stdout, result.stderr.count("\n")) == (True, "", 1)
     assert all(piece in result.stderr for piece in pieces), result.stderr
@@ -227,9 +219,7 @@ def test_what_cannot_be_shown_is_a_sentence(
 @pytest.mark.parametrize(
     "name", ["toy/2", 2, "TOY/2", "What is question 2?", "what is\n QUESTION 2", "question 2"]
 )
-def test_a_question_is_found_by_its_id_or_its_text(
-    toy: Path, name: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_question_is_found_by_its_id_or_its_text(toy, name, capsys):
     open_recording(toy).show(name)
     shown = capsys.readouterr().out
     assert "toy/2" in shown
@@ -248,13 +238,11 @@ def test_a_question_is_found_by_its_id_or_its_text(
         ("one (B)", ("B",), (5, 6)),
     ],
 )
-def test_where_a_text_says_its_answer(
-    text: str, answers: tuple[str | None, ...], said: tuple[int, int] | None
-) -> None:
+def test_where_a_text_says_its_answer(text, answers, said):
     assert answer_span(text, *answers) == said
 
 
-def test_a_terminal_has_colours_and_a_pager(traced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_has_colours_and_a_pager(traced, monkeypatch):
     (asked,) = recorded_questions(open_recording(traced), "toy", ["traced"], range(1))
     pieces = question_pieces(asked)
     assert (("minus 2: ", ""), ("12", "black on yellow"), (".", "")) in pieces
@@ -271,18 +259,18 @@ def test_a_terminal_has_colours_and_a_pager(traced: Path, monkeypatch: pytest.Mo
 
 
 class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def _colourful(make: Any) -> Any:
-    def made(self: Console, **settings: Any) -> None:
+def _colourful(make):
+    def made(self, **settings):
         make(self, **settings, force_terminal=True, color_system="standard", width=100)
 
     return made
 
 
-def test_turns_are_shown_with_what_was_sent(tmp_path: Path) -> None:
+def test_turns_are_shown_with_what_was_sent(tmp_path):
     folder = write_turns(tmp_path / "turns")
     said = feval("show", folder, "toy/0").stdout
     assert "m@revise, 2 CoTs and 3 turns" in said
@@ -303,7 +291,7 @@ def test_turns_are_shown_with_what_was_sent(tmp_path: Path) -> None:
     assert "messages" not in samples[0]
 
 
-def test_names_of_llms_cannot_steer_the_terminal(tmp_path: Path) -> None:
+def test_names_of_llms_cannot_steer_the_terminal(tmp_path):
     evil = "m\u202e\u200b"  # control characters are no part of a name; these are
     out = write_toy(tmp_path / "toy", {evil: [["a", "b"]]}, ["a"])
     for arguments in (("show", out), ("show", out, "toy/0"), ("info", out)):

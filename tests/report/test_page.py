@@ -13,18 +13,15 @@ import io
 import json
 import re
 import struct
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import CHROMIUM, Tab, tab
+from chromium import CHROMIUM, tab
 
-from feval.comparison.comparison import Comparison, compare, traces
+from feval.comparison.comparison import compare, traces
 from feval.comparison.plan import ComparedMethod, Plan
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
-from feval.replay import LLM, Dataset
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.page.document import escaped_json, table_data
@@ -76,14 +73,14 @@ LONG = "first words " + "x" * 5000 + " last words"
 pytestmark = pytest.mark.filterwarnings("ignore:Glyph")
 
 
-def _text(row: int, sample: int) -> str:
+def _text(row, sample):
     return {0: f"A thought {EVIL} on {row}, {sample}.", 3: LONG}.get(
         sample, f"Thought {sample} about question {row}."
     )
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Where the recording, the user's method and the page are."""
     base = tmp_path_factory.mktemp("page")
     (base / "mine.py").write_text(PATIENT)
@@ -114,7 +111,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def _entries() -> tuple[ComparedMethod, ...]:
+def _entries():
     sweep = ("n", (1, 3))
     return (
         ComparedMethod(label="cheap", method="self-consistency", llms=(CHEAP,), sweep=sweep),
@@ -125,7 +122,7 @@ def _entries() -> tuple[ComparedMethod, ...]:
 
 
 @pytest.fixture(scope="module")
-def comparison(folder: Path) -> Comparison:
+def comparison(folder):
     plan = Plan(
         dataset="toy",
         recordings=("recording",),
@@ -137,20 +134,20 @@ def comparison(folder: Path) -> Comparison:
 
 
 @pytest.fixture(scope="module")
-def loaded(folder: Path) -> tuple[Dataset, list[LLM]]:
+def loaded(folder):
     return load("toy", [CHEAP, STRONG], folder / "recording")
 
 
 @pytest.fixture(scope="module")
-def page(comparison: Comparison, folder: Path) -> str:
+def page(comparison, folder):
     return comparison_files(comparison, base=folder, receipt="receipt.json")["report.html"].decode()
 
 
-def page_tables(comparison: Comparison) -> list[dict[str, Any]]:
+def page_tables(comparison):
     return [table_data(table) for table in comparison_tables(comparison, page=True)]
 
 
-def _data(page: str) -> dict[str, Any]:
+def _data(page):
     (block,) = re.findall(
         r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
     )
@@ -158,9 +155,7 @@ def _data(page: str) -> dict[str, Any]:
     return parsed
 
 
-def test_every_method_is_followed_to_where_it_stopped(
-    comparison: Comparison, folder: Path, loaded: Any
-) -> None:
+def test_every_method_is_followed_to_where_it_stopped(comparison, folder, loaded):
     dataset, llms = loaded
     followed = traces(comparison, dataset, llms)
     assert followed.order == "recorded"
@@ -175,9 +170,7 @@ def test_every_method_is_followed_to_where_it_stopped(
 
 
 @pytest.mark.parametrize("order", ["recorded", "seeded"])
-def test_following_the_first_questions_is_the_beginning_of_following_all(
-    folder: Path, loaded: tuple[Dataset, list[LLM]], order: str
-) -> None:
+def test_following_the_first_questions_is_the_beginning_of_following_all(folder, loaded, order):
     dataset, llms = loaded
     settings = {"budget": 4, "window": 2, "ranking": "prompt-length"}
     whole = ComparedMethod(
@@ -200,9 +193,7 @@ def test_following_the_first_questions_is_the_beginning_of_following_all(
             assert beginning.cots.tolist() == trace.cots[:, :2].tolist()
 
 
-def test_a_method_that_fails_later_is_said_and_the_others_are_followed(
-    comparison: Comparison, folder: Path, loaded: Any
-) -> None:
+def test_a_method_that_fails_later_is_said_and_the_others_are_followed(comparison, folder, loaded):
     dataset, llms = loaded
     entry = _entries()[2].changed(method="gone.py:patient")
     curves = (*comparison.curves[:2], replace(comparison.curves[2], entry=entry))
@@ -215,9 +206,7 @@ def test_a_method_that_fails_later_is_said_and_the_others_are_followed(
     assert any("patient is not followed here" in note for note in _data(page)["explorer"]["notes"])
 
 
-def test_seeded_draws_show_the_cots_in_the_order_of_replicate_0(
-    comparison: Comparison, folder: Path, loaded: Any
-) -> None:
+def test_seeded_draws_show_the_cots_in_the_order_of_replicate_0(comparison, folder, loaded):
     dataset, llms = loaded
     seeded = replace(comparison, plan=comparison.plan.changed(order="seeded", seed=5))
     followed = traces(seeded, dataset, llms)
@@ -233,7 +222,7 @@ def test_seeded_draws_show_the_cots_in_the_order_of_replicate_0(
     assert "seed 5, replicate 0" in book["lede"]
 
 
-def test_the_page_holds_the_numbers_of_the_comparison(comparison: Comparison, page: str) -> None:
+def test_the_page_holds_the_numbers_of_the_comparison(comparison, page):
     data = _data(page)
     for curve, output in zip(comparison.curves, data["curves"], strict=True):
         assert [point["y"] for point in output["points"]] == [
@@ -259,15 +248,13 @@ def test_the_page_holds_the_numbers_of_the_comparison(comparison: Comparison, pa
     assert data["verify"][-1] == "$ feval verify receipt.json --method mine.py:patient"
 
 
-def test_the_same_comparison_gives_the_same_bytes(comparison: Comparison, folder: Path) -> None:
+def test_the_same_comparison_gives_the_same_bytes(comparison, folder):
     first, second = (comparison_files(comparison, base=folder) for _ in range(2))
     assert first == second
     assert first["comparison.png"].startswith(b"\x89PNG")
 
 
-def test_amounts_are_per_1000_questions_where_one_costs_less_than_a_cent(
-    comparison: Comparison, page: str
-) -> None:
+def test_amounts_are_per_1000_questions_where_one_costs_less_than_a_cent(comparison, page):
     data = _data(page)
     (results,) = (table for table in data["tables"] if table["id"] == "results")
     names = [column["name"] for column in results["columns"]]
@@ -288,7 +275,7 @@ def test_amounts_are_per_1000_questions_where_one_costs_less_than_a_cent(
     assert (usd_scale([0.02, 0.001]), usd_scale([0.02, 0.01]), usd_scale([None])) == (1000, 1, 1)
 
 
-def test_without_prices_there_is_no_column_of_amounts(comparison: Comparison, folder: Path) -> None:
+def test_without_prices_there_is_no_column_of_amounts(comparison, folder):
     unpriced = compare(
         comparison.plan.changed(prices="none", cost="tokens", entries=_entries()[:1]), base=folder
     )
@@ -297,7 +284,7 @@ def test_without_prices_there_is_no_column_of_amounts(comparison: Comparison, fo
     assert {len(row) for row in results["rows"]} == {len(results["columns"])}
 
 
-def test_numbers_of_a_column_have_equally_many_digits(comparison: Comparison) -> None:
+def test_numbers_of_a_column_have_equally_many_digits(comparison):
     first = replace(comparison.differences[0], difference=0.2, low=0.0000123, high=0.31)
     for table in page_tables(replace(comparison, differences=(first, *comparison.differences))):
         for place in range(len(table["columns"])):
@@ -310,9 +297,7 @@ def test_numbers_of_a_column_have_equally_many_digits(comparison: Comparison) ->
             ), table["id"]
 
 
-def test_a_saving_is_a_percentage_and_more_than_the_double_is_said_as_times_the_cost(
-    comparison: Comparison,
-) -> None:
+def test_a_saving_is_a_percentage_and_more_than_the_double_is_said_as_times_the_cost(comparison):
     ratios = {
         (0.6, 0.5, 2.0): ("+40.0 %", "-100.0 % to +50.0 %"),
         (63.2, 1.5, None): ("63.2 times the cost", "unbounded to -50.0 %"),
@@ -329,9 +314,7 @@ def test_a_saving_is_a_percentage_and_more_than_the_double_is_said_as_times_the_
     assert [(row[5]["t"], row[6]["t"]) for row in table["rows"]] == list(ratios.values())
 
 
-def test_the_first_sentences_say_the_best_at_three_budgets(
-    comparison: Comparison, page: str
-) -> None:
+def test_the_first_sentences_say_the_best_at_three_budgets(comparison, page):
     (result,) = re.findall('<p class="result">(.*?)</p>', page)
     assert set(re.findall("<b>(.*?)</b>", result)) <= {curve.label for curve in comparison.curves}
     best, differences = (
@@ -359,14 +342,14 @@ def test_the_first_sentences_say_the_best_at_three_budgets(
 @pytest.mark.parametrize(
     "nasty", [EVIL, "\ud800 alone", "]]>", "\x00\x1b[31m", "𝔘 עברית", "`${1}`", "</SCRIPT >"]
 )
-def test_json_in_a_script_block_comes_back_as_it_was_and_cannot_end_the_block(nasty: str) -> None:
+def test_json_in_a_script_block_comes_back_as_it_was_and_cannot_end_the_block(nasty):
     text = escaped_json({nasty: [nasty, None, 0.1]})
     assert json.loads(text) == {nasty: [nasty, None, 0.1]}
     assert not re.search("[<>&\u2028\u2029]", text)
     text.encode()  # no lone surrogate is left
 
 
-def test_nothing_of_strangers_stands_outside_the_data(comparison: Comparison, loaded: Any) -> None:
+def test_nothing_of_strangers_stands_outside_the_data(comparison, loaded):
     dataset, llms = loaded
     plan = comparison.plan.model_copy(update={"dataset": EVIL + "\ud800"})
     page = comparison_page(replace(comparison, plan=plan), dataset, llms)
@@ -383,7 +366,7 @@ def test_nothing_of_strangers_stands_outside_the_data(comparison: Comparison, lo
     page.encode()
 
 
-def test_the_page_names_nothing_to_fetch(page: str) -> None:
+def test_the_page_names_nothing_to_fetch(page):
     outside = re.sub(r'id="data">.*?</script>', "", page, flags=re.DOTALL)
     # a name, not an address
     assert re.findall(r"https?://[^\s\"']+", outside) == ["http://www.w3.org/2000/svg"]
@@ -394,7 +377,7 @@ def test_the_page_names_nothing_to_fetch(page: str) -> None:
     )
 
 
-def test_long_texts_are_cut_in_the_middle_and_it_is_said(page: str) -> None:
+def test_long_texts_are_cut_in_the_middle_and_it_is_said(page):
     book = _data(page)["explorer"]
     text = book["questions"][0]["d"][0][2][3]
     assert len(text) == 600
@@ -404,9 +387,7 @@ def test_long_texts_are_cut_in_the_middle_and_it_is_said(page: str) -> None:
     assert any("600 characters are cut" in note for note in book["notes"])
 
 
-def test_a_budget_of_text_keeps_the_first_cots_and_it_is_said(
-    comparison: Comparison, folder: Path
-) -> None:
+def test_a_budget_of_text_keeps_the_first_cots_and_it_is_said(comparison, folder):
     whole = _data(comparison_files(comparison, base=folder)["report.html"].decode())["explorer"]
     lengths = [len(text) for q in whole["questions"] for pool in q["d"] for text in pool[2]]
     caps = Caps(texts=sum(lengths) // 2 + 1)
@@ -420,9 +401,7 @@ def test_a_budget_of_text_keeps_the_first_cots_and_it_is_said(
     assert any("only the first 2 CoTs" in note for note in book["notes"])
 
 
-def test_questions_beyond_the_cap_are_left_out_and_it_is_said(
-    comparison: Comparison, folder: Path
-) -> None:
+def test_questions_beyond_the_cap_are_left_out_and_it_is_said(comparison, folder):
     files = comparison_files(comparison, base=folder, caps=Caps(questions=3, question=20, answer=9))
     book = _data(files["report.html"].decode())["explorer"]
     assert [q["i"] for q in book["questions"]] == ["toy/0", "toy/1", "toy/2"]
@@ -432,7 +411,7 @@ def test_questions_beyond_the_cap_are_left_out_and_it_is_said(
     )
 
 
-def test_the_svg_has_no_date_and_refers_to_nothing_outside(comparison: Comparison) -> None:
+def test_the_svg_has_no_date_and_refers_to_nothing_outside(comparison):
     drawn = pictures.comparison(comparison).svg()
     assert b"<svg" in drawn
     assert b"date>" not in drawn
@@ -446,9 +425,7 @@ def test_the_svg_has_no_date_and_refers_to_nothing_outside(comparison: Compariso
         *(pytest.param(axis, marks=pytest.mark.slow) for axis in ("tokens", "calls", "samples")),
     ],
 )
-def test_the_picture_shows_every_line_and_hides_none(
-    comparison: Comparison, axis: str, folder: Path
-) -> None:
+def test_the_picture_shows_every_line_and_hides_none(comparison, axis, folder):
     output = compare(comparison.plan.changed(cost=axis), base=folder, methods=comparison.methods)
     with own_style():
         figure = pictures.comparison(output).figure()
@@ -470,7 +447,7 @@ def test_the_picture_shows_every_line_and_hides_none(
             assert bottom <= 100 * point.accuracy <= top
 
 
-def test_a_comparison_of_one_point_can_be_drawn(comparison: Comparison, folder: Path) -> None:
+def test_a_comparison_of_one_point_can_be_drawn(comparison, folder):
     alone = compare(
         comparison.plan.changed(entries=_entries()[2:3]), base=folder, methods=comparison.methods
     )
@@ -482,7 +459,7 @@ def test_a_comparison_of_one_point_can_be_drawn(comparison: Comparison, folder: 
 
 
 @pytest.fixture(scope="module")
-def browser(page: str, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+def browser(page, folder, tmp_path_factory):
     if CHROMIUM is None:
         pytest.skip("no Chromium is installed (Debian's package is called chromium)")
     (folder / "report.html").write_text(page, "utf-8")
@@ -491,7 +468,7 @@ def browser(page: str, folder: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture
-def clean(browser: Tab, folder: Path) -> Iterator[Tab]:
+def clean(browser, folder):
     """The page, freshly opened; afterwards nobody complained and nothing was fetched."""
     browser.view(1200, 900)
     browser.requests.clear()
@@ -501,21 +478,21 @@ def clean(browser: Tab, folder: Path) -> Iterator[Tab]:
     assert browser.requests == [(folder / "report.html").resolve().as_uri()]
 
 
-def _texts(browser: Tab, selector: str) -> list[str]:
+def _texts(browser, selector):
     result: list[str] = browser.value(
         f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)"
     )
     return result
 
 
-def _press(browser: Tab, label: str, inside: str = "document") -> None:
+def _press(browser, label, inside="document"):
     browser.click(
         f"[...{inside}.querySelectorAll('button')].find((b) => b.textContent.trim() === {label!r})"
     )
 
 
 @pytest.mark.slow
-def test_injected_markup_stays_text(clean: Tab) -> None:
+def test_injected_markup_stays_text(clean):
     for number in range(4):
         clean.click(f"document.querySelectorAll('.questions > li > button')[{number}]")
     clean.click("document.querySelector('.cell')")
@@ -533,7 +510,7 @@ def test_injected_markup_stays_text(clean: Tab) -> None:
 
 
 @pytest.mark.slow
-def test_hovering_a_point_tells_its_numbers(clean: Tab, comparison: Comparison) -> None:
+def test_hovering_a_point_tells_its_numbers(clean, comparison):
     assert clean.value("document.querySelector('.tip').hidden")
     point = comparison.curves[1].points[1]
     # the second line's squares
@@ -550,7 +527,7 @@ def test_hovering_a_point_tells_its_numbers(clean: Tab, comparison: Comparison) 
 
 
 @pytest.mark.slow
-def test_the_arrow_keys_go_through_the_points(clean: Tab) -> None:
+def test_the_arrow_keys_go_through_the_points(clean):
     clean.value("document.querySelector('.plot').focus()")
     clean.key("ArrowRight")
     first = clean.value("document.querySelector('[role=status].said').textContent")
@@ -563,7 +540,7 @@ def test_the_arrow_keys_go_through_the_points(clean: Tab) -> None:
 
 
 @pytest.mark.slow
-def test_axes_can_be_changed_and_lines_hidden(clean: Tab) -> None:
+def test_axes_can_be_changed_and_lines_hidden(clean):
     assert "USD" in clean.value("document.querySelector('.plot .axis-name').textContent")
     _press(clean, "CoTs")
     assert "CoTs" in clean.value("document.querySelector('.plot .axis-name').textContent")
@@ -576,7 +553,7 @@ def test_axes_can_be_changed_and_lines_hidden(clean: Tab) -> None:
 
 
 @pytest.mark.slow
-def test_a_heading_sorts_its_table(clean: Tab, comparison: Comparison) -> None:
+def test_a_heading_sorts_its_table(clean, comparison):
     points = [
         *(point for curve in comparison.curves for point in curve.points),
         *comparison.baselines,
@@ -595,9 +572,7 @@ def test_a_heading_sorts_its_table(clean: Tab, comparison: Comparison) -> None:
 
 
 @pytest.mark.slow
-def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(
-    browser: Tab, comparison: Comparison, folder: Path
-) -> None:
+def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(browser, comparison, folder):
     wordy = replace(comparison.differences[0], a="a method with a long name " * 4)
     many = replace(comparison, differences=(*comparison.differences * 20, wordy))
     (folder / "long.html").write_bytes(
@@ -620,9 +595,7 @@ def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(
 
 
 @pytest.mark.slow
-def test_a_difference_that_was_not_tested_has_an_open_dot(
-    browser: Tab, comparison: Comparison, folder: Path
-) -> None:
+def test_a_difference_that_was_not_tested_has_an_open_dot(browser, comparison, folder):
     row = replace(comparison.differences[0], difference=0.1, low=0.05, high=0.15)
     untested = replace(row, p_value=None, p_holm=None, untested="interpolation")
     some = replace(comparison, differences=(row, untested))
@@ -638,9 +611,7 @@ def test_a_difference_that_was_not_tested_has_an_open_dot(
 
 
 @pytest.mark.slow
-def test_bands_are_off_above_four_methods_and_can_be_had(
-    browser: Tab, comparison: Comparison, folder: Path
-) -> None:
+def test_bands_are_off_above_four_methods_and_can_be_had(browser, comparison, folder):
     many = replace(
         comparison,
         curves=(
@@ -663,7 +634,7 @@ def test_bands_are_off_above_four_methods_and_can_be_had(
 
 
 @pytest.mark.slow
-def test_figure_and_tables_can_be_saved(clean: Tab, comparison: Comparison) -> None:
+def test_figure_and_tables_can_be_saved(clean, comparison):
     clean.value(
         "(() => { window.saved = []; URL.createObjectURL = (blob) => { saved.push(blob); return"
         " '#'; };HTMLAnchorElement.prototype.click = () => {}; })()"
@@ -694,7 +665,7 @@ def test_figure_and_tables_can_be_saved(clean: Tab, comparison: Comparison) -> N
 
 
 @pytest.mark.slow
-def test_a_phone_shows_accuracies_and_keeps_the_first_column(clean: Tab) -> None:
+def test_a_phone_shows_accuracies_and_keeps_the_first_column(clean):
     clean.view(400, 850)
     for table in ("results", "differences"):  # behind the labels of both methods of a pair
         clean.wait(
@@ -709,7 +680,7 @@ def test_a_phone_shows_accuracies_and_keeps_the_first_column(clean: Tab) -> None
 
 
 @pytest.mark.slow
-def test_no_table_is_cut_on_a_wide_screen(clean: Tab) -> None:
+def test_no_table_is_cut_on_a_wide_screen(clean):
     clean.view(1400, 900)
     cut = (
         "[...document.querySelectorAll('.scroll')].filter((s) => s.scrollWidth >"
@@ -720,7 +691,7 @@ def test_no_table_is_cut_on_a_wide_screen(clean: Tab) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", ["largest", "smallest"])
-def test_questions_on_which_methods_disagree(clean: Tab, budget: str) -> None:
+def test_questions_on_which_methods_disagree(clean, budget):
     _press(clean, budget)
     _press(clean, "Methods disagree")
     assert _texts(clean, ".questions .id") == DISAGREE[budget]
@@ -730,7 +701,7 @@ def test_questions_on_which_methods_disagree(clean: Tab, budget: str) -> None:
 
 
 @pytest.mark.slow
-def test_questions_all_methods_get_wrong_and_right(clean: Tab) -> None:
+def test_questions_all_methods_get_wrong_and_right(clean):
     _press(clean, "All wrong")
     assert _texts(clean, ".questions .id") == ["toy/2"]
     _press(clean, "All right")
@@ -740,7 +711,7 @@ def test_questions_all_methods_get_wrong_and_right(clean: Tab) -> None:
 
 
 @pytest.mark.slow
-def test_text_search_finds_questions_and_answers(clean: Tab) -> None:
+def test_text_search_finds_questions_and_answers(clean):
     clean.click("document.querySelector('input[type=search]')")
     clean.type("WHAT IS 2")
     assert _texts(clean, ".questions .id") == ["toy/2"]
@@ -753,7 +724,7 @@ def test_text_search_finds_questions_and_answers(clean: Tab) -> None:
 
 
 @pytest.mark.slow
-def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clean: Tab) -> None:
+def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clean):
     clean.click("document.querySelectorAll('.questions > li > button')[3]")
     chips = _texts(clean, ".open .chip")
     assert [chip.split()[0] for chip in chips] == ["–", "–", "✓", "✓", "✓"]
@@ -773,7 +744,7 @@ def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clea
 
 
 @pytest.mark.slow
-def test_everything_can_be_reached_by_keyboard(clean: Tab) -> None:
+def test_everything_can_be_reached_by_keyboard(clean):
     clean.value("document.querySelector('.questions > li > button').focus()")
     clean.send(
         "Input.dispatchKeyEvent",
@@ -799,7 +770,7 @@ def test_everything_can_be_reached_by_keyboard(clean: Tab) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [400, 1200])
-def test_nothing_is_wider_than_the_screen(clean: Tab, width: int) -> None:
+def test_nothing_is_wider_than_the_screen(clean, width):
     clean.view(width, 800)
     clean.click("document.querySelector('.questions > li > button')")
     clean.wait(f"document.querySelector('.plot').getBoundingClientRect().right <= {width}")
@@ -807,7 +778,7 @@ def test_nothing_is_wider_than_the_screen(clean: Tab, width: int) -> None:
 
 
 @pytest.mark.slow
-def test_dark_mode_turns_the_page_dark(clean: Tab) -> None:
+def test_dark_mode_turns_the_page_dark(clean):
     paper = "getComputedStyle(document.body).backgroundColor"
     assert clean.value(paper) == "rgb(255, 255, 255)"
     clean.view(1200, 900, dark=True)
@@ -815,7 +786,7 @@ def test_dark_mode_turns_the_page_dark(clean: Tab) -> None:
 
 
 @pytest.mark.slow
-def test_the_browser_refuses_to_fetch_for_the_page(browser: Tab, folder: Path) -> None:
+def test_the_browser_refuses_to_fetch_for_the_page(browser, folder):
     browser.open(folder / "report.html")
     refused = "fetch('http://127.0.0.1:9/').then(() => 'fetched', (error) => 'refused')"
     assert browser.value(refused) == "refused"

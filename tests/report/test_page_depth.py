@@ -6,18 +6,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import CHROMIUM, Tab, tab
+from chromium import CHROMIUM, tab
 from recorded_trees import DECODING, PRM, SCORES, TREES, tree
 from recorded_turns import write_full_turns
 from small import pool, question
 
-from feval.comparison.comparison import Comparison, compare, load_compared, traces
+from feval.comparison.comparison import compare, load_compared, traces
 from feval.comparison.plan import ComparedMethod, Plan
 from feval.recording import DatasetInfo, LLMInfo, ProbeRows, RecordingWriter, ScoreRows
 from feval.report.page.page import comparison_page
@@ -45,7 +43,7 @@ STOPPED = {
 TAKEN = [0, 1, 2, 3, 5, 6]  # of the first tree of `recorded_trees`
 
 
-def _entries() -> Iterator[ComparedMethod]:
+def _entries():
     fields: dict[str, tuple[str, dict[str, Any]]] = {
         "whole": ("self-consistency", {"n": 3}),
         "converged": ("answer-convergence", {"streak": 2, "width": 3}),
@@ -61,7 +59,7 @@ def _entries() -> Iterator[ComparedMethod]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     base = tmp_path_factory.mktemp("depth")
     rows = [(0, *each) for each in PROBES] + [(1, *each) for each in PROBES]
     with RecordingWriter(base / "recording", operation={"name": "test"}) as writer:
@@ -92,7 +90,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def comparison(folder: Path) -> Comparison:
+def comparison(folder):
     plan = Plan(
         dataset="toy",
         recordings=("recording",),
@@ -104,13 +102,13 @@ def comparison(folder: Path) -> Comparison:
     return compare(plan, base=folder)
 
 
-def _page(comparison: Comparison, folder: Path, **caps: int) -> str:
+def _page(comparison, folder, **caps):
     limits, compared = Caps(**caps), load_compared(comparison, folder)
     followed = traces(comparison, *compared, closely=limits.deep)
     return comparison_page(comparison, *compared, traces=followed, caps=limits)
 
 
-def _book(comparison: Comparison, folder: Path, **caps: int) -> dict[str, Any]:
+def _book(comparison, folder, **caps):
     page = _page(comparison, folder, **caps)
     (block,) = re.findall(
         r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
@@ -120,18 +118,16 @@ def _book(comparison: Comparison, folder: Path, **caps: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def book(comparison: Comparison, folder: Path) -> dict[str, Any]:
+def book(comparison, folder):
     return _book(comparison, folder)
 
 
-def test_steps_are_neither_compared_as_single_calls_nor_missed(comparison: Comparison) -> None:
+def test_steps_are_neither_compared_as_single_calls_nor_missed(comparison):
     assert comparison.missing == ()
     assert [one.llms for one in comparison.baselines] == [("traced",)]
 
 
-def test_traces_have_their_answers_and_where_every_method_stopped_them(
-    book: dict[str, Any],
-) -> None:
+def test_traces_have_their_answers_and_where_every_method_stopped_them(book):
     assert (book["llms"], book["trees"]) == (["traced", "tree"], [None, ["prm"]])
     for asked in book["questions"]:
         words = [
@@ -142,7 +138,7 @@ def test_traces_have_their_answers_and_where_every_method_stopped_them(
         assert dict(zip(STOPPED, [points[0][0] for points in asked["r"]], strict=False)) == STOPPED
 
 
-def test_trees_have_their_steps_and_what_a_search_took(book: dict[str, Any]) -> None:
+def test_trees_have_their_steps_and_what_a_search_took(book):
     asked = book["questions"][0]
     steps = asked["t"][1]
     assert [parent for parent, *_ in steps] == [-1, -1, 0, 0, 1, 3, 3]
@@ -164,7 +160,7 @@ def test_trees_have_their_steps_and_what_a_search_took(book: dict[str, Any]) -> 
     assert asked["d"][1] == []  # no strip of CoTs
 
 
-def test_turns_have_what_was_sent_and_a_method_s_chains(tmp_path: Path) -> None:
+def test_turns_have_what_was_sent_and_a_method_s_chains(tmp_path):
     write_full_turns(tmp_path / "recording", ["a", "b"], first=2)
     name = "gpt-3.5-turbo@revise"
     entry = ComparedMethod(
@@ -189,7 +185,7 @@ def test_turns_have_what_was_sent_and_a_method_s_chains(tmp_path: Path) -> None:
     assert asked["r"][-1] == [[[0, 1, 2, 4]]]
 
 
-def test_what_the_page_leaves_out_it_says(comparison: Comparison, folder: Path) -> None:
+def test_what_the_page_leaves_out_it_says(comparison, folder):
     book = _book(comparison, folder, deep=1, traces=2, steps=6)
     first, second = book["questions"]
     assert "t" not in second
@@ -204,14 +200,12 @@ def test_what_the_page_leaves_out_it_says(comparison: Comparison, folder: Path) 
 
 
 @pytest.mark.slow
-def test_traces_and_trees_are_shown_and_strangers_texts_stay_text(
-    comparison: Comparison, folder: Path, tmp_path: Path
-) -> None:
+def test_traces_and_trees_are_shown_and_strangers_texts_stay_text(comparison, folder, tmp_path):
     if CHROMIUM is None:
         pytest.skip("no Chromium is installed (Debian's package is called chromium)")
     (folder / "report.html").write_text(_page(comparison, folder), "utf-8")
 
-    def texts(opened: Tab, selector: str) -> list[str]:
+    def texts(opened, selector):
         result: list[str] = opened.value(
             f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)"
         )

@@ -12,13 +12,11 @@ import struct
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from small import write_toy
 
@@ -51,16 +49,14 @@ from feval.report.text import (
 )
 
 
-def point(
-    n: int, accuracy: float = 0.6, *, half: float = 0.05, usd: float | None = None, **fields: object
-) -> CurvePoint:
+def point(n, accuracy=0.6, *, half=0.05, usd=None, **fields):
     ends = {"accuracy_low": accuracy - half, "accuracy_high": accuracy + half}
     costs = {"usd_per_question": usd, "tokens_per_question": 30.0 * n + 12}
     own = {"n": n, "accuracy": accuracy, "pass_at_n": accuracy + half, "kind": "exact"}
     return CurvePoint(own | ends | costs | {"calls_per_question": None} | fields)
 
 
-def curve(*points: CurvePoint, llm: str = "gpt-3.5-turbo", **fields: object) -> Curve:
+def curve(*points, llm="gpt-3.5-turbo", **fields):
     result = Curve(
         method="self-consistency",
         dataset="bigbench_date",
@@ -94,7 +90,7 @@ PRICED = curve(*(point(n, 0.6 + 0.001 * n, usd=1.2345e-5 * n) for n in range(1, 
         ("", ""),
     ],
 )
-def test_what_could_steer_a_terminal_is_spelled_out(text: str, shown: str) -> None:
+def test_what_could_steer_a_terminal_is_spelled_out(text, shown):
     assert visible(text) == shown
 
 
@@ -113,7 +109,7 @@ def test_what_could_steer_a_terminal_is_spelled_out(text: str, shown: str) -> No
         (0.999, "0.999"),
     ],
 )
-def test_axis_numbers_are_plain(value: float, shown: str) -> None:
+def test_axis_numbers_are_plain(value, shown):
     assert plain_number(value) == shown
 
 
@@ -123,17 +119,17 @@ def test_axis_numbers_are_plain(value: float, shown: str) -> None:
     "1 m$"), (0.05, "50 m$"),
      (0.1, "0.1 $"), (2500, "2500 $")],
 )  # fmt: skip
-def test_amounts_have_prefixes_and_no_row_of_zeros(value: float, shown: str) -> None:
+def test_amounts_have_prefixes_and_no_row_of_zeros(value, shown):
     assert dollars(value) == shown
 
 
-def _linear(colour: str) -> Any:
+def _linear(colour):
     """Linear sRGB of "#rrggbb", from its definition."""
     shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     return np.array([c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares])
 
 
-def _lab(linear: Any) -> tuple[float, float, float]:
+def _lab(linear):
     """CIELAB of linear sRGB, from its definition."""
     red, green, blue = linear
     x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.95047
@@ -143,7 +139,7 @@ def _lab(linear: Any) -> tuple[float, float, float]:
     return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
 
 
-def _contrast(*colours: str) -> float:
+def _contrast(*colours):
     """Contrast of two colours, as WCAG 2 defines it."""
     dark, light = sorted(
         float(np.dot([0.2126, 0.7152, 0.0722], _linear(colour))) + 0.05 for colour in colours
@@ -178,9 +174,7 @@ MACHADO = {
     [(palette.COLOURS, "#ffffff"), (palette.COLOURS_ON_DARK, "#14171b")],
     ids=["light", "dark"],
 )
-def test_colours_differ_to_every_eye_and_from_the_paper(
-    colours: tuple[str, ...], paper: str
-) -> None:
+def test_colours_differ_to_every_eye_and_from_the_paper(colours, paper):
     assert f"--paper: {paper}" in (Path(palette.__file__).parent / "page" / "page.css").read_text(
         "utf-8"
     )
@@ -192,7 +186,7 @@ def test_colours_differ_to_every_eye_and_from_the_paper(
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_what_is_written_on_pages_can_be_read(*, dark: bool) -> None:
+def test_what_is_written_on_pages_can_be_read(*, dark):
     css = (Path(palette.__file__).parent / "page" / "page.css").read_text("utf-8")
     light_names, dark_names = (
         dict(re.findall("--([a-z-]+): (#[0-9a-f]{6})", part)) for part in css.split("@media")[:2]
@@ -216,7 +210,7 @@ def test_what_is_written_on_pages_can_be_read(*, dark: bool) -> None:
         assert _contrast(colours[edge], colours["paper"]) >= 3, edge  # WCAG 1.4.11
 
 
-def test_no_two_of_72_lines_look_alike() -> None:
+def test_no_two_of_72_lines_look_alike():
     looks = [palette.places(i) for i in range(144)]
     assert len(set(looks)) == 144
     assert all(len(set(of_twelve)) == 12 for of_twelve in zip(*looks[:12], strict=True))
@@ -233,10 +227,10 @@ def test_no_two_of_72_lines_look_alike() -> None:
     assert max(shared) == 1  # of colour, marker and dashes
 
 
-def test_a_legend_of_many_lines_hides_no_data_on_a_callers_axes() -> None:
+def test_a_legend_of_many_lines_hides_no_data_on_a_callers_axes():
     axes = Figure((6, 5)).subplots()
 
-    def draw(axes: Axes) -> dict[str, Any]:
+    def draw(axes):
         return {f"line {i}": axes.plot([0, 1], [i, i])[0] for i in range(45)}
 
     pictures.Picture((6, 5), draw).plot(axes)
@@ -245,7 +239,7 @@ def test_a_legend_of_many_lines_hides_no_data_on_a_callers_axes() -> None:
     assert not legend.get_window_extent().overlaps(axes.get_window_extent())
 
 
-def test_decimals_show_the_smallest_value_with_three_digits() -> None:
+def test_decimals_show_the_smallest_value_with_three_digits():
     assert decimals_for([0.000123, 5.0]) == 6
     assert decimals_for([12.0]) == 2
     assert decimals_for([0.0]) == 2
@@ -263,23 +257,23 @@ def test_decimals_show_the_smallest_value_with_three_digits() -> None:
         (-3e-8, "-0.000003"),
     ],
 )
-def test_a_small_difference_does_not_look_like_none(difference: float, shown: str) -> None:
+def test_a_small_difference_does_not_look_like_none(difference, shown):
     assert signed_points(difference) == shown
 
 
 @pytest.mark.parametrize("share", [0.38225, 0.61125, 0.725])
-def test_equal_shares_look_equal_whatever_their_last_bits(share: float) -> None:
+def test_equal_shares_look_equal_whatever_their_last_bits(share):
     below, above = math.nextafter(share, 0.0), math.nextafter(share, 1.0)
     assert percent(below) == percent(share) == percent(above)
 
 
-def test_unknown_numbers_are_a_dash() -> None:
+def test_unknown_numbers_are_a_dash():
     assert fixed(None, 3) == "-"
     assert fixed(1234.5678, 1) == "1,234.6"
     assert fixed(1.5849999999999997, 2) == fixed(1.5850000000000004, 2)  # computed in two ways
 
 
-def test_plain_table_lines_up_and_has_no_trailing_blanks() -> None:
+def test_plain_table_lines_up_and_has_no_trailing_blanks():
     table = Table(
         "title",
         (Column("name"), Column("n", number=True)),
@@ -289,15 +283,15 @@ def test_plain_table_lines_up_and_has_no_trailing_blanks() -> None:
     assert plain(table) == "title\nname    n\na       1\nlong  100\nnote\n"
 
 
-def test_a_table_without_rows_has_its_header() -> None:
+def test_a_table_without_rows_has_its_header():
     assert plain(Table("", (Column("name"),), ())) == "name\n"
 
 
-def test_a_table_without_headers_has_rows_only() -> None:
+def test_a_table_without_headers_has_rows_only():
     assert plain(Table("", (Column(""), Column("")), (("a", "b"),))) == "a  b\n"
 
 
-def test_cells_from_strangers_cannot_reach_the_terminal() -> None:
+def test_cells_from_strangers_cannot_reach_the_terminal():
     table = Table(
         "t\x1b[1m", (Column("name"),), (("[red]x[/red]\x1b]0;pwned\x07",),), ("n\x1b[0m",)
     )
@@ -305,7 +299,7 @@ def test_cells_from_strangers_cannot_reach_the_terminal() -> None:
     assert "\x07" not in plain(table)
 
 
-def test_rich_cells_keep_markup_as_text() -> None:
+def test_rich_cells_keep_markup_as_text():
     from rich.console import Console
 
     out = io.StringIO()
@@ -317,11 +311,9 @@ def test_rich_cells_keep_markup_as_text() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 76, 80, 100, 200])
-def test_no_number_of_a_curve_is_cut_on_a_narrow_terminal(
-    width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_number_of_a_curve_is_cut_on_a_narrow_terminal(width, monkeypatch):
     class Terminal(io.StringIO):
-        def isatty(self) -> bool:
+        def isatty(self):
             return True
 
     table = curves_table([PRICED])
@@ -336,7 +328,7 @@ def test_no_number_of_a_curve_is_cut_on_a_narrow_terminal(
         assert any(all(cell in line for cell in row) for line in output.splitlines()), row
 
 
-def test_curve_table_shows_every_point_in_per_cent() -> None:
+def test_curve_table_shows_every_point_in_per_cent():
     lines = plain(curve_table(PRICED)).splitlines()
     assert lines[0] == "self-consistency on bigbench_date, gpt-3.5-turbo"
     assert lines[1].split("  ")[-1] == "pass@n %"
@@ -344,7 +336,7 @@ def test_curve_table_shows_every_point_in_per_cent() -> None:
     assert len(lines) == 2 + 40 + 2
 
 
-def test_curve_table_shows_a_dash_without_tokens_or_interval_and_nothing_without_prices() -> None:
+def test_curve_table_shows_a_dash_without_tokens_or_interval_and_nothing_without_prices():
     bare = point(1, accuracy_low=None, accuracy_high=None, tokens_per_question=None)
     head, row, *notes = plain(curve_table(curve(bare, confidence=None, prices=None))).splitlines()[
         1:
@@ -353,13 +345,13 @@ def test_curve_table_shows_a_dash_without_tokens_or_interval_and_nothing_without
     assert ("USD" in head, sum("no prices" in note for note in notes)) == (False, 1)
 
 
-def test_curves_table_names_the_llm_of_each_row() -> None:
+def test_curves_table_names_the_llm_of_each_row():
     rows = plain(curves_table([PRICED, curve(point(1), llm="gpt-4")])).splitlines()
     assert rows[-3].startswith("gpt-4")
     assert rows[2].startswith("gpt-3.5-turbo")
 
 
-def test_subtitles_say_kind_billing_prices_and_counter() -> None:
+def test_subtitles_say_kind_billing_prices_and_counter():
     assert subtitles(PRICED) == (
         "exact: expectation over all subsets of the recorded CoTs; 1,369 questions",
         "billing once; prices 2025-06-02; token counter words",
@@ -374,7 +366,7 @@ def test_subtitles_say_kind_billing_prices_and_counter() -> None:
     )
 
 
-def test_csv_keeps_every_digit() -> None:
+def test_csv_keeps_every_digit():
     third = curve(point(3, 1 / 3, usd=1e-05 / 3))
     text = records_csv(curve_records(third))
     assert "\r" not in text
@@ -386,12 +378,12 @@ def test_csv_keeps_every_digit() -> None:
     assert row["kind"] == "exact"
 
 
-def test_csv_leaves_unknown_numbers_empty() -> None:
+def test_csv_leaves_unknown_numbers_empty():
     [row] = csv.DictReader(io.StringIO(records_csv(curve_records(curve(point(1))))))
     assert row["usd_per_question"] == ""
 
 
-def test_csv_writes_numpy_numbers_as_numbers() -> None:
+def test_csv_writes_numpy_numbers_as_numbers():
     import numpy as np
 
     [row] = csv.DictReader(
@@ -400,7 +392,7 @@ def test_csv_writes_numpy_numbers_as_numbers() -> None:
     assert row["accuracy"] == "0.5"
 
 
-def test_csv_of_several_curves_names_dataset_and_llm() -> None:
+def test_csv_of_several_curves_names_dataset_and_llm():
     rows = list(
         csv.DictReader(
             io.StringIO(curves_csv([curve(point(1), llm="a,b"), curve(point(2), llm="c")]))
@@ -410,7 +402,7 @@ def test_csv_of_several_curves_names_dataset_and_llm() -> None:
     assert {row["dataset"] for row in rows} == {"bigbench_date"}
 
 
-def chunks(png: bytes) -> list[bytes]:
+def chunks(png):
     """The kinds of the chunks of a PNG file."""
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     kinds, at = [], 8
@@ -421,13 +413,13 @@ def chunks(png: bytes) -> list[bytes]:
     return kinds
 
 
-def test_picture_is_the_same_bytes_each_time_and_carries_no_date() -> None:
+def test_picture_is_the_same_bytes_each_time_and_carries_no_date():
     png = pictures.curves([PRICED]).png()
     assert png == pictures.curves([PRICED]).png()
     assert not {b"tEXt", b"tIME", b"iTXt", b"zTXt"} & set(chunks(png))
 
 
-def test_picture_ignores_the_users_style() -> None:
+def test_picture_ignores_the_users_style():
     import matplotlib as mpl
 
     png = pictures.curves([PRICED]).png()
@@ -470,25 +462,25 @@ def test_picture_ignores_the_users_style() -> None:
         "same cost",
     ],
 )
-def test_every_shape_of_curve_can_be_drawn(curves: list[Curve]) -> None:
+def test_every_shape_of_curve_can_be_drawn(curves):
     assert chunks(pictures.curves(curves).png(50))[-1] == b"IEND"
 
 
 @pytest.mark.parametrize(
     "name", ["$x_{", "_hidden", "\x1b[31m", "模型", "a" * 300, "\\frac{1}{2}$", "%s {0}"]
 )
-def test_names_are_drawn_as_they_are(name: str) -> None:
+def test_names_are_drawn_as_they_are(name):
     assert pictures.curves([replace(PRICED, llms=(name,), dataset=name)]).png(50)
 
 
-def figure_of(*curves: Curve):  # type: ignore[no-untyped-def]
+def figure_of(*curves):  # type: ignore[no-untyped-def]
     with own_style():
         figure = pictures.curves(curves).figure()
         figure.draw_without_rendering()
     return figure
 
 
-def test_cost_is_dollars_on_a_log_axis_and_says_so() -> None:
+def test_cost_is_dollars_on_a_log_axis_and_says_so():
     [axes] = figure_of(PRICED).axes
     assert axes.get_xscale() == "log"
     assert axes.get_xlabel() == "mean USD per question (log scale)"
@@ -496,19 +488,19 @@ def test_cost_is_dollars_on_a_log_axis_and_says_so() -> None:
     assert ticks == ["10 µ$", "30 µ$", "100 µ$", "300 µ$"]
 
 
-def test_tokens_take_the_place_of_dollars_if_one_llm_lacks_a_price() -> None:
+def test_tokens_take_the_place_of_dollars_if_one_llm_lacks_a_price():
     [axes] = figure_of(PRICED, curve(point(1), llm="unpriced")).axes
     assert (
         axes.get_xlabel() == "mean tokens per question, prompt + output (log scale); USD not known"
     )
 
 
-def test_counts_are_the_last_resort() -> None:
+def test_counts_are_the_last_resort():
     [axes] = figure_of(curve(point(1, tokens_per_question=None), point(4))).axes
     assert axes.get_xlabel().startswith("CoTs per question")
 
 
-def test_legend_lies_outside_the_axes() -> None:
+def test_legend_lies_outside_the_axes():
     figure = figure_of(PRICED)
     [axes], [legend] = figure.axes, figure.legends
     assert not axes.get_window_extent().overlaps(legend.get_window_extent())
@@ -516,13 +508,13 @@ def test_legend_lies_outside_the_axes() -> None:
     assert labels == ["gpt-3.5-turbo", "95 % band", "pass@n (ceiling)", "single CoT"]
 
 
-def test_title_says_dataset_and_llm() -> None:
+def test_title_says_dataset_and_llm():
     [axes] = figure_of(PRICED).axes
     assert axes.get_title(loc="left") == "self-consistency on bigbench_date, gpt-3.5-turbo"
     assert "\n".join(subtitles(PRICED)) in [text.get_text() for text in axes.texts]
 
 
-def test_all_right_stays_inside_the_picture() -> None:
+def test_all_right_stays_inside_the_picture():
     [axes] = figure_of(
         curve(*(point(n, 1.0, half=0.0, usd=1e-4 * n, accuracy_low=0.99) for n in range(1, 41)))
     ).axes
@@ -530,7 +522,7 @@ def test_all_right_stays_inside_the_picture() -> None:
     assert "100 %" in [label.get_text() for label in axes.get_yticklabels()]
 
 
-def test_files_are_written_whole_into_a_new_folder(tmp_path: Path) -> None:
+def test_files_are_written_whole_into_a_new_folder(tmp_path):
     folder = tmp_path / "a" / "b"
     paths = save_files(folder, {"x.csv": b"1\n", "y.png": b"2"})
     assert paths == [folder / "x.csv", folder / "y.png"]
@@ -538,20 +530,20 @@ def test_files_are_written_whole_into_a_new_folder(tmp_path: Path) -> None:
     assert (folder / "x.csv").read_bytes() == b"1\n"
 
 
-def test_files_have_the_usual_permissions(tmp_path: Path) -> None:
+def test_files_have_the_usual_permissions(tmp_path):
     (tmp_path / "usual").write_bytes(b"")
     [path] = save_files(tmp_path, {"x": b""})
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
 
 
-def test_the_same_content_may_be_written_twice(tmp_path: Path) -> None:
+def test_the_same_content_may_be_written_twice(tmp_path):
     save_files(tmp_path, {"x": b"1"})
     before = (tmp_path / "x").stat()
     save_files(tmp_path, {"x": b"1"})
     assert (tmp_path / "x").stat().st_mtime_ns == before.st_mtime_ns
 
 
-def test_other_content_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_other_content_is_refused_before_anything_is_written(tmp_path):
     (tmp_path / "b").write_bytes(b"mine")
     with pytest.raises(
         StorageError, match="already holds b with other content, and nothing was overwritten"
@@ -561,13 +553,13 @@ def test_other_content_is_refused_before_anything_is_written(tmp_path: Path) -> 
     assert (tmp_path / "b").read_bytes() == b"mine"
 
 
-def test_other_content_is_replaced_when_asked(tmp_path: Path) -> None:
+def test_other_content_is_replaced_when_asked(tmp_path):
     (tmp_path / "b").write_bytes(b"mine")
     save_files(tmp_path, {"b": b"2"}, replace=True)
     assert (tmp_path / "b").read_bytes() == b"2"
 
 
-def test_a_file_in_the_way_of_the_folder_is_one_sentence(tmp_path: Path) -> None:
+def test_a_file_in_the_way_of_the_folder_is_one_sentence(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match="file is a file; reports are written to a folder"):
         save_files(tmp_path / "file", {"x": b"1"})
@@ -575,8 +567,8 @@ def test_a_file_in_the_way_of_the_folder_is_one_sentence(tmp_path: Path) -> None
         save_files(tmp_path / "file" / "sub", {"x": b"1"})
 
 
-def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
+def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
+    def full(_):
         raise OSError(28, os.strerror(28))
 
     (tmp_path / "x").write_bytes(b"old")
@@ -588,7 +580,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "x").read_bytes() == b"old"
 
 
-def test_no_report_is_written_into_a_recording(tmp_path: Path) -> None:
+def test_no_report_is_written_into_a_recording(tmp_path):
     toy = write_toy(tmp_path / "toy", {"alpha": [["4"]]}, ["4"])
     for folder, where in (
         (toy, "is a"),
@@ -603,12 +595,12 @@ def test_no_report_is_written_into_a_recording(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "expected"), [(0, "0 CoTs"), (1, "1 CoT"), (2, "2 CoTs"), (2000, "2,000 CoTs")]
 )
-def test_one_of_something_is_no_plural(number: int, expected: str) -> None:
+def test_one_of_something_is_no_plural(number, expected):
     assert counted(number, "CoT") == expected
 
 
 @given(st.text(alphabet="'=+-@\t\r\n,\"a1 ", max_size=6) | st.text(max_size=20))
-def test_text_in_a_csv_is_no_formula_and_comes_back(name: str) -> None:
+def test_text_in_a_csv_is_no_formula_and_comes_back(name):
     name = name.encode(errors="replace").decode()
     [_, [same, number]] = csv.reader(
         io.StringIO(csv_text(["name", "n"], [[name, -0.5]]), newline="")
@@ -618,7 +610,7 @@ def test_text_in_a_csv_is_no_formula_and_comes_back(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "'=1", "''-1"])
-def test_names_of_strangers_are_shown_as_text_by_a_spreadsheet(name: str) -> None:
+def test_names_of_strangers_are_shown_as_text_by_a_spreadsheet(name):
     rows = list(
         csv.DictReader(io.StringIO(curves_csv([curve(point(1, usd=-1e-5), llm=name)]), newline=""))
     )

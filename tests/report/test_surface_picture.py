@@ -6,7 +6,6 @@ import html
 import json
 import re
 from base64 import b64encode
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -20,15 +19,13 @@ from feval.report.page.page import surface_page
 from feval.report.pictures.drawing import heading, own_style
 
 
-def point(n: int, tokens: int | None, accuracy: float, **numbers: object) -> SurfacePoint:
+def point(n, tokens, accuracy, **numbers):
     unknown = dict.fromkeys(("accuracy_low", "accuracy_high", "tokens_per_question"))
     own = {"n": n, "tokens": tokens, "accuracy": accuracy, "usd_per_question": None}
     return SurfacePoint(unknown | own | {"probe_tokens": 0.0, "frontier": True} | numbers)
 
 
-def surface(
-    widths: Sequence[int], depths: Sequence[int | None], accuracy: float, name: str = "sums"
-) -> Surface:
+def surface(widths, depths, accuracy, name="sums"):
     points = tuple(
         point(n, depth, accuracy, output_tokens=n * (depth or 2000.0), frontier=n == widths[0])
         for depth in depths
@@ -48,7 +45,7 @@ def surface(
     )
 
 
-def drawn(shown: Surface) -> Figure:
+def drawn(shown):
     with own_style():
         figure = pictures.surface(shown).figure()
         figure.draw_without_rendering()
@@ -56,14 +53,14 @@ def drawn(shown: Surface) -> Figure:
 
 
 @pytest.mark.parametrize("accuracy", [0.0, 0.5, 1.0])
-def test_accuracies_that_are_all_equal_have_a_scale_from_0_to_100_percent(accuracy: float) -> None:
+def test_accuracies_that_are_all_equal_have_a_scale_from_0_to_100_percent(accuracy):
     bar = drawn(surface([1, 2], [10, 20, None], accuracy)).axes[-1]
     low, high = bar.get_ylim()
     assert 0 <= low <= 100 * accuracy <= high <= 100
     assert high - low >= 1
 
 
-def test_a_long_line_below_the_title_goes_on_and_is_not_cut_off() -> None:
+def test_a_long_line_below_the_title_goes_on_and_is_not_cut_off():
     axes = Figure().subplots()
     said = (
         "seconds: replayed from recorded durations, all CoTs of a round at once, cut ones in"
@@ -74,14 +71,14 @@ def test_a_long_line_below_the_title_goes_on_and_is_not_cut_off() -> None:
     assert (lines[0], " ".join(lines[1:]), max(map(len, lines)) <= 100) == ("short", said, True)
 
 
-def test_names_on_the_axis_do_not_touch() -> None:
+def test_names_on_the_axis_do_not_touch():
     figure = drawn(surface([1, 2, 3], [5, 7, 8, 17, 33, 40, 1000, None], 0.5))
     boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
     assert len(boxes) > 4
     assert all(left.x1 + 5 < right.x0 for left, right in pairwise(boxes))
 
 
-def test_lines_of_equal_cost_are_drawn_as_in_the_legend_and_hold_their_names() -> None:
+def test_lines_of_equal_cost_are_drawn_as_in_the_legend_and_hold_their_names():
     shown = surface([1, 2, 3, 7, 20], [12, 30, 50, 1000], 0.5)
     cheap = [
         SurfacePoint(each, usd_per_question=1e-6 * each.output_tokens) for each in shown.points
@@ -103,7 +100,7 @@ def test_lines_of_equal_cost_are_drawn_as_in_the_legend_and_hold_their_names() -
         assert tokens * n == pytest.approx(float(cost) * units[unit])
 
 
-def test_the_frontier_begins_with_the_cheapest_by_dollars() -> None:
+def test_the_frontier_begins_with_the_cheapest_by_dollars():
     """One long trace is cheaper than two short ones that are probed."""
     many = point(2, 10, 0.5, output_tokens=20.0, probe_tokens=20.0, usd_per_question=4.0)
     long = point(1, None, 0.4, output_tokens=30.0, usd_per_question=3.0)
@@ -111,13 +108,11 @@ def test_the_frontier_begins_with_the_cheapest_by_dollars() -> None:
 
 
 @pytest.mark.parametrize(("widths", "depths"), [([3], [None]), ([1], [40]), ([1, 2], [10, None])])
-def test_small_surfaces_with_odd_names_are_drawn(
-    widths: list[int], depths: list[int | None]
-) -> None:
+def test_small_surfaces_with_odd_names_are_drawn(widths, depths):
     assert pictures.surface(surface(widths, depths, 0.0, "$x_{größe}/模型" * 9)).png(50)
 
 
-def test_the_page_has_picture_and_frontier_and_strangers_names_stay_text() -> None:
+def test_the_page_has_picture_and_frontier_and_strangers_names_stay_text():
     evil = "</script><img src=x onerror=alert(1)>"
     shown = surface([1, 2], [10, None], 0.5, evil)
     page = surface_page(shown, b"<svg/>")

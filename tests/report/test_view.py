@@ -6,29 +6,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from chromium import CHROMIUM, Tab, tab
+from chromium import CHROMIUM, tab
 from recorded_trees import write_trees
 from recorded_turns import write_turns
 from small import pool, question
 from typer.testing import CliRunner
 
 from feval.cli import app
-from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
-    PoolRows,
-    ProbeRows,
-    Recording,
-    RecordingWriter,
-    open_recording,
-)
-from feval.report.page.questions import LIMITS, ViewPage, view_page
+from feval.recording import DatasetInfo, LLMInfo, ProbeRows, RecordingWriter, open_recording
+from feval.report.page.questions import LIMITS, view_page
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\">'&amp;<!--\u2028\u202e\x1b[31m"
 ANSWERS: dict[str, list[list[str | None]]] = {
@@ -39,7 +28,7 @@ GOLDS = ["1", "9", EVIL]
 PROBES = ProbeRows("toy/0", [0, 0, 1], [2, 4, 3], ["2", "1", "1"], ["2", "1", "1"])
 
 
-def _rows(llm: str, row: int) -> PoolRows:
+def _rows(llm, row):
     own = pool(row, ANSWERS[llm][row])
     texts = [f"\N{ROCKET} {EVIL} sample {i}: {text}" for i, text in enumerate(own.texts)]
     thoughts = [f"secret {i} {EVIL}" if i == 1 else None for i in range(len(texts))]
@@ -47,7 +36,7 @@ def _rows(llm: str, row: int) -> PoolRows:
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+def recording(tmp_path_factory):
     out = tmp_path_factory.mktemp("view") / "recording"
     with RecordingWriter(out, operation={"name": "test"}) as writer:
         for dataset in ("toy", "other"):
@@ -68,11 +57,11 @@ PAIRS = {"toy": ["org/one", "two"], "other": ["two"]}
 
 
 @pytest.fixture(scope="module")
-def page(recording: Recording) -> ViewPage:
+def page(recording):
     return view_page(recording, PAIRS)
 
 
-def _blocks(page: str) -> list[Any]:
+def _blocks(page):
     return [
         json.loads(text)
         for text in re.findall(
@@ -81,7 +70,7 @@ def _blocks(page: str) -> list[Any]:
     ]
 
 
-def test_the_page_has_every_cot_with_its_answer(page: ViewPage) -> None:
+def test_the_page_has_every_cot_with_its_answer(page):
     data, *blocks = _blocks(page.html)
     assert (page.questions, len(data["questions"]), len(blocks), page.left_out) == (6, 6, 6, [])
     for entry, block in zip(data["questions"], blocks, strict=True):
@@ -113,7 +102,7 @@ def test_the_page_has_every_cot_with_its_answer(page: ViewPage) -> None:
     ]  # fmt: skip
 
 
-def test_the_table_of_llms_is_over_all_questions(recording: Recording) -> None:
+def test_the_table_of_llms_is_over_all_questions(recording):
     data, *_ = _blocks(view_page(recording, PAIRS, first=1).html)
     rows = {(row[0], row[1]): [cell["t"] for cell in row[2:]] for row in data["tables"][0]["rows"]}
     # One in three of 2/4 + 0 + 1/4, and below of 1 + 1/2 + 1/2.
@@ -121,7 +110,7 @@ def test_the_table_of_llms_is_over_all_questions(recording: Recording) -> None:
     assert rows["other", "two"] == ["3", "6", "66.67", "16.67", "16.67", "10.5"]
 
 
-def test_what_is_left_out_is_said(recording: Recording) -> None:
+def test_what_is_left_out_is_said(recording):
     first = view_page(recording, PAIRS, first=2)
     assert first.questions == 4
     assert [
@@ -145,7 +134,7 @@ def test_what_is_left_out_is_said(recording: Recording) -> None:
     )
 
 
-def test_nothing_of_strangers_stands_outside_the_data(page: ViewPage) -> None:
+def test_nothing_of_strangers_stands_outside_the_data(page):
     outside = re.sub(
         r'<script type="application/json"[^>]*>.*?</script>', "", page.html, flags=re.DOTALL
     )
@@ -158,7 +147,7 @@ def test_nothing_of_strangers_stands_outside_the_data(page: ViewPage) -> None:
     page.html.encode()
 
 
-def test_trees_have_their_steps(tmp_path: Path) -> None:
+def test_trees_have_their_steps(tmp_path):
     data, first, *_ = _blocks(
         view_page(open_recording(write_trees(tmp_path / "trees")), {"toy": ["tree"]}).html
     )
@@ -173,7 +162,7 @@ def test_trees_have_their_steps(tmp_path: Path) -> None:
     ]
 
 
-def test_turns_have_what_was_sent(tmp_path: Path) -> None:
+def test_turns_have_what_was_sent(tmp_path):
     page = view_page(open_recording(write_turns(tmp_path / "turns")), {"toy": ["m@revise"]})
     own = _blocks(page.html)[1]["m@revise"]
     assert own["kind"] == "CoTs and turns"
@@ -181,7 +170,7 @@ def test_turns_have_what_was_sent(tmp_path: Path) -> None:
     assert own["x"][3].startswith("> Why?\n\nThinking about 0")
 
 
-def test_the_command_writes_the_page(recording: Recording, tmp_path: Path) -> None:
+def test_the_command_writes_the_page(recording, tmp_path):
     path = tmp_path / "recording.html"
     command = ["show", str(recording.path), "--dataset", "toy", "--html", str(path), "--json"]
     result = CliRunner().invoke(app, command, prog_name="feval")
@@ -199,9 +188,7 @@ def test_the_command_writes_the_page(recording: Recording, tmp_path: Path) -> No
         assert (result.exit_code != 0, words in result.stderr) == (True, True)
 
 
-def test_an_llm_that_one_dataset_lacks_is_left_out_there(
-    recording: Recording, tmp_path: Path
-) -> None:
+def test_an_llm_that_one_dataset_lacks_is_left_out_there(recording, tmp_path):
     with RecordingWriter(tmp_path / "more", operation={"name": "test"}) as writer:
         for dataset, llms in PAIRS.items():
             writer.add_dataset(
@@ -211,7 +198,7 @@ def test_an_llm_that_one_dataset_lacks_is_left_out_there(
                 writer.add_pools(dataset, LLMInfo(llm), "words", [pool(0, ["1"])])
         writer.add_dataset(DatasetInfo("bare", "Toy", "verbatim", "test-1"), [question(0, "1")])
 
-    def shown(*arguments: str) -> Any:
+    def shown(*arguments):
         return CliRunner().invoke(
             app, ["show", str(tmp_path / "more"), *arguments], prog_name="feval"
         )
@@ -223,7 +210,7 @@ def test_an_llm_that_one_dataset_lacks_is_left_out_there(
 
 
 @pytest.fixture(scope="module")
-def browser(page: ViewPage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Tab, Path]]:
+def browser(page, tmp_path_factory):
     if CHROMIUM is None:
         pytest.skip("no Chromium is installed (Debian's package is called chromium)")
     folder = tmp_path_factory.mktemp("chromium")
@@ -233,7 +220,7 @@ def browser(page: ViewPage, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture
-def clean(browser: tuple[Tab, Path]) -> Iterator[Tab]:
+def clean(browser):
     """The page, freshly opened; afterwards nobody complained and nothing was fetched."""
     opened, file = browser
     opened.view(1400, 900)
@@ -244,24 +231,24 @@ def clean(browser: tuple[Tab, Path]) -> Iterator[Tab]:
     assert opened.requests == [file.resolve().as_uri()]
 
 
-def _texts(browser: Tab, selector: str) -> list[str]:
+def _texts(browser, selector):
     result: list[str] = browser.value(
         f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)"
     )
     return result
 
 
-def _ids(browser: Tab) -> list[str]:
+def _ids(browser):
     return _texts(browser, ".questions .id")
 
 
-def _press(browser: Tab, label: str) -> None:
+def _press(browser, label):
     browser.click(
         f"[...document.querySelectorAll('button')].find((b) => b.textContent.trim() === {label!r})"
     )
 
 
-def _choose(browser: Tab, number: int, option: str) -> None:
+def _choose(browser, number, option):
     browser.value(
         f"(() => {{ const m = document.querySelectorAll('select')[{number}]; m.selectedIndex ="
         f" [...m.options].findIndex((o) => o.text === {option!r}); m.dispatchEvent(new"
@@ -270,7 +257,7 @@ def _choose(browser: Tab, number: int, option: str) -> None:
 
 
 @pytest.mark.slow
-def test_hostile_texts_stay_text(clean: Tab) -> None:
+def test_hostile_texts_stay_text(clean):
     for number in range(6):
         clean.click(f"document.querySelectorAll('.questions > li > button')[{number}]")
     for _ in range(clean.value("document.querySelectorAll('h3 .plainly').length")):
@@ -288,7 +275,7 @@ def test_hostile_texts_stay_text(clean: Tab) -> None:
 
 
 @pytest.mark.slow
-def test_questions_are_ordered_filtered_and_searched(clean: Tab) -> None:
+def test_questions_are_ordered_filtered_and_searched(clean):
     _choose(clean, 0, "toy")
     assert _ids(clean) == ["toy/1", "toy/2", "toy/0"]  # 0 and 1/2, 1/4 and 1/2, 1/2 and 1
     _press(clean, "As recorded")
@@ -315,9 +302,7 @@ def test_questions_are_ordered_filtered_and_searched(clean: Tab) -> None:
 
 
 @pytest.mark.slow
-def test_a_question_without_cots_is_listed_unless_a_filter_wants_some(
-    browser: tuple[Tab, Path], tmp_path: Path
-) -> None:
+def test_a_question_without_cots_is_listed_unless_a_filter_wants_some(browser, tmp_path):
     opened, _ = browser
     page = view_page(open_recording(write_trees(tmp_path / "trees")), {"toy": ["tree"]})
     (tmp_path / "trees.html").write_text(page.html, "utf-8")
@@ -333,7 +318,7 @@ def test_a_question_without_cots_is_listed_unless_a_filter_wants_some(
 
 
 @pytest.mark.slow
-def test_a_cot_has_its_answer_marked_and_its_thoughts_folded(clean: Tab) -> None:
+def test_a_cot_has_its_answer_marked_and_its_thoughts_folded(clean):
     _choose(clean, 0, "toy")
     clean.click("document.querySelectorAll('.questions > li > button')[2]")
     assert _texts(clean, ".histogram tbody tr:first-child :is(th, td)") == ["✓ 1", "2", "2"]
@@ -351,7 +336,7 @@ def test_a_cot_has_its_answer_marked_and_its_thoughts_folded(clean: Tab) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
-def test_nothing_is_wider_than_a_phone(clean: Tab, dark: bool) -> None:
+def test_nothing_is_wider_than_a_phone(clean, dark):
     clean.view(400, 850, dark=dark)
     clean.click("document.querySelector('.questions > li > button')")
     clean.click("document.querySelector('.cell')")

@@ -8,7 +8,6 @@ import math
 import sys
 from collections import Counter
 from html.parser import HTMLParser
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +15,6 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 from small import write_toy
 
 from feval import (
@@ -60,7 +58,7 @@ KINDS = (
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def shown(tmp_path_factory):
     """One value of every class that is shown."""
     folder = write_toy(
         tmp_path_factory.mktemp("views") / "rec", {"gpt-4o-mini": ANSWERS, NAME: ANSWERS}, GOLDS
@@ -92,20 +90,20 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture
-def frames(monkeypatch: pytest.MonkeyPatch) -> None:
+def frames(monkeypatch):
     """A library of DataFrames that are dicts."""
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=dict))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_repr_is_one_short_line(shown: dict[str, Any], kind: str) -> None:
+def test_a_repr_is_one_short_line(shown, kind):
     text = repr(shown[kind])
     assert text.startswith(type(shown[kind]).__name__)
     assert len(text) < 400
     assert text.isprintable()
 
 
-def test_reprs_have_the_numbers_that_matter(shown: dict[str, Any]) -> None:
+def test_reprs_have_the_numbers_that_matter(shown):
     evaluation, curve = shown["evaluation"], shown["curve"]
     assert (
         f"self-consistency(n=3) on toy, gpt-4o-mini: {100 * evaluation.accuracy:.2f} % right"
@@ -126,7 +124,7 @@ def test_reprs_have_the_numbers_that_matter(shown: dict[str, Any]) -> None:
 class Parsed(HTMLParser):
     """Tags and texts of a page; what is opened is closed."""
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page):
         super().__init__()
         self.tags: Counter[str] = Counter()
         self.texts: list[str] = []
@@ -134,7 +132,7 @@ class Parsed(HTMLParser):
         self.feed(page)
         assert self._open == []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags[tag] += 1
         assert {name for name, _ in attrs} <= {"class", "style"}
         # dark themes have their own
@@ -142,15 +140,15 @@ class Parsed(HTMLParser):
         if tag != "br":
             self._open.append(tag)
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self._open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.texts.append(data)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_html_is_escaped_and_small(shown: dict[str, Any], kind: str) -> None:
+def test_html_is_escaped_and_small(shown, kind):
     page = shown[kind]._repr_html_()
     parsed = Parsed(page)
     assert set(parsed.tags) <= {
@@ -176,7 +174,7 @@ def test_html_is_escaped_and_small(shown: dict[str, Any], kind: str) -> None:
 
 
 @pytest.mark.parametrize("llm", ["priced", "unpriced"])
-def test_without_any_price_no_table_has_dollars(llm: str, tmp_path: Path) -> None:
+def test_without_any_price_no_table_has_dollars(llm, tmp_path):
     name = {"priced": "gpt-4o-mini", "unpriced": "my-own"}[llm]
     recording = open_recording(
         write_toy(tmp_path / "rec", {name: [["a", "b", "a"], ["b", "b", "a"]]}, ["a", "b"])
@@ -203,7 +201,7 @@ def test_without_any_price_no_table_has_dollars(llm: str, tmp_path: Path) -> Non
     assert comparison.to_dict()["curves"][0]["points"][0]["usd_per_question"] is None
 
 
-def test_long_tables_are_cut_and_say_so(shown: dict[str, Any]) -> None:
+def test_long_tables_are_cut_and_say_so(shown):
     curve = shown["curve"]
     many = type(curve)(
         **{name: getattr(curve, name) for name in curve.__dataclass_fields__}
@@ -214,7 +212,7 @@ def test_long_tables_are_cut_and_say_so(shown: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("frames")
-def test_a_comparison_has_the_rows_of_its_csv(shown: dict[str, Any]) -> None:
+def test_a_comparison_has_the_rows_of_its_csv(shown):
     comparison = shown["comparison"]
     [header, *rows] = csv.reader(io.StringIO(results_csv(comparison)))
     frame = comparison.to_frame()
@@ -228,7 +226,7 @@ def test_a_comparison_has_the_rows_of_its_csv(shown: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("frames")
-def test_frames_have_points_or_questions(shown: dict[str, Any]) -> None:
+def test_frames_have_points_or_questions(shown):
     curve, evaluation = shown["curve"].to_frame(), shown["evaluation"].to_frame()
     assert curve["accuracy"] == [point.accuracy for point in shown["curve"].points]
     assert set(curve["llm"]) == {"gpt-4o-mini"}
@@ -241,7 +239,7 @@ def test_frames_have_points_or_questions(shown: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("frames")
-def test_questions_are_counted(shown: dict[str, Any]) -> None:
+def test_questions_are_counted(shown):
     frame = shown["dataset"].to_frame()
     right = [
         sum(a == gold for a in own) / len(own)
@@ -259,9 +257,7 @@ def test_questions_are_counted(shown: dict[str, Any]) -> None:
         assert columns["agreement"][row] == max(votes.values()) / len(own)
 
 
-def test_a_frame_of_a_library_that_is_missing(
-    shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_frame_of_a_library_that_is_missing(shown, monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(UsageError, match="needs polars"):
         shown["curve"].to_frame("polars")
@@ -270,7 +266,7 @@ def test_a_frame_of_a_library_that_is_missing(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "plan"])
-def test_everything_has_a_picture(shown: dict[str, Any], kind: str) -> None:
+def test_everything_has_a_picture(shown, kind):
     before = dict(mpl.rcParams)
     _, own = plt.subplots()
     axes = shown[kind].plot(own)
@@ -281,7 +277,7 @@ def test_everything_has_a_picture(shown: dict[str, Any], kind: str) -> None:
     plt.close("all")
 
 
-def line_of(axes: Axes, label: str) -> list[list[float]]:
+def line_of(axes, label):
     """The points of the line that a legend shows, found by its colour."""
     legend = axes.get_legend() or axes.figure.legends[0]
     names = [text.get_text() for text in legend.get_texts()]
@@ -292,7 +288,7 @@ def line_of(axes: Axes, label: str) -> list[list[float]]:
     return np.asarray(max(lines, key=lambda line: len(line.get_xydata())).get_xydata()).tolist()
 
 
-def test_curves_on_the_same_axes_are_told_apart(shown: dict[str, Any]) -> None:
+def test_curves_on_the_same_axes_are_told_apart(shown):
     dataset, [llm, _] = load("toy", None, shown["recording"])
     stopping = method_curve(
         dataset,
@@ -313,7 +309,7 @@ def test_curves_on_the_same_axes_are_told_apart(shown: dict[str, Any]) -> None:
     plt.close("all")
 
 
-def test_questions_are_drawn_in_order(shown: dict[str, Any]) -> None:
+def test_questions_are_drawn_in_order(shown):
     axes = shown["evaluation"].plot()
     expected = [
         [i + 1, y] for i, y in enumerate(sorted(100 * shown["evaluation"].right, reverse=True))
@@ -322,27 +318,25 @@ def test_questions_are_drawn_in_order(shown: dict[str, Any]) -> None:
     plt.close("all")
 
 
-def test_a_picture_of_several_datasets_is_refused(
-    shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_picture_of_several_datasets_is_refused(shown, monkeypatch):
     monkeypatch.setattr(type(shown["recording"]), "dataset_ids", lambda _: ["a", "b"])
     with pytest.raises(UsageError, match=r"holds 2 datasets \(a, b\)"):
         shown["recording"].plot()
 
 
-def test_a_cot_has_its_text(shown: dict[str, Any]) -> None:
+def test_a_cot_has_its_text(shown):
     cot = shown["llm"](0, n=1).cots[0]
     assert cot.text == cot.raw_text
     assert cot.text is not None
 
 
-def test_a_method_that_stops_is_named_with_its_fields(shown: dict[str, Any]) -> None:
+def test_a_method_that_stops_is_named_with_its_fields(shown):
     dataset, [llm, _] = load("toy", None, shown["recording"])
     result = evaluate(EarlyStopping(2, budget=3), dataset, llm, unlabelled="drop")
     assert repr(result).startswith("Evaluation(early-stopping(window=2, budget=3) on toy")
 
 
-def test_a_question_is_printed(shown: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_question_is_printed(shown, capsys):
     recording = shown["recording"]
     recording.show(1, llm="gpt-4o-mini")
     text = capsys.readouterr().out

@@ -181,6 +181,6 @@ def dealt(draw, llms, samples, letters="abc"):
     return pools, orders
 
 
-def answers_of(method: Any, pools: Sequence[Pool]) -> list[str | None]:
+def answers_of(method, pools):
     """The answers of a method in recorded order."""
     return letters_of(in_recorded_order(method, pools).answer[0])
