@@ -26,7 +26,7 @@ def shard(
     out,
     rows,
     *,
-    llms=(LLMInfo("alpha"),),
+    llms=(LLMInfo("alpha"),),  # noqa: B008  frozen
     golds=GOLDS,
     equality="normal-form",
     counter="words",
