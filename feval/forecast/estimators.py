@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -112,14 +113,6 @@ def gaussian_values(calls: DrawnCalls) -> PerQuestion:
     return gaussian_estimate(correct, rivals, calls.votes)
 
 
-def _exact(calls: DrawnCalls) -> EstimatedCurve:
-    return calls.with_interval("exact", exact_values(calls))
-
-
-def _gaussian(calls: DrawnCalls) -> EstimatedCurve:
-    return calls.with_interval("gaussian", gaussian_values(calls))
-
-
 def _monte_carlo(calls: DrawnCalls) -> EstimatedCurve:
     simulated = monte_carlo_plurality_accuracy(
         *calls.shares(), calls.votes, replicates=calls.simulations, seed=calls.seed, keys=calls.keys
@@ -170,26 +163,14 @@ def _is_feasible(table: PairTable) -> bool:
     return 4 * both * int(table.questions) >= (2 * both + apart) ** 2
 
 
-def _max_entropy(calls: DrawnCalls) -> EstimatedCurve:
-    return _completed(
-        "max-entropy", calls, lambda moments, budgets: maxent_completion(moments, budgets).votes
-    )
-
-
-def _ldgp(calls: DrawnCalls) -> EstimatedCurve:
-    return _completed(
-        "ldgp", calls, lambda moments, budgets: ldgp_completion(moments, budgets).votes
-    )
-
-
 def _completed(
-    method: str, calls: DrawnCalls, complete: Callable[[Moments, list[int]], Floats]
+    method: str, complete: Callable[[Moments, list[int]], Any], calls: DrawnCalls
 ) -> EstimatedCurve:
     sample, resampled = moments_of(calls.moments())
     budgets = sorted({_budget(votes) for votes in calls.votes})
     tail = (1.0 - calls.confidence) / 2.0
-    curve = complete(sample, budgets)
-    low, high = np.quantile(complete(resampled, budgets), (tail, 1.0 - tail), axis=0)
+    curve = complete(sample, budgets).votes
+    low, high = np.quantile(complete(resampled, budgets).votes, (tail, 1.0 - tail), axis=0)
     points = []
     for votes in calls.votes:
         at = budgets.index(_budget(votes))
@@ -205,12 +186,12 @@ def _budget(votes: int) -> int:
 
 
 ESTIMATORS: dict[str, Callable[[DrawnCalls], EstimatedCurve]] = {
-    "exact": _exact,
+    "exact": lambda calls: calls.with_interval("exact", exact_values(calls)),
     "monte-carlo": _monte_carlo,
-    "gaussian": _gaussian,
+    "gaussian": lambda calls: calls.with_interval("gaussian", gaussian_values(calls)),
     "two-call": _two_call,
-    "max-entropy": _max_entropy,
-    "ldgp": _ldgp,
+    "max-entropy": partial(_completed, "max-entropy", maxent_completion),
+    "ldgp": partial(_completed, "ldgp", ldgp_completion),
     "unbiased": _unbiased,
 }
 
