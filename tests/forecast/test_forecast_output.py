@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from forecasts import GOLDS, NAME, POOLS, accuracies
 from places import ROOT
+from settings_files import settings_file
 from small import write_toy
 from typer.testing import CliRunner, Result
 
@@ -167,10 +168,9 @@ def test_estimate_and_plan_print_one_json_object(folder: Path) -> None:
     assert json.loads(planned.stdout)["purchase"]["usd"] is None
 
 
-def test_plan_says_what_to_buy(folder: Path) -> None:
-    done = feval(
-        "plan", "--budget", "1usd", "--recording", folder, "--llm", NAME, "--questions", "50"
-    )
+def test_plan_says_what_to_buy(folder, tmp_path):
+    settings = settings_file(tmp_path, "questions = 50")
+    done = feval("plan", "--budget", "1usd", "--recording", folder, "--llm", NAME, *settings)
     assert done.exit_code == 0, done.output
     assert "1 USD for 50 questions" in done.stdout
     assert "note: The intervals are for the pilot's 4 questions;" in done.stderr
