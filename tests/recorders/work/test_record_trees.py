@@ -113,8 +113,8 @@ def test_a_complete_tree_is_left_alone_and_another_refused(tree, tmp_path):
 
 def test_a_dry_run_says_how_many_steps_and_what_they_cost_at_most(tmp_path):
     options = (
-        f"--dataset {DATASET} --llm {MODEL} --first 2 --max-tokens 50 --tree --branch 2 --depth 4"
-        " --json --dry-run"
+        f"--dataset {DATASET} --llm {MODEL} --first 2 --max-tokens 50 --tree --set branch=2"
+        " --set depth=4 --json --dry-run"
     )
     result = CliRunner().invoke(app, ["record", *options.split(), "--out", str(tmp_path / "r")])
     account = json.loads(result.stdout)
@@ -145,7 +145,7 @@ def test_a_server_that_does_not_say_why_a_step_ended_is_refused(tmp_path):
 def test_wrong_trees_are_refused_before_anything_is_asked():
     for fields, message in (
         ({"depth": 0}, "depth of a tree is 1 to 65,534; 0 was given"),
-        ({"depth": 16}, r"more than the 65,534 steps .*; lower --depth, --branch or --samples"),
+        ({"depth": 16}, r"more than the 65,534 steps .*; lower depth, branch or --samples"),
         ({"step_stop": "  "}, "stop text of the steps is empty or of blanks"),
         ({"step_template": "no place"}, "step_template holds"),
         ({"probe_every": 9}, "leave one of --tree and probe_every out"),
@@ -241,7 +241,7 @@ def test_a_tree_is_recorded_scored_and_searched_from_the_command_line(tmp_path, 
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    options = f"--dataset {DATASET} --llm {MODEL} --first 3 --tree --branch 2 --depth 3 --out trees"
+    options = f"--dataset {DATASET} --llm {MODEL} --first 3 --tree --set branch=2 --set depth=3 --out trees"
     assert feval("record", *options.split())["pairs"][0]["cots"] <= 3 * (2 + 4 + 8)
     feval(
         "score",

@@ -185,8 +185,8 @@ def test_another_protocol_is_refused(turns, protocol, tmp_path):
 def test_the_number_of_turns_and_their_price_are_printed_first(protocol, tmp_path):
     def run(*more):
         options = (
-            f"--dataset {DATASET} --llm {MODEL} --first 2 --max-tokens 50 --samples 2 --turns 3"
-            f" --protocol {protocol}"
+            f"--dataset {DATASET} --llm {MODEL} --first 2 --max-tokens 50 --samples 2"
+            f" --set turns=3 --protocol {protocol}"
         )
         return CliRunner().invoke(
             app, ["record", *options.split(), "--out", str(tmp_path / "r"), *more]
