@@ -190,7 +190,7 @@ def test_sigterm_to_the_command_waits_for_replies_and_pays_for_none_twice(tmp_pa
     with FaultyServer(delay_s=1.0) as server:
         options = (
             f"--base-url {server.url} --dataset sums --llm some/model --answer-kind number"
-            " --samples 3 --concurrency 4"
+            " --samples 3 --set concurrency=4"
         )
         more = [
             "--set",

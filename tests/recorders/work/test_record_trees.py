@@ -241,7 +241,10 @@ def test_a_tree_is_recorded_scored_and_searched_from_the_command_line(tmp_path, 
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    options = f"--dataset {DATASET} --llm {MODEL} --first 3 --tree --set branch=2 --set depth=3 --out trees"
+    options = (
+        f"--dataset {DATASET} --llm {MODEL} --first 3 --tree --set branch=2 --set depth=3"
+        " --out trees"
+    )
     assert feval("record", *options.split())["pairs"][0]["cots"] <= 3 * (2 + 4 + 8)
     feval(
         "score",
