@@ -25,8 +25,8 @@ def ls(
         typer.Argument(
             metavar="WHAT",
             help=(
-                "datasets, llms, prices, methods, formats, answer-kinds, the name of a method for"
-                " its fields, or questions."
+                "datasets, llms, prices, methods, formats, columns, answer-kinds, the name of a"
+                " method for its fields, or questions."
             ),
             show_default=False,
         ),

@@ -1,5 +1,5 @@
-"""What feval knows by name (datasets, LLMs, price lists, methods, formats, answer kinds) for `feval
-ls`, and questions.
+"""What feval knows by name (datasets, LLMs, price lists, methods, formats, columns, answer kinds)
+for `feval ls`, and questions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from feval.cards.cards import dataset_card, dataset_ids, llm_card, llm_names, pr
 from feval.cards.prices import price_list
 from feval.evaluation.method_names import method_fields
 from feval.importers import IMPORTERS
+from feval.importers.columns import COLUMNS
 from feval.importers.layouts import layout_names, layout_of
 from feval.methods import METHODS
 from feval.report.tables.tables import Fields, Table, Write, make_table, text
@@ -59,6 +60,14 @@ def _formats() -> list[Row]:
     return [{"name": name, "description": title} for name, title in titles.items()]
 
 
+def _columns() -> list[Row]:
+    return [
+        {"name": one.name, "belongs_to": one.of, "meaning": one.about,
+         "also_written": ", ".join((*one.aliases, *one.usual))}
+        for one in COLUMNS
+    ]  # fmt: skip
+
+
 KNOWN: Mapping[str, Callable[[], list[Row]]] = {
     "datasets": lambda: _of_cards(
         dataset_card, dataset_ids(), "id", "title", "group", "questions", "answer_kind", "licence"
@@ -76,6 +85,7 @@ KNOWN: Mapping[str, Callable[[], list[Row]]] = {
     "prices": _known_prices,
     "methods": _methods,
     "formats": _formats,
+    "columns": _columns,
     "answer-kinds": lambda: [
         {"name": name, "description": kind.about} for name, kind in KINDS.items()
     ],
