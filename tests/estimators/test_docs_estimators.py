@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 
 import pytest
 from places import ROOT
-
-import feval.estimators
 
 DOCS = ROOT / "docs"
 PAGES = {
@@ -41,19 +37,3 @@ def test_every_example_shows_what_it_prints(page: str) -> None:
         == len(re.findall(r"^```python$", PAGES[page], re.MULTILINE))
         > 0
     )
-
-
-def test_every_function_the_two_call_page_names_exists() -> None:
-    rows = re.findall(
-        r"^\| .* \| (`.*) \| (`.*) \|$", PAGES["estimators-two-call.md"], re.MULTILINE
-    )
-    names = {name for _, cell in rows for name in re.findall(r"`(\w+)`", cell)}
-    walked = pkgutil.walk_packages(feval.estimators.__path__, "feval.estimators.")
-    modules = [
-        module.name
-        for module in walked
-        if module.name.rpartition(".")[2] in names and not module.ispkg
-    ]
-    assert len(modules) == len(names)
-    public = {name for module in modules for name in vars(importlib.import_module(module))}
-    assert {name for cell, _ in rows for name in re.findall(r"`(\w+)`", cell)} <= public
