@@ -54,7 +54,7 @@ SEAMS: dict[str, set[str]] = {
     "feval.executors.progress": {"rich", "tqdm"},
     "feval.hub.datasets": {"feval.hub.questions.question_files"},
     "feval.hub.places": {"feval.hub.recordings.open_remote", "feval.hub.recordings.pull"},
-    "feval.hub.splits": {"datasets"},
+    "feval.hub.snapshots": {"datasets"},
     "feval.recording.layout.format": {"orjson"},
     "feval.recording.content": {"orjson"},
     "feval.replay.pools": {"feval.hub.open_place", "feval.recording.layout.format.cached_from"},

@@ -15,8 +15,7 @@ from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
     from feval.hub.addresses import Address, is_address, parse_address, split_places
-    from feval.hub.commits import Pushed, RepoState, push_files, state
-    from feval.hub.pages import read_page, render_page
+    from feval.hub.commits import Pushed, RepoState, push_files, read_page, render_page, state
     from feval.hub.places import local_folder, open_place
     from feval.hub.questions import MAX_BYTES, QuestionFile, question_files, split_files
     from feval.hub.recordings import Pulled, pull
@@ -54,7 +53,6 @@ __getattr__, __dir__ = lazy_names(
         "recordings": ("Pulled", "pull"),
         "snapshots": ("fetch_file", "fetch_table"),
         "questions": ("MAX_BYTES", "QuestionFile", "question_files", "split_files"),
-        "commits": ("Pushed", "RepoState", "push_files", "state"),
-        "pages": ("read_page", "render_page"),
+        "commits": ("Pushed", "RepoState", "push_files", "read_page", "render_page", "state"),
     },
 )

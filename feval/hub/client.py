@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import logging
 import os
 import re
@@ -16,9 +17,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import platformdirs
 from huggingface_hub import HfApi, constants
 from huggingface_hub import errors as hub_errors
 from huggingface_hub.utils.logging import get_verbosity, set_verbosity
@@ -30,6 +33,7 @@ from huggingface_hub.utils.tqdm import (
 
 from feval import __version__
 from feval.errors import FevalError, HubError, StorageError
+from feval.recording.layout.format import open_regular
 
 WAITS_SECONDS = (1.0, 4.0)
 """Waits before the second and the third attempt."""
@@ -272,3 +276,43 @@ class _Quiet:
 
 
 _QUIET = _Quiet()
+
+
+@dataclass(frozen=True, slots=True)
+class RepoFile:
+    """Size in bytes and hash of a file as the Hub states them.
+
+    A small file, stored in git itself, has no `sha256`; `blob_id` is git's hash of the file, or of
+    its pointer.
+    """
+
+    size: int
+    sha256: str | None
+    blob_id: str | None
+
+    def holds(self, content: Path | bytes) -> bool:
+        """Return whether a file, or bytes, is exactly this file; an unreadable file raises
+        `OSError`.
+        """
+        if isinstance(content, Path):
+            with open_regular(content) as file:
+                if file.seek(0, os.SEEK_END) != self.size:
+                    return False
+                file.seek(0)
+                if self.sha256 is not None:
+                    return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
+                content = file.read()
+        if len(content) != self.size:
+            return False
+        if self.sha256 is not None:
+            return hashlib.sha256(content).hexdigest() == self.sha256
+        blob = hashlib.sha1(b"blob %d\0" % self.size + content, usedforsecurity=False)
+        return blob.hexdigest() == self.blob_id
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be fetched again: FEVAL_CACHE, or `feval` in the platform's
+    cache folder.
+    """
+    folder = os.environ.get("FEVAL_CACHE")
+    return Path(folder).expanduser() if folder else platformdirs.user_cache_path("feval")

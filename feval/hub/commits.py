@@ -7,14 +7,22 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub import (
+    CommitInfo,
+    CommitOperationAdd,
+    CommitOperationDelete,
+    DatasetCard,
+    DatasetCardData,
+    HfApi,
+)
 from huggingface_hub import RepoFile as ListedFile
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
 from feval.errors import ConflictError, HubError, StorageError, UsageError
-from feval.hub.client import Client, StaleParentError, public_endpoint
-from feval.hub.files import RepoFile
+from feval.hub.client import Client, RepoFile, StaleParentError, public_endpoint
+from feval.hub.snapshots import fetch_file
 from feval.recording.layout.format import is_safe_path, open_regular
 
 _REPO_ID = re.compile(
@@ -383,3 +391,36 @@ def _readable() -> Iterator[None]:
             f"{error.filename or 'A file'} cannot be pushed, because it cannot be read:"
             f" {error.strerror or error}."
         ) from error
+
+
+_PAGE = "README.md"
+_MOST_BYTES = 8 << 20
+
+
+def read_page(state: RepoState) -> str | None:
+    """Return a repository's README.md; `None` where it has none.
+
+    Raises:
+        HubError: it is larger than 8 MiB or not UTF-8 text, or the Hub does not send it.
+    """
+    if _PAGE not in state.files:
+        return None
+    path = fetch_file(f"hf://{state.repo_id}@{state.commit}/{_PAGE}", most_bytes=_MOST_BYTES)
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise HubError(
+            f"The README.md of {state.repo_id} is not UTF-8 text; correct it there."
+        ) from error
+
+
+def render_page(template: str, fields: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """Return a dataset card: YAML front matter from `fields`, Markdown from a Jinja template and
+    `facts`.
+    """
+    # `from_template` hands its fields to the template as variables; names from a stranger's page
+    # must not become those.
+    page = DatasetCard.from_template(DatasetCardData(), template_str=template, **facts)
+    for name, value in fields.items():
+        page.data["train_eval_index" if name == "train-eval-index" else name] = value
+    return str(page)

@@ -21,8 +21,7 @@ from huggingface_hub import constants, try_to_load_from_cache
 
 from feval.cards.cards import HubSource
 from feval.errors import HubError, StorageError
-from feval.hub.client import Client, TransientError
-from feval.hub.files import RepoFile, cache_folder
+from feval.hub.client import Client, RepoFile, TransientError, cache_folder
 from feval.recording.layout.format import is_safe_path
 
 MAX_BYTES = 256 << 20

@@ -25,7 +25,7 @@ import orjson
 
 from feval.errors import StorageError
 from feval.hub.addresses import is_address, parse_address
-from feval.hub.files import RepoFile, cache_folder
+from feval.hub.client import RepoFile, cache_folder
 from feval.hub.snapshots import Snapshot, open_snapshot
 from feval.recording import open_recording
 from feval.recording.layout.files import NewFolder, storage_errors

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.publish.licences import Licence
+    from feval.publish.front_matter import Licence
     from feval.publish.release import (
         Changes,
         Release,
@@ -54,7 +54,7 @@ __getattr__, __dir__ = lazy_names(
             "prepare_results",
             "push",
         ),
-        "licences": ("Licence",),
+        "front_matter": ("Licence",),
         "scan": ("Finding",),
     },
 )

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 
-from feval.cards.cards import find_dataset_card
+from feval.cards.cards import find_dataset_card, find_llm_card
 from feval.cards.front_matter import refuse_bombs
-from feval.errors import CardError
-from feval.publish.configs import Config
-from feval.publish.licences import OTHER, Licence, is_licence
+from feval.errors import CardError, DamagedRecordingError, UsageError
 from feval.recording import Recording
+from feval.recording.layout.format import SCORES, open_regular, slug
 
 _SIZES = (
     (10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7,
@@ -87,7 +90,9 @@ def front_matter(
         "annotations_creators": ["machine-generated"],
         **({"source_datasets": sources} if (sources := _sources(recording)) else {}),
         "tags": [*_TAGS, *(tag for tag in kept.get("tags", ()) if tag not in _TAGS)],
-        "configs": [_config(config, default=place == 0) for place, config in enumerate(configs)],
+        "configs": [
+            _config_fields(config, default=place == 0) for place, config in enumerate(configs)
+        ],
         "dataset_info": [_info(config) for config in configs],
     }
     return fields | {name: value for name, value in kept.items() if name not in fields}
@@ -154,7 +159,7 @@ def _sources(recording: Recording) -> list[str]:
     )
 
 
-def _config(config: Config, *, default: bool) -> dict[str, Any]:
+def _config_fields(config: Config, *, default: bool) -> dict[str, Any]:
     files = [
         {
             "split": split.name,
@@ -180,3 +185,348 @@ def _info(config: Config) -> dict[str, Any]:
         "download_size": sum(split.file_bytes for split in config.splits),
         "dataset_size": sum(split.arrow_bytes for split in config.splits),
     }
+
+
+OTHER = "other"
+USUAL = {
+    "cc-by-4.0": ("CC BY 4.0", "https://creativecommons.org/licenses/by/4.0/",
+    "any use that names you"),
+    "cc-by-sa-4.0": ("CC BY-SA 4.0", "https://creativecommons.org/licenses/by-sa/4.0/",
+    "so, and under the same licence"),
+    "cc-by-nc-4.0": ("CC BY-NC 4.0", "https://creativecommons.org/licenses/by-nc/4.0/",
+    "so, and not for money"),
+    "cc0-1.0": ("CC0 1.0", "https://creativecommons.org/publicdomain/zero/1.0/",
+    "any use, as if nobody owned it"),
+    "odc-by": (
+        "Open Data Commons Attribution License 1.0", "https://opendatacommons.org/licenses/by/1-0/",
+        "for databases: any use that names you",
+    ),
+    "odbl": (
+        "Open Database License (ODbL) 1.0", "https://opendatacommons.org/licenses/odbl/1-0/",
+        "for databases: so, and under the same licence",
+    ),
+    "pddl": (
+        "Public Domain Dedication and License 1.0",
+        "https://opendatacommons.org/licenses/pddl/1-0/",
+        "for databases: any use, as if nobody owned it",
+    ),
+    "apache-2.0": ("Apache License 2.0", "https://www.apache.org/licenses/LICENSE-2.0",
+    "any use that keeps the notices"),
+    "mit": ("MIT License", "https://opensource.org/license/mit", "any use that keeps the notice"),
+}  # fmt: skip
+"""The usual licences in the Hub's spelling: name, address of the text, what it allows."""
+
+_HUB_ID = re.compile(r"[a-z0-9][a-z0-9.-]{1,40}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+_LINK = re.compile(r"https?://[\w.~:/?#@!$&'*+,;=%\[\]-]{1,2000}|LICENSE\.md")
+_OWN = "feval/"
+
+
+@dataclass(frozen=True, slots=True)
+class Licence:
+    """A licence as the Hub spells it; `other` has a name, such as my-licence-1.0, and a link to its
+    text, which the Hub asks for.
+
+    `link` is an address, or LICENSE.md: a file that the owner has put into the repository.
+    """
+
+    id: str
+    name: str | None = None
+    link: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The licence's name for people."""
+        return USUAL[self.id][0] if self.id in USUAL else self.name or self.id
+
+    @property
+    def url(self) -> str | None:
+        """Where its text is; `None` where feval does not know."""
+        return USUAL[self.id][1] if self.id in USUAL else self.link
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields of the front matter, as far as they are stated."""
+        fields = {"license": self.id, "license_name": self.name, "license_link": self.link}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+def is_licence(text: str) -> bool:
+    """Return whether a text has the form of the Hub's licence identifiers."""
+    return _HUB_ID.fullmatch(text) is not None
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text can be the name of a licence that the Hub does not know."""
+    return _NAME.fullmatch(text) is not None
+
+
+def is_link(text: str) -> bool:
+    """Return whether a text can be the link to a licence's text."""
+    return _LINK.fullmatch(text) is not None
+
+
+def check_licence(licence: Licence | None) -> Licence:
+    """Return a licence; raise a `UsageError` where none is stated, or the Hub would not take it."""
+    if licence is None:
+        raise UsageError(
+            "A push needs the licence of the collection; neither the recording nor an earlier page"
+            " states one. Write a file with three lines, `---`, `license: cc-by-4.0` (or another,"
+            " as the Hub spells it; `other` for one of your own) and `---`, and push with --words"
+            " FILE; in Python, prepare(..., licence=...)."
+        )
+    if not is_licence(licence.id):
+        raise UsageError(
+            f"The Hub spells licences as in cc-by-4.0, mit or other; {licence.id!r:.60} does not"
+            " look like one."
+        )
+    if licence.id != OTHER and licence != Licence(licence.id):
+        raise UsageError(
+            f"license_name and license_link belong to the licence `other`, and not to {licence.id}."
+        )
+    if licence.id == OTHER and not (is_name(licence.name or "") and is_link(licence.link or "")):
+        raise UsageError(
+            "The Hub wants the name and the text of another licence. Beside `license: other`,"
+            f" write `license_name`, such as my-licence-1.0 (found {licence.name!r:.60}), and"
+            " `license_link`, an address with https://, or LICENSE.md for a file in the repository"
+            f" (found {licence.link!r:.60}), into the front matter of --words FILE; in Python,"
+            ' prepare(..., licence=Licence("other", name, link)).'
+        )
+    return licence
+
+
+def outputs_licence(recording: Recording) -> str | None:
+    """Return the licence of what the LLMs wrote, in words: from the manifest, or the cards of LLMs
+    that come with feval.
+    """
+    stated = recording.manifest.raw["licences"].get("outputs")
+    if stated and "not stated" not in stated:  # a merge of recordings may state it of some
+        return str(stated)
+    bases = [str(record.get("base")) for record in recording.manifest.llms.values()]
+    cards = [find_llm_card(base) if base.startswith(_OWN) else None for base in bases]
+    licences = {None if card is None else card.licence for card in cards}
+    return licences.pop() if len(licences) == 1 else None
+
+
+def stated_licence(recording: Recording) -> Licence | None:
+    """Return the licence of the outputs, `None` without any; what is none of the usual ones is
+    `other` and lacks its link.
+    """
+    outputs = outputs_licence(recording)
+    if outputs is None:
+        return None
+    spelled = re.sub(r"[^a-z0-9.-]+", "-", outputs.strip().lower()).strip("-")
+    return (
+        Licence(spelled)
+        if spelled in USUAL
+        else Licence(OTHER, spelled if is_name(spelled) else None)
+    )
+
+
+def notice(title: str, licence: Licence) -> str:
+    """Return the file LICENSE of a release: the notice that section 4.2 of the ODbL asks for, and
+    that of another licence.
+    """
+    where = f" ({licence.url})" if licence.url else ""
+    return (
+        f"{title}\n\nThis collection is made available under this licence:"
+        f" {licence.title}{where}.\n\nIt covers the collection as a database. The individual"
+        " contents (questions, and what language models wrote) are under\nlicences of their own,"
+        " which README.md states; this one gives no rights in them.\n"
+    )
+
+
+MOST_SPLITS = 30
+"""Splits of one configuration that the Hub's viewer shows; `datasets` loads any number."""
+
+_PAIR_PARTS = (
+    "samples",
+    "requests",
+    "texts",
+    "reasoning",
+    "logprobs",
+    "probes",
+    "steps",
+    "turns",
+    "timings",
+)
+_NOT_IN_SPLITS = re.compile(r"[^A-Za-z0-9_.]+")
+_Files = tuple[str, list[str], str | None, str | None]
+"""Name of a split, its paths, LLM, scorer."""
+_RESERVED = frozenset(("all",))  # `datasets` takes it for all splits together
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The files of a part under a name that `datasets` accepts; `arrow_bytes` is their size in
+    memory.
+
+    Questions have no `llm`, only scores have a `scorer`; `nulls` counts the missing values of
+    columns with any.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    rows: int
+    file_bytes: int
+    arrow_bytes: int
+    llm: str | None = None
+    scorer: str | None = None
+    nulls: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One schema and its files with at least a row each, such as "gsm8k-texts" with the part
+    "texts" of the dataset "gsm8k".
+    """
+
+    name: str
+    dataset: str
+    part: str
+    features: list[dict[str, Any]]
+    splits: tuple[Split, ...]
+
+
+def configs_of(recording: Recording) -> list[Config]:
+    """Return every configuration of a recording that has rows, samples first; `datasets` does not
+    load empty files.
+    """
+    names, splits = _Names(), split_names(recording)
+    samples = {dataset: names.take(slug(dataset)) for dataset in recording.dataset_ids()}
+    configs = []
+    for dataset, name in samples.items():
+        parts = _parts(recording, dataset, splits)
+        for part, files in parts.items():
+            config_name = name if part == "samples" else names.take(f"{name}-{part}")
+            if (config := _config(recording, config_name, dataset, part, files)) is not None:
+                configs.append(config)
+    return configs
+
+
+def split_names(recording: Recording) -> dict[str, str]:
+    """Return LLM -> the name of its split in every configuration, with the characters that
+    `datasets` allows.
+    """
+    names = _Names(_RESERVED)
+    return {llm: names.take(_split_name(llm), "_") for llm in recording.manifest.llms}
+
+
+def _parts(
+    recording: Recording, dataset: str, splits: Mapping[str, str]
+) -> dict[str, list[_Files]]:
+    """Return part -> the files of each split, the samples first."""
+    parts: dict[str, list[_Files]] = {
+        "samples": [],
+        "questions": [("questions", recording.files("questions", dataset), None, None)],
+    }
+    for llm in recording.llm_names(dataset):
+        for part in _PAIR_PARTS:
+            if paths := recording.files(part, dataset, llm):
+                parts.setdefault(part, []).append((splits[llm], paths, llm, None))
+        for scorer in recording.scorers(dataset, llm):
+            name, paths = (
+                f"{splits[llm]}.{_split_name(scorer)}",
+                recording.files(SCORES + scorer, dataset, llm),
+            )
+            parts.setdefault("scores", []).append((name, paths, llm, scorer))
+    return parts
+
+
+def _config(
+    recording: Recording, name: str, dataset: str, part: str, files: Iterable[_Files]
+) -> Config | None:
+    names, splits, schema = _Names(), [], None
+    for split, paths, llm, scorer in files:
+        filled = tuple(path for path in paths if recording.file_record(path)["rows"])
+        if filled:
+            schemas, sizes, nulls = zip(
+                *(_measured(recording.path / path) for path in filled), strict=True
+            )
+            schema = schema or schemas[0]
+            rows, file_bytes = (
+                sum(recording.file_record(path)[key] for path in filled)
+                for key in ("rows", "bytes")
+            )
+            counts = sum(nulls, Counter[str]())
+            splits.append(
+                Split(
+                    names.take(split, "_"),
+                    filled,
+                    rows,
+                    file_bytes,
+                    sum(sizes),
+                    llm,
+                    scorer,
+                    counts,
+                )
+            )
+    return (
+        None
+        if schema is None
+        else Config(name, dataset, part, list(_features(schema)), tuple(splits))
+    )
+
+
+def _measured(path: Path) -> tuple[Any, int, Counter[str]]:
+    """Return a Parquet file's schema, the size of its rows in memory, and its missing values by
+    column.
+    """
+    try:
+        with open_regular(path) as source, pq.ParquetFile(source) as file:
+            size, nulls = 0, Counter[str]()
+            for number in range(file.num_row_groups):
+                group = file.read_row_group(number, use_threads=False)
+                size += group.nbytes
+                nulls.update(
+                    {
+                        name: column.null_count
+                        for name, column in zip(group.column_names, group.columns, strict=True)
+                    }
+                )
+            return file.schema_arrow, size, +nulls
+    except (pa.ArrowException, OSError) as error:
+        raise DamagedRecordingError(
+            f"{path} cannot be read ({error}); run `feval verify`."
+        ) from error
+
+
+def _features(fields: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yield Arrow fields as the front matter has them: `dtype` for plain ones, `list` for nested
+    ones.
+    """
+    for column in fields:
+        if pa.types.is_list(column.type):
+            item = column.type.value_type
+            yield {
+                "name": column.name,
+                "list": list(_features(item)) if pa.types.is_struct(item) else _dtype(item),
+            }
+        else:
+            yield {"name": column.name, "dtype": _dtype(column.type)}
+
+
+def _dtype(kind: Any) -> str:
+    return {"double": "float64", "float": "float32"}.get(str(kind), str(kind))
+
+
+def _split_name(llm: str) -> str:
+    """Return an LLM's name with the characters that `datasets` allows in names of splits."""
+    words = _NOT_IN_SPLITS.sub("_", llm)
+    return re.sub(r"\.{2,}", ".", words).strip("._") or "llm"
+
+
+class _Names:
+    """Distinct names, also on a disk that does not tell "A" from "a"."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._taken = {name.casefold() for name in names}
+
+    def take(self, base: str, joint: str = "-") -> str:
+        """Return the name, or the name with a number where it is taken."""
+        name, number = base, 1
+        while name.casefold() in self._taken:
+            number += 1
+            name = f"{base}{joint}{number}"
+        self._taken.add(name.casefold())
+        return name

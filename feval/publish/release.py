@@ -23,17 +23,31 @@ from feval.cards.prices import PriceList
 from feval.errors import CardError, ConflictError, HubError, ReleaseError
 from feval.executors.progress import reports
 from feval.hub import open_place
-from feval.hub.commits import Pushed, RepoState, push_files, state
-from feval.hub.pages import read_page
+from feval.hub.commits import Pushed, RepoState, push_files, read_page, state
 from feval.publish.card import PICTURE, SURFACES, Page, card, default_title
-from feval.publish.configs import MOST_SPLITS, Config, configs_of
 from feval.publish.figures import figures_of, page_prices, picture, surface_pictures
-from feval.publish.front_matter import EarlierMatter, earlier_matter
-from feval.publish.licences import Licence, check_licence, notice, stated_licence
-from feval.publish.owner_section import check_words, own_words
-from feval.publish.results import FOLDER, described, result_files
+from feval.publish.front_matter import (
+    MOST_SPLITS,
+    Config,
+    EarlierMatter,
+    Licence,
+    check_licence,
+    configs_of,
+    earlier_matter,
+    notice,
+    stated_licence,
+)
+from feval.publish.markdown import check_words, own_words
+from feval.publish.results import (
+    FOLDER,
+    described,
+    has_words,
+    result_block,
+    result_files,
+    shown_results,
+    with_results,
+)
 from feval.publish.scan import Scan, scan
-from feval.publish.shown_results import has_words, result_block, shown_results, with_results
 from feval.recording import Recording, open_recording
 from feval.recording.layout.format import MANIFEST, README, is_beside
 from feval.recording.layout.manifest import manifest_bytes

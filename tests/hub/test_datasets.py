@@ -32,6 +32,7 @@ from feval.errors import (
 )
 from feval.hub import question_files, split_files
 from feval.hub import questions as hub_questions_module
+from feval.hub.client import cache_folder
 from feval.hub.datasets import (
     hub_questions,
     questions,
@@ -40,7 +41,6 @@ from feval.hub.datasets import (
     remarks,
     split_options,
 )
-from feval.hub.files import cache_folder
 from feval.recording import Question
 
 SIXTEEN = [str(name) for name in DatasetType]

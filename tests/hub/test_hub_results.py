@@ -17,8 +17,7 @@ from published import write
 from recorded_probes import ALPHA, write_probed
 
 from feval.errors import ConflictError, ReleaseError
-from feval.publish.results import result_files
-from feval.publish.shown_results import with_results
+from feval.publish.results import result_files, with_results
 from feval.recording import open_recording, verify_recording
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("blank_pictures")]

@@ -153,8 +153,10 @@ def test_what_the_library_datasets_does_not_find_to_be_one_table_is_said(named, 
 )
 @pytest.mark.parametrize("name", ["README.md", ".huggingface.yaml"])
 def test_a_repository_leads_the_library_nowhere_else(place, name, hub, monkeypatch):
-    monkeypatch.setattr("feval.hub.splits.version", lambda _: "4.0.0")
-    monkeypatch.setattr("feval.hub.splits._found", lambda *_: pytest.fail("the library was asked"))
+    monkeypatch.setattr("feval.hub.snapshots.version", lambda _: "4.0.0")
+    monkeypatch.setattr(
+        "feval.hub.snapshots._found", lambda *_: pytest.fail("the library was asked")
+    )
     configs = (
         f"configs:\n- config_name: a\n  data_files: [{{split: b, path: ['{place}', x.jsonl]}}]\n"
     )
@@ -183,7 +185,7 @@ def test_a_repository_leads_the_library_nowhere_else(place, name, hub, monkeypat
 
 def test_what_is_not_one_table_is_said(answers, monkeypatch, tmp_path):
     monkeypatch.setattr(
-        "feval.hub.splits.version", lambda _: "3.6.0"
+        "feval.hub.snapshots.version", lambda _: "3.6.0"
     )  # of `datasets`, which may run a repository's code
     with pytest.raises(
         UsageError,
@@ -194,7 +196,7 @@ def test_what_is_not_one_table_is_said(answers, monkeypatch, tmp_path):
         monkeypatch.context() as patch,
         pytest.raises(UsageError, match="would read the folder us/answers here in place"),
     ):
-        patch.setattr("feval.hub.splits.version", lambda _: "4.0.0")
+        patch.setattr("feval.hub.snapshots.version", lambda _: "4.0.0")
         patch.chdir(tmp_path)
         Path("us/answers").mkdir(parents=True)
         fetch_table(f"hf://us/answers@{COMMIT}/main/train")

@@ -29,9 +29,9 @@ from feval.hub import RepoState
 from feval.importers import import_recording
 from feval.publish import figures
 from feval.publish.card import PICTURE, SURFACES
-from feval.publish.configs import configs_of, split_names
 from feval.publish.figures import figures_of, picture
-from feval.publish.owner_section import BEGIN, END
+from feval.publish.front_matter import configs_of, split_names
+from feval.publish.markdown import BEGIN, END
 from feval.publish.release import Seen, prepare
 from feval.recording import open_recording, select
 from feval.replay import load

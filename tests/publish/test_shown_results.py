@@ -11,9 +11,9 @@ from published import write
 from feval.cards.prices import PriceList
 from feval.errors import ConflictError, ReleaseError
 from feval.hub import RepoState
-from feval.publish.owner_section import END
+from feval.publish.markdown import END
 from feval.publish.release import Seen, prepare
-from feval.publish.shown_results import _BEGIN, _END, shown_results, with_results
+from feval.publish.results import _BEGIN, _END, shown_results, with_results
 
 REPO = "somebody/recording"
 MINE = PriceList("mine", "2026-01-31", "our contract", {"alpha": (1, 2)})

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
-from feval.publish.licences import Licence
+from feval.publish.front_matter import Licence
 from feval.publish.release import Seen, prepare
 from feval.receipts.document import SCHEME
 from feval.receipts.verifying import ChangedValue, verify_receipt

@@ -13,9 +13,7 @@ import pytest
 from small import SCORER, content, in_parts, pool, put_manifest, restate, scored_pool, write_rows
 
 from feval.errors import DamagedRecordingError
-from feval.publish.configs import configs_of
-from feval.publish.front_matter import front_matter
-from feval.publish.licences import Licence
+from feval.publish.front_matter import Licence, configs_of, front_matter
 from feval.recording import add_scores, open_recording, verify_recording
 from feval.recording.verify import Part, check_leaf, check_votes, listed_parts
 from feval.replay import load

@@ -21,7 +21,7 @@ from feval.cli.output import Output, quiet_matplotlib, say
 from feval.errors import HubError, SourceError, UsageError
 from feval.evaluation.requests import Request
 from feval.hub.places import local_folder
-from feval.publish.licences import (
+from feval.publish.front_matter import (
     OTHER,
     USUAL,
     Licence,
