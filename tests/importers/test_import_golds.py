@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from foreign_sources import dumped, harness_line, lines, mot_entry
-from importing import notes, rows
+from importing import check, notes
 
 from feval.errors import ConflictError, SourceError
 from feval.hub.datasets import questions
@@ -132,8 +132,7 @@ def test_generic_rows(imported, gold):
     recording = imported("jsonl", lines(*cots), answer_kind="choice")
     (recorded,) = recording.questions("toy")
     assert (recorded.answer, recorded.answer_key, recorded.choices[1]) == ("B", "B", ("B", "dog"))
-    assert rows(recording)["answer"] == ["B", "A"]
-    assert "positions, counted from 0" in notes(recording)
+    check(recording, "positions, counted from 0", answer=["B", "A"])
 
 
 @pytest.mark.parametrize(
@@ -154,20 +153,21 @@ def test_golds_that_name_no_option_or_two_numbers_are_unlabelled_and_counted(
     ]
     recording = imported("jsonl", lines(*cots), answer_kind=kind)
     assert [q.answer_key is None for q in recording.questions("toy")] == [False, True]
-    assert [q.answer for q in recording.questions("toy")] == [read, unread]
-    assert (
+    check(
+        recording,
         f"Gold answers that cannot be read as {kind} (accuracies need one, or --drop"
-        " unlabelled): 1." in notes(recording)
+        " unlabelled): 1.",
+        golds=[read, unread],
     )
 
 
 def test_stored_answers_that_look_like_positions_are_named(imported):
     cots = [MMLU | {"gold": 1, "text": "B", "answer": answer} for answer in (1, "B", "dog", None)]
     recording = imported("jsonl", lines(*cots), answer_kind="choice")
-    assert rows(recording)["correct"] == [False, True, True, False]
-    assert (
-        "Stored whole numbers that name no option and are never right (golds are positions"
-        in notes(recording)
+    check(
+        recording,
+        "Stored whole numbers that name no option and are never right (golds are positions",
+        correct=[False, True, True, False],
     )
 
 
@@ -186,14 +186,13 @@ def test_whole_numbers_that_a_table_wrote_as_floats_are_named(imported, kind, go
 
 
 def test_generic_rows_name_what_is_wrong(imported):
-    with pytest.raises(
-        SourceError,
-        match=(
-            r"gold answer of question 'q' in x\.jsonl is '4', which is no label or text of its 4"
-            r" options"
-        ),
-    ):
-        imported("jsonl", lines(MMLU | {"gold": 4, "text": "B"}), answer_kind="choice")
+    imported.refuses(
+        r"gold answer of question 'q' in x\.jsonl is '4', which is no label or text of its 4"
+        r" options",
+        "jsonl",
+        lines(MMLU | {"gold": 4, "text": "B"}),
+        answer_kind="choice",
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,7 +202,7 @@ def test_the_questions_file(save, imported, choices):
     source = lines({"id": "q", "text": "The answer is (B)."})
     file = save("q.jsonl", lines(MMLU | {"answer": 1, "choices": choices}))
     recording = imported("jsonl", source, questions=file, answer_kind="choice")
-    assert [(q.answer, q.answer_key) for q in recording.questions("toy")] == [("B", "B")]
+    check(recording, golds=["B"], gold_keys=["B"])
 
 
 @pytest.mark.parametrize(
@@ -215,19 +214,25 @@ def test_source_and_questions_file_may_write_one_gold_in_two_ways(
     entry = mot_entry(question="Which barks?", answer=in_source, results=["B", "A", None])
     file = save("q.jsonl", lines(MMLU | {"id": "toy/0", "answer": in_file}))
     recording = imported("mot-cascade", dumped([entry]), questions=file, answer_kind="choice")
-    assert [q.answer_key for q in recording.questions("toy")] == ["B"]
+    check(recording, gold_keys=["B"])
     for gold, other in ((in_source, 3), ("a bear", "a wolf")):  # the last two name no option
         entry = mot_entry(question="Which barks?", answer=gold, results=["B", "A", None])
         file = save("q.jsonl", lines(MMLU | {"id": "toy/0", "answer": other}))
-        with pytest.raises(ConflictError, match="two gold answers"):
-            imported("mot-cascade", dumped([entry]), questions=file, answer_kind="choice")
+        imported.refuses(
+            "two gold answers",
+            "mot-cascade",
+            dumped([entry]),
+            error=ConflictError,
+            questions=file,
+            answer_kind="choice",
+        )
 
 
 def test_lm_eval(save, imported):
     doc = {"question": "Which barks?", "choices": MMLU["choices"], "answer": 1}
     line = harness_line(doc=doc, target=1, filtered_resps=[["B", "A", "[invalid]"]])
     recording = imported("lm-eval", save("samples.jsonl", lines(line)), answer_kind="choice")
-    assert [(q.answer, q.answer_key) for q in recording.questions("toy")] == [("B", "B")]
+    check(recording, golds=["B"], gold_keys=["B"])
 
 
 def test_questions_of_a_dataset(save):

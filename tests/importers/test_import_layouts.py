@@ -9,7 +9,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from importing import notes, rows
+from importing import check, notes
 from places import ROOT
 
 from feval.errors import FevalError
@@ -73,13 +73,8 @@ def gold_and_id(recording, dataset="toy"):
 
 def test_search_and_learn(imported):
     recording = table_of(imported, "search-and-learn", lines(SEARCH_AND_LEARN))
-    held = rows(recording)
     assert gold_and_id(recording) == [("test/1.json", "2")]
-    assert (held["answer"], held["output_tokens"], held["correct"]) == (
-        ["2", "3"],
-        [9, 4],
-        [True, False],
-    )
+    check(recording, answer=["2", "3"], output_tokens=[9, 4], correct=[True, False])
     [scores] = recording.score_rows("toy", "toy-llm", "prm", range(1))
     assert [list(steps) for steps in scores.step_scores or ()] == [[0.5, 0.25], [0.125]]
 
@@ -88,11 +83,13 @@ def test_qwen_math(imported):
     recording = table_of(
         imported, "qwen2.5-math", lines(QWEN_MATH, QWEN_MATH | {"idx": 1, "gt": "3"})
     )
-    held = rows(recording)
     assert gold_and_id(recording) == [("0", "2"), ("1", "3")]
-    assert held["answer"] == ["2", "3", None] * 2
-    assert held["correct"] == [True, False, False, False, True, False]
-    assert held["text"] == ["So \\boxed{2}", "\\boxed{3}", "?"] * 2
+    check(
+        recording,
+        answer=["2", "3", None] * 2,
+        correct=[True, False, False, False, True, False],
+        text=["So \\boxed{2}", "\\boxed{3}", "?"] * 2,
+    )
 
 
 def test_matharena(save, imported):
@@ -108,29 +105,29 @@ def test_matharena(save, imported):
     recording = imported(
         "table", path, layout=layout_of("matharena"), llm=None, answer_kind="verbatim"
     )
-    assert recording.llm_names("toy") == ["o3", "r1"]
-    held = rows(recording, llm="r1")
-    assert (held["answer"], held["output_tokens"], held["text"]) == (
-        ["2", "2"],
-        [40, 40],
-        ["So \\boxed{2}"] * 2,
+    check(
+        recording,
+        llm="r1",
+        llms=["o3", "r1"],
+        answer=["2", "2"],
+        output_tokens=[40, 40],
+        text=["So \\boxed{2}"] * 2,
     )
-    assert rows(recording, llm="o3")["correct"] == [False, True]
-    assert rows(recording, llm="o3")["answer"] == [None, "2"]
+    check(recording, llm="o3", correct=[False, True], answer=[None, "2"])
     assert gold_and_id(recording) == [("1", "2")]
 
 
 def test_large_language_monkeys(imported):
     recording = table_of(imported, "large-language-monkeys", json.dumps([MONKEYS]).encode())
-    held = rows(recording)
     assert gold_and_id(recording) == [("17", MONKEYS["gt_answer"])]
-    assert held["correct"] == MONKEYS["is_corrects"]
-    assert "not read" not in notes(recording)
-    assert (held["text"], held["answer"], held["output_tokens"]) == (
-        MONKEYS["samples"],
-        ["2", "3"],
-        [4, 4],
+    check(
+        recording,
+        correct=MONKEYS["is_corrects"],
+        text=MONKEYS["samples"],
+        answer=["2", "3"],
+        output_tokens=[4, 4],
     )
+    assert "not read" not in notes(recording)
 
 
 def test_llmrouterbench(imported):
@@ -141,9 +138,8 @@ def test_llmrouterbench(imported):
         dataset=None,
         llm=None,
     )
-    held = rows(recording, "math500", "qwen3-8b")
     assert gold_and_id(recording, "math500") == [("1", "2"), ("2", "2")]
-    assert (held["output_tokens"], held["answer"]) == ([30, 30], ["2", "2"])
+    check(recording, dataset="math500", llm="qwen3-8b", output_tokens=[30, 30], answer=["2", "2"])
 
 
 def test_every_published_layout_is_tested_states_its_source_and_is_in_the_guide():
@@ -173,16 +169,18 @@ def test_a_mapping_file_of_ones_own(save, imported):
         {"q": {"text": "1 + 1?"}, "g": 2, "outs": ["2", "3"], "rs": "[0.5, 0.25]", "more": 1}
     )
     recording = imported("table", data, layout=layout_of(own), answer_kind="number")
-    assert rows(recording)["correct"] == [True, False]
+    check(recording, correct=[True, False])
     [scores] = recording.score_rows("toy", "toy-llm", "r", range(1))
     assert list(scores.scores) == [0.5, 0.25]
     assert "were not read: more (such as 1)." in notes(recording)
-    with pytest.raises(
-        FevalError, match=r"Line 1 of .* has lists of several lengths \(1 in 'outs', 2 in 'rs'\)"
-    ):
-        imported(
-            "table", data.replace(b'"2", "3"', b'"2"'), layout=layout_of(own), answer_kind="number"
-        )
+    imported.refuses(
+        r"Line 1 of .* has lists of several lengths \(1 in 'outs', 2 in 'rs'\)",
+        "table",
+        data.replace(b'"2", "3"', b'"2"'),
+        error=FevalError,
+        layout=layout_of(own),
+        answer_kind="number",
+    )
 
 
 @pytest.mark.parametrize(

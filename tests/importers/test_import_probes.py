@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 from foreign_sources import COT, QUESTION, dumped, lines, probed_entry
 from hypothesis import strategies as st
-from importing import manifest, notes, probe_rows, rows
+from importing import check, manifest, notes, probe_rows
 from typer.testing import CliRunner
 
 from feval.cli import app
@@ -26,14 +26,15 @@ def cot(*probes, **changes):
 
 def test_traces_are_cots_and_their_probes_lie_at_multiples_of_the_interval(imported):
     recording = imported("probed-traces", STORE, answer_kind="number")
-    assert [(q.id, q.text, q.answer) for q in recording.questions("toy")] == [
-        ("toy/0", "What is 1 + 1?", "2"),
-        ("toy/1", "2 + 2?", "4"),
-    ]
-    table = rows(recording)
-    assert table["answer"] == ["2", "3", None] * 2
-    assert table["output_tokens"] == [12, 14, 3] * 2
-    assert table["text"] == [None] * 6
+    check(
+        recording,
+        ids=["toy/0", "toy/1"],
+        questions=["What is 1 + 1?", "2 + 2?"],
+        golds=["2", "4"],
+        answer=["2", "3", None] * 2,
+        output_tokens=[12, 14, 3] * 2,
+        text=[None] * 6,
+    )
     assert (
         probe_rows(recording, "answer", "text", "output_tokens", "confidence")
         == [
@@ -64,12 +65,13 @@ def test_traces_are_cots_and_their_probes_lie_at_multiples_of_the_interval(impor
 
 def test_a_reply_without_an_answer_votes_in_the_verbatim_kind_alone(imported):
     verbatim = imported("probed-traces", STORE)
-    assert rows(verbatim)["answer"] == ["2", "3", "ERR"] * 2
+    check(
+        verbatim, "Answers 'ERR' (they vote, as for the authors): 2.", answer=["2", "3", "ERR"] * 2
+    )
     assert probe_rows(verbatim, "answer")[3] == (1, 10, "ERR")
-    assert "Answers 'ERR' (they vote, as for the authors): 2." in notes(verbatim)
     # ERR would be a text like any other
     text = imported("probed-traces", STORE, answer_kind="text")
-    assert rows(text)["answer"] == ["2", "3", None] * 2
+    check(text, answer=["2", "3", None] * 2)
     assert probe_rows(text, "answer_raw", "answer")[3] == (1, 10, None, None)
 
 
@@ -83,8 +85,11 @@ def test_questions_may_have_intervals_and_numbers_of_traces_of_their_own(importe
     recording = imported("probed-traces", dumped([probed_entry(), other]))
     assert probe_rows(recording, "answer")[5:] == [(0, 7, "4"), (0, 14, None)]
     assert manifest(recording)["probes"][0]["interval"] is None
-    assert "The questions were probed at different intervals: 5, 7 tokens." in notes(recording)
-    assert "The pools of toy-llm are ragged: 1 to 3 samples" in notes(recording)
+    check(
+        recording,
+        "The questions were probed at different intervals: 5, 7 tokens.",
+        "The pools of toy-llm are ragged: 1 to 3 samples",
+    )
 
 
 def test_a_store_without_probes_is_a_flat_recording(imported):
@@ -137,26 +142,37 @@ def test_names_question_and_trace_of_what_a_store_has_wrong(imported, entry, sen
 
 
 def test_a_question_twice_is_refused(imported):
-    with pytest.raises(
-        ConflictError, match=r"Questions 'toy/0' and 'toy/2' are the same, 'What is 1 \+ 1\?'"
-    ):
-        imported(
-            "probed-traces", dumped([probed_entry(), probed_entry(question="b"), probed_entry()])
-        )
+    imported.refuses(
+        r"Questions 'toy/0' and 'toy/2' are the same, 'What is 1 \+ 1\?'",
+        "probed-traces",
+        dumped([probed_entry(), probed_entry(question="b"), probed_entry()]),
+        error=ConflictError,
+    )
 
 
 def test_a_store_needs_a_name_an_answer_kind_and_stored_answers(imported):
-    with pytest.raises(
-        UsageError, match=r"x\.json has the CoTs of one LLM and does not name it.*--llm NAME"
-    ):
-        imported("probed-traces", STORE, llm=None)
-    with pytest.raises(UsageError, match=r"no card for the dataset 'toy'.*--answer-kind KIND"):
-        imported("probed-traces", STORE, answer_kind=None)
-    with pytest.raises(
-        UsageError,
-        match=r"Answers from the texts were asked for.*probes of question 'toy/0' have no text",
-    ):
-        imported("probed-traces", STORE, answer_kind="number", answers="text")
+    imported.refuses(
+        r"x\.json has the CoTs of one LLM and does not name it.*--llm NAME",
+        "probed-traces",
+        STORE,
+        error=UsageError,
+        llm=None,
+    )
+    imported.refuses(
+        r"no card for the dataset 'toy'.*--answer-kind KIND",
+        "probed-traces",
+        STORE,
+        error=UsageError,
+        answer_kind=None,
+    )
+    imported.refuses(
+        r"Answers from the texts were asked for.*probes of question 'toy/0' have no text",
+        "probed-traces",
+        STORE,
+        error=UsageError,
+        answer_kind="number",
+        answers="text",
+    )
 
 
 def test_probes_of_generic_rows(imported):
@@ -277,8 +293,7 @@ def test_unknown_members_of_probes_are_noted(imported):
     ],
 )
 def test_names_the_probe_that_a_row_has_wrong(imported, source, sentence):
-    with pytest.raises(FevalError, match=sentence):
-        imported("jsonl", source)
+    imported.refuses(sentence, "jsonl", source, error=FevalError)
 
 
 def test_answers_of_probes_do_not_change_which_cots_vote_together(imported):

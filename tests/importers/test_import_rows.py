@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 
 import pytest
 from foreign_sources import COT, QUESTION, lines
-from importing import manifest, notes, requests, rows
+from importing import check, manifest, notes, rows
 from typer.testing import CliRunner
 
 import feval
 from feval.cli import app
-from feval.errors import ConflictError, FevalError, SourceError, UnknownNameError
+from feval.errors import ConflictError, FevalError, UnknownNameError
 from feval.importers.columns import COLUMNS, names_of
 from feval.recording.parts import EXTRA_COLUMNS
 from feval.report.tables.known import KNOWN
@@ -24,29 +24,31 @@ from feval.report.tables.known import KNOWN
 def test_rows_of_several_models_are_several_llms(imported, column):
     source = lines(*(COT | {column: name, "answer": name} for name in "abcabc"))
     recording = imported("jsonl", source, llm=None)
-    assert recording.llm_names("toy") == ["a", "b", "c"]
+    check(recording, llms=["a", "b", "c"])
     assert [rows(recording, llm=name)["answer"] for name in "abc"] == [
         ["a", "a"],
         ["b", "b"],
         ["c", "c"],
     ]
-    with pytest.raises(
-        UnknownNameError,
-        match=r"no LLM in x\.jsonl, 'mine'\. Known: a, b, c\. CoTs of several LLMs are not one",
-    ):
-        imported("jsonl", source, llm="mine")
+    imported.refuses(
+        r"no LLM in x\.jsonl, 'mine'\. Known: a, b, c\. CoTs of several LLMs are not one",
+        "jsonl",
+        source,
+        error=UnknownNameError,
+        llm="mine",
+    )
     recording = imported("jsonl", source, llm=["b", "c"])
-    assert recording.llm_names("toy") == ["b", "c"]
-    assert "also has CoTs of a, which were left out, as requested" in notes(recording)
+    check(recording, "also has CoTs of a, which were left out, as requested", llms=["b", "c"])
 
 
 def test_a_model_that_does_not_vary_may_be_renamed(imported):
     source = lines(COT | {"model": "openai/gpt-4o"}, COT | {"model": "openai/gpt-4o"})
-    assert imported("jsonl", source, llm=None).llm_names("toy") == ["openai/gpt-4o"]
+    check(imported("jsonl", source, llm=None), llms=["openai/gpt-4o"])
     recording = imported("jsonl", source, llm="gpt-4o")
-    assert recording.llm_names("toy") == ["gpt-4o"]
-    assert "calls the LLM 'openai/gpt-4o'; it was recorded as 'gpt-4o', as requested" in notes(
-        recording
+    check(
+        recording,
+        "calls the LLM 'openai/gpt-4o'; it was recorded as 'gpt-4o', as requested",
+        llms=["gpt-4o"],
     )
 
 
@@ -60,16 +62,18 @@ def test_a_decoding_in_the_rows_is_the_llms(imported):
     source = lines(COT | {"temperature": 0.7, "max_tokens": 512.0}, COT | {"temperature": None})
     (llm,) = manifest(imported("jsonl", source))["llms"]
     assert (llm["temperature"], llm["max_tokens"]) == (0.7, 512)
-    with pytest.raises(SourceError, match=r"says temperature 0\.7, and 0\.5 was given"):
-        imported("jsonl", source, temperature=0.5)
+    imported.refuses(r"says temperature 0\.7, and 0\.5 was given", "jsonl", source, temperature=0.5)
 
 
 def test_cots_of_two_decodings_are_not_one_pool(imported):
     source = lines(*(COT | {"model": "m", "temperature": t} for t in (0.4, 0.8)))
-    with pytest.raises(
-        ConflictError, match=r"Line 2 of x\.jsonl has temperature 0\.8, .* such as 'm@t=0\.8'"
-    ):
-        imported("jsonl", source, llm=None)
+    imported.refuses(
+        r"Line 2 of x\.jsonl has temperature 0\.8, .* such as 'm@t=0\.8'",
+        "jsonl",
+        source,
+        error=ConflictError,
+        llm=None,
+    )
 
 
 def test_names_that_other_tools_write_are_understood(imported):
@@ -93,14 +97,16 @@ def test_names_that_other_tools_write_are_understood(imported):
         "completion_tokens": 8.0,
     }
     recording = imported("jsonl", lines(first, second), llm=None)
-    table = rows(recording, llm="m")
-    assert [(q.text, q.answer) for q in recording.questions("toy")] == [("1 + 1?", "2")]
-    assert (table["text"], table["answer"], table["output_tokens"]) == (
-        ["so 3", "so 2"],
-        ["3", "2"],
-        [8, 7],
+    check(
+        recording,
+        llm="m",
+        questions=["1 + 1?"],
+        golds=["2"],
+        text=["so 3", "so 2"],
+        answer=["3", "2"],
+        output_tokens=[8, 7],
+        prompt_tokens=[5],
     )
-    assert requests(recording, llm="m")["prompt_tokens"] == [5]
     assert manifest(recording)["pairs"][0]["counter"] == "usage"
     assert "not understood" not in notes(recording)
 
@@ -129,14 +135,13 @@ def test_names_that_other_tools_write_are_understood(imported):
     ],
 )
 def test_two_names_of_one_column_must_agree(imported, changes, sentence):
-    with pytest.raises(ConflictError, match=sentence):
-        imported("jsonl", lines(COT | changes), llm=None)
+    imported.refuses(sentence, "jsonl", lines(COT | changes), error=ConflictError, llm=None)
 
 
 def test_null_is_a_missing_value_as_pandas_writes_it(imported):
     nothing = dict.fromkeys(name for name in names_of("question", "request", "llm", "cot"))
     recording = imported("jsonl", lines(nothing | COT | {"id": "a"}, nothing | COT))
-    assert rows(recording)["answer"] == ["1", "1"]
+    check(recording, answer=["1", "1"])
     assert "not understood" not in notes(recording)
 
 
@@ -150,26 +155,25 @@ def test_answers_that_are_all_null_are_read_from_the_texts(imported):
 
 def test_samples_may_have_names_instead_of_numbers(imported):
     source = lines(COT | {"sample_id": "x9", "text": "t0"}, COT | {"sample_id": "a1", "text": "t1"})
-    assert rows(imported("jsonl", source))["text"] == ["t0", "t1"]
-    with pytest.raises(
-        ConflictError,
-        match=r"Question 'a' has a sample number twice: 'x9' on line 1 of x\.jsonl and on line 2",
-    ):
-        imported("jsonl", lines(COT | {"sample_id": "x9"}, COT | {"sample_id": "x9"}))
-    with pytest.raises(
-        SourceError,
-        match=(
-            r"Line 2 of x\.jsonl and line 1 of x\.jsonl number the CoTs of question 'a' in two ways"
-        ),
-    ):
-        imported("jsonl", lines(COT | {"sample_id": "x9"}, COT | {"sample_id": 3}))
+    check(imported("jsonl", source), text=["t0", "t1"])
+    imported.refuses(
+        r"Question 'a' has a sample number twice: 'x9' on line 1 of x\.jsonl and on line 2",
+        "jsonl",
+        lines(COT | {"sample_id": "x9"}, COT | {"sample_id": "x9"}),
+        error=ConflictError,
+    )
+    imported.refuses(
+        r"Line 2 of x\.jsonl and line 1 of x\.jsonl number the CoTs of question 'a' in two ways",
+        "jsonl",
+        lines(COT | {"sample_id": "x9"}, COT | {"sample_id": 3}),
+    )
 
 
 def test_sample_numbers_that_count_from_1_have_no_gap(imported):
     recording = imported(
         "jsonl", lines(*(COT | {"sample_index": n, "text": str(n)} for n in (2, 1)))
     )
-    assert rows(recording)["text"] == ["1", "2"]
+    check(recording, text=["1", "2"])
     assert "gaps" not in notes(recording)
 
 
@@ -300,8 +304,7 @@ def test_counts_are_of_the_whole_output_and_prompt(usage, counts, imported):
     ],
 )
 def test_counts_that_cannot_be_are_refused(members, problem, imported):
-    with pytest.raises(FevalError, match=f"(?i){problem}"):
-        imported("jsonl", lines(COT | members))
+    imported.refuses(f"(?i){problem}", "jsonl", lines(COT | members), error=FevalError)
 
 
 def test_scores_of_several_scorers_and_step_scores(imported):
@@ -371,18 +374,17 @@ def test_reasoning_usage_and_durations_are_kept(imported):
         },
     )
     recording = imported("jsonl", source)
-    table = rows(recording)
-    assert table["output_tokens"] == [30, 30]
-    assert requests(recording)["prompt_tokens"] == [9]
-    assert (table["reasoning_tokens"], table["cached_tokens"]) == ([20, 20], [4, 4])
-    assert (table["duration_s"], table["seed"], table["response_id"]) == (
-        [1.5, 2.0],
-        [7, None],
-        ["r", None],
-    )
-    assert (table["served_model"], table["recorded_at"]) == (
-        [None, "m-1"],
-        [None, datetime(2026, 1, 1, tzinfo=UTC)],
+    check(
+        recording,
+        output_tokens=[30, 30],
+        prompt_tokens=[9],
+        reasoning_tokens=[20, 20],
+        cached_tokens=[4, 4],
+        duration_s=[1.5, 2.0],
+        seed=[7, None],
+        response_id=["r", None],
+        served_model=[None, "m-1"],
+        recorded_at=[None, datetime(2026, 1, 1, tzinfo=UTC)],
     )
     reasoning = pq.read_table(recording.path / "reasoning" / "toy" / "toy-llm.parquet").to_pydict()
     assert reasoning["reasoning"] == ["hm", None]
@@ -414,26 +416,31 @@ def test_reasoning_usage_and_durations_are_kept(imported):
     ],
 )  # fmt: skip
 def test_other_values_are_refused_with_line_and_column(imported, changes, sentence):
-    with pytest.raises(SourceError, match=sentence):
-        imported("jsonl", lines(COT | changes))
+    imported.refuses(sentence, "jsonl", lines(COT | changes))
     sample = {"text": "t", "answer": "1"} | changes
     if not {"options", "model", "temperature", "max_tokens"} & changes.keys():
-        with pytest.raises(SourceError, match=sentence.replace("line 1", "sample 0 of line 1")):
-            imported("jsonl", lines(QUESTION | {"samples": [sample]}))
+        imported.refuses(
+            sentence.replace("line 1", "sample 0 of line 1"),
+            "jsonl",
+            lines(QUESTION | {"samples": [sample]}),
+        )
 
 
 def test_a_sample_must_not_contradict_its_line(imported):
     line = QUESTION | {"model": "m", "samples": [{"text": "t", "model": "n"}]}
-    with pytest.raises(
-        ConflictError,
-        match=r"Sample 0 of line 1 of x\.jsonl has llm 'n', and its line has 'm' for all of its",
-    ):
-        imported("jsonl", lines(line), llm=None)
+    imported.refuses(
+        r"Sample 0 of line 1 of x\.jsonl has llm 'n', and its line has 'm' for all of its",
+        "jsonl",
+        lines(line),
+        error=ConflictError,
+        llm=None,
+    )
 
 
 def test_a_scorers_name_must_be_storable(imported):
-    with pytest.raises(FevalError, match="Scorer names have 1 to 200"):
-        imported("jsonl", lines(COT | {"score": {"": 1}}))
+    imported.refuses(
+        "Scorer names have 1 to 200", "jsonl", lines(COT | {"score": {"": 1}}), error=FevalError
+    )
 
 
 @pytest.mark.parametrize("prompt", [{}, {"prompt": "A B C?"}])
@@ -443,13 +450,14 @@ def test_recorded_prompt_tokens_price_the_prompt_where_outputs_are_counted(
 ):
     line = COT | prompt | {"text": "one two", "prompt_tokens": 100, "model": "gpt-3.5-turbo"}
     recording = imported("jsonl", lines(line), llm=None, counter=counter)
-    assert requests(recording, llm="gpt-3.5-turbo")["prompt_tokens"] == [100]
-    assert rows(recording, llm="gpt-3.5-turbo")["output_tokens"] == [3]  # two words times 1.365
-    assert (
-        "Requests with the source's own token count: 1. It does not count output tokens"
-        in notes(recording)
+    check(
+        recording,
+        "Requests with the source's own token count: 1. It does not count output tokens",
+        "were counted by 'words'",
+        llm="gpt-3.5-turbo",
+        prompt_tokens=[100],
     )
-    assert "were counted by 'words'" in notes(recording)
+    assert rows(recording, llm="gpt-3.5-turbo")["output_tokens"] == [3]  # two words times 1.365
     dataset, llms = feval.load("toy", recording=recording)
     evaluation = feval.evaluate(feval.SelfConsistency(1), dataset, llms)
     assert evaluation.usd_per_question == pytest.approx(
@@ -460,8 +468,7 @@ def test_recorded_prompt_tokens_price_the_prompt_where_outputs_are_counted(
 def test_another_counter_counts_all_again_where_the_source_counted_all(imported):
     line = COT | {"text": "one two", "prompt": "A B C?", "prompt_tokens": 100, "tokens": 50}
     recording = imported("jsonl", lines(line), counter="words")
-    assert requests(recording)["prompt_tokens"] == [4]
-    assert rows(recording)["output_tokens"] == [3]
+    check(recording, prompt_tokens=[4], output_tokens=[3])
 
 
 DATES = [

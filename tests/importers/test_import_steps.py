@@ -82,11 +82,12 @@ def test_a_tree_of_no_steps_is_a_question_that_was_not_asked(imported):
 
 
 def test_a_line_with_samples_and_a_tree_is_refused(imported):
-    with pytest.raises(
-        SourceError,
-        match=r"Line 1 .* has both 'completions' and a tree in 'steps'; give CoTs and trees",
-    ):
-        imported("jsonl", line(NODES, completions=["It is 4."]), answer_kind="number")
+    imported.refuses(
+        r"Line 1 .* has both 'completions' and a tree in 'steps'; give CoTs and trees",
+        "jsonl",
+        line(NODES, completions=["It is 4."]),
+        answer_kind="number",
+    )
 
 
 def test_the_example_is_a_tree(imported):
@@ -145,5 +146,4 @@ def test_the_example_is_a_tree(imported):
     ],
 )
 def test_what_is_no_tree_is_refused(nodes, error, sentence, imported):
-    with pytest.raises(error, match=sentence):
-        imported("jsonl", line(nodes), answer_kind="number")
+    imported.refuses(sentence, "jsonl", line(nodes), error=error, answer_kind="number")

@@ -105,17 +105,18 @@ def test_what_rows_on_disk_contradict_is_said_as_of_rows_in_memory(imported):
             r"1 of 42 samples in x\.jsonl have 'tokens', and line 1 of x\.jsonl has none",
         ),
     ):
-        with pytest.raises((ConflictError, SourceError), match=sentence):
-            imported("jsonl", lines(COT | {"prompt": "P"}, *others, COT | last))
-    with pytest.raises(
-        ConflictError, match=r"Line 42 of x\.jsonl has the question id 'a' a second time"
-    ):
-        imported(
+        imported.refuses(
+            sentence,
             "jsonl",
-            lines(
-                QUESTION, *(QUESTION | {"id": n, "prompt": "x" * 200} for n in range(40)), QUESTION
-            ),
+            lines(COT | {"prompt": "P"}, *others, COT | last),
+            error=(ConflictError, SourceError),
         )
+    imported.refuses(
+        r"Line 42 of x\.jsonl has the question id 'a' a second time",
+        "jsonl",
+        lines(QUESTION, *(QUESTION | {"id": n, "prompt": "x" * 200} for n in range(40)), QUESTION),
+        error=ConflictError,
+    )
 
 
 @pytest.mark.usefixtures("small_runs")
@@ -124,8 +125,12 @@ def test_a_disk_that_is_full_while_rows_are_sorted_is_said(imported, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(stored_rows.Spill, "write", full)
-    with pytest.raises(StorageError, match="could not be written: the disk is full"):
-        imported("jsonl", lines(*(COT | {"text": "x" * 200} for _ in range(20))))
+    imported.refuses(
+        "could not be written: the disk is full",
+        "jsonl",
+        lines(*(COT | {"text": "x" * 200} for _ in range(20))),
+        error=StorageError,
+    )
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -143,15 +148,14 @@ def test_a_line_is_bounded_and_a_compressed_file_as_well(save, imported, monkeyp
     source = lines(*[COT] * 10)
     monkeypatch.setattr(reading, "MAX_EXPANDED_BYTES", 100)
     assert len(rows(imported("jsonl", source))["text"]) == 10
-    with pytest.raises(SourceError, match="expands to more than 100 bytes"):
-        imported("jsonl", gzip.compress(source))
-    with pytest.raises(
-        SourceError, match=r"has a line of more than 100 bytes, the most that is read; split it\."
-    ):
-        imported("jsonl", lines(COT | {"text": "x" * 100}))
+    imported.refuses("expands to more than 100 bytes", "jsonl", gzip.compress(source))
+    imported.refuses(
+        r"has a line of more than 100 bytes, the most that is read; split it\.",
+        "jsonl",
+        lines(COT | {"text": "x" * 100}),
+    )
     monkeypatch.undo()
-    with pytest.raises(SourceError, match="expands to more than 200 times"):
-        imported("jsonl", gzip.compress(bytes(20 << 20)))
+    imported.refuses("expands to more than 200 times", "jsonl", gzip.compress(bytes(20 << 20)))
 
 
 def test_notes_of_rows_and_reader_keep_their_order(imported):
@@ -230,6 +234,5 @@ def test_a_source_that_changes_while_it_is_read_is_refused(save, imported, tmp_p
         with (tmp_path / "x.jsonl").open("ab") as file:
             file.write(data)
 
-    with pytest.raises(SourceError, match=r"x\.jsonl changed while it was read"):
-        imported("jsonl", data, progress=grow)
+    imported.refuses(r"x\.jsonl changed while it was read", "jsonl", data, progress=grow)
     assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]

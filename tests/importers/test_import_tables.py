@@ -23,7 +23,7 @@ import pytest
 from foreign_sources import in_arrow
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from importing import manifest, notes, requests, rows
+from importing import check, manifest, notes, requests, rows
 from places import ROOT
 
 from feval import BestOfN, PriceList, SelfConsistency, SingleCall, evaluate, from_dataframe, load
@@ -175,7 +175,7 @@ def test_a_gold_of_few_bits_is_its_shortest_decimal(kind, mixed):
         }
     )
     made = from_dataframe(frame, dataset="toy", answer_kind="number", llm="m")
-    assert [question.answer for question in made.questions("toy")] == ["0.1", None]
+    check(made, golds=["0.1", None])
 
 
 @pytest.mark.parametrize("form", ["pandas", "mixed", "pyarrow", "parquet", "rows"])
@@ -440,7 +440,7 @@ def test_a_column_is_left_out_on_request(save):
         ):
             uses(save, [cot], layout_of(ignored=[missing]))
     recording = from_dataframe([cot], dataset="toy", answer_kind="number", ignore="prediction")
-    assert rows(recording, llm="m")["answer"] == ["3"]
+    check(recording, llm="m", answer=["3"])
     assert manifest(recording)["operation"]["layout"] == {"ignored": ["prediction"]}
 
 
@@ -448,7 +448,7 @@ def test_a_request_stands_for_the_question_where_no_other_column_does(save, impo
     recording = imported_table(
         imported, [{"prompt": "1 + 1?", "answer": 2, "llm": "m", "text": "2", "tokens": 1}]
     )
-    assert [question.text for question in recording.questions("toy")] == ["1 + 1?"]
+    check(recording, questions=["1 + 1?"])
 
 
 def test_several_datasets_of_a_table_become_several(imported):
@@ -473,9 +473,7 @@ def test_several_datasets_of_a_table_become_several(imported):
 def test_ids_made_from_texts_depend_on_text_and_options_alone(imported):
     other = BASE | {"question": "2 + 2?", "gold": "4"}
     ids = [question.id for question in imported_table(imported, [BASE, other]).questions("toy")]
-    assert [
-        question.id for question in imported_table(imported, [other, BASE]).questions("toy")
-    ] == ids[::-1]
+    check(imported_table(imported, [other, BASE]), ids=ids[::-1])
     assert all(name.startswith("q-") and len(name) == 18 for name in ids)
     options = [BASE | {"gold": "A", "choices": ["1", last], "sample": 0} for last in ("2", "3")]
     assert len(imported_table(imported, options, answer_kind="choice").questions("toy")) == 2
@@ -485,8 +483,7 @@ def test_a_table_without_texts_of_questions_is_read_with_a_note(imported):
     recording = imported_table(
         imported, [{"question_id": 1.0, "gold": 2, "llm": "m", "answer": 2.0, "tokens": 3.0}]
     )
-    assert "no texts of questions" in notes(recording)
-    assert rows(recording, llm="m")["question_id"] == ["1"]
+    check(recording, "no texts of questions", llm="m", question_id=["1"])
 
 
 def test_requests_without_token_counts_are_counted_in_words_with_a_note(imported):
@@ -494,7 +491,7 @@ def test_requests_without_token_counts_are_counted_in_words_with_a_note(imported
     assert requests(recording, llm="m")["prompt_tokens"] == [4]  # four tokens to three words
     assert "those of the questions were counted by 'words'" in notes(recording)
     stated = imported_table(imported, [BASE | {"prompt_tokens": 9, "prompt": "four"}])
-    assert requests(stated, llm="m")["prompt_tokens"] == [9]
+    check(stated, llm="m", prompt_tokens=[9])
     assert "were counted by" not in notes(stated)
 
 
@@ -693,7 +690,7 @@ def test_a_table_of_steps_is_a_tree(imported, tmp_path):
     assert rows(again, llm="m@steps") == rows(tree, llm="m@steps")
     nodes = [{"node": "a", "tokens": 1}, {"node": "b", "parent": "a", "answer": "2"}]
     own = imported_table(imported, [BASE | {"llm": "m@steps"} | node for node in nodes])
-    assert rows(own, llm="m@steps")["answer"] == [None, "2"]
+    check(own, llm="m@steps", answer=[None, "2"])
 
 
 def test_a_row_of_csv_that_is_too_large_is_said(imported, monkeypatch):

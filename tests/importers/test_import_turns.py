@@ -184,8 +184,7 @@ def with_turn(**changes):
     ],
 )  # fmt: skip
 def test_what_is_no_turn_is_refused(samples, error, sentence, imported):
-    with pytest.raises(error, match=sentence):
-        imported("jsonl", line(samples), answer_kind="number")
+    imported.refuses(sentence, "jsonl", line(samples), error=error, answer_kind="number")
 
 
 @pytest.mark.parametrize(
@@ -203,12 +202,12 @@ def test_nodes_that_reply_to_no_cot_are_refused(changes, imported):
         "turn_messages": "Why?",
         "turn_prompt_tokens": 10,
     }
-    with pytest.raises(
-        SourceError, match="The node 'c' of question 'q1' has 'turn_messages' and is no turn"
-    ):
-        imported(
-            "jsonl", lines(QUESTION | {"steps": [*nodes, turn | changes]}), answer_kind="number"
-        )
+    imported.refuses(
+        "The node 'c' of question 'q1' has 'turn_messages' and is no turn",
+        "jsonl",
+        lines(QUESTION | {"steps": [*nodes, turn | changes]}),
+        answer_kind="number",
+    )
 
 
 def test_turns_in_a_tree_of_steps_are_refused(imported):
@@ -221,8 +220,10 @@ def test_turns_in_a_tree_of_steps_are_refused(imported):
         "turn_messages": "Why?",
         "turn_prompt_tokens": 10,
     }
-    with pytest.raises(
-        (UsageError, ConflictError, FevalError),
-        match="question 'q1': turn 2 has the parent 0 in a tree",
-    ):
-        imported("jsonl", lines(QUESTION | {"steps": [*nodes, turn]}), answer_kind="number")
+    imported.refuses(
+        "question 'q1': turn 2 has the parent 0 in a tree",
+        "jsonl",
+        lines(QUESTION | {"steps": [*nodes, turn]}),
+        error=(UsageError, ConflictError, FevalError),
+        answer_kind="number",
+    )

@@ -35,7 +35,7 @@ from foreign_sources import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from importing import Import, manifest, notes, requests, rows
+from importing import Import, check, manifest, notes, requests, rows
 from places import DATA
 from typer.testing import CliRunner
 
@@ -174,7 +174,7 @@ def test_the_metrics_of_lighteval_are_accuracy_and_majority(logs, name, model):
 def test_the_logs_say_who_was_asked_and_how(logs, name, llm, temperature, limit, counter, shape):
     recording = logs(name)
     stated = manifest(recording)
-    assert recording.llm_names("tiny_sums") == [llm]
+    check(recording, dataset="tiny_sums", llms=[llm])
     assert (stated["llms"][0]["temperature"], stated["llms"][0]["max_tokens"]) == (
         temperature,
         limit,
@@ -246,9 +246,11 @@ def test_files_read_beside_a_source_stand_in_the_manifest(logs):
 
 
 def test_a_name_given_by_the_user_wins(imported):
-    assert written(imported, "inspect-ai archive", llm="feval/tiny-42k@t=1").llm_names(
-        "tiny_sums"
-    ) == ["feval/tiny-42k@t=1"]
+    check(
+        written(imported, "inspect-ai archive", llm="feval/tiny-42k@t=1"),
+        dataset="tiny_sums",
+        llms=["feval/tiny-42k@t=1"],
+    )
     with pytest.raises(UnknownNameError, match="There is no LLM in"):
         written(imported, "lm-eval", llm=["a", "b"])
     with pytest.raises(SourceError, match=r"says temperature 1\.0, and 0\.5 was given"):
@@ -261,28 +263,36 @@ def test_a_name_given_by_the_user_wins(imported):
 def test_without_results_beside_it_the_user_names_the_llm(save, imported, name):
     format_name, file = WRITTEN[name]
     source = save("elsewhere/" + Path(file).name, (DATA / file).read_bytes())
-    with pytest.raises(UsageError, match="pass its name, --llm NAME"):
-        imported(format_name, source, llm=None, answer_kind="number")
-    assert imported(format_name, source, answer_kind="number").llm_names("toy") == ["toy-llm"]
+    imported.refuses(
+        "pass its name, --llm NAME",
+        format_name,
+        source,
+        error=UsageError,
+        llm=None,
+        answer_kind="number",
+    )
+    check(imported(format_name, source, answer_kind="number"), llms=["toy-llm"])
 
 
 def test_a_wrong_format_is_told_the_right_one(imported):
-    with pytest.raises(SourceError, match="It can be read as 'lm-eval': name that format"):
-        imported("esc", DATA / SAMPLES)
-    with pytest.raises(SourceError, match="It can be read as 'inspect-ai'"):
-        imported("feval-ttc", DATA / "inspect-ai/tiny_sums.eval")
-    with pytest.raises(SourceError, match="It can be read as 'lighteval'"):
-        imported("lm-eval", DATA / LITELLM)
+    imported.refuses("It can be read as 'lm-eval': name that format", "esc", DATA / SAMPLES)
+    imported.refuses(
+        "It can be read as 'inspect-ai'", "feval-ttc", DATA / "inspect-ai/tiny_sums.eval"
+    )
+    imported.refuses("It can be read as 'lighteval'", "lm-eval", DATA / LITELLM)
 
 
 def test_reads_the_filter_that_keeps_every_repeat(imported):
     first = [harness_line(filter="first", filtered_resps=["2"], doc_id=n) for n in (1, 0)]
     every = [harness_line(doc_id=n) for n in (1, 0)]
     recording = imported("lm-eval", lines(*first, *every))
-    assert rows(recording)["answer"] == ["2", "3", None] * 2
-    assert [question.id for question in recording.questions("toy")] == ["toy/0", "toy/1"]
+    check(
+        recording,
+        "those of the filter 'every'; the filters are 'first', 'every'",
+        answer=["2", "3", None] * 2,
+        ids=["toy/0", "toy/1"],
+    )
     assert manifest(recording)["llms"][0]["temperature"] == 0.7
-    assert "those of the filter 'every'; the filters are 'first', 'every'" in notes(recording)
     assert (
         requests(recording)["prompt"][0] == '[{"role":"user","content":"Q: What is 1 + 1?\\nA:"}]'
     )
@@ -291,9 +301,8 @@ def test_reads_the_filter_that_keeps_every_repeat(imported):
 def test_a_filter_that_keeps_the_texts_extracts_nothing(imported):
     line = harness_line(filter="none", resps=[["It is 2."]], filtered_resps=["It is 2."])
     source = lines(line)
-    assert rows(imported("lm-eval", source, answer_kind="number"))["answer_raw"] == ["2"]
-    with pytest.raises(UsageError, match="Verbatim answers are the stored ones"):
-        imported("lm-eval", source)
+    check(imported("lm-eval", source, answer_kind="number"), answer_raw=["2"])
+    imported.refuses("Verbatim answers are the stored ones", "lm-eval", source, error=UsageError)
 
 
 def test_worked_solutions_lists_and_options_become_golds(imported):
@@ -317,8 +326,11 @@ def test_worked_solutions_lists_and_options_become_golds(imported):
         "three"))] * 1 + [
         (("A", "two"), ("B", "three")), (),
     ]  # fmt: skip
-    assert "several accepted answers, whose first is the gold answer: 1." in notes(recording)
-    assert "worked solution, with the gold answer behind '####': 1." in notes(recording)
+    check(
+        recording,
+        "several accepted answers, whose first is the gold answer: 1.",
+        "worked solution, with the gold answer behind '####': 1.",
+    )
 
 
 def test_the_order_before_chat_requests_is_read(imported):
@@ -343,14 +355,12 @@ def test_results_beside_the_samples_say_more(save, imported):
     }
     save("results_2026-01-02T03-04-05.678.json", dumped(results))
     recording = imported("lm-eval", source, llm=None)
-    assert recording.llm_names("toy") == ["org/m"]
+    check(recording, "asked 1 of the task's 9 questions", llms=["org/m"])
     assert manifest(recording)["datasets"][0]["system_prompt"] == "Be brief."
-    assert "asked 1 of the task's 9 questions" in notes(recording)
     save("results_2026-01-02T03-04-05.678.json", b"[1]")
-    with pytest.raises(
-        SourceError, match=r"results_2026-01-02T03-04-05\.678\.json should be an object"
-    ):
-        imported("lm-eval", source)
+    imported.refuses(
+        r"results_2026-01-02T03-04-05\.678\.json should be an object", "lm-eval", source
+    )
 
 
 @pytest.mark.parametrize(
@@ -375,8 +385,7 @@ def test_results_beside_the_samples_say_more(save, imported):
 )  # fmt: skip
 def test_refuses_other_samples(imported, changed, error, sentence):
     source = lines(harness_line(), harness_line(**{"doc_id": 1, **changed}))
-    with pytest.raises(error, match=re.escape(sentence)):
-        imported("lm-eval", source)
+    imported.refuses(re.escape(sentence), "lm-eval", source, error=error)
 
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20).filter(
@@ -389,14 +398,15 @@ def test_reads_a_log_and_its_archive_alike(imported):
     plain = imported("inspect-ai", dumped(log), llm=None)
     for packed in (inspect_archive(log), gzip.compress(dumped(log))):
         assert imported("inspect-ai", packed, llm=None).hash == plain.hash
-    assert plain.llm_names("toy") == ["openai/gpt-4o"]
-    assert [question.id for question in plain.questions("toy")] == ["1", "2"]
-    table = rows(plain, llm="openai/gpt-4o")
-    assert table["question_id"] == ["1", "1", "2"]
-    assert (table["answer"], table["output_tokens"], table["finish_reason"]) == (
-        ["2"] * 3,
-        [5] * 3,
-        ["stop"] * 3,
+    check(
+        plain,
+        llm="openai/gpt-4o",
+        llms=["openai/gpt-4o"],
+        ids=["1", "2"],
+        question_id=["1", "1", "2"],
+        answer=["2"] * 3,
+        output_tokens=[5] * 3,
+        finish_reason=["stop"] * 3,
     )
     sent = requests(plain, llm="openai/gpt-4o")
     assert sent["prompt_tokens"] == [12, 12]  # 3 of them from the provider's cache
@@ -417,12 +427,14 @@ def test_a_failed_sample_is_no_answer(imported):
     partly = inspect_sample(epoch=3, error={"message": "boom"})
     source = dumped(inspect_log(inspect_sample(), failed, partly, status="error"))
     recording = imported("inspect-ai", source)
-    table = rows(recording)
-    assert table["answer"] == ["2", None, None]
-    assert table["finish_reason"] == ["stop", "error", "error"]
-    assert table["output_tokens"] == [5, 0, 5]
-    assert "and the finish reason 'error': 2." in notes(recording)
-    assert "did not end well (status 'error')" in notes(recording)
+    check(
+        recording,
+        "and the finish reason 'error': 2.",
+        "did not end well (status 'error')",
+        answer=["2", None, None],
+        finish_reason=["stop", "error", "error"],
+        output_tokens=[5, 0, 5],
+    )
 
 
 def test_the_first_scorer_that_extracts_gives_the_answers(imported):
@@ -431,12 +443,16 @@ def test_the_first_scorer_that_extracts_gives_the_answers(imported):
         "number": {"value": "C", "answer": "2"},
     }
     recording = imported("inspect-ai", dumped(inspect_log(inspect_sample(scores=scores))))
-    assert rows(recording)["answer"] == ["2"]
-    assert "those of the scorer 'number'; the scorers are 'includes', 'number'" in notes(recording)
+    check(
+        recording,
+        "those of the scorer 'number'; the scorers are 'includes', 'number'",
+        answer=["2"],
+    )
     only = inspect_log(inspect_sample(scores={"includes": scores["includes"]}))
     again = imported("inspect-ai", dumped(only), answer_kind="number")
-    assert rows(again)["answer_raw"] == ["2"]
-    assert "None of the scorers ('includes') says which answer it extracted" in notes(again)
+    check(
+        again, "None of the scorers ('includes') says which answer it extracted", answer_raw=["2"]
+    )
 
 
 def test_several_calls_and_choices_are_told_apart(imported):
@@ -448,8 +464,7 @@ def test_several_calls_and_choices_are_told_apart(imported):
     usage = {"openai/gpt-4o": {"input_tokens": 30, "output_tokens": 11}}
     several = inspect_sample(messages=talk, model_usage=usage)
     recording = imported("inspect-ai", dumped(inspect_log(several)))
-    assert rows(recording)["output_tokens"] == [11]
-    assert "the tokens of all: 1." in notes(recording)
+    check(recording, "the tokens of all: 1.", output_tokens=[11])
     output = inspect_sample()["output"]
     parts = [
         [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": f"It is {n}."}]
@@ -461,13 +476,11 @@ def test_several_calls_and_choices_are_told_apart(imported):
     both = imported(
         "inspect-ai", dumped(inspect_log(inspect_sample(output=output))), answer_kind="number"
     )
-    assert rows(both)["text"] == ["It is 2.", "It is 3."]
+    check(both, "each of them a CoT: 1.", text=["It is 2.", "It is 3."], answer=["2", "3"])
     assert [pool.reasoning for pool in both.pools("toy", both.llm_names("toy")[0])] == [
         ["hm", "hm"]
     ]
-    assert rows(both)["answer"] == ["2", "3"]
     assert manifest(both)["pairs"][0]["counter"] == "words"  # usage is of both together
-    assert "each of them a CoT: 1." in notes(both)
 
 
 def test_attachments_options_and_conversations_are_resolved(imported):
@@ -527,15 +540,19 @@ def without_member(log, name):
     ],
 )  # fmt: skip
 def test_refuses_other_logs(imported, log, error, sentence):
-    with pytest.raises(error, match=re.escape(sentence)):
-        imported("inspect-ai", dumped(log))
+    imported.refuses(re.escape(sentence), "inspect-ai", dumped(log), error=error)
 
 
 def test_usage_must_be_there_to_be_taken(imported):
     source = dumped(with_usage(None))
     assert manifest(imported("inspect-ai", source))["pairs"][0]["counter"] == "words"
-    with pytest.raises(TokenCounterError, match="this inspect-ai source has none"):
-        imported("inspect-ai", source, counter="usage")
+    imported.refuses(
+        "this inspect-ai source has none",
+        "inspect-ai",
+        source,
+        error=TokenCounterError,
+        counter="usage",
+    )
     with pytest.raises(UsageError, match="pass its name, --llm NAME"):
         nameless = inspect_log() | {"eval": {"model": None}}
         imported("inspect-ai", dumped(nameless), llm=None)
@@ -547,8 +564,7 @@ def test_an_unfinished_archive_is_read_by_its_journal(imported):
     members = [("_journal/start.json", start), ("samples/1_epoch_1.json", inspect_sample())]
     recording = imported("inspect-ai", archive(members), llm=None)
     assert "only the samples that it finished" in notes(recording)
-    with pytest.raises(SourceError, match=r"has no member 'header\.json'"):
-        imported("inspect-ai", archive(members[1:]))
+    imported.refuses(r"has no member 'header\.json'", "inspect-ai", archive(members[1:]))
 
 
 def zstandard_archive(members, *, crc=None, size=None):
@@ -596,22 +612,20 @@ def test_zstandard_archives_are_read_and_checked(imported):
         zstandard_archive(zstandard_members(), crc=1),
         zstandard_archive(zstandard_members(), size=5),
     ):
-        with pytest.raises(SourceError, match="Bad CRC-32 or size"):
-            imported("inspect-ai", spoilt)
+        imported.refuses("Bad CRC-32 or size", "inspect-ai", spoilt)
     broken = bytearray(zstandard_archive(zstandard_members()))
     place = broken.index(b"\x28\xb5\x2f\xfd")
     broken[place : place + 4] = b"nope"
-    with pytest.raises(SourceError, match="not a zip archive, or is damaged"):
-        imported("inspect-ai", bytes(broken))
+    imported.refuses("not a zip archive, or is damaged", "inspect-ai", bytes(broken))
 
 
 def test_bombs_in_archives_are_refused(imported, monkeypatch):
     bomb = zstandard_members() | {"samples/9_epoch_1.json": b'"' + b" " * (20 << 20) + b'"'}
-    with pytest.raises(SourceError, match="expands to more than 200 times"):
-        imported("inspect-ai", zstandard_archive(bomb))
+    imported.refuses("expands to more than 200 times", "inspect-ai", zstandard_archive(bomb))
     monkeypatch.setattr(archives, "MAX_EXPANDED_BYTES", 700)  # many members, each within the bounds
-    with pytest.raises(SourceError, match=r"expand to .* bytes; at most 700 are read"):
-        imported("inspect-ai", inspect_archive(inspect_log()))
+    imported.refuses(
+        r"expand to .* bytes; at most 700 are read", "inspect-ai", inspect_archive(inspect_log())
+    )
 
 
 @pytest.mark.parametrize(
@@ -623,8 +637,7 @@ def test_members_outside_of_a_log_are_refused(save, imported, name):
     with zipfile.ZipFile(source, "a") as file:
         file.writestr(name.replace("\\", "|"), b"{}")
     source.write_bytes(source.read_bytes().replace(b"samples|1", b"samples\\1"))
-    with pytest.raises(SourceError, match="points outside of it"):
-        imported("inspect-ai", source)
+    imported.refuses("points outside of it", "inspect-ai", source)
 
 
 def test_reads_details(imported):
@@ -635,9 +648,8 @@ def test_reads_details(imported):
     assert [(q.id, q.answer, q.choices) for q in questions] == [
         ("toy/0", "2", ()), ("toy/1", "B", (("A", "two"), ("B", "three"))),
     ]  # fmt: skip
-    assert rows(recording)["output_tokens"] == [2, 3] * 2
+    check(recording, output_tokens=[2, 3] * 2, prompt_tokens=[2, 2])
     assert rows(recording)["answer"][:2] == ["2", "3"]
-    assert requests(recording)["prompt_tokens"] == [2, 2]
 
 
 def test_golds_may_be_labels_or_several(imported):
@@ -649,8 +661,12 @@ def test_golds_may_be_labels_or_several(imported):
     ]  # fmt: skip
     several = details_row(choices=["1/2", "0.5"], gold_index=[0, 1])
     again = imported("lighteval", details(several), answer_kind="number")
-    assert [(q.answer, q.choices) for q in again.questions("toy")] == [("1/2", ())]
-    assert "several accepted answers, whose first is the gold answer: 1." in notes(again)
+    check(
+        again,
+        "several accepted answers, whose first is the gold answer: 1.",
+        golds=["1/2"],
+        choices=[()],
+    )
 
 
 @pytest.mark.parametrize(
@@ -669,8 +685,9 @@ def test_golds_may_be_labels_or_several(imported):
     ],
 )
 def test_refuses_other_details(imported, rows_, error, sentence):
-    with pytest.raises(error, match=re.escape(sentence)):
-        imported("lighteval", details(*rows_), answer_kind="number")
+    imported.refuses(
+        re.escape(sentence), "lighteval", details(*rows_), error=error, answer_kind="number"
+    )
 
 
 def parquet(table, **options):
@@ -681,16 +698,15 @@ def parquet(table, **options):
 
 def test_refuses_details_of_another_version(imported):
     older = parquet(pa.table({"example": ["?"], "predictions": ["2"], "gold": ["2"]}))
-    with pytest.raises(
-        SourceError,
-        match=r"no column doc and no model_response.*its columns are example, predictions, gold",
-    ):
-        imported("lighteval", older, answer_kind="number")
+    imported.refuses(
+        r"no column doc and no model_response.*its columns are example, predictions, gold",
+        "lighteval",
+        older,
+        answer_kind="number",
+    )
     empty = pq.read_table(io.BytesIO(details())).slice(0, 0)
-    with pytest.raises(SourceError, match="has no questions"):
-        imported("lighteval", parquet(empty), answer_kind="number")
-    with pytest.raises(SourceError, match="damaged Parquet file"):
-        imported("lighteval", details()[:-20], answer_kind="number")
+    imported.refuses("has no questions", "lighteval", parquet(empty), answer_kind="number")
+    imported.refuses("damaged Parquet file", "lighteval", details()[:-20], answer_kind="number")
 
 
 def test_parquet_bombs_are_refused(imported):
@@ -701,8 +717,7 @@ def test_parquet_bombs_are_refused(imported):
         )
     )
     assert len(many) < 1 << 20  # one text of 3 MiB, which a dictionary holds once
-    with pytest.raises(SourceError, match="no recording compresses so well"):
-        imported("lighteval", many, answer_kind="number")
+    imported.refuses("no recording compresses so well", "lighteval", many, answer_kind="number")
 
 
 def linc_run(save, **parts):
@@ -722,11 +737,15 @@ def test_reads_a_linc_run_with_what_lies_beside_it(save, imported):
     source = linc_run(save, references=["True", "False"], generations_raw=texts, results=RESULTS)
     recording = imported("linc", source, llm=None)
     llm = "m@folio-cot-1shot"
-    assert recording.llm_names("toy") == [llm]
-    assert [question.answer for question in recording.questions("toy")] == ["True", "False"]
-    assert rows(recording, llm=llm)["answer"] == ["True", None, "Uncertain", "Uncertain"]
-    assert rows(recording, llm=llm)["text"] == ["ANSWER: True", "hm", "a", "b"]
-    assert "Labels 'Error', which were read as no answer: 1." in notes(recording)
+    check(
+        recording,
+        "Labels 'Error', which were read as no answer: 1.",
+        llm=llm,
+        llms=[llm],
+        golds=["True", "False"],
+        answer=["True", None, "Uncertain", "Uncertain"],
+        text=["ANSWER: True", "hm", "a", "b"],
+    )
     assert len(manifest(recording)["operation"]["beside"]) == 3
 
 
@@ -736,14 +755,14 @@ def test_labels_stand_for_texts_that_linc_does_not_store(save, imported):
     )
     source = linc_run(save)
     recording = imported("linc", source, questions=save("q.jsonl", questions))
-    assert rows(recording)["text"] == ["True", "Error", "Uncertain", "Uncertain"]
-    assert [(q.text, q.answer) for q in recording.questions("toy")] == [
-        ("Is it?", "True"),
-        ("Was it?", "False"),
-    ]
-    assert "each label stands for its text" in notes(recording)
-    with pytest.raises(UsageError, match="--llm NAME"):
-        imported("linc", source, llm=None)
+    check(
+        recording,
+        "each label stands for its text",
+        text=["True", "Error", "Uncertain", "Uncertain"],
+        questions=["Is it?", "Was it?"],
+        golds=["True", "False"],
+    )
+    imported.refuses("--llm NAME", "linc", source, error=UsageError, llm=None)
 
 
 @pytest.mark.parametrize(
@@ -757,14 +776,12 @@ def test_labels_stand_for_texts_that_linc_does_not_store(save, imported):
     ],
 )
 def test_refuses_linc_files_of_different_runs(save, imported, parts, sentence):
-    with pytest.raises(SourceError, match=sentence):
-        imported("linc", linc_run(save, **parts))
+    imported.refuses(sentence, "linc", linc_run(save, **parts))
 
 
 @pytest.mark.parametrize("value", [[["Maybe"]], [["True", 1]], [1], [], {}])
 def test_refuses_other_labels(save, imported, value):
-    with pytest.raises(SourceError, match=r"should be"):
-        imported("linc", save("x_generations_prc.json", dumped(value)))
+    imported.refuses(r"should be", "linc", save("x_generations_prc.json", dumped(value)))
 
 
 @pytest.mark.parametrize(
@@ -842,12 +859,13 @@ def test_reads_a_log_of_the_game(save, imported):
     assert [(q.id, q.text, q.answer) for q in recording.questions("toy")] == [
         ("toy/0", "4 5 6 10", "24"), ("toy/1", "1 1 4 6", "24"),
     ]  # fmt: skip
-    assert rows(recording)["answer"] == ["24", "25", None, "24", "24", "24"]
-    assert (
+    check(
+        recording,
         "Samples without an answer, as they do not end in an expression that uses each number"
-        " once: 1." in notes(recording)
+        " once: 1.",
+        "30 completion and 10 prompt tokens",
+        answer=["24", "25", None, "24", "24", "24"],
     )
-    assert "30 completion and 10 prompt tokens" in notes(recording)
     assert "exact arithmetic" not in notes(recording)
     stated = [{"r": 0}, {"r": 1}, {"r": 0}]
     entry = {key: value for key, value in game_entry(infos=stated).items() if key != "accs"}
@@ -873,16 +891,20 @@ def test_reads_a_log_of_the_game(save, imported):
     ],
 )
 def test_refuses_other_games(save, imported, entry, sentence):
-    with pytest.raises(SourceError, match=re.escape(sentence)):
-        imported("game24", dumped([entry]), questions=save("24.csv", PUZZLES))
+    imported.refuses(
+        re.escape(sentence), "game24", dumped([entry]), questions=save("24.csv", PUZZLES)
+    )
 
 
 def test_the_game_needs_its_puzzles(save, imported):
     source = dumped([game_entry()])
-    with pytest.raises(UsageError, match=r"pass 24\.csv, --questions FILE"):
-        imported("game24", source)
-    with pytest.raises(SourceError, match=r"Record 1 of 24\.csv should have numbers under Puzzles"):
-        imported("game24", source, questions=save("24.csv", b"Rank,Puzzles\n1,four\n"))
+    imported.refuses(r"pass 24\.csv, --questions FILE", "game24", source, error=UsageError)
+    imported.refuses(
+        r"Record 1 of 24\.csv should have numbers under Puzzles",
+        "game24",
+        source,
+        questions=save("24.csv", b"Rank,Puzzles\n1,four\n"),
+    )
 
 
 def thoughts(recording):
@@ -909,7 +931,7 @@ def test_the_reasoning_of_inspect_is_kept(imported, part, expected):
     sample = inspect_sample(output=output, attachments={"a1": "Long thoughts."})
     recording = imported("inspect-ai", dumped(inspect_log(sample)))
     assert thoughts(recording) == ([expected] if expected else None)
-    assert rows(recording)["text"] == ["It is 2."]
+    check(recording, text=["It is 2."])
 
 
 def test_the_reasonings_of_lighteval_are_kept(tmp_path, imported):

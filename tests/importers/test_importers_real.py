@@ -199,25 +199,7 @@ def test_gsm8k_by_gpt4_is_ragged_and_mixes_texts_with_numbers(importing, kind):
     ("file", "accuracy", "unreadable"),
     [
         ("Llama-3.1-8B-Instruct/responses_0_14042_seed72645763", 0.644, 48),
-        pytest.param(
-            "Llama-3.1-8B-Instruct/responses_0_14042_seed83475617",
-            0.646,
-            47,
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "Llama-3.2-3B-Instruct/responses_0_14042_seed72645763",
-            0.552,
-            142,
-            marks=pytest.mark.slow,
-        ),
         ("Llama-3.2-3B-Instruct/responses_0_14042_seed29387482", 0.553, 145),
-        pytest.param(
-            "Llama-3.2-1B-Instruct/responses_0_14042_seed72645763",
-            0.354,
-            332,
-            marks=pytest.mark.slow,
-        ),
         ("Llama-3.2-1B-Instruct/responses_0_14042_seed18987374", 0.353, 329),
     ],
 )
@@ -237,16 +219,6 @@ def test_mmlu_replies_equal_the_published_check(shared, file, accuracy, unreadab
     assert sum(row.count("E") for row in answers) == unreadable
 
 
-@pytest.mark.slow
-def test_an_mmlu_recording_equals_the_published_check(shared, importing):
-    key = shared / "real/coupled_mmlu/mmlu_test_answer_key.csv"
-    file = "Llama-3.1-8B-Instruct/responses_0_14042_seed72645763.csv.gz"
-    columns = importing("coupled-mmlu", f"{MMLU}/{file}", "mmlu", questions=key)
-    assert round(columns.mean_accuracy(), 3) == 0.644
-    assert sum(row.count("E") for row in columns.answers) == 48
-    assert sum(row.count(None) for row in columns.answers) == 0
-
-
 @pytest.mark.parametrize(("llm", "accuracy"), [("gpt-4o", 0.957), ("gemini-1.5-pro", 0.953)])
 def test_modelswitch_equals_its_verdicts(shared, importing, llm, accuracy):
     source = f"real/modelswitch/Results/GSM8K/MS/closed_source/{llm}.json.gz"
@@ -255,14 +227,6 @@ def test_modelswitch_equals_its_verdicts(shared, importing, llm, accuracy):
     assert len(columns.answers) == 1319
     assert round(columns.mean_accuracy(), 3) == accuracy
     assert "shuffled order" in columns.notes
-
-
-def test_files_of_one_dataset_share_their_questions(importing):
-    first = named(importing, "date_cot1", keep_duplicates=True).recording.questions("bigbench_date")
-    second = named(importing, "gpt4_date_cot2", keep_duplicates=True).recording.questions(
-        "bigbench_date"
-    )
-    assert first == second
 
 
 LINC = "real/linc/outputs/gpt-3.5-turbo-16k-0613_folio-{mode}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from feval.errors import FevalError
+from feval.errors import FevalError, SourceError
 from feval.importers import import_recording
 from feval.recording import open_recording, verify_recording
 
@@ -66,6 +66,11 @@ class Import:
         verify_recording(out)
         return open_recording(out)
 
+    def refuses(self, sentence, format_name, source, error=SourceError, **options):
+        """Check the message of what may not be imported."""
+        with pytest.raises(error, match=sentence):
+            self(format_name, source, **options)
+
     def _check(self, error, out):
         """The message is a sentence, and nothing was left."""
         assert str(error)[-1] in ".?"
@@ -84,6 +89,27 @@ def rows(recording, dataset="toy", llm="toy-llm"):
         **_part(recording, "samples", dataset, llm),
         "text": _part(recording, "texts", dataset, llm)["text"],
     }
+
+
+QUESTIONS = {
+    "ids": "id",
+    "questions": "text",
+    "golds": "answer",
+    "gold_keys": "answer_key",
+    "choices": "choices",
+}
+
+
+def check(recording, *noted, dataset="toy", llm="toy-llm", **expected):
+    """Check what notes say, and columns: of an LLM's CoTs and requests, of questions; or `llms`."""
+    for sentence in noted:
+        assert sentence in notes(recording)
+    found = {"llms": recording.llm_names(dataset)}
+    questions = list(recording.questions(dataset))
+    found |= {name: [getattr(q, field) for q in questions] for name, field in QUESTIONS.items()}
+    if expected.keys() - found.keys():
+        found |= requests(recording, dataset, llm) | rows(recording, dataset, llm)
+    assert {name: found[name] for name in expected} == expected
 
 
 def requests(recording, dataset="toy", llm="toy-llm"):
