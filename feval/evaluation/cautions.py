@@ -1,15 +1,11 @@
-"""Warnings that a result carries where its numbers could mislead, and what stops a method."""
+"""Warnings that a result carries where its numbers could mislead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from feval import methods
 from feval.cards.tokens import is_usage
-from feval.errors import NotRecordedError, ShortPoolError, UnlabelledError
-from feval.methods.protocol import capabilities
 
 if TYPE_CHECKING:
     from feval.evaluation.questions import ClusterSizes
@@ -195,40 +191,3 @@ def _paid(costs: Any) -> tuple[float, float, str]:
 def _amount(value: float) -> str:
     text = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
     return f"{float(text):.12f}".rstrip("0").rstrip(".") if "e" in text else text
-
-
-@contextmanager
-def named_errors(method: object, llms: Sequence[LLM]) -> Iterator[None]:
-    """Add to an error about the recording which method it stops, and what that method needs."""
-    try:
-        yield
-    except UnlabelledError:  # whatever the method
-        raise
-    except ShortPoolError as error:
-        message = (
-            f"The method {methods.method_name(method)} cannot be evaluated:"
-            f" {error}{_smaller(method, llms)}"
-        )
-        raise ShortPoolError(message) from error
-    except NotRecordedError as error:
-        needs = capabilities(method).needs
-        raise NotRecordedError(
-            f"The method {methods.method_name(method)} cannot be evaluated:"
-            f" {error}{' ' * bool(needs)}{needs}"
-        ) from error
-
-
-def _smaller(method: object, llms: Sequence[LLM]) -> str:
-    """Which field to set where the smallest pool is smaller than a budget; empty where none counts
-    CoTs alone.
-    """
-    pool = min(llm.pool.smallest for llm in llms)
-    fields = {name: getattr(method, name, None) for name in ("n", "samples", "budget", "width")}
-    name = next(
-        (name for name, value in fields.items() if isinstance(value, int) and value > pool), None
-    )
-    return (
-        f" Its budget is the field {name}: --set {name}={pool}, or {name}={pool} in Python."
-        if name and pool
-        else ""
-    )

@@ -7,7 +7,8 @@ method has decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,14 @@ import numpy.typing as npt
 
 from feval import cards, executors, methods
 from feval.arguments import checked
-from feval.errors import NotExactError, UnknownNameError, UsageError
+from feval.errors import (
+    NotExactError,
+    NotRecordedError,
+    ShortPoolError,
+    UnknownNameError,
+    UnlabelledError,
+    UsageError,
+)
 from feval.estimators.arrays import Integers
 from feval.estimators.intervals import accuracy_interval
 from feval.evaluation.cautions import (
@@ -26,7 +34,6 @@ from feval.evaluation.cautions import (
     few_questions,
     mixed_counters,
     mixed_parties,
-    named_errors,
     not_exact,
     other_models,
     probes_for_nothing,
@@ -546,3 +553,40 @@ def _kind(method: object, order: str | None, cost: str | None, parallel: int | N
             " exact (in Python: order='exact')."
         )
     return order
+
+
+@contextmanager
+def named_errors(method: object, llms: Sequence[LLM]) -> Iterator[None]:
+    """Add to an error about the recording which method it stops, and what that method needs."""
+    try:
+        yield
+    except UnlabelledError:  # whatever the method
+        raise
+    except ShortPoolError as error:
+        message = (
+            f"The method {methods.method_name(method)} cannot be evaluated:"
+            f" {error}{_smaller(method, llms)}"
+        )
+        raise ShortPoolError(message) from error
+    except NotRecordedError as error:
+        needs = capabilities(method).needs
+        raise NotRecordedError(
+            f"The method {methods.method_name(method)} cannot be evaluated:"
+            f" {error}{' ' * bool(needs)}{needs}"
+        ) from error
+
+
+def _smaller(method: object, llms: Sequence[LLM]) -> str:
+    """Which field to set where the smallest pool is smaller than a budget; empty where none counts
+    CoTs alone.
+    """
+    pool = min(llm.pool.smallest for llm in llms)
+    fields = {name: getattr(method, name, None) for name in ("n", "samples", "budget", "width")}
+    name = next(
+        (name for name, value in fields.items() if isinstance(value, int) and value > pool), None
+    )
+    return (
+        f" Its budget is the field {name}: --set {name}={pool}, or {name}={pool} in Python."
+        if name and pool
+        else ""
+    )

@@ -95,10 +95,13 @@ class Grade(Averages, Result):
                  "accuracy", "accuracy_low", "accuracy_high", "as_drawn", "asked_again", "seed",
                  "prices", "billing")  # fmt: skip
         sums: dict[str, Any] = {
-            name: None if each is None else each.sum().item()
-            for name in ("calls", "samples", "tokens", "usd")
+            name: None if each is None else int(each.sum())
+            for name in ("calls", "samples", "tokens")
             for each in [self.ledger.column(name)]
         }
+        by_llm = dict(zip(self.llms, self._llm_numbers(), strict=True))
+        # Whole counts are priced once per LLM, as the ledger of a run does: equal to the last bit.
+        dollars = None if self.usd is None else sum(own["usd"] for own in by_llm.values())
         return {
             **{name: getattr(self, name) for name in names},
             "llms": list(self.llms),
@@ -106,12 +109,12 @@ class Grade(Averages, Result):
             "without_gold": int((~self.golds).sum()),
             "correct": int(self.right.sum()),
             **({} if self.clusters is None else {"clusters": asdict(self.clusters)}),
-            "requests": int(sums["calls"]),
-            "samples": int(sums["samples"]),
-            "tokens": None if sums["tokens"] is None else int(sums["tokens"]),
-            "usd": sums["usd"],
+            "requests": sums["calls"],
+            "samples": sums["samples"],
+            "tokens": sums["tokens"],
+            "usd": dollars,
             **self.ledger.averages("always"),
-            "by_llm": dict(zip(self.llms, self._llm_numbers(), strict=True)),
+            "by_llm": by_llm,
         }
 
     def _llm_numbers(self) -> Iterator[dict[str, Any]]:

@@ -488,9 +488,9 @@ def test_a_method_that_fails_is_named_with_its_question(method, words, replay):
         (
             ConfidenceWeighted(4, temperature=1.0),
             1,
-            "confidence-weighted .* no logprobs .*record --logprobs",
+            "confidence-weighted .* no log-probabilities .*record --logprobs",
         ),
-        (DeepConfidence(4), 1, "deep-confidence .* no logprobs .*record --logprobs"),
+        (DeepConfidence(4), 1, "deep-confidence .* no log-probabilities .*record --logprobs"),
     ],
 )
 @pytest.mark.parametrize("order", ["seeded", "recorded"])
