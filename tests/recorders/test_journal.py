@@ -312,14 +312,6 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
         opened(tmp_path / "j")
 
 
-def test_the_environment_stays_out(tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-marked-key-1234567890")
-    with opened(tmp_path) as journal:
-        add(journal, 0, 0)
-        journal.commit()
-    assert all(b"sk-marked" not in p.read_bytes() for p in tmp_path.rglob("*"))
-
-
 @pytest.mark.slow
 def test_the_index_takes_little_memory(tmp_path):
     """A hundred thousand CoTs of 1 kB: the journal is 130 MB, the process grows by a small part of

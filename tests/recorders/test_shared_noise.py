@@ -153,18 +153,6 @@ def test_one_model_under_two_names_gives_one_chain():
     assert [c.text for c in apart] != [c.text for c in together]
 
 
-def test_models_that_share_noise_agree_more_often():
-    shared = alone = 0
-    for number, text in enumerate(questions(6)):
-        small, large = (
-            drawn(asked(name, text, number), range(20))
-            for name in ("feval/tiny-42k", "feval/tiny-90k")
-        )
-        shared += sum(a.text == b.text for a, b in zip(small, large, strict=True))
-        alone += sum(a.text == b.text for a, b in zip(small, large[1:] + large[:1], strict=True))
-    assert shared > alone + 5
-
-
 def test_a_coupled_request_is_another_request():
     [text] = questions(1)
     keys = {asked("m", text, noise_seed=seed).key() for seed in (None, 0, 1)}

@@ -169,8 +169,8 @@ def run(recording, out, spec, **options):
 
 
 def command(*arguments):
-    return CliRunner().invoke(app, ["score", *map(str, arguments)])
+    return CliRunner().invoke(app, ["score", *" ".join(map(str, arguments)).split()])
 
 
-def judged(server, *more):
-    return ["--scorer", "judge:some/model", "--base-url", f"{server.url}/v1", *more]
+def judged(server, more):
+    return f"--scorer judge:some/model --base-url {server.url}/v1 {more}"

@@ -50,12 +50,6 @@ def test_samples_are_the_models_own():
     assert replies[0].served_model == MODEL
 
 
-def test_a_sample_does_not_depend_on_what_it_is_drawn_with():
-    together = complete(request(), range(20))
-    alone = [complete(request(), [index])[0] for index in (0, 7, 19)]
-    assert alone == [together[index] for index in (0, 7, 19)]
-
-
 def test_the_seed_counts_on():
     assert complete(request(seed=5), [0, 1]) == complete(request(), [5, 6])
 

@@ -148,20 +148,6 @@ def test_an_endpoint_is_asked_through_the_official_client(toy, tmp_path, monkeyp
     assert KEY not in str(list(recording.score_rows("toy", "alpha", done.scorer)))
 
 
-@needs_client
-def test_a_model_that_wants_max_completion_tokens_gets_them(toy, tmp_path):
-
-    def answer(_, body):
-        if "max_tokens" in body:
-            return 400, {
-                "error": {"message": "Use 'max_completion_tokens' instead.", "param": "max_tokens"}
-            }
-        return 200, chat(f"Score: {body['max_completion_tokens'] // 1024}")
-
-    with Server(answer) as server:
-        assert run(toy, tmp_path / "out", "judge:o", base_url=f"{server.url}/v1").with_score == 7
-
-
 @pytest.mark.parametrize(
     "data", [[{"index": None, "score": 1}], [{"score": 1}, {"score": 2}], {"0": 1}, None]
 )
@@ -187,25 +173,3 @@ def test_a_filtered_reply_is_a_refusal(toy, tmp_path):
     [_, rows] = open_recording(tmp_path / "out").score_rows("toy", "alpha", "judge:m")
     assert rows.verdicts == ["Refused: a content filter stopped the reply."]
     assert rows.prompt_tokens == [11]
-
-
-@needs_client
-def test_an_error_in_the_place_of_choices_is_understood(toy, tmp_path):
-    wrong = {"error": {"message": "no such model", "code": 404}}
-    with Server(lambda *_: (200, wrong)) as server, pytest.raises(Fatal, match="no such model"):
-        run(toy, tmp_path / "out", "judge:m", base_url=f"{server.url}/v1")
-
-
-@needs_client
-def test_lone_surrogates_in_a_verdict_are_kept_out(toy, tmp_path):
-    with Server(lambda *_: (200, chat("bad \ud800 text. Score: 5"))) as server:
-        assert run(toy, tmp_path / "out", "judge:m", base_url=f"{server.url}/v1").with_score == 7
-
-
-@needs_client
-def test_a_server_without_logprobs_cannot_give_p_true(toy, tmp_path):
-    with (
-        Server(lambda *_: (200, chat("Yes"))) as server,
-        pytest.raises(Fatal, match="Use verbal:MODEL"),
-    ):
-        run(toy, tmp_path / "out", "p-true:m", base_url=f"{server.url}/v1")

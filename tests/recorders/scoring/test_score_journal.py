@@ -11,73 +11,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scoring_doubles import FAST, Server, rewards, run, score
+from scoring_doubles import run
 from small import pool, write_rows, write_toy
 
 from feval.errors import NotRecordedError
 from feval.recording import open_recording
-from recorders.asking.pace import Limits
-from recorders.errors import JournalError, StoppedError, Transient
+from recorders.errors import JournalError
 from recorders.journal import journal_folder
-from recorders.scoring.scorers import make_scorer
 from recorders.scoring.scores import CoTKey, Score, ScoreJournal
-
-
-def test_a_run_goes_on_where_it_stopped(toy, tmp_path, functions, monkeypatch):
-    out, asked = tmp_path / "out", []
-
-    def answer(_, body):
-        asked.extend(item["text"] for item in body)
-        return (200, {"scores": [1.0] * len(body)}) if len(asked) <= 3 else (503, {"error": "busy"})
-
-    with Server(answer) as server:
-        one_by_one = Limits(concurrency=1, retries=1, backoff_s=0.001)
-        made = make_scorer(f"http:{server.url}/score", name="rm")
-        with pytest.raises(Transient, match=r"failed 2 times each.*503.*3 of 7 CoTs are scored"):
-            score(toy, out, made, limits=one_by_one)
-        assert not out.exists()
-        first = list(asked)
-        asked.clear()
-        asked.append("again")  # one answer less until it is busy
-        made = make_scorer(f"http:{server.url}/score", name="rm")
-        with pytest.raises(StoppedError, match="1 request failed 2 times each"):
-            score(toy, out, made, limits=one_by_one)
-        assert not set(first[:3]) & set(asked[1:2])
-    with Server(rewards) as server:
-        made = make_scorer(f"http:{server.url}/score", name="rm")
-        # another server is another scorer
-        with pytest.raises(JournalError, match="its parameters url is"):
-            score(toy, out, made, limits=FAST)
-
-
-def test_a_torn_line_is_cut_off_and_scored_again(tmp_path):
-    keys = [CoTKey("d", "m", f"q{i}", 0) for i in range(3)]
-    scored = Score(0.1, (0.5, 0.25), "Fine \u2028.", 3, 4)
-    with ScoreJournal.open(tmp_path / "j", {"a": 1.5}) as journal:
-        journal.add([(keys[0], scored), (keys[1], Score(problem="refused"))])
-        journal.commit()
-        journal.add([(keys[2], Score(1.0))])
-        journal.commit()
-        whole = journal.path.read_bytes()
-    for cut in range(1, len(whole.splitlines(keepends=True)[-1])):
-        journal.path.write_bytes(whole[:-cut])
-        with ScoreJournal.open(tmp_path / "j", {"a": 1.5}) as again:
-            assert "Line 4" in (again.recovered or "")
-            assert [key in again for key in keys] == [True, True, False]
-            read = again.scores
-            assert [read(key) for key in keys] == [{0: scored}, {0: Score(problem="refused")}, {}]
-            again.add([(keys[2], Score(1.0))])
-            again.commit()
-        assert journal.path.read_bytes() == whole
 
 
 def test_replies_are_read_by_question_in_sample_order_and_the_later_of_a_refused_one_counts(
     tmp_path,
 ):
     one, other = CoTKey("d", "m", "q1", 0), CoTKey("d", "m", "q1", 0, "against")
-    refused = Score(problem="refused")
+    refused, whole = Score(problem="refused"), Score(0.1, (0.5, 0.25), "Fine \u2028.", 3, 4)
     with ScoreJournal.open(tmp_path / "j", {}) as journal:
-        written = [(one._replace(sample=2), refused), (other, Score(0.25)), (one, Score(0.5))]
+        written = [(one._replace(sample=2), refused), (other, whole), (one, Score(0.5))]
         written += [
             (one._replace(question_id="q0"), Score(0.75)),
             (one._replace(sample=2), Score(1.0)),
@@ -85,12 +35,13 @@ def test_replies_are_read_by_question_in_sample_order_and_the_later_of_a_refused
         for entry in written:
             journal.add([entry])
             journal.commit()
+        assert journal.replies_with_usage == 1
+    with ScoreJournal.open(tmp_path / "j", {}) as journal:
         read = journal.scores
         assert list(read(one).items()) == [(0, Score(0.5)), (2, Score(1.0))]
-        assert read(other) == {0: Score(0.25)}
+        assert read(other) == {0: whole}
         assert read(one._replace(question_id="none")) == {}
         assert len(journal) == 4
-        assert journal.replies_with_usage == 0
 
 
 def test_another_identity_and_a_score_that_comes_twice_are_refused(tmp_path):

@@ -22,15 +22,7 @@ from recorders.scoring.scoring import CoTScoring
 def test_a_dry_run_asks_nothing_and_needs_no_key(toy, tmp_path, prices):
     before = sorted(tmp_path.iterdir())
     result = command(
-        toy,
-        "--scorer",
-        "judge:some/model",
-        "--out",
-        tmp_path / "o",
-        "--dry-run",
-        "--set",
-        f"prices={prices}",
-        "--json",
+        f"{toy} --scorer judge:some/model --out {tmp_path}/o --dry-run --set prices={prices} --json"
     )
     account = json.loads(result.stdout)
     assert (account["cots"], account["calls"], account["output_tokens"], account["at_most"]) == (
@@ -40,9 +32,7 @@ def test_a_dry_run_asks_nothing_and_needs_no_key(toy, tmp_path, prices):
         True,
     )
     assert account["usd"] == pytest.approx((account["prompt_tokens"] + 2 * 7 * 1024) / 1e6)
-    shown = command(
-        toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run"
-    ).stdout
+    shown = command(f"{toy} --scorer judge:some/model --out {tmp_path}/o --dry-run").stdout
     assert "To come: 7 CoTs in 7 calls of judge:some/model" in shown
     assert "no price known" in shown
     assert "an upper bound: 1024 output tokens for every reply. Nothing was asked." in shown
@@ -50,16 +40,12 @@ def test_a_dry_run_asks_nothing_and_needs_no_key(toy, tmp_path, prices):
 
 
 def test_a_dry_run_of_what_costs_nothing_or_an_unknown_price(toy, tmp_path, functions):
-    own = command(
-        toy, "--scorer", f"python:{functions}:length", "--out", tmp_path / "o", "--dry-run"
-    ).stdout
+    own = command(f"{toy} --scorer python:{functions}:length --out {tmp_path}/o --dry-run").stdout
     assert (
         f"7 CoTs in 7 calls of python:{functions}:length, on this machine: no tokens, no dollars."
         in own
     )
-    http = command(
-        toy, "--scorer", "http://127.0.0.1:9/x", "--out", tmp_path / "o", "--dry-run"
-    ).stdout
+    http = command(f"{toy} --scorer http://127.0.0.1:9/x --out {tmp_path}/o --dry-run").stdout
     assert "7 CoTs in 4 calls of http:http://127.0.0.1:9/x; tokens and price are not known." in http
 
 
@@ -102,17 +88,17 @@ def test_a_cost_limit_stops_and_the_same_command_goes_on(toy, tmp_path, monkeypa
         name: value for name, value in chat("Hm. " * 300 + "\nScore: 5").items() if name != "usage"
     } | usages
     with Server(lambda *_: (200, reply)) as server:
-        limited = judged(server, "--set", f"prices={prices}", "--out", out, "--cost-limit")
+        limited = judged(server, f"--set prices={prices} --out {out} --cost-limit")
         for _ in range(2):
             # 1024 output tokens are 0.002 dollars: only two can be afforded
-            stopped = command(toy, *limited, "0.005")
+            stopped = command(toy, limited, "0.005")
             assert stopped.exit_code == 1
             assert "The next request could pass the cost limit (0.004" in stopped.stderr
             assert "2 of 7 CoTs are scored" in stopped.stderr
             assert "Raise the limit." in stopped.stderr
             assert not out.exists()
             assert len(server.seen) == 2  # what an earlier run took counts
-        done = command(toy, *limited, "1")
+        done = command(toy, limited, "1")
         assert done.exit_code == 0, done.stderr
         assert len(server.seen) == 7  # nothing is paid twice
     assert verify_recording(out).ok
@@ -121,15 +107,7 @@ def test_a_cost_limit_stops_and_the_same_command_goes_on(toy, tmp_path, monkeypa
 def test_a_cost_limit_needs_a_price(toy, tmp_path, functions, prices):
     for scorer in (f"python:{functions}:length", "http://127.0.0.1:9/x"):
         done = command(
-            toy,
-            "--scorer",
-            scorer,
-            "--out",
-            tmp_path / "o",
-            "--cost-limit",
-            "1",
-            "--set",
-            f"prices={prices}",
+            f"{toy} --scorer {scorer} --out {tmp_path}/o --cost-limit 1 --set prices={prices}"
         )
         assert done.exit_code != 0
         assert "there is no price for the scorer" in done.stderr
@@ -143,15 +121,7 @@ def test_a_dry_run_knows_what_replies_in_the_journal_took(toy, tmp_path, prices)
         journal.add([(CoTKey("toy", "alpha", "toy/0", 0), Score(0.5, None, None, 100, 7))])
         journal.commit()
     result = command(
-        toy,
-        "--scorer",
-        "judge:some/model",
-        "--out",
-        tmp_path / "o",
-        "--dry-run",
-        "--set",
-        f"prices={prices}",
-        "--json",
+        f"{toy} --scorer judge:some/model --out {tmp_path}/o --dry-run --set prices={prices} --json"
     )
     account = json.loads(result.stdout)
     assert (account["cots"], account["prompt_tokens"], account["output_tokens"]) == (6, 600, 42)
@@ -171,35 +141,28 @@ def test_refused_cots_of_a_recording_are_asked_again_and_other_scores_stay(toy, 
     one, two = tmp_path / "one", tmp_path / "two"
     answers = [refusing]
     with Server(lambda *given: answers[0](*given)) as server:
-        spec = ("--scorer", f"http:{server.url}", "--set", "name=rm")
-        first = command(toy, *spec, "--out", one)
+        spec = f"--scorer http:{server.url} --set name=rm"
+        first = command(f"{toy} {spec} --out {one}")
         assert "3 were refused: the same command on" in first.stdout
         assert "with --retry-refused and another --out" in first.stdout
         answers[0] = rewards
         server.seen.clear()
-        to_come = command(one, *spec, "--out", two, "--retry-refused", "--dry-run", "--json")
+        to_come = command(f"{one} {spec} --out {two} --retry-refused --dry-run --json")
         assert json.loads(to_come.stdout)["cots"] == 3
-        again = command(one, *spec, "--out", two, "--retry-refused", "--json")
+        again = command(f"{one} {spec} --out {two} --retry-refused --json")
         assert again.exit_code == 0, again.stderr
         assert all("question 1" in item["question"] for _, _, body in server.seen for item in body)
         account = json.loads(again.stdout)
         assert [account[name] for name in ("cots", "new", "with_score", "refused")] == [7, 3, 7, 0]
-        all_at_once = command(toy, *spec, "--out", tmp_path / "three")
+        all_at_once = command(f"{toy} {spec} --out {tmp_path}/three")
         assert all_at_once.exit_code == 0
-        nothing = command(two, *spec, "--out", tmp_path / "four", "--retry-refused")
+        nothing = command(f"{two} {spec} --out {tmp_path}/four --retry-refused")
         assert (nothing.exit_code, "holds no CoT that 'rm' refused" in nothing.stderr) == (2, True)
         other = command(
-            one,
-            "--scorer",
-            f"http:{server.url}/b",
-            "--set",
-            "name=rm",
-            "--out",
-            tmp_path / "f",
-            "--retry-refused",
+            f"{one} --scorer http:{server.url}/b --set name=rm --out {tmp_path}/f --retry-refused"
         )
         assert "given by another scorer or with other parameters" in other.stderr
-        held = command(one, *spec, "--out", tmp_path / "f")
+        held = command(f"{one} {spec} --out {tmp_path}/f")
         assert "take --retry-refused" in held.stderr
     assert verify_recording(two).problems == ()
     assert open_recording(two).hash == open_recording(tmp_path / "three").hash
@@ -227,28 +190,13 @@ def test_refused_cots_of_a_journal_are_asked_again_when_asked_to(toy, tmp_path):
 
 
 def test_the_command(toy, tmp_path, functions):
-    done = command(
-        toy,
-        "--scorer",
-        f"python:{functions}:steps",
-        "--set",
-        "name=mine",
-        "--out",
-        tmp_path / "out",
-    )
+    done = command(f"{toy} --scorer python:{functions}:steps --set name=mine --out {tmp_path}/out")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith(f"{tmp_path / 'out'}: 7 CoTs, 2 LLMs, 1 dataset, hash ")
     assert done.stdout.endswith("5 of 7 CoTs have a score by mine\n")
     assert done.stderr.count("note: 1 of 7 CoTs has no score") == 2
     done = command(
-        toy,
-        "--scorer",
-        f"python:{functions}:length",
-        "--out",
-        tmp_path / "b",
-        "--llm",
-        "alpha",
-        "--json",
+        f"{toy} --scorer python:{functions}:length --out {tmp_path}/b --llm alpha --json"
     )
     account = json.loads(done.stdout)
     assert (account["cots"], account["with_score"]) == (4, 4)
@@ -262,15 +210,16 @@ def test_options_may_stand_in_a_file(toy, tmp_path, functions):
         'name = "file"',
         "timeout = 9",
     )
-    named = (toy, *settings_file(tmp_path, *lines), "--set", "name=mine", "--out", tmp_path / "out")
-    shown = command(*named, "--dry-run", "--json")
+    file = " ".join(settings_file(tmp_path, *lines))
+    named = f"{toy} {file} --set name=mine --out {tmp_path}/out"
+    shown = command(named, "--dry-run --json")
     assert json.loads(shown.stdout)["settings"] == {
         "scorer": lines[0].split('"')[1],
         "llm": ["alpha"],
         "timeout": 9,
     }
     assert 'note: From the settings file: scorer = "python:' in shown.stderr
-    assert command(*named).exit_code == 0
+    assert command(named).exit_code == 0
     recording = open_recording(tmp_path / "out")
     assert (recording.scorers("toy", "alpha"), recording.scorers("toy", "org/beta")) == (
         ["mine"],
@@ -279,15 +228,13 @@ def test_options_may_stand_in_a_file(toy, tmp_path, functions):
 
 
 def test_the_command_says_what_is_wrong(toy, tmp_path):
-    done = command(toy, "--scorer", "judge", "--out", tmp_path / "out")
+    done = command(f"{toy} --scorer judge --out {tmp_path}/out")
     assert (done.exit_code, done.stdout) == (2, "")
     assert (
         done.stderr
         == "error: The scorer 'judge' is incomplete; write judge:MODEL, a grade from 0 to 10 by an"
         " OpenAI-compatible endpoint.\n"
     )
-    done = command(
-        toy, "--scorer", "judge:m", "--set", "api_key_env=NOT_SET_AT_ALL", "--out", tmp_path / "out"
-    )
+    done = command(f"{toy} --scorer judge:m --set api_key_env=NOT_SET_AT_ALL --out {tmp_path}/out")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "NOT_SET_AT_ALL" in done.stderr

@@ -38,9 +38,7 @@ def test_threads_of_one_worker_import_a_function_once(toy, tmp_path, functions):
 @pytest.mark.slow
 def test_the_command_line_takes_workers(toy, tmp_path, functions):
     alone = run(toy, tmp_path / "alone", f"python:{functions}:length")
-    done = command(
-        toy, "--scorer", f"python:{functions}:length", "--out", tmp_path / "two", "--workers", "2"
-    )
+    done = command(f"{toy} --scorer python:{functions}:length --out {tmp_path}/two --workers 2")
     assert done.exit_code == 0, done.output
     assert open_recording(tmp_path / "two").hash == alone.recording_hash
 
@@ -77,7 +75,7 @@ def test_processes_that_always_die_end_the_run(toy, tmp_path, functions):
 
 
 def test_workers_are_for_functions(toy, tmp_path):
-    done = command(toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--workers", "2")
+    done = command(f"{toy} --scorer judge:some/model --out {tmp_path}/o --workers 2")
     assert done.exit_code
     assert (
         "Workers call functions, python:MODULE:FUNCTION; 'judge:some/model' is asked" in done.output

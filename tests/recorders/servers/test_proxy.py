@@ -462,15 +462,9 @@ def test_with_a_token_the_clients_key_is_the_token_and_goes_no_further(upstream,
 def test_the_command_demands_a_token_on_another_host(tmp_path, monkeypatch):
     monkeypatch.delenv("FEVAL_SERVE_TOKEN", raising=False)
     monkeypatch.setattr(Server, "run", lambda self: self.close())
-    command = [
-        "proxy",
-        "--upstream",
-        "https://api.example/v1",
-        "--record",
-        str(tmp_path / "r"),
-        "--host",
-        "0.0.0.0",  # noqa: S104
-    ]
+    command = (
+        f"proxy --upstream https://api.example/v1 --record {tmp_path}/r --host 0.0.0.0".split()
+    )
     refused = CliRunner().invoke(app, command, prog_name="feval")
     assert (refused.exit_code, "FEVAL_SERVE_TOKEN" in refused.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []  # an empty journal would refuse the corrected command
@@ -621,13 +615,7 @@ def test_a_path_does_not_lead_to_another_server(upstream, tmp_path):
 def test_a_folder_that_cannot_be_sealed_into_is_refused_at_once(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("mine")
-    arguments = [
-        "proxy",
-        "--upstream",
-        "http://127.0.0.1:9/v1",
-        "--record",
-        str(tmp_path / "thesis"),
-    ]
+    arguments = f"proxy --upstream http://127.0.0.1:9/v1 --record {tmp_path}/thesis".split()
     result = CliRunner().invoke(app, arguments, prog_name="feval")
     assert result.exit_code == 1
     assert "holds no recording" in result.stderr
@@ -707,15 +695,7 @@ def test_the_command_records_seals_and_replays(upstream, tmp_path):
     questions = write_questions(tmp_path / "questions.jsonl")
 
     def command(url, *more):
-        folder = [
-            "--record",
-            str(tmp_path / "r"),
-            "--dataset",
-            "sums",
-            "--answer-kind",
-            "number",
-            "--json",
-        ]
+        folder = f"--record {tmp_path}/r --dataset sums --answer-kind number --json".split()
         return ["proxy", "--upstream", url, *folder, "--questions", str(questions), *more]
 
     def through(url):
@@ -754,23 +734,16 @@ def test_the_command_records_seals_and_replays(upstream, tmp_path):
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (["--upstream", "nowhere"], 2, "names no server"),
-        (["--answer-kind", "verbatim"], 2, "choose another"),
-        (["--answer-kind", "colour"], 2, "colour"),
-        (["--api-key-env", "NO_SUCH_KEY"], 2, "NO_SUCH_KEY"),
-        (["--seal"], 1, "There is no journal"),
+        ("--upstream nowhere", 2, "names no server"),
+        ("--answer-kind verbatim", 2, "choose another"),
+        ("--answer-kind colour", 2, "colour"),
+        ("--api-key-env NO_SUCH_KEY", 2, "NO_SUCH_KEY"),
+        ("--seal", 1, "There is no journal"),
     ],
 )
 def test_what_cannot_work_is_said(tmp_path, options, code, words):
-    arguments = [
-        "proxy",
-        "--upstream",
-        "http://127.0.0.1:9/v1",
-        "--record",
-        str(tmp_path / "r"),
-        *options,
-    ]
-    result = CliRunner().invoke(app, arguments, prog_name="feval")
+    line = f"proxy --upstream http://127.0.0.1:9/v1 --record {tmp_path}/r {options}"
+    result = CliRunner().invoke(app, line.split(), prog_name="feval")
     assert result.exit_code == code, result.output
     assert words in result.stderr
     assert list(tmp_path.iterdir()) == []

@@ -269,46 +269,8 @@ def test_an_error_shows_what_was_sent(service):
         )
 
 
-def test_recording_over_http_gives_the_texts_of_the_tiny_backend(service, tmp_path, monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    common = [
-        "--dataset",
-        "tiny_sums",
-        "--llm",
-        MODEL,
-        "--first",
-        "4",
-        "--samples",
-        "6",
-        "--seed",
-        "11",
-        "--quiet",
-    ]
-    for out, more in (("tiny", []), ("openai", ["--base-url", service.url, "--logprobs", "3"])):
-        arguments = [
-            "record",
-            *common,
-            "--backend",
-            out,
-            "--out",
-            str(tmp_path / out),
-            "--max-tokens",
-            "100",
-            *more,
-        ]
-        result = CliRunner().invoke(app, arguments, prog_name="feval")
-        assert result.exit_code == 0, result.output
-    ours, theirs = (
-        list(open_recording(tmp_path / out).pools("tiny_sums", MODEL)) for out in ("tiny", "openai")
-    )
-    assert [pool.texts for pool in ours] == [pool.texts for pool in theirs]
-    assert [pool.output_tokens for pool in ours] == [pool.output_tokens for pool in theirs]
-    assert [pool.prompt_tokens for pool in ours] == [pool.prompt_tokens for pool in theirs]
-    assert all(pool.token_confidences is not None for pool in theirs)
-
-
 def test_the_command_says_where_it_is_and_ends_on_ctrl_c():
-    command = [sys.executable, "-m", "feval", "tiny-server", MODEL]
+    command = f"{sys.executable} -m feval tiny-server {MODEL}".split()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -354,20 +316,26 @@ def test_an_unknown_model_is_not_served():
         tiny_server(["feval/tiny-9000"])
 
 
-def test_probes_over_http_are_those_of_the_models_themselves(service, tmp_path):
+def test_cots_and_probes_over_http_are_those_of_the_models_themselves(service, tmp_path):
     work = (
         "--dataset tiny_sums --first 2 --samples 2 --seed 3 --max-tokens 60 --temperature 1"
         " --logprobs 0 --probe-every 9"
     )
     command = ["record", "--llm", MODEL, "--set", "prompt=none", *work.split()]
-    over_http = ["--backend", "openai", "--base-url", service.url, "--out", str(tmp_path / "http")]
-    for place in (over_http, ["--out", str(tmp_path / "own")]):
+    over_http = f"--backend openai --base-url {service.url} --out {tmp_path}/http".split()
+    for place in (over_http, f"--out {tmp_path}/own".split()):
         assert CliRunner().invoke(app, [*command, *place]).exit_code == 0
-    rows = [
-        list(open_recording(tmp_path / name).probe_rows("tiny_sums", MODEL))
-        for name in ("http", "own")
-    ]
-    assert rows[0] == rows[1]
-    assert len(rows[0]) == 2
-    notes = open_recording(tmp_path / "http").manifest.raw["notes"]
+    recordings = [open_recording(tmp_path / name) for name in ("http", "own")]
+    rows, own = (list(each.probe_rows("tiny_sums", MODEL)) for each in recordings)
+    assert rows == own
+    assert len(rows) == 2
+    theirs, ours = (
+        [
+            (pool.texts, pool.output_tokens, pool.prompt_tokens)
+            for pool in each.pools("tiny_sums", MODEL)
+        ]
+        for each in recordings
+    )
+    assert theirs == ours
+    notes = recordings[0].manifest.raw["notes"]
     assert not [note for note in notes if "cut by length" in note]

@@ -132,12 +132,6 @@ def test_rows_can_be_dropped_from_the_cache(random_model):
     assert np.allclose(random_model.step(some_rows, second[kept]), expected, rtol=0, atol=1e-12)
 
 
-def test_a_token_sees_nothing_that_comes_later(random_model):
-    one, other = random_model.logits([whole(0)[:30], [*whole(0)[:29], 50]])
-    assert np.array_equal(one[:29], other[:29])
-    assert not np.allclose(one[29], other[29])
-
-
 def test_more_tokens_than_the_context_holds_are_refused(random_model):
     with pytest.raises(OutOfRangeError, match=r"257 tokens.*its context holds 256"):
         random_model.logits(np.full((1, 257), 7))

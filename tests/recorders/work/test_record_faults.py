@@ -16,7 +16,6 @@ from feval.recording import Question, open_recording, verify_recording
 from feval.recording.layout.format import recording_hash
 from recorders.asking.pace import Limits
 from recorders.backends.endpoint import Endpoint
-from recorders.errors import Fatal
 from recorders.work.record import record_dataset
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
@@ -112,18 +111,6 @@ def test_faults_leave_no_trace_in_the_recording(tmp_path, decoding, limits):
     assert not list(tmp_path.glob("*.journal"))
 
 
-def test_many_at_a_time_through_faults_every_answer_is_there_once(tmp_path):
-    with FaultyServer(some_each(PASSING, 3)) as server:
-        recorded(server, tmp_path / "r")
-    recording = open_recording(tmp_path / "r")
-    plain = [number for number, marker in enumerate(MARKERS) if not marker]
-    for number in plain:
-        texts = recording.texts("sums", "some/model", number)
-        assert sorted(map(str, texts)) == sorted(
-            text_of(QUESTIONS[number].text, index) for index in range(SAMPLES)
-        )
-
-
 def test_the_recording_holds_what_the_server_said(tmp_path):
     with FaultyServer(some_each(PASSING, 3)) as server:
         recorded(server, tmp_path / "r", seed=0)
@@ -144,38 +131,3 @@ def test_the_recording_holds_what_the_server_said(tmp_path):
         assert all(text.endswith(ending) for text, ending in zip(texts, endings, strict=True))
     assert max(len(text or "") for text in recording.texts("sums", "some/model", 6)) > 1_000_000
     assert any("refused in words of its own" in note for note in recording.manifest.raw["notes"])
-
-
-def test_a_server_that_ignores_n_gives_the_same_recording(tmp_path):
-    with (
-        FaultyServer() as calm,
-        FaultyServer(takes_n=False) as single,
-        FaultyServer(refuses_n=True) as strict,
-    ):
-        hashes = {
-            recorded(server, tmp_path / str(server.port), SLOWLY)
-            for server in (calm, single, strict)
-        }
-        assert len(single.seen) == len(QUESTIONS) * SAMPLES
-        notes = open_recording(tmp_path / str(single.port)).manifest.raw["notes"]
-    assert len(hashes) == 1
-    assert any("ignores n" in note for note in notes)
-
-
-def test_stopped_by_a_fatal_error_the_same_command_goes_on(tmp_path):
-    with FaultyServer() as calm:
-        expected = recorded(calm, tmp_path / "calm")
-    with FaultyServer(["", "", "", "", "401"]) as server:
-        with pytest.raises(Fatal, match="Check the API key"):
-            recorded(server, tmp_path / "stopped", Limits(concurrency=1))
-        assert not (tmp_path / "stopped").exists()
-        assert recorded(server, tmp_path / "stopped", Limits(concurrency=1)) == expected
-        assert server.sent == calm.sent
-
-
-def test_tokens_are_counted_by_words_for_all_where_one_reply_states_no_usage(tmp_path):
-    with FaultyServer(["", "", "no usage"]) as server:
-        recorded(server, tmp_path / "r", Limits(concurrency=1))
-    recording = open_recording(tmp_path / "r")
-    assert [pair["counter"] for pair in recording.manifest.pairs.values()] == ["words"]
-    assert any("states no token usage" in note for note in recording.manifest.raw["notes"])

@@ -63,18 +63,7 @@ def parquet(rows):
 
 def command(shared, out):
     """`feval record`, of which only the prompt is made: the network is closed but for the Hub."""
-    asked = [
-        "record",
-        "--dataset",
-        "gsm8k",
-        "--llm",
-        "gpt-4o-mini",
-        "--first",
-        "2",
-        "--out",
-        str(out),
-        "--dry-run",
-    ]
+    asked = f"record --dataset gsm8k --llm gpt-4o-mini --first 2 --out {out} --dry-run".split()
     worked = settings_file(out.parent, 'exemplars = "train"', "exemplar_count = 3")
     file = ["--questions", str(shared / "real" / "questions" / "gsm8k.jsonl")]
     return CliRunner().invoke(app, [*asked, *worked, *file], prog_name="feval")

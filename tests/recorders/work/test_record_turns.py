@@ -14,7 +14,7 @@ import pytest
 from places import ROOT
 from recording_doubles import FakeBackend, completions
 from typer.testing import CliRunner
-from watched import Watched, gone_on, recorded
+from watched import Watched, recorded
 
 from feval import load
 from feval.cli import app
@@ -156,12 +156,6 @@ def test_recorded_turns_are_replayed(turns):
         if tokens is not None
     ]
     assert metered.auxiliary_prompt_tokens == sum(prompts[:CHAINS]) + prompts[CHAINS + 1]
-
-
-def test_a_run_that_stops_goes_on_without_asking_anything_twice(turns, protocol, tmp_path):
-    again, first, second = gone_on(tmp_path / "r", task(protocol), 9, Limits(4))
-    assert again.hash == turns.hash
-    assert len(first.asked) + len(second.asked) == 2 * CHAINS * TURNS
 
 
 def test_another_protocol_is_refused(turns, protocol, tmp_path):
