@@ -256,32 +256,28 @@ class PairTally:
     """Counts the CoTs of one LLM on one dataset, of whose questions each is added once at most."""
 
     def __init__(self, questions: Sized) -> None:
-        self._left = len(questions)
-        self._cots = self._largest = 0
-        self._smallest: int | None = None
-        self._served: Counter[str] = Counter()
-        self._no_answer = self._unclosed = self._empty = self._depth = self._branching = (
-            self._turns
-        ) = 0
+        self._questions = len(questions)
+        self._pools, self._served = Counter[int](), Counter[str]()
+        self._counts, self._depth, self._branching = Counter[str](), 0, 0
 
     def add(self, pool: PoolRows) -> None:
         """Count one pool."""
-        size = len(pool.answers)
-        self._left -= 1
-        self._cots += size
-        self._largest = max(self._largest, size)
-        self._smallest = size if self._smallest is None else min(self._smallest, size)
-        unclosed = [
-            any(not mark.closing for mark in marks or ()) for marks in pool.reasoning_marks or ()
+        self._pools[len(pool.answers)] += 1
+        marks = pool.reasoning_marks or [None] * len(pool.answers)
+        unclosed = [any(not mark.closing for mark in own or ()) for own in marks]
+        unanswered = [
+            (text, is_open)
+            for text, answer, is_open in zip(pool.texts, pool.answers, unclosed, strict=True)
+            if answer is None
         ]
-        self._unclosed += sum(unclosed)
-        unanswered = [index for index, answer in enumerate(pool.answers) if answer is None]
-        self._no_answer += len(unanswered)
-        self._empty += sum(
-            (text := pool.texts[index]) is not None
-            and not text.strip()
-            and not (unclosed and unclosed[index])
-            for index in unanswered
+        self._counts.update(
+            no_answer=len(unanswered),
+            unclosed_thoughts=sum(unclosed),
+            empty_replies=sum(
+                text is not None and not text.strip() and not is_open
+                for text, is_open in unanswered
+            ),
+            turns=sum(sent is not None for sent in pool.messages or ()),
         )
         self._served.update(name for name in pool.extra.get("served_model", ()) if name is not None)
         if pool.parents:
@@ -290,22 +286,26 @@ class PairTally:
                 depths.append(1 if parent is None else depths[parent] + 1)
             self._depth = max(self._depth, *depths)
             self._branching = max(self._branching, *Counter(pool.parents).values())
-            self._turns += sum(sent is not None for sent in pool.messages or ())
 
     def record(self) -> dict[str, Any]:
         """Return the counts as the manifest states them; of models that answered, those with the
         most CoTs.
         """
+        is_whole = self._pools.total() >= self._questions
+        optional = {
+            "unclosed_thoughts": self._counts["unclosed_thoughts"],
+            "empty_replies": self._counts["empty_replies"],
+            "depth": self._depth,
+            "branching": self._branching,
+            "turns": self._counts["turns"],
+            "served": dict(self._served.most_common(MOST_SERVED)),
+        }
         return {
-            "cots": self._cots,
-            "smallest_pool": 0 if self._left > 0 else self._smallest or 0,
-            "largest_pool": self._largest,
-            "no_answer": self._no_answer,
-            **({"unclosed_thoughts": self._unclosed} if self._unclosed else {}),
-            **({"empty_replies": self._empty} if self._empty else {}),
-            **({"depth": self._depth, "branching": self._branching} if self._depth else {}),
-            **({"turns": self._turns} if self._turns else {}),
-            **({"served": dict(self._served.most_common(MOST_SERVED))} if self._served else {}),
+            "cots": sum(size * pools for size, pools in self._pools.items()),
+            "smallest_pool": min(self._pools, default=0) if is_whole else 0,
+            "largest_pool": max(self._pools, default=0),
+            "no_answer": self._counts["no_answer"],
+            **{name: count for name, count in optional.items() if count},
         }
 
 
@@ -399,16 +399,16 @@ def read_messages(text: str) -> list[dict[str, str]]:
         messages = orjson.loads(text)
     except orjson.JSONDecodeError:
         messages = None
-    if not (isinstance(messages, list) and all(map(_is_message, messages))):
+    if not isinstance(messages, list) or any(
+        not isinstance(each, dict)
+        or not {"role", "content"} <= each.keys()
+        or not all(isinstance(value, str) for value in each.values())
+        for each in messages
+    ):
         raise ValueError(
             f"{text!r:.80} is not a list of messages, each with role and content as text"
         )
     return messages
-
-
-def _is_message(value: Any) -> bool:
-    is_object = isinstance(value, dict) and {"role", "content"} <= value.keys()
-    return is_object and all(isinstance(each, str) for each in value.values())
 
 
 def utc_time(text: str) -> datetime:

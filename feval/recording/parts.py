@@ -12,7 +12,8 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from operator import index
+from functools import partial
+from operator import index, is_
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -32,7 +33,7 @@ from feval.recording.content import (
     utc_text,
     utc_time,
 )
-from feval.recording.layout.format import PROBES, SCORES, LeafHash
+from feval.recording.layout.format import PROBES, SCORES, LeafHash, leaf_hash
 
 _MAX_COUNT = 2**31 - 1
 _MAX_FLOAT = float.fromhex("0x1.fffffep+127")  # of 32 bits
@@ -173,7 +174,7 @@ class PartSpec:
 
 def has_value(values: Sequence[Any] | None) -> bool:
     """Return whether any of some values is not missing."""
-    return values is not None and any(value is not None for value in values)
+    return values is not None and not all(map(partial(is_, None), values))  # in C
 
 
 def rows_at(rows: _Rows, places: Sequence[int]) -> _Rows:
@@ -522,7 +523,7 @@ def _number(value: Any) -> float:
 
 
 def _short_number(value: Any) -> float:
-    if not abs(_number(value)) <= _MAX_FLOAT:
+    if abs(_number(value)) > _MAX_FLOAT:
         raise ValueError("finite numbers of 32 bits or None")
     return float(array("f", [value])[0])
 
@@ -544,16 +545,13 @@ left out.
 
 def dataset_leaf(info: DatasetInfo) -> str:
     """Return the leaf of what identifies a dataset: id, answer kind, extractor, system prompt."""
-    leaf = LeafHash()
-    leaf.add([info.id, info.answer_kind, info.extractor, info.system_prompt])
-    return leaf.hexdigest()
+    return leaf_hash([[info.id, info.answer_kind, info.extractor, info.system_prompt]])
 
 
 def llm_leaf(llm: LLMInfo, counter: str) -> str:
     """Return the leaf of what identifies an LLM on a dataset: name, decoding, token counter."""
-    leaf = LeafHash()
-    leaf.add([llm.name, llm.temperature, llm.max_tokens, dict(llm.decoding), counter])
-    return leaf.hexdigest()
+    line = [llm.name, llm.temperature, llm.max_tokens, dict(llm.decoding), counter]
+    return leaf_hash([line])
 
 
 def question_columns(question: Question) -> dict[str, list[Any]]:
@@ -580,10 +578,12 @@ class VerdictTally:
     has any; and counts them.
     """
 
-    def __init__(self, name: str) -> None:
-        self._outcomes: Counter[bool | None] = Counter()
+    def __init__(self, name: str, verdicts: Iterable[tuple[str, Sequence[Verdict]]] = ()) -> None:
+        self._outcomes = Counter[bool | None]()
         self._leaf = LeafHash()
         self._leaf.add([name])
+        for each in verdicts:
+            self.add(*each)
 
     def add(self, question: str, rows: Sequence[Verdict]) -> dict[str, list[Any]]:
         """Add the verdicts of a question; return column -> values."""
@@ -601,18 +601,6 @@ class VerdictTally:
 
     def counts(self, not_asked: int) -> dict[str, int]:
         """Return how many pairs are equal, different, undecided, and were not compared."""
-        equal, different, undecided = (self._outcomes[outcome] for outcome in (True, False, None))
-        return {
-            "equal": equal,
-            "different": different,
-            "undecided": undecided,
-            "not_asked": not_asked,
-        }
-
-
-def verdict_tally(name: str, verdicts: Iterable[tuple[str, Sequence[Verdict]]]) -> VerdictTally:
-    """Return the tally of all verdicts of a dataset."""
-    tally = VerdictTally(name)
-    for question, rows in verdicts:
-        tally.add(question, rows)
-    return tally
+        names = {"equal": True, "different": False, "undecided": None}
+        counts = {name: self._outcomes[outcome] for name, outcome in names.items()}
+        return counts | {"not_asked": not_asked}

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from feval import executors
-from feval.answers.parties import NORMAL_FORM, Parties, parties_of
+from feval.answers.parties import Parties, parties_of
 from feval.arguments import checked
 from feval.cards.validation import sentence
 from feval.errors import (
@@ -42,6 +42,7 @@ from feval.recording.layout.format import (
     file_path,
     file_paths,
     is_beside,
+    leaf_hash,
     open_regular,
 )
 from feval.recording.layout.manifest import Manifest, check_manifest
@@ -49,12 +50,12 @@ from feval.recording.parts import (
     CHANNELS,
     PAIR_PARTS,
     RowsTally,
+    VerdictTally,
     dataset_leaf,
     llm_leaf,
     pool_columns,
     question_line,
     spec_of,
-    verdict_tally,
 )
 from feval.recording.reader import Recording, open_recording
 from feval.recording.votes import DETAILS, PROBE_ARRAYS
@@ -208,7 +209,7 @@ def _check_strays(recording: Recording) -> list[str]:
 
 
 _Leaves = dict[tuple[str, str | None, str], str]
-_Check = Callable[[Recording, str, str, _Leaves], Iterable[str]]
+_Check = Callable[[Recording, str, str, _Leaves], Iterator[str]]
 """(recording, dataset, LLM or "", leaves that the check adds to) -> problems."""
 
 
@@ -237,12 +238,13 @@ def _check_content(recording: Recording, steps: Steps, executor: Executor | None
     broken: set[str] = set()
     here = recording if executor is None else recording.path.absolute()
     checks = (
-        check
+        (here, check, dataset, llm)
         for dataset in problems
-        for check in _checks(recording, dataset)
+        for check, of_llms in _CHECKS.items()
+        for llm in (recording.llm_names(dataset) if of_llms else [""])
         if dataset not in broken
     )
-    for outcome in executors.results(_outcome, ((here, *check) for check in checks), executor):
+    for outcome in executors.results(_outcome, checks, executor):
         if outcome.dataset in broken:
             continue
         computed |= outcome.leaves
@@ -258,30 +260,20 @@ def _check_content(recording: Recording, steps: Steps, executor: Executor | None
     return [
         *unlisted,
         *chain.from_iterable(problems.values()),
-        *_leaf_problems(recording.manifest.leaves, computed),
+        *(
+            f"Leaf {' / '.join(filter(None, key))}: {stated} expected, {found} found in the"
+            " content."
+            for key, stated, found in _differing_leaves(recording.manifest.leaves, computed)
+        ),
     ]
 
 
-def _leaf_problems(
-    stated: Mapping[tuple[str, str | None, str], str], computed: _Leaves
-) -> Iterator[str]:
+def _differing_leaves(
+    stated: Mapping[Any, str | None], computed: _Leaves
+) -> Iterator[tuple[Any, Any, Any]]:
     for key in sorted(stated.keys() | computed.keys(), key=str):
         if stated.get(key) != computed.get(key):
-            where = " / ".join(filter(None, key))
-            yield (
-                f"Leaf {where}: {stated.get(key)} expected, {computed.get(key)} found in the"
-                " content."
-            )
-
-
-def _checks(recording: Recording, dataset: str) -> Iterator[tuple[_Check, str, str]]:
-    """Yield the checks of a dataset in the order of their problems."""
-    llms = recording.llm_names(dataset)
-    yield _check_questions, dataset, ""
-    yield from ((_check_pair, dataset, llm) for llm in llms)
-    yield _check_equality, dataset, ""
-    yield from ((_check_keys, dataset, llm) for llm in llms)
-    yield _check_votes, dataset, ""
+            yield key, stated.get(key), computed.get(key)
 
 
 def _outcome(recording: Recording | Path, check: _Check, dataset: str, llm: str) -> _Outcome:
@@ -296,45 +288,32 @@ def _outcome(recording: Recording | Path, check: _Check, dataset: str, llm: str)
         return _Outcome(check, dataset, [], leaves, portable(error))
 
 
-def _check_questions(recording: Recording, dataset: str, _: str, leaves: _Leaves) -> list[str]:
-    leaf, counted = LeafHash(), {"questions": 0, "with_gold": 0}
-    for question in recording.scan_questions(dataset):
-        leaf.add(question_line(question))
-        counted["questions"] += 1
-        counted["with_gold"] += question.answer_key is not None
-    leaves[dataset, None, "dataset"] = dataset_leaf(recording.dataset_info(dataset))
-    leaves[dataset, None, "questions"] = leaf.hexdigest()
-    return _check_counts(recording.manifest.datasets[dataset], counted, dataset)
+def _check_questions(recording: Recording, dataset: str, _: str, leaves: _Leaves) -> Iterator[str]:
+    golds = [question.answer_key for question in recording.scan_questions(dataset)]
+    counted = {"questions": len(golds), "with_gold": len(golds) - golds.count(None)}
+    leaves |= leaves_of(recording, Part("questions", dataset, None))
+    yield from _check_counts(recording.manifest.datasets[dataset], counted, dataset)
 
 
 def _check_votes(recording: Recording, dataset: str, _llm: str, _leaves: _Leaves) -> Iterator[str]:
     return (f"{problem}; merge or import again." for problem in votes_problems(recording, dataset))
 
 
-def _check_counts(record: Mapping[str, Any], counted: Mapping[str, int], who: str) -> list[str]:
+def _check_counts(record: Mapping[str, Any], counted: Mapping[str, Any], who: str) -> Iterator[str]:
     """Compare a record of the manifest with what was counted; counts that both leave out are 0."""
     stated = {name: record[name] for name in (*_LEFT_OUT, *counted) if name in record}
-    return (
-        []
-        if stated == counted
-        else [f"{MANIFEST}: the counts of {who} should be {counted}, found {stated}."]
-    )
+    if stated != counted:
+        yield f"{MANIFEST}: the counts of {who} should be {counted}, found {stated}."
 
 
-def _check_equality(recording: Recording, dataset: str, _: str, leaves: _Leaves) -> list[str]:
+def _check_equality(recording: Recording, dataset: str, _: str, leaves: _Leaves) -> Iterator[str]:
     """Check the verdicts against leaf and manifest."""
-    name = recording.dataset_info(dataset).equality
-    if name == NORMAL_FORM:
-        return []
-    tally = verdict_tally(name, recording.scan_verdicts(dataset))
-    leaves[dataset, None, "equality"] = tally.leaf()
     stated = recording.manifest.datasets[dataset]["equality"]
-    counted = {"name": name, **tally.counts(stated["not_asked"])}
-    return (
-        []
-        if stated == counted
-        else [f"{MANIFEST}: the equality of {dataset} should be {counted}, found {stated}."]
-    )
+    if stated:
+        tally = VerdictTally(stated["name"], recording.scan_verdicts(dataset))
+        leaves[dataset, None, "equality"] = tally.leaf()
+        counted = tally.counts(stated["not_asked"])
+        yield from _check_counts(stated, counted, f"the equality of {dataset}")
 
 
 def _check_keys(recording: Recording, dataset: str, llm: str, _leaves: _Leaves) -> Iterator[str]:
@@ -362,11 +341,10 @@ def _check_keys(recording: Recording, dataset: str, llm: str, _leaves: _Leaves) 
                 yield f"{path}: it ends before all CoTs of its last question."
 
 
-def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -> list[str]:
+def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -> Iterator[str]:
     hashes = {part: LeafHash() for part in (*PAIR_PARTS, *recording.channels(dataset, llm))}
-    votes = recording.votes(dataset)
-    tally = PairTally(votes)
-    row_of = votes.rows_in_order()
+    votes, who = recording.votes(dataset), f"{llm} on {dataset}"
+    tally, row_of = PairTally(votes), votes.rows_in_order()
     for pool in recording.pools(dataset, llm):
         try:
             row_of(pool.question_id)
@@ -381,29 +359,29 @@ def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -
             ) from error
         for part, columns in pool_columns(pool).items():
             hashes[part].add(spec_of(part).line(pool.question_id, columns))
-        unknown = set(pool.finish_reasons) - FINISH_CODES.keys()
-        if unknown:
-            raise DamagedRecordingError(
-                f"{llm} on {dataset}: unknown finish reasons {sorted(unknown)}."
-            )
+        unknown = sorted(set(pool.finish_reasons) - FINISH_CODES.keys())
+        problem = f"unknown finish reasons {unknown}" if unknown else pool.tree_problem()
         if not pool.marks_fit():
-            raise DamagedRecordingError(
-                f"{llm} on {dataset}, question {pool.question_id!r}: the marks of its thoughts do"
-                " not fit its texts."
-            )
-        if problem := pool.tree_problem():
-            raise DamagedRecordingError(
-                f"{llm} on {dataset}, question {pool.question_id!r}: {problem}."
-            )
+            problem = "the marks of its thoughts do not fit its texts"
+        if problem:
+            raise DamagedRecordingError(f"{who}, question {pool.question_id!r}: {problem}.")
         tally.add(pool)
     for part in recording.keyed_parts(dataset, llm):
-        leaves[dataset, llm, part] = leaf_of(recording, Part(part, dataset, llm))
+        leaves |= leaves_of(recording, Part(part, dataset, llm))
     counter = recording.counter(dataset, llm)
     leaves[dataset, llm, "llm"] = llm_leaf(recording.llm_info(llm), counter)
     leaves |= {(dataset, llm, part): each.hexdigest() for part, each in hashes.items()}
-    return _check_counts(
-        recording.manifest.pairs[dataset, llm], tally.record(), f"{llm} on {dataset}"
-    )
+    yield from _check_counts(recording.manifest.pairs[dataset, llm], tally.record(), who)
+
+
+# In the order of their problems; each once for a dataset, or for each of its LLMs.
+_CHECKS: Mapping[_Check, bool] = {
+    _check_questions: False,
+    _check_pair: True,
+    _check_equality: False,
+    _check_keys: True,
+    _check_votes: False,
+}
 
 
 def open_sound(path: str | Path) -> Recording:
@@ -524,39 +502,34 @@ def check_leaf(recording: Recording, part: Part) -> None:
     if part.part == PROBE_VOTES:
         _refuse(recording, part.dataset, [], [str(part.llm)])
         return
-    computed = {(part.dataset, part.llm, part.part): leaf_of(recording, part)}
-    if part.part == "questions":
-        computed[part.dataset, None, "dataset"] = dataset_leaf(recording.dataset_info(part.dataset))
-    elif part.llm is not None:
-        counter = recording.counter(part.dataset, part.llm)
-        computed[part.dataset, part.llm, "llm"] = llm_leaf(recording.llm_info(part.llm), counter)
-    for key, leaf in computed.items():
-        stated = recording.manifest.leaves.get(key)
-        if stated != leaf:
-            [path, *_] = part.paths(recording.manifest)
-            raise DamagedRecordingError(
-                f"{recording.path / path}: the leaf {' / '.join(filter(None, key))} should be"
-                f" {stated}, found {leaf} in its content. Its owner has to publish it again."
-            )
+    computed = leaves_of(recording, part)
+    stated = {key: recording.manifest.leaves.get(key) for key in computed}
+    for key, expected, found in _differing_leaves(stated, computed):
+        [path, *_] = part.paths(recording.manifest)
+        raise DamagedRecordingError(
+            f"{recording.path / path}: the leaf {' / '.join(filter(None, key))} should be"
+            f" {expected}, found {found} in its content. Its owner has to publish it again."
+        )
 
 
-def leaf_of(recording: Recording, part: Part) -> str:
-    """Recompute the leaf of a part; a `DamagedRecordingError` if scores or probes are not what the
-    manifest counts.
+def leaves_of(recording: Recording, part: Part) -> _Leaves:
+    """Recompute the leaf of a part, and that of its dataset or LLM; a `DamagedRecordingError` if
+    scores or probes are not what the manifest counts.
     """
-    dataset, llm, leaf = part.dataset, str(part.llm), LeafHash()
-    if part.part == "equality":
-        name = recording.dataset_info(dataset).equality
-        return verdict_tally(name, recording.scan_verdicts(dataset)).leaf()
+    dataset, llm, own = part.dataset, part.llm, (part.dataset, part.llm, part.part)
+    info = recording.dataset_info(dataset)
     if part.part == "questions":
-        lines: Iterable[list[Any]] = map(question_line, recording.scan_questions(dataset))
-    elif spec_of(part.part).joins == "keyed":
-        return _keyed_leaf(recording, part.part, dataset, llm)
-    else:
-        lines = recording.lines(part.part, dataset, llm)
-    for line in lines:
-        leaf.add(line)
-    return leaf.hexdigest()
+        leaf = leaf_hash(map(question_line, recording.scan_questions(dataset)))
+        return {own: leaf, (dataset, None, "dataset"): dataset_leaf(info)}
+    if llm is None:
+        return {own: VerdictTally(info.equality, recording.scan_verdicts(dataset)).leaf()}
+    leaf = (
+        _keyed_leaf(recording, part.part, dataset, llm)
+        if spec_of(part.part).joins == "keyed"
+        else leaf_hash(recording.lines(part.part, dataset, llm))
+    )
+    counter = recording.counter(dataset, llm)
+    return {own: leaf, (dataset, llm, "llm"): llm_leaf(recording.llm_info(llm), counter)}
 
 
 def _keyed_leaf(recording: Recording, part: str, dataset: str, llm: str) -> str:

@@ -90,6 +90,13 @@ class LLMVotes:
         """[Q, S] position in `feval.cards.finish_reasons.FINISH_REASONS`, 0 where absent."""
         return self.read_finish()
 
+    def rows(
+        self, rows: npt.NDArray[np.intp], codes: npt.NDArray[np.signedinteger[Any]]
+    ) -> LLMVotes:
+        """The arrays of some questions, in the order given, with other codes."""
+        own = (self.output_tokens[rows], self.prompt_tokens[rows], self.sizes[rows])
+        return LLMVotes(codes, *own, lambda: self.finish[rows])
+
 
 class Votes:
     """The votes of a dataset; `details` gives the arrays of the file of details.

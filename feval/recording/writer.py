@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -40,16 +41,11 @@ from feval.recording.layout.format import (
     check_name,
     file_path,
     file_paths,
+    leaf_hash,
     part_path,
     recording_hash,
 )
-from feval.recording.layout.manifest import (
-    Manifest,
-    dataset_record,
-    features,
-    llm_record,
-    manifest_bytes,
-)
+from feval.recording.layout.manifest import Manifest, features, manifest_bytes
 from feval.recording.layout.readme import readme_text
 from feval.recording.parquet.writing import PairFiles, PartFiles, with_correct
 from feval.recording.parts import (
@@ -337,11 +333,8 @@ class RecordingWriter:
         elif len(holders) == 1:
             self._leaves[key] = holders[0].manifest.leaves[key]
         else:
-            joined = LeafHash()
-            for parent in holders:
-                for line in parent.lines(part, dataset, str(llm)):
-                    joined.add(line)
-            self._leaves[key] = joined.hexdigest()
+            lines = (parent.lines(part, dataset, str(llm)) for parent in holders)
+            self._leaves[key] = leaf_hash(chain.from_iterable(lines))
 
     def keep_dataset(
         self, parent: Recording, dataset: str, without: Collection[tuple[str, str]] = ()
@@ -539,10 +532,10 @@ class RecordingWriter:
             "licences": self.licences,
             "notes": self._notes,
             "datasets": [
-                dataset_record(info, self._counts[info.id], self._equality.get(info.id))
+                asdict(info) | self._counts[info.id] | {"equality": self._equality.get(info.id)}
                 for info in self._datasets.values()
             ],
-            "llms": [llm_record(llm) for llm in self._llms.values()],
+            "llms": [asdict(llm) | {"base": llm.base} for llm in self._llms.values()],
             "pairs": list(self._pairs.values()),
             "scorers": [asdict(scorer) for scorer in self._scorers.values()],
             **self._records,

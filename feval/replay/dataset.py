@@ -18,7 +18,7 @@ from feval.errors import NotRecordedError, UsageError
 from feval.lazy import Plottable
 
 if TYPE_CHECKING:
-    from feval.recording.view import View
+    from feval.recording.view import DatasetView
     from feval.replay.llm import LLM
 
 Integers = npt.NDArray[np.integer[Any]]
@@ -56,7 +56,7 @@ class Dataset(Plottable):
         recording_paths: folders of those.
     """
 
-    def __init__(self, view: View, llm_names: Sequence[str]) -> None:
+    def __init__(self, view: DatasetView, llm_names: Sequence[str]) -> None:
         self._view, self._views, self.llm_names = view, view.all_views(), tuple(llm_names)
         self.id = view.votes.dataset
         self.gold: Integers = view.votes.gold
@@ -113,7 +113,7 @@ class Dataset(Plottable):
         """
         shares = {}
         for name in self.llm_names:
-            pool = self._view.pool(name)
+            pool = self._view.votes.llms[name]
             right = (pool.codes == self.gold[:, None]).sum(axis=1)
             known = (self.gold >= 0) & (pool.sizes > 0)
             shares[name] = np.where(known, right / np.maximum(pool.sizes, 1), np.nan)
@@ -137,7 +137,8 @@ class Dataset(Plottable):
             )
         return (
             answer is not None
-            and self.answer_key(row, answer) == self._view.candidates(row)[int(self.gold[row])]
+            and self.answer_key(row, answer)
+            == self._view.votes.candidates(row)[int(self.gold[row])]
         )
 
     def answer_key(self, question: str | int, answer: str | None) -> str | None:
@@ -160,7 +161,7 @@ class Dataset(Plottable):
             NotRecordedError: no such question.
         """
         row = self._view.row(question)
-        candidates = self._view.candidates(row)
+        candidates = self._view.votes.candidates(row)
         if answer is None or answer in candidates:
             return answer
 
@@ -190,7 +191,7 @@ class Dataset(Plottable):
         """
         row = self._view.row(question)
         is_latex = self._equality.startswith("math-verify")
-        if key is None or not is_latex or key in self._view.candidates(row):
+        if key is None or not is_latex or key in self._view.votes.candidates(row):
             return False
         # two numbers differ for good
         return not all(map(_NUMBER.fullmatch, (key, *self._golds(row))))
@@ -206,10 +207,14 @@ class Dataset(Plottable):
         return sum(self._is_mixed(row, near) for row in np.flatnonzero(self.gold >= 0).tolist())
 
     def _is_mixed(self, row: int, near: Callable[[str, str], bool]) -> bool:
-        aliases = self._view.aliases(row)
+        aliases = self._view.votes.aliases(row)
         if not aliases:
             return False
-        joined, keys, golds = set(aliases.values()), self._view.candidates(row), self._golds(row)
+        joined, keys, golds = (
+            set(aliases.values()),
+            self._view.votes.candidates(row),
+            self._golds(row),
+        )
         forms = [*aliases.items(), *((keys[code], code) for code in joined)]
         verdicts = {(code, any(near(gold, form) for gold in golds)) for form, code in forms}
         return len(verdicts) > len(joined)
@@ -229,4 +234,4 @@ class Dataset(Plottable):
         """Return the distinct answers of a question by code, the gold among them if there is
         one.
         """
-        return self._view.candidates(self._view.row(question))
+        return self._view.votes.candidates(self._view.row(question))

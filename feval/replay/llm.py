@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from feval.recording.arrays import Steps
     from feval.recording.content import LLMInfo
     from feval.recording.reader import Recording
-    from feval.recording.view import View
+    from feval.recording.view import DatasetView
     from feval.replay.pools import Pool
 
 LazyPrices = Callable[[], "PriceList | None"]
@@ -89,7 +89,7 @@ class LLM(Plottable):
     """
 
     def __init__(
-        self, view: View, pool: Pool, *, seed: int, prices: LazyPrices, billing: str
+        self, view: DatasetView, pool: Pool, *, seed: int, prices: LazyPrices, billing: str
     ) -> None:
         self._view, self._prices, self._orders = view, prices, orders
         self.name, self.pool, self.seed, self.billing = pool.llm, pool, seed, billing
@@ -268,7 +268,7 @@ class LLM(Plottable):
                 f" {verbs}, or name an LLM whose CoTs were recorded whole."
             )
 
-    def numbered_as(self, view: View) -> bool:
+    def numbered_as(self, view: DatasetView) -> bool:
         """Return whether this LLM's answer codes mean the same as those of a view, see
         `Dataset.require`.
         """
@@ -284,7 +284,7 @@ class LLM(Plottable):
         """
         last, candidates = self._last_candidates
         if last != row:
-            candidates = self._view.candidates(row)
+            candidates = self._view.votes.candidates(row)
             self._last_candidates = row, candidates
         return [None if code < 0 else candidates[code] for code in codes]
 
@@ -330,7 +330,7 @@ class LLM(Plottable):
         """Question id -> how many of each CoT's output tokens were thoughts, where the provider
         said so.
         """
-        return self._view.reasoning_tokens(self.name)
+        return self._view.recording.reasoning_tokens(self.dataset, self.name)
 
     def per_question(self) -> dict[str, Any]:
         """Columns of a row per question; it looks at no gold.

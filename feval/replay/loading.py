@@ -30,7 +30,7 @@ from feval.hub.addresses import is_address
 from feval.hub.places import open_place
 from feval.recording.layout.format import cached_from
 from feval.recording.reader import Recording
-from feval.recording.view import View, open_view
+from feval.recording.view import DatasetView, open_view
 from feval.replay.dataset import Dataset
 from feval.replay.llm import LLM, LazyPrices
 from feval.replay.pools import Channels, Pool, RecordedChannels
@@ -162,11 +162,11 @@ class LoadRecipe:
         return dataset, [by_name[name].seeded(seed) for name, seed in self.llms]
 
 
-def _pool(llm: str, view: View) -> Pool:
-    votes, llm_view = view.pool(llm), view.of(llm)
+def _pool(llm: str, view: DatasetView) -> Pool:
+    votes, llm_view = view.votes.llms[llm], view.of(llm)
     channels: Channels = RecordedChannels(llm_view.recording, view.votes.dataset, llm)
-    if (rows := llm_view.recorded_rows()) is not None:
-        channels = channels.rows(rows, llm_view.code_tables(llm))
+    if llm_view.rows is not None:
+        channels = channels.rows(llm_view.rows, llm_view.code_tables.get(llm))
     return Pool(
         llm,
         votes.codes,
@@ -174,7 +174,7 @@ def _pool(llm: str, view: View) -> Pool:
         votes.prompt_tokens,
         votes.sizes,
         votes.read_finish,
-        view.candidate_counts(),
+        view.votes.candidate_counts(),
         view.votes.question_keys,
         channels,
     )

@@ -221,7 +221,7 @@ def test_a_changed_text_is_refused_when_it_is_read(tmp_path):
     for place in range(200, 1200, 7):
         data[place] ^= 0xFF
     path.write_bytes(data)
-    with pytest.raises(DamagedRecordingError, match="cannot be read"):
+    with pytest.raises(DamagedRecordingError, match="contradicts its pages"):
         for row in range(50):
             open_recording(toy).texts("toy", "alpha", row)
 

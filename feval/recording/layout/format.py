@@ -110,11 +110,6 @@ def file_paths(files: Container[str], part: str, dataset: str, llm: str | None =
     return paths
 
 
-def is_one_of_several(path: str) -> bool:
-    """Return whether a path is that of a file of a part that lies in several."""
-    return path.endswith(".parquet") and path.count("/") > 2 + path.startswith(SCORES)
-
-
 def is_safe_path(path: object) -> bool:
     """Return whether a path from a manifest stays inside the recording's folder."""
     if not isinstance(path, str) or "\\" in path or "\0" in path or ":" in path:
@@ -172,6 +167,14 @@ class LeafHash:
     def hexdigest(self) -> str:
         """The leaf."""
         return self._sha.hexdigest()
+
+
+def leaf_hash(lines: Iterable[Sequence[Any] | dict[str, Any]]) -> str:
+    """Return the leaf of some lines."""
+    leaf = LeafHash()
+    for line in lines:
+        leaf.add(line)
+    return leaf.hexdigest()
 
 
 def recording_hash(leaves: Iterable[tuple[str, str | None, str, str]]) -> str:

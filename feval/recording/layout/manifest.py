@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import (
@@ -24,16 +24,15 @@ from typing_extensions import TypedDict
 
 from feval.cards.validation import sentence
 from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError, RecordingError
-from feval.recording.content import MOST_SERVED, DatasetInfo, LLMInfo
+from feval.recording.content import MOST_SERVED
 from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSION,
     MANIFEST,
     PROBES,
     SCORES,
-    LeafHash,
-    is_one_of_several,
     is_safe_path,
+    leaf_hash,
     read_json,
     recording_hash,
 )
@@ -211,18 +210,6 @@ class ManifestRecord(TypedDict):
     checksum: _Sha256  # of all other fields
 
 
-def dataset_record(
-    info: DatasetInfo, counts: Mapping[str, int], equality: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Return the `DatasetRecord` of a dataset."""
-    return asdict(info) | {**counts, "equality": equality}
-
-
-def llm_record(llm: LLMInfo) -> dict[str, Any]:
-    """Return the `LLMRecord` of an LLM."""
-    return asdict(llm) | {"base": llm.base}
-
-
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """A manifest that was read and checked, with its records by name.
@@ -312,7 +299,10 @@ def features(parts: Iterable[str], paths: Iterable[str]) -> list[str]:
     any part beyond them.
     """
     found = {part.partition("/")[0] for part in parts} - _ALWAYS
-    return sorted(found | ({SEVERAL_FILES} if any(map(is_one_of_several, paths)) else set()))
+    for path in paths:
+        if path.endswith(".parquet") and path.count("/") > 2 + path.startswith(SCORES):
+            found.add(SEVERAL_FILES)
+    return sorted(found)
 
 
 def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
@@ -324,9 +314,7 @@ def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
 
 def checksum(raw: Mapping[str, Any]) -> str:
     """Return the SHA-256 over all fields but the checksum, written as a line of a leaf is."""
-    line = LeafHash()
-    line.add({name: value for name, value in raw.items() if name != "checksum"})
-    return line.hexdigest()
+    return leaf_hash([{name: value for name, value in raw.items() if name != "checksum"}])
 
 
 def check_manifest(raw: object, *, unknown_fields: bool = True) -> None:
@@ -343,55 +331,44 @@ def _adapter() -> TypeAdapter[ManifestRecord]:
 
 def _check_records(path: Path, manifest: Manifest) -> None:
     """Check what the records say of each other."""
-    raw = manifest.raw
-    entries = {name: len(raw[name]) for name in ("datasets", "llms", "pairs", "leaves")}
-    entries["keyed"] = len(raw["scores"]) + len(raw["probes"])
-    for name, count in entries.items():
-        if count > len(getattr(manifest, name)):
+    for problem in _contradictions(manifest):
+        raise DamagedRecordingError(f"{path} {problem}; fetch or make the recording again.")
+
+
+def _contradictions(manifest: Manifest) -> Iterator[str]:
+    raw, leaves = manifest.raw, manifest.leaves
+    entries = {name: raw[name] for name in ("datasets", "llms", "pairs", "leaves")}
+    for name, records in (entries | {"keyed": raw["scores"] + raw["probes"]}).items():
+        if len(records) > len(getattr(manifest, name)):
             field = "scores or probes" if name == "keyed" else name
-            raise DamagedRecordingError(
-                f"{path} has two entries for the same in the field {field!r}."
-            )
-    computed = recording_hash(
-        (leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"]) for leaf in raw["leaves"]
-    )
+            yield f"has two entries for the same in the field {field!r}"
+    computed = recording_hash((*key, leaf) for key, leaf in leaves.items())
     if computed != manifest.hash:
-        raise DamagedRecordingError(
-            f"{path}: its leaves hash to {computed}, but it states {manifest.hash}."
-        )
+        yield f"states the hash {manifest.hash}, and its leaves hash to {computed}"
     for name in manifest.files:
         if not is_safe_path(name):
-            raise DamagedRecordingError(
-                f"{path} names the file {name!r:.120}, which lies outside the recording."
-            )
-    scorers = {record["name"] for record in raw["scorers"]}
+            yield f"names the file {name!r:.120}, which lies outside the recording"
+    scorers = {None, *(record["name"] for record in raw["scorers"])}
     for pair in (*raw["pairs"], *raw["scores"]):
-        if pair["dataset"] not in manifest.datasets or pair["llm"] not in manifest.llms:
-            raise DamagedRecordingError(
-                f"{path} has an entry for {pair['llm']!r:.80} on {pair['dataset']!r:.80}, and"
-                " describes no such LLM or dataset."
+        dataset, llm = pair["dataset"], pair["llm"]
+        if dataset not in manifest.datasets or llm not in manifest.llms:
+            yield (
+                f"has an entry for {llm!r:.80} on {dataset!r:.80}, and describes no such LLM or"
+                " dataset"
             )
-        if pair.get("scorer") not in {None, *scorers}:
-            raise DamagedRecordingError(
-                f"{path} has scores by {pair['scorer']!r:.80}, and describes no such scorer."
-            )
+        if pair.get("scorer") not in scorers:
+            yield f"has scores by {pair['scorer']!r:.80}, and describes no such scorer"
     for dataset, llm, part in manifest.keyed:
         if (dataset, llm) not in manifest.pairs:
-            raise DamagedRecordingError(
-                f"{path} has {part} of {llm!r:.80} on {dataset!r:.80}, and no CoTs of it."
-            )
-    parts = {leaf for leaf in manifest.leaves if leaf[2] == PROBES or leaf[2].startswith(SCORES)}
+            yield f"has {part} of {llm!r:.80} on {dataset!r:.80}, and no CoTs of it"
+    parts = {leaf for leaf in leaves if leaf[2] == PROBES or leaf[2].startswith(SCORES)}
     for on, of, part in sorted(manifest.keyed.keys() ^ parts, key=str):
-        raise DamagedRecordingError(
-            f"{path} has {part} of {of!r:.80} on {on!r:.80} among its leaves or among its entries,"
-            " and not in both; fetch or make the recording again."
+        yield (
+            f"has {part} of {of!r:.80} on {on!r:.80} among its leaves or among its entries, and not"
+            " in both"
         )
-    if (found := features((part for _, _, part in manifest.leaves), manifest.files)) != raw[
-        "features"
-    ]:
-        raise DamagedRecordingError(
-            f"{path} states the features {raw['features']}, and lists files and leaves of {found}."
-        )
+    if (found := features((part for _, _, part in leaves), manifest.files)) != raw["features"]:
+        yield f"states the features {raw['features']}, and lists files and leaves of {found}"
 
 
 _TIER = re.compile(r":(free|nitro|floor)$")  # OpenRouter's: who serves it, not what

@@ -34,6 +34,8 @@ _TEXTS = (
     pa.types.is_large_binary,
 )
 
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+
 # Numbers of encodings and of a kind of page, as Parquet's format has them.
 _DICTIONARIES, _DELTA_BYTE_ARRAY = {2, 8}, 7
 _DICTIONARY_PAGE = 2
@@ -98,17 +100,22 @@ class Bounds:
         if column.num_values == 0:
             return 0  # Arrow reads none of its pages
         pages = list(self._pages(column))
-        if sum(page.values for page in pages if page.kind != _DICTIONARY_PAGE) != column.num_values:
+        of_data = [page for page in pages if page.kind != _DICTIONARY_PAGE]
+        if sum(page.values for page in of_data) != column.num_values:
             raise self._contradiction()
         size = sum(page.bytes for page in pages)
         self._count(size)
         if column.physical_type != "BYTE_ARRAY":
             return size
-        encodings = {page.encoding for page in pages if page.kind != _DICTIONARY_PAGE}
+        encodings = {page.encoding for page in of_data}
         # where every value repeats all of a page
         most = max(page.bytes for page in pages) * column.num_values
         if encodings & _DICTIONARIES and most > _NO_MATTER_BYTES:
-            size += self._behind_dictionary(group, self._leaves[leaf])
+            # read so, it makes no string per row
+            names = [self._leaves[leaf]]
+            with pq.ParquetFile(pa.BufferReader(self._data), read_dictionary=names) as file:
+                strings = file.read_row_group(group, names, use_threads=False).column(0)
+            size += sum(map(expanded_bytes, strings.chunks))
         elif encodings & {*_DICTIONARIES, _DELTA_BYTE_ARRAY}:
             size += most
         self._count(size)
@@ -126,19 +133,14 @@ class Bounds:
         if not 0 <= at <= end <= len(self._data):
             raise self._contradiction()
         while at < end:
-            page, at = _page(self._data, at)
+            try:
+                page, at = _page(self._data, at)
+            except (LookupError, ValueError) as error:
+                raise self._contradiction() from error
             at += page.compressed
             if min(page.bytes, page.compressed, page.values) < 0 or at > end:
                 raise self._contradiction()
             yield page
-
-    def _behind_dictionary(self, group: int, leaf: str) -> int:
-        """Count the bytes of the strings behind a column's dictionary: read so, it makes no string
-        per row.
-        """
-        with pq.ParquetFile(pa.BufferReader(self._data), read_dictionary=[leaf]) as file:
-            chunks = file.read_row_group(group, [leaf], use_threads=False).column(0).chunks
-        return sum(map(expanded_bytes, chunks))
 
     def _contradiction(self) -> DamagedRecordingError:
         return DamagedRecordingError(
@@ -200,7 +202,8 @@ def _struct(data: Any, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
         if kind in {1, 2}:  # true, false
             fields[number] = kind == 1
         elif kind in {4, 5, 6}:  # integers of 16, 32 and 64 bits
-            fields[number], at = _integer(data, at)
+            value, at = _varint(data, at)
+            fields[number] = (value >> 1) ^ -(value & 1)
         elif kind == 8:  # bytes
             size, at = _varint(data, at)
             at += size
@@ -209,11 +212,6 @@ def _struct(data: Any, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
         else:
             raise ValueError(f"a header of a page with a field of the type {kind}")
     return fields, at + 1
-
-
-def _integer(data: Any, at: int) -> tuple[int, int]:
-    value, at = _varint(data, at)
-    return (value >> 1) ^ -(value & 1), at
 
 
 def _varint(data: Any, at: int) -> tuple[int, int]:
@@ -231,11 +229,7 @@ def _flat(array: Any) -> Iterator[Any]:
     if pa.types.is_struct(array.type):
         for part in array.flatten():
             yield from _flat(part)
-    elif (
-        pa.types.is_list(array.type)
-        or pa.types.is_large_list(array.type)
-        or pa.types.is_fixed_size_list(array.type)
-    ):
+    elif any(is_list(array.type) for is_list in _LISTS):
         yield from _flat(array.flatten())
     elif pa.types.is_map(array.type):
         yield from _flat(array.keys)
