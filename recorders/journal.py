@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from feval.appendlog import AppendLog, Line, LineIndex, clean
-from feval.cards.finish_reasons import FINISH_REASONS
+from feval.cards.names import FINISH_REASONS
 from feval.cards.tokens import count_words
 from feval.errors import FevalError, UnknownNameError
 from feval.publish.secrets import make_private

@@ -223,7 +223,7 @@ class Completion:
 
     Attributes:
         text: the CoT.
-        finish_reason: a word of `feval.cards.finish_reasons.FINISH_REASONS`.
+        finish_reason: a word of `feval.cards.names.FINISH_REASONS`.
         reasoning: text of the thoughts, if the API returns it separately.
         output_tokens: as billed, reasoning included.
         reasoning_tokens: how many of the output tokens were reasoning.

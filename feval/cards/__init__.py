@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from feval.cards.names import DatasetType as DatasetType
     from feval.cards.names import LLMType as LLMType
     from feval.cards.prices import PriceList as PriceList
+    from feval.cards.prices import ServingProfile as ServingProfile
     from feval.cards.prices import price_list as price_list
-    from feval.cards.serving_profiles import ServingProfile as ServingProfile
-    from feval.cards.serving_profiles import serving_profile as serving_profile
+    from feval.cards.prices import serving_profile as serving_profile
     from feval.cards.tokens import count_words as count_words
     from feval.cards.tokens import token_counter as token_counter
 

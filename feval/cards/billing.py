@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
-from feval.cards.validation import shorten
+from feval.cards.reading import shorten
 from feval.errors import OutOfRangeError, UnknownNameError
 
 if TYPE_CHECKING:

@@ -14,9 +14,18 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints, Valida
 
 from feval import answers
 from feval.answers.thoughts import FAMILIES, Thoughts
-from feval.cards.fields import Card, Choice, Day, Text
-from feval.cards.front_matter import CARD_KINDS, card_files, file_stem, find_card, read_front_matter
-from feval.cards.validation import sentence
+from feval.cards.front_matter import (
+    CARD_KINDS,
+    Card,
+    Choice,
+    Day,
+    Text,
+    card_files,
+    file_stem,
+    find_card,
+    read_front_matter,
+)
+from feval.cards.reading import sentence
 from feval.errors import CardError, UnknownNameError
 
 

@@ -11,14 +11,15 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from datetime import date
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from feval.cards.reading import read_regular
-from feval.cards.validation import shorten
+from feval.cards.reading import read_regular, shorten
 from feval.errors import CardError
 
 CARD_KINDS: Mapping[str, str] = {
@@ -309,3 +310,44 @@ def _yaml_sentence(path: Path, text: str, error: Exception) -> str:
     return (
         f"The front matter of the card {path} cannot be read{line}: {what}. Correct the YAML there."
     )
+
+
+def _iso_date(text: str) -> str:
+    try:
+        # fromisoformat takes 20250602 and week dates, too
+        is_day = date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        is_day = False
+    if not is_day:
+        raise ValueError("write the date as YYYY-MM-DD")
+    return text
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it cannot be blank")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]
+"""Text that is not blank."""
+Day = Annotated[str, AfterValidator(_iso_date)]
+"""A day, YYYY-MM-DD."""
+
+
+class Card(BaseModel):
+    """The facts of a card. A card that says questions: "250" is corrected by its author, not by
+    us.
+    """
+
+    # Built on first use: most commands read one kind of card of four, or none.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+
+class Choice(BaseModel):
+    """One option of a multiple-choice question."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    label: str
+    text: str

@@ -8,6 +8,7 @@ mistakes included, because code out there uses it.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal, get_args
 
 
 class ReferenceDataset(StrEnum):
@@ -76,3 +77,17 @@ class LLMType(StrEnum):
     def is_reasoning_model(self) -> bool:
         """Whether it reasons before it replies: of these, o3-mini alone."""
         return self is LLMType.o3MINI
+
+
+FinishReason = Literal[
+    "stop", "length", "tool_calls", "content_filter", "function_call", "error", "unknown"
+]
+"""Why a CoT ended: OpenAI's words, plus `error` (the provider failed) and `unknown` (the source
+does not say).
+"""
+
+# The order is part of the votes file: a finish reason is stored as its position here. Append only.
+FINISH_REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
+
+UNANSWERED: tuple[FinishReason, ...] = ("content_filter", "error")
+"""Reasons that leave no answer: the text is not all the LLM's."""

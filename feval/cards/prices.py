@@ -24,12 +24,11 @@ from pydantic import (
 
 from feval.arguments import checked
 from feval.cards.billing import MOST_USD_PER_MTOK, PRICE_FIELDS, Price
-from feval.cards.fields import Card, Day, Text
-from feval.cards.front_matter import card_files, read_card_text, read_front_matter
-from feval.cards.reading import parse_json
-from feval.cards.validation import sentence, shorten
+from feval.cards.front_matter import Card, Day, Text, card_files, read_card_text, read_front_matter
+from feval.cards.reading import parse_json, read_toml, sentence, shorten
 from feval.errors import (
     CardError,
+    NotRecordedError,
     OutOfRangeError,
     PriceNotFoundError,
     UnknownNameError,
@@ -245,3 +244,87 @@ def _from_facts(path: Path, facts: Mapping[str, Any]) -> PriceList:
             f"The price list {path} {sentence(error)}. data_cards/README.md lists the fields."
         ) from error
     return PriceList(card.id, card.date, card.source, card.prices, card.notes)
+
+
+class ServingSpeed(Card):
+    """How fast one LLM is served.
+
+    Attributes:
+        seconds_to_first_token: from sending a request to its first output token.
+        tokens_per_second: of one reply, as it is generated beside the others of its request.
+    """
+
+    seconds_to_first_token: Annotated[float, Field(ge=0, le=1e6)]
+    tokens_per_second: Annotated[float, Field(ge=1e-6, le=1e12)]
+
+
+class ServingProfile(Card):
+    """How fast some LLMs are served.
+
+    Attributes:
+        id: such as "vllm-h100-2026-11"; every result names it.
+        date: the day it was measured, YYYY-MM-DD.
+        source: who measured what, and how; or that it is an example.
+        llms: base names of LLMs with their speeds.
+        title: for people.
+    """
+
+    id: Text
+    date: Day
+    source: Text
+    llms: Annotated[
+        dict[Annotated[str, AfterValidator(base_name)], ServingSpeed], Field(min_length=1)
+    ]
+    title: Text = "serving profile"
+
+    def speed(self, llm: str) -> ServingSpeed:
+        """The speed of an LLM, or of the base of a variant ("gpt-3.5-turbo@t=0.8").
+
+        Raises:
+            NotRecordedError: the profile has none.
+        """
+        speed = self.llms.get(llm.split("@", 1)[0])
+        if speed is None:
+            raise NotRecordedError(
+                f"The serving profile {self.id!r} says nothing about the LLM {llm!r}; it has:"
+                f" {', '.join(sorted(self.llms))}. Add a line for it in a profile of your own."
+            )
+        return speed
+
+
+def serving_profile(given: str | Path | ServingProfile | Mapping[str, Any]) -> ServingProfile:
+    """Return a serving profile.
+
+    Args:
+        given: the name of a card; the path of a file, a card (`.md`) or TOML (`.toml`); its fields;
+            or the profile itself.
+
+    Raises:
+        UnknownNameError: no card has this name.
+        CardError: the file cannot be read, or is no serving profile.
+        UsageError: a field is wrong or missing.
+    """
+    if isinstance(given, ServingProfile):
+        return given
+    if isinstance(given, Mapping):
+        try:
+            return ServingProfile.model_validate(dict(given))
+        except ValidationError as error:
+            raise UsageError(f"The serving profile {sentence(error)}.") from error
+    path = Path(given).expanduser()
+    if path.suffix not in {".md", ".toml"}:
+        known = card_files("serving")
+        if str(given) not in known:
+            advice = "A path to a .md card or a .toml file works as well."
+            raise UnknownNameError.of("serving profile", str(given), known, advice)
+        path = known[str(given)][0]
+    advice = "data_cards/README.md lists the fields."
+    facts = (
+        read_front_matter(path)
+        if path.suffix == ".md"
+        else read_toml(path, "The serving profile", advice)
+    )
+    try:
+        return ServingProfile.model_validate(facts)
+    except ValidationError as error:
+        raise CardError(f"The serving profile {path} {sentence(error)}. {advice}") from error

@@ -16,7 +16,7 @@ import typer
 from pydantic import AfterValidator, Field, PrivateAttr
 from typer.models import OptionInfo
 
-from feval.cards.toml_files import read_toml
+from feval.cards.reading import read_toml
 from feval.cli.commands import Decorator, expanded, keyword
 from feval.errors import UsageError
 from feval.evaluation.requests import Request

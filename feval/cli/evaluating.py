@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from platformdirs import user_state_path
 
-from feval.cards.toml_files import read_toml
+from feval.cards.reading import read_toml
 from feval.cli.commands import Decorator, expanded, keyword
 from feval.cli.options import Drop, only_name, recording_folders
 from feval.errors import FevalError, StorageError, UnknownNameError, UsageError

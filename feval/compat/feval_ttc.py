@@ -39,8 +39,7 @@ from feval import replay
 from feval.cards import names
 from feval.cards.billing import usd
 from feval.cards.cards import our_dataset_id
-from feval.cards.finish_reasons import FINISH_REASONS
-from feval.cards.names import LLMType, ReferenceDataset
+from feval.cards.names import FINISH_REASONS, LLMType, ReferenceDataset
 from feval.cards.prices import price_list
 from feval.cards.tokens import count_words
 from feval.errors import (

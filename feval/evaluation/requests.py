@@ -24,8 +24,8 @@ from pydantic import (
 )
 
 from feval.cards.billing import BILLINGS
-from feval.cards.serving_profiles import ServingProfile, serving_profile
-from feval.cards.validation import sentence
+from feval.cards.prices import ServingProfile, serving_profile
+from feval.cards.reading import sentence
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.curves import Curve, method_curve, self_consistency_curve
 from feval.evaluation.measures import COSTS

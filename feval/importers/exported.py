@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from feval.cards.validation import sentence
+from feval.cards.reading import sentence
 from feval.errors import SourceError, UnknownNameError
 from feval.importers.files import Row, opened_table
 from feval.importers.reading import Reader, opened

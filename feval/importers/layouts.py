@@ -14,8 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from feval.cards.reading import read_regular, require_shallow
-from feval.cards.validation import sentence
+from feval.cards.reading import read_regular, require_shallow, sentence
 from feval.errors import SourceError, UnknownNameError, UsageError
 
 _MOST_BYTES = 256 << 10

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from feval.cards.cards import price_ids
-from feval.cards.finish_reasons import FINISH_REASONS, UNANSWERED
+from feval.cards.names import FINISH_REASONS, UNANSWERED
 from feval.cards.prices import PriceList, price_list
 from feval.estimators.plurality import LARGEST_POOL
 from feval.evaluation.curves import Curve, self_consistency_curve

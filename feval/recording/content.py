@@ -99,7 +99,7 @@ class PoolRows:
         raw_answers: as extracted; `None` for no answer.
         answers: normal forms, which vote together where they are equal; `None` for no answer.
         output_tokens: of each CoT, by the recording's token counter.
-        finish_reasons: words of `feval.cards.finish_reasons.FINISH_REASONS`.
+        finish_reasons: words of `feval.cards.names.FINISH_REASONS`.
         prompt: the request, as a JSON array of messages; `None` where it is not known.
         prompt_tokens: of the request; `None` where it is not known.
         extra: optional columns, names and types in `feval.recording.parts.EXTRA_COLUMNS`.

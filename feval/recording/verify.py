@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from feval import executors
 from feval.answers.parties import Parties, parties_of
 from feval.arguments import checked
-from feval.cards.validation import sentence
+from feval.cards.reading import sentence
 from feval.errors import (
     ConflictError,
     DamagedRecordingError,

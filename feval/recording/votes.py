@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.cards.finish_reasons import FINISH_REASONS
+from feval.cards.names import FINISH_REASONS
 from feval.recording.arrays import Probes, Steps
 from feval.recording.layout.flat import Kind, Strings, mapped, unpack, well_formed
 
@@ -87,7 +87,7 @@ class LLMVotes:
 
     @property
     def finish(self) -> npt.NDArray[np.uint8]:
-        """[Q, S] position in `feval.cards.finish_reasons.FINISH_REASONS`, 0 where absent."""
+        """[Q, S] position in `feval.cards.names.FINISH_REASONS`, 0 where absent."""
         return self.read_finish()
 
     def rows(

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from feval.answers.equality import comparison
 from feval.answers.parties import PairBudget, Parties, divide, parties_of
-from feval.cards.finish_reasons import FINISH_REASONS
+from feval.cards.names import FINISH_REASONS
 from feval.errors import DamagedRecordingError
 from feval.recording import parquet
 from feval.recording.arrays import message_numbers, unknown_as_minus_one

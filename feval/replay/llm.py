@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.cards.billing import usd
-from feval.cards.finish_reasons import FINISH_REASONS
+from feval.cards.names import FINISH_REASONS
 from feval.errors import (
     NotRecordedError,
     OutOfRangeError,

@@ -456,7 +456,7 @@ class Pool:
     @property
     def finish(self) -> Integers:
         """[Q, S] position of each CoT's finish reason in
-        `feval.cards.finish_reasons.FINISH_REASONS`; read on demand.
+        `feval.cards.names.FINISH_REASONS`; read on demand.
         """
         return _finish_at(self._finish, slice(None))
 

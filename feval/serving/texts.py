@@ -8,7 +8,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from feval.answers.thoughts import Mark
-from feval.cards.finish_reasons import FINISH_REASONS
+from feval.cards.names import FINISH_REASONS
 from feval.replay import LLM
 from feval.serving.matching import settings
 from feval.serving.matching.cache import BoundedCache

@@ -19,7 +19,7 @@ import orjson
 
 from feval.answers.thoughts import Thoughts, interruption, written_marks
 from feval.cards.billing import Price
-from feval.cards.finish_reasons import UNANSWERED
+from feval.cards.names import UNANSWERED
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError, UsageError
 from recorders.asking.budget import CostEstimate, ProbeEstimate, cost

@@ -19,7 +19,7 @@ from typing import Any, TypeGuard
 import orjson
 
 from feval.answers.thoughts import block_text, read_blocks
-from feval.cards.finish_reasons import FINISH_REASONS
+from feval.cards.names import FINISH_REASONS
 from feval.cards.tokens import Usage
 from recorders.errors import Fatal, Transient
 from recorders.request import Completion, note_on_number

@@ -28,7 +28,7 @@ from feval.answers.equality import comparison
 from feval.answers.parties import Division
 from feval.answers.thoughts import Thoughts, reply_behind, split_columns
 from feval.cards.billing import Price, usd
-from feval.cards.finish_reasons import UNANSWERED
+from feval.cards.names import UNANSWERED
 from feval.cards.tokens import count_words
 from feval.errors import NotRecordedError, PriceNotFoundError, UsageError
 from feval.recording import Question

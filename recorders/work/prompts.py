@@ -54,15 +54,15 @@ from pydantic import (
 
 from feval import answers
 from feval.cards.cards import read_card
-from feval.cards.fields import Choice
 from feval.cards.front_matter import (
+    Choice,
     card_files,
     card_folders,
     read_body,
     read_card_text,
     read_front_matter,
 )
-from feval.cards.validation import sentence
+from feval.cards.reading import sentence
 from feval.errors import CardError, OutOfRangeError, SourceError, UnknownNameError, UsageError
 from feval.recording.content import Question
 from recorders.asking.trees import Protocol

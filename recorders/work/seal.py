@@ -26,7 +26,7 @@ from feval.answers.thoughts import (
     split_columns,
 )
 from feval.cards.cards import thoughts_of
-from feval.cards.finish_reasons import UNANSWERED
+from feval.cards.names import UNANSWERED
 from feval.cards.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
 from feval.recording import (
     DatasetInfo,

@@ -13,8 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from feval.cards.prices import price_list
-from feval.cards.reading import MOST_DEPTH, parse_json
-from feval.cards.toml_files import read_toml
+from feval.cards.reading import MOST_DEPTH, parse_json, read_toml
 from feval.cli import app
 from feval.comparison.plan import Plan
 from feval.errors import FevalError

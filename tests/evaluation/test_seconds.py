@@ -17,7 +17,7 @@ from small import pool, write_rows
 from typer.testing import CliRunner
 
 from feval import Plan, compare, evaluate, load, method_curve
-from feval.cards.serving_profiles import ServingProfile, serving_profile
+from feval.cards.prices import ServingProfile, serving_profile
 from feval.cli import app
 from feval.errors import CardError, NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.method_names import make_method

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feval.answers.parties import Comparison, Parties, divide
-from feval.cards.finish_reasons import FINISH_REASONS
+from feval.cards.names import FINISH_REASONS
 from feval.recording import (
     DatasetInfo,
     LLMInfo,

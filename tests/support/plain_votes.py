@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.cards.finish_reasons import FINISH_REASONS
+from feval.cards.names import FINISH_REASONS
 from feval.recording.layout.format import name_key
 
 _DETAILS = ("question_id", "text_keys", "candidates", "candidate_offsets", "alias", "finish")

@@ -182,9 +182,6 @@ def _first_questions(recording: Recording, datasets: Sequence[str] | None, first
     return list(ids[:first])
 
 
-_MOST_DIFFERENCES = 20
-
-
 def _renamed(pairs: Sequence[str]) -> dict[str, str]:
     """The new name of each LLM, from OLD=NEW."""
     names = dict(pair.partition("=")[::2] for pair in pairs)

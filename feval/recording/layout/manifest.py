@@ -22,7 +22,7 @@ from typing import (
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from feval.cards.validation import sentence
+from feval.cards.reading import sentence
 from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError, RecordingError
 from feval.recording.content import MOST_SERVED
 from feval.recording.layout.format import (

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from feval.cards.finish_reasons import FINISH_REASONS
+from feval.cards.names import FINISH_REASONS
 from feval.errors import ConflictError, UsageError
 from feval.recording.content import PairTally, PoolRows, QuestionTable, utc_time
 from feval.recording.layout.files import HashedFile

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feval.cards.finish_reasons import FINISH_REASONS
+from feval.cards.names import FINISH_REASONS
 from feval.evaluation.replicates import drawn_orders
 from feval.executors.progress import reports
 from feval.recording import Recording

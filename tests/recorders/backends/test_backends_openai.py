@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recording_doubles import completions
 
-from feval.cards.finish_reasons import FINISH_REASONS
+from feval.cards.names import FINISH_REASONS
 from feval.errors import OutOfRangeError, UsageError
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint, Redaction, error_in_reply, retry_after
