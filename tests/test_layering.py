@@ -41,11 +41,11 @@ SEAMS: dict[str, set[str]] = {
     },
     "feval.cli.known": {"feval.hub.datasets"},
     "feval.cli.output": {"rich"},
-    "feval.cli.recordings.files": {
+    "feval.cli.recordings": {
         "feval.exporters.export_recording",
         *(f"feval.importers.{name}" for name in ("IMPORTERS", "import_recording", "understood")),
     },
-    "feval.cli.recordings.score": {"feval.importers.scores.import_scores"},
+    "feval.cli.record": {"feval.importers.scores.import_scores"},
     "feval.estimators.intervals": {"scipy"},
     "feval.evaluation.user_methods.worker": {"feval.cards.prices.PriceList"},
     "feval.evaluation.user_methods": {"feval.evaluation.user_methods.host.MethodHost"},
@@ -380,7 +380,7 @@ def test_an_arrow_that_points_down_is_seen(name, source):
             "from .content import Question\nfrom ..errors import FevalError",
         ),
         ("feval.recording.writer", "from feval import __version__"),
-        ("feval.cli.demo", "from recorders import anything\nfrom feval.report import x"),
+        ("feval.cli.record", "from recorders import anything\nfrom feval.report import x"),
         (
             "recorders.backends.openai",
             "from feval.recording import RecordingWriter\nfrom recorders import journal",

@@ -1,4 +1,4 @@
-"""The paper's names of datasets and LLMs, as constants.
+"""The paper's names of datasets and LLMs, as constants; and the words for why a CoT ended.
 
 `DatasetType.GSM8K` is the text "gsm8k", the id of a dataset; `LLMType.GPT4oMINI` is "gpt-4o-mini",
 the name of an LLM. Any other text works wherever these do. The spelling is the reference package's,

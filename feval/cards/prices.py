@@ -1,5 +1,6 @@
 """Price lists: dated USD per million tokens, never edited, only superseded. `billing` makes dollars
-of them.
+of them. Serving profiles say how fast LLMs are served, for seconds that are modelled and not
+recorded.
 """
 
 from __future__ import annotations

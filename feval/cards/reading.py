@@ -1,5 +1,5 @@
 """Read files that may come from strangers: regular files of bounded size, and JSON that says one
-thing only.
+thing only. pydantic's findings in words, too; nothing here imports it.
 """
 
 from __future__ import annotations

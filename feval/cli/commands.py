@@ -22,6 +22,7 @@ from importlib import import_module
 from typing import Annotated, Any, NoReturn, ParamSpec
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from feval import __version__
@@ -48,38 +49,34 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "demo": Command("Start here", "See it work, offline, in seconds.", "demo:demo"),
+    "demo": Command("Start here", "See it work, offline, in seconds.", "record:demo"),
     "record": Command(
         "Start here", "Ask an LLM once per CoT and keep everything.", "record:record"
     ),
     "curve": Command("Start here", "Accuracy against cost of one method.", "evaluate:curve"),
     "import": Command(
-        "Recordings", "Make a recording from an existing file.", "recordings.files:import_"
+        "Recordings", "Make a recording from an existing file.", "recordings:import_"
     ),
-    "info": Command("Recordings", "Show what a recording holds.", "recordings.files:info"),
+    "info": Command("Recordings", "Show what a recording holds.", "recordings:info"),
     "show": Command(
         "Recordings",
         "List the questions, show one with its CoTs, or make a page.",
-        "recordings.look:show",
+        "recordings:show",
     ),
     "verify": Command(
-        "Recordings", "Check a recording, or the numbers of a receipt.", "recordings.verify:verify"
+        "Recordings", "Check a recording, or the numbers of a receipt.", "recordings:verify"
     ),
-    "select": Command("Recordings", "Make a smaller recording.", "recordings.derive:select"),
-    "merge": Command("Recordings", "Join recordings into a new one.", "recordings.derive:merge"),
-    "extract": Command("Recordings", "Extract the answers again.", "recordings.derive:extract"),
+    "select": Command("Recordings", "Make a smaller recording.", "recordings:select"),
+    "merge": Command("Recordings", "Join recordings into a new one.", "recordings:merge"),
+    "extract": Command("Recordings", "Extract the answers again.", "recordings:extract"),
     "export": Command(
-        "Recordings", "Write the CoTs as a table, or for another tool.", "recordings.files:export"
+        "Recordings", "Write the CoTs as a table, or for another tool.", "recordings:export"
     ),
     "score": Command(
-        "Recordings",
-        "Score the CoTs with a reward model, judge or table.",
-        "recordings.score:score",
+        "Recordings", "Score the CoTs with a reward model, judge or table.", "record:score"
     ),
-    "push": Command(
-        "Recordings", "Publish a recording on the Hugging Face Hub.", "recordings.hub:push"
-    ),
-    "pull": Command("Recordings", "Fetch a recording from the Hub.", "recordings.hub:pull"),
+    "push": Command("Recordings", "Publish a recording on the Hugging Face Hub.", "hub:push"),
+    "pull": Command("Recordings", "Fetch a recording from the Hub.", "hub:pull"),
     "run": Command("Methods", "Run one method on a dataset.", "evaluate:run"),
     "surface": Command("Methods", "Accuracy over width and depth of traces.", "evaluate:surface"),
     "compare": Command("Methods", "Compare methods over a range of budgets.", "compare:compare"),
@@ -172,13 +169,10 @@ def _version(wanted: bool) -> None:
 def _feval(
     version: Annotated[  # noqa: ARG001  its callback prints it
         bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Print the version and exit."
-        ),
+        Option("--version", callback=_version, is_eager=True, help="Print the version and exit."),
     ] = False,
     quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="Print nothing but errors (and what --json asks for)."),
+        bool, Option("--quiet", "-q", help="Print nothing but errors (and what --json asks for).")
     ] = False,
 ) -> None:
     _QUIET.set(quiet)
@@ -252,7 +246,7 @@ def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command --json; what it prints with comes as `show`."""
-    as_json = typer.Option("--json", help="Print one JSON object and nothing else.")
+    as_json = Option("--json", help="Print one JSON object and nothing else.")
     parameters = [keyword("as_json", Annotated[bool, as_json], default=False)]
     return expanded("show", parameters, lambda values: Output(**values, quiet=_QUIET.get()))(
         command

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
-import typer
+from typer import Argument, Option
 
 from feval.cli.evaluating import ResultFiles, request_options, result_options
 from feval.cli.options import (
@@ -48,25 +48,25 @@ if TYPE_CHECKING:
 def compare(
     file: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="FILE", help="The comparison file; see docs/comparing.md.", show_default=False
         ),
     ],
     *,
     init: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--init", help="Write a comparison file for what a recording holds; compute nothing."
         ),
     ] = False,
     recordings: Annotated[
         list[Path] | None,
-        typer.Option("--recording", metavar="DIR", help="For --init. Repeat for several."),
+        Option("--recording", metavar="DIR", help="For --init. Repeat for several."),
     ] = None,
     dataset: DatasetName = None,
     llms: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--llm",
             metavar="NAME",
             help="For --init. Repeat for several, the cheap ones first. Default: all.",
@@ -75,7 +75,7 @@ def compare(
     methods: UsersMethods = None,
     sandbox: Sandbox = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print how long it will take; compute nothing else.")
+        bool, Option("--dry-run", help="Print how long it will take; compute nothing else.")
     ] = False,
     show_all: ShowAll = False,
     options: dict[str, Any],

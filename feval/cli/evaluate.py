@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from feval import receipts, serving
 from feval.cli.evaluating import ResultFiles, open_recordings, request_options, result_options
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 def run(
     method: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="METHOD",
             help="See `feval ls methods`; FILE.py:FUNCTION; or oracle.",
             show_default=False,
@@ -135,8 +135,7 @@ def run(
 )
 def curve(
     methods: Annotated[
-        list[str],
-        typer.Argument(metavar="METHOD...", help="See `feval ls methods`.", show_default=False),
+        list[str], Argument(metavar="METHOD...", help="See `feval ls methods`.", show_default=False)
     ],
     *,
     recordings: RecordingFolders = None,
@@ -144,7 +143,7 @@ def curve(
     llms: LLMNames = None,
     n: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="COUNTS",
             help=(
                 "CoTs per question: 1..40, 1..40..3, 1,5,10 or 20. Default: 1 to what every"
@@ -154,7 +153,7 @@ def curve(
     ] = None,
     sweep: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FIELD=VALUES",
             help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7.",
         ),
@@ -317,13 +316,13 @@ def surface(
     llm: LLMName = None,
     n: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="COUNTS", help="Traces per question: 1..64 or 1,2,3,128. Default: all numbers."
         ),
     ] = None,
     tokens: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="LIMITS",
             help=(
                 "Tokens after which a trace is cut: 500,1000,none. Default: wherever there are"
@@ -403,25 +402,20 @@ def _files(curve: Curve) -> dict[str, bytes]:
 def grade(
     ledger: Annotated[
         Path,
-        typer.Option(
-            metavar="FILE", help="What `feval serve --ledger` wrote, or a saved /feval/ledger."
-        ),
+        Option(metavar="FILE", help="What `feval serve --ledger` wrote, or a saved /feval/ledger."),
     ],
     answers: Annotated[
         Path,
-        typer.Option(
-            metavar="FILE", help="Questions (ids or texts) and answers: .json, .jsonl or .csv."
-        ),
+        Option(metavar="FILE", help="Questions (ids or texts) and answers: .json, .jsonl or .csv."),
     ],
     *,
     run: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Needed where there are several.")
+        str | None, Option(metavar="NAME", help="Needed where there are several.")
     ] = None,
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     prices: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="File of a price list that is not among the cards."),
+        str | None, Option(metavar="LIST", help="File of a price list that is not among the cards.")
     ] = None,
     saved: ResultFiles,
     show: Output,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from platformdirs import user_state_path
+from typer import Option
 
 from feval.cards.reading import read_toml
 from feval.cli.commands import Decorator, expanded, keyword
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _DROPPED = ("unlabelled", "short-pools")
 _SettingsFile = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--settings",
         metavar="FILE",
         help="TOML file with these and rarer options: train_fraction, serving, clusters, ...",
@@ -107,8 +107,8 @@ def _read_settings(path: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def result_options(files: str) -> Decorator:
     """Give a command --out (which writes `files`) and --force; their values come as `saved`."""
-    out = typer.Option("--out", metavar="DIR", help=f"Write {files} there.")
-    force = typer.Option("--force", help="Replace files that are there with other content.")
+    out = Option("--out", metavar="DIR", help=f"Write {files} there.")
+    force = Option("--force", help="Replace files that are there with other content.")
     parameters = [
         keyword("out", Annotated[Path | None, out], None),
         keyword("force", Annotated[bool, force], default=False),
@@ -119,7 +119,7 @@ def result_options(files: str) -> Decorator:
 def _parameter(model: type[ReplayOptions], name: str, *, overriding: bool) -> inspect.Parameter:
     field = model.model_fields[name]
     least = next((bound.ge for bound in field.metadata if hasattr(bound, "ge")), None)
-    option = typer.Option(
+    option = Option(
         "--" + name.replace("_", "-"),
         metavar=_extra(field)["metavar"],
         help=field.description,

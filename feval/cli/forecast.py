@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from feval.cards.reading import read_regular
 from feval.cli.evaluating import (
@@ -65,15 +65,13 @@ def estimate(
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llm: LLMName = None,
-    g: Annotated[
-        int, typer.Option(metavar="CALLS", help="Calls per question to estimate from.")
-    ] = 5,
+    g: Annotated[int, Option(metavar="CALLS", help="Calls per question to estimate from.")] = 5,
     m: Annotated[
-        str, typer.Option(metavar="VOTES", help="Numbers of votes: 1..100, 1..99..2, 1,5,10 or 20.")
+        str, Option(metavar="VOTES", help="Numbers of votes: 1..100, 1..99..2, 1,5,10 or 20.")
     ] = "1..40",
     method: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="NAMES",
             help=(
                 "unbiased, exact, monte-carlo, gaussian, two-call, max-entropy, ldgp; separated by"
@@ -122,8 +120,7 @@ def estimate(
 @request_options(BudgetPlanRequest, rare=("seed", "questions"))
 def plan(
     budget: Annotated[
-        str,
-        typer.Option(metavar="AMOUNT", help="Such as 20usd or 500000tokens.", show_default=False),
+        str, Option(metavar="AMOUNT", help="Such as 20usd or 500000tokens.", show_default=False)
     ],
     *,
     recordings: RecordingFolders = None,
@@ -163,39 +160,33 @@ def couple(
     recordings: RecordingFolders = None,
     independent: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="DIR", help="The same LLMs with noise of their own; repeat for several."
-        ),
+        Option(metavar="DIR", help="The same LLMs with noise of their own; repeat for several."),
     ] = None,
     dataset: DatasetName = None,
     llms: Annotated[
         list[str] | None,
-        typer.Option(
-            "--llm", metavar="NAME", help="Repeat for several. Default: all that share noise."
-        ),
+        Option("--llm", metavar="NAME", help="Repeat for several. Default: all that share noise."),
     ] = None,
     areas: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="CSV with a column area or subject, and ids or rows in the dataset's order.",
         ),
     ] = None,
     scorer: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Win-rates by a scorer's scores, not by correctness."),
+        Option(metavar="NAME", help="Win-rates by a scorer's scores, not by correctness."),
     ] = None,
     judge: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="Win-rates by a judge's recorded pairwise verdicts."),
+        Option(metavar="MODEL", help="Win-rates by a judge's recorded pairwise verdicts."),
     ] = None,
     drop: Drop = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write couple.csv, .json and .png there.")
+        Path | None, Option(metavar="DIR", help="Write couple.csv, .json and .png there.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace existing files in --out.")
-    ] = False,
+    force: Annotated[bool, Option("--force", help="Replace existing files in --out.")] = False,
     *,
     show: Output,
 ) -> None:

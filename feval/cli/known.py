@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from feval.cli.options import AnswerKind
 from feval.cli.output import Output
@@ -22,7 +22,7 @@ _SHOWN_QUESTIONS = 5
 def ls(
     what: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="WHAT",
             help=(
                 "datasets, llms, prices, methods, formats, columns, answer-kinds, the name of a"
@@ -32,11 +32,11 @@ def ls(
         ),
     ],
     dataset: Annotated[
-        str | None, typer.Argument(metavar="DATASET", help="Whose questions.", show_default=False)
+        str | None, Argument(metavar="DATASET", help="Whose questions.", show_default=False)
     ] = None,
     questions_file: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--questions",
             metavar="FILE",
             help="Read them from FILE. Default: the cache, else the Hub.",
@@ -44,8 +44,7 @@ def ls(
     ] = None,
     answer_kind: AnswerKind = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the questions to this file, as JSON Lines."),
+        Path | None, Option(metavar="FILE", help="Write the questions to this file, as JSON Lines.")
     ] = None,
     *,
     show: Output,

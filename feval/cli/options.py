@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from feval import executors
 from feval.cli.commands import expanded, keyword
@@ -26,45 +26,33 @@ if TYPE_CHECKING:
 _MAX_COUNTS = 10_000
 DEFAULT_COUNTS = 40
 
-DatasetName = Annotated[
-    str | None, typer.Option("--dataset", metavar="ID", help="Needed where there are several.")
-]
-LLMName = Annotated[
-    str | None, typer.Option("--llm", metavar="NAME", help="Needed where there are several.")
-]
+DatasetName = Annotated[str | None, Option(metavar="ID", help="Needed where there are several.")]
+LLMName = Annotated[str | None, Option(metavar="NAME", help="Needed where there are several.")]
 LLMNames = Annotated[
     list[str] | None,
-    typer.Option(
-        "--llm", metavar="NAME", help="Repeat for several, in the order the method wants them."
-    ),
+    Option("--llm", metavar="NAME", help="Repeat for several, in the order the method wants them."),
 ]
 RecordingFolders = Annotated[
     list[Path] | None,
-    typer.Option(
+    Option(
         "--recording",
         metavar="DIR",
         help="Repeat for several. Default: the folders in FEVAL_RECORDING.",
     ),
 ]
 OnlyDatasets = Annotated[
-    list[str] | None,
-    typer.Option("--dataset", metavar="ID", help="Only this; repeat for several. Default: all."),
+    list[str] | None, Option(metavar="ID", help="Only this; repeat for several. Default: all.")
 ]
 OnlyLLMs = Annotated[
-    list[str] | None,
-    typer.Option("--llm", metavar="NAME", help="Only this; repeat for several. Default: all."),
+    list[str] | None, Option(metavar="NAME", help="Only this; repeat for several. Default: all.")
 ]
 AnswerKind = Annotated[
     str | None,
-    typer.Option(
-        "--answer-kind",
-        metavar="KIND",
-        help="See `feval ls answer-kinds`. Default: the dataset's own.",
-    ),
+    Option(metavar="KIND", help="See `feval ls answer-kinds`. Default: the dataset's own."),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--set",
         metavar="FIELD=VALUE",
         help="A field of the method (`feval ls METHOD`). Repeat for several.",
@@ -72,47 +60,39 @@ Settings = Annotated[
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(
-        "--drop",
+    Option(
         metavar="WHICH",
         help="Leave out questions: unlabelled (no gold that can be read) or short-pools.",
     ),
 ]
 Prices = Annotated[
     str | None,
-    typer.Option(
-        "--prices",
-        metavar="LIST",
-        help="Id or file of a price list, or none. Default: the recording's.",
-    ),
+    Option(metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
 ]
 UsersMethods = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--method",
         metavar="FILE.py:FUNCTION",
         help="A method of your own that may run. Repeat for several.",
     ),
 ]
 TimeLimit = Annotated[
-    float,
-    typer.Option(
-        "--time-limit", min=0.001, metavar="SECONDS", help="For a method of your own, per question."
-    ),
+    float, Option(min=0.001, metavar="SECONDS", help="For a method of your own, per question.")
 ]
 Sandbox = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--sandbox",
         help="For a method of your own: run it in bubblewrap, without network and home.",
     ),
 ]
 ShowAll = Annotated[
-    bool, typer.Option("--all", help="Print every table of a comparison, after the headline.")
+    bool, Option("--all", help="Print every table of a comparison, after the headline.")
 ]
 RecordingFolder = Annotated[
     Path,
-    typer.Argument(
+    Argument(
         metavar="RECORDING",
         help="Folder of a recording, or hf://NAMESPACE/NAME@COMMIT.",
         show_default=False,
@@ -120,23 +100,19 @@ RecordingFolder = Annotated[
 ]
 Equality = Annotated[
     str | None,
-    typer.Option(
-        "--equality",
+    Option(
         metavar="NAME",
         help="Of answers: normal-form; tolerance-X for numbers; math-verify for LaTeX.",
     ),
 ]
 _Workers = Annotated[
     str,
-    typer.Option(
-        "--workers",
+    Option(
         metavar="N|ADDRESS",
         help="Processes, or a Dask cluster: tcp://HOST:PORT. The numbers do not depend on it.",
     ),
 ]
-NewFolder = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="The recording to make: a new folder.")
-]
+NewFolder = Annotated[Path, Option(metavar="DIR", help="The recording to make: a new folder.")]
 
 
 @dataclass(frozen=True)

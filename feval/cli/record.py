@@ -1,25 +1,45 @@
-"""`feval record`: ask an LLM for chains of thought and seal them as a recording."""
+"""`feval record`, `score` and `demo`: what asks LLMs, and what they have in common."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
-from collections.abc import Iterable
+import os
+import shlex
+import tomllib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-import typer
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PrivateAttr
+from typer import Option
+from typer.models import OptionInfo
 
+from feval.cards.reading import read_toml
 from feval.cards.tokens import check_counter
-from feval.cli.asking import AskingSettings, RunDisplay, estimated_usd, settings_options
-from feval.cli.options import NewFolder
-from feval.cli.output import Output
-from feval.cli.recordings.files import show_recording
+from feval.cli.commands import Decorator, expanded, keyword
+from feval.cli.options import Machines, NewFolder, RecordingFolder, machine_options
+from feval.cli.output import Output, quiet_matplotlib
+from feval.cli.recordings import show_recording
 from feval.errors import UsageError
-from feval.publish.secrets import known_secrets
-from feval.report.text import counted
+from feval.evaluation.requests import Request
+from feval.hub.addresses import is_address
+from feval.hub.places import local_folder
+from feval.publish.secrets import check_variable, known_secrets, refuse_secrets, shown
+from feval.recording import open_recording
+from feval.report.tables.recordings import info_headline
+from feval.report.tables.results import curves_table, surface_table
+from feval.report.text import counted, duration
 from recorders.asking.budget import dollars
+from recorders.asking.engine import Progress, RunBar
+from recorders.asking.pace import Limits
+from recorders.backends.endpoint import Endpoint
+from recorders.demo import Demo, only_at, run_demo
 from recorders.request import Decoding
+from recorders.scoring.pairwise import PairwiseComparison
+from recorders.scoring.scorers import LOCAL, make_scorer
+from recorders.scoring.scoring import CoTScoring, ScoringResult, estimate_scoring, run_scoring
 from recorders.work.record import estimate_dataset, record_dataset
 from recorders.work.settings import (
     RecordingSettings,
@@ -32,8 +52,219 @@ from recorders.work.settings import (
 )
 
 if TYPE_CHECKING:
+    from feval.cli.output import Output
+    from feval.executors.progress import ProgressBar
     from recorders.asking.budget import CostEstimate, ProbeEstimate
+    from recorders.scoring.pairwise import PairwiseResult
+    from recorders.scoring.scores import Scorer
+    from recorders.scoring.scoring import ScoringTask
     from recorders.work.task import RecordingTask
+
+
+_LONG_WAIT_S = 60.0
+_SET_HELP = "A rarer setting, such as concurrency=8; see docs/recording.md. Repeat for several."
+_SETTINGS_HELP = "TOML file with options and rarer settings, such as `retries = 3`."
+
+
+def _usable_url(url: str | None) -> str | None:
+    if url is not None:
+        Endpoint(url)
+    return url
+
+
+def _usable_variable(name: str | None) -> str | None:
+    return check_variable(name) if name else name
+
+
+class AskingSettings(Request):
+    """Settings that recording and scoring share: where an LLM is, how fast and for how much it may
+    be asked.
+
+    A field annotated with a `typer.Option` is an option of the command line; any field may be set
+    by `--set KEY=VALUE`, or in a file, `--settings FILE`.
+    """
+
+    base_url: Annotated[
+        str | None,
+        AfterValidator(_usable_url),
+        Option(metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI."),
+    ] = None
+    api_key_env: Annotated[str | None, AfterValidator(_usable_variable)] = None
+    concurrency: int = 64
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    retries: int = 8
+    timeout: float = 600.0
+    cost_limit: Annotated[
+        float | None, Field(gt=0), Option(metavar="USD", help="Stop before spending more.")
+    ] = None
+    prices: str | None = None
+
+    _in_file: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @property
+    def in_file(self) -> dict[str, Any]:
+        """What the file says and no option of the command line overrides."""
+        return self._in_file
+
+    def file_notes(self) -> list[str]:
+        """Sentences on what the file says; none without a file."""
+        values = ", ".join(f"{name} = {json.dumps(value)}" for name, value in self._in_file.items())
+        return [f"From the settings file: {values}."] if values else []
+
+    def limits(self, samples_per_request: int | None = None) -> Limits:
+        """How much may be asked of a server."""
+        return Limits(
+            self.concurrency,
+            self.requests_per_minute,
+            self.tokens_per_minute,
+            samples_per_request,
+            self.timeout,
+            self.retries,
+        )
+
+
+def settings_options(model: type[AskingSettings]) -> Decorator:
+    """Give a command --set, --settings and the options of a model, its own fields first; it gets an
+    instance as `settings`.
+    """
+    names = [name for kind in model.__mro__ for name in inspect.get_annotations(kind)]
+    fields = {name: model.model_fields[name] for name in names if name in model.model_fields}
+    parameters = [
+        keyword(name, Annotated[field.annotation | None, option], None)  # type: ignore[operator]  # it is a type
+        for name, field in fields.items()
+        for option in field.metadata
+        if isinstance(option, OptionInfo)
+    ]
+    key = Option("--set", metavar="KEY=VALUE", help=_SET_HELP)
+    parameters.append(keyword("pairs", Annotated[list[str] | None, key], None))
+    option = Option("--settings", metavar="FILE", help=_SETTINGS_HELP)
+    parameters.append(keyword("settings", Annotated[Path | None, option], None))
+
+    def build(values: dict[str, Any]) -> AskingSettings:
+        path, pairs = values.pop("settings"), values.pop("pairs")
+        options = {
+            fields[name].alias or name: value for name, value in values.items() if value is not None
+        }
+        return _read(model, path, dict(_key_value(model, pair) for pair in pairs or ()) | options)
+
+    return expanded("settings", parameters, build)
+
+
+def _key_value(model: type[AskingSettings], pair: str) -> tuple[str, Any]:
+    """Read KEY=VALUE; the value is TOML, or else, and for a setting that is text, as it stands."""
+    key, equals, value = pair.partition("=")
+    if not equals:
+        raise UsageError(f"--set takes KEY=VALUE, such as concurrency=8; {pair!r} was given.")
+    if key in model.model_fields and str in get_args(model.model_fields[key].annotation):
+        return key, value
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except ValueError:
+        return key, value
+
+
+def _read(
+    model: type[AskingSettings], path: Path | None, options: dict[str, Any]
+) -> AskingSettings:
+    """Settings of a file and of the command line, which comes first. Paths in the file start from
+    its folder.
+    """
+    content = (
+        {}
+        if path is None
+        else read_toml(path, "The settings file", "Write lines such as `retries = 3`.")
+    )
+    in_file = {name: value for name, value in content.items() if name not in options}
+    values = content | options
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        if field.is_required() and key not in values:
+            raise UsageError(
+                f"--{key} is missing; give it, or `{key} = ...` in a file for --settings."
+            )
+        value = values.get(key)
+        folder = path.parent if path is not None and key in in_file else Path()
+        if not isinstance(value, str):
+            continue
+        if Path in get_args(field.annotation):
+            values[key] = Path(value) if is_address(value) else folder / value
+        elif key == "prices" and key in in_file and _is_file(folder / value):
+            values[key] = str(folder / value)
+    settings = model.parse("The command" if path is None else f"The settings file {path}", values)
+    settings.in_file.update(
+        {name: shown(value) if isinstance(value, str) else value for name, value in in_file.items()}
+    )
+    stored = {
+        f"the setting {name}": value
+        for name, value in settings.model_dump(mode="json", by_alias=True).items()
+    }
+    refuse_secrets(stored, known_secrets(settings.api_key_env))
+    return settings
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113  False where Path.is_file raises: a name too long
+
+
+class RunDisplay(RunBar):
+    """Shows progress in a bar, and prints what it would hide: what was there before, the first
+    failure and stop, warnings.
+
+    Args:
+        bar: shows the counts.
+        show: prints the notes.
+        first: notes for when it begins.
+
+    Attributes:
+        printed: the warnings that were printed.
+    """
+
+    def __init__(self, bar: ProgressBar, show: Output, first: Sequence[str] = ()) -> None:
+        super().__init__(bar)
+        self._show, self._first = show, first
+        self._is_stopping = self._has_trouble = self._is_waiting = self._has_begun = False
+        self.printed: set[str] = set()
+
+    def __call__(self, state: Progress) -> None:
+        """Show a state."""
+        super().__call__(state)
+        if not self._has_begun:
+            self._has_begun = True
+            for sentence in self._first:
+                self._show.note(sentence)
+            if kept := state.done - state.new:
+                self._show.note(
+                    f"{kept:,} of {state.total:,} were there before and are kept; only the others"
+                    " are asked for."
+                )
+        if state.trouble is not None and not self._has_trouble:
+            self._has_trouble = True
+            self._show.note(f"A request failed and is sent again: {state.trouble.rstrip('.')}.")
+        if state.waiting_s < _LONG_WAIT_S:
+            self._is_waiting = False
+        elif not self._is_waiting:
+            self._is_waiting = True
+            self._show.note(
+                f"The server asks to wait {duration(state.waiting_s)}; nothing is sent until then."
+            )
+        if state.warning is not None and state.warning not in self.printed:
+            self.printed.add(state.warning)
+            self._show.note(state.warning)
+        if state.stopping and state.in_flight and not self._is_stopping:
+            self._is_stopping = True
+            requests = "1 request" if state.in_flight == 1 else f"{state.in_flight} requests"
+            self._show.note(f"Stopping: waiting for {requests} in flight. Ctrl-C stops at once.")
+
+
+def estimated_usd(estimate: CostEstimate, prices: str) -> str:
+    """Return an estimate's dollars in words."""
+    if estimate.usd is None:
+        return "no price known"
+    return (
+        f"{'at most' if estimate.at_most else 'about'} ${dollars(estimate.usd)} by price list"
+        f" {prices}"
+    )
 
 
 def _json_values(values: dict[str, Any]) -> dict[str, Any]:
@@ -47,43 +278,26 @@ def _json_values(values: dict[str, Any]) -> dict[str, Any]:
 class RecordSettings(AskingSettings):
     """The settings of `feval record`. A field without an option is set in a file only."""
 
-    dataset: Annotated[
-        str, typer.Option("--dataset", metavar="ID", help="Required. See `feval ls datasets`.")
-    ]
+    dataset: Annotated[str, Option(metavar="ID", help="Required. See `feval ls datasets`.")]
     llm: Annotated[
         str,
-        typer.Option(
-            "--llm",
-            metavar="NAME",
-            help="Required. Its name in the recording, such as gpt-4o-mini@t=0.8.",
+        Option(
+            metavar="NAME", help="Required. Its name in the recording, such as gpt-4o-mini@t=0.8."
         ),
     ]
     backend: Annotated[
-        str | None,
-        typer.Option(
-            "--backend", metavar="NAME", help="openai, tiny or transformers. Default: by --llm."
-        ),
+        str | None, Option(metavar="NAME", help="openai, tiny or transformers. Default: by --llm.")
     ] = None
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model", metavar="NAME", help="The provider's name for it. Default: --llm before '@'."
-        ),
+        Option(metavar="NAME", help="The provider's name for it. Default: --llm before '@'."),
     ] = None
     questions: Annotated[
-        Path | None,
-        typer.Option(
-            "--questions", metavar="FILE", help="JSON Lines or CSV. Default: from the Hub."
-        ),
+        Path | None, Option(metavar="FILE", help="JSON Lines or CSV. Default: from the Hub.")
     ] = None
-    first: Annotated[
-        int | None, typer.Option("--first", metavar="N", help="Only the first N questions.")
-    ] = None
+    first: Annotated[int | None, Option(metavar="N", help="Only the first N questions.")] = None
     samples: Annotated[
-        int | None,
-        typer.Option(
-            "--samples", metavar="N", help="CoTs per question. Default: 40; 3 if reasoning."
-        ),
+        int | None, Option(metavar="N", help="CoTs per question. Default: 40; 3 if reasoning.")
     ] = None
     prompt: str | None = None
     exemplars: str = "card"
@@ -92,53 +306,37 @@ class RecordSettings(AskingSettings):
     reasoning: bool | None = None
     system_role: bool = True
     answer_kind: Annotated[
-        str | None,
-        typer.Option("--answer-kind", metavar="KIND", help="Default: the dataset card's."),
+        str | None, Option(metavar="KIND", help="Default: the dataset card's.")
     ] = None
     equality: str | None = None
     temperature: Annotated[
         float | None,
-        typer.Option(
-            "--temperature",
-            metavar="T",
-            min=0,
-            help="Default: the card's, or 0.7; not sent if reasoning.",
-        ),
+        Option(metavar="T", min=0, help="Default: the card's, or 0.7; not sent if reasoning."),
     ] = None
     top_p: float | None = None
     max_tokens: Annotated[
         int | None,
-        typer.Option(
-            "--max-tokens",
-            metavar="N",
-            min=1,
-            help="Default: the card's, or 2048; 32768 if reasoning.",
-        ),
+        Option(metavar="N", min=1, help="Default: the card's, or 2048; 32768 if reasoning."),
     ] = None
     stop: list[str] | None = None
     seed: Annotated[
-        int | None,
-        typer.Option("--seed", metavar="S", help="Sample i is requested with seed S + i."),
+        int | None, Option(metavar="S", help="Sample i is requested with seed S + i.")
     ] = None
     coupled: bool = False
     noise_seed: int | None = None
     logprobs: Annotated[
-        int | None,
-        typer.Option("--logprobs", metavar="K", min=0, help="Keep log-probabilities of the top K."),
+        int | None, Option(metavar="K", min=0, help="Keep log-probabilities of the top K.")
     ] = None
     extra_body: Annotated[dict[str, Any], AfterValidator(_json_values)] | None = None
     allow_fields: list[str] | None = None
     probe_every: Annotated[
-        int | None,
-        typer.Option(
-            "--probe-every", metavar="N", help="Probe each CoT after N, 2N, ... output tokens."
-        ),
+        int | None, Option(metavar="N", help="Probe each CoT after N, 2N, ... output tokens.")
     ] = None
     probe_cue: str | None = None
     probe_tokens: int | None = None
     probe_template: str | None = None
     tree: Annotated[
-        bool, typer.Option("--tree", help="Record trees of steps, for searches, as NAME@steps.")
+        bool, Option("--tree", help="Record trees of steps, for searches, as NAME@steps.")
     ] = False
     branch: int | None = None
     depth: int | None = None
@@ -146,11 +344,7 @@ class RecordSettings(AskingSettings):
     step_template: str | None = None
     protocol: Annotated[
         Path | None,
-        typer.Option(
-            "--protocol",
-            metavar="FILE",
-            help="Record turns, for revision: what is said after each reply.",
-        ),
+        Option(metavar="FILE", help="Record turns, for revision: what is said after each reply."),
     ] = None
     turns: int | None = None
     turn_template: str | None = None
@@ -162,7 +356,7 @@ class RecordSettings(AskingSettings):
     start: Annotated[
         Path | None,
         Field(alias="from"),
-        typer.Option(
+        Option(
             "--from", metavar="RECORDING", help="Start with its CoTs; ask only for what it lacks."
         ),
     ] = None
@@ -211,8 +405,7 @@ def record(
     *,
     settings: RecordSettings,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print expected calls, tokens and dollars; send nothing."),
+        bool, Option("--dry-run", help="Print expected calls, tokens and dollars; send nothing.")
     ] = False,
     show: Output,
 ) -> None:
@@ -319,3 +512,287 @@ def _probe_line(probes: ProbeEstimate) -> str:
         f" {probes.uncached_prompt_tokens:,}{cached} where the server caches prefixes, and at most"
         f" {probes.output_tokens:,} output tokens."
     )
+
+
+class ScoreSettings(AskingSettings):
+    """The settings of `feval score`. A field without an option is set in a file only."""
+
+    scorer: Annotated[
+        str | None,
+        Option(
+            metavar="SPEC",
+            help=(
+                "python:MODULE:FUNCTION, judge:MODEL, verbal:MODEL, p-true:MODEL, http:URL,"
+                " vllm-score:MODEL or transformers:FOLDER."
+            ),
+        ),
+    ] = None
+    scores: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Take scores from a table instead: CSV, JSON Lines or Parquet, a row per CoT.",
+        ),
+    ] = None
+    score: Annotated[
+        list[str] | None,
+        Option(
+            metavar="COLUMN",
+            help="Column of the table with scores, or NAME=COLUMN; repeat for more scorers.",
+        ),
+    ] = None
+    name: str | None = None
+    dataset: Annotated[
+        list[str] | None, Option(metavar="ID", help="Score only this; repeat for more.")
+    ] = None
+    llm: Annotated[
+        list[str] | None, Option(metavar="NAME", help="Score only its CoTs; repeat for more.")
+    ] = None
+    retry_refused: Annotated[
+        bool,
+        Option(
+            "--retry-refused",
+            help="Ask again about CoTs that the scorer refused; keep other scores.",
+        ),
+    ] = False
+    pairwise: Annotated[
+        bool, Option("--pairwise", help="Have the judge compare CoTs of two LLMs.")
+    ] = False
+    calls: str = "both"
+    orders: str = "both"
+
+    def check_source(self, *, dry_run: bool) -> None:
+        """Raise unless there is a scorer or a table, and options for it alone."""
+        if (self.scorer is None) == (self.scores is None):
+            raise UsageError(
+                "Scores come from a scorer or from a table: give one of --scorer SPEC and --scores"
+                " FILE."
+            )
+        if self.scores is None and self.score:
+            raise UsageError(
+                "--score names columns of a table, and none was given; give it with --scores FILE."
+            )
+        if self.scores is not None and (self.pairwise or self.retry_refused or dry_run):
+            raise UsageError(
+                "Scores of a table are read as they are: leave out --pairwise, --retry-refused and"
+                " --dry-run."
+            )
+
+    def task(self, recording: Path, scorer: Scorer) -> ScoringTask[Any]:
+        """What is to be scored, checked."""
+        if not self.pairwise and (self.calls, self.orders) != ("both", "both"):
+            raise UsageError("calls and orders are for --pairwise, which was not given.")
+        which: dict[str, Any] = {"datasets": self.dataset, "llms": self.llm}
+        which["retry_refused"] = self.retry_refused
+        if self.pairwise:
+            return PairwiseComparison.from_recording(
+                recording, scorer, calls=self.calls, orders=self.orders, **which
+            )
+        return CoTScoring.from_recording(recording, scorer, **which)
+
+
+@settings_options(ScoreSettings)
+@machine_options
+def score(
+    recording: RecordingFolder,
+    out: NewFolder,
+    *,
+    settings: ScoreSettings,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Print expected calls, tokens and dollars; send nothing.")
+    ] = False,
+    machines: Machines,
+    show: Output,
+) -> None:
+    """Add scores to the CoTs of a recording.
+
+    A function, a judge, a self-check or a reward model scores every CoT, or its steps; or a table
+    has the scores. They go into a new recording. If the run stops, the same command continues it.
+    Functions run with your permissions: name only those you trust.
+
+    Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
+    """
+    settings.check_source(dry_run=dry_run)
+    recording = local_folder(recording)
+    if settings.scores is not None:
+        _import_scores(show, recording, settings.scores, out, settings)
+        return
+    with machines.opened() as executor:
+        scorer = make_scorer(
+            settings.scorer or "",
+            name=settings.name,
+            base_url=settings.base_url,
+            key_variable=settings.api_key_env,
+            timeout_s=settings.timeout,
+            asks=not dry_run,
+            pairwise=settings.pairwise,
+            executor=executor,
+        )
+        prices = settings.prices or default_prices(
+            scorer.request_cost.model if scorer.request_cost else ""
+        )
+        task = settings.task(recording, scorer)
+        if dry_run:
+            _show_estimate(
+                show, estimate_scoring(task, out, prices), scorer, prices, task.unit, settings
+            )
+            return
+        with show.progress(f"scoring {recording.name}") as bar:
+            result = run_scoring(
+                task, out, limits=settings.limits(), prices=prices,
+                cost_limit_usd=settings.cost_limit,
+                progress=RunDisplay(bar, show),
+            )  # fmt: skip
+    _show_result(show, result, out)
+
+
+def _import_scores(
+    show: Output, recording: Path, source: Path, out: Path, settings: ScoreSettings
+) -> None:
+    from feval.importers.scores import import_scores  # loads pyarrow
+
+    imported = import_scores(
+        recording,
+        source,
+        out,
+        scores=settings.score or (),
+        name=settings.name,
+        datasets=settings.dataset,
+        llms=settings.llm,
+    )
+    for sentence in imported.notes:
+        show.note(sentence)
+    scored = ", ".join(
+        f"{counted(number, 'CoT')} by {scorer}" for scorer, number in imported.scored.items()
+    )
+    show.result(
+        dataclasses.asdict(imported) | {"path": str(out)},
+        info_headline(open_recording(out)),
+        f"scored: {scored}",
+    )
+
+
+def _show_result(show: Output, result: ScoringResult | PairwiseResult, out: Path) -> None:
+    for sentence in result.notes:
+        show.note(sentence)
+    if isinstance(result, ScoringResult):
+        summary = f"{result.with_score:,} of {result.cots:,} CoTs have a score by {result.scorer}"
+        if result.refused:
+            summary += (
+                f"; {result.refused:,} were refused: the same command on {out}, with"
+                " --retry-refused and another --out, asks for them again"
+            )
+    else:
+        summary = (
+            f"{result.verdicts:,} of {result.comparisons:,} comparisons have a verdict by"
+            f" {result.judge}, {result.ties:,} of them ties ({result.same_text:,} of equal texts,"
+            " which were not asked)"
+        )
+    show.result(
+        dataclasses.asdict(result) | {"path": str(out)}, info_headline(open_recording(out)), summary
+    )
+
+
+def _show_estimate(
+    show: Output,
+    estimate: CostEstimate,
+    scorer: Scorer,
+    prices: str,
+    unit: str,
+    settings: ScoreSettings,
+) -> None:
+    for note in settings.file_notes():
+        show.note(note)
+    name, is_local = scorer.info.name, scorer.info.kind in LOCAL
+    prompt, output = estimate.prompt_tokens, estimate.output_tokens
+    sentence = f"To come: {estimate.cots:,} {unit} in {estimate.calls:,} calls of {name}"
+    if is_local:
+        sentence += ", on this machine: no tokens, no dollars."
+    elif prompt is None or output is None:
+        sentence += "; tokens and price are not known."
+    else:
+        most = "at most" if estimate.at_most else "about"
+        sentence += (
+            f", about {prompt:,} prompt tokens and {most} {output:,} output tokens;"
+            f" {estimated_usd(estimate, prices)}."
+        )
+    lengths = "" if prompt is None else f"Lengths are from {estimate.basis}. "
+    account = {
+        "scorer": name,
+        "local": is_local,
+        **dataclasses.asdict(estimate),
+        "settings": settings.in_file,
+    }
+    show.result(account, sentence, f"{lengths}Nothing was asked.")
+
+
+_DEMO_COUNTS = (1, 5, 10, 20, 40)
+
+
+def demo(
+    out: Annotated[
+        Path, Option(metavar="DIR", help="Folder to make, or an earlier demo's to use again.")
+    ] = Path("feval-demo"),
+    *,
+    show: Output,
+) -> None:
+    """See it work on real samples, offline, in seconds.
+
+    Verifies the bundled recording of three small language models that come with feval, records some
+    more of one of them live, votes, prices the votes and draws the curves; a surface shows votes
+    over chains that are cut short.
+    """
+    quiet_matplotlib()
+    result = run_demo(out)
+    live = result.live
+    summary = {
+        "recording": str(result.recording),
+        "recording_hash": result.recording_hash,
+        "live": {
+            "recording": str(live.recording),
+            "llm": live.llm,
+            "cots": live.cots,
+            "seconds": live.seconds,
+        },
+        "files": [str(path) for path in result.files],
+        "depth": {
+            "recording": str(result.depth),
+            "frontier": [dict(point) for point in result.surface.frontier],
+        },
+        "curves": {curve.llm: curve.to_dict() for curve in result.curves},
+    }
+    took = "before" if live.seconds is None else f"just now, in {live.seconds:.1f} s"
+    show.result(
+        summary,
+        "Three small language models that come with feval, asked 200 word problems 40 times each."
+        " They are real; their prices are made up.",
+        f"{result.recording} is sound, hash {result.recording_hash}",
+        f"{live.recording} holds {live.cots} more CoTs of {live.llm}, recorded {took}",
+        "",
+        curves_table([only_at(curve, _DEMO_COUNTS) for curve in result.curves]),
+        "",
+        surface_table(result.surface),
+        "",
+        *(f"wrote {path}" for path in result.files),
+        "",
+        "Try next:",
+        *(f"  {command}" for command in _next_commands(result)),
+    )
+
+
+def _next_commands(result: Demo) -> list[str]:
+    recording = shlex.quote(str(result.recording))
+    curve = f"feval curve self-consistency --recording {recording} --llm feval/tiny-42k"
+    return [
+        f"feval info {recording}",
+        f"feval show {recording} --html recording.html",
+        f"{curve} --n 1..40 --out my-curve",
+        f"feval surface --recording {shlex.quote(str(result.depth))} --out my-surface",
+        f"{curve} --n 1,5,20 --order seeded --seed 1 --json",
+        (
+            "feval record --dataset tiny_sums --llm feval/tiny-30k --first 10 --samples 5 --out"
+            " my-recording"
+        ),
+        f"feval select {recording} --llm feval/tiny-160k --samples 10 --out smaller",
+        "feval import --help",
+    ]

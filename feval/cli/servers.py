@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from feval import serving
 from feval.answers import KINDS
@@ -35,55 +35,47 @@ if TYPE_CHECKING:
 _RUN = "my-run"
 _MOST_NAMED = 8
 
-Port = Annotated[
-    int, typer.Option("--port", min=0, max=65535, help="To listen on; 0 takes any free one.")
-]
+Port = Annotated[int, Option(min=0, max=65535, help="To listen on; 0 takes any free one.")]
 Host = Annotated[
-    str,
-    typer.Option(
-        "--host", metavar="HOST", help="Address to listen on; others need FEVAL_SERVE_TOKEN."
-    ),
+    str, Option(metavar="HOST", help="Address to listen on; others need FEVAL_SERVE_TOKEN.")
 ]
 
 
 def serve(
     recordings: Annotated[
         list[Path] | None,
-        typer.Argument(
+        Argument(
             metavar="RECORDING",
             help="Folders. Default: those in FEVAL_RECORDING.",
             show_default=False,
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8000,
+    port: Annotated[int, Option(min=0, max=65535, help="0 takes any free one.")] = 8000,
     host: Host = "127.0.0.1",
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the draws.")] = 0,
-    order: Annotated[str, typer.Option(metavar="ORDER", help="seeded or recorded.")] = "seeded",
+    seed: Annotated[int, Option(help="Random seed of the draws.")] = 0,
+    order: Annotated[str, Option(metavar="ORDER", help="seeded or recorded.")] = "seeded",
     recycle: Annotated[
-        bool, typer.Option("--recycle", help="Reuse CoTs, marked as such, when they run out.")
+        bool, Option("--recycle", help="Reuse CoTs, marked as such, when they run out.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Answer only requests that were recorded.")
+        bool, Option("--strict", help="Answer only requests that were recorded.")
     ] = False,
     few_shot: Annotated[
-        str, typer.Option(metavar="WHICH", help="last: the last question in a message is asked.")
+        str, Option(metavar="WHICH", help="last: the last question in a message is asked.")
     ] = "none",
     allow_mismatch: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--allow-mismatch", help="Answer judges' prompts, JSON schemas and forced tools, too."
         ),
     ] = False,
     prices: Prices = None,
     ledger: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write every request to this file, for grading."),
+        Path | None, Option(metavar="FILE", help="Write every request to this file, for grading.")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue where that file ends.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue where that file ends.")] = False,
     *,
     show: Output,
 ) -> None:
@@ -174,7 +166,7 @@ def _account_prompts(show: Output, run: Mapping[str, Any]) -> None:
 def tiny_server(
     models: Annotated[
         list[str] | None,
-        typer.Argument(metavar="MODEL...", help="Default: all four.", show_default=False),
+        Argument(metavar="MODEL...", help="Default: all four.", show_default=False),
     ] = None,
     port: Port = 0,
     host: Host = "127.0.0.1",
@@ -197,45 +189,31 @@ def tiny_server(
 
 def proxy(
     upstream: Annotated[
-        str,
-        typer.Option(metavar="URL", help="Base URL of the server, usually with /v1 at its end."),
+        str, Option(metavar="URL", help="Base URL of the server, usually with /v1 at its end.")
     ],
     record: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="Folder of the recording; its journal is DIR.journal."),
+        Path, Option(metavar="DIR", help="Folder of the recording; its journal is DIR.journal.")
     ],
-    dataset: Annotated[
-        str, typer.Option(metavar="ID", help="Id of the recorded dataset.")
-    ] = "proxied",
+    dataset: Annotated[str, Option(metavar="ID", help="Id of the recorded dataset.")] = "proxied",
     questions: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="JSON Lines or CSV; looked for in the last user message."
-        ),
+        Option(metavar="FILE", help="JSON Lines or CSV; looked for in the last user message."),
     ] = None,
     answer_kind: AnswerKind = None,
     equality: Equality = None,
     api_key_env: Annotated[
-        str | None,
-        typer.Option(metavar="VARIABLE", help="The key in it replaces the clients' keys."),
+        str | None, Option(metavar="VARIABLE", help="The key in it replaces the clients' keys.")
     ] = None,
     allow_field: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow-field",
-            metavar="NAME",
-            help="Record requests with this field, named like a key's.",
-        ),
+        Option(metavar="NAME", help="Record requests with this field, named like a key's."),
     ] = None,
     counter: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="usage (the provider's), words or tiktoken:ENCODING."),
+        str, Option(metavar="NAME", help="usage (the provider's), words or tiktoken:ENCODING.")
     ] = "usage",
     port: Port = 0,
     host: Host = "127.0.0.1",
-    seal: Annotated[
-        bool, typer.Option("--seal", help="Only make the recording; serve nothing.")
-    ] = False,
+    seal: Annotated[bool, Option("--seal", help="Only make the recording; serve nothing.")] = False,
     *,
     show: Output,
 ) -> None:

@@ -136,10 +136,7 @@ def test_help_imports_nothing_heavy():
 
 
 def test_commands_load_the_client_of_the_hub_on_use():
-    modules = (
-        "compare, evaluating, known, record, servers\nfrom feval.cli.recordings import derive,"
-        " files, score, verify"
-    )
+    modules = "compare, evaluating, known, record, recordings, servers"
     done = spawn(
         code=(
             f"import sys\nfrom feval.cli import {modules}\nassert 'huggingface_hub' not in"
@@ -751,7 +748,7 @@ def broken(error):
 
 
 def test_a_bug_is_one_sentence(toy, monkeypatch):
-    monkeypatch.setattr("feval.cli.recordings.files.open_place", broken(RuntimeError("oh \x1b[1m")))
+    monkeypatch.setattr("feval.cli.recordings.open_place", broken(RuntimeError("oh \x1b[1m")))
     monkeypatch.delenv("FEVAL_DEBUG", raising=False)
     failed(
         feval("info", toy),
@@ -778,7 +775,7 @@ def test_a_bug_is_one_sentence(toy, monkeypatch):
     ],
 )
 def test_what_the_system_says_is_one_sentence(toy, monkeypatch, error, code, piece):
-    monkeypatch.setattr("feval.cli.recordings.files.open_place", broken(error))
+    monkeypatch.setattr("feval.cli.recordings.open_place", broken(error))
     failed(feval("info", toy), code, piece)
 
 

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from feval.cards.front_matter import card_folder
 from feval.cli import app
-from feval.cli.asking import RunDisplay
 from feval.cli.output import Output
+from feval.cli.record import RunDisplay
 from feval.recording import open_recording, verify_recording
 from recorders.asking.engine import Progress
 from recorders.errors import Fatal

@@ -306,8 +306,7 @@ def test_a_terminal_is_asked_for_the_licence_once(hub, tmp_path, monkeypatch):
     bare = write(tmp_path / "bare", licence=None)
     with monkeypatch.context() as patch:
         patch.setattr(
-            "feval.cli.recordings.hub.sys",
-            SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)),
+            "feval.cli.hub.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
         )
         asked = run_feval("push", bare, REPO, typed="My own licence\nCC-BY-SA-4.0\n")
     assert asked.exit_code == 0, asked.output
@@ -388,7 +387,7 @@ def test_what_another_licence_lacks_is_asked_for(tmp_path, monkeypatch):
     refused = run_feval(*push)
     assert (refused.exit_code, "found 'our-own-terms'" in refused.stderr) == (2, True)
     monkeypatch.setattr(
-        "feval.cli.recordings.hub.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
+        "feval.cli.hub.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
     )
     asked = run_feval(*push, typed="our terms\nhttps://Example.com/Terms\n")
     assert asked.exit_code == 0, asked.output

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import Field
+from typer import Argument, Option
 
 from feval import hub, publish
 from feval.cards.front_matter import read_front_matter
@@ -51,7 +52,7 @@ class _FrontMatter(Request):
 def push(
     first: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="RECORDING",
             help="Its folder, or hf://NAMESPACE/NAME@COMMIT. Leave it out to push results alone.",
             show_default=False,
@@ -59,35 +60,31 @@ def push(
     ],
     second: Annotated[
         str | None,
-        typer.Argument(
-            metavar="REPOSITORY", help="On the Hub, such as org/name.", show_default=False
-        ),
+        Argument(metavar="REPOSITORY", help="On the Hub, such as org/name.", show_default=False),
     ] = None,
     results: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             metavar="DIR",
             help="Results to publish with it: what a command wrote with --out; repeat for more.",
         ),
     ] = None,
     public: Annotated[
-        bool, typer.Option("--public", help="Make a new repository public. Default: private.")
+        bool, Option("--public", help="Make a new repository public. Default: private.")
     ] = False,
     tag: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name this version, such as v1.")
+        str | None, Option(metavar="NAME", help="Name this version, such as v1.")
     ] = None,
     create_pr: Annotated[
         bool,
-        typer.Option(
-            "--create-pr", help="Open a pull request instead, for somebody else's repository."
-        ),
+        Option("--create-pr", help="Open a pull request instead, for somebody else's repository."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")
+        bool, Option("--dry-run", help="Show what would be sent; send nothing.")
     ] = False,
     words: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help=(
                 "Your own section of the page; its front matter may set title, license and"
@@ -97,27 +94,25 @@ def push(
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="WHAT",
             help="Allow findings: emails, paths, or the MARK of one; repeat for more.",
         ),
     ] = None,
     prices: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="LIST",
             help="Id or file of a price list: of the page's dollars. Default: the recording's.",
         ),
     ] = None,
     remove: Annotated[
         bool,
-        typer.Option(
-            "--remove", help="Delete files that the repository has and this recording lacks."
-        ),
+        Option("--remove", help="Delete files that the repository has and this recording lacks."),
     ] = False,
     page: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="DIR", help="Also write README.md and its picture here, to look at them first."
         ),
     ] = None,
@@ -338,7 +333,7 @@ def _table(release: publish.Release, todo: publish.Changes) -> Table:
 def pull(
     address: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="NAMESPACE/NAME[@REVISION]",
             help="Repository on the Hub; the revision is a commit, tag or branch.",
             show_default=False,
@@ -348,13 +343,11 @@ def pull(
     llm: OnlyLLMs = None,
     no_texts: Annotated[
         bool,
-        typer.Option(
-            "--no-texts", help="Leave out the texts of the LLMs, which are most of the bytes."
-        ),
+        Option("--no-texts", help="Leave out the texts of the LLMs, which are most of the bytes."),
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="New folder for it. Default: the Hub's cache alone."),
+        Option(metavar="DIR", help="New folder for it. Default: the Hub's cache alone."),
     ] = None,
     *,
     show: Output,

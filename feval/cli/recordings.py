@@ -1,0 +1,705 @@
+"""`feval import`, `info`, `export`, `merge`, `select`, `extract`, `show` and `verify`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from feval import hub
+from feval.cards.reading import read_regular
+from feval.cli.evaluating import last_receipt
+from feval.cli.options import (
+    AnswerKind,
+    Equality,
+    Machines,
+    NewFolder,
+    OnlyDatasets,
+    OnlyLLMs,
+    RecordingFolder,
+    Sandbox,
+    UsersMethods,
+    machine_options,
+    only_name,
+)
+from feval.cli.output import Output, say
+from feval.errors import NotRecordedError, OutOfRangeError, SourceError, UsageError
+from feval.evaluation.method_names import make_method
+from feval.hub.addresses import is_address, parse_address
+from feval.hub.places import local_folder, open_place
+from feval.importers.layouts import Layout, layout_of
+from feval.receipts.document import is_receipt, local_receipt
+from feval.receipts.verifying import ReceiptCheck, verify_receipt
+from feval.recording import Recording, open_recording, verify_recording
+from feval.recording import extract as extract_answers
+from feval.recording import merge as merge_recordings
+from feval.recording import select as select_from
+from feval.report.files import check_folder, save_files
+from feval.report.looking import (
+    find_question,
+    overview,
+    overview_dict,
+    overview_table,
+    question_dict,
+    question_pieces,
+    recorded_questions,
+)
+from feval.report.page.questions import view_page
+from feval.report.tables.recordings import changes_tables, info_dict, info_headline, info_tables
+from feval.report.tables.tables import Column, Table
+from feval.report.text import counted
+
+if TYPE_CHECKING:
+    from feval.importers.tables import Understood
+
+
+@machine_options
+def import_(
+    format_name: Annotated[
+        str, Argument(metavar="FORMAT", help="See `feval ls formats`.", show_default=False)
+    ],
+    source: Annotated[
+        Path, Argument(metavar="SOURCE", help="File or folder to import.", show_default=False)
+    ],
+    dataset: Annotated[
+        str | None,
+        Option(metavar="ID", help="Id of the dataset; any id will do. Default: a table's own."),
+    ] = None,
+    out: Annotated[
+        Path | None, Option(metavar="DIR", help="The recording to make: a new folder.")
+    ] = None,
+    llm: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME",
+            help="Name, such as gpt-3.5-turbo@t=0.8. Repeat to take several from SOURCE.",
+        ),
+    ] = None,
+    answer_kind: AnswerKind = None,
+    questions: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Question texts and gold answers, if SOURCE has none."),
+    ] = None,
+    counter: Annotated[
+        str | None, Option(metavar="NAME", help="Token counter: usage, words or tiktoken:ENCODING.")
+    ] = None,
+    answers: Annotated[
+        str, Option(metavar="FROM", help="stored (as SOURCE has them) or text (extracted again).")
+    ] = "stored",
+    equality: Equality = None,
+    columns: Annotated[
+        list[str] | None,
+        Option(
+            "--map",
+            metavar="NAME=COLUMN",
+            help="Of a table: the column of this meaning. Repeat for several.",
+        ),
+    ] = None,
+    score: Annotated[
+        list[str] | None,
+        Option(
+            metavar="[SCORER=]COLUMN", help="Of a table: a column with scores. Repeat for several."
+        ),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        Option(metavar="COLUMN", help="Of a table: a column that is not read. Repeat for several."),
+    ] = None,
+    layout: Annotated[
+        str | None,
+        Option(metavar="NAME", help="Of a table: a published layout, or a mapping file (TOML)."),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        Option(
+            "--dry-run", help="Of a table: show what its columns are read as, and write nothing."
+        ),
+    ] = False,
+    *,
+    machines: Machines,
+    show: Output,
+) -> None:
+    """Make a recording from an existing file.
+
+    `feval ls formats` lists the formats. Quirks of the source that were handled are noted in the
+    recording.
+
+    Example: feval import esc T0.7.jsonl.gz --dataset last_letters --llm gpt-3.5-turbo --out
+    my-recording
+
+    Example: feval import table samples.csv --dataset gsm8k --map question=prompt --score reward
+    --out my-recording
+    """
+    from feval.importers import IMPORTERS, import_recording, understood  # loads every format
+
+    options = layout_of(layout, columns or (), score or (), ignore or ())
+    is_table = format_name in IMPORTERS and IMPORTERS[format_name].files is not None
+    if not is_table and (dry_run or options != Layout()):
+        raise UsageError(
+            "--map, --score, --ignore, --layout and --dry-run are for tables: feval import table"
+            " FILE."
+        )
+    if out is None and not dry_run:
+        raise typer.BadParameter(
+            "Name the recording to make; or look at a table first, --dry-run.", param_hint="--out"
+        )
+    address = None
+    if is_table:
+        if hub.is_address(source):
+            with show.progress(f"fetching {source}"):
+                source, address = hub.fetch_table(source)
+        _show_understood(show, understood(source, options, questions), final=dry_run)
+    if dry_run or out is None:
+        return
+    with machines.opened() as executor:
+        import_recording(
+            format_name,
+            source,
+            out,
+            dataset=dataset,
+            llm=llm,
+            answer_kind=answer_kind,
+            questions=questions,
+            counter=counter,
+            answers=answers,
+            equality=equality,
+            executor=executor,
+            layout=options if is_table else None,
+            address=None if address is None else str(address),
+        )
+    show_recording(show, out)
+
+
+def _show_understood(show: Output, table: Understood, *, final: bool) -> None:
+    """Show what the columns of a table are read as; `final`: there is no other result."""
+    rows = [
+        (
+            use.column,
+            (use.scorer and f"score of {use.scorer}") or use.target,
+            use.about,
+            _example(table, use.column),
+        )
+        for use in table.uses
+    ]
+    unread = [
+        (name, "", word, _example(table, name))
+        for word, names in (("not read", table.unread), ("ignored", table.ignored))
+        for name in names
+    ]
+    if final or not show.json:
+        names = ("column", "read_as", "meaning", "example")
+        summary = {
+            "file": table.name,
+            "columns": [dict(zip(names, row, strict=True)) for row in (*rows, *unread)],
+        }
+        heads = tuple(Column(name.replace("_", " ")) for name in names)
+        show.result(summary, Table(f"{table.name}, as understood", heads, (*rows, *unread)))
+
+
+def _example(table: Understood, column: str) -> str:
+    value = table.examples.get(column.split(".")[0] if column not in table.examples else column)
+    text = " ".join(str(value).split())
+    return "" if value is None else text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def info(recording: RecordingFolder, *, show: Output) -> None:
+    """Show what a recording holds.
+
+    Datasets, LLMs, pools, shares of CoTs without an answer, prices, licences, parent recordings,
+    notes, hash.
+    """
+    opened = open_place(recording)
+    show.result(info_dict(opened), *info_tables(opened))
+
+
+@machine_options
+def export(
+    recording: RecordingFolder,
+    to: Annotated[str, Option(metavar="FORMAT", help="jsonl, csv, parquet or every-eval-ever.")],
+    out: Annotated[
+        Path, Option(metavar="FILE", help="The file to make; a folder for every-eval-ever.")
+    ],
+    dataset: OnlyDatasets = None,
+    llm: OnlyLLMs = None,
+    *,
+    machines: Machines,
+    show: Output,
+) -> None:
+    """Write the CoTs of a recording as a table, or for another tool.
+
+    CSV and Parquet have a row per CoT; JSON Lines have a line per question and LLM, and `feval
+    import jsonl` makes the same recording of them. every-eval-ever is a folder of records for the
+    EvalEval coalition.
+
+    Example: feval export my-recording --to csv --out cots.csv
+    """
+    from feval.exporters import export_recording  # loads pyarrow
+
+    recording = local_folder(recording)
+    with machines.opened() as executor:
+        table = export_recording(recording, out, to, datasets=dataset, llms=llm, executor=executor)
+    for sentence in table.left_out:
+        show.note(sentence)
+    summary = {
+        "path": str(out),
+        "rows": table.rows,
+        "columns": table.columns,
+        "left_out": table.left_out,
+    }
+    show.result(
+        summary, f"{out} has {counted(table.rows, 'CoT')}, with {', '.join(table.columns)}."
+    )
+
+
+def show_recording(show: Output, out: Path, shown_notes: Collection[str] = ()) -> None:
+    """Show a new recording, and its notes except those in `shown_notes`."""
+    recording = open_recording(out)
+    for sentence in recording.manifest.raw["notes"]:
+        if sentence not in shown_notes:
+            show.note(str(sentence))
+    show.result(info_dict(recording), info_headline(recording))
+
+
+_MAX_IDS_BYTES = 64 << 20
+
+
+def merge(
+    recordings: Annotated[
+        list[Path], Argument(metavar="RECORDING...", help="Two or more.", show_default=False)
+    ],
+    out: NewFolder,
+    equality: Equality = None,
+    *,
+    show: Output,
+) -> None:
+    """Join recordings into a new one.
+
+    They may differ in datasets, in LLMs, in questions or in several of them. The old recordings
+    stay as they are.
+
+    Example: feval merge small large --out both
+    """
+    folders = [local_folder(recording) for recording in recordings]
+    merge_recordings(folders, out, equality=equality)
+    show_recording(show, out)
+
+
+def select(
+    recording: RecordingFolder,
+    out: NewFolder,
+    dataset: OnlyDatasets = None,
+    llm: OnlyLLMs = None,
+    questions_file: Annotated[
+        Path | None, Option(metavar="FILE", help="Keep the questions with these ids, one per line.")
+    ] = None,
+    first: Annotated[int | None, Option(metavar="N", help="Keep the first N questions.")] = None,
+    samples: Annotated[
+        int | None, Option(metavar="N", help="Keep the first N CoTs of each pool.")
+    ] = None,
+    min_cots: Annotated[
+        int | None, Option(metavar="N", help="Leave out questions with fewer CoTs of some LLM.")
+    ] = None,
+    rename: Annotated[
+        list[str] | None,
+        Option(metavar="OLD=NEW", help="Give an LLM another name. Repeat for several."),
+    ] = None,
+    *,
+    show: Output,
+) -> None:
+    """Make a smaller recording from a recording, or one with other names.
+
+    Keep some datasets, LLMs or questions, or the first CoTs of each pool; the old recording stays
+    as it is.
+
+    Example: feval select big --llm gpt-3.5-turbo --samples 20 --out small
+    """
+    if questions_file is not None and first is not None:
+        raise UsageError("--questions-file and --first both choose questions; give one of them.")
+    recording = local_folder(recording)
+    ids = None if questions_file is None else _question_ids(questions_file)
+    if first is not None:
+        ids = _first_questions(open_recording(recording), dataset, first)
+    select_from(
+        recording,
+        out,
+        datasets=dataset or None,
+        llms=llm or None,
+        questions=ids,
+        samples=samples,
+        min_cots=min_cots,
+        rename=_renamed(rename or []),
+    )
+    show_recording(show, out)
+
+
+@machine_options
+def extract(
+    recording: RecordingFolder,
+    out: NewFolder,
+    answer_kind: AnswerKind = None,
+    answers: Annotated[
+        str,
+        Option(
+            metavar="FROM", help="text: extract again; stored: only normalize the stored answers."
+        ),
+    ] = "text",
+    equality: Equality = None,
+    *,
+    machines: Machines,
+    show: Output,
+) -> None:
+    """Extract the answers of a recording again.
+
+    Reads the stored texts with this version's extraction, or as another kind of answer, writes a
+    new recording, and shows which answers and golds changed. No LLM is asked; the old recording
+    stays as it is.
+
+    Example: feval extract my-recording --answer-kind latex --out again
+    """
+    recording = local_folder(recording)
+    with machines.opened() as executor:
+        extraction = extract_answers(
+            recording,
+            out,
+            answer_kind=answer_kind,
+            source=answers,
+            equality=equality,
+            executor=executor,
+        )
+    for sentence in extraction.notes:
+        show.note(sentence)
+    summary = dataclasses.asdict(extraction) | {"path": str(out)}
+    show.result(summary, info_headline(open_recording(out)), "", *changes_tables(extraction))
+
+
+def _question_ids(path: Path) -> list[str]:
+    try:
+        # Not splitlines(): an id may hold other line separators.
+        lines = read_regular(path, _MAX_IDS_BYTES).decode("utf-8-sig").split("\n")
+    except OSError as error:
+        raise SourceError(
+            f"{path} should be a file with one question id per line; it cannot be read:"
+            f" {error.strerror or error}. Check --questions-file."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise SourceError(
+            f"{path} should hold one question id per line as UTF-8 text; it does not ({error})."
+        ) from error
+    ids = [line.strip() for line in lines if line.strip()]
+    if not ids:
+        raise SourceError(f"{path} is empty; it should hold one question id per line.")
+    return ids
+
+
+def _first_questions(recording: Recording, datasets: Sequence[str] | None, first: int) -> list[str]:
+    if first < 1:
+        raise OutOfRangeError(f"--first takes 1 or more; {first} was given.")
+    # Question ids are unique within a dataset only, so there must be one dataset.
+    dataset = only_name(
+        "dataset", datasets[0] if datasets and len(datasets) == 1 else None, recording.dataset_ids()
+    )
+    ids = recording.votes(dataset).question_ids
+    if first > len(ids):
+        raise NotRecordedError(
+            f"{dataset} has {counted(len(ids), 'question')}; --first {first} asks for more."
+        )
+    return list(ids[:first])
+
+
+def _renamed(pairs: Sequence[str]) -> dict[str, str]:
+    """The new name of each LLM, from OLD=NEW."""
+    names = dict(pair.partition("=")[::2] for pair in pairs)
+    if len(names) < len(pairs) or not all(old and new for old, new in names.items()):
+        raise UsageError(
+            f"--rename takes OLD=NEW, once for each LLM; {', '.join(pairs)!r:.120} was given."
+        )
+    return names
+
+
+_FIRST = 100
+
+
+def show(
+    recording: RecordingFolder,
+    question: Annotated[
+        str | None,
+        Argument(
+            metavar="[QUESTION]",
+            help="Id of a question, or words of its text. Default: list.",
+            show_default=False,
+        ),
+    ] = None,
+    dataset: OnlyDatasets = None,
+    llm: OnlyLLMs = None,
+    sample: Annotated[
+        list[int] | None,
+        Option(min=0, metavar="INDEX", help="Only this CoT, from 0; repeat for several."),
+    ] = None,
+    reasoning: Annotated[bool, Option("--reasoning", help="Show thoughts, too.")] = False,
+    first: Annotated[
+        int | None,
+        Option(
+            min=1,
+            metavar="N",
+            help=(
+                "List the N hardest questions. Default: 100. On a page, the first N of each"
+                " dataset; all that fit."
+            ),
+            show_default=False,
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Make a page to explore the recording in a browser."),
+    ] = None,
+    force: Annotated[bool, Option("--force", help="Replace the file at --html.")] = False,
+    *,
+    show: Output,
+) -> None:
+    """List the questions of a recording, the hardest first, or show one with its CoTs.
+
+    A question is shown with its gold, how many CoTs of each LLM gave each answer, and the CoTs, in
+    which the answer stands out; on a terminal in colour, through the pager that PAGER names. With
+    --html, a page has all of it, offline: one file that fetches nothing. It holds about 40 MB of
+    texts; what it leaves out it says.
+
+    Example: feval show my-recording gsm8k/test/17 --llm gpt-4o-mini --sample 0
+    """
+    opened = open_place(recording)
+    if html is not None:
+        if question is not None or sample or reasoning:
+            raise UsageError(
+                "A page has all questions with their CoTs; leave QUESTION, --sample and --reasoning"
+                " out."
+            )
+        _make_page(show, opened, _chosen(opened, dataset, llm), html, first, force=force)
+        return
+    if force:
+        raise UsageError("--force replaces a page; name it with --html.")
+    if question is not None:
+        _show_question(show, opened, question, dataset, llm, sample, reasoning=reasoning)
+        return
+    if sample or reasoning:
+        raise UsageError(
+            "--sample and --reasoning belong to one question; name it behind the recording."
+        )
+    listed, tables, recorded = [], [], {}
+    for name, llms in _chosen(opened, dataset, llm).items():
+        seen = overview(opened, name, llms)
+        rows, recorded[name] = seen.order[: first or _FIRST].tolist(), len(seen.order)
+        wanted = dict.fromkeys(rows, "")
+        if rows:
+            for row, each in enumerate(opened.scan_questions(name, range(max(rows) + 1))):
+                if row in wanted:
+                    wanted[row] = each.text
+        listed += overview_dict(seen, rows)
+        tables.append(overview_table(seen, rows, list(wanted.values())))
+    show.pages({"questions": listed, "recorded": recorded}, *tables)
+
+
+def _show_question(
+    show: Output,
+    recording: Recording,
+    name: str,
+    datasets: Sequence[str] | None,
+    llms: Sequence[str] | None,
+    samples: Sequence[int] | None,
+    *,
+    reasoning: bool,
+) -> None:
+    if datasets is not None and len(datasets) > 1:
+        raise UsageError("One question is of one dataset; give --dataset once.")
+    dataset, row = find_question(recording, name, datasets[0] if datasets else None)
+    names = _chosen(recording, [dataset], llms)[dataset]
+    (asked,) = recorded_questions(recording, dataset, names, range(row, row + 1))
+    largest = max((len(on.codes) for on in asked.llms), default=0)
+    if samples and max(samples) >= largest:
+        found = f"indices 0 to {largest - 1} were" if largest else "no CoT was"
+        raise OutOfRangeError(
+            f"--sample {max(samples)} was asked for, and {found} recorded of question"
+            f" {asked.question.id!r}."
+        )
+    show.pages(
+        question_dict(asked, samples), *question_pieces(asked, samples=samples, reasoning=reasoning)
+    )
+
+
+def _make_page(
+    show: Output,
+    recording: Recording,
+    pairs: Mapping[str, Sequence[str]],
+    path: Path,
+    first: int | None,
+    *,
+    force: bool,
+) -> None:
+    check_folder(path.parent)
+    page = view_page(recording, pairs, first=first)
+    for sentence in page.left_out:
+        show.note(sentence)
+    save_files(path.parent, {path.name: page.html.encode()}, replace=force)
+    summary = {"path": str(path), "questions": page.questions, "left_out": page.left_out}
+    show.result(summary, f"wrote {path} with {counted(page.questions, 'question')}")
+
+
+def _chosen(
+    recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None
+) -> dict[str, list[str]]:
+    """Return dataset -> LLMs that the user chose, all for `None`; what nothing was recorded of is
+    an error.
+    """
+    for dataset in datasets or ():
+        recording.require(dataset)
+    names = list(dict.fromkeys(datasets or recording.dataset_ids()))
+    known = {name: recording.llm_names(name) for name in names}
+    for llm in llms or ():
+        if not any(llm in own for own in known.values()):
+            recording.require(names[0], llm)
+    chosen = {
+        name: [llm for llm in dict.fromkeys(llms or own) if llm in own]
+        for name, own in known.items()
+    }
+    if not any(chosen.values()):
+        raise NotRecordedError(
+            f"{recording.path} holds questions and no CoTs, so there is nothing to look at."
+        )
+    return {name: own for name, own in chosen.items() if own}
+
+
+_MOST_DIFFERENCES = 20
+
+
+@machine_options
+def verify(
+    recording: Annotated[
+        Path | None,
+        Argument(
+            metavar="RECORDING|RECEIPT",
+            help="Folder of a recording or a report, or a receipt.json; also on the Hub.",
+            show_default=False,
+        ),
+    ] = None,
+    last: Annotated[
+        bool, Option("--last", help="The newest receipt in your state folder.")
+    ] = False,
+    recordings: Annotated[
+        list[Path] | None,
+        Option("--recording", metavar="DIR", help="Where a receipt's recording is, if it moved."),
+    ] = None,
+    methods: UsersMethods = None,
+    sandbox: Sandbox = False,
+    prices: Annotated[
+        str | None, Option(metavar="LIST", help="A price list of your own that the receipt needs.")
+    ] = None,
+    *,
+    machines: Machines,
+    show: Output,
+) -> None:
+    """Check a recording, or the numbers of a receipt.
+
+    Checks every byte and hash of a recording; computes the numbers of a receipt again.
+
+    Exit code: 0 all agree; 1 something differs.
+    """
+    if last == (recording is not None):
+        raise UsageError(
+            "Name a recording or a receipt to verify, or give --last for the newest receipt in your"
+            " state folder."
+        )
+    files = [make_method(name, sandbox=sandbox) for name in methods or []]
+    recording = recording or last_receipt()
+    if is_receipt(recording) and is_address(recording):
+        _verify_receipt(show, recording, recordings, files, prices, machines)
+        return
+    recording = local_folder(recording)
+    if not (recording / "manifest.json").is_file() and (recording / "receipt.json").is_file():
+        recording = recording / "receipt.json"  # the folder that a report was written to
+    if is_receipt(recording):
+        _verify_receipt(show, recording, recordings, files, prices, machines)
+        return
+    if recordings or methods or sandbox or prices:
+        raise UsageError(
+            f"--recording, --method, --sandbox and --prices belong to receipts; {recording} is not"
+            " a receipt."
+        )
+    with machines.opened() as executor:
+        verification = verify_recording(recording, executor=executor)
+    summary = {
+        "path": str(recording),
+        "ok": verification.ok,
+        "recording_hash": verification.recording_hash,
+        "files": verification.files,
+        "leaves": verification.leaves,
+        "problems": list(verification.problems),
+        "remarks": list(verification.remarks),
+    }
+    for remark in verification.remarks:
+        show.note(remark)
+    leaves = "1 leaf" if verification.leaves == 1 else f"{verification.leaves:,} leaves"
+    checked = f"{counted(verification.files, 'file')} and {leaves} checked"
+    show.result(
+        summary,
+        *(
+            [f"{recording} is sound: {checked}, hash {verification.recording_hash}"]
+            if verification.ok
+            else []
+        ),
+    )
+    if not verification.ok:
+        for problem in verification.problems:
+            say(f"error: {recording}: {problem}")
+        raise typer.Exit(1)
+
+
+def _verify_receipt(
+    show: Output,
+    place: Path,
+    recordings: Sequence[Path] | None,
+    methods: Sequence[Any],
+    prices: str | None,
+    machines: Machines,
+) -> None:
+    path, local = _place_of(place), local_receipt(place)
+    with machines.opened() as executor:
+        check = verify_receipt(local, recordings, methods=methods, prices=prices, executor=executor)
+    for remark in check.notes:
+        show.note(remark)
+    summary = {
+        "path": str(path),
+        "ok": check.equal,
+        "kind": check.kind,
+        "numbers": check.numbers,
+        "files": list(check.files),
+        "differences": [
+            {"where": d.where, "receipt": d.receipt, "now": d.now} for d in check.differences
+        ],
+    }
+    what = {"compare": "a comparison", "estimate": "an estimate"}.get(check.kind, f"a {check.kind}")
+    shown = (
+        [f"{path} is right: {check.numbers} values of {what} computed again, all equal"]
+        if check.equal
+        else []
+    )
+    show.result(summary, *shown)
+    for line in (*check.files, *_shown_differences(check)):
+        say(f"error: {path}: {line}")
+    if not check.equal:
+        raise typer.Exit(1)
+
+
+def _shown_differences(check: ReceiptCheck) -> list[str]:
+    """Return the first differences, and how many more there are."""
+    more = len(check.differences) - _MOST_DIFFERENCES
+    rest = (
+        [f"{more:,} more of {check.numbers:,} values differ; --json lists all."] if more > 0 else []
+    )
+    return [*map(str, check.differences[:_MOST_DIFFERENCES]), *rest]
+
+
+def _place_of(place: Path) -> str:
+    """Return a place as it is written: `Path` drops a slash of an address."""
+    return str(parse_address(place) if is_address(place) else place)
