@@ -49,25 +49,20 @@ class ClosedSet:
         """Return the words a CoT answers with, as they are written there; `None` where there are
         none.
         """
-        content = markers.set_apart(text)
-        match = self._first(content.lower()) if content is not None else None
-        if match is not None:
-            return match[0]
-        cot = markers.own_part(text).replace("’", "'").lower()
-        for segment in markers.segments(cot):
-            match = self._of_segment(segment)
-            if match is not None:
-                return match[0]
-            if segment.final:
-                return None
-        match = self._direct(cot[:400].lstrip()) or self._last(markers.last_line(cot))
+        match = markers.answer(
+            text,
+            lambda content: self._first(content.lower()),
+            self._of_segment,
+            lambda cot: self._direct(cot[:400].lstrip()) or self._last(markers.last_line(cot)),
+            _folded,
+        )
         return match[0] if match else None
 
     def canonical(self, raw: str) -> str | None:
         """Return the label of a raw answer; one that does not begin with a label is read as a
         text.
         """
-        match = self._direct(raw[:400].replace("’", "'").lower()) or self._first(
+        match = self._direct(_folded(raw[:400])) or self._first(
             self.extract(raw) or ""
         )
         return match.lastgroup if match else None
@@ -77,7 +72,7 @@ class ClosedSet:
         if direct is not None:
             return direct
         if segment.verb:
-            return self._first(markers.first_sentence(segment.text)) or self._first(segment.text)
+            return self._first(segment.text)
         return self._last(segment.text) if segment.final else None
 
     def _direct(self, text: str) -> re.Match[str] | None:
@@ -90,6 +85,10 @@ class ClosedSet:
     def _last(self, text: str) -> re.Match[str] | None:
         named = [match for match in self.pattern.finditer(text) if match.lastgroup]
         return named[-1] if named else None
+
+
+def _folded(text: str) -> str:
+    return text.replace("’", "'").lower()
 
 
 def closed_set(words: Mapping[str, str]) -> ClosedSet:

@@ -54,18 +54,9 @@ _APART = re.compile(r".*[kqwxz:;()!?\"'=*$%]", re.DOTALL)
 
 def extract(text: str) -> str | None:
     """Return the date a CoT answers with, as it is written there; `None` where there is none."""
-    content = markers.set_apart(text)
-    match = _last(_readable(content)) if content is not None else None
-    if match is not None:
-        return match[0]
-    cot = _readable(markers.own_part(text))
-    for segment in markers.segments(cot):
-        match = _of_segment(segment)
-        if match is not None:
-            return match[0]
-        if segment.final:
-            return None
-    match = _last(cot)
+    match = markers.answer(
+        text, lambda content: _last(_readable(content)), _of_segment, _last, _readable
+    )
     return match[0] if match else None
 
 

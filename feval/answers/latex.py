@@ -39,6 +39,7 @@ import re
 from functools import lru_cache
 
 from feval.answers import markers, number
+from feval.answers.markers import Segment
 from feval.answers.text import LONGEST, fold
 
 _FORMULA = re.compile(
@@ -158,20 +159,20 @@ def extract(text: str) -> str | None:
     """Return the mathematics a CoT answers with, as it is written there; `None` where there is
     none.
     """
-    content = markers.set_apart(text)
-    if content is not None and _normal(content):
-        return content.strip()
-    cot = markers.own_part(text)
-    for segment in markers.segments(cot):
-        text = markers.affirmed(segment.text)
-        formulas = _formulas(text)
-        answer = formulas[0] if formulas else markers.first_sentence(text).strip() or text
-        if (segment.verb or segment.final or formulas or len(text) <= _SHORT) and _normal(answer):
-            return answer
-        if segment.final:
-            return None
-    formulas = _formulas(cot)
-    return formulas[-1] if formulas else number.extract(cot)
+    return markers.answer(
+        text,
+        lambda content: content.strip() if _normal(content) else None,
+        _of_segment,
+        lambda cot: formulas[-1] if (formulas := _formulas(cot)) else number.extract(cot),
+    )
+
+
+def _of_segment(segment: Segment) -> str | None:
+    text = markers.affirmed(segment.text)
+    formulas = _formulas(text)
+    answer = formulas[0] if formulas else markers.first_sentence(text).strip() or text
+    is_answer = segment.verb or segment.final or formulas or len(text) <= _SHORT
+    return answer if is_answer and _normal(answer) else None
 
 
 def canonical(raw: str) -> str | None:

@@ -34,18 +34,12 @@ def extract(text: str) -> str | None:
     """Return the letters a CoT answers with, as they are written there; `None` where there are
     none.
     """
-    content = markers.set_apart(text)
-    answer = _string(re.sub(r"\\[a-z]+\s?|[{}]", "", content)) if content is not None else None
-    if answer is not None:
-        return answer
-    cot = markers.own_part(text)
-    for segment in markers.segments(cot):
-        answer = _of_segment(segment)
-        if answer is not None:
-            return answer
-        if segment.final:
-            return None
-    return _string(cot.strip()) or _last_quoted(cot)
+    return markers.answer(
+        text,
+        lambda content: _string(re.sub(r"\\[a-z]+\s?|[{}]", "", content)),
+        _of_segment,
+        lambda cot: _string(cot.strip()) or _last_quoted(cot),
+    )
 
 
 def canonical(raw: str) -> str | None:

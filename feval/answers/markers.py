@@ -28,11 +28,13 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
+
+_Answer = TypeVar("_Answer")
 
 PHRASES = 8
 """How many of a CoT's last answer phrases are read."""
@@ -262,6 +264,30 @@ def segments(text: str, phrase: Phrase = ANSWER_PHRASE) -> list[Segment]:
         if not _in_remark(text[before.end() : match.start()]):
             counting.append(match)
     return [_segment(text, match) for match in reversed(counting[-PHRASES:])]
+
+
+def answer(
+    text: str,
+    of_content: Callable[[str], _Answer | None],
+    of_segment: Callable[[Segment], _Answer | None],
+    otherwise: Callable[[str], _Answer | None],
+    readable: Callable[[str], str] = str,
+) -> _Answer | None:
+    """Return the answer of a CoT: of what it sets apart, else of what follows its last phrase that
+    has one, else, unless a phrase without one closes it, of all of its own part.
+
+    `readable` prepares that part for the last two.
+    """
+    content = set_apart(text)
+    found = of_content(content) if content is not None else None
+    if found is not None:
+        return found
+    cot = readable(own_part(text))
+    for segment in segments(cot):
+        found = of_segment(segment)
+        if found is not None or segment.final:
+            return found
+    return otherwise(cot)
 
 
 def _refuses(text: str) -> bool:

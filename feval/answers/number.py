@@ -200,19 +200,17 @@ _HYPHENATED = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 
 def extract(text: str) -> str | None:
     """Return the number a CoT answers with, as it is written there; `None` where there is none."""
-    content = markers.set_apart(text)
-    answer = _first(_readable(content)) if content is not None else None
-    if answer is not None:
-        return None if content is not None and content.rstrip().endswith("!") else answer or None
-    plain = _readable(markers.own_part(text))
-    for segment in markers.segments(plain):
-        answer = _of_segment(segment)
-        if answer is not None:
-            return answer or None
-        if segment.final:
-            return None
+    return markers.answer(text, _of_content, _of_segment, _of_all, _readable) or None
+
+
+def _of_content(content: str) -> str | None:
+    answer = _first(_readable(content))
+    return "" if answer and content.rstrip().endswith("!") else answer
+
+
+def _of_all(plain: str) -> str | None:
     answer = _last(_tight(plain.strip()))
-    return (_word(plain) if answer is None else answer) or None
+    return _word(plain) if answer is None else answer
 
 
 def canonical(raw: str) -> str | None:

@@ -28,16 +28,13 @@ _BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 def extract(text: str) -> str | None:
     """Return the text a CoT answers with, as it is written there; `None` where there is none."""
-    content = markers.set_apart(text)
-    if content is not None and canonical(content) is not None:
-        return content.strip()
-    cot = markers.own_part(text).strip()
-    for segment in markers.segments(cot):
-        if canonical(segment.text) is not None:
-            return segment.text
-        if segment.final:
-            return None
-    return cot if cot and "\n" not in cot and len(cot) <= LONGEST else None
+    return markers.answer(
+        text,
+        lambda content: content.strip() if canonical(content) else None,
+        lambda segment: segment.text if canonical(segment.text) else None,
+        lambda cot: cot if cot and "\n" not in cot and len(cot) <= LONGEST else None,
+        str.strip,
+    )
 
 
 def canonical(raw: str) -> str | None:
