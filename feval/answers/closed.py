@@ -62,9 +62,7 @@ class ClosedSet:
         """Return the label of a raw answer; one that does not begin with a label is read as a
         text.
         """
-        match = self._direct(_folded(raw[:400])) or self._first(
-            self.extract(raw) or ""
-        )
+        match = self._direct(_folded(raw[:400])) or self._first(self.extract(raw) or "")
         return match.lastgroup if match else None
 
     def _of_segment(self, segment: Segment) -> re.Match[str] | None:
