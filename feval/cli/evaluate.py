@@ -55,7 +55,7 @@ from feval.report.tables.results import (
 )
 from feval.report.tables.tables import records_csv
 from feval.report.text import counted
-from feval.serving.answer_files import read_answers
+from feval.serving.grading import read_answers
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve

@@ -13,6 +13,7 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from feval.serving import grading as grading
     from feval.serving.application import Application, grade
+    from feval.serving.replies import Call, Reply
     from feval.serving.server import serve
     from feval.serving.transport import (
         AsyncReplayTransport,
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
         replay_async_http_client,
         replay_http_client,
     )
-    from feval.serving.wire.replies import Call, Reply
 
 __all__ = [
     "Application",
@@ -39,6 +39,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "application": ("Application", "grade"),
         "grading": (),
+        "replies": ("Call", "Reply"),
         "server": ("serve",),
         "transport": (
             "AsyncReplayTransport",
@@ -46,6 +47,5 @@ __getattr__, __dir__ = lazy_names(
             "replay_async_http_client",
             "replay_http_client",
         ),
-        "wire.replies": ("Call", "Reply"),
     },
 )

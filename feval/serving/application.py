@@ -19,23 +19,18 @@ from feval.arguments import checked
 from feval.cards.prices import PriceList
 from feval.errors import FevalError, ReplayWarning, UsageError
 from feval.recording.reader import Recording
+from feval.serving import requests
 from feval.serving.completions import CompletionBuilder, created, match_headers, require_texts
-from feval.serving.cuts import Cutter
+from feval.serving.cots import Cutter, TextCache
 from feval.serving.grading import Graded, grade_posted, grade_run
-from feval.serving.matching.cache import BoundedCache
-from feval.serving.matching.library import Library
-from feval.serving.matching.matcher import Match, Matcher
-from feval.serving.matching.mismatch import Mismatches
-from feval.serving.runs.accounts import PoolRequest
-from feval.serving.runs.ledger import LedgerFile
-from feval.serving.runs.names import RunName, public_run, run_name, run_of_key
-from feval.serving.runs.runs import Runs
-from feval.serving.texts import TextCache
-from feval.serving.wire import requests
-from feval.serving.wire.errors import RequestError, UnknownError
-from feval.serving.wire.openapi import description
-from feval.serving.wire.replies import Call, Reply, error_reply, json_reply
-from feval.serving.wire.requests import CompletionRequest
+from feval.serving.ledger import LedgerFile
+from feval.serving.library import BoundedCache, Library
+from feval.serving.matcher import Match, Matcher
+from feval.serving.mismatch import Mismatches
+from feval.serving.openapi import description
+from feval.serving.replies import Call, Reply, RequestError, UnknownError, error_reply, json_reply
+from feval.serving.requests import CompletionRequest
+from feval.serving.runs import PoolRequest, RunName, Runs, public_run, run_name, run_of_key
 
 _LOG = logging.getLogger("feval.serving")
 _QUESTION_BYTES = 32 << 20

@@ -18,13 +18,11 @@ from feval.errors import NotRecordedError
 from feval.recording.arrays import TokenLogprobs
 from feval.recording.reader import Recording
 from feval.replay import LLM
-from feval.serving.matching.matcher import Match
-from feval.serving.runs.accounts import Handout
-from feval.serving.runs.names import RunName
-from feval.serving.texts import CotTexts
-from feval.serving.wire.errors import MissError
-from feval.serving.wire.replies import Reply, completion_reply, usage
-from feval.serving.wire.requests import CompletionRequest
+from feval.serving.cots import CotTexts
+from feval.serving.matcher import Match
+from feval.serving.replies import MissError, Reply, completion_reply, usage
+from feval.serving.requests import CompletionRequest
+from feval.serving.runs import Handout, RunName
 
 _SHOWN = 64
 _MAX_NAMED = 32

@@ -1,31 +1,59 @@
-"""Servers: an application behind a port, run by uvicorn."""
+"""Servers of feval, run by uvicorn: an application behind a port, who may ask it, and the bounds of
+heads, bodies and connections.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import hmac
+import logging
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from heapq import nsmallest
 from pathlib import Path
+from time import monotonic
 from types import FrameType
-from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
+from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, cast
 
 from feval import __version__
 from feval.arguments import checked
-from feval.errors import StorageError, UsageError
-from feval.serving.application import Application, ApplicationOptions
-from feval.serving.loopback import is_loopback
-from feval.serving.web import Limits, guarded, replay_routes
-
-import uvicorn  # isort: skip  # after `web`, which says how to install it
-
-from starlette.routing import BaseRoute
-
+from feval.errors import FevalError, StorageError, UsageError
 from feval.recording.reader import Recording
-from feval.serving.heads import BoundedHeads
+from feval.serving.application import Application, ApplicationOptions
+from feval.serving.loopback import is_loopback, refusal
+from feval.serving.replies import Call, Reply, RequestError, Sender, ServingError, error_reply
+
+try:
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import Response, StreamingResponse
+    from starlette.routing import BaseRoute, Route
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+except ImportError as error:
+    raise UsageError(
+        f"A server needs {str(error.name).partition('.')[0]}, which is not installed: pip install"
+        " 'feval[serve]' (in a checkout: pip install '.[serve]'). A Python program can replay a"
+        " recording without a server: `replay_http_client`."
+    ) from error
 
 _BACKLOG = 2048
 _MIN_TOKEN = 16
@@ -307,3 +335,404 @@ def _handled(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+_MOST_BYTES = 1 << 16
+_MOST_S = 30.0
+_SHARE = 4  # of all connections, one address of another machine may hold a fourth
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length:"
+    b" 0\r\n\r\n"
+)
+
+
+class BoundedHeads(HttpToolsProtocol):
+    """uvicorn's protocol on httptools, with a bound on the bytes of a request's head and trailers,
+    and the seconds of its head.
+
+    Beyond the bound of connections (`limit_concurrency` of the configuration), or a fourth of it
+    from one address that is not loopback, the connection ends that has been quiet for longest: on
+    which no complete request is being answered. Only where there is none, the request of the new
+    connection is answered 503.
+
+    httptools and not h11, which accepts bare line feeds, folded headers, and a Content-Length
+    beside chunks: what another server in front may read as two requests. Overridden are callbacks
+    of asyncio and of httptools, and uvicorn's at the end of a reply.
+    """
+
+    _connection: asyncio.BaseTransport
+    _sender: Sender
+    address: str | None
+    _deadline: asyncio.TimerHandle | None = None
+    _is_idle = True
+    _in_head = _in_trailers = False
+    _head_bytes = 0
+    heard = 0.0
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for the first head."""
+        super().connection_made(transport)
+        self._connection = transport
+        self.heard = monotonic()
+        self.address = (
+            None if self.client is None or is_loopback(self.client[0]) else self.client[0]
+        )
+        self._sender = transport.is_closing, True
+        self._wait()
+        self._is_surplus()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._arrived()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read what came, and count and time it while a head is incomplete."""
+        if self._is_idle:  # blank lines between requests would keep an idle connection open
+            data = data.lstrip(b"\r\n")
+            if not data:
+                return
+        self.heard = monotonic()
+        were_trailers = self._in_trailers
+        super().data_received(data)
+        if self._in_head or (were_trailers and self._in_trailers):
+            self._head_bytes += len(data)
+            if self._head_bytes > _MOST_BYTES:
+                self._connection.write(_TOO_LARGE)  # type: ignore[attr-defined]  # of a transport that writes
+                self._connection.close()
+            elif self._in_head and self._deadline is None:
+                self._wait()
+
+    def on_message_begin(self) -> None:
+        """Note that a head begins, and of which connection."""
+        self._is_idle, self._in_head, self._head_bytes = False, True, 0
+        super().on_message_begin()
+        self.scope["feval.sender"] = self._sender  # type: ignore[typeddict-unknown-key]
+
+    def on_headers_complete(self) -> None:
+        """Note that the head is complete."""
+        self._in_head = False
+        self._arrived()
+        self.limit_concurrency = 0 if self._is_surplus() else None  # at 0, uvicorn answers 503
+        super().on_headers_complete()
+
+    def on_chunk_header(self) -> None:
+        """Note that a chunk's bytes come, or trailers after the last one."""
+        self._in_trailers, self._head_bytes = True, 0
+
+    def on_body(self, body: bytes) -> None:
+        """Note that no trailers came."""
+        self._in_trailers = False
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Note that the body is complete."""
+        self._is_idle, self._in_trailers = True, False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Note when the connection became quiet."""
+        self.heard = monotonic()
+        super().on_response_complete()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no complete request is being answered."""
+        if self.pipeline:
+            return False
+        cycle = self.cycle
+        return cycle is None or cycle.response_complete or cycle.more_body  # type: ignore[redundant-expr]  # before the first
+
+    def _is_surplus(self) -> bool:
+        """End the connections that have been quiet for longest, until the bounds hold; return
+        whether they still do not.
+        """
+        most, peers = (
+            cast("int", self.config.limit_concurrency),
+            cast("set[BoundedHeads]", self.connections),
+        )
+        share = max(most // _SHARE, 1)
+        if len(peers) <= share:
+            return False
+        if self.address is not None:
+            own = [peer for peer in peers if peer.address == self.address]
+            if self._exceeds(own, share):
+                return True
+        return self._exceeds(peers, most)
+
+    def _exceeds(self, peers: Collection[BoundedHeads], most: int) -> bool:
+        surplus = len(peers) - most
+        if surplus <= 0:
+            return False
+        quiet = [peer for peer in peers if peer is not self and peer.is_quiet]
+        for peer in nsmallest(surplus, quiet, key=lambda peer: peer.heard):
+            self.connections.discard(peer)  # it may yet have to flush what its client does not read
+            peer.transport.close()
+        return surplus > len(quiet)
+
+    def _wait(self) -> None:
+        self._deadline = asyncio.get_running_loop().call_later(_MOST_S, self._connection.close)
+
+    def _arrived(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+_LOG = logging.getLogger("feval.serving")
+_EVENTS_AT_ONCE = 16
+_KEY_HEADERS = (b"authorization", b"x-api-key", b"api-key")
+_LONGEST_LENGTH = 20  # digits of a Content-Length, as h11 has it
+_MOST_DROPPED = 64 << 20
+_LINGER_S, _LONGEST_LINGER_S = 2.0, 30.0
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of bodies, and of connections open at once, beyond which requests are answered 503."""
+
+    body_bytes: int = 10_000_000
+    body_s: float = 30.0
+    connections: int = 1024
+
+
+def guarded(
+    routes: Sequence[BaseRoute],
+    *,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    limits: Limits | None = None,
+    lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
+) -> Starlette:
+    """Return a Starlette application that refuses requests of web pages, checks the token (if any)
+    and bounds bodies.
+    """
+    guard = Middleware(
+        _Guard, only_loopback=is_loopback(host), token=token, limits=limits or Limits()
+    )
+    handlers: Any = {
+        FevalError: _feval_error, HTTPException: _http_error, ClientDisconnect: _nobody,
+        Exception: _bug
+    }  # fmt: skip
+    return Starlette(
+        routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=lifespan
+    )
+
+
+def replay_routes(application: Application) -> list[BaseRoute]:
+    """Return the routes of a recording that is served."""
+
+    async def answer(request: Request) -> Response:
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in request.scope["headers"]
+        }
+        query = request.scope["query_string"].decode("latin-1")
+        body, sender = await request.body(), request.scope.get("feval.sender")
+        call = Call(request.method, request.scope["path"], query, headers, body, sender=sender)
+        # Most requests take less time than a thread would take to start; only grading reads a whole
+        # pool.
+        slow = call.path.endswith("/feval/grade")
+        reply = (
+            await run_in_threadpool(application.respond, call)
+            if slow
+            else application.respond(call)
+        )
+        return response(reply, request)
+
+    return [Route("/{path:path}", answer, methods=METHODS)]
+
+
+def response(reply: Reply, request: Request) -> Response:
+    """Return a reply as Starlette sends it."""
+    body = reply.body
+    if isinstance(body, bytes):
+        return Response(body, reply.status, reply.headers)
+    if request.scope["http_version"] == "1.0":  # which has no chunks
+        return Response(b"".join(body), reply.status, reply.headers)
+    return StreamingResponse(_paced(body), reply.status, reply.headers)
+
+
+async def _paced(events: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield events, with turns for other requests in between."""
+    for number, event in enumerate(events, 1):
+        yield event
+        if number % _EVENTS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
+class _Guard:
+    """ASGI middleware: refuses web pages of other hosts, requests without the token, and bodies too
+    large or too slow.
+
+    With a token, what is behind it sees no key, and nothing that holds the token.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, only_loopback: bool, token: str | None, limits: Limits
+    ) -> None:
+        self._app, self._only_loopback, self._limits = app, only_loopback, limits
+        self._token = None if token is None else token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = scope["headers"]
+            problem = self._problem(headers, scope["http_version"])
+            if problem is not None:
+                await _Last.of(problem)(scope, receive, send)
+                return
+            receive = self._bounded(receive)
+            if (token := self._token) is not None:
+                scope["headers"] = [
+                    (name, value)
+                    for name, value in headers
+                    if name not in _KEY_HEADERS and token not in value
+                ]
+        await self._app(scope, receive, send)
+
+    def _problem(self, fields: Sequence[tuple[bytes, bytes]], version: str) -> ServingError | None:
+        headers = dict(fields)
+        problem = _ambiguity(fields, headers, version)
+        if problem is not None:
+            return problem
+        sender = (headers.get(name) for name in (b"host", b"origin", b"sec-fetch-site"))
+        reason = refusal(*sender, only_loopback=self._only_loopback)
+        if reason is not None:
+            return RequestError(reason, status=403, code="forbidden")
+        if self._token is not None and not _carries(
+            headers.get(b"authorization", b""), self._token
+        ):
+            return RequestError(
+                "This server requires its token: send the header 'Authorization: Bearer TOKEN', or"
+                " give the client the token as its API key.",
+                status=401,
+                code="invalid_api_key",
+                headers={"www-authenticate": "Bearer"},
+            )
+        length = int(headers.get(b"content-length", 0))  # httptools has checked that it is a number
+        return self._too_long(f"has {length:,} bytes") if length > self._limits.body_bytes else None
+
+    def _bounded(self, receive: Receive) -> Receive:
+        loop, limits = asyncio.get_running_loop(), self._limits
+        deadline: float | None = loop.time() + limits.body_s
+        size = 0
+
+        async def bounded() -> Message:
+            nonlocal deadline, size
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                # Not 408, after which clients send the request again.
+                raise RequestError(
+                    f"The request did not arrive within {limits.body_s:g} seconds.",
+                    headers={"connection": "close"},
+                ) from None
+            was_in_bounds = size <= limits.body_bytes
+            size += len(message.get("body", b""))
+            if was_in_bounds and size > limits.body_bytes:
+                raise self._too_long("is longer")
+            # from here on the server waits for the end of the connection
+            if not message.get("more_body"):
+                deadline = None
+            return message
+
+        return bounded
+
+    def _too_long(self, what: str) -> ServingError:
+        return RequestError(
+            f"The body {what}; at most {self._limits.body_bytes:,} bytes are read. Send a shorter"
+            " one.",
+            status=413,
+            code="body_too_long",
+        )
+
+
+def _ambiguity(
+    fields: Sequence[tuple[bytes, bytes]], headers: Mapping[bytes, bytes], version: str
+) -> ServingError | None:
+    """Return what two readers of a request could read in two ways (RFC 9112), and httptools lets
+    pass.
+    """
+    names = [name for name, _ in fields]
+    for name in (b"host", b"origin"):
+        if names.count(name) > 1:
+            return RequestError(
+                f"The request has several headers {name.decode().title()}; send one."
+            )
+    if b"host" not in headers and version != "1.0":
+        return RequestError("The request has no header Host; HTTP/1.1 requires one.")
+    if len(headers.get(b"content-length", b"")) > _LONGEST_LENGTH:
+        return RequestError(f"The header Content-Length has more than {_LONGEST_LENGTH} digits.")
+    if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+        return RequestError("The only Transfer-Encoding that is read is chunked.")
+    return None
+
+
+class _Last(Response):
+    """The last reply on a connection. What is still sent to it is read and dropped: closed on
+    unread bytes, it would be lost.
+    """
+
+    @classmethod
+    def of(cls, error: FevalError) -> Response:
+        """Return an error as such a reply."""
+        reply = error_reply(error)
+        return cls(reply.body, reply.status, {**reply.headers, "connection": "close"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  as Starlette calls it
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        with suppress(TimeoutError, FevalError):
+            dropped, more = 0, True
+            async with asyncio.timeout(_LONGEST_LINGER_S):
+                while more and dropped <= _MOST_DROPPED:
+                    async with asyncio.timeout(_LINGER_S):
+                        message = await receive()
+                    dropped, more = (
+                        dropped + len(message.get("body", b"")),
+                        message.get("more_body", False),
+                    )
+        await send({"type": "http.response.body"})
+
+
+def _carries(authorization: bytes, token: bytes) -> bool:
+    scheme, _, key = authorization.partition(b" ")
+    return hmac.compare_digest(key.strip(), token) and scheme.lower() == b"bearer"
+
+
+def _error(error: FevalError) -> Response:
+    reply = error_reply(error)
+    return Response(bytes(reply.body), reply.status, reply.headers)  # type: ignore[arg-type]  # a dict is a mapping
+
+
+async def _feval_error(_: Request, error: FevalError) -> Response:
+    return _Last.of(error) if getattr(error, "code", None) == "body_too_long" else _error(error)
+
+
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    """Starlette's own errors: no such path, or another method."""
+    path = request.scope["path"]
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "other methods")
+        message = f"{path[:80]} takes {allowed}, not {request.method[:20]}."
+    else:
+        message = f"There is nothing at {path[:80]}. Give clients a base URL that ends with /v1."
+    # its body was not read
+    return _Last.of(RequestError(message, status=error.status_code, headers=error.headers))
+
+
+async def _nobody(_: Request, __: ClientDisconnect) -> Response:
+    """The client has gone away in the middle of its body."""
+    return Response()
+
+
+async def _bug(_: Request, error: Exception) -> Response:
+    # its text could show what was sent
+    _LOG.error("A request could not be answered: %s.", type(error).__name__)
+    return _error(
+        FevalError(f"An internal error occurred ({type(error).__name__}); the server logged it.")
+    )

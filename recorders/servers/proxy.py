@@ -29,7 +29,8 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from feval.serving.web import METHODS, Limits, response  # isort: skip
+# First, since it says how to install Starlette.
+from feval.serving.server import METHODS, Limits, Server, response  # isort: skip
 import os
 import shutil
 from collections import defaultdict
@@ -48,10 +49,8 @@ from feval.errors import FevalError, StorageError, UsageError
 from feval.publish.secrets import refuse_key_fields
 from feval.recording import DatasetInfo, Question, merge, open_recording
 from feval.recording.layout.files import scratch_beside
-from feval.serving.server import Server
-from feval.serving.wire.errors import RequestError, ServingError, UnknownError
-from feval.serving.wire.replies import completion_reply, usage
-from feval.serving.wire.requests import conversation
+from feval.serving.replies import RequestError, ServingError, UnknownError, completion_reply, usage
+from feval.serving.requests import conversation
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint, Redaction
 from recorders.errors import BackendError, JournalError
@@ -59,11 +58,6 @@ from recorders.journal import MOST_SAMPLES, Journal, utc_now
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.seal import seal
 from recorders.work.task import dataset_info, llm_info
-
-# First, since it says how to install Starlette.
-
-
-# isort: skip  # first: it says how to install Starlette
 
 _LOG = logging.getLogger("feval.serving")
 _TIMEOUT_S = 600.0

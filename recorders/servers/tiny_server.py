@@ -18,7 +18,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from feval.serving.web import response  # isort: skip  # first: it says how to install Starlette
+# First, since it says how to install Starlette.
+from feval.serving.server import Server, response  # isort: skip
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -26,10 +27,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from feval.errors import OutOfRangeError
-from feval.serving.server import Server
-from feval.serving.wire.errors import RequestError, UnknownError
-from feval.serving.wire.replies import completion_reply, json_reply, usage
-from feval.serving.wire.requests import CompletionRequest, parse
+from feval.serving.replies import RequestError, UnknownError, completion_reply, json_reply, usage
+from feval.serving.requests import CompletionRequest, parse
 from recorders.tiny.model import FAMILY, load_model, weights_file
 from recorders.tiny.sampling import Completion, Decoding, sample, stopped
 from recorders.tiny.tokenizer import END, tokenizer

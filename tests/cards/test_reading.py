@@ -19,9 +19,8 @@ from feval.comparison.plan import Plan
 from feval.errors import FevalError
 from feval.receipts.document import read_receipt
 from feval.recording.layout.format import PULLED, origin
-from feval.serving.answer_files import read_answers
-from feval.serving.grading import read_ledger
-from feval.serving.runs.ledger import read_ledger as read_lines
+from feval.serving.grading import read_answers, read_ledger
+from feval.serving.ledger import read_ledger as read_lines
 
 
 def _areas(path):

@@ -31,7 +31,7 @@ from feval.evaluation.method_names import make_method
 from feval.evaluation.replicates import drawn_orders
 from feval.methods import BeamSearch, ParticleFiltering
 from feval.replay import LLM
-from feval.serving.matching.library import Library
+from feval.serving.library import Library
 
 ROOT = Path(__file__).parents[2]
 GOLDS = ["a", "b", "c", "a", "b", "a"]

@@ -34,8 +34,8 @@ from small import write_scored_toy
 from feval import load, open_recording
 from feval.recording import LLMInfo
 from feval.serving import Call
-from feval.serving.matching.cache import BoundedCache
-from feval.serving.texts import TextCache
+from feval.serving.cots import TextCache
+from feval.serving.library import BoundedCache
 
 QUESTIONS = [f"What is the answer to question number {i}, please?" for i in range(3)]
 

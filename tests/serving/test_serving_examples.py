@@ -134,7 +134,7 @@ def test_openai_against_the_server_then_graded(server, llm, tmp_path):
         20,
         400,
     )
-    assert graded["usd"] == server.application.ledger("mine")["usd"]
+    assert graded["usd"] == pytest.approx(server.application.ledger("mine")["usd"])
 
 
 @pytest.mark.slow  # the two tests before it run the same example live and replayed

@@ -27,9 +27,8 @@ from feval.serving import Call, Reply
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
-from feval.serving import heads
-from feval.serving.server import replay_server
-from feval.serving.web import Limits
+from feval.serving import server as serving_server
+from feval.serving.server import Limits, replay_server
 
 TOKEN = "a-token-of-some-length"  # noqa: S105  opens a stub
 EVENT = b"data: " + b"x" * 4096 + b"\n\n"
@@ -278,8 +277,8 @@ def test_more_requests_at_once_than_allowed_are_turned_away(monkeypatch, connect
 
 
 def test_one_address_holds_a_fourth_of_the_connections(monkeypatch):
-    monkeypatch.setattr(heads, "is_loopback", lambda host: host == "127.0.0.2")
     with serving(connections=8) as server, contextlib.ExitStack() as stack:
+        monkeypatch.setattr(serving_server, "is_loopback", lambda host: host == "127.0.0.2")
         mine = [stack.enter_context(Raw(server.port)) for _ in range(2)]
         others = [stack.enter_context(Raw(server.port, source="127.0.0.2")) for _ in range(4)]
         check_that_it_answers(server)

@@ -16,9 +16,8 @@ import pytest
 from serving_doubles import chat, error, get, opened, samples_of, simple
 
 from feval.errors import StorageError
-from feval.serving import Reply
-from feval.serving.runs import ledger
-from feval.serving.runs.ledger import read_ledger
+from feval.serving import Reply, ledger
+from feval.serving.ledger import read_ledger
 
 QUESTIONS = [f"What is question {i}, asked in full?" for i in range(3)]
 

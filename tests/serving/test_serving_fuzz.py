@@ -13,7 +13,7 @@ from raw_http import ask
 from small import write_toy
 
 from feval.serving import serve
-from feval.serving.wire.openapi import description
+from feval.serving.openapi import description
 
 schemathesis = pytest.importorskip(
     "schemathesis", reason="schemathesis is not installed (the extra dev has it)"

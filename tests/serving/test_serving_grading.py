@@ -26,8 +26,7 @@ from feval.recording import (
     open_recording,
 )
 from feval.serving import Application, Call, grade
-from feval.serving.answer_files import read_answers
-from feval.serving.grading import grade_saved, read_ledger
+from feval.serving.grading import grade_saved, read_answers, read_ledger
 
 MODEL = "gpt-3.5-turbo"
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]

@@ -16,7 +16,6 @@ from feval.serving import Reply
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
-from feval.serving import heads, web
 from feval.serving import server as serving_server
 from feval.serving.server import replay_server
 
@@ -124,8 +123,8 @@ def test_who_sends_20_mb_without_reading_gets_the_413(server, how):
 
 
 def test_what_follows_a_refusal_is_dropped_within_bounds(server, monkeypatch):
-    monkeypatch.setattr(web, "_LINGER_S", 0.05)
-    monkeypatch.setattr(web, "_MOST_DROPPED", 1_000_000)
+    monkeypatch.setattr(serving_server, "_LINGER_S", 0.05)
+    monkeypatch.setattr(serving_server, "_MOST_DROPPED", 1_000_000)
     with Raw(server.port) as slow, Raw(server.port) as long:
         sent = request("POST", "/", content_length=str(1 << 40))
         assert slow.send(sent).receive().status == 413
@@ -161,7 +160,7 @@ def test_trailers_without_end_are_given_up(server, part):
 
 
 def test_bytes_that_trickle_in_after_a_refusal_hold_no_connection(server, monkeypatch):
-    monkeypatch.setattr(web, "_LONGEST_LINGER_S", 0.2, raising=False)
+    monkeypatch.setattr(serving_server, "_LONGEST_LINGER_S", 0.2, raising=False)
     with Raw(server.port) as connection:
         connection.send(request("POST", "/", host="evil.example", content_length="1000"))
         with contextlib.suppress(OSError):
@@ -172,7 +171,7 @@ def test_bytes_that_trickle_in_after_a_refusal_hold_no_connection(server, monkey
 
 
 def test_heads_that_do_not_come_hold_no_thread_and_end(server, monkeypatch):
-    monkeypatch.setattr(heads, "_MOST_S", 0.5)
+    monkeypatch.setattr(serving_server, "_MOST_S", 0.5)
     threads = threading.active_count()
     halves = []
     with contextlib.ExitStack() as stack:

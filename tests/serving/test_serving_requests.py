@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feval.serving.wire.errors import RequestError
-from feval.serving.wire.requests import CompletionRequest, conversation, parse
+from feval.serving.replies import RequestError
+from feval.serving.requests import CompletionRequest, conversation, parse
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 

@@ -45,11 +45,10 @@ from feval.errors import (
 )
 from feval.recording import LLMInfo
 from feval.replay import MeteredLLM
-from feval.serving import Application, Call
-from feval.serving.runs import runs
-from feval.serving.runs.ledger import read_ledger
-from feval.serving.runs.names import public_run, run_name, run_of_key
-from feval.serving.wire.errors import RequestError
+from feval.serving import Application, Call, runs
+from feval.serving.ledger import read_ledger
+from feval.serving.replies import RequestError
+from feval.serving.runs import public_run, run_name, run_of_key
 
 QUESTIONS = [f"What is the answer to question number {i}, please?" for i in range(5)]
 

@@ -28,8 +28,7 @@ from typer.testing import CliRunner
 from feval.cli import app
 from feval.errors import StorageError
 from feval.recording import Question, open_recording, verify_recording
-from feval.serving.server import Server
-from feval.serving.web import METHODS
+from feval.serving.server import METHODS, Server
 from recorders.backends.endpoint import Endpoint
 from recorders.journal import Journal
 from recorders.servers.proxy import Proxy, match, proxy_server, seal_proxied

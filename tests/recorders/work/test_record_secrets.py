@@ -29,8 +29,7 @@ from feval.cli import app
 from feval.errors import FevalError, UsageError
 from feval.publish.secrets import forms
 from feval.recording import Question
-from feval.serving.server import Server
-from feval.serving.web import METHODS
+from feval.serving.server import METHODS, Server
 from recorders.asking.pace import Limits
 from recorders.backends.endpoint import Endpoint
 from recorders.journal import Journal

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from feval import __version__
-from feval.serving.wire.requests import FEW_SHOT
+from feval.serving.requests import FEW_SHOT
 
 RUN_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@(recorded|[0-9]{1,9}))?$"
 

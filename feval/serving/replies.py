@@ -12,8 +12,7 @@ from typing import Any
 
 import orjson
 
-from feval.errors import FevalError
-from feval.serving.wire.errors import ServingError, status_of
+from feval.errors import FevalError, NotRecordedError, StorageError, UsageError
 
 _LOG = logging.getLogger("feval.serving")
 _JSON = "application/json"
@@ -213,3 +212,64 @@ def _pieces(content: str, logprobs: object) -> Iterator[tuple[str, dict[str, Any
         return
     for text, token in zip(texts, tokens, strict=True):
         yield str(text), {"content": [token]}
+
+
+class ServingError(FevalError):
+    """An error that is sent to the client in OpenAI's shape, with an HTTP status, the field at
+    fault and a word for programs.
+    """
+
+    default_status = 400
+    default_code: str | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        parameter: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status or self.default_status
+        self.parameter, self.code = parameter, code or self.default_code
+        self.headers = headers or {}
+
+
+class RequestError(ServingError):
+    """The request itself is wrong."""
+
+
+class MissError(ServingError):
+    """The recording does not hold what was asked for."""
+
+    default_code = "not_recorded"
+
+
+class UnknownError(ServingError):
+    """There is no such model, or nothing at the path of the request."""
+
+    default_status = 404
+    default_code = "model_not_found"
+
+
+class AmbiguousError(ServingError):
+    """Several recorded things match equally well; feval never guesses which is meant."""
+
+    default_code = "ambiguous"
+
+
+class UsedUpError(ServingError):
+    """The pool has fewer CoTs left than were asked for."""
+
+    default_code = "pool_exhausted"
+
+
+def status_of(error: FevalError) -> int:
+    """Return the HTTP status that an error is sent with."""
+    if isinstance(error, ServingError):
+        return error.status
+    if isinstance(error, NotRecordedError):
+        return 404
+    return 400 if isinstance(error, UsageError) else 507 if isinstance(error, StorageError) else 500

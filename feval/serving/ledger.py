@@ -11,7 +11,7 @@ from typing import Any
 
 from feval.appendlog import AppendLog, Line
 from feval.errors import SourceError, StorageError
-from feval.serving.matching.templates import is_example
+from feval.serving.templates import is_example
 
 _LOG = logging.getLogger("feval.serving")
 _FLUSH_S = 0.2

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import orjson
 
-from feval.serving.wire.errors import RequestError
+from feval.serving.replies import RequestError
 
 _SHOWN = 80
 OWN_HEADERS = ("x-feval-question", "x-feval-dataset", "x-feval-sample", "x-feval-few-shot")

@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import orjson
 
 from feval.replay import LLM
-from feval.serving.matching.cache import BoundedCache
-from feval.serving.matching.matcher import Match
-from feval.serving.matching.mentions import MAX_SEARCHED
-from feval.serving.matching.search import common_passages, normal, occurrences
-from feval.serving.matching.settings import SCHEMAS, IgnoredSetting, brief, other_format
-from feval.serving.matching.templates import outside, question_spans
-from feval.serving.wire.errors import MissError
-from feval.serving.wire.requests import CompletionRequest, Conversation
+from feval.serving.library import BoundedCache
+from feval.serving.matcher import MAX_SEARCHED, Match
+from feval.serving.replies import MissError
+from feval.serving.requests import CompletionRequest, Conversation
+from feval.serving.search import common_passages, normal, occurrences
+from feval.serving.settings import SCHEMAS, IgnoredSetting, brief, other_format
+from feval.serving.templates import outside, question_spans
 
 MIN_QUOTE = 40
 """Characters of a recorded CoT that count as a quote of it."""
@@ -124,7 +123,7 @@ class Mismatches:
         messages = [(role, normal(text)) for role, text in match.conversation.messages]
         cots = {
             text: None
-            for llm in match.shelf.llms
+            for llm in match.served.llms
             for raw in self._texts(llm, match.row)
             if raw is not None and (text := _one_line(normal(raw)))
         }
@@ -170,7 +169,7 @@ def _tail_error(match: Match) -> MissError | None:
     tail = [] if match.how == "request" else _tail(match, match.conversation)
     if not tail:
         return None
-    recorded = match.shelf.conversation(match.llm, match.row)
+    recorded = match.served.conversation(match.llm, match.row)
     if recorded is not None and tail == _tail(match, recorded):
         return None
     shown = "; ".join(f"{role}: {text[:_SHOWN]!r}" for role, text in tail[:2]) + "; ..." * (
@@ -189,7 +188,7 @@ def _tail(match: Match, conversation: Conversation) -> _Messages:
     once.
     """
     messages = [(role, normal(text)) for role, text in conversation.messages]
-    question = match.shelf.texts[match.row]
+    question = match.served.texts[match.row]
     asks = [role == "user" and bool(question_spans(text, question)) for role, text in messages]
     place = asks.index(True) if True in asks else conversation.last_user_place
     while place + 1 < len(asks) and asks[place + 1]:
@@ -216,7 +215,7 @@ def _error(sentences: str, parameter: str) -> MissError:
 
 def _replies(match: Match, messages: _Messages) -> Iterator[str]:
     """The texts of assistant messages that reply to the question; the others are exemplars."""
-    question = match.shelf.texts[match.row]
+    question = match.served.texts[match.row]
     is_question = True
     for role, text in messages:
         if role == "user":
@@ -232,7 +231,7 @@ def _directly_after(match: Match, messages: _Messages, cots: Iterable[str]) -> I
     short = [text for text in cots if _MIN_REPLY <= len(text) < MIN_QUOTE]
     for _, text in messages:
         for _, stop in question_spans(
-            text, match.shelf.texts[match.row], match.shelf.choices[match.row]
+            text, match.served.texts[match.row], match.served.choices[match.row]
         ):
             after = _one_line(text[stop : stop + 2 * (_MAX_ROLE + MIN_QUOTE)])  # room for wrapping
             yield from (cot for cot in short if after.find(cot, 0, _MAX_ROLE + len(cot)) >= 0)
@@ -242,11 +241,11 @@ def _words(match: Match, messages: _Messages) -> str:
     """The texts of all messages without recorded questions, the options after the one that is
     asked, and exemplars.
     """
-    question, choices = match.shelf.texts[match.row], match.shelf.choices[match.row]
+    question, choices = match.served.texts[match.row], match.served.choices[match.row]
     pieces = []
     for place, (_, text) in enumerate(messages):
         searched = text[match.first :] if place == match.conversation.last_user_place else text
-        others = [(hit.start, hit.stop) for hit in match.shelf.index.outermost(searched)]
+        others = [(hit.start, hit.stop) for hit in match.served.index.outermost(searched)]
         pieces += outside(searched, sorted([*question_spans(searched, question, choices), *others]))
     return "\0".join(pieces)
 
@@ -255,11 +254,11 @@ def _quoted_answer(match: Match) -> str | None:
     """The answer of a recorded CoT that stands beside the question, and not in its recorded prompt;
     `None` without one.
     """
-    recorded = match.shelf.conversation(match.llm, match.row)
+    recorded = match.served.conversation(match.llm, match.row)
     usual = [] if recorded is None else _beside(match, recorded)
     own = _beside(match, match.conversation, match.first)
-    labels = {label.lower() for label, _ in match.shelf.dataset[match.row].choices}
-    codes = {llm: set(llm.pool.codes[match.row].tolist()) for llm in match.shelf.llms}
+    labels = {label.lower() for label, _ in match.served.dataset[match.row].choices}
+    codes = {llm: set(llm.pool.codes[match.row].tolist()) for llm in match.served.llms}
     texts = [
         text
         for llm, own_codes in codes.items()
@@ -288,8 +287,8 @@ def _beside(match: Match, conversation: Conversation, first: int = 0) -> list[st
     own.
     """
     text = normal(conversation.last_user_text)[first:]
-    question, choices = match.shelf.texts[match.row], match.shelf.choices[match.row]
-    others = [(hit.start, hit.stop) for hit in match.shelf.index.outermost(text)]
+    question, choices = match.served.texts[match.row], match.served.choices[match.row]
+    others = [(hit.start, hit.stop) for hit in match.served.index.outermost(text)]
     spans = sorted([*question_spans(text, question, choices), *others])
     before, *after = outside(text, spans)
     return [piece.lower() for piece in (before.rpartition("\n\n")[2] if spans else before, *after)]
@@ -299,14 +298,14 @@ def _prompts(match: Match) -> list[str]:
     """What a request may hold without quoting a CoT: the question, and the prompts it was recorded
     with.
     """
-    recorded = [match.shelf.conversation(llm, match.row) for llm in match.shelf.llms]
+    recorded = [match.served.conversation(llm, match.row) for llm in match.served.llms]
     prompts = [normal(text) for each in recorded if each is not None for _, text in each.messages]
-    return [_one_line(text) for text in (normal(match.shelf.texts[match.row]), *prompts)]
+    return [_one_line(text) for text in (normal(match.served.texts[match.row]), *prompts)]
 
 
 def _recorded_replies(match: Match) -> set[str]:
     """The texts of assistant messages in the prompts that the question was recorded with."""
-    recorded = [match.shelf.conversation(llm, match.row) for llm in match.shelf.llms]
+    recorded = [match.served.conversation(llm, match.row) for llm in match.served.llms]
     return {
         _one_line(normal(text))
         for each in recorded

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from feval.serving.matching.search import normal, occurrences
-from feval.serving.wire.requests import Conversation
+from feval.serving.requests import Conversation
+from feval.serving.search import normal, occurrences
 
 _PLACEHOLDER = "<question>"
 _WIDEST_HEADING = 40  # characters between a question and its first option

@@ -1,0 +1,538 @@
+"""Which recorded question of which recorded LLM a request asks.
+
+First the LLM's name, then the question: by its id if the client gives one; else by the whole
+conversation, if exactly that was recorded; else by the text of a recorded question that stands
+verbatim in the last user message. If variants of a model are left, the sampling parameters tell
+them apart. A request that matches nothing is a miss, one that matches several things an error:
+feval never guesses.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from feval.errors import UnknownNameError
+from feval.replay import LLM
+from feval.serving import settings
+from feval.serving.library import Library, ServedDataset, conversation_digest, system_text
+from feval.serving.replies import AmbiguousError, MissError, RequestError, UnknownError
+from feval.serving.requests import FEW_SHOT, CompletionRequest, Conversation
+from feval.serving.search import normal
+from feval.serving.settings import Bounds, IgnoredSetting
+from feval.serving.templates import PromptUse, Template, template_of
+
+_SHOWN = 60
+_NAMED = 5
+
+_Candidates = Mapping[ServedDataset, list[LLM]]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A recorded question (by its row) of a recorded LLM, and how a conversation asks it.
+
+    Attributes:
+        how: what it was found by: "request", "question", "few-shot" or "id".
+        ignored: fields of the request without effect, because other values were recorded.
+        template: the words around the question; `None` if no message has its text.
+        bounds: what ends CoTs elsewhere than it was recorded; `None` if nothing does.
+        first: where the question begins in the last user message, if exemplars stand before it;
+            else 0.
+    """
+
+    llm: LLM
+    row: int
+    how: str
+    ignored: tuple[str, ...]
+    warnings: tuple[IgnoredSetting, ...]
+    conversation: Conversation
+    served: ServedDataset
+    template: Template | None
+    bounds: Bounds | None = None
+    first: int = 0
+
+    @property
+    def question(self) -> str:
+        """Id of the question."""
+        return self.llm.question_ids[self.row]
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of the question's prompt; -1 if they were not recorded."""
+        return int(self.llm.pool.prompt_tokens[self.row])
+
+    def use(self, mismatch: str | None = None) -> PromptUse:
+        """Return how the question is put, for the run's ledger; see `PromptUse`."""
+        return PromptUse(
+            self.llm.dataset,
+            None if self.template is None else self.template.digest,
+            self.how,
+            mismatch,
+        )
+
+
+class Matcher:
+    """Finds the recorded questions that requests ask; for `strict` and `few_shot` see
+    `Application.open`.
+    """
+
+    def __init__(self, library: Library, *, strict: bool = False, few_shot: str = "none") -> None:
+        if few_shot not in FEW_SHOT:
+            raise UnknownNameError.of("value of few_shot", few_shot, FEW_SHOT)
+        self._library, self._strict, self._few_shot = library, strict, few_shot
+
+    def match(self, request: CompletionRequest) -> tuple[Match, ...]:
+        """Find what each conversation of a request asks.
+
+        Raises:
+            UnknownError: no such LLM.
+            MissError: nothing that was recorded; the message says what differs.
+            AmbiguousError: several things.
+            RequestError: the id of one question came with the text of another.
+        """
+        candidates = self._candidates(request)
+        return tuple(
+            self._matched(request, candidates, conversation)
+            for conversation in request.conversations
+        )
+
+    def _candidates(self, request: CompletionRequest) -> _Candidates:
+        """The datasets and LLMs that the names in a request leave."""
+        library, model, dataset = self._library, request.model, request.dataset
+        if dataset is not None and dataset not in library.datasets:
+            raise MissError(
+                f"There is no dataset {dataset[:_SHOWN]!r} here. The recordings hold"
+                f" {library.contents()}.",
+                parameter="feval.dataset",
+            )
+        for fits in (_is_name, _is_base_name, _is_sent_name):
+            fitting = {
+                each: [llm for llm in each.llms if fits(llm, model)] for each in library.served
+            }
+            fitting = {served: llms for served, llms in fitting.items() if llms}
+            if fitting:
+                break
+        else:
+            near = get_close_matches(model[:200], library.model_names(), n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise UnknownError(
+                f"No LLM {model[:_SHOWN]!r} was recorded.{hint} The recordings hold"
+                f" {library.contents()}.",
+                parameter="model",
+            )
+        candidates = {
+            served: llms for served, llms in fitting.items() if dataset in (None, served.dataset.id)
+        }
+        if not candidates:
+            others = ", ".join(served.dataset.id for served in fitting)
+            raise UnknownError(
+                f"{model[:_SHOWN]!r} was not recorded on {dataset}, but on {others}.",
+                parameter="model",
+            )
+        return candidates
+
+    def _matched(
+        self, request: CompletionRequest, candidates: _Candidates, conversation: Conversation
+    ) -> Match:
+        mentioned: list[Mention] = []
+        if request.question is not None:
+            places = self._by_id(request, candidates, conversation)
+            how, owners = "id", {place: candidates[place.served] for place in places}
+        else:
+            owners, how = self._by_request(candidates, conversation), "request"
+            if not owners and not self._strict:
+                mentioned = mentions(candidates, conversation)
+                is_last = (request.few_shot or self._few_shot) == "last" and exemplars_end(
+                    mentioned
+                ) > 0
+                searched, how = (mentioned[-1:], "few-shot") if is_last else (mentioned, "question")
+                owners = {
+                    place: candidates[place.served]
+                    for mention in searched
+                    for place in mention.places
+                }
+        if not owners:
+            with self._library.lock:  # the message compares with prompts, which are read for it
+                raise miss(request.model, candidates, conversation, strict=self._strict)
+        if len(owners) > 1:
+            has_exemplars = how == "question" and exemplars_end(mentioned) > 0
+            raise several_questions(list(owners), has_exemplars=has_exemplars)
+        [(place, llms)] = owners.items()
+        llm = _variant(request, place, llms, has_one_prompt=how == "request")
+        ignored = settings.ignored(request, llm.info, conversation)
+        # a pool has CoTs of many seeds
+        if self._strict and (other := [name for name in ignored if name != "seed"]):
+            raise strict_miss(request, llm, place, other)
+        first = 0
+        if how in {"few-shot", "id"}:
+            mentioned = mentioned or mentions(candidates, conversation)
+            first = exemplars_end(mentioned) if mentioned and place in mentioned[-1].places else 0
+        return _match(request, llm, place, how, ignored, conversation, first)
+
+    def _by_id(
+        self, request: CompletionRequest, candidates: _Candidates, conversation: Conversation
+    ) -> list[Place]:
+        name = str(request.question)
+        places = [Place(served, served.rows[name]) for served in candidates if name in served.rows]
+        if not places:
+            counts = ", ".join(
+                f"{s.dataset.id} ({len(s.ids):,} questions, such as {s.ids[0]!r})"
+                for s in candidates
+            )
+            raise MissError(
+                f"There is no question with the id {name[:_SHOWN]!r} for"
+                f" {request.model[:_SHOWN]!r}, which was recorded on {counts}.",
+                parameter="feval.question",
+            )
+        by_text = list(self._by_request(candidates, conversation)) or mentioned_places(
+            candidates, conversation
+        )
+        both = [place for place in places if place in by_text]
+        if by_text and not both:
+            raise RequestError(
+                f"The request names the question {places[0]}, but its messages hold the text of"
+                f" {by_text[0]}. Correct the id, or leave it out.",
+                parameter="feval.question",
+                code="contradiction",
+            )
+        return both if len(both) == 1 else places
+
+    @staticmethod
+    def _by_request(candidates: _Candidates, conversation: Conversation) -> dict[Place, list[LLM]]:
+        """The questions whose recorded prompt is the conversation, each with the LLMs that were
+        sent it.
+        """
+        if not conversation.text_only:
+            return {}
+        digest = conversation_digest(conversation)
+        owners: defaultdict[Place, list[LLM]] = defaultdict(list)
+        for served, llms in candidates.items():
+            for llm in llms:
+                for row in served.prompts(llm).get(digest, ()):
+                    owners[Place(served, row)].append(llm)
+        return dict(owners)
+
+
+def _match(
+    request: CompletionRequest,
+    llm: LLM,
+    place: Place,
+    how: str,
+    ignored: tuple[str, ...],
+    conversation: Conversation,
+    first: int,
+) -> Match:
+    served, row = place.served, place.row
+    system, recorded = system_text(conversation), served.system_text(llm, row)
+    return Match(
+        llm,
+        row,
+        how,
+        ignored,
+        warnings=tuple(settings.warnings(request, llm.name, llm.info, ignored, system, recorded)),
+        conversation=conversation,
+        served=served,
+        template=template_of(conversation, served.texts[row], served.choices[row], first=first),
+        bounds=settings.bounds(request.settings, llm.info),
+        first=first,
+    )
+
+
+def _variant(
+    request: CompletionRequest, place: Place, llms: Sequence[LLM], *, has_one_prompt: bool
+) -> LLM:
+    """The LLM that is meant: of several variants, the one with the decoding of the request, or
+    whose CoTs can be cut to it.
+
+    Decodings are compared in all fields first, then in those that the request has. Of several
+    variants that can be cut, and that were sent one prompt, any would do; it is the one that needs
+    to be cut least.
+    """
+    if len(llms) == 1:
+        return llms[0]
+    asked = request.settings
+    telling = settings.telling(asked, [llm.info for llm in llms])
+    stated = [name for name in telling if name in asked]
+    for names, cuts in ((telling, False), (telling, True), (stated, False), (stated, True)):
+        agree = [llm for llm in llms if not settings.differences(asked, llm.info, names, cuts=cuts)]
+        if cuts and has_one_prompt and agree:
+            least = min(settings.excess(asked, llm.info) for llm in agree)
+            agree = [llm for llm in agree if settings.excess(asked, llm.info) == least]
+        if len(agree) == 1 and asked.keys() - {"seed"}:
+            return agree[0]
+        if agree:
+            break
+    shown = ", ".join(f"{llm.name} ({settings.decoding(llm.info)})" for llm in llms[:_NAMED])
+    more = f" and {len(llms) - _NAMED} more" if len(llms) > _NAMED else ""
+    sentences = [
+        (
+            f"{request.model[:_SHOWN]!r} was recorded in {len(llms)} variants on"
+            f" {place.served.dataset.id}: {shown}{more}."
+        )
+    ]
+    if not agree:
+        differ = [
+            (llm, settings.differences(asked, llm.info, stated, cuts=True)) for llm in llms[:_NAMED]
+        ]
+        sides = "; ".join(
+            f"{llm.name}: {settings.both_sides(asked, fields, llm.info)}" for llm, fields in differ
+        )
+        sentences.append(f"None fits the request, which has other settings: {sides}.")
+    raise AmbiguousError(
+        f"{' '.join(sentences)} Give the full name of one as the model.", parameter="model"
+    )
+
+
+def _is_name(llm: LLM, model: str) -> bool:
+    return llm.name == model
+
+
+def _is_base_name(llm: LLM, model: str) -> bool:
+    return llm.name.split("@", 1)[0] == model
+
+
+def _is_sent_name(llm: LLM, model: str) -> bool:
+    return bool(llm.info.decoding.get("model") == model)
+
+
+_HOW_TO_NAME_DATASET = (
+    'name it: extra_body={"feval": {"dataset": ID}}, or the header X-Feval-Dataset'
+)
+_HOW_TO_TAKE_LAST = (
+    'start the server with --few-shot last (few_shot="last" in Python), or send'
+    ' extra_body={"feval": {"few_shot": "last"}} or the header X-Feval-Few-Shot: last'
+)
+_HOW_TO_NAME = (
+    'name the question: extra_body={"feval": {"question": ID}}, or the header X-Feval-Question'
+)
+
+
+def miss(
+    model: str, candidates: _Candidates, conversation: Conversation, *, strict: bool
+) -> MissError:
+    """Return the error of a request to an LLM of that name that asks no recorded question of the
+    datasets that were searched.
+    """
+    counts = ", ".join(f"{len(served.ids):,} of {served.dataset.id}" for served in candidates)
+    what = f"The request asks {model[:_SHOWN]!r} none of the recorded questions ({counts})."
+    return MissError(
+        f"{what} {' '.join(_reasons(candidates, conversation, strict=strict))}",
+        parameter="messages",
+    )
+
+
+def several_questions(places: Sequence[Place], *, has_exemplars: bool) -> AmbiguousError:
+    """Return the error of a request that may ask several recorded questions, of which all but the
+    last may be exemplars.
+    """
+    named = ", ".join(map(str, places[:_NAMED]))
+    more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
+    if len({place.served for place in places}) > 1:
+        advice = f"Serve one dataset (--dataset), or {_HOW_TO_NAME_DATASET}."
+    else:
+        advice = f"Ask one question at a time, or {_HOW_TO_NAME}."
+    if has_exemplars:
+        advice += f" If all but the last are exemplars of a few-shot prompt, {_HOW_TO_TAKE_LAST}."
+    return AmbiguousError(
+        f"The request may mean {len(places)} recorded questions: {named}{more}. {advice}",
+        parameter="messages",
+    )
+
+
+def strict_miss(
+    request: CompletionRequest, llm: LLM, place: Place, fields: Sequence[str]
+) -> MissError:
+    """Return the error of a request with other settings than the recorded ones, on a strict
+    server.
+    """
+    asked = settings.both_sides(request.settings, fields, llm.info)
+    return MissError(
+        f"The question {place} was recorded with {llm.name}, but with other settings: the request"
+        f" has {asked}. Send what was recorded, or start the server without --strict.",
+        parameter=fields[0],
+    )
+
+
+def _reasons(candidates: _Candidates, conversation: Conversation, *, strict: bool) -> Iterator[str]:
+    text = conversation.last_user_text
+    if not text.strip():
+        yield "It has no user message with text."
+        return
+    if not any(served.prompts(llm) for served, llms in candidates.items() for llm in llms):
+        yield "The recordings do not hold the prompts that were sent, so none can be compared."
+    elif strict:
+        places = mentioned_places(candidates, conversation)
+        if places:
+            yield (
+                f"Its last user message holds the text of the question {places[0]}, but the"
+                " messages are not those recorded"
+            )
+            yield (
+                f"({_difference(places[0], candidates, conversation)}), and a strict server answers"
+                " recorded requests only."
+            )
+        else:
+            yield (
+                "A strict server answers recorded requests only, and these messages were not"
+                " recorded."
+            )
+    if len(text) > MAX_SEARCHED:
+        yield (
+            f"Its last user message has {len(text):,} characters; only up to {MAX_SEARCHED:,} are"
+            " searched for questions."
+        )
+    elif not strict:
+        yield (
+            "Its messages are not a recorded prompt, and its last user message holds the text of no"
+            " recorded question."
+        )
+        before = Conversation(conversation.messages[: conversation.last_user_place])
+        if places := mentioned_places(candidates, before):
+            yield (
+                f"A message before it asks {places[0]}; what an LLM replies to a follow-up was not"
+                " recorded: ask a live LLM."
+            )
+    nearest = _nearest(candidates, text)
+    if nearest is not None:
+        place, share = nearest
+        begins = place.served.texts[place.row].strip()[:_SHOWN]
+        yield (
+            f"The nearest is {place}, which begins {begins!r} ({share:.0%} of its words are in the"
+            " message)."
+        )
+    yield f"If the prompt words the question differently, {_HOW_TO_NAME}."
+
+
+def _difference(place: Place, candidates: _Candidates, conversation: Conversation) -> str:
+    """Which message of a request differs from the recorded one."""
+    for llm in candidates[place.served]:
+        recorded = place.served.conversation(llm, place.row)
+        if recorded is None:
+            continue
+        if len(recorded.messages) != len(conversation.messages):
+            return (
+                f"{len(conversation.messages)} messages were sent, {len(recorded.messages)}"
+                " recorded"
+            )
+        for number, (sent, (role, text)) in enumerate(
+            zip(conversation.messages, recorded.messages, strict=True)
+        ):
+            if sent != (role, text):
+                return f"messages[{number}] differs; recorded: {role}, {text[:_SHOWN]!r}"
+        return "they hold more than text"
+    return "no prompt was recorded for it"
+
+
+def _nearest(candidates: _Candidates, text: str) -> tuple[Place, float] | None:
+    """The question with the largest share of its words in a message; `None` if none has a third of
+    them.
+    """
+    words_sent = set(text[:MAX_SEARCHED].lower().split())
+    best, largest = None, 1 / 3
+    for served in candidates:
+        for row, words in enumerate(served.words):
+            share = len(words & words_sent) / max(len(words), 1)
+            if share > largest:
+                best, largest = Place(served, row), share
+    return None if best is None else (best, largest)
+
+
+MAX_SEARCHED = 1 << 20
+"""Characters of the longest message that is searched for questions."""
+
+# characters before a question is repeated ("Read it again:"); an exemplar and its solution take
+# more
+_MAX_GAP = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A question of a dataset, whichever LLM is asked."""
+
+    served: ServedDataset
+    row: int
+
+    @property
+    def id(self) -> str:
+        """Id of the question."""
+        return self.served.ids[self.row]
+
+    def __str__(self) -> str:
+        return f"{self.id[:_SHOWN]!r} of {self.served.dataset.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """Recorded questions whose text stands at one position of a message; several if they have the
+    same text.
+    """
+
+    start: int
+    stop: int
+    places: tuple[Place, ...]
+
+
+def mentions(datasets: Iterable[ServedDataset], conversation: Conversation) -> list[Mention]:
+    """Return where recorded questions stand verbatim in the last user message, in order; none
+    inside a longer one.
+    """
+    text = conversation.last_user_text
+    if not text or len(text) > MAX_SEARCHED:
+        return []
+    hits = [
+        (hit.start, hit.stop, served, hit.numbers)
+        for served in datasets
+        for hit in served.index.outermost(text)
+    ]
+    result: list[Mention] = []
+    outer = (0, 0)
+    for start, stop, served, numbers in sorted(hits, key=lambda hit: (hit[0], -hit[1])):
+        # else it lies in a longer one, of another dataset
+        if stop > outer[1] or (start, stop) == outer:
+            rows = numbers if len(numbers) == 1 else _with_choices(served, numbers, text)
+            others = result.pop().places if (start, stop) == outer else ()
+            result.append(Mention(start, stop, (*others, *(Place(served, row) for row in rows))))
+            outer = (start, stop)
+    return result
+
+
+def mentioned_places(datasets: Iterable[ServedDataset], conversation: Conversation) -> list[Place]:
+    """Return the questions that stand verbatim in the last user message and in no longer one
+    there.
+    """
+    return list(
+        dict.fromkeys(
+            place for mention in mentions(datasets, conversation) for place in mention.places
+        )
+    )
+
+
+def exemplars_end(ordered: Sequence[Mention]) -> int:
+    """Return where the last question begins, the first time if it is repeated at once; 0 without
+    exemplars before it.
+    """
+    last, start = ordered[-1].places if ordered else (), 0
+    if all(mention.places == last for mention in ordered):
+        return 0
+    for mention in reversed(ordered):
+        if mention.places != last or (start and start - mention.stop > _MAX_GAP):
+            break
+        start = mention.start
+    return start
+
+
+def _with_choices(served: ServedDataset, rows: Sequence[int], text: str) -> Sequence[int]:
+    """Of questions with the same text, those whose options are in the message, too; all if there
+    are none.
+    """
+    text = normal(text)
+    shown = [
+        row
+        for row in rows
+        if served.choices[row]
+        and all(normal(choice).strip() in text for choice in served.choices[row])
+    ]
+    return shown or rows

@@ -1,1 +1,0 @@
-"""Find the recorded question that a chat request asks."""

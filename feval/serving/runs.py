@@ -1,0 +1,859 @@
+"""Every run's place in every pool, and its ledger.
+
+Runs with the same replicate see the same draws, whatever their names: two methods are compared on
+the same CoTs.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy, deepcopy
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from feval.cards.billing import usd
+from feval.errors import ConflictError, NotRecordedError, StorageError, UnknownNameError
+from feval.publish.secrets import LIKE_A_KEY
+from feval.replay import LLM
+from feval.replay.draws import MAX_REPLICATES
+from feval.serving.cots import ServedCot
+from feval.serving.library import BoundedCache
+from feval.serving.replies import RequestError, Sender, UsedUpError
+from feval.serving.templates import PromptCounts, PromptUse, Template, difference
+
+if TYPE_CHECKING:
+    from feval.serving.ledger import LedgerFile
+    from feval.serving.replies import Sender
+
+
+ORDERS = ("recorded", "seeded")
+"""What a run without a replicate draws: the order of the recording, or replicate 0."""
+
+_LOG = logging.getLogger("feval.serving")
+_MAX_RUNS = 100_000
+_MAX_RECYCLED = 1024
+_TEMPLATE_BYTES = 4 << 20
+_OVERHEAD = 200  # bytes of a template besides its text
+_DRAW_BYTES = 32 << 20
+_DRAW_OVERHEAD = 90  # bytes of an array besides its items
+_MAX_ROWS = 512
+_MAX_KEYS = 1 << 15  # fewer rows of wide pools: drawing more would hold up every other request
+
+Find = Callable[[str, str, str], tuple[LLM, int] | None]
+
+
+class Runs:
+    """Every run's place in every pool, and its ledger. Safe to use from many threads.
+
+    With a ledger file, whose (dataset, LLM, question) `find` looks up, the runs continue where its
+    requests end.
+
+    Raises:
+        UnknownNameError: no such order.
+        ConflictError: the ledger file names CoTs that this recording would not have handed out.
+    """
+
+    def __init__(
+        self,
+        *,
+        order: str = "seeded",
+        recycle: bool = False,
+        billing: str = "once",
+        file: LedgerFile | None = None,
+        find: Find | None = None,
+    ) -> None:
+        if order not in ORDERS:
+            raise UnknownNameError.of("order", order, ORDERS)
+        self.order, self.recycle, self.billing = order, recycle, billing
+        self._runs: dict[str, Account] = {}
+        self._draws = DrawCache()
+        self._templates: BoundedCache[str, str] = BoundedCache(_TEMPLATE_BYTES)
+        self._lock = Lock()
+        self._file = file
+        if file is not None and find is not None:
+            for entry in file.entries:
+                self._replay(entry, find)
+            file.entries.clear()
+
+    def take(
+        self,
+        name: RunName,
+        requests: Sequence[PoolRequest],
+        reads: Sequence[Callable[[Sequence[int]], list[ServedCot]]],
+        sender: Sender | None = None,
+    ) -> list[Handout]:
+        """Hand out CoTs: for every one of some requests, or for none; `sender` is what they come
+        from.
+
+        `reads` return what is sent of the CoTs of each.
+
+        Raises:
+            MissError: a CoT cannot be sent as the request asks.
+            UsedUpError: a pool has fewer left.
+            RequestError: no such CoT was recorded, or there are too many runs.
+            StorageError: the ledger file cannot be written.
+        """
+        draws = [self._draws.of(request.llm, request.row, name.replicate) for request in requests]
+        with self._lock:
+            run = self._run(name)
+            places: dict[tuple[LLM, int], int] = {}
+            cots: list[list[ServedCot]] = []
+            for request, draw, read in zip(requests, draws, reads, strict=True):
+                key = request.llm, request.row
+                place = places.get(key, run.place(key))
+                places[key] = place + self._require(name, request, len(draw), place)
+                cots.append(read(request.samples(draw, place)))
+            again = run.begins_again(requests, sender)
+            if again and not run.is_warned:
+                run.is_warned = True
+                _LOG.warning(
+                    "The run %r asks again after it had gone on to other questions, and pays again. %s",  # noqa: E501
+                    run.name.label, _how_to_start_again(run.name.label),
+                )  # fmt: skip
+            is_late = self._file is not None and self._file.is_late
+            undo = run.saved(requests) if is_late else None
+            handouts = run.take(requests, draws, cots, self.billing, again=again)
+            entries = []
+            for request, handout in zip(requests, handouts, strict=True):
+                is_new = request.use is not None and run.templates.count(request.use)
+                example = self._example(run.templates, request) if is_new else None
+                if self._file is not None:
+                    entries.append(_entry(name, request, handout, example))
+            if self._file is not None:
+                try:
+                    self._file.add(entries, at_once=is_late)
+                except StorageError:  # a request that is not answered does not count
+                    if undo is not None:
+                        undo()
+                    raise
+            self._runs[name.label] = run
+        return handouts
+
+    def reset(self, name: RunName) -> None:
+        """Start a run again; `NotRecordedError` if it has asked nothing."""
+        with self._lock:
+            if name.label not in self._runs:
+                raise self._unknown(name.label)
+            if self._file is not None:
+                self._file.add([{"run": name.label, "reset": True}], at_once=self._file.is_late)
+            del self._runs[name.label]
+
+    def summary(self, label: str, *, detail: bool = False) -> dict[str, Any]:
+        """Return the ledger of a run, see `Application.ledger`; `NotRecordedError` if it has asked
+        nothing.
+        """
+        with self._lock:
+            run = self._runs.get(label)
+            if run is None:
+                raise self._unknown(label)
+            summary, questions = run.summary(), run.questions() if detail else []
+        return (
+            summary | {"asked": [self._detail(run.name, *each) for each in questions]}
+            if detail
+            else summary
+        )
+
+    def labels(self) -> list[str]:
+        """Return the names of the runs, in the order of their first requests."""
+        with self._lock:
+            return list(self._runs)
+
+    def _example(self, templates: PromptCounts, request: PoolRequest) -> Sequence[str] | None:
+        """Where a template that is new to a run begins to differ from its first one; `None` for the
+        first one.
+        """
+        if request.template is None:
+            return None
+        dataset, template = request.llm.dataset, request.template
+        self._templates.put(template.digest, template.text, len(template.text) + _OVERHEAD)
+        first = templates.first(dataset)
+        text = None if first in {None, template.digest} else self._templates.get(str(first))
+        if text is None:
+            return None
+        example = difference(text, template.text)
+        templates.add_example(dataset, template.digest, example)
+        return example
+
+    def _unknown(self, label: str) -> NotRecordedError:
+        names = list(self._runs)
+        known = (
+            f"Runs that have: {', '.join(names[-10:])}." if names else "No other run has, either."
+        )
+        return NotRecordedError(f"The run {label!r} has asked nothing so far. {known}")
+
+    def _run(self, name: RunName) -> Account:
+        run = self._runs.get(name.label)
+        if run is None:
+            if len(self._runs) >= _MAX_RUNS:
+                raise RequestError(
+                    f"This server has {_MAX_RUNS:,} runs, the most that it keeps. Start another"
+                    " server."
+                )
+            run = Account(name)
+        return run
+
+    def _require(self, name: RunName, request: PoolRequest, size: int, place: int) -> int:
+        """Make sure that CoTs can be handed out; return how many of them come from the draw."""
+        if request.sample is not None:
+            if request.sample >= size:
+                raise RequestError(
+                    f"{_pool(request, size)}, numbered from 0; sample {request.sample:,} was asked"
+                    " for.",
+                    parameter="feval.sample",
+                )
+            return 0
+        if request.n > size - place and not (
+            self.recycle and size and request.n <= max(size, _MAX_RECYCLED)
+        ):
+            raise _used_up(name, request, size, min(place, size), recycle=self.recycle)
+        return request.n
+
+    def _replay(self, entry: Mapping[str, Any], find: Find) -> None:
+        """Repeat a request of a ledger file."""
+        name = run_name(entry["run"], self.order)
+        if entry.get("reset"):
+            self._runs.pop(name.label, None)
+            return
+        where = (
+            f"The ledger says that run {name.label!r} was given CoTs of {entry['llm']} on"
+            f" {entry['question']!r}"
+        )
+        match = find(entry["dataset"], entry["llm"], entry["question"])
+        if match is None:
+            raise ConflictError(
+                f"{where}, which is not served now. Serve the same datasets and LLMs as before."
+            )
+        llm, row = match
+        draw = self._draws.of(llm, row, name.replicate)
+        if not len(draw) or max(entry["samples"]) >= len(draw):
+            raise ConflictError(
+                f"{where} that this recording does not have. Continue with the recording that it"
+                " was made with."
+            )
+        chosen = entry["samples"][0] if entry.get("chosen") else None
+        run = self._runs[name.label] = self._run(name)
+        request = PoolRequest(llm, row, entry["n"], chosen)
+        again = not run.is_in_pass(request, entry.get("pass", 1))
+        cots = _read_back(
+            entry,
+            llm.pool.output_tokens[
+                row, list(request.samples(draw, run.place((llm, row))))
+            ].tolist(),
+        )
+        [handout] = run.take([request], [draw], [cots], self.billing, again=again)
+        if list(handout.samples) != entry["samples"]:
+            raise ConflictError(
+                f"{where} in another order than these draws. The file was changed, or another"
+                " version of feval wrote it."
+            )
+        count_entry(run.templates, entry)
+
+    def _detail(
+        self,
+        name: RunName,
+        llm: LLM,
+        row: int,
+        rounds: int,
+        passes: int,
+        place: int,
+        cut: Mapping[int, int],
+        chosen: Mapping[Taken, int],
+    ) -> dict[str, Any]:
+        draw = self._draws.of(llm, row, name.replicate)
+        taken = [(draw[number % len(draw)], cut.get(number)) for number in range(place)]
+        taken += [each for each, times in chosen.items() for _ in range(times)]
+        tokens = [number for _, number in taken]
+        return {
+            "llm": llm.name,
+            "dataset": llm.dataset,
+            "question": llm.question_ids[row],
+            "requests": rounds,
+            "passes": passes,
+            "samples": [sample for sample, _ in taken],
+        } | ({} if set(tokens) <= {None} else {"tokens": tokens})
+
+
+class DrawCache:
+    """Whole draws of questions: every recorded CoT, in the order in which a replicate sees them."""
+
+    def __init__(self) -> None:
+        self._cache: BoundedCache[tuple[LLM, int, int], list[array[int]]] = BoundedCache(
+            _DRAW_BYTES
+        )
+
+    def of(self, llm: LLM, row: int, replicate: int | None) -> Sequence[int]:
+        """Return the draw of a question as recorded positions; recorded order for replicate
+        `None`.
+        """
+        if replicate is None:
+            return range(llm.pool.sizes[row])
+        width = max(int(llm.pool.codes.shape[1]), 1)
+        rows = min(max(_MAX_KEYS // width, 1), _MAX_ROWS)
+        key = llm, replicate, row // rows
+        block = self._cache.get(key)
+        if block is None:
+            block = _drawn(
+                llm,
+                replicate,
+                range(key[2] * rows, min((key[2] + 1) * rows, len(llm.pool.sizes))),
+                width,
+            )
+            self._cache.put(
+                key, block, sum(draw.itemsize * len(draw) + _DRAW_OVERHEAD for draw in block)
+            )
+        return block[row % rows]
+
+
+def _drawn(llm: LLM, replicate: int, rows: range, width: int) -> list[array[int]]:
+    draws = llm.orders([replicate], width, np.array(rows))[0].tolist()
+    sizes = llm.pool.sizes[rows.start : rows.stop].tolist()
+    return [array("H", draw[:size]) for draw, size in zip(draws, sizes, strict=True)]
+
+
+def _how_to_start_again(label: str) -> str:
+    return (
+        "A run that asks again continues with the next CoTs. To start again with the first ones,"
+        f" take a new name, such as {next_name(label)!r}, or reset the run: POST"
+        f" /run/{label}/feval/reset (in process: reset() of the HTTP client)."
+    )
+
+
+def _pool(request: PoolRequest, size: int) -> str:
+    llm = request.llm
+    question = llm.question_ids[request.row]
+    return (
+        f"{llm.name} has {size:,} recorded CoT{'s' * (size != 1)} on question {question!r} of"
+        f" {llm.dataset}"
+    )
+
+
+def _used_up(
+    name: RunName, request: PoolRequest, size: int, used: int, *, recycle: bool
+) -> UsedUpError:
+    left, n = size - used, request.n
+    sentences = [
+        (
+            f"{_pool(request, size)}; run {name.label!r} was given {used:,} of them, so {left:,} are"  # noqa: E501
+            f" left, and {n:,} were asked for."
+        )
+    ]
+    if used and n <= size:
+        sentences.append(_how_to_start_again(name.label))
+    advice = [f"ask for {left:,} or fewer"] * (left > 0)
+    if recycle:
+        advice = [f"ask for {max(size, _MAX_RECYCLED):,} or fewer"] if size else []
+    elif size:
+        advice.append("start the server with --recycle")
+    todo = ", or ".join(advice) or "record some"
+    sentences.append(f"Or {todo}." if len(sentences) > 1 else f"{todo[0].upper()}{todo[1:]}.")
+    return UsedUpError(" ".join(sentences), parameter="n")
+
+
+def _entry(
+    name: RunName, request: PoolRequest, handout: Handout, example: Sequence[str] | None
+) -> dict[str, Any]:
+    entry = {
+        "run": name.label,
+        "dataset": request.llm.dataset,
+        "llm": request.llm.name,
+        "question": request.llm.question_ids[request.row],
+        "samples": handout.samples,
+        "n": len(handout.samples),
+        "recycled": handout.recycled,
+    }
+    if request.use is not None:
+        entry |= {"match": request.use.match, "template": request.use.digest}
+        if request.use.mismatch is not None:
+            entry["mismatch"] = request.use.mismatch
+    if handout.cut:
+        entry |= {
+            "tokens": [tokens_if_cut(cot) for cot in handout.cots],
+            "answers": [c.answer for c in handout.cots],
+        }
+    if handout.limited:
+        entry["limited"] = [
+            s for s, cot in zip(handout.samples, handout.cots, strict=True) if cot.is_limited
+        ]
+    if handout.visit > 1:
+        entry["pass"] = handout.visit
+    if request.sample is not None:
+        entry["chosen"] = True
+    if example is not None:
+        entry["example"] = example
+    return entry
+
+
+def _read_back(entry: Mapping[str, Any], recorded: Sequence[int]) -> list[ServedCot]:
+    """What the CoTs of a request in a ledger file cost; `recorded` are the tokens of the whole
+    ones.
+    """
+    tokens, limited = entry.get("tokens") or [None] * len(recorded), entry.get("limited", ())
+    return [
+        ServedCot(
+            None,
+            None,
+            "unknown",
+            whole if cut is None else cut,
+            None,
+            cut is not None,
+            sample in limited,
+        )
+        for sample, cut, whole in zip(entry["samples"], tokens, recorded, strict=True)
+    ]
+
+
+def count_entry(templates: PromptCounts, entry: Mapping[str, Any]) -> None:
+    """Count the template of a request in a ledger file; what matches no template has none."""
+    if "match" not in entry:
+        return
+    digest = entry.get("template")
+    templates.count(PromptUse(entry["dataset"], digest, entry["match"], entry.get("mismatch")))
+    if digest is not None and entry.get("example"):
+        templates.add_example(entry["dataset"], digest, entry["example"])
+
+
+_LEEWAY = 8
+_MIN_KEPT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRequest:
+    """A request for the next n CoTs of a pool, or for one recorded `sample`; `use` is `None` when a
+    ledger file is read back.
+    """
+
+    llm: LLM
+    row: int
+    n: int
+    sample: int | None = None
+    use: PromptUse | None = None
+    template: Template | None = None
+
+    def samples(self, order: Sequence[int], place: int) -> tuple[int, ...]:
+        """Return the recorded positions of the CoTs, from a place in a whole draw."""
+        if self.sample is not None:
+            return (self.sample,)
+        size, end = len(order), place + self.n
+        return tuple(
+            order[place:end]
+            if end <= size
+            else [order[number % size] for number in range(place, end)]
+        )
+
+
+class Handout(NamedTuple):
+    """The CoTs that a run was given for one `PoolRequest`.
+
+    Attributes:
+        samples: recorded positions, in draw order.
+        recycled: how many of them, at the end, this run had been given before.
+        remaining: CoTs of the pool that the run was not yet given.
+        round: number of this request among the run's requests for the question, from 0.
+        prompts: how many times the prompt is paid for.
+        cots: what is sent, one for each sample.
+        output_tokens: of all of them.
+        cut: how many of them a stop or a limit of the request ended.
+        limited: how many of them were recorded up to a limit below the one asked for.
+        visit: 2 in the second pass of the run that asks the question, and so on; see `Account`.
+    """
+
+    samples: tuple[int, ...]
+    recycled: int
+    remaining: int
+    round: int
+    prompts: int
+    cots: Sequence[ServedCot]
+    output_tokens: int
+    cut: int
+    limited: int
+    visit: int = 1
+
+
+Taken = tuple[int, int | None]
+"""The recorded position of a CoT, and how many of its tokens a run got; `None` for all of them."""
+
+
+class _Cursor:
+    """A run's place in one pool; `others` were the pools of other questions begun when it was asked
+    last, in pass `last`.
+
+    `start` counts how often all that asked had gone before.
+    """
+
+    __slots__ = ("chosen", "cut", "last", "others", "place", "rounds", "start", "visits")
+
+    def __init__(self) -> None:
+        self.place = self.rounds = self.visits = self.last = self.others = self.start = 0
+        self.chosen: dict[Taken, int] | None = None  # -> times
+        self.cut: dict[int, int] | None = None  # number in the draw -> tokens
+
+    def pass_by(self, request: PoolRequest, cots: Sequence[ServedCot]) -> None:
+        """Go past the CoTs of a request."""
+        if request.sample is not None:
+            taken = request.sample, tokens_if_cut(cots[0])
+            self.chosen = self.chosen if self.chosen is not None else {}
+            self.chosen[taken] = self.chosen.get(taken, 0) + 1
+            return
+        for place, cot in enumerate(cots, self.place):
+            if cot.is_cut:
+                self.cut = self.cut if self.cut is not None else {}
+                self.cut[place] = cot.tokens
+        self.place += len(cots)
+
+
+def tokens_if_cut(cot: ServedCot) -> int | None:
+    """Return the tokens of a CoT that is cut; `None` of a whole one, for as many as were
+    recorded.
+    """
+    return cot.tokens if cot.is_cut else None
+
+
+class _Counts:
+    """What a run has consumed of one LLM."""
+
+    def __init__(self, llm: LLM) -> None:
+        self.llm = llm
+        self.requests = self.cots = self.prompt_tokens = self.output_tokens = 0
+        self.questions = self.recycled = self.asked_again = self.cut = self.limited = (
+            self.unknown_prompts
+        ) = 0
+
+    def add(self, handout: Handout, prompt_tokens: int) -> None:
+        """Count a request; `prompt_tokens` is -1 where it was not recorded."""
+        self.requests += 1
+        self.cots += len(handout.samples)
+        self.output_tokens += handout.output_tokens
+        self.recycled += handout.recycled
+        self.cut += handout.cut
+        self.limited += handout.limited
+        if prompt_tokens < 0:
+            self.unknown_prompts += handout.prompts
+        else:
+            self.prompt_tokens += handout.prompts * prompt_tokens
+
+
+class Account:
+    """What one run has consumed: its place in every pool, its counts per LLM, its prompts.
+
+    A program that is run twice under one name asks again what it had left for other questions:
+    another pass begins, in which every question that was asked before gets other CoTs, and is paid
+    for again. A program that asks several questions at once comes back to them, too, after others:
+    from the thread or task that asks nothing else, or after a few from each of its connections. So
+    a pass begins when a question is asked again by a sender that has asked others since, after more
+    than eight others were begun for each other sender that is still there: after one, where there
+    is none. Where all senders had gone before, it begins with any question but the one that was
+    asked last.
+    """
+
+    def __init__(self, name: RunName) -> None:
+        self.name = name
+        self.templates = PromptCounts()
+        self.is_warned = False
+        self._cursors: dict[tuple[LLM, int], _Cursor] = {}
+        self._counts: dict[LLM, _Counts] = {}
+        self._pass = 1
+        # question -> its pools that were begun, once in each pass
+        self._begun: dict[tuple[str, int], int] = {}
+        self._all_begun = 0
+        self._senders: dict[Sender, Sequence[PoolRequest]] = {}  # and what each asked last
+        self._kept = _MIN_KEPT
+        self._starts = 0  # how often a sender came when all others had gone
+        self._latest: Sequence[PoolRequest] = ()  # what was asked last, by whomever
+
+    def place(self, key: tuple[LLM, int]) -> int:
+        """Return how many CoTs of a question's draw (by LLM and row) the run was given."""
+        cursor = self._cursors.get(key)
+        return 0 if cursor is None else cursor.place
+
+    def take(
+        self,
+        requests: Sequence[PoolRequest],
+        orders: Sequence[Sequence[int]],
+        cots: Sequence[Sequence[ServedCot]],
+        billing: str,
+        again: bool,
+    ) -> list[Handout]:
+        """Hand out the next CoTs of questions from their whole draws; `cots` are what is sent of
+        those of each question.
+
+        `again` where another pass begins.
+        """
+        self._pass += again
+        cursors = [self._cursor(each) for each in requests]
+        handouts = [
+            self._take(*each, billing) for each in zip(requests, orders, cursors, cots, strict=True)
+        ]
+        # those of one request are asked together
+        for request, cursor in zip(requests, cursors, strict=True):
+            cursor.others, cursor.start = self._others(request), self._starts
+        self._latest = requests
+        return handouts
+
+    def _cursor(self, request: PoolRequest) -> _Cursor:
+        key = request.llm, request.row
+        cursor = self._cursors.get(key)
+        if cursor is None:
+            cursor = self._cursors[key] = _Cursor()
+        return cursor
+
+    def begins_again(self, requests: Sequence[PoolRequest], sender: Sender | None) -> bool:
+        """Return whether another pass begins with some requests, and note who sends them."""
+        if sender is not None and sender not in self._senders:
+            self._starts += not any(map(_is_there, reversed(self._senders)))
+        others, is_started_again = 0, False
+        for request in requests:
+            cursor = self._cursors.get((request.llm, request.row))
+            if cursor is not None and cursor.last == self._pass:
+                others = max(others, self._others(request) - cursor.others)
+                is_started_again |= cursor.start < self._starts
+        before: Sequence[PoolRequest] = ()
+        if sender is not None:
+            before, self._senders[sender] = self._senders.get(sender, ()), requests
+        if others or len(self._senders) > 2 * self._kept:
+            self._senders = {each: last for each, last in self._senders.items() if _is_there(each)}
+            self._kept = max(len(self._senders), _MIN_KEPT)
+        if is_started_again and _questions(self._latest).isdisjoint(_questions(requests)):
+            return True
+        if not others or not _questions(requests).isdisjoint(_questions(before)):
+            return False
+        return others > _LEEWAY * len(self._senders.keys() - {sender})
+
+    def is_in_pass(self, request: PoolRequest, visit: int) -> bool:
+        """Return whether a request of a ledger file, in the pass `visit` that asks its question,
+        belongs to the present pass.
+        """
+        cursor = self._cursors.get((request.llm, request.row))
+        return cursor is None or cursor.last < self._pass or cursor.visits == visit
+
+    def _others(self, request: PoolRequest) -> int:
+        """Return how many pools of other questions were begun."""
+        return self._all_begun - self._begun.get((request.llm.dataset, request.row), 0)
+
+    def _take(
+        self,
+        request: PoolRequest,
+        order: Sequence[int],
+        cursor: _Cursor,
+        cots: Sequence[ServedCot],
+        billing: str,
+    ) -> Handout:
+        llm, row = request.llm, request.row
+        counts = self._counts.get(llm)
+        if counts is None:
+            counts = self._counts[llm] = _Counts(llm)
+        if cursor.last < self._pass:
+            cursor.last = self._pass
+            cursor.visits += 1
+            self._begun[llm.dataset, row] = self._begun.get((llm.dataset, row), 0) + 1
+            self._all_begun += 1
+            counts.asked_again += cursor.visits == 2
+        samples = request.samples(order, cursor.place)
+        prompts = (
+            1
+            if billing == "per_round"
+            else len(samples)
+            if billing == "per_sample"
+            else int(not cursor.rounds)
+        )
+        counts.questions += not cursor.rounds
+        cursor.pass_by(request, cots)
+        handout = Handout(
+            samples,
+            recycled=(
+                0
+                if request.sample is not None
+                else min(request.n, max(cursor.place - len(order), 0))
+            ),
+            remaining=max(len(order) - cursor.place, 0),
+            round=cursor.rounds,
+            prompts=prompts,
+            cots=cots,
+            output_tokens=sum([cot.tokens for cot in cots]),
+            cut=sum([cot.is_cut for cot in cots]),
+            limited=sum([cot.is_limited for cot in cots]),
+            visit=cursor.visits,
+        )
+        cursor.rounds += 1
+        counts.add(handout, int(llm.pool.prompt_tokens[row]))
+        return handout
+
+    def saved(self, requests: Sequence[PoolRequest]) -> Callable[[], None]:
+        """Return a function that undoes some requests, which are taken after this call."""
+        templates = deepcopy(self.templates)
+        cursors = {
+            key: deepcopy(self._cursors.get(key))
+            for key in {(each.llm, each.row) for each in requests}
+        }
+        counts = {llm: copy(self._counts.get(llm)) for llm in {each.llm for each in requests}}
+        passes = self._pass, self._begun.copy(), self._all_begun
+
+        def undo() -> None:
+            self.templates = templates
+            self._pass, self._begun, self._all_begun = passes
+            _put_back(self._cursors, cursors)
+            _put_back(self._counts, counts)
+
+        return undo
+
+    def questions(self) -> list[tuple[LLM, int, int, int, int, dict[int, int], dict[Taken, int]]]:
+        """Return LLM, row, requests, passes, place, tokens of cut CoTs by number in the draw, and
+        chosen CoTs, by question.
+        """
+        return [
+            (llm, row, c.rounds, c.visits, c.place, dict(c.cut or {}), dict(c.chosen or {}))
+            for (llm, row), c in self._cursors.items()
+        ]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the ledger of the run; see `Application.ledger`."""
+        by_name: dict[str, list[_Counts]] = {}
+        for counts in self._counts.values():
+            by_name.setdefault(counts.llm.name, []).append(counts)
+        return {
+            "run": self.name.label,
+            "replicate": self.name.replicate,
+            **_summed(list(self._counts.values())),
+            "llms": {name: _summed(counts) for name, counts in by_name.items()},
+            "prompts": self.templates.to_list(),
+        }
+
+
+def _questions(requests: Iterable[PoolRequest]) -> set[tuple[str, int]]:
+    return {(request.llm.dataset, request.row) for request in requests}
+
+
+def _is_there(sender: Sender) -> bool:
+    return sender[0]() is not sender[1]
+
+
+def _put_back(items: dict[Any, Any], before: Mapping[Any, Any]) -> None:
+    for key, value in before.items():
+        if value is None:
+            items.pop(key, None)
+        else:
+            items[key] = value
+
+
+def _summed(counts: Sequence[_Counts]) -> dict[str, Any]:
+    dollars, missing = _dollars(counts)
+    names = (
+        "requests",
+        "cots",
+        "prompt_tokens",
+        "output_tokens",
+        "questions",
+        "recycled",
+        "asked_again",
+        "cut",
+        "limited",
+    )
+    totals = {name: sum(getattr(each, name) for each in counts) for name in names} | {
+        "usd": dollars
+    }
+    return totals if missing is None else totals | {"usd_missing": missing}
+
+
+def _dollars(counts: Sequence[_Counts]) -> tuple[float | None, str | None]:
+    """The total in USD, or why there is none."""
+    total = 0.0
+    for each in counts:
+        prices, price = each.llm.prices, each.llm.price
+        if prices is None:
+            return None, "The recording was opened without a price list."
+        if price is None:
+            return None, f"The price list {prices.id!r} has no price for the LLM {each.llm.name!r}."
+        if each.unknown_prompts:
+            return (
+                None,
+                f"The prompt tokens of {each.llm.name} were not recorded for every question.",
+            )
+        total += usd(price, each.prompt_tokens, each.output_tokens)
+    return total, None
+
+
+_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})(?:@([0-9]{1,7}|recorded))?")
+_NUMBERED = re.compile(r"(.{1,60})-([0-9]{1,2})")
+_MIN_SECRET = 32
+_MIN_MARKED_SECRET = 20  # with a prefix that keys have
+
+
+@dataclass(frozen=True, slots=True)
+class RunName:
+    """A run: its name as it is shown, and which draws it sees (`None`: recorded order)."""
+
+    label: str
+    replicate: int | None
+
+
+def run_name(text: str, order: str = "seeded") -> RunName:
+    """Parse `NAME`, `NAME@R` for replicate R, or `NAME@recorded`; a name alone means replicate 0,
+    or the order "recorded".
+
+    Raises:
+        RequestError: the name is not valid.
+    """
+    default = 0 if order == "seeded" else None
+    match = _NAME.fullmatch(text)
+    if match is None:
+        raise RequestError(
+            f"{text[:80]!r} is not a valid name of a run. A name has up to 64 letters, digits, '.',"
+            " '_' and '-', begins with a letter or digit, and may end with @R for replicate R or"
+            " with @recorded.",
+            code="bad_run",
+        )
+    name, suffix = match.groups()
+    replicate = default if suffix is None else None if suffix == "recorded" else int(suffix)
+    if replicate is not None and replicate > MAX_REPLICATES:
+        raise RequestError(
+            f"Replicates are numbered from 0 to {MAX_REPLICATES:,}; {text!r} asks for another one.",
+            code="bad_run",
+        )
+    if replicate == default:
+        return RunName(name, replicate)
+    return RunName(f"{name}@{'recorded' if replicate is None else replicate}", replicate)
+
+
+@lru_cache(1024)  # of names that raise, none is kept
+def public_run(text: str, order: str = "seeded") -> RunName:
+    """Parse the name of a run from a path or header; `RequestError` for what looks like a secret,
+    since names are stored.
+    """
+    if len(text) >= _MIN_MARKED_SECRET and LIKE_A_KEY.fullmatch(text):
+        raise RequestError(
+            "The name of this run looks like a secret key, and names are written down. Send a key"
+            " as the API key, and choose another name for the run.",
+            code="bad_run",
+        )
+    return run_name(text, order)
+
+
+def run_of_key(key: str, order: str = "seeded") -> RunName:
+    """Return the run of an API key. A key that may be a secret is not stored: its run is named by a
+    hash of it.
+    """
+    if not key.strip("-_. "):
+        return run_name("default", order)
+    if len(key) < _MIN_SECRET and _NAME.fullmatch(key) and not LIKE_A_KEY.fullmatch(key):
+        try:
+            return run_name(key, order)
+        except RequestError:
+            pass
+    return run_name(f"key-{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}", order)
+
+
+def next_name(label: str) -> str:
+    """Return a new name for a run that sees the same draws: "mine-2" after "mine", "mine-3@1" after
+    "mine-2@1".
+    """
+    base, at, replicate = label.partition("@")
+    numbered = _NUMBERED.fullmatch(base)
+    stem, number = (numbered[1], int(numbered[2]) + 1) if numbered else (base[:60], 2)
+    return f"{stem}-{number}{at}{replicate}"

@@ -1,1 +1,0 @@
-"""Runs: who asks. Each has its own place in every pool and its own ledger."""
