@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 import math
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -432,20 +431,3 @@ def test_recordings_opened_together_keep_their_texts_apart(tmp_path):
             assert sorted(result) == [f"{question.id} by the other, {i}" for i in range(4)]
             result = texts_of(app.respond(chat(question.text, model="gpt-4", n=4)))
             assert all(text.startswith(f"{question.id}, thought") for text in result)
-
-
-def test_many_threads_read_one_recording(tmp_path):
-    questions = [f"What is it that number {i} stands for, exactly?" for i in range(60)]
-    path = simple(tmp_path / "r", questions, size=3)
-    with opened(path) as app:
-
-        def client(number):
-            for step in range(60):
-                row = (number * 7 + step) % 60
-                reply = app.respond(
-                    chat(questions[row], n=3, headers={"x-feval-run": f"r{number}"})
-                )
-                assert all(text.startswith(f"q{row},") for text in texts_of(reply))
-
-        with ThreadPoolExecutor(16) as threads:
-            list(threads.map(client, range(16)))

@@ -376,14 +376,3 @@ def test_the_index_finds_what_looking_everywhere_finds(texts, noise, data):
     assert [hit.numbers for hit in result] == [
         tuple(i for i, own in enumerate(texts) if own == text) for _, _, text in expected
     ]
-
-
-def test_every_text_of_a_large_index_is_found():
-    texts = [
-        f"In town {i} live {i * 37 % 1009} people; how many are they in {i * 7 % 13} years?"
-        for i in range(5000)
-    ]
-    index = TextIndex(texts)
-    for number in range(0, 5000, 7):
-        [hit] = index.outermost(f"Question: {texts[number]}\nAnswer:")
-        assert hit.numbers == (number,)

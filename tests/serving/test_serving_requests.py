@@ -225,9 +225,3 @@ def test_any_json_is_read_or_refused(fields, kind, usual):
     else:
         assert result.status == 400
         assert str(result).endswith(".")
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused(body):
-    with pytest.raises(RequestError):
-        parse("chat", body, {})

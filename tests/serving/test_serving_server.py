@@ -4,14 +4,12 @@ restarts.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -84,42 +82,6 @@ def test_the_official_client_draws_what_load_draws(server, toy):
     assert [text for part in got for text in part] == drawn(toy, "alpha", 1, 8)
 
 
-def test_runs_by_key_header_and_path_have_cursors_of_their_own(server, toy):
-    first = drawn(toy, "beta", 0, 1)
-    for run in ("a", "b"):
-        with client(server, run) as asks:
-            assert texts(asks.chat.completions.create(model="beta", messages=messages(0))) == first
-    with client(server, "a", default_headers={"X-Feval-Run": "c"}) as asks:
-        assert texts(asks.chat.completions.create(model="beta", messages=messages(0))) == first
-    with openai.OpenAI(base_url=server.url_of("d@3"), api_key="a") as asks:
-        assert texts(asks.chat.completions.create(model="beta", messages=messages(0))) == drawn(
-            toy, "beta", 0, 1, 3
-        )
-
-
-def test_a_stream_gives_the_same_cots_and_the_usage_at_its_end(server, toy):
-    with client(server) as asks:
-        stream = asks.chat.completions.create(
-            model="alpha",
-            messages=messages(2),
-            n=2,
-            stream=True,
-            stream_options={"include_usage": True},
-        )
-        parts: Counter[int] = Counter()
-        got = {0: "", 1: ""}
-        usage = None
-        for chunk in stream:
-            usage = chunk.usage or usage
-            for choice in chunk.choices:
-                got[choice.index] += choice.delta.content or ""
-                parts[choice.index] += 1
-    assert [got[0], got[1]] == drawn(toy, "alpha", 2, 2)
-    assert min(parts.values()) > 2, "a stream that is one piece is none"
-    assert usage is not None
-    assert usage.completion_tokens > 0
-
-
 def test_parse_and_tools_work_and_what_changes_nothing_is_named(tmp_path):
     class Answer(BaseModel):
         answer: int
@@ -147,20 +109,6 @@ def test_parse_and_tools_work_and_what_changes_nothing_is_named(tmp_path):
     assert "tools" in raw.headers["x-feval-ignored"]
 
 
-def test_a_wrong_token_costs_one_request_and_the_right_one_opens(toy):
-    token = "a-token-of-some-length"  # noqa: S105  opens a toy
-    with serve(toy, token=token) as server:
-        with client(server, "not-the-token") as asks, pytest.raises(openai.AuthenticationError):
-            asks.models.list()
-        with openai.OpenAI(base_url=server.url_of("mine"), api_key=token) as asks:
-            raw = asks.chat.completions.with_raw_response.create(
-                model="alpha", messages=messages(0)
-            )
-        assert raw.headers["x-feval-run"] == "mine"
-        ledger = ask(server.port, "GET", "/feval/ledger", authorization=f"Bearer {token}")
-    assert token not in ledger.body.decode()
-
-
 def test_10_mb_of_conversation_are_answered_in_time(server):
     for content in ("x" * 9_900_000, "What is question 0?" * 500_000, "Wh" * 4_900_000):
         body = {"model": "alpha", "messages": [{"role": "user", "content": content}]}
@@ -185,55 +133,6 @@ def test_unicode_goes_both_ways(tmp_path):
         assert texts(raw.parse()) == [worst]
         assert asks.models.retrieve("modèle/🧮").id == "modèle/🧮"
         assert [model.id for model in asks.models.list()] == ["modèle/🧮"]
-
-
-def test_many_clients_at_once_get_every_cot_once(tmp_path):
-    questions, cots, runs = 5, 10, 3
-    answers = [[str(j) for j in range(cots)] for _ in range(questions)]
-    recording = write_toy(
-        tmp_path / "load", {"alpha": answers, "beta": answers}, ["0"] * questions, prices="none"
-    )
-    pairs = [(index, llm) for index in range(questions) for llm in ("alpha", "beta")]
-
-    async def ask_for(run, server):
-        async with openai.AsyncOpenAI(
-            base_url=server.url_of(run), api_key="none", max_retries=0
-        ) as asks:
-            create = asks.chat.completions.with_raw_response.create
-            replies = [
-                create(model=llm, messages=messages(index))
-                for _ in range(cots)
-                for index, llm in pairs
-            ]
-            heads = [reply.headers for reply in await asyncio.gather(*replies)]
-        names = ("x-feval-run", "x-feval-llm", "x-feval-question", "x-feval-samples")
-        return Counter(
-            (head[names[0]], head[names[1]], head[names[2]], head[names[3]]) for head in heads
-        )
-
-    async def ask_all(server):
-        return await asyncio.gather(*(ask_for(f"run-{run}", server) for run in range(runs)))
-
-    with serve(recording) as server:
-        given = sum(asyncio.run(ask_all(server)), Counter())
-        over = ask(
-            server.port,
-            "POST",
-            "/run/run-0/v1/chat/completions",
-            {"model": "alpha", "messages": messages(0)},
-        )
-        ledgers = {one["run"]: one for one in ask(server.port, "GET", "/feval/ledger").json["runs"]}
-    assert over.error["code"] == "pool_exhausted"
-    assert given == Counter(
-        (f"run-{run}", llm, f"toy/{index}", str(sample))
-        for run in range(runs)
-        for index, llm in pairs
-        for sample in range(cots)
-    )
-    assert set(ledgers) == {f"run-{run}" for run in range(runs)}
-    for ledger in ledgers.values():
-        assert (ledger["requests"], ledger["cots"]) == (100, 100)
-        assert ledger["output_tokens"] == 2 * questions * sum(10 + i for i in range(cots))
 
 
 @contextlib.contextmanager

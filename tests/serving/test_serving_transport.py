@@ -18,7 +18,7 @@ import pytest
 from small import write_toy
 
 from feval import load
-from feval.errors import NotRecordedError, ReplayWarning, UsageError
+from feval.errors import ReplayWarning, UsageError
 from feval.serving.application import Application
 from feval.serving.server import replay_server
 from feval.serving.transport import (
@@ -106,15 +106,6 @@ def test_the_run_chooses_the_replicate(run, toy, llm):
     assert got == drawn(llm, 2, 9, replicate=int(run.partition("@")[2] or 0))
 
 
-def test_the_recorded_order_and_another_seed(toy, llm):
-    with openai.OpenAI(
-        api_key="k", http_client=replay_http_client(toy, order="recorded")
-    ) as client:
-        assert texts(client.chat.completions.create(**asked(2, n=4))) == llm.texts(2)[:4]
-    with openai.OpenAI(api_key="k", http_client=replay_http_client(toy, seed=5)) as client:
-        assert texts(client.chat.completions.create(**asked(2, n=9))) == drawn(llm.seeded(5), 2, 9)
-
-
 def test_the_key_is_neither_kept_nor_a_run(client, toy):
     key = "sk-" + "a1" * 20
     with openai.OpenAI(api_key=key, http_client=replay_http_client(toy, run="mine")) as with_key:
@@ -131,16 +122,6 @@ def test_a_reply_that_ignores_the_temperature_warns_once(client):
     ):
         client.chat.completions.create(**asked(temperature=0))
     client.chat.completions.create(**asked(temperature=0))
-
-
-def test_where_warnings_are_errors_nothing_is_drawn(toy):
-    http_client = replay_http_client(toy)
-    with openai.OpenAI(api_key="k", http_client=http_client, max_retries=0) as client:
-        # some versions of the client wrap it
-        with pytest.raises((ReplayWarning, openai.APIConnectionError)):
-            client.chat.completions.create(**asked(temperature=0))
-        with pytest.raises(NotRecordedError):
-            http_client.ledger()
 
 
 def test_a_run_is_reset(toy, llm):
@@ -238,42 +219,6 @@ def test_errors_are_the_clients_own_and_cost_one_request(client, monkeypatch):
     assert len(calls) == len(wrong) + 1
 
 
-def test_a_used_up_pool_is_said_and_recycled_on_demand(toy, llm):
-    http = replay_http_client(toy)
-    with openai.OpenAI(api_key="k", http_client=http) as client:
-        client.chat.completions.create(**asked(0, n=4))
-        with pytest.raises(openai.BadRequestError) as raised:
-            client.chat.completions.create(**asked(0))
-        assert raised.value.code == "pool_exhausted"
-        assert http.ledger()["cots"] == 4
-    with openai.OpenAI(api_key="k", http_client=replay_http_client(toy, recycle=True)) as client:
-        assert texts(client.chat.completions.create(**asked(0, n=6))) == [
-            *drawn(llm, 0, 4),
-            *drawn(llm, 0, 2),
-        ]
-
-
-def test_headers_can_be_read_and_the_ledger_agrees_with_them(toy, llm):
-    http = replay_http_client(toy, run="mine")
-    with openai.OpenAI(api_key="k", http_client=http) as client:
-        with pytest.raises(NotRecordedError):
-            http.ledger()
-        raw = client.chat.completions.with_raw_response.create(**asked(1, n=3))
-        assert raw.parse().choices[0].message.content == drawn(llm, 1, 1)[0]
-        samples = llm("toy/1", 3).samples
-        assert raw.headers["x-feval-samples"] == ",".join(map(str, samples))
-        assert (raw.headers["x-feval-question"], raw.headers["x-feval-remaining"]) == ("toy/1", "1")
-        result = http.ledger(detail=True)
-        assert (result["run"], result["requests"], result["cots"]) == ("mine", 1, 3)
-        assert result["usd"] == pytest.approx(llm("toy/1", 3).dollar_cost, rel=1e-12)
-        [entry] = result["asked"]
-        assert (entry["question"], entry["requests"], list(entry["samples"])) == (
-            "toy/1",
-            1,
-            list(samples),
-        )
-
-
 def test_the_client_grades_its_run(toy):
     http = replay_http_client(toy, run="mine@0")
     with openai.OpenAI(api_key="k", http_client=http) as client:
@@ -282,14 +227,6 @@ def test_the_client_grades_its_run(toy):
         result = http.grade({"toy/0": "a", "What is question 1?": "x"}).grade
     assert (result.run, result.replicate, result.questions, result.accuracy) == ("mine", 0, 2, 0.5)
     assert result.to_dict()["usd"] == pytest.approx(http.ledger()["usd"])
-
-
-def test_many_threads_share_a_client(toy, llm):
-    http = replay_http_client(toy)
-    with openai.OpenAI(api_key="k", http_client=http) as client, ThreadPoolExecutor(8) as threads:
-        replies = list(threads.map(lambda _: client.chat.completions.create(**asked(2)), range(32)))
-    assert sorted(text for reply in replies for text in texts(reply)) == sorted(llm.texts(2))
-    assert (http.ledger()["requests"], http.ledger()["cots"]) == (32, 32)
 
 
 def test_the_asynchronous_client(loop, closed, toy, llm):
