@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from feval.answers import EXTRACTOR_VERSION, canonical_gold, extract, normal_for
 from feval.answers.equality import named_equality
 from feval.answers.thoughts import reply_behind
 from feval.arguments import checked
-from feval.cards.cards import find_dataset_card
+from feval.cards.cards import find_dataset_card, thoughts_of
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import (
@@ -170,11 +171,7 @@ def import_recording(
         "name": "import",
         "format": importer.name,
         "source": fingerprint(source) if sources == [source] else list(map(fingerprint, sources)),
-        "questions": (
-            None
-            if questions is None
-            else fingerprint(questions, "the questions file (--questions)")
-        ),
+        "questions": questions and fingerprint(questions, "the questions file (--questions)"),
         "answers": answers,
         "keep_duplicates": keep_duplicates,
     }
@@ -224,7 +221,7 @@ def import_recording(
                 replace(info, system_prompt=part.system_prompt), conversion.questions()
             )
             for one in part.llms:
-                report = None if progress is None else _offset(progress, done, total)
+                report = None if progress is None else partial(_report, progress, total, done)
                 writer.add_pools(
                     info.id,
                     one.info,
@@ -283,28 +280,19 @@ def _read(importer: Importer, source: Path, request: ImportRequest) -> Imported:
         return importer.read(source, request)
     except SourceError as error:
         error.with_traceback(None)  # its frames hold what was read of the source
-        fitting = [
-            other.name
-            for other in IMPORTERS.values()
-            if other is not importer and other.files is None and _fits(other, source, request)
-        ]
+        fitting = []
+        for other in IMPORTERS.values():
+            # a large source is not read again just for a hint
+            with suppress(FevalError, OSError):
+                if other is not importer and other.files is None:
+                    is_small = source.stat().st_size <= _HINT_BYTES
+                    if is_small and other.read(source, request).questions:
+                        fitting.append(other.name)
         if not fitting:
             raise
         raise SourceError(
             f"{error} It can be read as {' or '.join(map(repr, fitting))}: name that format."
         ) from error
-
-
-def _fits(importer: Importer, source: Path, request: ImportRequest) -> bool:
-    """Return whether a small source has the shape of a format; a large one is not read again just
-    for a hint.
-    """
-    try:
-        return source.stat().st_size <= _HINT_BYTES and bool(
-            importer.read(source, request).questions
-        )
-    except (FevalError, OSError):
-        return False
 
 
 def _check_options(request: ImportRequest, answers: str) -> None:
@@ -320,8 +308,8 @@ def _check_options(request: ImportRequest, answers: str) -> None:
         )
 
 
-def _offset(progress: Callable[[int, int], None], start: int, total: int) -> Callable[[int], None]:
-    return lambda done: progress(start + done, total)
+def _report(progress: Callable[[int, int], None], total: int, start: int, done: int) -> None:
+    progress(start + done, total)
 
 
 class _Conversion:
@@ -336,15 +324,13 @@ class _Conversion:
         scorers: Mapping[str, ScorerInfo],
     ) -> None:
         self._importer, self._kind, self._reading = reading.importer, reading.kind, reading
-        self._questions = questions
-        self._counter, self._known_scorers = counter, scorers
+        self._questions, self._counter, self._scratch = questions, counter, scratch
+        self._known_scorers = scorers
         self._seen: dict[str, Counter[str]] = {}
         self._scorers: dict[str, int] = {}
         self._cots: Counter[str] = Counter()
         # CoTs of an LLM with a score by a scorer
         self._scored: Counter[tuple[str, str]] = Counter()
-        self._scratch = scratch
-        self._sizes: dict[str, Counter[int]] = {}
         self._counted: Counter[str] = Counter()
         self._notes: list[str] = []
         if (
@@ -384,16 +370,17 @@ class _Conversion:
         self._probes, self.has_probes = StoredRows(self._scratch), False
         counter = self.counter(llm)
         count = None if counter in ("usage", llm.counter) else token_counter(counter)
-        reading = replace(self._reading, llm=name, count=count, counted=llm.counted)
         seen = self._seen[name] = Counter()
-        cots = self._cots_alone(name, llm.pools)
-        yield from pool_rows(reading, cots, seen, executor, self._scratch)
+        reading = replace(
+            self._reading, count=count, counted=llm.counted, thoughts=thoughts_of(name), seen=seen
+        )
+        yield from pool_rows(reading, self._cots_alone(name, llm.pools), executor, self._scratch)
 
     def _cots_alone(
         self, llm: str, pools: Iterable[SourcePool]
     ) -> Iterator[tuple[SourceQuestion, SourcePool]]:
         """Yield questions and pools; scores and probes wait until all pools were written."""
-        sizes = self._sizes[llm] = Counter()
+        sizes: Counter[int] = Counter()
         empty: list[str] = []
         several = varied = False
         for number, (question, pool) in enumerate(zip(self._questions, pools, strict=True)):
@@ -503,40 +490,40 @@ class _Conversion:
         """Return what was unusual, in sentences."""
         seen, kind = sum(self._seen.values(), Counter[str]()), self._kind
         stored = seen["stored"] > 0
-        notes = counted_notes(
-            (
-                "Requests missing from the source, replaced by the question's text",
-                seen["question as request"],
+        where, without = "answers are read in the replies alone", "which is no answer"
+        if stored:
+            where = (
+                "stored answers may come from a thought; `--answers text` reads the replies alone"
+            )
+            without += ", whatever the source stores"
+            if kind == "verbatim":
+                without = "whose stored answers stay"
+        golds = [
+            canonical_gold(kind, q.gold, q.choices) for q in self._questions if q.gold is not None
+        ]
+        seen["gold"], seen["unreadable gold"] = len(self._questions) - len(golds), golds.count(None)
+        need = "accuracies need one, or --drop unlabelled"
+        said = {
+            "question as request": (
+                "Requests missing from the source, replaced by the question's text"
             ),
-            (
-                "Requests without a token count, so that nothing can be priced on their questions",
-                seen["uncounted"],
+            "uncounted": (
+                "Requests without a token count, so that nothing can be priced on their questions"
             ),
-            (
-                f"Raw answers that cannot be read as {kind} and count as no answer",
-                seen["unreadable"],
+            "unreadable": f"Raw answers that cannot be read as {kind} and count as no answer",
+            "numbers": (
+                f"Stored whole numbers that name no option and are never right ({_POSITIONS_TOO})"
             ),
-            (
-                f"Stored whole numbers that name no option and are never right ({_POSITIONS_TOO})",
-                seen["numbers"],
+            "as floats": (
+                "Stored answers that differ from the gold in '.0' alone and are never right"
+                f" ({_FLOATS})"
             ),
-            (
-                (
-                    "Stored answers that differ from the gold in '.0' alone and are never right"
-                    f" ({_FLOATS})"
-                ),
-                seen["as floats"],
-            ),
-            (
-                f"Texts with thoughts, which were split off ({_read_where(stored)})",
-                seen["with thoughts"],
-            ),
-            (
-                f"CoTs that end in their thoughts, without a reply, {self._without_reply(stored)}",
-                seen["without reply"],
-            ),
-            *self._gold_facts(),
-        )
+            "with thoughts": f"Texts with thoughts, which were split off ({where})",
+            "without reply": f"CoTs that end in their thoughts, without a reply, {without}",
+            "gold": f"Questions without a gold answer ({need})",
+            "unreadable gold": f"Gold answers that cannot be read as {kind} ({need})",
+        }
+        notes = counted_notes(*((sentence, seen[name]) for name, sentence in said.items()))
         if seen["request counted by source"]:
             counter = self._counter or "words"
             notes.append(
@@ -549,7 +536,21 @@ class _Conversion:
             notes += counted_notes(
                 (f"CoTs of {llm} without a score by {scorer}", self._cots[llm] - scored)
             )
-        notes += [*self._kind_notes(), *filter(None, map(direction_question, self._scorers))]
+        # the dataset's answer kind and the source's authors may judge answers differently
+        shares = [
+            f"{name}: {seen['right'] / seen['compared']:.1%} and"
+            f" {seen['right as stored'] / seen['compared']:.1%}"
+            for name, seen in self._seen.items()
+            if seen["right"] != seen["right as stored"] and seen["compared as stored"]
+        ]
+        if shares:
+            listed = "; ".join(shares[:20]).replace("%", " %")
+            notes.append(
+                f"Right CoTs, read as {kind} (the kind on the dataset's card) and compared as the"
+                f" source's authors have the answers, text for text: {listed}. For the second"
+                " figure, import with --answer-kind verbatim."
+            )
+        notes += filter(None, map(direction_question, self._scorers))
         if not stored:
             how = "the authors' rule" if kind == "verbatim" else EXTRACTOR_VERSION
             notes.append(f"Answers were extracted from the texts by {how}.")
@@ -559,50 +560,6 @@ class _Conversion:
                 f" {expected_questions}."
             )
         return notes
-
-    def _without_reply(self, stored: bool) -> str:
-        """Return what becomes of an answer that is stored for a CoT without a reply."""
-        if self._kind == "verbatim" and stored:
-            return "whose stored answers stay"
-        return "which is no answer" + ", whatever the source stores" * stored
-
-    def _gold_facts(self) -> list[tuple[str, int]]:
-        golds = [
-            canonical_gold(self._kind, q.gold, q.choices)
-            for q in self._questions
-            if q.gold is not None
-        ]
-        need = "accuracies need one, or --drop unlabelled"
-        return [
-            (f"Questions without a gold answer ({need})", len(self._questions) - len(golds)),
-            (f"Gold answers that cannot be read as {self._kind} ({need})", golds.count(None)),
-        ]
-
-    def _kind_notes(self) -> list[str]:
-        """Return a note where the dataset's answer kind and the source's authors judge answers
-        differently.
-        """
-        shares = [
-            f"{name}: {seen['right'] / seen['compared']:.1%} and"
-            f" {seen['right as stored'] / seen['compared']:.1%}"
-            for name, seen in self._seen.items()
-            if seen["right"] != seen["right as stored"] and seen["compared as stored"]
-        ]
-        if not shares:
-            return []
-        listed = "; ".join(shares[:20]).replace("%", " %")
-        note = (
-            f"Right CoTs, read as {self._kind} (the kind on the dataset's card) and compared as the"
-            f" source's authors have the answers, text for text: {listed}. For the second figure,"
-            " import with --answer-kind verbatim."
-        )
-        return [note]
-
-
-def _read_where(stored: bool) -> str:
-    if stored:
-        return "stored answers may come from a thought; `--answers text` reads the replies alone"
-    return "answers are read in the replies alone"
 
 
 _FORMATS = (

@@ -14,10 +14,9 @@ import json
 import re
 import struct
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from chromium import CHROMIUM, tab
+from chromium import CHROMIUM, first_data, outside_data, tab
 
 from feval.comparison.comparison import compare, traces
 from feval.comparison.plan import ComparedMethod, Plan
@@ -143,16 +142,17 @@ def page(comparison, folder):
     return comparison_files(comparison, base=folder, receipt="receipt.json")["report.html"].decode()
 
 
+def explorer(page):
+    return first_data(page)["explorer"]
+
+
+def all_points(comparison):
+    points = (point for curve in comparison.curves for point in curve.points)
+    return [*points, *comparison.baselines]
+
+
 def page_tables(comparison):
     return [table_data(table) for table in comparison_tables(comparison, page=True)]
-
-
-def _data(page):
-    (block,) = re.findall(
-        r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
-    )
-    parsed: dict[str, Any] = json.loads(block)
-    return parsed
 
 
 def test_every_method_is_followed_to_where_it_stopped(comparison, folder, loaded):
@@ -203,14 +203,14 @@ def test_a_method_that_fails_later_is_said_and_the_others_are_followed(compariso
     assert label == "patient"
     assert "gone.py" in reason
     page = comparison_page(replace(comparison, curves=curves), dataset, llms, traces=followed)
-    assert any("patient is not followed here" in note for note in _data(page)["explorer"]["notes"])
+    assert any("patient is not followed here" in note for note in explorer(page)["notes"])
 
 
 def test_seeded_draws_show_the_cots_in_the_order_of_replicate_0(comparison, folder, loaded):
     dataset, llms = loaded
     seeded = replace(comparison, plan=comparison.plan.changed(order="seeded", seed=5))
     followed = traces(seeded, dataset, llms)
-    book = _data(comparison_page(seeded, dataset, llms, traces=followed))["explorer"]
+    book = explorer(comparison_page(seeded, dataset, llms, traces=followed))
     for place, llm in enumerate(llms):
         for row, question in enumerate(book["questions"]):
             codes, tokens, _, _ = question["d"][place]
@@ -223,7 +223,7 @@ def test_seeded_draws_show_the_cots_in_the_order_of_replicate_0(comparison, fold
 
 
 def test_the_page_holds_the_numbers_of_the_comparison(comparison, page):
-    data = _data(page)
+    data = first_data(page)
     for curve, output in zip(comparison.curves, data["curves"], strict=True):
         assert [point["y"] for point in output["points"]] == [
             point.accuracy for point in curve.points
@@ -255,14 +255,11 @@ def test_the_same_comparison_gives_the_same_bytes(comparison, folder):
 
 
 def test_amounts_are_per_1000_questions_where_one_costs_less_than_a_cent(comparison, page):
-    data = _data(page)
+    data = first_data(page)
     (results,) = (table for table in data["tables"] if table["id"] == "results")
     names = [column["name"] for column in results["columns"]]
     shown = [row[names.index("USD / 1,000 questions")]["s"] for row in results["rows"]]
-    points = [
-        *(point for curve in comparison.curves for point in curve.points),
-        *comparison.baselines,
-    ]
+    points = all_points(comparison)
     assert shown == pytest.approx(
         [1000 * (point.usd_per_question or 0) for point in points], rel=1e-12
     )
@@ -273,15 +270,6 @@ def test_amounts_are_per_1000_questions_where_one_costs_less_than_a_cent(compari
         "mean USD per 1,000 questions",
     )
     assert (usd_scale([0.02, 0.001]), usd_scale([0.02, 0.01]), usd_scale([None])) == (1000, 1, 1)
-
-
-def test_without_prices_there_is_no_column_of_amounts(comparison, folder):
-    unpriced = compare(
-        comparison.plan.changed(prices="none", cost="tokens", entries=_entries()[:1]), base=folder
-    )
-    results = page_tables(unpriced)[0]
-    assert not [column for column in results["columns"] if "USD" in column["name"]]
-    assert {len(row) for row in results["rows"]} == {len(results["columns"])}
 
 
 def test_numbers_of_a_column_have_equally_many_digits(comparison):
@@ -353,12 +341,7 @@ def test_nothing_of_strangers_stands_outside_the_data(comparison, loaded):
     dataset, llms = loaded
     plan = comparison.plan.model_copy(update={"dataset": EVIL + "\ud800"})
     page = comparison_page(replace(comparison, plan=plan), dataset, llms)
-    outside = re.sub(
-        r'(<script type="application/json" id="data">).*?(</script>)',
-        r"\1\2",
-        page,
-        flags=re.DOTALL,
-    )
+    outside = outside_data(page)
     assert "<img" not in outside
     assert page.count("</script>") == 2
     assert f"<h1>Methods compared on {html.escape(EVIL[:9])}" in outside
@@ -367,7 +350,7 @@ def test_nothing_of_strangers_stands_outside_the_data(comparison, loaded):
 
 
 def test_the_page_names_nothing_to_fetch(page):
-    outside = re.sub(r'id="data">.*?</script>', "", page, flags=re.DOTALL)
+    outside = outside_data(page)
     # a name, not an address
     assert re.findall(r"https?://[^\s\"']+", outside) == ["http://www.w3.org/2000/svg"]
     assert not re.search(r"\b(src|href)=\"(?!data:|#)", outside)
@@ -378,7 +361,7 @@ def test_the_page_names_nothing_to_fetch(page):
 
 
 def test_long_texts_are_cut_in_the_middle_and_it_is_said(page):
-    book = _data(page)["explorer"]
+    book = explorer(page)
     text = book["questions"][0]["d"][0][2][3]
     assert len(text) == 600
     assert text.startswith("first words xxx")
@@ -388,12 +371,10 @@ def test_long_texts_are_cut_in_the_middle_and_it_is_said(page):
 
 
 def test_a_budget_of_text_keeps_the_first_cots_and_it_is_said(comparison, folder):
-    whole = _data(comparison_files(comparison, base=folder)["report.html"].decode())["explorer"]
+    whole = explorer(comparison_files(comparison, base=folder)["report.html"].decode())
     lengths = [len(text) for q in whole["questions"] for pool in q["d"] for text in pool[2]]
     caps = Caps(texts=sum(lengths) // 2 + 1)
-    book = _data(comparison_files(comparison, base=folder, caps=caps)["report.html"].decode())[
-        "explorer"
-    ]
+    book = explorer(comparison_files(comparison, base=folder, caps=caps)["report.html"].decode())
     remaining = [pool[2] for q in book["questions"] for pool in q["d"]]
     assert {len(texts) for texts in remaining} == {2}
     # answers are all there
@@ -403,7 +384,7 @@ def test_a_budget_of_text_keeps_the_first_cots_and_it_is_said(comparison, folder
 
 def test_questions_beyond_the_cap_are_left_out_and_it_is_said(comparison, folder):
     files = comparison_files(comparison, base=folder, caps=Caps(questions=3, question=20, answer=9))
-    book = _data(files["report.html"].decode())["explorer"]
+    book = explorer(files["report.html"].decode())
     assert [q["i"] for q in book["questions"]] == ["toy/0", "toy/1", "toy/2"]
     assert all(len(q["q"]) <= 20 for q in book["questions"])
     assert any(
@@ -454,7 +435,7 @@ def test_a_comparison_of_one_point_can_be_drawn(comparison, folder):
     files = comparison_files(alone, base=folder)
     assert set(files) == {"comparison.png", "comparison.svg", "report.html"}
     assert "ranking" not in {
-        table["id"] for table in _data(files["report.html"].decode())["tables"]
+        table["id"] for table in first_data(files["report.html"].decode())["tables"]
     }
 
 
@@ -470,25 +451,8 @@ def browser(page, folder, tmp_path_factory):
 @pytest.fixture
 def clean(browser, folder):
     """The page, freshly opened; afterwards nobody complained and nothing was fetched."""
-    browser.view(1200, 900)
-    browser.requests.clear()
-    browser.open(folder / "report.html")
-    yield browser
-    assert browser.errors == []
-    assert browser.requests == [(folder / "report.html").resolve().as_uri()]
-
-
-def _texts(browser, selector):
-    result: list[str] = browser.value(
-        f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)"
-    )
-    return result
-
-
-def _press(browser, label, inside="document"):
-    browser.click(
-        f"[...{inside}.querySelectorAll('button')].find((b) => b.textContent.trim() === {label!r})"
-    )
+    with browser.visit(folder / "report.html"):
+        yield browser
 
 
 @pytest.mark.slow
@@ -502,10 +466,10 @@ def test_injected_markup_stays_text(clean):
         EVIL.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u202e", "\\u202e")
     )
     spelled = spelled.replace("\u200f", "\\u200f")
-    assert any(spelled in text for text in _texts(clean, ".open .text"))
-    assert any(spelled in text for text in _texts(clean, ".cot .text"))
-    assert any(spelled in text for text in _texts(clean, ".choices li"))
-    assert any(spelled in text for text in _texts(clean, "#missing td"))
+    assert any(spelled in text for text in clean.texts(".open .text"))
+    assert any(spelled in text for text in clean.texts(".cot .text"))
+    assert any(spelled in text for text in clean.texts(".choices li"))
+    assert any(spelled in text for text in clean.texts("#missing td"))
     assert not re.search("[\u2028\u2029\u202e\u200f]", clean.value("document.body.innerText"))
 
 
@@ -542,31 +506,28 @@ def test_the_arrow_keys_go_through_the_points(clean):
 @pytest.mark.slow
 def test_axes_can_be_changed_and_lines_hidden(clean):
     assert "USD" in clean.value("document.querySelector('.plot .axis-name').textContent")
-    _press(clean, "CoTs")
+    clean.press("CoTs")
     assert "CoTs" in clean.value("document.querySelector('.plot .axis-name').textContent")
     squares = "document.querySelectorAll('.plot path[d^=\"M-4.2-4.2\"]').length"
     assert clean.value(squares) == 2
-    _press(clean, "strong", "document.querySelector('.legend')")
+    clean.press("strong", "document.querySelector('.legend')")
     assert clean.value(squares) == 0
-    _press(clean, "strong", "document.querySelector('.legend')")
+    clean.press("strong", "document.querySelector('.legend')")
     assert clean.value(squares) == 2
 
 
 @pytest.mark.slow
 def test_a_heading_sorts_its_table(clean, comparison):
-    points = [
-        *(point for curve in comparison.curves for point in curve.points),
-        *comparison.baselines,
-    ]
+    points = all_points(comparison)
     falling = sorted((point.accuracy for point in points), reverse=True)
-    _press(clean, "accuracy %", "document.querySelector('#results')")
-    assert _texts(clean, "#results td:nth-child(3)") == [percent(share) for share in falling]
+    clean.press("accuracy %", "document.querySelector('#results')")
+    assert clean.texts("#results td:nth-child(3)") == [percent(share) for share in falling]
     assert (
         clean.value("document.querySelector('#results th:nth-child(3)').getAttribute('aria-sort')")
         == "descending"
     )
-    _press(clean, "accuracy %", "document.querySelector('#results')")
-    assert _texts(clean, "#results td:nth-child(3)") == [
+    clean.press("accuracy %", "document.querySelector('#results')")
+    assert clean.texts("#results td:nth-child(3)") == [
         percent(share) for share in reversed(falling)
     ]
 
@@ -584,9 +545,9 @@ def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(browser, compa
     assert 0 < own < len(many.differences)
     rows = "document.querySelectorAll('#differences tbody tr').length"
     assert browser.value(rows) == 10  # of a long table the first
-    _press(browser, f"Show all {own} rows", "document.querySelector('#differences')")
+    browser.press(f"Show all {own} rows", "document.querySelector('#differences')")
     assert browser.value(rows) == own
-    assert f"{own} of {len(many.differences)} rows" in _texts(browser, "#differences .controls")[0]
+    assert f"{own} of {len(many.differences)} rows" in browser.texts("#differences .controls")[0]
     browser.value("(() => { const m = document.querySelector('#differences select'); m.selectedIndex = 0;"  # noqa: E501
                   "m.dispatchEvent(new Event('change')); })()")  # fmt: skip
     assert browser.value(rows) == len(many.differences)
@@ -623,14 +584,14 @@ def test_bands_are_off_above_four_methods_and_can_be_had(browser, comparison, fo
     browser.open(folder / "many.html")
     bands = "document.querySelectorAll('.plot path[opacity=\"0.13\"]').length"
     assert browser.value(bands) == 0
-    _press(browser, "95 % interval", "document.querySelector('.legend')")
+    browser.press("95 % interval", "document.querySelector('.legend')")
     assert browser.value(bands) == 11
     strokes = (
         "[...document.querySelectorAll('.legend path')].map((p) =>"
         " p.getAttribute('stroke')).filter((s) => /--c/.test(s))"
     )
     assert len(set(browser.value(strokes))) == 12
-    assert _texts(browser, ".heads .marks span")[:2] == ["cheap", "strong"]
+    assert browser.texts(".heads .marks span")[:2] == ["cheap", "strong"]
 
 
 @pytest.mark.slow
@@ -639,20 +600,17 @@ def test_figure_and_tables_can_be_saved(clean, comparison):
         "(() => { window.saved = []; URL.createObjectURL = (blob) => { saved.push(blob); return"
         " '#'; };HTMLAnchorElement.prototype.click = () => {}; })()"
     )
-    _press(clean, "CSV", "document.querySelector('#results')")
-    _press(clean, "Points (CSV)")
+    clean.press("CSV", "document.querySelector('#results')")
+    clean.press("Points (CSV)")
     rows = list(csv.DictReader(io.StringIO(clean.value("saved[0].text()"))))
-    points = [
-        *(point for curve in comparison.curves for point in curve.points),
-        *comparison.baselines,
-    ]
+    points = all_points(comparison)
     assert [float(row["accuracy %"]) for row in rows] == [
         float(percent(point.accuracy)) for point in points
     ]
     exact = list(csv.DictReader(io.StringIO(clean.value("saved[1].text()"))))
     own = [float(row["usd_per_question"]) for row in exact if row["kind"] == "method"]
     assert own == [point.usd_per_question for point in points[: len(own)]]
-    _press(clean, "Picture (PNG)")
+    clean.press("Picture (PNG)")
     clean.wait("saved.length === 3")
     head = clean.value(
         "saved[2].arrayBuffer().then((bytes) => [...new Uint8Array(bytes.slice(0, 24))])"
@@ -692,9 +650,9 @@ def test_no_table_is_cut_on_a_wide_screen(clean):
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", ["largest", "smallest"])
 def test_questions_on_which_methods_disagree(clean, budget):
-    _press(clean, budget)
-    _press(clean, "Methods disagree")
-    assert _texts(clean, ".questions .id") == DISAGREE[budget]
+    clean.press(budget)
+    clean.press("Methods disagree")
+    assert clean.texts(".questions .id") == DISAGREE[budget]
     assert f"{len(DISAGREE[budget])} of 4 questions" in clean.value(
         "document.querySelector('#questions').innerText"
     )
@@ -702,38 +660,38 @@ def test_questions_on_which_methods_disagree(clean, budget):
 
 @pytest.mark.slow
 def test_questions_all_methods_get_wrong_and_right(clean):
-    _press(clean, "All wrong")
-    assert _texts(clean, ".questions .id") == ["toy/2"]
-    _press(clean, "All right")
-    assert _texts(clean, ".questions .id") == ["toy/0"]
-    _press(clean, "Some right, some wrong")
-    assert _texts(clean, ".questions .id") == ["toy/1", "toy/3"]
+    clean.press("All wrong")
+    assert clean.texts(".questions .id") == ["toy/2"]
+    clean.press("All right")
+    assert clean.texts(".questions .id") == ["toy/0"]
+    clean.press("Some right, some wrong")
+    assert clean.texts(".questions .id") == ["toy/1", "toy/3"]
 
 
 @pytest.mark.slow
 def test_text_search_finds_questions_and_answers(clean):
     clean.click("document.querySelector('input[type=search]')")
     clean.type("WHAT IS 2")
-    assert _texts(clean, ".questions .id") == ["toy/2"]
+    assert clean.texts(".questions .id") == ["toy/2"]
     clean.value("document.querySelector('input[type=search]').select()")
     clean.type("onerror")
-    assert _texts(clean, ".questions .id") == ["toy/0", "toy/1", "toy/2", "toy/3"]
+    assert clean.texts(".questions .id") == ["toy/0", "toy/1", "toy/2", "toy/3"]
     clean.value("document.querySelector('input[type=search]').select()")
     clean.type("nowhere at all")
-    assert _texts(clean, ".questions .id") == []
+    assert clean.texts(".questions .id") == []
 
 
 @pytest.mark.slow
 def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clean):
     clean.click("document.querySelectorAll('.questions > li > button')[3]")
-    chips = _texts(clean, ".open .chip")
+    chips = clean.texts(".open .chip")
     assert [chip.split()[0] for chip in chips] == ["–", "–", "✓", "✓", "✓"]
     assert chips[-1].endswith("(1 + 2)")
     assert chips[0] == "– n=1: no answer (1)"
     # patient: one CoT of the cheap LLM, two of the other
     clean.click("[...document.querySelectorAll('.chip')].at(-1)")
-    assert _texts(clean, ".open .badge") == ["1 of 4 drawn by patient", "2 of 4 drawn by patient"]
-    assert _texts(clean, ".open .stop") == ["stopped after 1", "stopped after 2"]
+    assert clean.texts(".open .badge") == ["1 of 4 drawn by patient", "2 of 4 drawn by patient"]
+    assert clean.texts(".open .stop") == ["stopped after 1", "stopped after 2"]
     unread = (
         "[...document.querySelectorAll('.strip')].map((s) => s.querySelectorAll('.unread').length)"
     )
@@ -775,14 +733,6 @@ def test_nothing_is_wider_than_the_screen(clean, width):
     clean.click("document.querySelector('.questions > li > button')")
     clean.wait(f"document.querySelector('.plot').getBoundingClientRect().right <= {width}")
     assert clean.value("document.documentElement.scrollWidth") <= width
-
-
-@pytest.mark.slow
-def test_dark_mode_turns_the_page_dark(clean):
-    paper = "getComputedStyle(document.body).backgroundColor"
-    assert clean.value(paper) == "rgb(255, 255, 255)"
-    clean.view(1200, 900, dark=True)
-    assert clean.value(paper) == "rgb(20, 23, 27)"
 
 
 @pytest.mark.slow

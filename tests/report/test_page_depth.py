@@ -4,13 +4,11 @@ order, and how it is shown.
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from chromium import CHROMIUM, tab
+from chromium import CHROMIUM, first_data, tab
 from recorded_trees import DECODING, PRM, SCORES, TREES, tree
 from recorded_turns import write_full_turns
 from small import pool, question
@@ -109,12 +107,7 @@ def _page(comparison, folder, **caps):
 
 
 def _book(comparison, folder, **caps):
-    page = _page(comparison, folder, **caps)
-    (block,) = re.findall(
-        r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
-    )
-    book: dict[str, Any] = json.loads(block)["explorer"]
-    return book
+    return first_data(_page(comparison, folder, **caps))["explorer"]
 
 
 @pytest.fixture(scope="module")
@@ -205,36 +198,22 @@ def test_traces_and_trees_are_shown_and_strangers_texts_stay_text(comparison, fo
         pytest.skip("no Chromium is installed (Debian's package is called chromium)")
     (folder / "report.html").write_text(_page(comparison, folder), "utf-8")
 
-    def texts(opened, selector):
-        result: list[str] = opened.value(
-            f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)"
-        )
-        return result
-
     with tab(tmp_path) as opened:
         opened.view(400, 900)
         opened.open(folder / "report.html")
         opened.click("document.querySelector('.questions > li > button')")
         opened.click("document.querySelectorAll('.chip')[1]")
         spelled = EVIL.replace("\u202e", "\\u202e")
-        assert texts(opened, ".told") == ["✓ 1 6 of 10", f"✗ {spelled} 4 of 6", "✓ 1 3"]
+        assert opened.texts(".told") == ["✓ 1 6 of 10", f"✗ {spelled} 4 of 6", "✓ 1 3"]
         assert opened.value("document.querySelectorAll('.traces line').length") == 2
-        assert any(badge.startswith("not asked by") for badge in texts(opened, ".badge"))
+        assert any(badge.startswith("not asked by") for badge in opened.texts(".badge"))
         # and what comes after is not unfolded
-        assert all(text[0] == "·" for text in texts(opened, ".tree li"))
-        assert len(texts(opened, ".tree li")) < 7
+        assert all(text[0] == "·" for text in opened.texts(".tree li"))
+        assert len(opened.texts(".tree li")) < 7
         opened.click("[...document.querySelectorAll('.chip')].at(-1)")
-        assert all("not drawn" in text for text in texts(opened, ".told"))
-        assert [text[0] for text in texts(opened, ".tree li")] == [
-            "●",
-            "●",
-            "●",
-            "●",
-            "○",
-            "○",
-            "·",
-        ]
-        assert texts(opened, ".tree li")[0] == f"● {spelled} prm 0.5, 10 tokens"
+        assert all("not drawn" in text for text in opened.texts(".told"))
+        assert "".join(text[0] for text in opened.texts(".tree li")) == "●●●●○○·"
+        assert opened.texts(".tree li")[0] == f"● {spelled} prm 0.5, 10 tokens"
         assert opened.value("[document.images.length, document.title]") == [
             0,
             "Methods compared on toy",

@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from chromium import CHROMIUM, tab
+from chromium import CHROMIUM, outside_data, page_data, tab
 from recorded_trees import write_trees
 from recorded_turns import write_turns
 from small import pool, question
@@ -61,17 +61,8 @@ def page(recording):
     return view_page(recording, PAIRS)
 
 
-def _blocks(page):
-    return [
-        json.loads(text)
-        for text in re.findall(
-            r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL
-        )
-    ]
-
-
 def test_the_page_has_every_cot_with_its_answer(page):
-    data, *blocks = _blocks(page.html)
+    data, *blocks = page_data(page.html)
     assert (page.questions, len(data["questions"]), len(blocks), page.left_out) == (6, 6, 6, [])
     for entry, block in zip(data["questions"], blocks, strict=True):
         row = data["questions"].index(entry) % 3
@@ -103,7 +94,7 @@ def test_the_page_has_every_cot_with_its_answer(page):
 
 
 def test_the_table_of_llms_is_over_all_questions(recording):
-    data, *_ = _blocks(view_page(recording, PAIRS, first=1).html)
+    data, *_ = page_data(view_page(recording, PAIRS, first=1).html)
     rows = {(row[0], row[1]): [cell["t"] for cell in row[2:]] for row in data["tables"][0]["rows"]}
     # One in three of 2/4 + 0 + 1/4, and below of 1 + 1/2 + 1/2.
     assert rows["toy", "org/one"] == ["3", "12", "25.00", "8.33", "8.33", "11.5"]
@@ -126,7 +117,7 @@ def test_what_is_left_out_is_said(recording):
     assert (
         max(
             len(text)
-            for block in _blocks(short.html)[1:]
+            for block in page_data(short.html)[1:]
             for own in block.values()
             for text in own["x"]
         )
@@ -135,20 +126,15 @@ def test_what_is_left_out_is_said(recording):
 
 
 def test_nothing_of_strangers_stands_outside_the_data(page):
-    outside = re.sub(
-        r'<script type="application/json"[^>]*>.*?</script>', "", page.html, flags=re.DOTALL
-    )
+    outside = outside_data(page.html)
     assert "owned" not in outside
     assert page.html.count("</script>") == 1 + 6 + 1
     assert "default-src 'none'" in outside
-    assert not re.search(
-        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", outside
-    )
     page.html.encode()
 
 
 def test_trees_have_their_steps(tmp_path):
-    data, first, *_ = _blocks(
+    data, first, *_ = page_data(
         view_page(open_recording(write_trees(tmp_path / "trees")), {"toy": ["tree"]}).html
     )
     assert [step[0] for step in first["tree"]["tree"]] == [-1, -1, 0, 0, 1, 3, 3]
@@ -164,7 +150,7 @@ def test_trees_have_their_steps(tmp_path):
 
 def test_turns_have_what_was_sent(tmp_path):
     page = view_page(open_recording(write_turns(tmp_path / "turns")), {"toy": ["m@revise"]})
-    own = _blocks(page.html)[1]["m@revise"]
+    own = page_data(page.html)[1]["m@revise"]
     assert own["kind"] == "CoTs and turns"
     assert own["x"][0].startswith("Thinking about 0")
     assert own["x"][3].startswith("> Why?\n\nThinking about 0")
@@ -223,29 +209,12 @@ def browser(page, tmp_path_factory):
 def clean(browser):
     """The page, freshly opened; afterwards nobody complained and nothing was fetched."""
     opened, file = browser
-    opened.view(1400, 900)
-    opened.requests.clear()
-    opened.open(file)
-    yield opened
-    assert opened.errors == []
-    assert opened.requests == [file.resolve().as_uri()]
-
-
-def _texts(browser, selector):
-    result: list[str] = browser.value(
-        f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)"
-    )
-    return result
+    with opened.visit(file, 1400):
+        yield opened
 
 
 def _ids(browser):
-    return _texts(browser, ".questions .id")
-
-
-def _press(browser, label):
-    browser.click(
-        f"[...document.querySelectorAll('button')].find((b) => b.textContent.trim() === {label!r})"
-    )
+    return browser.texts(".questions .id")
 
 
 def _choose(browser, number, option):
@@ -270,7 +239,7 @@ def test_hostile_texts_stay_text(clean):
         EVIL.replace("\u2028", "\\u2028").replace("\u202e", "\\u202e").replace("\x1b", "\\u001b")
     )
     for selector in (".cot .text", ".open > .text", ".choices li", ".histogram th", ".cell"):
-        assert any(spelled in text for text in _texts(clean, selector)), selector
+        assert any(spelled in text for text in clean.texts(selector)), selector
     assert not re.search("[\u2028\u202e\x1b]", clean.value("document.body.innerText"))
 
 
@@ -278,14 +247,14 @@ def test_hostile_texts_stay_text(clean):
 def test_questions_are_ordered_filtered_and_searched(clean):
     _choose(clean, 0, "toy")
     assert _ids(clean) == ["toy/1", "toy/2", "toy/0"]  # 0 and 1/2, 1/4 and 1/2, 1/2 and 1
-    _press(clean, "As recorded")
+    clean.press("As recorded")
     assert _ids(clean) == ["toy/0", "toy/1", "toy/2"]
     _choose(clean, 1, "two")
-    _press(clean, "No answer")
+    clean.press("No answer")
     assert _ids(clean) == ["toy/2"]
-    _press(clean, "Wrong")
+    clean.press("Wrong")
     assert _ids(clean) == ["toy/1"]
-    _press(clean, "All CoTs")
+    clean.press("All CoTs")
     _choose(clean, 2, "length")
     assert _ids(clean) == ["toy/2"]
     _choose(clean, 2, "any")
@@ -311,24 +280,24 @@ def test_a_question_without_cots_is_listed_unless_a_filter_wants_some(browser, t
     assert "3 questions of toy, 5 CoTs of 1 LLM." in opened.value(
         "document.querySelector('.lede').textContent"
     )
-    _press(opened, "Wrong")
+    opened.press("Wrong")
     assert _ids(opened) == ["toy/0"]
     opened.click("document.querySelector('.questions > li > button')")
-    assert len(_texts(opened, ".tree li")) == 7
+    assert len(opened.texts(".tree li")) == 7
 
 
 @pytest.mark.slow
 def test_a_cot_has_its_answer_marked_and_its_thoughts_folded(clean):
     _choose(clean, 0, "toy")
     clean.click("document.querySelectorAll('.questions > li > button')[2]")
-    assert _texts(clean, ".histogram tbody tr:first-child :is(th, td)") == ["✓ 1", "2", "2"]
+    assert clean.texts(".histogram tbody tr:first-child :is(th, td)") == ["✓ 1", "2", "2"]
     clean.click("[...document.querySelectorAll('.cell')].at(-1)")
-    assert _texts(clean, "mark") == ["1"]
+    assert clean.texts("mark") == ["1"]
     assert clean.value("document.querySelector('details').open") is False
-    assert _texts(clean, ".cot .mark-answer") == ["✓ 1"]
-    assert len(_texts(clean, ".traces .told")) == 4
+    assert clean.texts(".cot .mark-answer") == ["✓ 1"]
+    assert len(clean.texts(".traces .told")) == 4
     clean.click("document.querySelectorAll('.cell')[0]")
-    assert [text.split(",")[0] for text in _texts(clean, ".cot .id")] == [
+    assert [text.split(",")[0] for text in clean.texts(".cot .id")] == [
         "CoT 0 of org/one",
         "CoT 1 of two",
     ]

@@ -257,14 +257,6 @@ def test_questions_are_counted(shown):
         assert columns["agreement"][row] == max(votes.values()) / len(own)
 
 
-def test_a_frame_of_a_library_that_is_missing(shown, monkeypatch):
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(UsageError, match="needs polars"):
-        shown["curve"].to_frame("polars")
-    with pytest.raises(UnknownNameError, match=r"'pandsa'.*'pandas'"):
-        shown["curve"].to_frame("pandsa")
-
-
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "plan"])
 def test_everything_has_a_picture(shown, kind):
     before = dict(mpl.rcParams)

@@ -6,6 +6,7 @@ import base64
 import http.client
 import json
 import os
+import re
 import shutil
 import socket
 import struct
@@ -143,6 +144,27 @@ class Tab:
     def type(self, text):
         self.send("Input.insertText", text=text)
 
+    def texts(self, selector):
+        """What all elements of a kind say."""
+        return self.value(f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)")
+
+    def press(self, label, inside="document"):
+        """Press a button by its label."""
+        self.click(
+            f"[...{inside}.querySelectorAll('button')].find((b) => b.textContent.trim() ==="
+            f" {label!r})"
+        )
+
+    @contextmanager
+    def visit(self, path, width=1200):
+        """Open a page; afterwards nobody complained and nothing was fetched."""
+        self.view(width, 900)
+        self.requests.clear()
+        self.open(path)
+        yield self
+        assert self.errors == []
+        assert self.requests == [path.resolve().as_uri()]
+
     def view(self, width, height, *, dark=False):
         self.send(
             "Emulation.setDeviceMetricsOverride",
@@ -211,3 +233,21 @@ def _target(port):
             return str(pages[0]["webSocketDebuggerUrl"]).partition(f":{port}")[2]
         assert time.monotonic() < late, "Chromium opened no tab"
         time.sleep(0.05)
+
+
+SCRIPT = re.compile(r'(<script type="application/json"[^>]*>)(.*?)</script>', re.DOTALL)
+
+
+def page_data(page):
+    """The JSON blocks of a page."""
+    return [json.loads(text) for _, text in SCRIPT.findall(page)]
+
+
+def outside_data(page):
+    """A page without what stands in its JSON blocks."""
+    return SCRIPT.sub("", page)
+
+
+def first_data(page):
+    """The first of them, which tells about the page."""
+    return page_data(page)[0]
