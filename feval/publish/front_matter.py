@@ -17,22 +17,17 @@ from feval.cards.cards import find_dataset_card, find_llm_card
 from feval.cards.front_matter import refuse_bombs
 from feval.errors import CardError, DamagedRecordingError, UsageError
 from feval.recording import Recording
-from feval.recording.layout.format import SCORES, open_regular, slug
+from feval.recording.layout.format import open_regular, slug
+from feval.recording.parts import PAIR_PARTS
 
 _SIZES = (
-    (10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7,
-    "1M<n<10M"),
-    (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"),
+    "n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B",
+    "1B<n<10B", "10B<n<100B", "100B<n<1T", "n>1T",
 )  # fmt: skip
 _TAGS = (
-    "feval",
-    "llm",
-    "chain-of-thought",
-    "test-time-compute",
-    "self-consistency",
-    "evaluation",
+    "feval", "llm", "chain-of-thought", "test-time-compute", "self-consistency", "evaluation",
     "synthetic",
-)
+)  # fmt: skip
 _OURS = frozenset((
     "annotations_creators", "configs", "dataset_info", "language", "license", "license_details",
     "license_link", "license_name",
@@ -76,6 +71,8 @@ def front_matter(
     """
     kinds = {record.get("answer_kind") for record in recording.manifest.datasets.values()}
     cots = sum(pair["cots"] for pair in recording.manifest.pairs.values())
+    cards = map(find_dataset_card, recording.dataset_ids())
+    sources = [card.hub.repository for card in cards if card and card.hub]
     fields: dict[str, Any] = {
         "pretty_name": title,
         **licence.fields,
@@ -86,14 +83,37 @@ def front_matter(
             "question-answering",
             *(["multiple-choice"] * ("choice" in kinds)),
         ],
-        "size_categories": [next((name for most, name in _SIZES if cots < most), "n>1T")],
+        "size_categories": [_SIZES[min(max(len(str(cots)) - 3, 0), len(_SIZES) - 1)]],
         "annotations_creators": ["machine-generated"],
-        **({"source_datasets": sources} if (sources := _sources(recording)) else {}),
+        **({"source_datasets": [*dict.fromkeys(sources)]} if sources else {}),
         "tags": [*_TAGS, *(tag for tag in kept.get("tags", ()) if tag not in _TAGS)],
         "configs": [
-            _config_fields(config, default=place == 0) for place, config in enumerate(configs)
+            {
+                "config_name": config.name,
+                **({} if place else {"default": True}),
+                "data_files": [
+                    {
+                        "split": split.name,
+                        "path": split.paths[0] if len(split.paths) == 1 else list(split.paths),
+                    }
+                    for split in config.splits
+                ],
+            }
+            for place, config in enumerate(configs)
         ],
-        "dataset_info": [_info(config) for config in configs],
+        "dataset_info": [
+            {
+                "config_name": config.name,
+                "features": config.features,
+                "splits": [
+                    {"name": split.name, "num_bytes": split.arrow_bytes, "num_examples": split.rows}
+                    for split in config.splits
+                ],
+                "download_size": sum(split.file_bytes for split in config.splits),
+                "dataset_size": sum(split.arrow_bytes for split in config.splits),
+            }
+            for config in configs
+        ],
     }
     return fields | {name: value for name, value in kept.items() if name not in fields}
 
@@ -105,9 +125,9 @@ def earlier_matter(page: str, where: str) -> EarlierMatter | None:
     lines = page.replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
         return None
-    ends = [number for number, line in enumerate(lines) if number and line.rstrip() == "---"]
-    text = "\n".join(lines[1 : ends[0]]) if ends else ""
-    if not ends or len(text) > _MOST_BYTES:
+    end = front_matter_end(lines)
+    text = "\n".join(lines[1:end])
+    if not end or len(text) > _MOST_BYTES:
         raise CardError(
             f"The front matter of {where} has no end, or is too long. Correct it, or it would be"
             " lost."
@@ -128,63 +148,23 @@ def earlier_matter(page: str, where: str) -> EarlierMatter | None:
     title, licence, tags, language = (
         fields.get(key) for key in ("pretty_name", "license", "tags", "language")
     )
-    texts = (
-        fields.get(key) if licence == OTHER else None for key in ("license_name", "license_link")
-    )
-    named = (text if isinstance(text, str) else None for text in texts)
     if isinstance(tags, list):
         kept["tags"] = [tag for tag in tags if isinstance(tag, str)]
     if isinstance(language, str | list) and language:
         kept["language"] = language
-    return EarlierMatter(
-        (
-            title
-            if isinstance(title, str) and title.strip() and not _MADE_TITLE.fullmatch(title)
-            else None
-        ),
-        Licence(licence, *named) if isinstance(licence, str) and is_licence(licence) else None,
-        kept,
-    )
+    if not isinstance(title, str) or not title.strip() or _MADE_TITLE.fullmatch(title):
+        title = None
+    stated = None
+    if isinstance(licence, str) and is_licence(licence):
+        named = (fields.get(f"license_{key}") for key in ("name", "link") if licence == OTHER)
+        stated = Licence(licence, *(text if isinstance(text, str) else None for text in named))
+    return EarlierMatter(title, stated, kept)
 
 
-def _sources(recording: Recording) -> list[str]:
-    """Return the repositories on the Hub that the questions are from, as far as dataset cards
-    say.
-    """
-    cards = (find_dataset_card(dataset) for dataset in recording.dataset_ids())
-    return list(
-        dict.fromkeys(
-            card.hub.repository for card in cards if card is not None and card.hub is not None
-        )
-    )
-
-
-def _config_fields(config: Config, *, default: bool) -> dict[str, Any]:
-    files = [
-        {
-            "split": split.name,
-            "path": split.paths[0] if len(split.paths) == 1 else list(split.paths),
-        }
-        for split in config.splits
-    ]
-    return {
-        "config_name": config.name,
-        **({"default": True} if default else {}),
-        "data_files": files,
-    }
-
-
-def _info(config: Config) -> dict[str, Any]:
-    return {
-        "config_name": config.name,
-        "features": config.features,
-        "splits": [
-            {"name": split.name, "num_bytes": split.arrow_bytes, "num_examples": split.rows}
-            for split in config.splits
-        ],
-        "download_size": sum(split.file_bytes for split in config.splits),
-        "dataset_size": sum(split.arrow_bytes for split in config.splits),
-    }
+def front_matter_end(lines: Sequence[str]) -> int:
+    """Return the number of the line that ends the front matter of a page; 0 without any."""
+    ends = (number for number, line in enumerate(lines) if number and line.rstrip() == "---")
+    return next(ends, 0) if lines[0].rstrip() == "---" else 0
 
 
 OTHER = "other"
@@ -339,21 +319,7 @@ def notice(title: str, licence: Licence) -> str:
 MOST_SPLITS = 30
 """Splits of one configuration that the Hub's viewer shows; `datasets` loads any number."""
 
-_PAIR_PARTS = (
-    "samples",
-    "requests",
-    "texts",
-    "reasoning",
-    "logprobs",
-    "probes",
-    "steps",
-    "turns",
-    "timings",
-)
 _NOT_IN_SPLITS = re.compile(r"[^A-Za-z0-9_.]+")
-_Files = tuple[str, list[str], str | None, str | None]
-"""Name of a split, its paths, LLM, scorer."""
-_RESERVED = frozenset(("all",))  # `datasets` takes it for all splits together
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,8 +327,7 @@ class Split:
     """The files of a part under a name that `datasets` accepts; `arrow_bytes` is their size in
     memory.
 
-    Questions have no `llm`, only scores have a `scorer`; `nulls` counts the missing values of
-    columns with any.
+    Questions have no `llm`; `nulls` counts the missing values of columns with any.
     """
 
     name: str
@@ -371,7 +336,6 @@ class Split:
     file_bytes: int
     arrow_bytes: int
     llm: str | None = None
-    scorer: str | None = None
     nulls: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -396,11 +360,19 @@ def configs_of(recording: Recording) -> list[Config]:
     samples = {dataset: names.take(slug(dataset)) for dataset in recording.dataset_ids()}
     configs = []
     for dataset, name in samples.items():
-        parts = _parts(recording, dataset, splits)
-        for part, files in parts.items():
-            config_name = name if part == "samples" else names.take(f"{name}-{part}")
-            if (config := _config(recording, config_name, dataset, part, files)) is not None:
-                configs.append(config)
+        own: dict[str, list[tuple[str, str, str | None]]] = {"samples": []}
+        own["questions"] = [("questions", "questions", None)]
+        for llm in recording.llm_names(dataset):
+            keyed = recording.keyed_parts(dataset, llm)
+            for part in (*PAIR_PARTS, *recording.channels(dataset, llm), *keyed):
+                kind, _, scorer = part.partition("/")
+                split = f"{splits[llm]}.{_split_name(scorer)}" if scorer else splits[llm]
+                own.setdefault(kind, []).append((split, part, llm))
+        for kind, files in own.items():
+            config_name = name if kind == "samples" else names.take(f"{name}-{kind}")
+            features, filled = _splits(recording, dataset, files)
+            if filled:
+                configs.append(Config(config_name, dataset, kind, features, filled))
     return configs
 
 
@@ -408,64 +380,28 @@ def split_names(recording: Recording) -> dict[str, str]:
     """Return LLM -> the name of its split in every configuration, with the characters that
     `datasets` allows.
     """
-    names = _Names(_RESERVED)
+    names = _Names(["all"])  # `datasets` takes it for all splits together
     return {llm: names.take(_split_name(llm), "_") for llm in recording.manifest.llms}
 
 
-def _parts(
-    recording: Recording, dataset: str, splits: Mapping[str, str]
-) -> dict[str, list[_Files]]:
-    """Return part -> the files of each split, the samples first."""
-    parts: dict[str, list[_Files]] = {
-        "samples": [],
-        "questions": [("questions", recording.files("questions", dataset), None, None)],
-    }
-    for llm in recording.llm_names(dataset):
-        for part in _PAIR_PARTS:
-            if paths := recording.files(part, dataset, llm):
-                parts.setdefault(part, []).append((splits[llm], paths, llm, None))
-        for scorer in recording.scorers(dataset, llm):
-            name, paths = (
-                f"{splits[llm]}.{_split_name(scorer)}",
-                recording.files(SCORES + scorer, dataset, llm),
-            )
-            parts.setdefault("scores", []).append((name, paths, llm, scorer))
-    return parts
-
-
-def _config(
-    recording: Recording, name: str, dataset: str, part: str, files: Iterable[_Files]
-) -> Config | None:
+def _splits(
+    recording: Recording, dataset: str, files: Iterable[tuple[str, str, str | None]]
+) -> tuple[list[dict[str, Any]], tuple[Split, ...]]:
+    """Return the features of a configuration and its splits, from name, part and LLM of each."""
     names, splits, schema = _Names(), [], None
-    for split, paths, llm, scorer in files:
-        filled = tuple(path for path in paths if recording.file_record(path)["rows"])
-        if filled:
-            schemas, sizes, nulls = zip(
-                *(_measured(recording.path / path) for path in filled), strict=True
-            )
-            schema = schema or schemas[0]
-            rows, file_bytes = (
-                sum(recording.file_record(path)[key] for path in filled)
-                for key in ("rows", "bytes")
-            )
-            counts = sum(nulls, Counter[str]())
-            splits.append(
-                Split(
-                    names.take(split, "_"),
-                    filled,
-                    rows,
-                    file_bytes,
-                    sum(sizes),
-                    llm,
-                    scorer,
-                    counts,
-                )
-            )
-    return (
-        None
-        if schema is None
-        else Config(name, dataset, part, list(_features(schema)), tuple(splits))
-    )
+    for split, part, llm in files:
+        paths = recording.files(part, dataset, llm)
+        records = {path: recording.file_record(path) for path in paths}
+        filled = tuple(path for path in paths if records[path]["rows"])
+        if not filled:
+            continue
+        arrow_bytes, nulls = 0, Counter[str]()
+        for path in filled:
+            own_schema, size, missing = _measured(recording.path / path)
+            schema, arrow_bytes, nulls = schema or own_schema, arrow_bytes + size, nulls + missing
+        rows, size = (sum(records[path][key] for path in filled) for key in ("rows", "bytes"))
+        splits.append(Split(names.take(split, "_"), filled, rows, size, arrow_bytes, llm, nulls))
+    return [*_features(schema or ())], tuple(splits)
 
 
 def _measured(path: Path) -> tuple[Any, int, Counter[str]]:
@@ -478,12 +414,8 @@ def _measured(path: Path) -> tuple[Any, int, Counter[str]]:
             for number in range(file.num_row_groups):
                 group = file.read_row_group(number, use_threads=False)
                 size += group.nbytes
-                nulls.update(
-                    {
-                        name: column.null_count
-                        for name, column in zip(group.column_names, group.columns, strict=True)
-                    }
-                )
+                for name, column in zip(group.column_names, group.columns, strict=True):
+                    nulls[name] += column.null_count
             return file.schema_arrow, size, +nulls
     except (pa.ArrowException, OSError) as error:
         raise DamagedRecordingError(
@@ -496,18 +428,14 @@ def _features(fields: Iterable[Any]) -> Iterator[dict[str, Any]]:
     ones.
     """
     for column in fields:
-        if pa.types.is_list(column.type):
-            item = column.type.value_type
-            yield {
-                "name": column.name,
-                "list": list(_features(item)) if pa.types.is_struct(item) else _dtype(item),
-            }
-        else:
-            yield {"name": column.name, "dtype": _dtype(column.type)}
-
-
-def _dtype(kind: Any) -> str:
-    return {"double": "float64", "float": "float32"}.get(str(kind), str(kind))
+        kind, key = column.type, "dtype"
+        if pa.types.is_list(kind):
+            kind, key = kind.value_type, "list"
+        name = {"double": "float64", "float": "float32"}.get(str(kind), str(kind))
+        yield {
+            "name": column.name,
+            key: list(_features(kind)) if pa.types.is_struct(kind) else name,
+        }
 
 
 def _split_name(llm: str) -> str:

@@ -34,6 +34,7 @@ from feval.publish.front_matter import (
     check_licence,
     configs_of,
     earlier_matter,
+    front_matter_end,
     notice,
     stated_licence,
 )
@@ -51,23 +52,12 @@ from feval.publish.scan import Scan, scan
 from feval.recording import Recording, open_recording
 from feval.recording.layout.format import MANIFEST, README, is_beside
 from feval.recording.layout.manifest import manifest_bytes
+from feval.recording.parts import PARTS
 from feval.recording.verify import open_sound
 from feval.report.text import counted, size
 
 _LICENCE = "LICENSE"
-_PARTS = (
-    "questions/",
-    "requests/",
-    "samples/",
-    "texts/",
-    "reasoning/",
-    "logprobs/",
-    "scores/",
-    "probes/",
-    "steps/",
-    "turns/",
-    "votes/",
-)
+_PARTS = (*(f"{part}/" for part in PARTS), "votes/")
 """Folders of a repository that belong to a recording alone."""
 _MOST_FILES, _MOST_IN_FOLDER = 100_000, 10_000
 _MOST_FILE_BYTES, _GOOD_FILE_BYTES = 50 * 10**9, 20 * 10**9
@@ -416,7 +406,9 @@ def _words(pages: Mapping[str, str]) -> str:
     """
     sections = {where: own_words(page, where) for where, page in pages.items()}
     for where, words in sections.items():
-        if words is None and _body(pages[where]):
+        lines = pages[where].replace("\r\n", "\n").split("\n")
+        end = front_matter_end(lines)
+        if words is None and "".join(lines[end + 1 if end else 0 :]).strip():
             raise CardError(
                 f"{where} was not written by feval, and a push would replace it. Put what you want"
                 " to keep into a file, and push with --words FILE."
@@ -428,14 +420,6 @@ def _words(pages: Mapping[str, str]) -> str:
             " with --words FILE."
         )
     return next(iter(written), "")
-
-
-def _body(page: str) -> str:
-    """Return a page without its front matter."""
-    lines = page.replace("\r\n", "\n").split("\n")
-    ends = [number for number, line in enumerate(lines) if number and line.rstrip() == "---"]
-    start = ends[0] + 1 if lines[0].rstrip() == "---" and ends else 0
-    return "\n".join(lines[start:]).strip()
 
 
 def _manifest(recording: Recording) -> bytes:
