@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -26,6 +27,7 @@ from feval.publish.front_matter import (
     MOST_SPLITS,
     Config,
     Licence,
+    Split,
     front_matter,
     outputs_licence,
     split_names,
@@ -69,14 +71,14 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page is made from, besides the recording.
+    """What a page is made from.
 
     `tag` is named by the examples, `words` is the owner's section, `kept_fields` is front matter of
-    an earlier page that stays, `picture` says what
-    that of accuracy shows, `surfaces` is path and subject of each picture of width and depth,
-    `prices` the list of its dollars.
+    an earlier page that stays, `picture` says what that of accuracy shows, `surfaces` is path and
+    subject of each picture of width and depth, `prices` the list of its dollars.
     """
 
+    recording: Recording
     repo_id: str
     title: str
     figures: Sequence[PairFigures]
@@ -90,14 +92,17 @@ class Page:
     surfaces: Mapping[str, str] = field(default_factory=dict)
     prices: PriceList | None = None
 
-    def config_name(self, dataset: str, part: str) -> str | None:
-        """Return the configuration with a part of a dataset; `None` where it has no row."""
-        names = (
-            config.name
+    def configs_of(self, part: str, dataset: str | None = None) -> list[Config]:
+        """Return the configurations with a part, of one dataset or of all."""
+        return [
+            config
             for config in self.configs
-            if (config.dataset, config.part) == (dataset, part)
-        )
-        return next(names, None)
+            if config.part == part and dataset in {None, config.dataset}
+        ]
+
+    def splits(self, part: str) -> list[Split]:
+        """Return all splits with a part."""
+        return [split for config in self.configs_of(part) for split in config.splits]
 
     @property
     def pinned(self) -> str:
@@ -116,14 +121,15 @@ def default_title(recording: Recording) -> str:
     )
 
 
-def card(recording: Recording, page: Page) -> str:
+def card(page: Page) -> str:
     """Return the whole README.md: front matter and page."""
+    licences, details = _licences(page)
     fields = front_matter(
-        recording,
+        page.recording,
         page.configs,
         title=visible(page.title),
         licence=page.licence,
-        licence_details=_licence_details(recording, page),
+        licence_details=details,
         languages=page.languages,
         kept=page.kept_fields,
     )
@@ -132,65 +138,72 @@ def card(recording: Recording, page: Page) -> str:
         "plain": plain,
         "listed": listed,
         "python_text": python_text,
-        "repo_id": page.repo_id,
-        "pinned": page.pinned,
-        "tag": page.tag,
-        "title": page.title,
-        "words": page.words,
+        "page": page,
         "words_begin": BEGIN,
         "words_end": END,
-        "recording_hash": recording.hash,
-        "several_datasets": len(recording.dataset_ids()) > 1,
-        "provenance": provenance(recording),
-        "prices": price_section(recording, page.prices),
+        "several_datasets": len(page.recording.dataset_ids()) > 1,
+        "provenance": provenance(page.recording),
+        "prices": price_section(page.recording, page.prices),
         "counters": _counters(page),
-        "example": _example(recording, page),
-        "sample": _sample(recording),
-        **_opening(recording, page),
-        **_datasets(recording),
-        **_llms(recording),
-        "prompts": _prompts(recording),
-        **_gaps(recording, page),
-        **_files(recording, page),
-        "licences": _licences(recording, page),
-        **_citation(recording, page),
+        "example": _example(page),
+        "sample": _sample(page.recording),
+        **_opening(page),
+        **_datasets(page.recording),
+        **_llms(page.recording),
+        "prompts": _prompts(page.recording),
+        **_gaps(page),
+        **_files(page),
+        "licences": licences,
+        **_citation(page),
     }
     template = (files("feval.publish") / "dataset_card.md.jinja").read_text("utf-8")
     return hub.render_page(template, fields, facts) + "\n"
 
 
-def _opening(recording: Recording, page: Page) -> _Facts:
-    manifest = recording.manifest
-    records = list(manifest.datasets.values())
-    cots = sum(pair["cots"] for pair in manifest.pairs.values())
-    dataset_names = f"{len(records)} datasets"
-    if len(records) == 1:
-        dataset_names = plain(records[0]["title"])
-    elif len(records) <= _MOST_NAMED:
-        dataset_names = f"{dataset_names} ({listed(map(code, recording.dataset_ids()))})"
-    complete = ["every question its gold answer"] * all(
-        r["with_gold"] == r["questions"] for r in records
+def _opening(page: Page) -> _Facts:
+    manifest = page.recording.manifest
+    records, pairs = manifest.datasets, manifest.pairs.values()
+    cots, turns = (sum(pair.get(name, 0) for pair in pairs) for name in ("cots", "turns"))
+    llms, datasets = (
+        f" ({listed(map(code, names))})" if len(names) <= _MOST_NAMED else ""
+        for names in (manifest.llms, records)
     )
-    complete += ["every request the prompt that was sent"] * has_sent_prompts(
-        recording, page.configs
-    )
+    most = max((figures.largest for figures in page.figures), default=0)
+    least = min((figures.smallest for figures in page.figures), default=0)
+    times = {1: "once", 2: "twice"}.get(most, f"{most:,} times")
+    with_texts = sum(split.rows - split.nulls.get("text", 0) for split in page.splits("texts"))
+    has_texts = with_texts == sum(split.rows for split in page.splits("samples"))
+    has_ends = not any(figures.unknown for figures in page.figures)
+    requests = page.splits("requests")
+    nulls = any(split.nulls.get("prompt") for split in requests)
+    has_sent_prompts = bool(requests) and not nulls and _is_recorded(page.recording)
+    unlabelled = any(record["with_gold"] < record["questions"] for record in records.values())
     return {
         "cots": f"{cots:,} {'chain' if cots == 1 else 'chains'}",
         "llm_count": counted(len(manifest.llms), "LLM"),
-        "llm_names": (
-            f" ({listed(map(code, manifest.llms))})" if len(manifest.llms) <= _MOST_NAMED else ""
+        "llm_names": llms,
+        "question_count": counted(sum(each["questions"] for each in records.values()), "question"),
+        "dataset_names": (
+            plain(next(iter(records.values()))["title"])
+            if len(records) == 1
+            else f"{len(records)} datasets{datasets}"
         ),
-        "question_count": counted(sum(record["questions"] for record in records), "question"),
-        "dataset_names": dataset_names,
-        "times": _times(page),
-        "every_pair": len(manifest.pairs) == len(manifest.llms) * len(records),
-        "cot_parts": _cot_parts(page),
-        "complete": complete,
-        "probes": " ".join(filter(None, (_probes(recording), _turns(recording)))),
+        "times": times if least == most else f"up to {times}",
+        "every_pair": len(pairs) == len(manifest.llms) * len(records),
+        "cot_parts": [
+            *["its text"] * has_texts,
+            "its answer as extracted",
+            "its tokens",
+            *["why it ended"] * has_ends,
+        ],
+        "complete": [
+            *["every question its gold answer"] * (not unlabelled),
+            *["every request the prompt that was sent"] * has_sent_prompts,
+        ],
+        "probes": _probes(page.recording),
+        "turns": counted(turns, "CoT") if turns else "",
         "picture": PICTURE if page.picture else None,
-        "surfaces": page.surfaces,
-        "picture_alt": page.picture,
-        "unlabelled": any(record["with_gold"] < record["questions"] for record in records),
+        "unlabelled": unlabelled,
         "panels": len({figures.dataset for figures in page.figures}) > 1,
         "most_cots": MOST_COTS,
     }
@@ -201,87 +214,40 @@ def _probes(recording: Recording) -> str:
     records = [record for record in recording.manifest.raw["probes"] if record["probes"]]
     if not records:
         return ""
-    intervals = {record["interval"] for record in records}
-    every = (
-        "" if len(intervals) > 1 or None in intervals else f" (every {intervals.pop():,} tokens)"
-    )
+    first, *others = {record["interval"] for record in records}
+    every = "" if others or first is None else f" (every {first:,} tokens)"
     traces, probes = (sum(record[name] for record in records) for name in ("traces", "probes"))
-    said = f"{counted(probes, 'probe')}{every} say what the LLM would have answered"
-    return f"{counted(traces, 'CoT')} can also be cut short: {said}."
-
-
-def _turns(recording: Recording) -> str:
-    """Return in a sentence how many CoTs are turns; empty where none is."""
-    turns = sum(pair.get("turns", 0) for pair in recording.manifest.pairs.values())
     return (
-        f"{counted(turns, 'CoT')} of these reply to another, with the whole conversation before."
-        if turns
-        else ""
+        f"{counted(traces, 'CoT')} can also be cut short: {counted(probes, 'probe')}{every} say"
+        " what the LLM would have answered."
     )
 
 
-def _cot_parts(page: Page) -> list[str]:
-    """Return what every CoT of the recording has."""
-    rows = sum(
-        split.rows for config in page.configs if config.part == "samples" for split in config.splits
-    )
-    texts = [split for config in page.configs if config.part == "texts" for split in config.splits]
-    has_texts = rows == sum(split.rows - split.nulls.get("text", 0) for split in texts)
-    has_ends = all(figures.unknown in {None, 0.0} for figures in page.figures)
-    return [
-        *(["its text"] * has_texts),
-        "its answer as extracted",
-        "its tokens",
-        *(["why it ended"] * has_ends),
-    ]
-
-
-def _times(page: Page) -> str:
-    most = max((figures.largest for figures in page.figures), default=0)
-    least = min((figures.smallest for figures in page.figures), default=0)
-    times = {1: "once", 2: "twice"}.get(most, f"{most:,} times")
-    return times if least == most else f"up to {times}"
-
-
-def _example(recording: Recording, page: Page) -> _Facts | None:
+def _example(page: Page) -> _Facts | None:
     """Return what the examples load: the first LLM on the first dataset; `None` where it has no
     samples.
     """
-    dataset = recording.dataset_ids()[0]
-    samples = next(
-        (
-            config
-            for config in page.configs
-            if config.part == "samples" and config.dataset == dataset
-        ),
-        None,
-    )
-    if samples is None:
+    recording = page.recording
+    dataset, *others = recording.dataset_ids()
+    found = {config.part: config for config in page.configs if config.dataset == dataset}
+    if "samples" not in found:
         return None
-    first = samples.splits[0]
-    pattern = _pattern(
-        [path for split in samples.splits for path in split.paths],
-        f"samples/{slug(dataset)}/*.parquet",
-    )
-    flags = "" if len(recording.dataset_ids()) == 1 else f" --dataset {shell_word(dataset)}"
-    flags += (
-        "" if len(recording.llm_names(dataset)) == 1 else f" --llm {shell_word(str(first.llm))}"
-    )
-    channels = recording.channels(dataset, str(first.llm))
-    shape = "turns" if "turns" in channels else "steps" if "steps" in channels else ""
-    call, command = _EXAMPLES[shape]
+    first = found["samples"].splits[0]
+    llm = str(first.llm)
+    flags = f" --dataset {shell_word(dataset)}" * bool(others)
+    flags += f" --llm {shell_word(llm)}" * (len(recording.llm_names(dataset)) > 1)
+    shape = {"turns", "steps"}.intersection(recording.channels(dataset, llm))
+    call, command = _EXAMPLES[max(shape, default="")]
     return {
         "dataset": dataset,
         "call": call,
         "command": command,
-        "llm": str(first.llm),
+        "llm": llm,
         "flags": flags,
-        "samples": samples.name,
         "split": first.name,
-        "questions": page.config_name(dataset, "questions"),
-        "texts": page.config_name(dataset, "texts"),
+        "configs": {part: config.name for part, config in found.items()},
         "revision": f', revision="{page.tag}"' if page.tag else "",
-        "files": f"hf://datasets/{page.pinned}/{pattern}",
+        "files": f"hf://datasets/{page.pinned}/{_pattern([found['samples']], slug(dataset))}",
     }
 
 
@@ -289,23 +255,16 @@ def _datasets(recording: Recording) -> _Facts:
     rows = []
     for record in recording.manifest.datasets.values():
         source_card = find_dataset_card(record["id"])
-        source = (
-            f"[{plain(source_card.hub.repository)}](https://huggingface.co/datasets/{source_card.hub.repository})"
-            if source_card is not None and source_card.hub is not None
-            else "not stated"
-        )
-        golds = "all" if record["with_gold"] == record["questions"] else f"{record['with_gold']:,}"
-        kind = plain(record["answer_kind"])
-        rows.append(
-            [
-                code(record["id"]),
-                plain(record["title"]),
-                f"{record['questions']:,}",
-                golds,
-                kind,
-                source,
-            ]
-        )
+        source = source_card.hub.repository if source_card and source_card.hub else None
+        link = f"[{plain(source)}](https://huggingface.co/datasets/{source})" if source else ""
+        rows.append([
+            code(record["id"]),
+            plain(record["title"]),
+            f"{record['questions']:,}",
+            "all" if record["with_gold"] == record["questions"] else f"{record['with_gold']:,}",
+            plain(record["answer_kind"]),
+            link or "not stated",
+        ])  # fmt: skip
     extractors = dict.fromkeys(
         code(record["extractor"]) for record in recording.manifest.datasets.values()
     )
@@ -314,7 +273,8 @@ def _datasets(recording: Recording) -> _Facts:
             ["dataset", "title", "questions", "with gold", "answers", "source"], rows
         ),
         "extractors": listed(extractors),
-        "imported": is_imported(recording),
+        "imported": recording.manifest.raw["operation"].get("name") != "extract"
+        and not _is_recorded(recording),
     }
 
 
@@ -322,18 +282,18 @@ def _llms(recording: Recording) -> _Facts:
     splits = split_names(recording)
     rows = []
     for name, record in recording.manifest.llms.items():
-        other = {
-            key: value
+        other = [
+            f"{key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
             for key, value in record["decoding"].items()
             if value not in (None, [], {}, "")
             and not (key == "model" and value == record.get("base"))
-        }
+        ]
+        limits = (record.get(key) for key in ("temperature", "max_tokens"))
         rows.append([
             code(name),
             code(splits[name]),
-            *("not stated" if record.get(key) is None else f"{record[key]:,}" for key in ("temperature", "max_tokens")),  # noqa: E501
-            code(", ".join(f"{key}={_compact(value)}" for key,
-            value in other.items())) if other else "-",
+            *("not stated" if limit is None else f"{limit:,}" for limit in limits),
+            code(", ".join(other)) if other else "-",
         ])  # fmt: skip
     header = ["LLM", "split", "temperature", "max tokens", "other"]
     columns = len(header) if any(row[-1] != "-" for row in rows) else -1
@@ -410,7 +370,8 @@ def _counters(page: Page) -> str:
     )
 
 
-def _gaps(recording: Recording, page: Page) -> _Facts:
+def _gaps(page: Page) -> _Facts:
+    recording = page.recording
     gaps = [figures for figures in page.figures if has_gap(figures)]
     unknown = [figures for figures in page.figures if figures.unknown]
     served = [each.sentence for each in recording.manifest.served_models()]
@@ -425,108 +386,76 @@ def _gaps(recording: Recording, page: Page) -> _Facts:
     }
 
 
-_PARTS = {
-    "samples": (
-        (
-            "`llm`, `question_id`, `sample_index`, `answer_raw`, `answer` (normal form; null for"
-            " none), `correct` (null without a gold), `output_tokens`, `finish_reason`, and seed,"
-            " response id, served model where known"
-        ),
-        "samples/*/*.parquet",
-    ),
-    "questions": (
-        "`question_id`, `question`, `answer` (the gold), `answer_key` (its normal form), `choices`",
-        "questions/*.parquet",
-    ),
-    "texts": (
-        "`llm`, `question_id`, `sample_index`, `text`: the chain of thought",
-        "texts/*/*.parquet",
-    ),
-    "requests": (
-        "`llm`, `question_id`, `prompt` (messages as JSON), `prompt_tokens`",
-        "requests/*/*.parquet",
-    ),
-    "equality": (
-        "`question_id`, `left`, `right`, `gold`, `equal`: pairs of answers compared",
-        "equality/*.parquet",
-    ),
-    "reasoning": (
-        "`reasoning`: thoughts, apart or split off; `marks`: where they stood",
-        "reasoning/*/*.parquet",
-    ),
-    "logprobs": (
-        "`sequence_logprob`, `token_confidences`, `token_logprobs`",
-        "logprobs/*/*.parquet",
-    ),
-    "probes": (
-        (
-            "`offset` (output tokens of the CoT before the LLM was made to answer), `answer_raw`,"
-            " `answer`, `text`, `output_tokens`, `confidence`"
-        ),
-        "probes/*/*.parquet",
-    ),
-    "turns": (
-        "`messages` (sent behind the conversation so far), `prompt_tokens`",
-        "turns/*/*.parquet",
-    ),
-    "timings": ("`first_token_s`: seconds to the first token", "timings/*/*.parquet"),
-    "steps": (
-        "`parent` (`sample_index` of the step before, null for a first step), `ends`",
-        "steps/*/*.parquet",
-    ),
-    "scores": (
-        "`score`, `step_scores`, `verdict` of judges and reward models",
-        "scores/*/*/*.parquet",
-    ),
+_COLUMN_NOTES = {
+    ("samples", "answer"): "normal form; null for none",
+    ("samples", "correct"): "null without a gold",
+    ("questions", "answer"): "the gold",
+    ("questions", "answer_key"): "its normal form",
+    ("texts", "text"): "the chain of thought",
+    ("requests", "prompt"): "messages as JSON",
+    ("reasoning", "reasoning"): "thoughts, apart or split off",
+    ("reasoning", "marks"): "where they stood",
+    ("probes", "offset"): "output tokens of the CoT before the LLM was made to answer",
+    ("turns", "messages"): "sent behind the conversation so far",
+    ("timings", "first_token_s"): "seconds to the first token",
+    ("steps", "parent"): "`sample_index` of the step before, null for a first step",
+    ("scores", "verdict"): "of judges and reward models",
 }
+"""What the name of a column does not say."""
 
 
-def _pattern(paths: Iterable[str], pattern: str) -> str:
-    """Return a pattern that files match, also where an LLM has a folder of them."""
-    deep = any(path.count("/") > pattern.count("/") for path in paths)
-    return pattern.replace("*.parquet", "**/*.parquet") if deep else pattern
+def _pattern(configs: Iterable[Config], dataset: str = "*") -> str:
+    """Return a pattern that the files of a part match, also where an LLM has a folder of them."""
+    paths = [path.split("/") for each in configs for split in each.splits for path in split.paths]
+    depths = {len(path) for path in paths}
+    part = paths[0][0]
+    own = {"questions": 2, "scores": 4}.get(part, 3)
+    folders = [part, *[dataset, "*"][: own - 2], *["**"] * (max(depths) > own), "*.parquet"]
+    return "/".join(folders)
 
 
-def _files(recording: Recording, page: Page) -> _Facts:
-    sizes: dict[str, int] = {}
-    for path, record in recording.manifest.files.items():
-        part = path.split("/")[0]
-        sizes[part] = sizes.get(part, 0) + record["bytes"]
-    dataset = page.configs[0].dataset if page.configs else ""
-    rows = []
-    for part, (columns, pattern) in _PARTS.items():
-        names = [config.name for config in page.configs if config.part == part]
-        if names:
-            name = page.config_name(dataset, part) or names[0]
-            shown = _pattern(
-                [path for path in recording.manifest.files if path.startswith(f"{part}/")], pattern
-            )
-            rows.append(
-                [code(name), code(shown), size(sizes.get(part, 0)).replace(" ", UNBROKEN), columns]
-            )
+def _files(page: Page) -> _Facts:
+    sizes: Counter[str] = Counter()
+    for path, record in page.recording.manifest.files.items():
+        sizes[path.split("/")[0]] += record["bytes"]
+    rows, dataset = [], page.configs[0].dataset if page.configs else ""
+    for part in dict.fromkeys(config.part for config in page.configs):
+        configs = page.configs_of(part)
+        named = (page.configs_of(part, dataset) or configs)[0]
+        names = [str(each["name"]) for each in named.features]
+        notes = {name: _COLUMN_NOTES.get((part, name)) for name in names}
+        columns = (f"`{name}`" + (f" ({note})" if note else "") for name, note in notes.items())
+        shown = size(sizes[part]).replace(" ", UNBROKEN)
+        rows.append([code(named.name), code(_pattern(configs)), shown, ", ".join(columns)])
     return {
         "files_of": dataset,
         "files": table(["configuration", "files", "size", "columns"], rows),
-        "votes_size": size(sizes.get("votes", 0)),
+        "votes_size": size(sizes["votes"]),
     }
 
 
-def _licences(recording: Recording, page: Page) -> str:
-    url, name = page.licence.url, plain(page.licence.title)
-    stated = recording.manifest.raw["licences"]
-    rows = [["the collection, as a database", f"[{name}]({url})" if url else name]]
-    rows += [
+def _licences(page: Page) -> tuple[str, str]:
+    """Return the licences as a table, and in a sentence for the front matter."""
+    url, title = page.licence.url, page.licence.title
+    manifest = page.recording.manifest
+    otherwise = manifest.raw["licences"].get("questions") or "not stated"
+    stated = {record["id"]: record["licence"] or otherwise for record in manifest.datasets.values()}
+    outputs = outputs_licence(page.recording) or "not stated"
+    rows = [
+        ["the collection, as a database", f"[{plain(title)}]({url})" if url else plain(title)],
+        *([f"questions of {code(dataset)}", plain(own)] for dataset, own in stated.items()),
         [
-            f"questions of {code(record['id'])}",
-            plain(record["licence"] or stated.get("questions") or "not stated"),
-        ]
-        for record in recording.manifest.datasets.values()
+            "what the LLMs wrote",
+            plain(outputs) + "; the terms of their providers apply" * (outputs == "not stated"),
+        ],
     ]
-    outputs = plain(outputs_licence(recording) or "not stated; the terms of their providers apply")
-    return table(["what", "licence"], [*rows, ["what the LLMs wrote", outputs]])
+    questions = ", ".join(f"{dataset} {own}" for dataset, own in stated.items())
+    details = f"Collection: {title}. Questions: {questions}. Outputs: {outputs}."
+    return table(["what", "licence"], rows), visible(details)
 
 
-def _citation(recording: Recording, page: Page) -> _Facts:
+def _citation(page: Page) -> _Facts:
+    recording = page.recording
     created = str(recording.manifest.raw["created"])
     owner, name = page.repo_id.split("/")
     papers = {
@@ -572,21 +501,6 @@ def _messages(request: str | None) -> str | None:
     )
 
 
-def _licence_details(recording: Recording, page: Page) -> str:
-    stated = recording.manifest.raw["licences"]
-    licences = {record["id"]: record["licence"] for record in recording.manifest.datasets.values()}
-    questions = ", ".join(
-        f"{dataset} {licence or stated.get('questions') or 'not stated'}"
-        for dataset, licence in licences.items()
-    )
-    outputs = outputs_licence(recording) or "not stated"
-    return visible(f"Collection: {page.licence.title}. Questions: {questions}. Outputs: {outputs}.")
-
-
-def _compact(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 _MOST_LINES = 12
 _RECORDED = frozenset(("record", "proxy"))
 _DERIVED = {
@@ -597,25 +511,13 @@ _DERIVED = {
 }
 
 
-def has_sent_prompts(recording: Recording, configs: Iterable[Config]) -> bool:
-    """Return whether every request has the prompt that was sent.
-
-    An importer may have had to use the question's text instead, so this is known only for what
-    feval itself recorded.
+def _is_recorded(recording: Recording) -> bool:
+    """Return whether feval itself made the samples: an importer may have had to use the question's
+    text as the prompt, or answers that others extracted.
     """
-    requests = [split for config in configs if config.part == "requests" for split in config.splits]
-    recorded = all(operation.get("name") in _RECORDED for operation in _first_operations(recording))
-    return recorded and bool(requests) and not any(split.nulls.get("prompt") for split in requests)
-
-
-def is_imported(recording: Recording) -> bool:
-    """Return whether others may have extracted the answers: true unless feval is known to have
-    recorded or extracted them.
-    """
-    operation = recording.manifest.raw["operation"].get("name")
-    return operation != "extract" and any(
-        each.get("name") not in _RECORDED for each in _first_operations(recording)
-    )
+    raw = recording.manifest.raw
+    first = [_mapping(parent.get("operation")) for parent in raw["parents"]] or [raw["operation"]]
+    return all(operation.get("name") in _RECORDED for operation in first)
 
 
 def provenance(recording: Recording) -> str:
@@ -658,14 +560,6 @@ def _sentence(operation: Mapping[str, Any]) -> str:
         place = _code(operation, "address") if "address" in operation else _code(source, "file")
         return f"Imported from {place} (format {_code(operation, 'format')}{known})"
     return f"Made by {code(str(name))}" if name else "Made in a way that is not stated"
-
-
-def _first_operations(recording: Recording) -> list[Mapping[str, Any]]:
-    """Return what made the samples: the operation of the recording, or those of the recordings it
-    was derived from.
-    """
-    parents, operation = (recording.manifest.raw[name] for name in ("parents", "operation"))
-    return [_mapping(parent.get("operation")) for parent in parents] or [operation]
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

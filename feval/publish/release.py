@@ -179,6 +179,7 @@ def prepare(
     drawn, surfaces = picture(recording, shown), list(surface_pictures(recording, shown))
     numbered = [f"{SURFACES}-{number}.png" for number in range(1, len(surfaces) + 1)]
     page = Page(
+        recording,
         seen.repo_id,
         title or earlier.title or default_title(recording),
         figures_of(recording),
@@ -193,7 +194,7 @@ def prepare(
         shown,
     )
     files: dict[str, Path | bytes] = {
-        README: with_results(card(recording, page), _blocks(beside, seen, shown)).encode(),
+        README: with_results(card(page), _blocks(beside, seen, shown)).encode(),
         _LICENCE: notice(page.title, licence).encode(),
         MANIFEST: _manifest(recording),
         **({} if drawn is None else {PICTURE: drawn[1]}),
