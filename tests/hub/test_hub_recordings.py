@@ -2,8 +2,6 @@
 Hub on loopback.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -387,11 +385,6 @@ def test_a_failure_that_passes_is_met_by_another_attempt(hub, address, where, st
     assert hub.failures == []
 
 
-def test_a_cut_connection_is_met_by_another_attempt(hub, address):
-    hub.cut["votes/toy.votes"] = 1
-    feval.load("toy", ["a"], recording=address)
-
-
 @pytest.mark.parametrize(
     ("place", "words"),
     [
@@ -418,7 +411,7 @@ def test_a_repository_without_a_recording_is_a_sentence(hub):
 
 
 def test_a_full_disk_is_said_before_anything_comes(hub, address, monkeypatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 50_000_000))  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 50_000_000))
     with pytest.raises(StorageError, match=r"has room for 50,000,000\. Fetch a part of it"):
         pull(address)
     assert sent_paths(hub) == {"manifest.json"}

@@ -2,12 +2,9 @@
 computed again.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil
-from typing import Any
 
 import pytest
 import yaml
@@ -47,13 +44,11 @@ def computed(out, recording):
 def run_json(*arguments):
     result = run_feval(*arguments, "--json")
     assert result.exit_code == 0, result.output
-    result: dict[str, Any] = json.loads(result.stdout)
-    return result
+    return json.loads(result.stdout)
 
 
 def receipt(hub, path=f"{CURVE}receipt.json"):
-    result: dict[str, Any] = json.loads(hub.files(REPO)[path])
-    return result
+    return json.loads(hub.files(REPO)[path])
 
 
 def test_results_travel_with_the_recording_in_one_commit(hub, toy, curve):

@@ -1,7 +1,5 @@
 """Tables on the Hub: the files of one table are fetched, and imported as such."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -5,8 +5,6 @@ python -m venv oldest && oldest/bin/pip install -e .[dev] "huggingface-hub==1.31
 FEVAL_HUB_PYTHONS=oldest/bin/python python -m pytest tests/hub/test_hub_versions.py
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -2,8 +2,6 @@
 words that stay.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -49,9 +47,7 @@ def seen(page=None):
 
 
 def page(release):
-    content = release.files["README.md"]
-    assert isinstance(content, bytes)
-    return content.decode()
+    return release.files["README.md"].decode()
 
 
 def body(text):
@@ -96,8 +92,8 @@ def test_every_configuration_has_its_files_and_counts(demo_page):
     import pyarrow.parquet as pq
 
     found = matter(demo_page)
-    configs = {config["config_name"]: config for config in found["configs"]}  # type: ignore[attr-defined]
-    infos = {info["config_name"]: info for info in found["dataset_info"]}  # type: ignore[attr-defined]
+    configs = {config["config_name"]: config for config in found["configs"]}
+    infos = {info["config_name"]: info for info in found["dataset_info"]}
     assert (
         list(configs)
         == list(infos)
@@ -158,7 +154,7 @@ def test_probes_are_counted_and_have_a_configuration(tmp_path):
         "4 CoTs can also be cut short: 7 probes (every 5 tokens) say what the LLM would have"
         " answered." in own
     )
-    configs = {config["config_name"]: config for config in matter(own)["configs"]}  # type: ignore[attr-defined]
+    configs = {config["config_name"]: config for config in matter(own)["configs"]}
     assert [file["path"] for file in configs["toy-probes"]["data_files"]] == [
         "probes/toy/alpha.parquet"
     ]
@@ -166,7 +162,6 @@ def test_probes_are_counted_and_have_a_configuration(tmp_path):
     surface = "figures/width-depth-1.png"
     dataset, llms = load("toy", ["alpha"], tmp_path / "r", prices="none")
     drawn = coarse_surface(dataset, llms[0])
-    assert drawn is not None
     low, high = (100 * end(point.accuracy for point in drawn.points) for end in (min, max))
     assert (
         "![Map of accuracy over traces per question and tokens after which each is cut: votes of"
@@ -216,7 +211,6 @@ def test_without_golds_nothing_is_drawn(tmp_path):
 def test_questions_without_a_gold_are_left_out_of_the_picture_and_that_is_said(tmp_path):
     folder = write(tmp_path / "r", golds={"q1": "1"})
     drawn = picture(open_recording(folder), None)
-    assert drawn is not None
     assert "alpha 50.0 % with one" in drawn[0]  # q1: 1 1 2 2, the others have no gold
     assert "Questions without a gold answer are left out" in page(prepare(folder, seen()))
     assert "left out" not in page(prepare(write(tmp_path / "all"), seen()))
@@ -323,8 +317,6 @@ def test_the_picture_has_a_panel_for_each_dataset(tmp_path):
     one = picture(open_recording(write(tmp_path / "one")), None)
     folder = write(tmp_path / "two", ["toy", "toy2"])
     two = picture(open_recording(folder), None)
-    assert one is not None
-    assert two is not None
     assert one[1][:8] == two[1][:8] == b"\x89PNG\r\n\x1a\n"
     assert one != two == picture(open_recording(folder), None)
 
@@ -429,7 +421,6 @@ def pulled(folder, text):
     """
     release = prepare(folder, seen())
     manifest = release.files["manifest.json"]
-    assert isinstance(manifest, bytes)
     (folder / "manifest.json").write_bytes(manifest)
     (folder / "README.md").write_text(text)
     return folder
@@ -456,7 +447,7 @@ def test_what_feval_does_not_write_stays_in_the_front_matter(tmp_path):
         "language": ["en"],
     }
     assert again | fields == again
-    assert "mine" in again["tags"]  # type: ignore[operator]
+    assert "mine" in again["tags"]
     assert matter(page(prepare(folder, seen(edited), title="New")))["pretty_name"] == "New"
 
 

@@ -2,8 +2,6 @@
 numbers.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -20,14 +18,7 @@ from hub_settings import TOKEN, run_feval
 from places import ROOT
 from published import write
 
-from feval.errors import (
-    CardError,
-    ConflictError,
-    DamagedRecordingError,
-    HubError,
-    ReleaseError,
-    UsageError,
-)
+from feval.errors import ConflictError, DamagedRecordingError, HubError, ReleaseError, UsageError
 from feval.evaluation.curves import self_consistency_curve
 from feval.hub import RepoState
 from feval.publish import Licence
@@ -153,11 +144,6 @@ def test_datasets_loads_and_streams_every_configuration(hub, tmp_path):
     assert process.returncode == 0, process.stderr[-3000:]
 
 
-def test_the_hub_validates_the_front_matter(hub, toy):
-    assert run_feval("push", toy, REPO).exit_code == 0
-    assert hub.asked("^POST /api/validate-yaml")
-
-
 def test_a_release_is_the_recording_with_its_page(hub, toy):
     push(prepare(toy, look(REPO)))
     files = published(hub)
@@ -179,12 +165,6 @@ def test_a_release_is_the_recording_with_its_page(hub, toy):
     assert MARK in files["README.md"].decode()
     assert "made available under this licence: CC BY 4.0 (https://" in files["LICENSE"].decode()
     assert hub.datasets[REPO].private
-
-
-def test_the_recording_stays_as_it_is(hub, toy):
-    before = {path: path.read_bytes() for path in toy.rglob("*") if path.is_file()}
-    push(prepare(toy, look(REPO)))
-    assert {path: path.read_bytes() for path in toy.rglob("*") if path.is_file()} == before
 
 
 def test_the_same_again_makes_no_commit(hub, toy):
@@ -216,19 +196,6 @@ def test_what_others_have_put_beside_it_stays(hub, toy):
     assert {"results/receipt.json", "notes.md"} <= set(published(hub))
 
 
-def test_words_written_on_the_hub_survive_the_next_release(hub, toy):
-    push(prepare(toy, look(REPO)))
-    files = hub.files(REPO)
-    lines = files["README.md"].decode().split("\n")
-    place = next(number for number, line in enumerate(lines) if MARK in line)
-    lines.insert(place + 1, "Recorded in **Kyoto**.")
-    hub.add_dataset(REPO, {**files, "README.md": "\n".join(lines).encode()})
-    push(prepare(toy, look(REPO), title="Another title"))
-    text = published(hub)["README.md"].decode()
-    assert "Recorded in **Kyoto**." in text
-    assert "# Another title" in text
-
-
 def test_nothing_is_sent_where_something_was_found(hub, tmp_path):
     folder = write(tmp_path / "r", text="Ask joe@firm.com:")
     result = run_feval("push", folder, REPO)
@@ -246,12 +213,6 @@ def test_nothing_is_sent_where_something_was_found(hub, tmp_path):
     assert (
         "19 more findings" in allowed.stderr or "more findings; --json lists them" in allowed.stderr
     )
-
-
-def test_a_path_in_the_manifest_is_refused(hub, tmp_path):
-    folder = write(tmp_path / "r", notes=["Made from /scratch/joe/samples.jsonl."])
-    with pytest.raises(ReleaseError, match=r"manifest\.json, line \d+: a path of a machine"):
-        push(prepare(folder, look(REPO)))
 
 
 def test_a_damaged_recording_is_not_published(hub, toy):
@@ -276,17 +237,6 @@ def test_a_release_that_is_not_up_to_date_is_refused(hub, toy):
     push(prepare(toy, look(REPO), title="Theirs"))
     with pytest.raises(ConflictError, match="has changed since it was looked at"):
         push(release)
-
-
-def test_somebody_elses_page_is_not_replaced(hub, toy):
-    hub.add_dataset(REPO, {"README.md": b"# Their data\n"})
-    with pytest.raises(CardError, match="was not written by feval"):
-        prepare(toy, look(REPO))
-
-
-def test_a_licence_is_spelled_as_the_hub_does(hub, toy):
-    with pytest.raises(UsageError, match=r"cc-by-4\.0, mit or other"):
-        prepare(toy, look(REPO), licence="My own licence")
 
 
 def test_no_licence_is_assumed(hub, tmp_path):
@@ -343,6 +293,7 @@ OWN = Licence("other", "my-licence-1.0", "https://example.com/licence")
     ("licence", "words"),
     [
         ("other", "found None"),
+        ("My own licence", r"cc-by-4\.0, mit or other"),
         (
             Licence("other", "my-licence-1.0"),
             r"found 'my-licence-1\.0'.*LICENSE\.md for a file in the repository \(found None",
@@ -363,7 +314,6 @@ def test_another_licence_is_in_the_front_matter_and_stays(tmp_path):
     folder = write(tmp_path / "bare", licence=None)
     release = prepare(folder, Seen(REPO), licence=OWN)
     first = release.files["README.md"]
-    assert isinstance(first, bytes)
     front = yaml.safe_load(first.decode().split("---\n")[1])
     assert [front[name] for name in ("license", "license_name", "license_link")] == [
         "other",
@@ -376,7 +326,6 @@ def test_another_licence_is_in_the_front_matter_and_stays(tmp_path):
     again = Seen(REPO, RepoState(REPO, "0" * 40, True, {}, {}), first.decode())
     assert prepare(folder, again).files["README.md"] == first
     changed = prepare(folder, again, licence="mit").files["README.md"]
-    assert isinstance(changed, bytes)
     assert b"license_name" not in changed
 
 
@@ -426,7 +375,6 @@ def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(hub, tmp
                     assert column.has_offset_index
                     assert column.has_column_index
     page = release.files["README.md"]
-    assert isinstance(page, bytes)
     front = yaml.safe_load(page.decode().split("---\n")[1])
     assert len(front["configs"]) == 16 * 4
     assert max(len(config["data_files"]) for config in front["configs"]) == 14
@@ -488,16 +436,6 @@ def test_a_push_says_where_it_is_and_how_to_cite_it(hub, toy):
     assert TOKEN not in result.output
 
 
-def test_a_pull_request_leaves_the_repository_as_it_is(hub, toy, tmp_path):
-    push(prepare(toy, look(REPO)))
-    before = published(hub)
-    more = write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"])
-    result = run_feval("push", more, REPO, "--create-pr", "--json")
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["pull_request"]
-    assert published(hub) == before
-
-
 def test_words_come_from_a_file(hub, toy, tmp_path):
     words = tmp_path / "words.md"
     words.write_text(
@@ -522,12 +460,6 @@ def test_words_come_from_a_file(hub, toy, tmp_path):
     missing = run_feval("push", toy, REPO, "--words", tmp_path / "none.md")
     assert missing.exit_code == 1
     assert "Check --words" in missing.stderr
-
-
-def test_a_repository_name_that_cannot_be_is_wrong_usage(hub, toy):
-    result = run_feval("push", toy, "no-owner")
-    assert result.exit_code == 2
-    assert "somebody/my-recording" in result.stderr
 
 
 def test_files_beyond_the_sizes_of_the_hub_are_named_or_refused(hub, toy, monkeypatch):

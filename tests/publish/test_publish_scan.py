@@ -1,19 +1,15 @@
 """What must not be published is found anywhere, reported by its place, and never shown."""
 
-from __future__ import annotations
-
 import base64
 import json
 import struct
 import zlib
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from published import write
 
 from feval.errors import DamagedRecordingError, ReleaseError, UsageError
 from feval.publish.scan import scan
@@ -291,26 +287,12 @@ def test_a_broken_parquet_file_is_a_sentence():
 def test_the_bundled_recording_is_clean_and_counted():
     with bundled_recording() as folder:
         recording = open_recording(folder)
-        files: dict[str, Path | bytes] = {path: folder / path for path in recording.manifest.files}
-        steps: list[tuple[int, int]] = []
+        files = {path: folder / path for path in recording.manifest.files}
+        steps = []
         result = scan(files, progress=lambda *step: steps.append(step))
     assert (result.refused, result.allowed) == ((), ())
     assert result.bytes_searched > 1_000_000
     assert steps[-1] == (len(files), len(files))
-
-
-def test_a_planted_address_in_a_recording_is_refused(tmp_path):
-    recording = open_recording(write(tmp_path / "r", text=f"Ask {EMAILS[0]}:"))
-    files: dict[str, Path | bytes] = {
-        path: recording.path / path for path in recording.manifest.files
-    }
-    result = scan(files)
-    assert {finding.file for finding in result.refused} == {
-        "texts/toy/alpha.parquet",
-        "texts/toy/beta@t=0.8.parquet",
-    }
-    assert len(result.refused) == 24
-    assert len({finding.mark for finding in result.refused}) == 1
 
 
 @pytest.mark.parametrize("binary", [False, True])

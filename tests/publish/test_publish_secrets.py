@@ -1,7 +1,5 @@
 """What is known as a secret, what looks like one, and what masks them."""
 
-from __future__ import annotations
-
 import base64
 import os
 import stat

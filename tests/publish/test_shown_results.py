@@ -1,7 +1,5 @@
 """Results on the page: their pictures and receipts, for as long as the repository has them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -49,9 +47,7 @@ def single(folder):
 
 
 def page(release):
-    content = release.files["README.md"]
-    assert isinstance(content, bytes)
-    return content.decode()
+    return release.files["README.md"].decode()
 
 
 def test_results_are_shown_with_their_picture_and_receipt(folder, single):
@@ -93,7 +89,7 @@ def test_own_prices_are_those_of_the_page(tmp_path, named):
 
 def test_results_stay_on_the_page_as_long_as_their_files(folder, single):
     first = page(prepare(folder, Seen(REPO), results=[single], prices=MINE))
-    there = RepoState(REPO, "0" * 40, True, {"results/single/receipt.json": 1}, {})  # type: ignore[dict-item]
+    there = RepoState(REPO, "0" * 40, True, {"results/single/receipt.json": 1}, {})
     again = page(prepare(folder, Seen(REPO, there, first.replace("\n", "\r\n"))))
     assert shown_results(again) == shown_results(first)
     gone = RepoState(REPO, "0" * 40, True, {}, {})

@@ -5,8 +5,6 @@ settings.
 session serve all tests of a run.
 """
 
-from __future__ import annotations
-
 import time
 import traceback
 
@@ -68,7 +66,7 @@ def run_feval(*arguments, typed=""):
 def full_text(error):
     """Return an error's traceback and the texts of all errors chained to it."""
     pieces = ["".join(traceback.format_exception(error))]
-    seen: BaseException | None = error
+    seen = error
     while seen is not None:
         pieces += [repr(seen), str(seen), repr(vars(seen))]
         seen = seen.__cause__

@@ -1,7 +1,5 @@
 """Recordings to publish: small ones made up, with names that a page must survive."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -9,11 +7,7 @@ import pytest
 from feval.publish import Licence, release
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 
-ANSWERS: dict[str, list[str | None]] = {
-    "q1": ["1", "1", "2", None],
-    "q2": ["7", "2", "7", "2"],
-    "q3": ["3", "3", "3", "3"],
-}
+ANSWERS = {"q1": ["1", "1", "2", None], "q2": ["7", "2", "7", "2"], "q3": ["3", "3", "3", "3"]}
 GOLDS = {"q1": "1", "q2": "2", "q3": "4"}
 
 
@@ -66,7 +60,7 @@ def _pools(text, sizes, finish):
 @pytest.fixture(scope="session", autouse=True)
 def pictures_drawn_once():
     """Draw the picture of a recording once in a run: it takes most of the time of a release."""
-    drawn: dict[str, tuple[str, bytes] | None] = {}
+    drawn = {}
     draw = release.picture
 
     def picture(recording, prices):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable
 from http.server import ThreadingHTTPServer
 from typing import NamedTuple
 
@@ -58,33 +57,33 @@ class HubDouble:
         """Become an empty Hub with every switch off; answers that are waiting are sent."""
         if hasattr(self, "_release"):
             self._release.set()
-        self.datasets: dict[str, Dataset] = {}
-        self.objects: dict[str, bytes] = {}
+        self.datasets = {}
+        self.objects = {}
         """What was uploaded to LFS, by its SHA-256."""
-        self.requests: list[Request] = []
-        self.sent_bytes: Counter[str] = Counter()
+        self.requests = []
+        self.sent_bytes = Counter()
         """Path -> bytes of it that were sent."""
         self.redirect = False
         """Send files in LFS from another host, as the real Hub does."""
-        self.wrong_bytes: Counter[str] = Counter()
+        self.wrong_bytes = Counter()
         """How many more times a file is served with one byte changed."""
-        self.cut: Counter[str] = Counter()
+        self.cut = Counter()
         """How many more times the connection is cut in the middle of a file."""
-        self.gated: set[str] = set()
+        self.gated = set()
         """Repositories that only a request with a token may read."""
         self.delay_seconds = 0.0
         """How long every answer takes; `reset` and leaving the block end the wait."""
-        self.failures: list[Failure] = []
+        self.failures = []
         """Served before anything else, each once."""
-        self.uploads_left: int | None = None
+        self.uploads_left = None
         """How many more objects LFS takes before every upload is cut in its middle; `None` for
         all.
         """
-        self.part_bytes: int | None = None
+        self.part_bytes = None
         """Have larger objects uploaded in parts of this size."""
-        self.before_commit: Callable[[], object] | None = None
+        self.before_commit = None
         """Called once, when the next commit has arrived and is not made yet."""
-        self.parts: dict[tuple[str, int], bytes] = {}
+        self.parts = {}
         self._release = threading.Event()
 
     def __enter__(self):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
-from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from hub_double.hub import HubDouble, Request
+from hub_double.hub import Request
 from hub_double.repositories import (
     PULL_REQUEST,
     HubError,
@@ -34,7 +32,6 @@ def handler(hub):
 class Handler(Writing, BaseHTTPRequestHandler):
     """One connection."""
 
-    hub: HubDouble
     protocol_version = "HTTP/1.1"
     _cut_short = False
     _silent = False
@@ -126,7 +123,7 @@ class Handler(Writing, BaseHTTPRequestHandler):
     def _refs(self, name, *, query):
         dataset = self.hub.readable(name, self.token)
         requests = {ref: at for ref, at in dataset.refs.items() if ref.startswith(PULL_REQUEST)}
-        found: dict[str, Any] = {
+        found = {
             "branches": [
                 {"name": ref, "ref": f"refs/heads/{ref}", "targetCommit": at}
                 for ref, at in dataset.refs.items()
@@ -221,7 +218,7 @@ class Handler(Writing, BaseHTTPRequestHandler):
 
 
 # Addresses are matched as they were sent: a quoted slash in a revision is part of it.
-READING: tuple[tuple[tuple[str, ...], str, Callable[..., None]], ...] = (
+READING = (
     (("GET",), r"/api/whoami-v2", Handler._whoami),
     (("GET",), r"/api/agent-harnesses", Handler._harnesses),
     (("GET",), r"/api/datasets/([^/]+/[^/]+)/refs", Handler._refs),

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
 PULL_REQUEST = "refs/pr/"
 
@@ -88,7 +87,7 @@ def info_of(name, dataset, commit, *, blobs):
 
 
 def _sibling(path, data, *, blobs):
-    sibling: dict[str, Any] = {"rfilename": path}
+    sibling = {"rfilename": path}
     if blobs:
         sibling |= {"size": len(data), "blobId": git_blob(pointer(data) if is_lfs(path) else data)}
         if is_lfs(path):
@@ -133,7 +132,7 @@ def _folder_item(path):
 
 
 def _file_item(path, data):
-    item: dict[str, Any] = {"type": "file", "path": path, "size": len(data), "oid": git_blob(data)}
+    item = {"type": "file", "path": path, "size": len(data), "oid": git_blob(data)}
     if is_lfs(path):
         lfs = {"oid": sha256(data), "size": len(data), "pointerSize": len(pointer(data))}
         item |= {"oid": git_blob(pointer(data)), "lfs": lfs}

@@ -5,14 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
-from email.message import Message
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from hub_double.repositories import PULL_REQUEST, Dataset, HubError, git_blob, is_lfs, sha256
-
-if TYPE_CHECKING:
-    from hub_double.hub import HubDouble
 
 GITATTRIBUTES = b"*.parquet filter=lfs diff=lfs merge=lfs -text\n"
 LFS = "application/vnd.git-lfs+json"
@@ -21,23 +15,12 @@ LFS = "application/vnd.git-lfs+json"
 class Writing:
     """The half of a connection that changes what is stored."""
 
-    hub: HubDouble
-    headers: Message
-    rfile: BinaryIO
-    close_connection: bool
-    _body: bytes | None = None
-    ROUTES: ClassVar[tuple[tuple[tuple[str, ...], str, Callable[..., None]], ...]]
-
-    if TYPE_CHECKING:
-        token: str | None
-
-        def json(self, value, headers={}, status=200): ...  # noqa: B006  the body the hub sends
-        def send(self, status, body, headers): ...
+    _body = None
 
     def handle_one_request(self):
         """Begin anew: one connection serves many requests."""
         self._body = None
-        super().handle_one_request()  # type: ignore[misc]
+        super().handle_one_request()
 
     def body(self):
         """What was sent along, read once."""
@@ -122,7 +105,7 @@ class Writing:
         if oid in self.hub.objects:
             return {"oid": oid, "size": size}
         store = f"http://localhost:{self.hub.port}/upload/{oid}"
-        upload: dict[str, Any] = {"href": store}
+        upload = {"href": store}
         if parts and self.hub.part_bytes is not None:
             count = -(-size // self.hub.part_bytes)
             upload = {
@@ -182,11 +165,7 @@ class Writing:
             ref = f"{PULL_REQUEST}{number}" if query.get("create_pr") else revision
             commit = dataset.add(name, files, None, ref)
         url = f"{self.hub.url}/datasets/{name}"
-        made: dict[str, Any] = {
-            "success": True,
-            "commitOid": commit,
-            "commitUrl": f"{url}/commit/{commit}",
-        }
+        made = {"success": True, "commitOid": commit, "commitUrl": f"{url}/commit/{commit}"}
         if query.get("create_pr"):
             made |= {"pullRequestUrl": f"{url}/discussions/{number}", "pullRequestNum": number}
         self.json(made)
@@ -213,11 +192,7 @@ class Writing:
 
 
 def _upload_mode(path, held):
-    mode: dict[str, Any] = {
-        "path": path,
-        "uploadMode": "lfs" if is_lfs(path) else "regular",
-        "shouldIgnore": False,
-    }
+    mode = {"path": path, "uploadMode": "lfs" if is_lfs(path) else "regular", "shouldIgnore": False}
     if held is not None:
         mode["oid"] = sha256(held) if is_lfs(path) else git_blob(held)
     return mode
