@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from feval.appendlog import AppendLog
 from feval.executors.progress import ProgressBar
@@ -249,17 +249,13 @@ GRACE_S = 30.0
 """How long SIGTERM and SIGHUP wait for replies in flight."""
 
 
-class _Stoppable(Protocol):
-    def obey(self, wish: int) -> None: ...
-
-
 class Control:
     """The two ways to stop a run from outside, at any time; from other threads only by
     `interrupt_from_elsewhere`.
     """
 
     def __init__(self) -> None:
-        self._run: _Stoppable | None = None
+        self._obey: Callable[[int], None] = lambda _: None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wish = 0
         self.signal = signal.SIGINT
@@ -286,15 +282,14 @@ class Control:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.interrupt, number)
 
-    def attach(self, run: _Stoppable) -> None:
-        """Say which run to stop; called by the run, in its loop."""
-        self._run, self._loop = run, asyncio.get_running_loop()
-        run.obey(self._wish)
+    def attach(self, obey: Callable[[int], None]) -> None:
+        """Say how to stop the run: 1 after replies in flight, 2 at once; called in its loop."""
+        self._obey, self._loop = obey, asyncio.get_running_loop()
+        obey(self._wish)
 
     def _set(self, wish: int) -> None:
         self._wish = max(self._wish, min(wish, 2))
-        if self._run is not None:
-            self._run.obey(self._wish)
+        self._obey(self._wish)
 
 
 def run(
@@ -415,7 +410,7 @@ async def ask(
     `BackendError`, end the run and are raised as they are.
     """
     run = _Run(assignment, limits or Limits(), progress, acknowledged, clock or LoopClock())
-    (control or Control()).attach(run)
+    (control or Control()).attach(run.obey)
     return await run.run()
 
 
@@ -485,12 +480,10 @@ class _Run(Generic[Batch, Reply]):
             self._dispatcher.result()
         if self._failure is not None:
             raise self._failure
-        error = None if self._is_complete else self._error()
         state = self._assignment
-        notes = tuple(state.notes())
-        return Outcome(
-            state.done, state.total, self._new, self._requests, state.budget.usd, notes, error
-        )
+        error = None if self._is_complete else self._error()
+        counts = state.done, state.total, self._new, self._requests, state.budget.usd
+        return Outcome(*counts, tuple(state.notes()), error)
 
     def obey(self, wish: int) -> None:
         """Stop: with 1 after replies in flight, with 2 at once."""

@@ -364,7 +364,8 @@ class ReplyChecks:
 
     def __init__(self, decoding: Decoding) -> None:
         self._decoding = decoding
-        self._questions: dict[str, _Texts] = {}
+        # By question: a hash of the first text, their number, and whether any differs.
+        self._questions: dict[str, tuple[int, int, bool]] = {}
         self._seen: Counter[str] = Counter()
         self._doubts: Counter[str] = Counter()
 
@@ -385,62 +386,38 @@ class ReplyChecks:
             seen["without usage"] += completion.output_tokens is None
         seen["without logprobs"] += completion.token_logprobs is None
         text = hash(completion.text)
-        known = self._questions.get(key)
-        if known is None:
-            self._questions[key] = _Texts(text)
-        else:
-            known.count += 1
-            known.differ |= text != known.first
+        first, count, differ = self._questions.get(key, (text, 0, False))
+        self._questions[key] = first, count + 1, differ or text != first
 
     def notes(self) -> list[str]:
         """Return the oddities, in sentences."""
-        seen, cots = self._seen, self._seen["cots"]
+        seen = self._seen
         have = "CoT has" if seen["refused"] == 1 else "CoTs have"
-        facts = [
-            (
-                seen["refused"],
-                (
-                    f"{have} no text because the server refused the request, which counts as no"
-                    " answer."
-                ),
-            ),
-            (seen["length"], f"of {cots} CoTs were cut off at the limit on output tokens."),
-            (
-                seen["content_filter"],
-                f"of {cots} CoTs were stopped by a content filter; they count as no answer.",
-            ),
-            (
-                seen["error"],
-                f"of {cots} CoTs ended in an error of the server; they count as no answer.",
-            ),
-            (seen["unknown"], f"of {cots} CoTs came without a finish reason."),
-            (seen["empty"], f"of {cots} CoTs are empty."),
-            (seen["without usage"], f"of {cots} CoTs came without a count of their tokens."),
-        ]
-        for doubt, number in sorted(self._doubts.items()):
-            facts.append(
-                (
-                    number,
-                    (
-                        f"of {cots} CoTs came with a count of tokens that cannot be, and was not"
-                        f" taken: {doubt}."
-                    ),
-                )
-            )
+        of = f"of {seen['cots']} CoTs"
+        facts = {
+            "refused": f"{have} no text because the server refused the request, which counts as no"
+            " answer.",
+            "length": f"{of} were cut off at the limit on output tokens.",
+            "content_filter": f"{of} were stopped by a content filter; they count as no answer.",
+            "error": f"{of} ended in an error of the server; they count as no answer.",
+            "unknown": f"{of} came without a finish reason.",
+            "empty": f"{of} are empty.",
+            "without usage": f"{of} came without a count of their tokens.",
+        }
+        doubtful = f"{of} came with a count of tokens that cannot be, and was not taken"
+        numbered = [(seen[name], sentence) for name, sentence in facts.items()]
+        numbered += [(n, f"{doubtful}: {doubt}.") for doubt, n in sorted(self._doubts.items())]
         if self._decoding.logprobs is not None:
-            missing = seen["without logprobs"]
-            facts.append(
-                (missing, f"of {cots} CoTs came without the log-probabilities that were asked for.")
-            )
-        return [
-            f"{number} {sentence}" for number, sentence in facts if number
-        ] + self._about_temperature()
+            lacking = f"{of} came without the log-probabilities that were asked for."
+            numbered.append((seen["without logprobs"], lacking))
+        stated = [f"{number} {sentence}" for number, sentence in numbered if number]
+        return stated + self._about_temperature()
 
     def _about_temperature(self) -> list[str]:
         temperature = self._decoding.temperature
-        several = [texts for texts in self._questions.values() if texts.count > 1]
-        equal = sum(not texts.differ for texts in several)
-        repeats = sum(texts.count - 1 for texts in several)
+        several = [(count, differ) for _, count, differ in self._questions.values() if count > 1]
+        equal = sum(not differ for _, differ in several)
+        repeats = sum(count - 1 for count, _ in several)
         if temperature == 0 or repeats < _ENOUGH_REPEATS or 2 * equal < len(several):
             return []
         requested = (
@@ -497,12 +474,3 @@ class LimitWatch:
             " so that their answers are not known. Stop, and record into another folder with a"
             f" higher limit, such as --max-tokens {more}."
         )
-
-
-@dataclass(slots=True)
-class _Texts:
-    """The texts of one question: a hash of the first, their number, and whether any differs."""
-
-    first: int
-    count: int = 1
-    differ: bool = False

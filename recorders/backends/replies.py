@@ -11,10 +11,10 @@ import json
 import math
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import orjson
 
@@ -23,6 +23,8 @@ from feval.cards.names import FINISH_REASONS
 from feval.cards.tokens import Usage
 from recorders.errors import Fatal, Transient
 from recorders.request import Completion, note_on_number
+
+T = TypeVar("T")
 
 MOST_BYTES = 64 * 2**20
 """Of one reply."""
@@ -320,29 +322,29 @@ class _Logprobs:
         if not isinstance(tokens, list) or not all(isinstance(token, dict) for token in tokens):
             notes.append("The server ignores logprobs: none came back though they were asked for.")
             return cls()
-        sampled = [_logprob(token.get("logprob")) for token in tokens]
-        if any(value is None for value in sampled):
+        sampled = _all(_logprob(token.get("logprob")) for token in tokens)
+        if sampled is None:
             notes.append(
                 "The server's log-probabilities are not all numbers: those CoTs are recorded"
                 " without any."
             )
             return cls()
         confidences = (
-            [_confidence(token.get("top_logprobs"), top) for token in tokens] if top else [None]
+            _all(_confidence(token.get("top_logprobs"), top) for token in tokens) if top else None
         )
-        if top and None in confidences:
+        if top and confidences is None:
             notes.append(
                 "The server sent tokens without top_logprobs: those CoTs are recorded without"
                 " confidences."
             )
-        whole = (
-            None
-            if None in confidences
-            else tuple(value for value in confidences if value is not None)
-        )
-        texts = [_bytes(token) for token in tokens]
-        spelled = None if None in texts else tuple(text for text in texts if text is not None)
-        return cls(tuple(value for value in sampled if value is not None), whole, spelled)
+        return cls(sampled, confidences, _all(map(_bytes, tokens)))
+
+
+def _all(values: Iterable[T | None]) -> tuple[T, ...] | None:
+    """Return values; `None` if one of them is."""
+    found = list(values)
+    known = tuple(value for value in found if value is not None)
+    return known if len(known) == len(found) else None
 
 
 def _bytes(token: Mapping[str, Any]) -> bytes | None:

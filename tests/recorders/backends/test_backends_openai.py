@@ -55,6 +55,14 @@ def noted(server, asked, samples=(0,)):
     return completions(backend, asked, samples), notes
 
 
+def error_of(fault, kind, **options):
+    """The error of a request that a server spoils, which is sent once."""
+    with FaultyServer([fault]) as server, pytest.raises(kind) as caught:
+        complete(server, request(), **options)
+    assert len(server.seen) == 1  # the client does not retry
+    return caught.value
+
+
 @pytest.fixture
 def server():
     with FaultyServer() as server:
@@ -144,11 +152,9 @@ def test_choices_are_taken_in_the_order_of_their_index():
     ],
 )
 def test_a_rate_limit_says_how_long_to_wait(fault, wait_s):
-    with FaultyServer([fault]) as server, pytest.raises(RateLimited) as caught:
-        complete(server, request())
-    assert caught.value.retry_after == wait_s
-    assert caught.value.reason.endswith("" if wait_s is None else f"; it asks to wait {wait_s:g} s")
-    assert len(server.seen) == 1  # the client does not retry
+    error = error_of(fault, RateLimited)
+    assert error.retry_after == wait_s
+    assert error.reason.endswith("" if wait_s is None else f"; it asks to wait {wait_s:g} s")
 
 
 @pytest.mark.parametrize(
@@ -176,13 +182,10 @@ def test_a_rate_limit_says_how_long_to_wait(fault, wait_s):
     ],
 )
 def test_what_may_work_next_time_is_transient(fault, words):
-    timeout_s = 0.3 if fault == "slow" else 20.0
-    with FaultyServer([fault]) as server, pytest.raises(Transient) as caught:
-        complete(server, request(), timeout_s=timeout_s)
-    assert words in caught.value.reason
-    assert len(caught.value.reason) < 400
-    assert caught.value.retry_after == (0.01 if fault == "503 seconds" else None)
-    assert len(server.seen) == 1
+    error = error_of(fault, Transient, timeout_s=0.3 if fault == "slow" else 20.0)
+    assert words in error.reason
+    assert len(error.reason) < 400
+    assert error.retry_after == (0.01 if fault == "503 seconds" else None)
 
 
 def test_a_connection_that_nobody_takes_is_waited_for_some_seconds(monkeypatch):
@@ -210,9 +213,7 @@ def test_a_connection_that_nobody_takes_is_waited_for_some_seconds(monkeypatch):
     ],
 )
 def test_what_never_works_for_this_request_is_refused(fault, finish_reason):
-    with FaultyServer([fault]) as server, pytest.raises(Refused) as caught:
-        complete(server, request())
-    assert caught.value.finish_reason == finish_reason
+    assert error_of(fault, Refused).finish_reason == finish_reason
 
 
 @pytest.mark.parametrize(
@@ -228,9 +229,7 @@ def test_what_never_works_for_this_request_is_refused(fault, finish_reason):
     ],
 )
 def test_what_never_works_at_all_is_fatal_and_says_what_to_do(fault, advice):
-    with FaultyServer([fault]) as server, pytest.raises(Fatal) as caught:
-        complete(server, request())
-    assert advice in caught.value.reason
+    assert advice in error_of(fault, Fatal).reason
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -245,14 +244,10 @@ def test_a_redirection_is_not_followed(status, location, target, monkeypatch):
     monkeypatch.setitem(
         FAULTS, "moved", lambda _: Reply(status, b"<h1>Moved</h1>", {"location": location})
     )
-    with (
-        FaultyServer(["moved"]) as server,
-        pytest.raises(Fatal, match="which is not followed") as caught,
-    ):
-        complete(server, request())
-    assert f"answered {status}, a redirection to {target}" in caught.value.reason
-    assert "s3cret" not in caught.value.reason
-    assert len(server.seen) == 1
+    reason = error_of("moved", Fatal).reason
+    assert f"answered {status}, a redirection to {target}" in reason
+    assert "which is not followed" in reason
+    assert "s3cret" not in reason
 
 
 @pytest.mark.parametrize("status", [301, 308])
@@ -260,15 +255,13 @@ def test_a_redirection_to_what_is_no_address_is_not_followed(status, monkeypatch
     monkeypatch.setitem(
         FAULTS, "moved", lambda _: Reply(status, b"<h1>Moved</h1>", {"location": "http://[::1"})
     )
-    with FaultyServer(["moved"]) as server, pytest.raises(BackendError) as caught:
-        complete(server, request())
+    reason = error_of("moved", BackendError).reason
     # Clients on httpx read the address themselves, and report a broken connection.
     expected = (
         "a redirection to an address that cannot be read, which is not followed",
         "Invalid URL in location header",
     )
-    assert any(words in caught.value.reason for words in expected)
-    assert len(server.seen) == 1
+    assert any(words in reason for words in expected)
 
 
 @pytest.mark.parametrize("status", [200, 400])
@@ -279,11 +272,7 @@ def test_no_more_of_a_reply_is_read_than_a_bound(coding, status, monkeypatch):
     )
     monkeypatch.setattr(replies, "MOST_BYTES", 2_000_000)
     monkeypatch.setitem(FAULTS, "big", lambda _: Reply(status, body, {"content-encoding": coding}))
-    with (
-        FaultyServer(["big"]) as server,
-        pytest.raises(Transient, match="a reply of more than 2,000,000 bytes"),
-    ):
-        complete(server, request())
+    assert "a reply of more than 2,000,000 bytes" in error_of("big", Transient).reason
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip"])
@@ -334,18 +323,16 @@ def test_every_fault_is_tested():
 
 
 def test_nobody_listening_is_transient():
-    with FaultyServer() as server:
-        gone = server
+    with FaultyServer() as gone:
+        pass
     with pytest.raises(Transient, match="the connection to 127"):
         complete(gone, request())
 
 
 def test_errors_are_not_chained_to_the_clients_which_quote_the_server():
     for fault in ("500", "reset", "slow", "401"):
-        with FaultyServer([fault]) as server, pytest.raises(BackendError) as caught:
-            complete(server, request(), timeout_s=0.3)
-        assert caught.value.__cause__ is None
-        assert caught.value.__context__ is None
+        error = error_of(fault, BackendError, timeout_s=0.3)
+        assert error.__cause__ is error.__context__ is None
 
 
 @pytest.mark.parametrize("options", [{"takes_n": False}, {"faults": ["fewer"]}])
@@ -461,26 +448,25 @@ def test_missing_usage_is_none_and_said():
     assert notes == ["The server states no token usage: its replies are recorded without."]
 
 
-def test_a_refusal_is_a_text_that_ends_with_content_filter(server):
-    [completion], notes = noted(server, request("[refusal]"))
-    assert (completion.text, completion.finish_reason) == (REFUSAL, "content_filter")
-    assert "refused" in notes[0]
-
-
-def test_length_and_content_filter_stay_what_they_are(server):
-    [cut] = complete(server, request("[length]"))
-    [filtered] = complete(server, request("[content_filter]"))
-    assert (cut.finish_reason, filtered.finish_reason, filtered.text) == (
-        "length",
-        "content_filter",
-        "",
-    )
-
-
-def test_an_unknown_finish_reason_is_unknown_and_said(server):
-    [completion], notes = noted(server, request("[finish]"))
-    assert completion.finish_reason == "unknown"
-    assert "that OpenAI does not have" in notes[0]
+@pytest.mark.parametrize(
+    ("kind", "text", "reason", "note"),
+    [
+        ("length", "{}", "length", ""),
+        ("content_filter", "", "content_filter", ""),
+        ("refusal", REFUSAL, "content_filter", "refused"),
+        ("finish", "{}", "unknown", "that OpenAI does not have"),
+        ("unicode", f"{WORST} {{}}", "stop", ""),
+        ("half", "\ufffd {}", "stop", "surrogate"),
+        ("big", f"{BIG}{{}}", "stop", ""),  # more than a megabyte
+    ],
+)
+def test_what_a_server_writes_comes_through_and_oddities_are_said(server, kind, text, reason, note):
+    [completion], notes = noted(server, request(f"[{kind}]"))
+    whole = text.format(text_of(f"[{kind}]", 0))
+    assert completion.text == (whole[: len(whole) // 2] if kind == "length" else whole)
+    assert completion.finish_reason == reason
+    assert len(notes) == bool(note)
+    assert note in "".join(notes)
 
 
 def test_reasoning_is_kept_apart(server):
@@ -489,26 +475,9 @@ def test_reasoning_is_kept_apart(server):
     assert [reply.reasoning_tokens for reply in replies] == [len(REASONING)] * 2
 
 
-def test_the_worst_of_unicode_comes_through(server):
-    [completion] = complete(server, request("[unicode]"))
-    assert completion.text == f"{WORST} {text_of('[unicode]', 0)}"
-
-
-def test_half_a_surrogate_pair_becomes_a_replacement_character(server):
-    [completion], notes = noted(server, request("[half]"))
-    assert completion.text == f"\ufffd {text_of('[half]', 0)}"
-    assert "surrogate" in notes[0]
-
-
 def test_a_question_with_half_a_surrogate_pair_is_refused(server):
     with pytest.raises(Refused, match="surrogate"):
         complete(server, request("\ud83e"))
-
-
-def test_a_megabyte_comes_through(server):
-    [completion] = complete(server, request("[big]"))
-    assert completion.text == BIG + text_of("[big]", 0)
-    assert len(completion.text) > 1_000_000
 
 
 def test_log_probabilities_become_confidences(server):
@@ -519,13 +488,10 @@ def test_log_probabilities_become_confidences(server):
         words = len(completion.text.split())
         assert completion.token_logprobs == (-0.25,) * words
         assert completion.token_confidences == (0.625,) * words  # (0.25 + 0.5 + 0.75 + 1) / 4
-
-
-def test_log_probabilities_of_the_sampled_tokens_alone(server):
-    [completion] = complete(server, request(logprobs=0))
-    assert "top_logprobs" not in server.seen[0].body
-    assert completion.token_logprobs is not None
-    assert completion.token_confidences is None
+    [sampled] = complete(server, request(logprobs=0))
+    assert "top_logprobs" not in server.seen[1].body
+    assert sampled.token_logprobs
+    assert sampled.token_confidences is None
 
 
 def test_a_server_that_ignores_logprobs_is_noticed():
@@ -629,8 +595,6 @@ def test_names_that_a_server_sends_have_bounds():
     [
         ({"prompt_tokens": 3, "completion_tokens": 5}, (3, 5, None, None)),
         ({"prompt_tokens": 3.0, "completion_tokens": 5.0}, (3, 5, None, None)),
-        ({"prompt_tokens": -1, "completion_tokens": 5}, (None, None, None, None)),
-        ({"prompt_tokens": True, "completion_tokens": "5"}, (None, None, None, None)),
         (
             {"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 2}},
             (None, 5, 2, None),
@@ -669,7 +633,7 @@ def test_names_that_a_server_sends_have_bounds():
             {"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 9}},
             (None,) * 4,
         ),
-        ([], (None, None, None, None)),
+        ([], (None,) * 4),
     ],
 )
 def test_the_forms_of_usage(usage, counts):

@@ -110,6 +110,12 @@ def running(folder, url, *allowed_fields):
         yield Run(stack.enter_context(client), proxy, journal)
 
 
+@pytest.fixture
+def run(upstream, tmp_path):
+    with upstream.server() as server, running(tmp_path, server.url) as run:
+        yield run
+
+
 def assert_no_key(folder):
     for path in folder.rglob("*"):
         content = path.read_bytes().decode("latin-1") if path.is_file() else str(path)
@@ -236,7 +242,7 @@ def test_many_clients_at_once_lose_nothing(upstream, tmp_path):
         assert run.journal.totals.cots == 48
 
 
-def test_errors_are_passed_on_and_not_recorded(upstream, tmp_path):
+def test_errors_are_passed_on_and_not_recorded(upstream, tmp_path, run):
     error = {
         "error": {
             "message": f"Slow down, {KEY}.",
@@ -244,44 +250,40 @@ def test_errors_are_passed_on_and_not_recorded(upstream, tmp_path):
             "code": "rate_limit_exceeded",
         }
     }
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        upstream.instead = json_answer(error, 429, {"Retry-After": "7"})
-        with pytest.raises(openai.RateLimitError) as caught:
-            run.ask()
-        assert caught.value.response.headers["retry-after"] == "7"
-        assert caught.value.code == "rate_limit_exceeded"
-        upstream.instead = None
-        with pytest.raises(openai.BadRequestError):
-            run.ask(temperature=-1)
-        with pytest.raises(openai.NotFoundError, match="does not exist"):
-            run.ask(model="gpt-4o")
-        upstream.instead = json_answer({"strange": True})
-        assert run.ask().choices is None
-        assert run.journal.totals.cots == 0
-        assert run.proxy.unrecorded == 1
+    upstream.instead = json_answer(error, 429, {"Retry-After": "7"})
+    with pytest.raises(openai.RateLimitError) as caught:
+        run.ask()
+    assert caught.value.response.headers["retry-after"] == "7"
+    assert caught.value.code == "rate_limit_exceeded"
+    upstream.instead = None
+    with pytest.raises(openai.BadRequestError):
+        run.ask(temperature=-1)
+    with pytest.raises(openai.NotFoundError, match="does not exist"):
+        run.ask(model="gpt-4o")
+    upstream.instead = json_answer({"strange": True})
+    assert run.ask().choices is None
+    assert run.journal.totals.cots == 0
+    assert run.proxy.unrecorded == 1
     assert_no_key(tmp_path)
 
 
-def test_other_requests_are_passed_on(upstream, tmp_path):
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        assert [model.id for model in run.client.models.list()] == [MODEL]
-        image = [
-            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
-        ]
-        with pytest.raises(openai.BadRequestError):
-            run.ask(messages=image)
-        asked = [
-            {"role": "assistant", "tool_calls": []},
-            {"role": "user", "content": PROBLEMS[0].question},
-        ]
-        assert run.texts(messages=asked)
-        assert run.ask(f"My key is {KEY}.").choices
-        assert run.proxy.unrecorded == 3
-        assert run.journal.totals.cots == 0
-        with pytest.raises(openai.NotFoundError, match="under /v1"):
-            openai.OpenAI(
-                base_url=str(run.client.base_url).replace("/v1", "/v2"), api_key=KEY
-            ).models.list()
+def test_other_requests_are_passed_on(tmp_path, run):
+    assert [model.id for model in run.client.models.list()] == [MODEL]
+    image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
+    with pytest.raises(openai.BadRequestError):
+        run.ask(messages=image)
+    asked = [
+        {"role": "assistant", "tool_calls": []},
+        {"role": "user", "content": PROBLEMS[0].question},
+    ]
+    assert run.texts(messages=asked)
+    assert run.ask(f"My key is {KEY}.").choices
+    assert run.proxy.unrecorded == 3
+    assert run.journal.totals.cots == 0
+    with pytest.raises(openai.NotFoundError, match="under /v1"):
+        openai.OpenAI(
+            base_url=str(run.client.base_url).replace("/v1", "/v2"), api_key=KEY
+        ).models.list()
     assert_no_key(tmp_path)
 
 
@@ -332,15 +334,14 @@ def test_what_is_not_recorded_is_said_at_once(upstream, tmp_path, caplog):
     assert len(told) == len(parts) + 2  # the second proxy says it anew
 
 
-def test_a_key_in_a_reply_is_masked(upstream, tmp_path):
+def test_a_key_in_a_reply_is_masked(upstream, tmp_path, run):
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": f"It is {KEY}."},
         "finish_reason": "stop",
     }
     upstream.instead = json_answer({"id": KEY, "choices": [choice], "model": "m"})
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        assert run.texts() == ["It is [key]."]
+    assert run.texts() == ["It is [key]."]
     assert_no_key(tmp_path)
 
 
@@ -358,16 +359,15 @@ def body_of(text, **more):
     return {"model": MODEL, "messages": [{"role": "user", "content": text}]} | more
 
 
-def test_a_key_is_found_however_it_is_sent_or_written(upstream, tmp_path):
+def test_a_key_is_found_however_it_is_sent_or_written(tmp_path, run):
     escaped = json.dumps(body_of("My key is KEY.")).replace(
         "KEY", "".join(f"\\u{ord(c):04x}" for c in KEY)
     )
     other = json.dumps(body_of(f"My key is {KEY}."))
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        assert posted(run, escaped.encode())[0] == 200
-        for name in ("X-Goog-Api-Key", "Api-Key", "X-Auth-Token", "Cookie"):
-            assert posted(run, other.encode(), Authorization="none", **{name: KEY})[0] == 200
-        assert (run.proxy.unrecorded, run.proxy.recorded) == (5, 0)
+    assert posted(run, escaped.encode())[0] == 200
+    for name in ("X-Goog-Api-Key", "Api-Key", "X-Auth-Token", "Cookie"):
+        assert posted(run, other.encode(), Authorization="none", **{name: KEY})[0] == 200
+    assert (run.proxy.unrecorded, run.proxy.recorded) == (5, 0)
     assert_no_key(tmp_path)
 
 
@@ -474,32 +474,30 @@ def test_the_command_demands_a_token_on_another_host(tmp_path, monkeypatch):
     assert "a-token" not in result.output
 
 
-def test_a_deeply_nested_body_is_answered_and_not_half_recorded(upstream, tmp_path):
+def test_a_deeply_nested_body_is_answered_and_not_half_recorded(run):
     plain = json.dumps(body_of(PROBLEMS[0].question, max_tokens=4))
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        for depth in (100, *range(240, 258), 1000, 2000):
-            body = plain.replace("{", '{"deep": ' + "[" * depth + "]" * depth + ", ", 1).encode()
-            assert posted(run, body)[0] == (200 if depth <= 1000 else 400), depth
-        assert run.proxy.recorded + run.proxy.unrecorded == 21
-        assert run.journal.totals.cots == run.proxy.recorded
-        assert run.proxy.recorded in {7, 8}  # orjson's limits differ by one between its versions
+    for depth in (100, *range(240, 258), 1000, 2000):
+        body = plain.replace("{", '{"deep": ' + "[" * depth + "]" * depth + ", ", 1).encode()
+        assert posted(run, body)[0] == (200 if depth <= 1000 else 400), depth
+    assert run.proxy.recorded + run.proxy.unrecorded == 21
+    assert run.journal.totals.cots == run.proxy.recorded
+    assert run.proxy.recorded in {7, 8}  # orjson's limits differ by one between its versions
 
 
-def test_a_redirection_does_not_lead_past_the_proxy(upstream, tmp_path):
+def test_a_redirection_does_not_lead_past_the_proxy(upstream, run):
     upstream.instead = Response(
         b"", 308, {"Location": f"https://u:{KEY}@elsewhere.example/v1/chat/completions?key={KEY}"}
     )
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        with pytest.raises(
-            openai.InternalServerError,
-            match=r"redirects requests to https://elsewhere\.example/v1/chat/completions\. Start",
-        ) as caught:
-            run.ask()
-        assert KEY not in str(caught.value)
-        assert len(upstream.calls) == 1
+    with pytest.raises(
+        openai.InternalServerError,
+        match=r"redirects requests to https://elsewhere\.example/v1/chat/completions\. Start",
+    ) as caught:
+        run.ask()
+    assert KEY not in str(caught.value)
+    assert len(upstream.calls) == 1
 
 
-def test_a_compressed_reply_is_recorded(upstream, tmp_path):
+def test_a_compressed_reply_is_recorded(upstream, run):
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": "It is 7."},
@@ -507,14 +505,13 @@ def test_a_compressed_reply_is_recorded(upstream, tmp_path):
     }
     whole = json.dumps({"choices": [choice], "model": MODEL}).encode()
     content = "It is 7."
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        upstream.instead = Response(gzip.compress(whole), 200, {"Content-Encoding": "gzip"})
-        assert run.texts() == [content]
-        upstream.instead = Response(zlib.compress(whole), 200, {"Content-Encoding": "deflate"})
-        assert run.texts() == [content]
-        assert run.proxy.recorded == 2
-        upstream.instead = Response(b"no gzip at all", 200, {"Content-Encoding": "gzip"})
-        assert posted(run, json.dumps(body_of("?")).encode()) == (200, b"no gzip at all")
+    upstream.instead = Response(gzip.compress(whole), 200, {"Content-Encoding": "gzip"})
+    assert run.texts() == [content]
+    upstream.instead = Response(zlib.compress(whole), 200, {"Content-Encoding": "deflate"})
+    assert run.texts() == [content]
+    assert run.proxy.recorded == 2
+    upstream.instead = Response(b"no gzip at all", 200, {"Content-Encoding": "gzip"})
+    assert posted(run, json.dumps(body_of("?")).encode()) == (200, b"no gzip at all")
 
 
 def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(upstream, tmp_path):
@@ -529,15 +526,14 @@ def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(upstream, tm
 
 
 @pytest.mark.parametrize("depth", [1000, 5000])
-def test_a_reply_that_nests_too_deeply_to_be_stored_reaches_the_client(depth, upstream, tmp_path):
+def test_a_reply_that_nests_too_deeply_to_be_stored_reaches_the_client(depth, upstream, run):
     deep = b"[" * depth + b"]" * depth
     reply = (
         b'{"choices":[{"index":0,"message":{"role":"assistant","content":"a","deep":%b}}]}' % deep
     )
     upstream.instead = Response(reply, 200, {"Content-Type": "application/json"})
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        assert posted(run, json.dumps(body_of(PROBLEMS[0].question)).encode()) == (200, reply)
-        assert (run.proxy.recorded, run.proxy.unrecorded) == (0, 1)
+    assert posted(run, json.dumps(body_of(PROBLEMS[0].question)).encode()) == (200, reply)
+    assert (run.proxy.recorded, run.proxy.unrecorded) == (0, 1)
 
 
 def test_what_a_client_did_not_wait_for_is_given_to_the_next(upstream, tmp_path, monkeypatch):
@@ -589,12 +585,11 @@ def test_limits_tell_requests_apart(upstream, tmp_path):
         assert requests == [5, 60]
 
 
-def test_a_path_does_not_climb_out_of_v1(upstream, tmp_path):
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        for path in ("/v1/../admin", "/v1/%2e%2e/admin", "/v2/models"):
-            status, said = posted(run, b"{}", path)
-            assert (status, b"Only paths under /v1" in said) == (404, True)
-        assert upstream.calls == []
+def test_a_path_does_not_climb_out_of_v1(upstream, run):
+    for path in ("/v1/../admin", "/v1/%2e%2e/admin", "/v2/models"):
+        status, said = posted(run, b"{}", path)
+        assert (status, b"Only paths under /v1" in said) == (404, True)
+    assert upstream.calls == []
 
 
 def test_a_path_does_not_lead_to_another_server(upstream, tmp_path):
@@ -621,17 +616,14 @@ def test_a_folder_that_cannot_be_sealed_into_is_refused_at_once(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis"]
 
 
-def test_what_cannot_be_written_is_neither_given_nor_paid_for_again(
-    upstream, tmp_path, monkeypatch
-):
+def test_what_cannot_be_written_is_neither_given_nor_paid_for_again(upstream, monkeypatch, run):
     def full(self):
         raise StorageError("The disk is full.")
 
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        monkeypatch.setattr(Journal, "commit", full)
-        for _ in range(2):
-            with pytest.raises(openai.InternalServerError, match="The disk is full"):
-                run.ask()
+    monkeypatch.setattr(Journal, "commit", full)
+    for _ in range(2):
+        with pytest.raises(openai.InternalServerError, match="The disk is full"):
+            run.ask()
     assert len(upstream.calls) == 1
 
 
@@ -657,21 +649,20 @@ def write_questions(path):
     return path
 
 
-def test_a_run_becomes_a_recording(upstream, tmp_path):
+def test_a_run_becomes_a_recording(tmp_path, run):
     golds = [
         Question(f"q{i}", p.question, str(p.answer), str(p.answer))
         for i, p in enumerate(PROBLEMS[:3])
     ]
     out = tmp_path / "r"
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        told = {p.question: run.texts(f"Question: {p.question}\nAnswer:", n=3) for p in PROBLEMS}
-        seal = lambda: seal_proxied(  # noqa: E731
-            run.journal, out, dataset="sums", answer_kind="number", questions=golds
-        )
-        assert seal() == seal() == out
-        run.texts(f"Question: {PROBLEMS[0].question}\nAnswer:", n=2, temperature=0.5)
-        (tmp_path / ".r.partial-0").mkdir()  # as a process leaves it that is killed while it seals
-        assert seal() == tmp_path / "r-2"  # a recording is never changed
+    told = {p.question: run.texts(f"Question: {p.question}\nAnswer:", n=3) for p in PROBLEMS}
+    seal = lambda: seal_proxied(  # noqa: E731
+        run.journal, out, dataset="sums", answer_kind="number", questions=golds
+    )
+    assert seal() == seal() == out
+    run.texts(f"Question: {PROBLEMS[0].question}\nAnswer:", n=2, temperature=0.5)
+    (tmp_path / ".r.partial-0").mkdir()  # as a process leaves it that is killed while it seals
+    assert seal() == tmp_path / "r-2"  # a recording is never changed
     assert verify_recording(out).ok
     recording = open_recording(out)
     assert recording.llm_names("sums") == [MODEL]
