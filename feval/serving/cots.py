@@ -72,17 +72,30 @@ class Cutter:
             raise _not_cut(match, whole, sample, limit, bounds.field, counter)
         marks = (cots.marks[sample] if cots.marks is not None else None) or ()
         room = sys.maxsize if limit is None else limit - hidden
-        end = _end(whole.text, whole.reasoning, marks, bounds.stops, room, counter)
-        tokens = min(hidden + end.tokens, whole.tokens)
-        thoughts = whole.reasoning_tokens
+        # as a server sends them: thoughts in a field of their own
+        marks = () if of_content_blocks(marks) else marks
+        thoughts = apart(whole.reasoning or "", marks) or ""
+        kept = counter(thoughts, room)
+        room = room - kept.tokens if kept.text == thoughts else 0
+        inline = counter(join(whole.text, whole.reasoning, marks), room)
+        parts = beginning(whole.text, whole.reasoning, marks, len(inline.text))
+        # the earliest stop in the reply
+        places = [place for stop in bounds.stops if (place := parts.reply.find(stop)) >= 0]
+        if places:
+            end = raw_place(min(places), marks)
+            parts = beginning(whole.text, whole.reasoning, marks, end)
+            inline = counter(inline.text[:end], sys.maxsize)
+        parts = replace(parts, reasoning=kept.text + (parts.reasoning or "") or None)
+        tokens = min(hidden + kept.tokens + inline.tokens, whole.tokens)
+        thought = whole.reasoning_tokens
         return ServedCot(
-            end.parts.reply,
-            end.parts.reasoning,
-            "stop" if end.is_stop else "length",
+            parts.reply,
+            parts.reasoning,
+            "stop" if places else "length",
             tokens,
-            None if thoughts is None else min(thoughts, tokens),
+            None if thought is None else min(thought, tokens),
             is_cut=True,
-            answer=self._answer(match, end.parts),
+            answer=self._answer(match, parts),
         )
 
     def _counter(self, name: str) -> _Beginnings | FevalError:
@@ -107,42 +120,6 @@ class Cutter:
             return dataset.answer_key(
                 match.row, extract(kind, parts.reply, dataset[match.row].choices)
             )
-
-
-class _End(NamedTuple):
-    """What is left of a CoT, its tokens, and whether a stop ended it."""
-
-    parts: Split
-    tokens: int
-    is_stop: bool
-
-
-def _end(
-    text: str,
-    reasoning: str | None,
-    marks: Sequence[Mark],
-    stops: Sequence[str],
-    room: int,
-    first: _Beginnings,
-) -> _End:
-    """Cut a CoT at the earliest stop in its reply, within its first tokens, of which there are at
-    most `room`.
-    """
-    # as a server sends them: thoughts in a field of their own
-    marks = () if of_content_blocks(marks) else marks
-    thoughts = apart(reasoning or "", marks) or ""
-    kept = first(thoughts, room)
-    inline = first(join(text, reasoning, marks), room - kept.tokens if kept.text == thoughts else 0)
-    parts = beginning(text, reasoning, marks, len(inline.text))
-    places = [place for stop in stops if (place := parts.reply.find(stop)) >= 0]
-    if places:
-        end = raw_place(min(places), marks)
-        parts, inline = (
-            beginning(text, reasoning, marks, end),
-            first(inline.text[:end], sys.maxsize),
-        )
-    seen = kept.text + (parts.reasoning or "")
-    return _End(replace(parts, reasoning=seen or None), kept.tokens + inline.tokens, bool(places))
 
 
 def _not_cut(

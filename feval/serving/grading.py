@@ -13,7 +13,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from feval.cards.cards import price_ids
 from feval.cards.reading import parse_json, read_regular
@@ -23,11 +25,11 @@ from feval.receipts.document import receipt
 from feval.receipts.grading import Grade, answers_by_id, grade_answers
 from feval.replay.loading import load
 from feval.report.tables.tables import text_of_cell
-from feval.serving.ledger import LedgerFile, is_tokens
+from feval.serving.ledger import Example, Handed, LedgerFile
 from feval.serving.ledger import read_ledger as read_lines
 from feval.serving.replies import RequestError
 from feval.serving.runs import count_entry, run_name
-from feval.serving.templates import PromptCounts, is_use_list, prompt_remarks
+from feval.serving.templates import PromptCounts, prompt_remarks
 
 if TYPE_CHECKING:
     from feval.recording import Recording
@@ -170,7 +172,7 @@ class SavedLedger:
     """
 
     path: Path
-    recordings: tuple[str, ...]
+    recordings: Sequence[str]
     seed: int
     billing: str
     prices: str
@@ -262,11 +264,13 @@ def read_ledger(path: Path) -> SavedLedger:
         return _saved(path, header, *_joined(header, entries))
     try:
         reply = parse_json(read_text(path))
-    except ValueError as error:
-        raise _no_ledger(path) from error
-    summaries = reply.get("runs", [reply]) if isinstance(reply, dict) else None
-    if not isinstance(summaries, list) or not all(_is_summary(each) for each in summaries):
-        raise _no_ledger(path)
+        summaries: Any = reply.get("runs", [reply]) if isinstance(reply, dict) else None
+        _RUNS.validate_python(summaries)
+    except ValueError as error:  # pydantic's, too
+        raise UsageError(
+            f"{path} is not a ledger with details. Give a file of `feval serve --ledger`, or save"
+            " GET /feval/ledger?detail=1."
+        ) from error
     runs = {each["run"]: (each["replicate"], each["asked"]) for each in summaries}
     return _saved(path, reply, runs, {each["run"]: each.get("prompts", []) for each in summaries})
 
@@ -279,37 +283,34 @@ def _first_line(text: str) -> Mapping[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
-def _no_ledger(path: Path) -> UsageError:
-    return UsageError(
-        f"{path} is not a ledger with details. Give a file of `feval serve --ledger`, or save GET"
-        " /feval/ledger?detail=1."
-    )
+class _Asked(Handed):
+    requests: int
 
 
-def _is_summary(run: object) -> bool:
-    """Whether a JSON value is one run of `Application.ledger`, with details."""
-    if (
-        not isinstance(run, dict)
-        or not isinstance(run.get("run"), str)
-        or not isinstance(run.get("asked"), list)
-    ):
-        return False
-    replicate = run.get("replicate", -1)
-    counted = replicate is None or (type(replicate) is int and replicate >= 0)
-    return counted and all(map(_is_entry, run["asked"])) and is_use_list(run.get("prompts", []))
+class _Prompt(BaseModel, strict=True):
+    dataset: str
+    template: str | None
+    requests: int
+    matches: dict[str, int]
+    mismatches: dict[str, int]
+    example: Example
 
 
-def _is_entry(entry: object) -> bool:
-    if not isinstance(entry, dict):
-        return False
-    texts = all(isinstance(entry.get(name), str) for name in ("llm", "dataset", "question"))
-    samples = entry.get("samples")
-    return (
-        texts
-        and isinstance(samples, list)
-        and all(type(n) is int for n in (*samples, entry.get("requests")))
-        and is_tokens(entry.get("tokens"), len(samples))
-    )
+class _Run(BaseModel, strict=True):
+    run: str
+    replicate: Annotated[int, Field(ge=0)] | None
+    asked: list[_Asked]
+    prompts: list[_Prompt] = []
+
+
+class _Served(BaseModel, strict=True):
+    recordings: Annotated[list[str], Field(min_length=1)]
+    seed: int
+    billing: str
+    prices: str
+
+
+_RUNS = TypeAdapter(list[_Run])
 
 
 def _joined(
@@ -359,21 +360,14 @@ def _saved(
     runs: Mapping[str, Any],
     prompts: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> SavedLedger:
-    hashes, prices = head.get("recordings"), head.get("prices")
-    whole = (
-        isinstance(hashes, list)
-        and bool(hashes)
-        and all(isinstance(digest, str) for digest in hashes)
-    )
-    texts = isinstance(head.get("billing"), str) and isinstance(prices, str)
-    if not (whole and texts and type(head.get("seed")) is int):
+    try:
+        known = _Served.model_validate(head)
+    except ValidationError as error:
         raise UsageError(
             f"{path} does not say what was served: recordings, seed, billing and prices. Save the"
             " ledger again."
-        )
-    return SavedLedger(
-        path, tuple(hashes or ()), head["seed"], head["billing"], str(prices), runs, prompts
-    )
+        ) from error
+    return SavedLedger(path, runs=runs, prompts=prompts, **dict(known))
 
 
 _MAX_BYTES = 256 << 20

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from feval.appendlog import AppendLog, Line
 from feval.errors import SourceError, StorageError
-from feval.serving.templates import is_example
 
 _LOG = logging.getLogger("feval.serving")
 _FLUSH_S = 0.2
@@ -100,8 +101,10 @@ class LedgerFile(AppendLog[Mapping[str, Any], None]):
 
     def _take(self, line: Line) -> None:
         record = self._parse(line.number, line.data)
-        if not _is_entry(record):
-            raise self._damaged(line.number, "is not a request")
+        try:
+            _LINE.validate_python(record)
+        except ValidationError:
+            raise self._damaged(line.number, "is not a request") from None
         self.entries.append(record)
 
     def _flush(self, lines: bytes = b"") -> None:
@@ -144,31 +147,47 @@ def read_ledger(path: str | Path) -> tuple[Mapping[str, Any], list[dict[str, Any
     return ledger.header, ledger.entries
 
 
-def _is_entry(record: Mapping[str, Any]) -> bool:
-    if record.get("reset") is True:
-        return isinstance(record.get("run"), str)
-    samples = record.get("samples")
-    return (
-        all(isinstance(record.get(name), str) for name in ("run", "dataset", "llm", "question"))
-        and isinstance(samples, list)
-        and all(type(sample) is int and sample >= 0 for sample in samples)
-        and record.get("n") == len(samples) > 0
-        and is_tokens(record.get("tokens"), len(samples))
-        and isinstance(record.get("limited", []), list)
-        and all(
-            isinstance(record.get(name), str | None) for name in ("match", "template", "mismatch")
-        )
-        and is_example(record.get("example"))
-        and type(record.get("pass", 1)) is int
-    )
+_Natural = Annotated[int, Field(ge=0)]
+Example = Annotated[list[str], Field(min_length=2, max_length=2)] | None
+"""How the first prompt of a run and another one read where they begin to differ."""
 
 
-def is_tokens(value: object, size: int) -> bool:
-    """Whether a JSON value says how many tokens of each CoT were handed out, null for all of them;
-    or is null for all CoTs.
-    """
-    return value is None or (
-        isinstance(value, list)
-        and len(value) == size
-        and all(each is None or (type(each) is int and each >= 0) for each in value)
-    )
+class Handed(BaseModel, strict=True):
+    """CoTs that were handed out, as files say it; `tokens` says how many of each, null for all."""
+
+    llm: str
+    dataset: str
+    question: str
+    samples: list[_Natural]
+    tokens: list[_Natural | None] | None = None
+
+    @model_validator(mode="after")
+    def _has_tokens_of_each(self) -> Self:
+        if self.tokens is not None and len(self.tokens) != len(self.samples):
+            raise ValueError
+        return self
+
+
+class _Entry(Handed):
+    run: str
+    n: Annotated[int, Field(ge=1)]
+    limited: list[int] = []
+    match: str | None = None
+    template: str | None = None
+    mismatch: str | None = None
+    example: Example = None
+    visit: Annotated[int, Field(alias="pass")] = 1
+
+    @model_validator(mode="after")
+    def _has_n_samples(self) -> Self:
+        if self.n != len(self.samples):
+            raise ValueError
+        return self
+
+
+class _Reset(BaseModel, strict=True):
+    run: str
+    reset: Literal[True]
+
+
+_LINE: TypeAdapter[_Reset | _Entry] = TypeAdapter(_Reset | _Entry)

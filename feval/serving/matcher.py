@@ -10,7 +10,7 @@ feval never guesses.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -108,7 +108,7 @@ class Matcher:
                 f" {library.contents()}.",
                 parameter="feval.dataset",
             )
-        for fits in (_is_name, _is_base_name, _is_sent_name):
+        for fits in _FITS:
             fitting = {
                 each: [llm for llm in each.llms if fits(llm, model)] for each in library.served
             }
@@ -162,7 +162,8 @@ class Matcher:
             raise several_questions(list(owners), has_exemplars=has_exemplars)
         [(place, llms)] = owners.items()
         llm = _variant(request, place, llms, has_one_prompt=how == "request")
-        ignored = settings.ignored(request, llm.info, conversation)
+        served, row, info = place.served, place.row, llm.info
+        ignored = settings.ignored(request, info, conversation)
         # a pool has CoTs of many seeds
         if self._strict and (other := [name for name in ignored if name != "seed"]):
             raise strict_miss(request, llm, place, other)
@@ -170,7 +171,19 @@ class Matcher:
         if how in {"few-shot", "id"}:
             mentioned = mentioned or mentions(candidates, conversation)
             first = exemplars_end(mentioned) if mentioned and place in mentioned[-1].places else 0
-        return _match(request, llm, place, how, ignored, conversation, first)
+        systems = system_text(conversation), served.system_text(llm, row)
+        return Match(
+            llm,
+            row,
+            how,
+            ignored,
+            warnings=tuple(settings.warnings(request, llm.name, info, ignored, *systems)),
+            conversation=conversation,
+            served=served,
+            template=template_of(conversation, served.texts[row], served.choices[row], first=first),
+            bounds=settings.bounds(request.settings, info),
+            first=first,
+        )
 
     def _by_id(
         self, request: CompletionRequest, candidates: _Candidates, conversation: Conversation
@@ -214,31 +227,6 @@ class Matcher:
                 for row in served.prompts(llm).get(digest, ()):
                     owners[Place(served, row)].append(llm)
         return dict(owners)
-
-
-def _match(
-    request: CompletionRequest,
-    llm: LLM,
-    place: Place,
-    how: str,
-    ignored: tuple[str, ...],
-    conversation: Conversation,
-    first: int,
-) -> Match:
-    served, row = place.served, place.row
-    system, recorded = system_text(conversation), served.system_text(llm, row)
-    return Match(
-        llm,
-        row,
-        how,
-        ignored,
-        warnings=tuple(settings.warnings(request, llm.name, llm.info, ignored, system, recorded)),
-        conversation=conversation,
-        served=served,
-        template=template_of(conversation, served.texts[row], served.choices[row], first=first),
-        bounds=settings.bounds(request.settings, llm.info),
-        first=first,
-    )
 
 
 def _variant(
@@ -286,18 +274,11 @@ def _variant(
     )
 
 
-def _is_name(llm: LLM, model: str) -> bool:
-    return llm.name == model
-
-
-def _is_base_name(llm: LLM, model: str) -> bool:
-    return llm.name.split("@", 1)[0] == model
-
-
-def _is_sent_name(llm: LLM, model: str) -> bool:
-    return bool(llm.info.decoding.get("model") == model)
-
-
+_FITS: Sequence[Callable[[LLM, str], bool]] = (
+    lambda llm, model: llm.name == model,
+    lambda llm, model: llm.name.split("@", 1)[0] == model,
+    lambda llm, model: bool(llm.info.decoding.get("model") == model),  # as it was sent
+)
 _HOW_TO_NAME_DATASET = (
     'name it: extra_body={"feval": {"dataset": ID}}, or the header X-Feval-Dataset'
 )

@@ -47,57 +47,22 @@ def _operations(models: Sequence[str]) -> list[tuple[str, str, str, dict[str, An
     name = {"type": "string", "minLength": 1} | ({"examples": list(models[:8])} if models else {})
     model = {"name": "model", "in": "path", "required": True, "schema": name}
     up, ledger = "Whether the server is up, and what it serves.", "What was handed out."
-    grade = _content("Graded", "The grade, and a receipt that `feval verify` computes again.")
+    grade = "Accuracy and cost of a run's final answers, with a receipt for `feval verify`."
     reset = "Start a run again: its draws, its place in every pool and its ledger."
     return [
-        (
-            "/v1/chat/completions",
-            "post",
-            "createChatCompletion",
-            _completion("Chat", "ChatRequest", "ChatCompletion"),
-        ),
-        (
-            "/v1/completions",
-            "post",
-            "createCompletion",
-            _completion("Text", "CompletionRequest", "TextCompletion"),
-        ),
-        (
-            "/v1/models",
-            "get",
-            "listModels",
-            _operation("The LLMs that are served.", _result("Models")),
-        ),
-        (
-            "/v1/models/{model}",
-            "get",
-            "readModel",
-            _operation("One of these LLMs.", _result("Model"), [model]),
-        ),
-        ("/feval/health", "get", "readHealth", _operation(up, _result("Health"))),
-        (
-            "/feval/ledger",
-            "get",
-            "readLedger",
-            _operation(ledger, _result("LedgerOrLedgers"), _LEDGER_QUERY),
-        ),
-        (
-            "/feval/grade",
-            "post",
-            "gradeAnswers",
-            _operation("Accuracy and cost of a run's final answers.", grade, body="Answers"),
-        ),
-        ("/feval/reset", "post", "resetRun", _operation(reset, _result("Anything"), _HEADERS[:1])),
-        (
-            "/openapi.json",
-            "get",
-            "readDescription",
-            _operation("This description.", _result("Anything")),
-        ),
+        ("/v1/chat/completions", "post", "createChatCompletion", _completion("Chat")),
+        ("/v1/completions", "post", "createCompletion", _completion("Text")),
+        ("/v1/models", "get", "listModels", _operation("The LLMs that are served.", "Models")),
+        ("/v1/models/{model}", "get", "readModel", _operation("One of them.", "Model", [model])),
+        ("/feval/health", "get", "readHealth", _operation(up, "Anything")),
+        ("/feval/ledger", "get", "readLedger", _operation(ledger, "LedgerOrLedgers", _QUERY)),
+        ("/feval/grade", "post", "gradeAnswers", _operation(grade, "Graded", body="Answers")),
+        ("/feval/reset", "post", "resetRun", _operation(reset, "Anything", _HEADERS[:1])),
+        ("/openapi.json", "get", "readDescription", _operation("This description.", "Anything")),
     ]
 
 
-def _completion(what: str, request: str, reply: str) -> dict[str, Any]:
+def _completion(what: str) -> dict[str, Any]:
     ok = {
         "description": "Recorded CoTs; as events where the request says `stream`.",
         "headers": {
@@ -105,22 +70,27 @@ def _completion(what: str, request: str, reply: str) -> dict[str, Any]:
             for name, text in _REPLY_HEADERS.items()
         },
         "content": {
-            "application/json": {"schema": _ref(reply)},
+            "application/json": {"schema": _ref(f"{what}Completion")},
             "text/event-stream": {"schema": _ref("Event")},
         },
     }
-    return _operation(f"{what} completions from the recording.", ok, _HEADERS, body=request)
+    summary = f"{what} completions from the recording."
+    return _operation(summary, f"{what}Completion", _HEADERS, f"{what}Request", ok)
 
 
 def _operation(
-    summary: str, reply: dict[str, Any], parameters: Sequence[_Schema] = (), body: str | None = None
+    summary: str,
+    reply: str,
+    parameters: Sequence[_Schema] = (),
+    body: str | None = None,
+    ok: _Schema | None = None,
 ) -> dict[str, Any]:
     statuses = ("400", "404", "401", "403", "405", *(["413"] if body else []))
     errors = {status: _content("Error", _STATUSES[status]) for status in statuses}
     operation = {
         "summary": summary,
         "parameters": list(parameters),
-        "responses": {"200": reply} | errors,
+        "responses": {"200": ok or _content(reply, "The result.")} | errors,
     }
     if body:
         operation["requestBody"] = {
@@ -128,10 +98,6 @@ def _operation(
             "content": {"application/json": {"schema": _ref(body)}},
         }
     return operation
-
-
-def _result(schema: str) -> dict[str, Any]:
-    return _content(schema, "The result.")
 
 
 def _content(schema: str, text: str) -> dict[str, Any]:
@@ -185,8 +151,8 @@ def _ref(name: str) -> _Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _or_null(schema: _Schema) -> _Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
+def _or_null(**schemas: _Schema) -> dict[str, _Schema]:
+    return {name: {"anyOf": [each, {"type": "null"}]} for name, each in schemas.items()}
 
 
 def _object(
@@ -200,6 +166,8 @@ def _object(
 
 
 _TEXT: _Schema = {"type": "string"}
+_ANYTHING: _Schema = {"type": "object"}
+_TEXT_OR_NULL: _Schema = {"type": ["string", "null"]}
 _COUNT: _Schema = {"type": "integer", "minimum": 0}
 _INTEGER: _Schema = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
 _NUMBER: _Schema = {"type": "number"}
@@ -213,7 +181,6 @@ _BY_QUESTION: _Schema = {
 _ONE_ANSWER: Mapping[str, _Schema] = {"question": _TEXT, "answer": _ANSWER}
 _N: _Schema = {"type": "integer", "minimum": 1, "maximum": 2**63 - 1}
 _WORDS: _Schema = {"type": "string", "minLength": 1}
-_OPTIONAL_TEXTS: _Schema = {"anyOf": [_WORDS, {"type": "array", "items": _WORDS}, {"type": "null"}]}
 _ID_HEADER: _Schema = {"type": "string", "pattern": "^[!-~]+$"}
 _HEADERS: list[_Schema] = [
     {"name": "X-Feval-Run", "in": "header", "schema": {"type": "string", "pattern": RUN_PATTERN}},
@@ -226,7 +193,7 @@ _HEADERS: list[_Schema] = [
     },
     {"name": "X-Feval-Few-Shot", "in": "header", "schema": {"enum": list(FEW_SHOT)}},
 ]
-_LEDGER_QUERY: list[_Schema] = [
+_QUERY: list[_Schema] = [
     {"name": "run", "in": "query", "schema": {"type": "string", "pattern": RUN_PATTERN}},
     {"name": "detail", "in": "query", "schema": {"enum": ["0", "1"]}},
 ]
@@ -244,51 +211,41 @@ def _schemas(models: Sequence[str]) -> dict[str, _Schema]:
 
 
 def _requests(model: _Schema) -> dict[str, _Schema]:
-    extension = _object(
-        {},
-        {
-            "question": _or_null(_TEXT),
-            "dataset": _or_null(_TEXT),
-            "sample": _or_null(_COUNT),
-            "few_shot": _or_null({"enum": list(FEW_SHOT)}),
-        },
+    extension = _or_null(
+        question=_TEXT, dataset=_TEXT, sample=_COUNT, few_shot={"enum": list(FEW_SHOT)}
     )
-    shared = {
-        "n": _or_null(_N),
-        "stream": _or_null(_FLAG),
-        "stream_options": _or_null(_object({}, {"include_usage": _or_null(_FLAG)})),
-        "temperature": _or_null(_NUMBER),
-        "top_p": _or_null(_NUMBER),
-        "presence_penalty": _or_null(_NUMBER),
-        "frequency_penalty": _or_null(_NUMBER),
-        "max_tokens": _or_null(_N),
-        "seed": _or_null(_INTEGER),
-        "stop": _OPTIONAL_TEXTS,
-        "metadata": _or_null({"type": "object", "additionalProperties": _TEXT}),
-        "feval": _or_null(extension | {"additionalProperties": False}),
-    }
+    shared = _or_null(
+        n=_N,
+        stream=_FLAG,
+        stream_options=_object({}, _or_null(include_usage=_FLAG)),
+        temperature=_NUMBER,
+        top_p=_NUMBER,
+        presence_penalty=_NUMBER,
+        frequency_penalty=_NUMBER,
+        max_tokens=_N,
+        seed=_INTEGER,
+        stop={"anyOf": [_WORDS, {"type": "array", "items": _WORDS}]},
+        metadata={"type": "object", "additionalProperties": _TEXT},
+        feval=_object({}, extension) | {"additionalProperties": False},
+    )
     part = {
         "oneOf": [
             _object({"type": {"const": "text"}, "text": _TEXT}),
             _object({"type": {"const": "image_url"}}),
         ]
     }
-    content = {"anyOf": [_TEXT, {"type": "array", "items": part}, {"type": "null"}]}
-    chat = {
-        "max_completion_tokens": _or_null(_N),
-        "logprobs": _or_null(_FLAG),
-        "top_logprobs": _or_null(_COUNT | {"maximum": 20}),
-        "tools": _or_null({"type": "array"}),
-        "response_format": _or_null({"type": "object"}),
-    }
-    text = {
-        "logprobs": _or_null(_COUNT | {"maximum": 20}),
-        "best_of": _or_null(_INTEGER),
-        "echo": _or_null({"const": False}),
-    }
+    content = {"anyOf": [_TEXT, {"type": "array", "items": part}]}
+    chat = _or_null(
+        max_completion_tokens=_N,
+        logprobs=_FLAG,
+        top_logprobs=_COUNT | {"maximum": 20},
+        tools={"type": "array"},
+        response_format=_ANYTHING,
+    )
+    text = _or_null(logprobs=_COUNT | {"maximum": 20}, best_of=_INTEGER, echo={"const": False})
     prompt = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": 1024}]}
     return {
-        "Message": _object({"role": {"type": "string", "minLength": 1}}, {"content": content}),
+        "Message": _object({"role": _WORDS}, _or_null(content=content)),
         "ChatRequest": _object(
             {
                 "model": model,
@@ -296,31 +253,25 @@ def _requests(model: _Schema) -> dict[str, _Schema]:
             },
             shared | chat,
         ),
-        "CompletionRequest": _object({"model": model, "prompt": prompt}, shared | text),
+        "TextRequest": _object({"model": model, "prompt": prompt}, shared | text),
         "Answers": _object(
             {
                 "answers": {
                     "anyOf": [_BY_QUESTION, {"type": "array", "items": _object(_ONE_ANSWER)}]
                 }
             },
-            {name: {"type": ["string", "null"]} for name in ("run", "dataset")},
+            _or_null(run=_TEXT, dataset=_TEXT),
         ),
     }
 
 
 def _replies() -> dict[str, _Schema]:
-    finish: _Schema = {"type": "string"}
-    logprobs: _Schema = {"type": ["object", "null"]}
-    extra = {"feval": {"type": "object"}}
     message = _object(
-        {
-            "role": {"const": "assistant"},
-            "content": {"type": "string"},
-            "refusal": {"type": ["string", "null"]},
-        },
+        {"role": {"const": "assistant"}, "content": _TEXT, "refusal": _TEXT_OR_NULL},
         {"reasoning": _TEXT, "reasoning_content": _TEXT},
     )
-    choice = {"index": _COUNT, "finish_reason": finish, "logprobs": logprobs}
+    logprobs: _Schema = {"type": ["object", "null"]}
+    choice = {"index": _COUNT, "finish_reason": _TEXT, "logprobs": logprobs}
     whole = {
         "id": _TEXT,
         "created": _INTEGER,
@@ -328,86 +279,53 @@ def _replies() -> dict[str, _Schema]:
         "system_fingerprint": _TEXT,
         "usage": _ref("Usage"),
     }
+
+    def completion(kind: str, **content: _Schema) -> _Schema:
+        each = _object(choice | content, {"feval": _ANYTHING})
+        choices = {"type": "array", "items": each, "minItems": 1}
+        return _object(whole | {"object": {"const": kind}, "choices": choices})
+
     model = _object(
         {"id": _TEXT, "object": {"const": "model"}, "created": _INTEGER, "owned_by": _TEXT}
     )
-    error = {
-        "message": _TEXT,
-        "type": _TEXT,
-        "param": {"type": ["string", "null"]},
-        "code": {"type": ["string", "null"]},
-    }
+    error = {"message": _TEXT, "type": _TEXT, "param": _TEXT_OR_NULL, "code": _TEXT_OR_NULL}
     return {
         "Usage": _object(
             {"prompt_tokens": _COUNT, "completion_tokens": _COUNT, "total_tokens": _COUNT},
             {
-                "prompt_tokens_details": {"type": "object"},
-                "completion_tokens_details": _object(
-                    {"reasoning_tokens": {"type": ["integer", "null"], "minimum": 0}}
-                ),
+                "prompt_tokens_details": _ANYTHING,
+                "completion_tokens_details": _object(_or_null(reasoning_tokens=_COUNT)),
             },
         ),
-        "ChatCompletion": _object(
-            whole
-            | {
-                "object": {"const": "chat.completion"},
-                "choices": {
-                    "type": "array",
-                    "items": _object(choice | {"message": message}, extra),
-                    "minItems": 1,
-                },
-            }
-        ),
-        "TextCompletion": _object(
-            whole
-            | {
-                "object": {"const": "text_completion"},
-                "choices": {
-                    "type": "array",
-                    "items": _object(choice | {"text": _TEXT}, extra),
-                    "minItems": 1,
-                },
-            }
-        ),
+        "ChatCompletion": completion("chat.completion", message=message),
+        "TextCompletion": completion("text_completion", text=_TEXT),
         "Model": model,
         "Models": _object({"object": {"const": "list"}, "data": {"type": "array", "items": model}}),
         "Error": (
             _object({"error": _object(error) | {"additionalProperties": False}})
             | {"additionalProperties": False}
         ),
-        "Anything": {"type": "object"},
+        "Anything": _ANYTHING,
         "Event": {"description": "A chunk of the completion; the last one is [DONE]."},
-        "Health": {"type": "object"},
     }
 
 
 def _accounts() -> dict[str, _Schema]:
-    counts = {
-        "requests": _COUNT,
-        "cots": _COUNT,
-        "prompt_tokens": {"type": ["integer", "null"], "minimum": 0},
-        "output_tokens": _COUNT,
-        "usd": {"type": ["number", "null"], "minimum": 0},
-        "questions": _COUNT,
-        "recycled": _COUNT,
-        "cut": _COUNT,
-        "limited": _COUNT,
-        "asked_again": _COUNT,
-    }
+    counted = (
+        "requests", "cots", "output_tokens", "questions", "recycled", "cut", "limited",
+        "asked_again",
+    )  # fmt: skip
     run = {
         "run": _TEXT,
-        "replicate": {"type": ["integer", "null"]},
-        "llms": {"type": "object", "additionalProperties": {"type": "object"}},
+        **dict.fromkeys(counted, _COUNT),
+        **_or_null(replicate=_INTEGER, prompt_tokens=_COUNT, usd={"type": "number", "minimum": 0}),
+        "llms": {"type": "object", "additionalProperties": _ANYTHING},
     }
     optional = {"asked": {"type": "array"}, "prompts": {"type": "array"}, "usd_missing": _TEXT}
     return {
-        "Ledger": _object(run | counts, optional),
+        "Ledger": _object(run, optional),
         "Graded": _object(
-            {
-                "grade": {"type": "object"},
-                "remarks": {"type": "array", "items": _TEXT},
-                "receipt": {"type": "object"},
-            }
+            {"grade": _ANYTHING, "remarks": {"type": "array", "items": _TEXT}, "receipt": _ANYTHING}
         ),
         "Ledgers": _object({"runs": {"type": "array", "items": _ref("Ledger")}}),
         "LedgerOrLedgers": {"anyOf": [_ref("Ledger"), _ref("Ledgers")]},

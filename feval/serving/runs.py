@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from array import array
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass
@@ -154,9 +155,9 @@ class Runs:
             run = self._runs.get(label)
             if run is None:
                 raise self._unknown(label)
-            summary, questions = run.summary(), run.questions() if detail else []
+            summary, cursors = run.summary(), run.cursors() if detail else []
         return (
-            summary | {"asked": [self._detail(run.name, *each) for each in questions]}
+            summary | {"asked": [self._detail(run.name, *each) for each in cursors]}
             if detail
             else summary
         )
@@ -256,27 +257,18 @@ class Runs:
             )
         count_entry(run.templates, entry)
 
-    def _detail(
-        self,
-        name: RunName,
-        llm: LLM,
-        row: int,
-        rounds: int,
-        passes: int,
-        place: int,
-        cut: Mapping[int, int],
-        chosen: Mapping[Taken, int],
-    ) -> dict[str, Any]:
+    def _detail(self, name: RunName, llm: LLM, row: int, cursor: _Cursor) -> dict[str, Any]:
         draw = self._draws.of(llm, row, name.replicate)
-        taken = [(draw[number % len(draw)], cut.get(number)) for number in range(place)]
-        taken += [each for each, times in chosen.items() for _ in range(times)]
+        places = range(cursor.place)
+        taken = [(draw[place % len(draw)], cursor.cut.get(place)) for place in places]
+        taken += [each for each, times in cursor.chosen.items() for _ in range(times)]
         tokens = [number for _, number in taken]
         return {
             "llm": llm.name,
             "dataset": llm.dataset,
             "question": llm.question_ids[row],
-            "requests": rounds,
-            "passes": passes,
+            "requests": cursor.rounds,
+            "passes": cursor.visits,
             "samples": [sample for sample, _ in taken],
         } | ({} if set(tokens) <= {None} else {"tokens": tokens})
 
@@ -481,6 +473,9 @@ Taken = tuple[int, int | None]
 """The recorded position of a CoT, and how many of its tokens a run got; `None` for all of them."""
 
 
+_NOTHING: Mapping[Any, int] = {}
+
+
 class _Cursor:
     """A run's place in one pool; `others` were the pools of other questions begun when it was asked
     last, in pass `last`.
@@ -492,20 +487,18 @@ class _Cursor:
 
     def __init__(self) -> None:
         self.place = self.rounds = self.visits = self.last = self.others = self.start = 0
-        self.chosen: dict[Taken, int] | None = None  # -> times
-        self.cut: dict[int, int] | None = None  # number in the draw -> tokens
+        # replaced, never changed, so that copies stay as they were
+        self.chosen: Mapping[Taken, int] = _NOTHING  # -> times
+        self.cut: Mapping[int, int] = _NOTHING  # number in the draw -> tokens
 
     def pass_by(self, request: PoolRequest, cots: Sequence[ServedCot]) -> None:
         """Go past the CoTs of a request."""
         if request.sample is not None:
             taken = request.sample, tokens_if_cut(cots[0])
-            self.chosen = self.chosen if self.chosen is not None else {}
-            self.chosen[taken] = self.chosen.get(taken, 0) + 1
+            self.chosen = {**self.chosen, taken: self.chosen.get(taken, 0) + 1}
             return
-        for place, cot in enumerate(cots, self.place):
-            if cot.is_cut:
-                self.cut = self.cut if self.cut is not None else {}
-                self.cut[place] = cot.tokens
+        cut = {place: cot.tokens for place, cot in enumerate(cots, self.place) if cot.is_cut}
+        self.cut = {**self.cut, **cut} if cut else self.cut
         self.place += len(cots)
 
 
@@ -514,30 +507,6 @@ def tokens_if_cut(cot: ServedCot) -> int | None:
     recorded.
     """
     return cot.tokens if cot.is_cut else None
-
-
-class _Counts:
-    """What a run has consumed of one LLM."""
-
-    def __init__(self, llm: LLM) -> None:
-        self.llm = llm
-        self.requests = self.cots = self.prompt_tokens = self.output_tokens = 0
-        self.questions = self.recycled = self.asked_again = self.cut = self.limited = (
-            self.unknown_prompts
-        ) = 0
-
-    def add(self, handout: Handout, prompt_tokens: int) -> None:
-        """Count a request; `prompt_tokens` is -1 where it was not recorded."""
-        self.requests += 1
-        self.cots += len(handout.samples)
-        self.output_tokens += handout.output_tokens
-        self.recycled += handout.recycled
-        self.cut += handout.cut
-        self.limited += handout.limited
-        if prompt_tokens < 0:
-            self.unknown_prompts += handout.prompts
-        else:
-            self.prompt_tokens += handout.prompts * prompt_tokens
 
 
 class Account:
@@ -558,7 +527,7 @@ class Account:
         self.templates = PromptCounts()
         self.is_warned = False
         self._cursors: dict[tuple[LLM, int], _Cursor] = {}
-        self._counts: dict[LLM, _Counts] = {}
+        self._counts: defaultdict[LLM, Counter[str]] = defaultdict(Counter)
         self._pass = 1
         # question -> its pools that were begun, once in each pass
         self._begun: dict[tuple[str, int], int] = {}
@@ -646,15 +615,13 @@ class Account:
         billing: str,
     ) -> Handout:
         llm, row = request.llm, request.row
-        counts = self._counts.get(llm)
-        if counts is None:
-            counts = self._counts[llm] = _Counts(llm)
+        counts = self._counts[llm]
         if cursor.last < self._pass:
             cursor.last = self._pass
             cursor.visits += 1
             self._begun[llm.dataset, row] = self._begun.get((llm.dataset, row), 0) + 1
             self._all_begun += 1
-            counts.asked_again += cursor.visits == 2
+            counts["asked_again"] += cursor.visits == 2
         samples = request.samples(order, cursor.place)
         prompts = (
             1
@@ -663,7 +630,7 @@ class Account:
             if billing == "per_sample"
             else int(not cursor.rounds)
         )
-        counts.questions += not cursor.rounds
+        counts["questions"] += not cursor.rounds
         cursor.pass_by(request, cots)
         handout = Handout(
             samples,
@@ -682,15 +649,21 @@ class Account:
             visit=cursor.visits,
         )
         cursor.rounds += 1
-        counts.add(handout, int(llm.pool.prompt_tokens[row]))
+        counts["requests"] += 1
+        counts["cots"] += len(samples)
+        for name in ("output_tokens", "recycled", "cut", "limited"):
+            counts[name] += getattr(handout, name)
+        if (prompt_tokens := int(llm.pool.prompt_tokens[row])) < 0:
+            counts["unknown_prompts"] += prompts
+        else:
+            counts["prompt_tokens"] += prompts * prompt_tokens
         return handout
 
     def saved(self, requests: Sequence[PoolRequest]) -> Callable[[], None]:
         """Return a function that undoes some requests, which are taken after this call."""
         templates = deepcopy(self.templates)
         cursors = {
-            key: deepcopy(self._cursors.get(key))
-            for key in {(each.llm, each.row) for each in requests}
+            key: copy(self._cursors.get(key)) for key in {(each.llm, each.row) for each in requests}
         }
         counts = {llm: copy(self._counts.get(llm)) for llm in {each.llm for each in requests}}
         passes = self._pass, self._begun.copy(), self._all_begun
@@ -703,24 +676,19 @@ class Account:
 
         return undo
 
-    def questions(self) -> list[tuple[LLM, int, int, int, int, dict[int, int], dict[Taken, int]]]:
-        """Return LLM, row, requests, passes, place, tokens of cut CoTs by number in the draw, and
-        chosen CoTs, by question.
-        """
-        return [
-            (llm, row, c.rounds, c.visits, c.place, dict(c.cut or {}), dict(c.chosen or {}))
-            for (llm, row), c in self._cursors.items()
-        ]
+    def cursors(self) -> list[tuple[LLM, int, _Cursor]]:
+        """Return LLM, row and cursor of every question that was asked."""
+        return [(*key, copy(cursor)) for key, cursor in self._cursors.items()]
 
     def summary(self) -> dict[str, Any]:
         """Return the ledger of the run; see `Application.ledger`."""
-        by_name: dict[str, list[_Counts]] = {}
-        for counts in self._counts.values():
-            by_name.setdefault(counts.llm.name, []).append(counts)
+        by_name: defaultdict[str, dict[LLM, Counter[str]]] = defaultdict(dict)
+        for llm, counts in self._counts.items():
+            by_name[llm.name][llm] = counts
         return {
             "run": self.name.label,
             "replicate": self.name.replicate,
-            **_summed(list(self._counts.values())),
+            **_summed(self._counts),
             "llms": {name: _summed(counts) for name, counts in by_name.items()},
             "prompts": self.templates.to_list(),
         }
@@ -742,40 +710,29 @@ def _put_back(items: dict[Any, Any], before: Mapping[Any, Any]) -> None:
             items[key] = value
 
 
-def _summed(counts: Sequence[_Counts]) -> dict[str, Any]:
+_COUNTED = (
+    "requests", "cots", "prompt_tokens", "output_tokens", "questions", "recycled", "asked_again",
+    "cut", "limited",
+)  # fmt: skip
+
+
+def _summed(counts: Mapping[LLM, Counter[str]]) -> dict[str, Any]:
     dollars, missing = _dollars(counts)
-    names = (
-        "requests",
-        "cots",
-        "prompt_tokens",
-        "output_tokens",
-        "questions",
-        "recycled",
-        "asked_again",
-        "cut",
-        "limited",
-    )
-    totals = {name: sum(getattr(each, name) for each in counts) for name in names} | {
-        "usd": dollars
-    }
-    return totals if missing is None else totals | {"usd_missing": missing}
+    totals = {name: sum(each[name] for each in counts.values()) for name in _COUNTED}
+    return totals | {"usd": dollars} | ({} if missing is None else {"usd_missing": missing})
 
 
-def _dollars(counts: Sequence[_Counts]) -> tuple[float | None, str | None]:
+def _dollars(counts: Mapping[LLM, Counter[str]]) -> tuple[float | None, str | None]:
     """The total in USD, or why there is none."""
     total = 0.0
-    for each in counts:
-        prices, price = each.llm.prices, each.llm.price
-        if prices is None:
+    for llm, each in counts.items():
+        if llm.prices is None:
             return None, "The recording was opened without a price list."
-        if price is None:
-            return None, f"The price list {prices.id!r} has no price for the LLM {each.llm.name!r}."
-        if each.unknown_prompts:
-            return (
-                None,
-                f"The prompt tokens of {each.llm.name} were not recorded for every question.",
-            )
-        total += usd(price, each.prompt_tokens, each.output_tokens)
+        if llm.price is None:
+            return None, f"The price list {llm.prices.id!r} has no price for the LLM {llm.name!r}."
+        if each["unknown_prompts"]:
+            return None, f"The prompt tokens of {llm.name} were not recorded for every question."
+        total += usd(llm.price, each["prompt_tokens"], each["output_tokens"])
     return total, None
 
 

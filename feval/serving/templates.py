@@ -173,30 +173,6 @@ class PromptCounts:
         ]
 
 
-def is_use_list(value: object) -> bool:
-    """Whether a JSON value is what `PromptCounts.to_list` returns."""
-    return isinstance(value, list) and all(
-        isinstance(use, dict)
-        and isinstance(use.get("dataset"), str)
-        and isinstance(use.get("template"), str | None)
-        and type(use.get("requests")) is int
-        and all(_is_counts(use.get(name)) for name in ("matches", "mismatches"))
-        and is_example(use.get("example"))
-        for use in value
-    )
-
-
-def is_example(value: object) -> bool:
-    """Whether a JSON value is an example of how two templates differ, or null."""
-    return value is None or (
-        isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)
-    )
-
-
-def _is_counts(value: object) -> bool:
-    return isinstance(value, dict) and all(type(count) is int for count in value.values())
-
-
 def prompt_remarks(prompts: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what a reader of a run's results should know about its prompts (of one dataset), as
     sentences.
