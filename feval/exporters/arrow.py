@@ -20,44 +20,70 @@ from feval.errors import DamagedRecordingError, NotRecordedError, UsageError
 from feval.importers.exported import FACTS, FACTS_VERSION
 from feval.recording.content import PoolRows, ProbeRows, Question, ScoreRows, read_messages
 from feval.recording.derived.rewriting import Block, blocks
-from feval.recording.parts import EXTRA_COLUMNS, PARTS
+from feval.recording.parts import EXTRA_COLUMNS, has_value
 from feval.recording.reader import Recording
 
 TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()
-_TYPES: dict[str, pa.DataType] = {
-    **dict.fromkeys(
-        (
-            "temperature",
-            "sequence_logprob",
-            *(n for n, t in EXTRA_COLUMNS.items() if t == "float64"),
-        ),
-        _FLOAT,
+_MESSAGES = pa.list_(pa.struct([("role", TEXT), ("content", TEXT)]))
+_PROBES = [
+    ("offset", _COUNT),
+    ("answer", TEXT),
+    ("text", TEXT),
+    ("tokens", _COUNT),
+    ("confidence", pa.float32()),
+]
+_GROUPS: tuple[tuple[str, dict[str, pa.DataType]], ...] = (
+    (
+        "always",
+        {
+            "dataset": TEXT,
+            "question_id": TEXT,
+            "question": TEXT,
+            "choices": pa.list_(pa.struct([("label", TEXT), ("text", TEXT)])),
+            "gold": TEXT,
+            "llm": TEXT,
+            "temperature": _FLOAT,
+            "max_tokens": _COUNT,
+            "decoding": TEXT,
+            "prompt": _MESSAGES,
+            "prompt_tokens": _COUNT,
+        },
     ),
-    **dict.fromkeys(("token_logprobs", "token_confidences"), pa.list_(pa.float32())),
-    **dict.fromkeys(
-        ("max_tokens", "prompt_tokens", "sample", "tokens", "turn_prompt_tokens"), _COUNT
+    ("whole", {"sample": _COUNT}),
+    ("steps", {"node": TEXT, "parent": TEXT, "ends": pa.bool_()}),
+    ("turns", {"turn_messages": _MESSAGES, "turn_prompt_tokens": _COUNT}),
+    (
+        "always",
+        {
+            "text": TEXT,
+            "answer": TEXT,
+            "correct": pa.bool_(),
+            "tokens": _COUNT,
+            "finish_reason": TEXT,
+        },
     ),
-    **{name: _COUNT for name, type_name in EXTRA_COLUMNS.items() if type_name == "int64"},
-    **dict.fromkeys(("correct", "ends"), pa.bool_()),
-    "choices": pa.list_(pa.struct([("label", TEXT), ("text", TEXT)])),
-    **dict.fromkeys(
-        ("prompt", "turn_messages"), pa.list_(pa.struct([("role", TEXT), ("content", TEXT)]))
+    ("reasoning", {"reasoning": TEXT}),
+    ("scores", {"score": _FLOAT, "step_scores": pa.list_(_FLOAT)}),
+    (
+        "logprobs",
+        {
+            "sequence_logprob": _FLOAT,
+            **dict.fromkeys(("token_logprobs", "token_confidences"), pa.list_(pa.float32())),
+        },
     ),
-    "probes": pa.list_(
-        pa.struct(
-            [
-                ("offset", _COUNT),
-                ("answer", TEXT),
-                ("text", TEXT),
-                ("tokens", _COUNT),
-                ("confidence", pa.float32()),
-            ]
-        )
+    (
+        "where known",
+        {
+            name: {"float64": _FLOAT, "int64": _COUNT}.get(kind, TEXT)
+            for name, kind in EXTRA_COLUMNS.items()
+        },
     ),
-}
-"""Column -> its type in Parquet; those left out are texts, and scores have a column for each
-scorer.
-"""
+    ("probes", {"probe_cue": TEXT, "probes": pa.list_(pa.struct(_PROBES))}),
+)
+"""Column -> its type in Parquet, in the order of the table, by what an LLM has on a dataset."""
+_TYPES = {name: type_ for _, columns in _GROUPS for name, type_ in columns.items()}
+COLUMNS = tuple(_TYPES)
+"""Every column, in the order of the table; of scores a flat table has one for each scorer."""
 
 
 @executors.reports("reading CoTs")
@@ -115,7 +141,8 @@ def arrow_table(
     flat: dict[str, list[Any]] = {name: [] for name in columns}
     without_rows = []
     for row, (about, cots, values) in enumerate(questions_of(block, recording), block.first):
-        shared = _flattened(about)
+        decoding = about.get("decoding")
+        shared = about | {"decoding": decoding and orjson.dumps(decoding).decode()}
         own = {
             name: cell
             for column, cells in values.items()
@@ -172,11 +199,6 @@ def facts(
     return orjson.dumps(known)
 
 
-def _flattened(about: dict[str, Any]) -> dict[str, Any]:
-    decoding = about.get("decoding")
-    return about | {"decoding": None if decoding is None else orjson.dumps(decoding).decode()}
-
-
 def _by_scorer(
     column: str, cells: Sequence[Any], columns: Sequence[str]
 ) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -192,9 +214,7 @@ def _by_scorer(
 
 def schema(columns: Sequence[str]) -> pa.Schema:
     """Return the types of some columns."""
-    scores = {"score": _FLOAT, "step_scores": pa.list_(_FLOAT)}
-    types = {name: scores.get(name.split(".")[0], _TYPES.get(name, TEXT)) for name in columns}
-    return pa.schema(list(types.items()))
+    return pa.schema([(name, _TYPES[name.partition(".")[0]]) for name in columns])
 
 
 AHEAD = 2
@@ -260,59 +280,19 @@ def blocks_of(recording: Recording, dataset: str, llm: str) -> Iterator[Block]:
 
 Row = dict[str, Any]
 
-_OF_QUESTION = ("dataset", "question_id", "question", "choices", "gold")
-_OF_REQUEST = ("llm", "temperature", "max_tokens", "decoding", "prompt", "prompt_tokens")
-_OF_STEP, _OF_TURN = ("node", "parent", "ends"), ("turn_messages", "turn_prompt_tokens")
-_OF_COT = ("text", "answer", "correct", "tokens", "finish_reason")
-_OPTIONAL = (
-    "reasoning",
-    "score",
-    "step_scores",
-    "sequence_logprob",
-    "token_logprobs",
-    "token_confidences",
-)
-_BEHIND = ("probe_cue", "probes")
-COLUMNS: tuple[str, ...] = (
-    *(
-        *_OF_QUESTION,
-        *_OF_REQUEST,
-        "sample",
-        *_OF_STEP,
-        *_OF_TURN,
-        *_OF_COT,
-        *_OPTIONAL,
-        *EXTRA_COLUMNS,
-    ),
-    *_BEHIND,
-)
-"""Every column, in the order of the table."""
-
 _PROBE_MEMBERS = {"texts": "text", "output_tokens": "tokens", "confidences": "confidence"}
 
 
 def columns_of(recording: Recording, dataset: str, llm: str) -> set[str]:
     """The columns that an LLM has on a dataset."""
-    channels = recording.channels(dataset, llm)
-    columns = {*_OF_QUESTION, *_OF_REQUEST, *_OF_COT}
-    columns |= set(_OF_STEP) if "steps" in channels else {"sample"}
-    columns |= set(_OF_TURN) if "turns" in channels else set()
-    apart = {"steps", "turns"}  # under names of their own
-    columns |= {
-        column.name
-        for part in channels
-        if part not in apart
-        for column in PARTS[part].columns
-        if column.name != "marks"
-    }
-    columns |= {"score", "step_scores"} if recording.scorers(dataset, llm) else set()
-    columns |= {"probes", "probe_cue"} if recording.has_probes(dataset, llm) else set()
+    groups = {"always", *recording.channels(dataset, llm)}
+    groups |= set() if "steps" in groups else {"whole"}
+    groups |= {"scores"} if recording.scorers(dataset, llm) else set()
+    groups |= {"probes"} if recording.has_probes(dataset, llm) else set()
+    columns = {name for group, types in _GROUPS if group in groups for name in types}
+    columns |= {"first_token_s"} if "timings" in groups else set()
     for _, values in recording.scan("samples", dataset, llm):
-        columns |= {
-            name
-            for name in EXTRA_COLUMNS.keys() - columns
-            if any(v is not None for v in values.get(name, ()))
-        }
+        columns |= {name for name in EXTRA_COLUMNS.keys() - columns if has_value(values.get(name))}
     return columns
 
 

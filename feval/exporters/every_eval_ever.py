@@ -14,10 +14,9 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
 from datetime import datetime
-from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -30,7 +29,7 @@ from feval.errors import NotRecordedError, UsageError
 from feval.executors.tasks import results
 from feval.exporters.arrow import AHEAD, Export, blocks_of, pairs_of, questions_of
 from feval.recording.derived.rewriting import Block
-from feval.recording.layout.files import HashedFile, NewFolder
+from feval.recording.layout.files import HashedFile, NewFolder, write_file
 from feval.recording.reader import Recording
 
 _SCHEMA_VERSION = "0.3.0"
@@ -66,24 +65,6 @@ _DEVICE = re.compile(r"(?i:con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.DOTALL)
 _LONGEST_NAME = 150  # bytes
 
 
-class _PairFiles(NamedTuple):
-    """The files of an LLM on a dataset in the folder of an export: lines, and the summary beside
-    them.
-    """
-
-    samples: PurePosixPath
-    summary: PurePosixPath
-
-
-class _Folder(NewFolder):
-    """A new folder of an export, which is removed if it was not published."""
-
-    def __init__(self, out: Path) -> None:
-        super().__init__(out, "an export")
-
-    close = NewFolder.remove
-
-
 def export_every_eval_ever(
     recording: Recording,
     out: Path,
@@ -98,24 +79,24 @@ def export_every_eval_ever(
         _check(recording, *pair)
     counts = [len(list(blocks_of(recording, *pair))) for pair in pairs]
     rows = done = 0
-    with closing(_Folder(out)) as folder:
+    folder = NewFolder(out, "an export")
+    try:
         for pair, count in zip(pairs, counts, strict=True):
-            names = _files(recording, *pair)
+            samples, summary = _files(recording, *pair)
             report = (
                 None
                 if progress is None
                 else lambda now, _, before=done: progress(before + now, sum(counts))
             )
             record = _write_lines(
-                folder.path / names.samples, blocks_of(recording, *pair), executor, report
+                folder.path / samples, blocks_of(recording, *pair), executor, report
             )
-            summary = HashedFile(folder.path / names.summary)
-            summary.write(
-                orjson.dumps(_summary(recording, pair, record), option=orjson.OPT_INDENT_2) + b"\n"
-            )
-            summary.close()
+            text = orjson.dumps(_summary(recording, pair, record), option=orjson.OPT_INDENT_2)
+            write_file(folder.path / summary, [text, b"\n"], 1)
             rows, done = rows + record["rows"], done + count
         folder.publish()
+    finally:
+        folder.remove()
     return Export(out, rows, _COLUMNS, _LEFT_OUT)
 
 
@@ -172,15 +153,15 @@ def _lines(block: Block) -> tuple[int, bytes]:
     return len(made), b"".join(made)
 
 
-def _files(recording: Recording, dataset: str, llm: str) -> _PairFiles:
-    """Return the names of an LLM's files on a dataset."""
+def _files(recording: Recording, dataset: str, llm: str) -> tuple[str, str]:
+    """Return the names of an LLM's files on a dataset: lines, and the summary beside them."""
     name = _model(llm)
     developer, _, model = name.rpartition("/")
     parts = (dataset, developer or "unknown", model)
-    folder = PurePosixPath("data", *(_file_name(part) for part in parts))
+    folder = "/".join(("data", *map(_file_name, parts)))
     digest = hashlib.sha256(f"{recording.hash}\n{dataset}\n{llm}".encode()).digest()
     uuid = UUID(bytes=digest[:16], version=4)
-    return _PairFiles(folder / f"{uuid}_samples.jsonl", folder / f"{uuid}.json")
+    return f"{folder}/{uuid}_samples.jsonl", f"{folder}/{uuid}.json"
 
 
 def _file_name(name: str) -> str:
@@ -264,7 +245,7 @@ def _summary(recording: Recording, pair: tuple[str, str], record: dict[str, Any]
         ],
         "detailed_evaluation_results": {
             "format": "jsonl",
-            "file_path": str(_files(recording, *pair).samples),
+            "file_path": _files(recording, *pair)[0],
             "hash_algorithm": "sha256",
             "checksum": record["sha256"],
             "total_rows": record["rows"],

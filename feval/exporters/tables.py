@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import chain, repeat
 from pathlib import Path
 from typing import BinaryIO
@@ -114,7 +114,7 @@ def export_recording(
     tasks = [
         (parts[first : first + together], to, columns) for first in range(0, len(parts), together)
     ]
-    with _NewFile(out) as file, ExitStack() as stack:
+    with _new_file(out) as file, ExitStack() as stack:
         table = (
             stack.enter_context(pq.ParquetWriter(file, schema(columns), compression="zstd"))
             if to == "parquet"
@@ -235,55 +235,39 @@ def _left_out(recording: Recording, pairs: Sequence[tuple[str, str]], to: str) -
     yield "Title, licence, prices, notes and hash of the recording were left out."
 
 
-class _NewFile:
+@contextmanager
+def _new_file(out: Path) -> Iterator[BinaryIO]:
     """A file that is hidden until it is whole, and takes the place of no other."""
-
-    def __init__(self, out: Path) -> None:
-        self._out = out
-
-    def __enter__(self) -> BinaryIO:
-        if os.path.lexists(self._out):
-            raise StorageError(
-                f"{self._out} exists already; an export overwrites nothing. Name another file."
-            )
-        parent = self._out.absolute().parent
-        if (holder := recording_around(parent)) is not None:
-            raise StorageError(
-                f"{self._out} would lie inside the recording {holder}, which never changes. Name"
-                " another file."
-            )
-        if not parent.is_dir():
-            raise StorageError(
-                f"{self._out} cannot be written: there is no folder {parent}. Make it, or name"
-                " another file."
-            )
-        self._scratch, self._lock = scratch_beside(
-            parent / self._out.name, lambda path: path.touch(exist_ok=False)
+    parent = out.absolute().parent
+    if os.path.lexists(out):
+        raise StorageError(
+            f"{out} exists already; an export overwrites nothing. Name another file."
         )
-        self._file = self._scratch.open("wb")
-        return self._file
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-                self._publish()
-                sync_folder(self._out.absolute().parent)
-        except FileExistsError as error:
-            raise StorageError(
-                f"{self._out} was made by somebody else in the meantime. Name another file."
-            ) from error
-        finally:
-            self._file.close()
-            self._scratch.unlink(missing_ok=True)
-            os.close(self._lock)
-
-    def _publish(self) -> None:
+    if (holder := recording_around(parent)) is not None:
+        raise StorageError(
+            f"{out} would lie inside the recording {holder}, which never changes. Name another"
+            " file."
+        )
+    if not parent.is_dir():
+        raise StorageError(
+            f"{out} cannot be written: there is no folder {parent}. Make it, or name another file."
+        )
+    scratch, lock = scratch_beside(parent / out.name, lambda path: path.touch(exist_ok=False))
+    try:
+        with scratch.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
         try:
             # a rename would replace a file that was made in the meantime
-            os.link(self._scratch, self._out)
-        except FileExistsError:
-            raise
+            os.link(scratch, out)
+        except FileExistsError as error:
+            raise StorageError(
+                f"{out} was made by somebody else in the meantime. Name another file."
+            ) from error
         except OSError:  # a disk without links
-            self._scratch.rename(self._out)
+            scratch.rename(out)
+        sync_folder(parent)
+    finally:
+        scratch.unlink(missing_ok=True)
+        os.close(lock)

@@ -6,9 +6,10 @@ not change is linked.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,7 +40,6 @@ the stored ones.
 """
 
 _EXAMPLES = 5
-_COUNTS = ("cots", "gained", "lost", "changed", "without_text", "split", "without_reply")
 _CARRIED = "Before answers were extracted again: "
 """Marks the notes of the parent, which may be about the old answers."""
 
@@ -85,14 +85,14 @@ class LLMChanges:
     """
 
     llm: str
-    cots: int
-    gained: int
-    lost: int
-    changed: int
-    without_text: int
-    split: int
-    without_reply: int
-    examples: tuple[AnswerChange, ...]
+    cots: int = 0
+    gained: int = 0
+    lost: int = 0
+    changed: int = 0
+    without_text: int = 0
+    split: int = 0
+    without_reply: int = 0
+    examples: tuple[AnswerChange, ...] = ()
     right_before: int = 0
     right_after: int = 0
     probes_changed: int = 0
@@ -177,7 +177,12 @@ def extract(
         _new_info(parent, dataset, answer_kind, source, equality)
         for dataset in parent.dataset_ids()
     ]
-    _one_kind_only(parent, answer_kind)
+    kinds = {parent.dataset_info(info.id).answer_kind for info in infos}
+    if answer_kind is not None and len(kinds) > 1:
+        raise UsageError(
+            f"{parent.path} holds datasets of the answer kinds {', '.join(sorted(kinds))};"
+            f" {answer_kind!r} cannot suit them all. Select one dataset first (`feval select`)."
+        )
     steps = Steps(
         sum(parent.manifest.datasets[dataset]["questions"] for dataset, _ in parent.manifest.pairs),
         progress,
@@ -229,15 +234,6 @@ def _new_info(
     )
 
 
-def _one_kind_only(parent: Recording, kind: str | None) -> None:
-    kinds = {parent.dataset_info(dataset).answer_kind for dataset in parent.dataset_ids()}
-    if kind is not None and len(kinds) > 1:
-        raise UsageError(
-            f"{parent.path} holds datasets of the answer kinds {', '.join(sorted(kinds))}; {kind!r}"
-            " cannot suit them all. Select one dataset first (`feval select`)."
-        )
-
-
 def _notes(parent: Recording, datasets: Sequence[DatasetChanges], source: str) -> Iterator[str]:
     for changes in datasets:
         for llm in changes.llms:
@@ -282,7 +278,11 @@ def _dataset(
     executor: Executor | None,
 ) -> DatasetChanges:
     old = parent.questions(info.id)
-    new = [_with_gold(question, info.answer_kind) for question in old]
+    new = []
+    for question in old:
+        gold = question.answer_key if question.answer is None else question.answer
+        key = answers.canonical_gold(info.answer_kind, gold, question.choices)
+        new.append(replace(question, answer_key=key))
     known = (
         parent.verdicts(info.id) if parent.dataset_info(info.id).equality == info.equality else None
     )
@@ -322,11 +322,6 @@ def _dataset(
     )
 
 
-def _with_gold(question: Question, kind: str) -> Question:
-    gold = question.answer_key if question.answer is None else question.answer
-    return replace(question, answer_key=answers.canonical_gold(kind, gold, question.choices))
-
-
 class _Reading(NamedTuple):
     """How answers are read: as which kind, from where (one of `ANSWERS`), and whether thoughts are
     split off texts before.
@@ -340,11 +335,8 @@ class _Reading(NamedTuple):
     opens: bool
 
 
-class _Answers(NamedTuple):
-    """The raw answers of one pool, and their normal forms."""
-
-    raw: list[str | None]
-    keys: list[str | None]
+_Answers = tuple[list[str | None], list[str | None]]
+"""The raw answers of one pool, and their normal forms."""
 
 
 def _pools(
@@ -367,8 +359,10 @@ def _pools(
     )
     for question, pool in with_questions(questions, parent.pools(dataset, llm)):
         replies, readable = _replies(pool, thoughts, reading)
-        new = _answers(replies, readable, question.choices, reading) if read is None else next(read)
-        changed = replace(replies, raw_answers=new.raw, answers=new.keys)
+        raw, keys = (
+            _answers(replies, readable, question.choices, reading) if read is None else next(read)
+        )
+        changed = replace(replies, raw_answers=raw, answers=keys)
         tally.add(pool, changed, readable if pool.ends is None else [])
         yield changed
         steps.step()
@@ -417,10 +411,8 @@ def _replies(
     """Return a pool with thoughts split off its raw texts, where they are, and whether each CoT has
     a reply to read.
     """
-    if pool.ends is not None and not reading.split:
-        return pool, list(pool.ends)
     if not reading.split:
-        return pool, [True] * len(pool.texts)
+        return pool, list(pool.ends or [True] * len(pool.texts))
     columns = split_columns(
         pool.raw_texts(), pool.reasoning_apart(), pool.finish_reasons, thoughts, opens=reading.opens
     )
@@ -448,7 +440,7 @@ def _answers(
             stored if text is None else answer_of[text] if has_reply else None
             for text, stored, has_reply in zip(pool.texts, raw, readable, strict=True)
         ]
-    return _Answers(raw, answers.normal_forms(reading.kind, raw, choices))
+    return raw, answers.normal_forms(reading.kind, raw, choices)
 
 
 def _probes(
@@ -469,40 +461,38 @@ def _probes(
             for text, stored in zip(probes.texts, raw, strict=True)
         ]
     keys = answers.normal_forms(reading.kind, raw, question.choices)
-    tally.probes += sum(before != after for before, after in zip(probes.answers, keys, strict=True))
+    tally.counts["probes_changed"] += sum(
+        before != after for before, after in zip(probes.answers, keys, strict=True)
+    )
     return replace(probes, raw_answers=raw, answers=keys)
 
 
-@dataclass(slots=True)
 class _Tally:
     """Compares pools before and after, one by one."""
 
-    llm: str
-    probes: int = 0
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
-    examples: dict[str, list[AnswerChange]] = field(
-        default_factory=lambda: {"gained": [], "lost": [], "changed": []}
-    )
+    def __init__(self, llm: str) -> None:
+        self._llm, self.counts = llm, Counter[str]()
+        self._examples: dict[str, list[AnswerChange]] = {"gained": [], "lost": [], "changed": []}
 
     def add(self, old: PoolRows, new: PoolRows, readable: Sequence[bool]) -> None:
         """Count one pool; `readable` is false for the CoTs without a reply."""
-        self.counts["cots"] += len(new.answers)
-        self.counts["without_text"] += sum(text is None for text in old.texts)
-        self.counts["split"] += sum(
-            was != now for was, now in zip(old.texts, new.texts, strict=True)
+        self.counts.update(
+            cots=len(new.answers),
+            without_text=old.texts.count(None),
+            split=sum(was != now for was, now in zip(old.texts, new.texts, strict=True)),
+            without_reply=readable.count(False),
         )
-        self.counts["without_reply"] += readable.count(False)
         for sample, (before, after) in enumerate(zip(old.answers, new.answers, strict=True)):
             if before != after:
                 what = "gained" if before is None else "lost" if after is None else "changed"
                 self.counts[what] += 1
-                if len(self.examples[what]) < _EXAMPLES:
+                if len(self._examples[what]) < _EXAMPLES:
                     raw = old.raw_answers[sample], new.raw_answers[sample]
-                    self.examples[what].append(
+                    self._examples[what].append(
                         AnswerChange(old.question_id, sample, before, after, *raw)
                     )
 
     def changes(self) -> LLMChanges:
         """The counts."""
-        examples = tuple(change for examples in self.examples.values() for change in examples)
-        return LLMChanges(self.llm, **self.counts, examples=examples, probes_changed=self.probes)
+        examples = tuple(chain.from_iterable(self._examples.values()))
+        return LLMChanges(self._llm, examples=examples, **self.counts)

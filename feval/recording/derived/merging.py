@@ -26,7 +26,6 @@ from feval.recording.derived.rewriting import (
     merged_questions,
     merged_rows,
 )
-from feval.recording.layout.format import PROBES, SCORES
 from feval.recording.parts import spec_of
 from feval.recording.reader import Recording
 from feval.recording.verify import Steps, open_sound
@@ -227,7 +226,14 @@ def _contents(dataset: str, llm: str, sources: Sequence[_Source]) -> list[list[_
     by_leaves: dict[frozenset[tuple[str, str]], list[_Source]] = {}
     for source in sources:
         if (dataset, llm) in source.recording.manifest.pairs:
-            by_leaves.setdefault(_pair_leaves(source.recording, dataset, llm), []).append(source)
+            # not scores and probes: those of several recordings may be joined
+            own = frozenset(
+                (part, digest)
+                for (*pair, part), digest in source.recording.manifest.leaves.items()
+                if pair == [dataset, llm]
+                and (dataset, llm, part) not in source.recording.manifest.keyed
+            )
+            by_leaves.setdefault(own, []).append(source)
     for (own, [one, *_]), (others, [other, *_]) in combinations(by_leaves.items(), 2):
         if dict(own)["llm"] != dict(others)["llm"]:
             raise ConflictError(
@@ -249,14 +255,3 @@ def _common_licences(sources: Sequence[Recording]) -> Mapping[str, str | None]:
             else "; ".join(sorted(s or "not stated" for s in stated))
         )
     return licences
-
-
-def _pair_leaves(source: Recording, dataset: str, llm: str) -> frozenset[tuple[str, str]]:
-    """Return the leaves of an LLM on a dataset without scores and probes: those of several
-    recordings may be joined.
-    """
-    return frozenset(
-        (part, digest)
-        for (*pair, part), digest in source.manifest.leaves.items()
-        if pair == [dataset, llm] and part != PROBES and not part.startswith(SCORES)
-    )

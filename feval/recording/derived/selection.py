@@ -68,26 +68,36 @@ def select(
         raise OutOfRangeError(
             f"The least number of CoTs per question is 1, not {min_cots}. Raise --min-cots."
         )
-    source = open_sound(recording)
-    selected = [
-        dataset for dataset in source.dataset_ids() if datasets is None or dataset in datasets
-    ]
-    renamed = dict(rename or {})
-    _check_names(source, datasets, [*(llms or ()), *renamed], selected)
-    _check_renamed(source, selected, llms, renamed)
+    source, renamed = open_sound(recording), dict(rename or {})
+    for dataset in datasets or ():
+        source.require(dataset)
+    kept = {
+        dataset: [llm for llm in source.llm_names(dataset) if llms is None or llm in llms]
+        for dataset in source.dataset_ids()
+        if datasets is None or dataset in datasets
+    }
+    recorded = {llm for dataset in kept for llm in source.llm_names(dataset)}
+    for llm in (*(llms or ()), *renamed):
+        if llm not in recorded:
+            raise NotRecordedError(
+                f"{source.path} has no LLM {llm!r} there. It has"
+                f" {', '.join(sorted(recorded)) or 'none'}."
+            )
+    names = [renamed.get(llm, llm) for llm in sorted({llm for own in kept.values() for llm in own})]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConflictError(
+            f"Two LLMs of {source.path} would be called {twice!r}. Rename each to a name of its"
+            " own."
+        )
     question_ids = None if questions is None else set(questions)
     choice = {"datasets": datasets, "llms": llms, "questions": questions}
-    operation: dict[str, Any] = {
-        key: sorted(value) for key, value in choice.items() if value is not None
-    }
-    operation |= {
-        key: value
-        for key, value in (("samples", samples), ("min_cots", min_cots))
-        if value is not None
-    }
-    operation |= {"rename": renamed} if renamed else {}
+    operation: dict[str, Any] = {key: value and sorted(value) for key, value in choice.items()}
+    operation |= {"samples": samples, "min_cots": min_cots, "rename": renamed or None}
+    operation = {key: value for key, value in operation.items() if value is not None}
     short = {
-        dataset: _short(source, dataset, llms, question_ids, min_cots or 0) for dataset in selected
+        dataset: _short(source, dataset, own, question_ids, min_cots or 0)
+        for dataset, own in kept.items()
     }
     notes = carried_notes(source, _CARRIED if operation.keys() - {"rename"} else "") + [
         f"{len(ids)} question{'' if len(ids) == 1 else 's'} of {dataset} with fewer than {min_cots}"
@@ -95,32 +105,26 @@ def select(
         for dataset, ids in short.items()
         if ids
     ]
-    chosen = [
-        dataset
-        for dataset, llm in source.manifest.pairs
-        if dataset in selected and (llms is None or llm in llms)
-    ]
-    steps = Steps(len(chosen), progress)
+    steps = Steps(sum(map(len, kept.values())), progress)
     with derived_writer([source], out, {"name": "select", **operation}, notes) as writer:
         missing = set(question_ids or ())
-        for dataset in selected:
+        for dataset, own in kept.items():
             rows = [
                 q for q in source.questions(dataset) if question_ids is None or q.id in question_ids
             ]
             missing -= {row.id for row in rows}
             rows = [row for row in rows if row.id not in short[dataset]]
-            kept = [llm for llm in source.llm_names(dataset) if llms is None or llm in llms]
             whole = samples is None and len(rows) == source.manifest.datasets[dataset]["questions"]
-            if whole and kept == source.llm_names(dataset) and not renamed.keys() & kept:
+            if whole and own == source.llm_names(dataset) and not renamed.keys() & own:
                 writer.keep_dataset(source, dataset)
-                steps.step(len(kept))
+                steps.step(len(own))
                 continue
             info, parent = source.dataset_info(dataset), source if whole else None
             writer.add_dataset(
                 info, rows, parent=parent, **known_verdicts(dataset, [source], info.equality)
             )
             ids = {row.id for row in rows}
-            for llm in kept:
+            for llm in own:
                 name, pair = renamed.get(llm, llm), (dataset, llm)
                 variant, counter = replace(source.llm_info(llm), name=name), source.counter(*pair)
                 if whole and name == llm:
@@ -143,7 +147,7 @@ def select(
 def _short(
     source: Recording,
     dataset: str,
-    llms: Collection[str] | None,
+    llms: Sequence[str],
     questions: Collection[str] | None,
     least: int,
 ) -> set[str]:
@@ -152,54 +156,17 @@ def _short(
     """
     votes = source.votes(dataset)
     chosen = [name for name in votes.question_ids if questions is None or name in questions]
-    sizes = [
-        votes.llms[llm].sizes for llm in source.llm_names(dataset) if llms is None or llm in llms
-    ]
     short = {
         name
         for row, name in enumerate(votes.question_ids)
-        if any(counts[row] < least for counts in sizes)
-    }
-    short.intersection_update(chosen)
+        if any(votes.llms[llm].sizes[row] < least for llm in llms)
+    }.intersection(chosen)
     if chosen and len(short) == len(chosen):
         raise ShortPoolError(
             f"No question of {dataset} has {least} CoTs of every selected LLM, so nothing of it"
             " would be left. Lower --min-cots, or select fewer LLMs."
         )
     return short
-
-
-def _check_names(
-    source: Recording,
-    datasets: Collection[str] | None,
-    llms: Collection[str] | None,
-    selected: Sequence[str],
-) -> None:
-    for dataset in datasets or ():
-        source.require(dataset)
-    recorded = {llm for dataset in selected for llm in source.llm_names(dataset)}
-    for llm in llms or ():
-        if llm not in recorded:
-            raise NotRecordedError(
-                f"{source.path} has no LLM {llm!r} there. It has"
-                f" {', '.join(sorted(recorded)) or 'none'}."
-            )
-
-
-def _check_renamed(
-    source: Recording,
-    selected: Sequence[str],
-    llms: Collection[str] | None,
-    renamed: Mapping[str, str],
-) -> None:
-    recorded = {llm for dataset in selected for llm in source.llm_names(dataset)}
-    names = [renamed.get(llm, llm) for llm in sorted(recorded) if llms is None or llm in llms]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ConflictError(
-            f"Two LLMs of {source.path} would be called {twice!r}. Rename each to a name of its"
-            " own."
-        )
 
 
 def _chosen(
