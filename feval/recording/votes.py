@@ -7,7 +7,7 @@ read on first use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -282,28 +282,25 @@ def _read_details(
         own_header, details = unpack(data, DETAILS)
         if own_header["dataset"] != header["dataset"]:
             raise ValueError(f"it is of {own_header['dataset']!r:.80}, not of {header['dataset']}")
-        _check_details(details, votes["candidate_starts"])
-        of_llms = ("finish", *_TREES, *_TURNS)
-        shared = [
-            name
-            for name in DETAILS
-            if name not in of_llms and (name not in ALIASES or name in details)
-        ]
-        trees = [llm for llm in range(len(header["llms"])) if f"parents.{llm}" in details]
-        shared += [f"{name}.{llm}" for llm in trees for name in _TREES]
-        shared += [f"{name}.{llm}" for llm in trees if f"turns.{llm}" in details for name in _TURNS]
-        _check_names(details, shared, ["finish"], len(header["llms"]))
-        for llm in trees:
-            _steps(details, llm).check(votes[f"codes.{llm}"], votes[f"sizes.{llm}"])
+        without = () if "aliases" in details else ALIASES
+        expected = DETAILS.keys() - {"finish", *_TREES, *_TURNS, *without}
         for llm in range(len(header["llms"])):
-            np.broadcast_to(details[f"finish.{llm}"], votes[f"codes.{llm}"].shape)
-            if details[f"finish.{llm}"].max(initial=0) >= len(FINISH_REASONS):
+            is_tree, has_turns = (f"{name}.{llm}" in details for name in ("parents", "turns"))
+            names = ("finish", *_TREES * is_tree, *_TURNS * (is_tree and has_turns))
+            expected |= {f"{name}.{llm}" for name in names}
+        _check_names(details, expected)
+        _check_details(details, votes["candidate_starts"])
+        for llm in range(len(header["llms"])):
+            codes, finish = votes[f"codes.{llm}"], details[f"finish.{llm}"]
+            if f"parents.{llm}" in details:
+                _steps(details, llm).check(codes, votes[f"sizes.{llm}"])
+            np.broadcast_to(finish, codes.shape)
+            if finish.max(initial=0) >= len(FINISH_REASONS):
                 raise ValueError(f"finish reasons should be 0 to {len(FINISH_REASONS) - 1}")
         return details
 
 
-def _check_names(arrays: Arrays, shared: Iterable[str], of_llm: Iterable[str], llms: int) -> None:
-    expected = {*shared, *(f"{name}.{llm}" for name in of_llm for llm in range(llms))}
+def _check_names(arrays: Arrays, expected: set[str]) -> None:
     if odd := arrays.keys() ^ expected:
         raise ValueError(
             f"it should have {len(expected)} arrays, found {len(arrays)}; {min(odd)!r:.40} is odd"
@@ -335,7 +332,8 @@ def open_votes(
     data = mapped(path, record)
     with well_formed(path):
         header, arrays = unpack(data, {**_SHARED, **_OF_LLM})
-        _check_names(arrays, _SHARED, _OF_LLM, len(header["llms"]))
+        of_llms = {f"{name}.{llm}" for name in _OF_LLM for llm in range(len(header["llms"]))}
+        _check_names(arrays, _SHARED.keys() | of_llms)
         return Votes(header, arrays, cache(partial(_read_details, *details, header, arrays)))
 
 
@@ -353,12 +351,8 @@ def open_probes(
                 f"it is of {header['llm']!r:.80} on {header['dataset']!r:.80}, not of {llm} on"
                 f" {votes.dataset}"
             )
-        _check_names(
-            arrays,
-            [name for place, name in enumerate(PROBE_ARRAYS) if place < 3 or name in arrays],
-            (),
-            0,
-        )
+        optional = {"output_tokens", "confidences"} - arrays.keys()
+        _check_names(arrays, PROBE_ARRAYS.keys() - optional)
         probes = Probes(
             interval,
             arrays["starts"],

@@ -238,7 +238,10 @@ class VotesBuilder:
         """The bytes of the votes files by part, and those of the probes by LLM, in blocks."""
         arrays, dataset = self.shared_arrays(), {"dataset": self._questions.dataset}
         for i, pools in enumerate(self.llms.values()):
-            own = pools.arrays(self.code_type) | {"finish": pools.packed_finish()}
+            own = pools.arrays(self.code_type)
+            finish = own["finish"].array
+            if finish.min(initial=255) >= finish.max(initial=0):  # all are equal
+                own["finish"] = FlatArray("uint8", finish[:1, :1])
             arrays |= {f"{name}.{i}": flat for name, flat in own.items()}
         details = {name: arrays.pop(name) for name in list(arrays) if name.split(".")[0] in DETAILS}
         votes = {
@@ -419,11 +422,6 @@ class _Pools(_Files):
             "sizes": FlatArray("uint32", self.sizes),
             **{name: FlatArray(own.dtype.name, own) for name, own in self._trees.items()},
         }
-
-    def packed_finish(self) -> FlatArray:
-        """[Q, S] finish reasons, or [1, 1] where all are equal."""
-        least, most = self._finish.min(initial=255), self._finish.max(initial=0)
-        return FlatArray("uint8", self._finish if least < most else self._finish[:1, :1])
 
 
 class _Probes(_Files):

@@ -8,10 +8,10 @@ import re
 from typing import Any
 
 import pytest
-from small import pool, write_rows, write_toy
+from small import pool, write_rows
 from test_export import LINES, TREE, TURNS, recorded
 
-from feval.errors import NotRecordedError, StorageError, UsageError
+from feval.errors import NotRecordedError, UsageError
 from feval.exporters import export_recording
 from feval.recording import DatasetInfo, LLMInfo
 
@@ -198,13 +198,3 @@ def test_what_has_no_place_is_said(tmp_path, lines, error, message):
     with pytest.raises(error, match=message):
         export_recording(recording, tmp_path / "out", "every-eval-ever")
     assert {path.name for path in tmp_path.iterdir()} == {"rec", "rec.jsonl"}
-
-
-def test_a_folder_that_exists_is_never_overwritten(tmp_path):
-    toy = write_toy(tmp_path / "toy", {"m": [["1"]]}, ["1"])
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "mine").touch()
-    with pytest.raises(StorageError, match="there exists already; an export is never overwritten"):
-        export_recording(toy, tmp_path / "there", "every-eval-ever")
-    with pytest.raises(StorageError, match="would lie inside the recording"):
-        export_recording(toy, toy / "x", "every-eval-ever")

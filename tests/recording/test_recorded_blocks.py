@@ -9,9 +9,7 @@ from dataclasses import asdict
 
 import pytest
 from small import content
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.errors import ConflictError
 from feval.executors import opened
 from feval.recording import (
@@ -105,17 +103,6 @@ def test_workers_extract_the_same_answers(tmp_path, monkeypatch, kind, options):
         for r in (together, alone)
     )
     assert mine == theirs
-
-
-@pytest.mark.slow
-def test_the_command_line_takes_workers(tmp_path):
-    recording = write(tmp_path / "r", thoughts=True)
-    alone = extract(recording.path, tmp_path / "alone").recording_hash
-    run = CliRunner().invoke(
-        app, ["extract", str(recording.path), "--out", str(tmp_path / "new"), "--workers", "2"]
-    )
-    assert run.exit_code == 0, run.output
-    assert open_recording(tmp_path / "new").hash == alone
 
 
 def test_a_worker_that_finds_another_recording_says_so(tmp_path):

@@ -9,17 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small import content, pool, put_manifest, write_rows, write_toy
+from small import content, pool, write_rows, write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
-from feval.errors import (
-    ConflictError,
-    DamagedRecordingError,
-    NotRecordedError,
-    UnknownNameError,
-    UsageError,
-)
+from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.recording import (
     RecordingWriter,
     ScorerInfo,
@@ -89,24 +83,6 @@ def test_what_is_added_is_read_as_arrays(scored):
 def test_rows_come_back_as_they_were_added(scored):
     rows = list(open_recording(scored).score_rows("toy", "alpha", "org/judge"))
     assert rows == [ROWS[0], replace(ROWS[1], scores=[None, 2.0])]
-
-
-@pytest.mark.parametrize(
-    ("how", "first", "second"),
-    [("min", 0.5, 2.0), ("product", 0.36, 2.0), ("last", 0.8, 2.0), ("mean", 2.2 / 3, 2.0)],
-)
-def test_step_scores_are_aggregated(toy, tmp_path, how, first, second):
-    rows = [
-        ScoreRows("toy/0", [1], [None], [[0.9, 0.5, 0.8]]),
-        ScoreRows("toy/1", [0], [7.0]),
-        ScoreRows("toy/3", [0, 1], [None] * 2, [[], [2.0]]),
-    ]
-    add_scores(toy, tmp_path / "s", JUDGE, {("toy", "alpha"): rows})
-    values = open_recording(tmp_path / "s").scores("toy", "alpha", "org/judge").aggregated(how)
-    nan = math.nan
-    np.testing.assert_allclose(
-        values, [[nan, first, nan], [nan] * 3, [nan] * 3, [nan, second, nan]]
-    )
 
 
 def test_an_unknown_aggregate_is_refused_and_no_steps_are_no_scores(scored, toy, tmp_path):
@@ -243,14 +219,6 @@ def test_the_manifest_says_who_scored_what(toy, scored):
     )
 
 
-def test_a_recording_without_scores_says_nothing_of_them(toy):
-    recording = open_recording(toy)
-    assert recording.manifest.raw["scores"] == recording.manifest.raw["scorers"] == []
-    assert recording.scorers("toy", "alpha") == []
-    with pytest.raises(NotRecordedError, match=r"no scores of alpha on toy by 'x'.*feval score"):
-        recording.scores("toy", "alpha", "x")
-
-
 def test_scores_are_content(toy, scored, tmp_path):
     same = add_scores(toy, tmp_path / "same", JUDGE, {("toy", "alpha"): ROWS})
     other = add_scores(
@@ -265,24 +233,6 @@ def test_scores_are_content(toy, scored, tmp_path):
     hashes = [open_recording(path).hash for path in (toy, scored, same, other, renamed)]
     assert hashes[1] == hashes[2]
     assert len(set(hashes)) == 4
-
-
-def test_verify_recomputes_scores(scored):
-    assert verify_recording(scored).problems == ()
-    path = scored / file_path("scores/org/judge", "toy", "alpha")
-    data = path.read_bytes()
-    path.write_bytes(data[:-1])
-    assert any("scores/toy/alpha" in problem for problem in verify_recording(scored).problems)
-    with pytest.raises(DamagedRecordingError, match="scores/toy/alpha"):
-        open_recording(scored).scores("toy", "alpha", "org/judge")
-
-
-def test_verify_counts_what_the_manifest_counts(scored):
-    raw = json.loads((scored / "manifest.json").read_text())
-    raw["scores"][0]["with_score"] = 3
-    put_manifest(scored, raw)
-    [problem] = [p for p in verify_recording(scored).problems if not p.startswith("Leaf")]
-    assert "'with_score': 2" in problem
 
 
 def test_several_scorers_lie_side_by_side(scored, tmp_path):

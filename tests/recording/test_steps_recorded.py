@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from recorded_trees import GOLDS, TREES, tree, write_trees
-from small import content, pool, put_manifest, restate, write_rows, write_toy
+from small import pool, put_manifest, restate, write_rows, write_toy
 
 from feval.errors import ConflictError, DamagedRecordingError, NotRecordedError, UsageError
 from feval.recording import Steps, extract, merge, open_recording, select, verify_recording
@@ -216,14 +216,6 @@ def test_a_forged_tree_is_not_linked(trees, tmp_path):
 def test_arrays_that_are_no_trees_are_refused(steps):
     with pytest.raises(ValueError, match="step"):
         steps.check(np.array([[-1, 0]]), np.array([2]))
-
-
-def test_a_flat_recording_has_none_of_it(tmp_path):
-    folder = select(
-        write_trees(tmp_path / "r", whole={"alpha": [["4"]] * 3}), tmp_path / "flat", llms=["alpha"]
-    )
-    assert not any("steps" in path for path in content(folder))
-    assert b"parents" not in content(folder)["votes/toy.details"]
 
 
 def test_steps_are_no_samples(trees):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from recorded_turns import REVISE, ROWS, WHY, chains, write_turns
-from small import pool, put_manifest, restate
+from small import pool, put_manifest
 
 from feval.errors import DamagedRecordingError, UsageError
 from feval.recording import content, extract, merge, open_recording, select, verify_recording
@@ -167,15 +167,3 @@ def test_what_is_no_message_is_never_written_and_damage_when_read(sent, tmp_path
         with pytest.raises(DamagedRecordingError, match="not a list of messages"):
             read(open_recording(folder))
     assert any("not a list of messages" in problem for problem in verify_recording(folder).problems)
-
-
-def test_arrays_that_contradict_the_turns_are_damage(turns, tmp_path):
-    folder = write_turns(tmp_path / "r")
-    swapped = write_turns(
-        tmp_path / "o", [replace(chains(0), messages=[None, None, REVISE, REVISE, WHY]), *ROWS[1:]]
-    )
-    path = "votes/toy.details"
-    (folder / path).write_bytes((swapped / path).read_bytes())
-    restate(folder, path)
-    [problem] = verify_recording(folder).problems
-    assert "(m@revise: turns on 'toy/0')" in problem

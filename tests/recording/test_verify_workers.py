@@ -10,9 +10,7 @@ import pytest
 from parcels import Parcels
 from recording_fuzz import refill, spoil
 from small import restate, write_scored_toy
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.errors import FevalError
 from feval.recording import verify_recording
 
@@ -70,12 +68,3 @@ def test_a_damaged_recording_has_the_same_problems(sound, tmp_path, cases):
         (folder / paths[number]).write_bytes(data)
         (folder / "manifest.json").write_bytes(manifest)
     assert len(different) > len(cases) // 2
-
-
-@pytest.mark.slow
-def test_the_command_line_takes_workers(sound):
-    alone, together = (
-        CliRunner().invoke(app, ["verify", str(sound), "--json", "--workers", count])
-        for count in ("1", "2")
-    )
-    assert (together.exit_code, together.stdout) == (0, alone.stdout)

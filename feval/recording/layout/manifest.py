@@ -52,10 +52,8 @@ _Count = Annotated[int, Field(ge=0)]
 
 # Unknown fields are ignored on opening, so that a later feval may add some within a format; `feval
 # verify` reports them.
-_CONFIG = ConfigDict(strict=True, extra="allow")
 
 
-@with_config(_CONFIG)
 class FileRecord(TypedDict):
     """One file: the SHA-256 and number of its bytes, and how many rows it has."""
 
@@ -64,7 +62,6 @@ class FileRecord(TypedDict):
     rows: _Count
 
 
-@with_config(_CONFIG)
 class EqualityRecord(TypedDict):
     """The equality between normal forms of a dataset's answers: its name, and the compared pairs by
     outcome.
@@ -77,7 +74,6 @@ class EqualityRecord(TypedDict):
     not_asked: _Count
 
 
-@with_config(_CONFIG)
 class DatasetRecord(TypedDict):
     """A dataset; where `equality` is null, answers are equal where their normal forms are."""
 
@@ -92,7 +88,6 @@ class DatasetRecord(TypedDict):
     equality: EqualityRecord | None
 
 
-@with_config(_CONFIG)
 class LLMRecord(TypedDict):
     """An LLM: the variant's full name, its base name and its decoding."""
 
@@ -103,7 +98,6 @@ class LLMRecord(TypedDict):
     decoding: dict[str, Any]
 
 
-@with_config(_CONFIG)
 class PairRecord(TypedDict):
     """One LLM on one dataset; `unclosed_thoughts` (CoTs that end inside one) and other
     `empty_replies` are left out when 0.
@@ -128,7 +122,6 @@ class PairRecord(TypedDict):
     served: NotRequired[Annotated[dict[str, _Count], Field(max_length=MOST_SERVED)]]
 
 
-@with_config(_CONFIG)
 class ScorerRecord(TypedDict):
     """A scorer: what gave scores, and with which parameters."""
 
@@ -137,7 +130,6 @@ class ScorerRecord(TypedDict):
     parameters: dict[str, Any]
 
 
-@with_config(_CONFIG)
 class ScoresRecord(TypedDict):
     """One scorer's scores of one LLM on one dataset; tokens are those that the scorer consumed, as
     far as it reports them.
@@ -153,7 +145,6 @@ class ScoresRecord(TypedDict):
     output_tokens: _Count
 
 
-@with_config(_CONFIG)
 class ProbesRecord(TypedDict):
     """The probes of one LLM on one dataset.
 
@@ -172,7 +163,6 @@ class ProbesRecord(TypedDict):
     output_tokens: _Count
 
 
-@with_config(_CONFIG)
 class Leaf(TypedDict):
     """One leaf of the recording hash: SHA-256 over the logical content of one part
     (`docs/recording-format.md`).
@@ -184,7 +174,7 @@ class Leaf(TypedDict):
     sha256: _Sha256
 
 
-@with_config(_CONFIG)
+@with_config(ConfigDict(strict=True, extra="allow"))  # of the records inside, too
 class ManifestRecord(TypedDict):
     """The whole of `manifest.json`."""
 

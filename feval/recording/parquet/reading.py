@@ -401,8 +401,11 @@ def arrays_of_tables(
         for name, kind in kinds.items()
         if kind.startswith("list<float")
     }
-    known = np.zeros(size, np.bool_)
-    for places, table in _placed(tables, question_ids, shape):
+    known, last = np.zeros(size, np.bool_), -1
+    rows = {question: row for row, question in enumerate(question_ids)}
+    for table in tables:
+        places = _places(table, rows, shape, last)
+        last = int(places[-1]) if len(places) else last
         known[places] = True
         for name, values in numbers.items():
             missing = values.dtype.type(math.nan if kinds[name] == "float64" else -1)
@@ -411,17 +414,6 @@ def arrays_of_tables(
             each.add(table.column(name).combine_chunks(), places)
     arrays = {name: values.reshape(shape) for name, values in (numbers | {"known": known}).items()}
     return arrays | {name: each.ragged() for name, each in lists.items()}
-
-
-def _placed(
-    tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, ...]
-) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
-    """Yield tables with the places of their rows, each behind the last."""
-    rows, last = {question: row for row, question in enumerate(question_ids)}, -1
-    for table in tables:
-        places = _places(table, rows, shape, last)
-        last = int(places[-1]) if len(places) else last
-        yield places, table
 
 
 def _places(
