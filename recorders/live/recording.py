@@ -32,7 +32,7 @@ from recorders.journal import COMPLETION_FIELDS, Journal, journal_folder, never_
 from recorders.live.llm import LiveLLM, live
 from recorders.live.source import Ask, Numbered
 from recorders.request import Backend, Completion, Request
-from recorders.work.seal import add_pools, gold_questions, require_sound
+from recorders.work.seal import JournaledLLM, add_pools, gold_questions, require_sound
 from recorders.work.task import RecordingTask
 
 _Waiting = dict[tuple[int | None, bytes], deque[dict[str, Any]]]
@@ -131,9 +131,10 @@ def record_method(
                 info = replace(
                     info, decoding=dict(info.decoding) | {"protocol": {"policy": policy}}
                 )
-                add_pools(
-                    writer, journal, dataset, golds, asked, info, counter, other_counter, Played()
+                replies = JournaledLLM(
+                    journal, dataset, golds, asked, info, counter, other_counter, Played()
                 )
+                add_pools(writer, replies)
         require_sound(out, journals[0])
         for journal in journals:
             journal.remove()

@@ -35,7 +35,6 @@ import os
 import shutil
 from collections import defaultdict
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -47,7 +46,7 @@ from starlette.routing import Route
 
 from feval.errors import FevalError, StorageError, UsageError
 from feval.publish.secrets import refuse_key_fields
-from feval.recording import DatasetInfo, Question, merge, open_recording
+from feval.recording import Question, merge, open_recording
 from feval.recording.layout.files import scratch_beside
 from feval.serving.replies import RequestError, ServingError, UnknownError, completion_reply, usage
 from feval.serving.requests import conversation
@@ -56,7 +55,7 @@ from recorders.backends.endpoint import Endpoint, Redaction
 from recorders.errors import BackendError, JournalError
 from recorders.journal import MOST_SAMPLES, Journal, utc_now
 from recorders.request import Completion, Decoding, Message, Request
-from recorders.work.seal import seal
+from recorders.work.seal import JournaledLLM, seal
 from recorders.work.task import dataset_info, llm_info
 
 _LOG = logging.getLogger("feval.serving")
@@ -694,7 +693,13 @@ def seal_proxied(
     if newest is not None and _cots(newest) == journal.totals.cots:
         return newest
     info = dataset_info(dataset, answer_kind, equality)
-    seal_group = partial(_seal, journal, dataset=info, prices=prices, counter=counter)
+
+    def seal_group(out: Path, name: str, group: _Pairs) -> Path:
+        asked, requests = zip(*group, strict=True)
+        llm = llm_info(name, requests[0].model, "proxied", requests[0].decoding)
+        source = JournaledLLM(journal, info, asked, requests, llm, counter)
+        return seal(source, out, operation={"name": "proxy", **journal.header}, prices=prices)
+
     groups = _groups(_requests(journal, dataset), dataset, questions)
     names = _names(list(groups))
     if len(groups) == 1:
@@ -736,30 +741,6 @@ def match(text: str, questions: Sequence[Question]) -> Question | None:
     longest = max((len(question.text) for question in contained), default=0)
     best = [question for question in contained if len(question.text) == longest]
     return best[0] if len(best) == 1 else None
-
-
-def _seal(
-    journal: Journal,
-    out: Path,
-    name: str,
-    group: _Pairs,
-    *,
-    dataset: DatasetInfo,
-    prices: str,
-    counter: str,
-) -> Path:
-    requests = [request for _, request in group]
-    return seal(
-        journal,
-        out,
-        dataset=dataset,
-        questions=[question for question, _ in group],
-        requests=requests,
-        llm=llm_info(name, requests[0].model, "proxied", requests[0].decoding),
-        operation={"name": "proxy", **journal.header},
-        prices=prices,
-        counter=counter,
-    )
 
 
 def _requests(journal: Journal, dataset: str) -> list[Request]:

@@ -52,7 +52,7 @@ from recorders.journal import (
     utc_now,
 )
 from recorders.request import Backend, Completion, Request
-from recorders.work.seal import seal, start_probes
+from recorders.work.seal import JournaledLLM, seal, start_probes
 from recorders.work.task import RecordingTask
 
 
@@ -177,13 +177,19 @@ def record_dataset(
             partial and len(opened) and not isinstance(error, InterruptedByUser)
         ):
             raise error
-        seal(
+        replies = JournaledLLM(
             opened,
+            task.dataset_info(plan.requests),
+            task.questions,
+            plan.requests,
+            task.llm_info(),
+            counter,
+            other_counter,
+            task.tree,
+        )
+        seal(
+            replies,
             out,
-            dataset=task.dataset_info(plan.requests),
-            questions=task.questions,
-            requests=plan.requests,
-            llm=task.llm_info(),
             operation={
                 "name": "record",
                 "backend": backend.name,
@@ -192,10 +198,7 @@ def record_dataset(
                 **probes,
             },
             probing=task.probing,
-            tree=task.tree,
             prices=prices if prices == "none" else price_list(prices).id,
-            counter=counter,
-            other_counter=other_counter,
             notes=[*task.notes, *([] if error is None else [f"Recording ended early. {error}"])],
             progress=sealing,
         )

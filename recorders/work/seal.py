@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -50,44 +50,52 @@ from recorders.request import Completion, Decoding, Request
 _PROVIDERS_COUNTS = ("reasoning_tokens", "cached_tokens")
 
 
+@dataclass(frozen=True, slots=True)
+class JournaledLLM:
+    """An LLM on a dataset, whose replies are in a journal.
+
+    The counter is "usage", for the provider's token counts, or a name that
+    `feval.cards.tokens.token_counter` knows. If any CoT came without usage, `other_counter` counts
+    all: counts by different counters do not compare. With a `tree`, the samples are its steps or
+    turns.
+    """
+
+    journal: Journal
+    dataset: DatasetInfo
+    questions: Sequence[Question]
+    requests: Sequence[Request]
+    llm: LLMInfo
+    counter: str = USAGE
+    other_counter: str = "words"
+    tree: Levels | Played | None = None
+
+
 def seal(
-    journal: Journal,
+    replies: JournaledLLM,
     out: str | Path,
     *,
-    dataset: DatasetInfo,
-    questions: Sequence[Question],
-    requests: Sequence[Request],
-    llm: LLMInfo,
     operation: Mapping[str, Any],
     prices: str = "none",
-    counter: str = "usage",
-    other_counter: str = "words",
     notes: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
     probing: Probing | None = None,
-    tree: Levels | Played | None = None,
 ) -> Path:
     """Make a recording of everything that is committed to a journal, and verify it. The journal
     stays as it is.
 
-    The counter is "usage", for the provider's token counts, or a name that
-    `feval.cards.tokens.token_counter` knows. If any CoT came without usage, `other_counter` counts
-    all: counts by different counters do not compare. Probes made as `probing` says are sealed, too;
-    with a `tree`, the samples are its steps or turns.
+    Probes made as `probing` says are sealed, too.
     """
-    golds = gold_questions(dataset, questions)
+    dataset = replies.dataset
     licences = {"questions": dataset.licence}
     with RecordingWriter(
         out, operation=operation, prices=prices, notes=notes, licences=licences
     ) as writer:
-        writer.add_dataset(dataset, golds)
-        add_pools(
-            writer, journal, dataset, golds, requests, llm, counter, other_counter, tree, progress
-        )
+        writer.add_dataset(dataset, gold_questions(dataset, replies.questions))
+        add_pools(writer, replies, progress)
         if probing is not None:
-            probes = sealed_probes(journal, probing, dataset.answer_kind, golds, requests)
-            writer.add_probes(dataset.id, llm.name, probes, cue=probing.cue)
-    require_sound(out, journal)
+            probes = sealed_probes(replies, probing)
+            writer.add_probes(dataset.id, replies.llm.name, probes, cue=probing.cue)
+    require_sound(out, replies.journal)
     return Path(out)
 
 
@@ -100,27 +108,12 @@ def gold_questions(dataset: DatasetInfo, questions: Sequence[Question]) -> list[
 
 
 def add_pools(
-    writer: RecordingWriter,
-    journal: Journal,
-    dataset: DatasetInfo,
-    questions: Sequence[Question],
-    requests: Sequence[Request],
-    llm: LLMInfo,
-    counter: str,
-    other_counter: str,
-    tree: Levels | Played | None,
-    progress: Callable[[int], None] | None = None,
+    writer: RecordingWriter, replies: JournaledLLM, progress: Callable[[int], None] | None = None
 ) -> None:
     """Add what a journal holds of an LLM to a recording; see `seal`."""
-    thoughts = thoughts_of(llm.name)
-    contents = _Contents(journal, thoughts)
-    used = contents.counter(other_counter) if counter == USAGE else counter
-    decoding = requests[0].decoding if requests else Decoding()
-    if not isinstance(tree, Tree) and not contents.has_turns:
-        tree = None  # nothing was replied to: they are CoTs like others
-    sealing = _Sealing(journal, contents, dataset.answer_kind, decoding, used, thoughts, tree)
-    writer.add_pools(dataset.id, llm, used, sealing.pools(questions, requests), progress)
-    for note in [*journal.notes, *sealing.notes(counter)]:
+    sealing = _Sealing(replies)
+    writer.add_pools(replies.dataset.id, replies.llm, sealing.counter, sealing.pools(), progress)
+    for note in [*replies.journal.notes, *sealing.notes()]:
         writer.note(note)
 
 
@@ -194,46 +187,47 @@ def _column(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
 class _Sealing:
     """Makes the pools, question by question, and notes what is unusual."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        contents: _Contents,
-        kind: str,
-        decoding: Decoding,
-        counter: str,
-        thoughts: Thoughts | None,
-        tree: Levels | Played | None,
-    ) -> None:
-        self._thoughts, self._tree = thoughts, tree
-        self._journal, self._contents, self._kind, self._counter = journal, contents, kind, counter
-        self._count = None if is_usage(counter) else token_counter(counter)
+    def __init__(self, replies: JournaledLLM) -> None:
+        self._replies, self._journal, self._kind = (
+            replies,
+            replies.journal,
+            replies.dataset.answer_kind,
+        )
+        self._thoughts = thoughts_of(replies.llm.name)
+        self._contents = _Contents(self._journal, self._thoughts)
+        self.counter = replies.counter
+        if self.counter == USAGE:
+            self.counter = self._contents.counter(replies.other_counter)
+        # Where nothing was replied to, turns are CoTs like others.
+        is_tree = isinstance(replies.tree, Tree) or self._contents.has_turns
+        self._tree = replies.tree if is_tree else None
+        self._count = None if is_usage(self.counter) else token_counter(self.counter)
+        decoding = replies.requests[0].decoding if replies.requests else Decoding()
         self._checks = ReplyChecks(decoding)
         self._repeated_ids = self._shared = self._with_thoughts = self._without_reply = 0
         self._uncounted = False
         self._keys: set[str] = set()
 
-    def pools(
-        self, questions: Sequence[Question], requests: Sequence[Request]
-    ) -> Iterator[PoolRows]:
+    def pools(self) -> Iterator[PoolRows]:
         """Yield one pool per question, in order."""
-        for question, request in zip(questions, requests, strict=True):
+        for question, request in _asked(self._replies):
             key = request.key()
             records = self._journal.cots(key)
             self._notice(key, records)
             yield self._pool(question, request, records)
 
-    def notes(self, counter: str) -> list[str]:
+    def notes(self) -> list[str]:
         """Return what was unusual, in sentences."""
         sentences = self._checks.notes()
-        if counter == USAGE and not is_usage(self._counter):
+        if self._replies.counter == USAGE and not is_usage(self.counter):
             sentences.append(
-                f"All tokens were counted by {self._counter!r}, because the provider gave no usable"
+                f"All tokens were counted by {self.counter!r}, because the provider gave no usable"
                 f" count of {self._contents.why_not_usage()}."
             )
         if self._uncounted:
             sentences.append(
                 "The provider's counts of reasoning and cached tokens were left out, as"
-                f" {self._counter!r} counted all tokens."
+                f" {self.counter!r} counted all tokens."
             )
         if self._with_thoughts:
             sentences.append(
@@ -378,17 +372,16 @@ class _Sealing:
         return next(stated, 0 if records else None)
 
 
-def sealed_probes(
-    journal: Journal,
-    probing: Probing,
-    kind: str,
-    questions: Sequence[Question],
-    requests: Sequence[Request],
-) -> Iterator[ProbeRows]:
+def _asked(replies: JournaledLLM) -> Iterator[tuple[Question, Request]]:
+    return zip(replies.questions, replies.requests, strict=True)
+
+
+def sealed_probes(replies: JournaledLLM, probing: Probing) -> Iterator[ProbeRows]:
     """Yield the probes of every question that a journal has, made in this way and at these
     intervals.
     """
-    for question, request in zip(questions, requests, strict=True):
+    journal = replies.journal
+    for question, request in _asked(replies):
         key = request.key()
         found = [
             (row, record)
@@ -398,7 +391,7 @@ def sealed_probes(
         ]
         if found:
             rows, records = zip(*found, strict=True)
-            yield _rows(question, probing.cue, kind, rows, records)
+            yield _rows(question, probing.cue, replies.dataset.answer_kind, rows, records)
 
 
 def start_probes(

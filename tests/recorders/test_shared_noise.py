@@ -173,20 +173,9 @@ def test_noise_that_makes_no_sense_is_refused():
         question_noise(-1, "d", "q")
 
 
-def recorded(out, llm, *options):
-    named = (
-        "--dataset",
-        "tiny_sums",
-        "--llm",
-        llm,
-        "--max-tokens",
-        "40",
-        "--temperature",
-        "1",
-        "--out",
-        str(out),
-    )
-    result = CliRunner().invoke(app, ["record", *named, *options, "--quiet"])
+def recorded(out, llm, options):
+    named = f"record --dataset tiny_sums --llm feval/tiny-{llm} --max-tokens 40 --temperature 1"
+    result = CliRunner().invoke(app, f"{named} --out {out} {options} --quiet".split())
     assert result.exit_code == 0, result.output
     return open_recording(out)
 
@@ -197,20 +186,14 @@ def texts_of(recording):
 
 
 def test_noise_goes_on_where_a_recording_is_topped_up_and_stays_with_what_is_made_of_it(tmp_path):
-    coupled = ("--set", "coupled=true", *settings_file(tmp_path, "noise_seed = 7"))
-    whole = recorded(
-        tmp_path / "whole", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled
-    )
-    part = recorded(tmp_path / "part", "feval/tiny-30k", "--first", "2", "--samples", "3", *coupled)
+    coupled = " ".join(["--set coupled=true", *settings_file(tmp_path, "noise_seed = 7")])
+    four, two = f"--first 4 --samples 6 {coupled}", "--first 2 --samples 3"
+    whole = recorded(tmp_path / "whole", "30k", four)
+    part = recorded(tmp_path / "part", "30k", f"{two} {coupled}")
     assert texts_of(part) == [texts[:3] for texts in texts_of(whole)[:2]]
-    begun = ("--from", str(tmp_path / "part"))
-    more = recorded(
-        tmp_path / "more", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled, *begun
-    )
+    more = recorded(tmp_path / "more", "30k", f"{four} --from {tmp_path}/part")
     assert texts_of(more) == texts_of(whole)
-    other = recorded(
-        tmp_path / "other", "feval/tiny-42k", "--first", "4", "--samples", "6", *coupled
-    )
+    other = recorded(tmp_path / "other", "42k", four)
     merge([tmp_path / "whole", tmp_path / "other"], tmp_path / "both")
     select(tmp_path / "both", tmp_path / "few", samples=4)
     for folder in ("both", "few"):
@@ -221,7 +204,7 @@ def test_noise_goes_on_where_a_recording_is_topped_up_and_stays_with_what_is_mad
     assert texts_of(other) != texts_of(whole)
     # What was begun with other noise, or with none, is asked anew: none of its CoTs is taken for a
     # coupled one.
-    apart = recorded(tmp_path / "apart", "feval/tiny-30k", "--first", "2", "--samples", "3")
+    apart = recorded(tmp_path / "apart", "30k", two)
     assert texts_of(apart) != texts_of(part)
 
 

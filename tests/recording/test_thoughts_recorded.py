@@ -42,7 +42,7 @@ from recorders.journal import Journal, journal_folder
 from recorders.live import live
 from recorders.request import Completion, Decoding, Message
 from recorders.work.record import record_dataset
-from recorders.work.seal import seal
+from recorders.work.seal import JournaledLLM, seal
 from recorders.work.settings import default_decoding
 from recorders.work.task import RecordingTask
 
@@ -381,15 +381,9 @@ def test_recording_splits_when_it_seals_and_the_journal_keeps_the_raw_reply(tmp_
         }
         assert [cots[sample]["text"] for sample in range(5)] == RAW
         plan = WORK.plan()
-        again = seal(
-            journal,
-            tmp_path / "again",
-            dataset=WORK.dataset_info(plan.requests),
-            questions=WORK.questions,
-            requests=plan.requests,
-            llm=WORK.llm_info(),
-            operation={"name": "record"},
-        )
+        dataset = WORK.dataset_info(plan.requests)
+        source = JournaledLLM(journal, dataset, WORK.questions, plan.requests, WORK.llm_info())
+        again = seal(source, tmp_path / "again", operation={"name": "record"})
     assert open_recording(again).hash == recording.hash
 
 

@@ -98,17 +98,13 @@ def _client():
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
 
-def judged(recording, out, server, **options):
-    made = make_scorer(
-        "judge:some/model",
-        base_url=f"{server.url}/v1",
-        pairwise=True,
-        name=options.pop("name", None),
-    )
-    limits = options.pop("limits", FAST)
-    return run_scoring(
-        PairwiseComparison.from_recording(recording, made, **options), out, limits=limits
-    )
+def judged(recording, out, server=None, *, says=fair, limits=FAST, **options):
+    if server is None:
+        with serving(says) as server:
+            return judged(recording, out, server, limits=limits, **options)
+    made = make_scorer("judge:some/model", base_url=f"{server.url}/v1", pairwise=True)
+    work = PairwiseComparison.from_recording(recording, made, **options)
+    return run_scoring(work, out, limits=limits)
 
 
 def doubts(coupling):
@@ -221,8 +217,7 @@ def test_killed_at_its_very_end_the_same_command_finds_the_verdicts(three, tmp_p
 
 
 def test_win_rates_by_hand(three, tmp_path):
-    with serving(fair) as server:
-        judged(three, tmp_path / "out", server)
+    judged(three, tmp_path / "out")
     coupling = coupled(tmp_path / "out")
     assert [entry.winrate for entry in coupling.ranking] == pytest.approx(
         [0.5, 0.25, 0.625, 0.375, 0.375, 0.375]
@@ -242,8 +237,7 @@ def test_win_rates_by_hand(three, tmp_path):
 
 
 def test_a_judge_that_favours_a_place_gives_ties(three, tmp_path):
-    with serving(lambda *_: "A") as server:
-        done = judged(three, tmp_path / "out", server)
+    done = judged(three, tmp_path / "out", says=lambda *_: "A")
     assert (done.verdicts, done.ties, done.contradicted) == (24, 24, 24)
     assert done.notes == (
         f"In 24 of 24 comparisons {JUDGE} preferred the same place in both orders; they are ties.",
@@ -259,17 +253,15 @@ def test_a_judge_that_favours_a_place_gives_ties(three, tmp_path):
 
 
 def test_a_win_in_one_order_and_a_tie_in_the_other_is_a_tie(three, tmp_path):
-    with serving(lambda a, b, _: "A" if a > b else "tie") as server:
-        done = judged(three, tmp_path / "out", server)
+    done = judged(three, tmp_path / "out", says=lambda a, b, _: "A" if a > b else "tie")
     assert (done.ties, done.contradicted) == (24, 0)
 
 
 def test_one_order_by_a_keyed_hash(three, tmp_path):
     qualities = {name: rows * 8 for name, rows in QUALITIES.items()}
     many = written(tmp_path / "many", qualities)
-    with serving(lambda *_: "A") as server:
-        judged(many, tmp_path / "first", server, orders="random", calls="same")
-        judged(many, tmp_path / "again", server, orders="random", calls="same")
+    for folder in ("first", "again"):
+        judged(many, tmp_path / folder, says=lambda *_: "A", orders="random", calls="same")
     names = [verdicts_name(JUDGE, against) for against in ("a/two", "a/three")]
     tables = [
         [open_recording(tmp_path / folder).scores("toy", "a/one", name).values for name in names]
@@ -315,18 +307,18 @@ def test_a_missing_verdict_is_no_tie(three, tmp_path, said, field, why):
 
 
 def test_questions_without_any_verdict_are_left_out_and_said(three, tmp_path):
-    with serving(
-        lambda a, b, asked: "none" if asked == "question 1" else fair(a, b, asked)
-    ) as server:
-        judged(three, tmp_path / "out", server)
+    judged(
+        three,
+        tmp_path / "out",
+        says=lambda a, b, asked: "none" if asked == "question 1" else fair(a, b, asked),
+    )
     coupling = coupled(tmp_path / "out")
     assert coupling.ranked_questions == 1
     assert [entry.winrate for entry in coupling.ranking] == pytest.approx(
         [0.5, 0.5, 0.5, 0.25, 0.5, 0.25]
     )
     assert coupling.warnings[-1].startswith("1 of 2 questions were left out of win-rates and ranks")
-    with serving(lambda *_: "none") as server:
-        judged(three, tmp_path / "silent", server)
+    judged(three, tmp_path / "silent", says=lambda *_: "none")
     with pytest.raises(
         NotRecordedError, match="no question on which every two LLMs have a verdict"
     ):
