@@ -662,7 +662,10 @@ class _Run(Generic[Batch, Reply]):
         self._assignment.accept(job.batch, reply)
         self._settle()
         self._changed.set()
-        await self._committed()
+        # Wait until everything journalled so far is on the disk.
+        if self._group is None:
+            self._group = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._group)
 
     def _settle(self) -> None:
         self._unsettled -= 1
@@ -730,12 +733,6 @@ class _Run(Generic[Batch, Reply]):
             return
         for job, error in refusals:
             self._refuse(job, error)
-
-    async def _committed(self) -> None:
-        """Wait until everything journalled so far is on the disk."""
-        if self._group is None:
-            self._group = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._group)
 
     async def _commit_forever(self, disk: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()

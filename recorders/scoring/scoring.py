@@ -519,9 +519,9 @@ class CoTScoring(ScoringTask[ScoringResult]):
                 notes=_notes(scorer.info.name, states, without_text),
                 replacing=bool(self.earlier),
                 without_notes=[
-                    note
+                    note  # of what an earlier run left without a score
                     for note in source.manifest.raw["notes"]
-                    if self.earlier and _is_note_of(scorer, note)
+                    if self.earlier and _UNSCORED in note and scorer.info.name in note
                 ],
             )
         notes = _notes(scorer.info.name, states, without_text)
@@ -618,11 +618,6 @@ def _state(score: Score) -> str:
     return score.problem or (
         "none" if score.score is None and score.step_scores is None else "scored"
     )
-
-
-def _is_note_of(scorer: Scorer, note: str) -> bool:
-    """Whether a note says what an earlier run of the scorer left without a score."""
-    return _UNSCORED in note and scorer.info.name in note
 
 
 def _notes(name: str, states: Mapping[str, int], without_text: int) -> Iterator[str]:

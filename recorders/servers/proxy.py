@@ -277,7 +277,8 @@ class Proxy:
                     f"A reply has {name!r}, which clients get and the sealed recording will not"
                     " hold",
                 )
-        stream, with_usage = bool(chat.fields.get("stream")), _wants_usage(chat.fields)
+        stream, options = bool(chat.fields.get("stream")), chat.fields.get("stream_options")
+        with_usage = isinstance(options, dict) and bool(options.get("include_usage"))
         completion = _completion(records, chat.request.model)
         return response(
             completion_reply(completion, stream=stream, with_usage=with_usage, headers=headers),
@@ -473,16 +474,13 @@ class Proxy:
             raise self._broken(error) from None  # its text may quote a header
         if reply.status_code in _REDIRECTS and call.method == "POST":
             await reply.aclose()
-            raise self._moved(reply.headers.get("location"))
+            # A client would follow it past the proxy, and no longer be recorded.
+            target = _origin_and_path(reply.headers.get("location")) or "another address"
+            raise self._upstream_error(
+                f"{self._upstream.host} redirects requests to {target}. Start the proxy with the"
+                " --upstream that answers itself."
+            )
         return reply
-
-    def _moved(self, location: str | None) -> ServingError:
-        """A client would follow a redirection past the proxy, and no longer be recorded."""
-        target = _origin_and_path(location) or "another address"
-        return self._upstream_error(
-            f"{self._upstream.host} redirects requests to {target}. Start the proxy with the"
-            " --upstream that answers itself."
-        )
 
     def _broken(self, error: Exception) -> ServingError:
         return self._upstream_error(
@@ -564,11 +562,6 @@ def _decoding(fields: Mapping[str, Any]) -> Decoding | None:
 
 def _is_int64(value: object) -> bool:
     return type(value) is int and -(2**63) <= value < 2**63
-
-
-def _wants_usage(fields: Mapping[str, Any]) -> bool:
-    options = fields.get("stream_options")
-    return isinstance(options, dict) and bool(options.get("include_usage"))
 
 
 def _completion(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:

@@ -193,7 +193,7 @@ class TinyModel:
             mixed = attend(
                 number,
                 *(
-                    _heads_first(y)
+                    y.transpose(2, 0, 1, 3)
                     for y in (_rotated(queries, rotation), _rotated(keys, rotation), values)
                 ),
             )
@@ -222,10 +222,6 @@ def _softmax(scores: Floats) -> Floats:
     shares: Floats = np.exp(scores - scores.max(axis=-1, keepdims=True))
     shares /= shares.sum(axis=-1, keepdims=True)
     return shares
-
-
-def _heads_first(x: Floats) -> Floats:
-    return x.transpose(2, 0, 1, 3)
 
 
 def _rotated(x: Floats, rotation: tuple[Floats, Floats]) -> Floats:

@@ -214,7 +214,12 @@ def prompt_card(name: str) -> PromptCard:
     files = [(path, version) for path, named, version in _prompt_files() if named == dataset]
     if not files:
         raise UnknownNameError.of(
-            "prompt card", dataset, {named for _, named, _ in _prompt_files()}, _advice(dataset)
+            "prompt card",
+            dataset,
+            {named for _, named, _ in _prompt_files()},
+            f"Write one: a folder my-cards/prompts with a file {dataset[:80]}.md (system prompt,"
+            " exemplars, zero-shot instruction; data_cards/README.md lists the fields), and set"
+            " FEVAL_CARDS=my-cards. Or send the bare questions: --set prompt=none.",
         )
     if not mark:
         deciding = files[0][0].parent
@@ -225,14 +230,6 @@ def prompt_card(name: str) -> PromptCard:
     versions = {f"{dataset}@{version}" for _, version in files}
     raise UnknownNameError.of(
         "prompt card", name, versions, f"{dataset!r} alone means the latest version."
-    )
-
-
-def _advice(dataset: str) -> str:
-    return (
-        f"Write one: a folder my-cards/prompts with a file {dataset[:80]}.md (system prompt,"
-        " exemplars, zero-shot instruction; data_cards/README.md lists the fields), and set"
-        " FEVAL_CARDS=my-cards. Or send the bare questions: --set prompt=none."
     )
 
 
@@ -363,7 +360,8 @@ def with_train_exemplars(
         exemplar = form.exemplar(_checked(row, form, card.train_form, total))
         if (
             exemplar
-            and _usable(card, exemplar, form.kind)
+            and len(exemplar.cot) <= _LONGEST_RATIONALE
+            and _read_back(card, exemplar, form.kind) == exemplar.answer
             and _folded(exemplar.question, exemplar.choices) not in excluded
         ):
             usable.setdefault(
@@ -399,13 +397,6 @@ def _checked(row: Mapping[str, Any], form: TrainForm, name: str, number: int) ->
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
-
-
-def _usable(card: PromptCard, exemplar: Exemplar, kind: str) -> bool:
-    return (
-        len(exemplar.cot) <= _LONGEST_RATIONALE
-        and _read_back(card, exemplar, kind) == exemplar.answer
-    )
 
 
 Choices = tuple[tuple[str, str], ...]
