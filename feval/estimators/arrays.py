@@ -109,7 +109,8 @@ def checked_distribution(values: npt.ArrayLike, name: str = "p") -> Floats:
         " to {0!r}. Give what is missing to an answer of its own, or divide by the sum.",
         total,
     )
-    return shares / total[..., None]
+    result: Floats = shares / total[..., None]
+    return result
 
 
 def require_counts(what: str, **arrays: npt.NDArray[Any]) -> None:

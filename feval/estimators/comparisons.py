@@ -48,7 +48,8 @@ def accuracy_at(cost: float, costs: Floats, accuracy: Floats) -> Floats:
     if above == len(costs) or abs(costs[above] - cost) <= _EQUAL * cost or above == 0:
         return accuracy[..., min(above, len(costs) - 1)]
     weight = np.log(cost / costs[above - 1]) / np.log(costs[above] / costs[above - 1])
-    return (1.0 - weight) * accuracy[..., above - 1] + weight * accuracy[..., above]
+    result: Floats = (1.0 - weight) * accuracy[..., above - 1] + weight * accuracy[..., above]
+    return result
 
 
 def cost_to_reach(target: float, costs: Floats, accuracy: Floats) -> Floats:

@@ -255,7 +255,8 @@ def _densities(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
 
 def _expected(density: Floats, values: Numbers) -> Floats:
     """[T] means of [T, K] values."""
-    return np.einsum("tk,tk->t", density, values)
+    result: Floats = np.einsum("tk,tk->t", density, values)
+    return result
 
 
 def _expected_votes(
@@ -484,11 +485,12 @@ def _dual(at: Floats, statistics: Floats, weights: Floats) -> tuple[Floats, Floa
 
 def _normal_quantile(moments: Moments) -> Floats:
     """Phi^-1(mu) from the smaller of mu and 1 - mu."""
-    return np.where(
+    result: Floats = np.where(
         moments.mu <= moments.wrong,
         scipy.special.ndtri(moments.mu),
         -scipy.special.ndtri(moments.wrong),
     )
+    return result
 
 
 def _latent_correlation(moments: Moments, t: Floats) -> tuple[Floats, Floats]:

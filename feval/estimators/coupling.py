@@ -110,7 +110,8 @@ def laws_of_counts(counts: npt.ArrayLike) -> Floats:
         total[..., 0] > 0,
         "The counts{at} are all 0, so they have no distribution; leave that question out.",
     )
-    return answers / total
+    result: Floats = answers / total
+    return result
 
 
 def gumbel_coupling_joint(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> Floats:
@@ -282,7 +283,8 @@ class _Race(Result):
         mass = np.cumsum(second, axis=-1) - second
         paid = np.cumsum(second * spent, axis=-1) - second * spent
         apart = (first * (spent * mass - paid)).sum(axis=-1)
-        return apart + (self.same * right).sum(axis=-1)
+        result: Floats = apart + (self.same * right).sum(axis=-1)
+        return result
 
 
 def _laws(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -503,7 +505,8 @@ def _by_the_normal_law(moments: Floats, pairs: int, samples: int) -> Floats:
     """
     shared, apart = (np.maximum(moments[:, i + 1] - moments[:, i] ** 2, 0.0) for i in (0, 2))
     per_pair = np.divide(apart, shared, out=np.full(len(moments), np.inf), where=shared > _LATTICE)
-    return np.maximum(pairs / (1.0 + (pairs / samples - 1.0) * per_pair), 1.0)
+    result: Floats = np.maximum(pairs / (1.0 + (pairs / samples - 1.0) * per_pair), 1.0)
+    return result
 
 
 def _needed(counts: tuple[int, int, int], error: float) -> tuple[int, float]:
@@ -561,11 +564,12 @@ def _hypergeometric(total: int, marked: int, size: int | Int64, count: Int64) ->
     k, rest = np.where(possible, count, 0), np.where(possible, draws - count, 0)
 
     def choose(n: int, m: npt.NDArray[np.integer]) -> Floats:
-        return (
+        result: Floats = (
             scipy.special.gammaln(n + 1.0)
             - scipy.special.gammaln(m + 1.0)
             - scipy.special.gammaln(n - m + 1.0)
         )
+        return result
 
     logs = choose(marked, k) + choose(unmarked, rest) - choose(total, draws)
     return np.where(possible, np.exp(logs), 0.0)

@@ -130,7 +130,8 @@ def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Flo
     signatures = signatures_of_counts(gold, rivals, no_answer)
     shares = np.column_stack([signatures.correct, signatures.rivals, signatures.no_answer])
     logs = np.log(np.where(shares > 0.0, shares, 1.0))
-    return np.abs((shares * logs).sum(axis=1))[signatures.rows]
+    result: Floats = np.abs((shares * logs).sum(axis=1))[signatures.rows]
+    return result
 
 
 def difficulty_strata(accuracy: Floats, upper: Sequence[float] | Floats = QUARTERS) -> Rows:

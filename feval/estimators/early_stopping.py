@@ -339,7 +339,8 @@ def expected_samples(first: Integers, *, window: int, budget: int) -> Floats:
     q = (p**window).sum(axis=1)
     windows = budget // window
     stops = sum((q * (1 - q) ** i * (i + 1) for i in range(windows - 1)), start=np.zeros(len(q)))
-    return window * (stops + (1 - q) ** (windows - 1) * windows)
+    result: Floats = window * (stops + (1 - q) ** (windows - 1) * windows)
+    return result
 
 
 _CHUNK_NUMBERS = 1 << 22  # numbers in the polynomials of one chunk

@@ -458,4 +458,5 @@ def _quantile(means: Floats, share: float) -> Floats:
     below = int(position)
     above = min(below + 1, means.shape[1] - 1)
     means.partition((below, above), axis=1)
-    return means[:, below] + (position - below) * (means[:, above] - means[:, below])
+    result: Floats = means[:, below] + (position - below) * (means[:, above] - means[:, below])
+    return result

@@ -313,7 +313,8 @@ class _Table(Result):
     def accuracy(self, weights: Floats) -> Floats:
         """[...] V_n for weights [..., J]."""
         terms = np.prod(weights[..., None, :] ** self.compositions, -1)
-        return terms @ self.coefficients
+        result: Floats = terms @ self.coefficients
+        return result
 
 
 def _hits(size: int, votes: int) -> list[Floats]:
@@ -355,7 +356,8 @@ def _standard_error(differences: Floats) -> Floats:
     questions = len(differences)
     if questions < 2:
         return np.full(differences.shape[1], np.nan)
-    return differences.std(0, ddof=1) / np.sqrt(questions)
+    result: Floats = differences.std(0, ddof=1) / np.sqrt(questions)
+    return result
 
 
 def _weights(weights: npt.ArrayLike) -> Floats:

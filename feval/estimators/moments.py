@@ -139,7 +139,10 @@ class Moments(Result):
     def rho(self) -> Floats:
         """[...] correlation of two calls on one question; NaN where mu is 0 or 1."""
         spread = self.mu * self.wrong
-        return np.divide(self.variance, spread, out=np.full(self.shape, np.nan), where=spread > 0)
+        result: Floats = np.divide(
+            self.variance, spread, out=np.full(self.shape, np.nan), where=spread > 0
+        )
+        return result
 
     @property
     def reasons(self) -> Texts:

@@ -367,13 +367,17 @@ class Circle:
     def powers(self, exponents: Int64) -> Complex:
         """[K, J] w^(jk) for K exponents k."""
         half = np.arange(self.points // 2 + 1)
-        return self._unit[np.outer(exponents, half) % self.points]
+        result: Complex = self._unit[np.outer(exponents, half) % self.points]
+        return result
 
     def everything(self, share: float | Floats) -> Complex:
         """[..., J] generating function of an answer with any number of votes: e^(lambda p (x -
         1)).
         """
-        return np.exp(np.asarray(self.rate * np.asarray(share))[..., None] * self._minus_one)
+        result: Complex = np.exp(
+            np.asarray(self.rate * np.asarray(share))[..., None] * self._minus_one
+        )
+        return result
 
     def probabilities(self, share: float) -> Floats:
         """[most + 1] probability of k votes for an answer: Poisson(lambda p)."""
@@ -417,7 +421,8 @@ class Circle:
         all.
         """
         if share in self._tables:
-            return self._tables[share][1][votes]
+            result: Complex = self._tables[share][1][votes]
+            return result
         return self.probabilities(share)[: votes + 1] @ self.roots[: votes + 1]
 
     def reach(self, share: float) -> tuple[int, int]:
@@ -460,7 +465,8 @@ def _poisson(mean: float | Floats, length: int) -> Floats:
     )
     down = np.divide(k + 1.0, rate, out=np.ones_like(above), where=k < mode)
     whole = above * np.cumprod(down[..., ::-1], axis=-1)[..., ::-1]
-    return whole[..., :length] / whole.sum(axis=-1, keepdims=True)
+    result: Floats = whole[..., :length] / whole.sum(axis=-1, keepdims=True)
+    return result
 
 
 def _likely(calls: int, shares: Floats) -> tuple[Int64, Int64]:

@@ -301,4 +301,5 @@ def mean_output_tokens(output_tokens: Integers, size: Integers) -> Floats:
         raise OutOfRangeError(
             f"Question {int(size.argmin())} has no samples, so no mean tokens; leave it out."
         )
-    return output_tokens.sum(axis=1, dtype=np.int64) / size
+    result: Floats = output_tokens.sum(axis=1, dtype=np.int64) / size
+    return result

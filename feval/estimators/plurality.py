@@ -393,7 +393,8 @@ def subset_best_accuracy(scores: Floats, right: Bools, sizes: Numbers, n: int) -
     last = np.minimum(np.minimum.accumulate(following[:, ::-1], axis=1)[:, ::-1], known)
     missed = _missed(sizes, n, length)
     chance = np.take_along_axis(missed, first, axis=1) - np.take_along_axis(missed, last, axis=1)
-    return np.where(hits, chance / np.maximum(last - first, 1), 0.0).sum(axis=1)
+    result: Floats = np.where(hits, chance / np.maximum(last - first, 1), 0.0).sum(axis=1)
+    return result
 
 
 def subset_largest(values: Numbers, sizes: Numbers, n: int) -> Floats:
@@ -414,7 +415,10 @@ def subset_largest(values: Numbers, sizes: Numbers, n: int) -> Floats:
         [Q] expectations.
     """
     ordered = np.sort(values, axis=1)[:, ::-1]
-    return np.einsum("qs,qs->q", ordered, -np.diff(_missed(sizes, n, ordered.shape[1]), axis=1))
+    result: Floats = np.einsum(
+        "qs,qs->q", ordered, -np.diff(_missed(sizes, n, ordered.shape[1]), axis=1)
+    )
+    return result
 
 
 def _missed(sizes: Numbers, n: int, most: int) -> Floats:

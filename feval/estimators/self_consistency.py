@@ -93,7 +93,8 @@ def multiclass_error(p: Floats) -> Floats:
     Raises:
         OutOfRangeError: a value outside [0, 1], or a sum off 1 by more than 1e-9.
     """
-    return 1.0 - checked_distribution(p).max(axis=-1)
+    result: Floats = 1.0 - checked_distribution(p).max(axis=-1)
+    return result
 
 
 def average_error(errors: Floats, weights: Floats | None = None) -> float:
@@ -156,7 +157,8 @@ def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
         half >= 1, scipy.special.betainc(np.maximum(half, 1), np.maximum(calls - half, 1), a), 1.0
     )
     outer = scipy.special.betainc(half + 1, calls - half, a)
-    return np.maximum(2.0 * a * inner - outer, 0.0)
+    result: Floats = np.maximum(2.0 * a * inner - outer, 0.0)
+    return result
 
 
 def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
@@ -260,7 +262,8 @@ def _at_most(most: int, n: int, share: Floats) -> Floats:
     """[...] Pr{Bin(n, share) <= most}."""
     if most < 0 or most >= n:
         return np.full_like(share, float(most >= 0))
-    return scipy.special.betainc(n - most, most + 1.0, 1.0 - share)
+    result: Floats = scipy.special.betainc(n - most, most + 1.0, 1.0 - share)
+    return result
 
 
 def _weights(weights: Floats | None, questions: int) -> Floats:
@@ -274,7 +277,8 @@ def _weights(weights: Floats | None, questions: int) -> Floats:
     if len(wrong := np.flatnonzero(~((q >= 0.0) & (q < np.inf)))) or not q.any():
         problem = f"question {wrong[0]} has {q[wrong[0]]}" if len(wrong) else "all are 0"
         raise OutOfRangeError(f"Weights are finite numbers from 0, not all of them 0; {problem}.")
-    return q / q.sum()
+    result: Floats = q / q.sum()
+    return result
 
 
 def _require_integers(**arrays: Numbers) -> None:
@@ -321,7 +325,8 @@ def self_consistency_bound(m: float | Floats, n: float | Floats, icc: float = 0.
             array,
         )
     _check_icc(icc)
-    return _bound(questions, calls, icc)
+    result: Floats = _bound(questions, calls, icc)
+    return result
 
 
 def _bound(m: Any, n: Any, icc: float) -> Any:

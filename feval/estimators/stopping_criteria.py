@@ -132,7 +132,8 @@ def crp_confidence(votes: Votes, to_come: int, concentration: Number) -> Number:
             factor = _repeats(kind(rival), left)[: first + more - rival + 1]
             product = np.convolve(product, factor)[: left + 1]
         total += _repeats(kind(first), to_come)[more] * product[left]
-    return total / _repeats(sum(votes) + concentration, to_come)[to_come]
+    result: Number = total / _repeats(sum(votes) + concentration, to_come)[to_come]
+    return result
 
 
 @lru_cache(maxsize=1 << 12, typed=True)
@@ -183,7 +184,10 @@ class Criterion:
                 return _entropy_at_most(votes, self.threshold)
             case "dirichlet":
                 return dirichlet_confidence(votes[: self.top]) >= self.threshold
-        return crp_confidence(votes, self.budget - drawn, self.concentration) >= self.threshold
+        result: bool = (
+            crp_confidence(votes, self.budget - drawn, self.concentration) >= self.threshold
+        )
+        return result
 
     def of_two_counts(self) -> Callable[[Integers, Integers, int], Bools]:
         """`stop_mask` of "beta" and "majority" as a function of the two largest counts [N] and the
@@ -256,7 +260,8 @@ def _entropy_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats
     answers = np.maximum((votes > 0).sum(axis=1) + phantom, 2)
     total = np.maximum(total, 2)
     entropy = np.log(total) - v_log_v[votes].sum(axis=1) / total
-    return float(criterion.threshold) - entropy / np.log(answers)
+    result: Floats = float(criterion.threshold) - entropy / np.log(answers)
+    return result
 
 
 def _dirichlet_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:  # noqa: ARG001  all criteria are called alike

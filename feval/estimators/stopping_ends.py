@@ -59,7 +59,8 @@ class AnswerCounts(Result):
     @property
     def size(self) -> Int64:
         """[Q] recorded samples."""
-        return self.gold + self.rivals.sum(axis=1) + self.none
+        result: Int64 = self.gold + self.rivals.sum(axis=1) + self.none
+        return result
 
     def bounds(self) -> Int64:
         """[1 + K + 1] largest counts over the pools: samples without an answer, the leading
@@ -124,7 +125,8 @@ def count_codes(part: Numbers) -> UInt64:
 def key_sums(counts: Integers) -> UInt64:
     """[N] sums of the codes of counts [N, K], independent of the order of the candidates."""
     codes = count_codes(np.arange(int(counts.max(initial=0)) + 1))
-    return codes[counts].sum(axis=1, dtype=np.uint64)
+    result: UInt64 = codes[counts].sum(axis=1, dtype=np.uint64)
+    return result
 
 
 def _keys(counts: Integers) -> UInt64:
@@ -244,7 +246,8 @@ def partitions(bounds: Int64, drawn: int) -> Integers:
             np.arange(len(parent)) - np.repeat(np.cumsum(widths) - widths, widths) + least[parent]
         )
         counts = np.column_stack([counts[parent], votes.astype(np.int16)])
-    return counts[counts.sum(axis=1, dtype=np.int64) == drawn]
+    result: Integers = counts[counts.sum(axis=1, dtype=np.int64) == drawn]
+    return result
 
 
 def number_of_counts(bounds: Int64, drawn: int) -> float:

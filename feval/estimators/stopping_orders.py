@@ -70,7 +70,8 @@ class ExpectedVotes(Result):
     @property
     def samples(self) -> Floats:
         """[Q] expected samples."""
-        return self.votes.sum(axis=1)
+        result: Floats = self.votes.sum(axis=1)
+        return result
 
     def tokens(
         self, pools: AnswerCounts, gold: Integers, rivals: Integers, none: Integers
@@ -84,7 +85,8 @@ class ExpectedVotes(Result):
         mean[:, 0], mean[:, 1] = _mean_tokens(none, pools.none), _mean_tokens(gold, pools.gold)
         mean[:, 2 : 2 + rivals.shape[1]] = _lumped_mean(rivals, pools.rivals)
         mean *= self.votes
-        return mean.sum(axis=1)
+        result: Floats = mean.sum(axis=1)
+        return result
 
 
 def number_of_partitions(budget: int, parts: int) -> int:
@@ -306,7 +308,8 @@ def _lumped_mean(tokens: Integers, counts: Int64) -> Floats:
     size = lump.max(initial=0) + 1
     spent = np.bincount(lump.ravel(), tokens.ravel(), minlength=size)
     samples = np.bincount(lump.ravel(), counts.ravel(), minlength=size)
-    return (spent / np.maximum(samples, 1))[lump]
+    result: Floats = (spent / np.maximum(samples, 1))[lump]
+    return result
 
 
 MOST_SUBPOOLS = 3_000_000
@@ -363,7 +366,8 @@ def wrong_ends(
         leads[np.arange(len(leads)), (voting.rivals == pools.none[:, None]).argmax(axis=1)] *= (
             pools.none == 0
         )
-    return leads.sum(axis=1)
+    result: Floats = leads.sum(axis=1)
+    return result
 
 
 def _over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> tuple[Floats, Floats]:

@@ -66,7 +66,8 @@ def _worst_tenth(groups: Floats) -> Floats:
     """[S] mean of the lowest tenth of the groups, at least one."""
     numbers = np.maximum(np.isfinite(groups).sum(axis=1) // 10, 1)
     sums = np.sort(groups, axis=1).cumsum(axis=1)
-    return sums[np.arange(len(groups)), numbers - 1] / numbers
+    result: Floats = sums[np.arange(len(groups)), numbers - 1] / numbers
+    return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -121,7 +121,8 @@ class QuadraticBound(Result):
         a, b, c = np.moveaxis(self.quadratic, -1, 0)
         allowed = a + b * self.moments.mu + c * self.moments.nu
         rounding = 4.0 * np.finfo(np.float64).eps * (np.abs(a) + np.abs(b) + np.abs(c))
-        return allowed + rounding if self.side == "upper" else allowed - rounding
+        result: Floats = allowed + rounding if self.side == "upper" else allowed - rounding
+        return result
 
     def law(self, index: int | tuple[int, ...] = ()) -> tuple[Floats, Floats]:
         """Atoms and weights of one extremal distribution, without weights of 0, at an index of the
@@ -187,10 +188,12 @@ def _least_distance(n: int, quadratic: Floats, sign: float) -> Floats:
     a, b, c = np.moveaxis(quadratic[..., None], -2, 0)
 
     def slope(q: Floats) -> Floats:
-        return b + 2.0 * c * q - majority_slope(n, q)
+        result: Floats = b + 2.0 * c * q - majority_slope(n, q)
+        return result
 
     def curvature(q: Floats) -> Floats:
-        return 2.0 * c - majority_curvature(n, q)
+        result: Floats = 2.0 * c - majority_curvature(n, q)
+        return result
 
     inflections = [0.5 - 0.5 / (2 * n - 1) ** 0.5, 0.5 + 0.5 / (2 * n - 1) ** 0.5] if n >= 2 else []
     ends = np.broadcast_to(

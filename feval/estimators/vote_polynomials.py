@@ -77,7 +77,8 @@ def majority_accuracy(n: int, q: npt.ArrayLike) -> Floats:
         OutOfRangeError: n outside 0..50,000, or a q outside [0, 1].
     """
     check_budget(n)
-    return scipy.special.betainc(n + 1.0, n + 1.0, checked_probabilities(q))
+    result: Floats = scipy.special.betainc(n + 1.0, n + 1.0, checked_probabilities(q))
+    return result
 
 
 def even_vote_accuracy(votes: int, q: npt.ArrayLike) -> Floats:
@@ -242,7 +243,8 @@ class UnitPolynomial:
         rows = np.broadcast_to(rows, (self.degree + 1, *at.shape))
         for _ in range(self.degree):
             rows = rows[:-1] + at * (rows[1:] - rows[:-1])
-        return rows[0].copy()
+        result: Floats = rows[0].copy()
+        return result
 
 
 def majority_polynomial(n: int) -> UnitPolynomial:
@@ -387,15 +389,17 @@ class _Pieces(Result):
     @property
     def lowest(self) -> Floats:
         """[P] lower bound of the difference on the piece."""
-        return np.nextafter(
+        result: Floats = np.nextafter(
             np.ldexp(self.bounds.min(axis=0).astype(np.float64), -self.unit), -np.inf
         )
+        return result
 
     @property
     def reached(self) -> Floats:
         """[P] upper bound of the difference at an end of the piece."""
         ends = np.minimum(self.bounds[0], self.bounds[-1]) + self.error
-        return np.nextafter(np.ldexp(ends, -self.unit), np.inf)
+        result: Floats = np.nextafter(np.ldexp(ends, -self.unit), np.inf)
+        return result
 
     def take(self, which: Bools) -> _Pieces:
         """Select pieces."""

@@ -428,7 +428,8 @@ def _log_likelihood(counts: Floats, mu: Floats, nu: Floats) -> Floats:
     [T, 1, 3].
     """
     shares = (nu, 2.0 * (mu - nu), 1.0 - 2.0 * mu + nu)
-    return sum(
+    result: Floats = sum(
         scipy.special.xlogy(counts[..., cell], np.maximum(share, 0.0))
         for cell, share in enumerate(shares)
     )
+    return result

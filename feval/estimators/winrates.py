@@ -177,7 +177,8 @@ def sampled_winrates(
         pairs *= y.shape[1]
         if calls == "other":
             outcomes, pairs = outcomes - same_call, pairs - x.shape[1]
-    return outcomes / pairs
+    result: Floats = outcomes / pairs
+    return result
 
 
 def average_winrates(table: npt.ArrayLike) -> AverageWinRates:

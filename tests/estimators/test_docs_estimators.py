@@ -1,7 +1,5 @@
 """The examples of the pages on estimators run as they stand, and print what the pages show."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -21,9 +19,7 @@ EXAMPLES = [(page, *example) for page, text in PAGES.items() for example in SHOW
     EXAMPLES,
     ids=[f"{page}-{i}" for i, (page, *_) in enumerate(EXAMPLES)],
 )
-def test_an_example_prints_what_the_page_shows(
-    page: str, code: str, shown: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_example_prints_what_the_page_shows(page, code, shown, capsys):
     exec(compile(code, page, "exec"), {})  # noqa: S102  our own page
     assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
         line.rstrip() for line in shown.splitlines()
@@ -31,7 +27,7 @@ def test_an_example_prints_what_the_page_shows(
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_example_shows_what_it_prints(page: str) -> None:
+def test_every_example_shows_what_it_prints(page):
     assert (
         len(SHOWN.findall(PAGES[page]))
         == len(re.findall(r"^```python$", PAGES[page], re.MULTILINE))

@@ -2,18 +2,14 @@
 NumPy's.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from fractions import Fraction
 from math import nan
-from typing import Any
 
 import numpy as np
 import pytest
 
-from feval.errors import FevalError, OutOfRangeError, ShortPoolError, UnknownNameError
+from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError
 from feval.estimators.approximations import (
     empirical_plurality_accuracy,
     gaussian_estimate,
@@ -77,39 +73,39 @@ from feval.estimators.winrates import (
     two_token_winrates,
 )
 
-A: Any = np.array
+A = np.array
 HALF = A([0.5]), A([[0.5]]), A([0.0])
 TWO = A([3]), A([[2]]), A([0])  # three samples with the gold answer, two with another one
 CODES = A([[0, 1, 0], [0, 1, -2]])
 CELLS = A([[3, 1], [5, 6]])
 COSTS, CURVE = A([1.0, 2.0]), A([[0.5, 0.6]])
-ZEROS: Any = np.zeros(2, int)
+ZEROS = np.zeros(2, int)
 
 
-def sampled(correct: list[float], rivals: list[Any], no_answer: list[float]) -> object:
+def sampled(correct, rivals, no_answer):
     return plurality_accuracy(A(correct), A(rivals), A(no_answer), [1])
 
 
-def subsets(gold: Any, rivals: Any, draws: Any, **options: Any) -> object:
+def subsets(gold, rivals, draws, **options):
     gold = A(gold)
     return subset_plurality_accuracy(gold, A(rivals), np.zeros(len(rivals), int), draws, **options)
 
 
-OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
+OUT_OF_RANGE = [
     # two calls
     (lambda: Moments.of([0.5, 0.2, 0.3], [0.3, 0.1]), r"mu, nu.*\(3,\).*\(2,\)"),
     (lambda: Moments.from_correlation([0.5, 0.2, 0.3], [0.3, 0.1]), r"mu, rho.*\(3,\).*\(2,\)"),
     (lambda: Moments.of("half", 0.3), "mu is .*half"),
-    (lambda: Moments.of([0.5, [0.3]], 0.2), "shapes of mu, nu do not match"),  # type: ignore[list-item]
+    (lambda: Moments.of([0.5, [0.3]], 0.2), "shapes of mu, nu do not match"),
     (lambda: Moments.of([0.5, 0.5], [0.3, 0.2]), r"nu = 0.2 at index \[1\]: nu < mu\^2"),
     (lambda: Moments.of([0.5], [0.6]), r"mu = 0.5 and nu = 0.6 at index \[0\]: nu > mu"),
     (lambda: Moments.of([1.5], [0.6]), r"mu is 1\.5 at index \[0\]"),
     (lambda: Moments.of([nan], [0.6]), r"mu is nan at index \[0\]"),
     (lambda: Moments.of(Fraction(1, 2), Fraction(1, 5)), r"nu < mu\^2"),
-    (lambda: budget_index(2.5), r"whole number; 2\.5"),  # type: ignore[arg-type]
+    (lambda: budget_index(2.5), r"whole number; 2\.5"),
     (lambda: budget_index(6), r"as accurate as 5: ask for 5 votes, n = 2"),
     (lambda: vote_interval(-1, Moments.of(0.5, 0.3)), "whole n from 0"),
-    (lambda: vote_interval(1.5, Moments.of(0.5, 0.3)), "whole n from 0"),  # type: ignore[arg-type]
+    (lambda: vote_interval(1.5, Moments.of(0.5, 0.3)), "whole n from 0"),
     (lambda: vote_interval(True, Moments.of(0.5, 0.3)), "whole n from 0"),
     (lambda: vote_interval(50_001, Moments.of(0.5, 0.3)), "whole n from 0"),
     (lambda: PairTable.of([1, 2], [1, 2, 3], 1), "both_right, disagree, both_wrong"),
@@ -122,7 +118,7 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: pair_table([[0, 1], [1]]), "bits.*inhomogeneous"),
     (lambda: pair_table([[1], [0]]), "there is one"),
-    (lambda: empirical_vote_accuracy([[0, 1, 1]], [1.5]), r"whole number; 1\.5"),  # type: ignore[list-item]
+    (lambda: empirical_vote_accuracy([[0, 1, 1]], [1.5]), r"whole number; 1\.5"),
     (lambda: empirical_vote_accuracy([[0, 2, 1]]), r"bits is 2 at index \[0, 1\]"),
     (lambda: hypergeometric_majority([1, 2, 3], [5, 5], 3), "right, size"),
     (lambda: hypergeometric_majority([0, 1, 4], 3, 1), r"4 of 3 calls are right at index \[2\]"),
@@ -137,8 +133,8 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: simultaneous_gains([3, 1], [3, 3], [1]), "3 questions or more"),
     (lambda: mixture_from_counts([[1, 3]], 3, [0.5, 0.5], [-1]), "n = -1"),
-    (lambda: mixture_from_counts([[1, 3]], 3, [0.5, 0.5], [0.5]), r"n = 0\.5"),  # type: ignore[list-item]
-    (lambda: mixture_from_counts([[1, 3]], 3.5, [0.5, 0.5]), r"size 3\.5"),  # type: ignore[arg-type]
+    (lambda: mixture_from_counts([[1, 3]], 3, [0.5, 0.5], [0.5]), r"n = 0\.5"),
+    (lambda: mixture_from_counts([[1, 3]], 3.5, [0.5, 0.5]), r"size 3\.5"),
     (lambda: mixture_from_counts([[1, 3]], 3, 1.0), "one for each policy"),
     (
         lambda: mixture_from_counts([[1, 3]], 3, [[0.5, 0.5], [0.5, 0.6]]),
@@ -150,7 +146,7 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
         r"add up to 1; those add up to 1\.1",
     ),
     (lambda: best_mixture(CELLS, 6, 4), "as accurate as 3"),
-    (lambda: best_mixture(CELLS, 6, 5, "speed"), "objective="),  # type: ignore[arg-type]
+    (lambda: best_mixture(CELLS, 6, 5, "speed"), "objective="),
     # votes
     (lambda: plurality_accuracy(A(["a"]), *HALF[1:], [1]), "Answer probabilities are numbers"),
     (lambda: plurality_accuracy(A([0.2]), *HALF[1:], [1]), "question 0 sum to 0.7"),
@@ -162,7 +158,7 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     (lambda: plurality_accuracy(*HALF, []), "from 1"),
     (lambda: plurality_accuracy(*HALF, [0]), "0 stands at place 0"),
     (lambda: plurality_accuracy(*HALF, [3, MOST_VOTES + 1]), "place 1"),
-    (lambda: plurality_accuracy(*HALF, [1.5]), "not"),  # type: ignore[list-item]
+    (lambda: plurality_accuracy(*HALF, [1.5]), "not"),
     (
         lambda: plugin_plurality_accuracy(A([1, 1]), A([[1], [-3]]), ZEROS, [1]),
         "question 1 has -3 in rivals",
@@ -175,7 +171,7 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
         lambda: plugin_plurality_accuracy(A([1.0, 0]), A([[1], [0]]), ZEROS, [1]),
         "gold holds float64",
     ),
-    (lambda: plugin_expectation(*HALF, 2.5, [1]), r"calls; 2\.5"),  # type: ignore[arg-type]
+    (lambda: plugin_expectation(*HALF, 2.5, [1]), r"calls; 2\.5"),
     (lambda: plugin_expectation(*HALF, 0, [1]), "from 1 to 1,000 calls; 0"),
     (
         lambda: plugin_expectation(
@@ -194,7 +190,7 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: gaussian_estimate(A([0.5]), A([0.5]), [1]), "shapes"),
     (lambda: gaussian_estimate(*HALF[:2], [0]), "from 1"),
-    (lambda: monte_carlo_plurality_accuracy(*HALF, [1], replicates=1.5), "replicates=1.5"),  # type: ignore[arg-type]
+    (lambda: monte_carlo_plurality_accuracy(*HALF, [1], replicates=1.5), "replicates=1.5"),
     (lambda: monte_carlo_plurality_accuracy(*HALF, [1], replicates=0), "replicates=0"),
     (lambda: monte_carlo_plurality_accuracy(*HALF, [1], seed=-1), "seed=-1"),
     (lambda: monte_carlo_plurality_accuracy(*HALF, [1], keys=A([1, 2])), "each of the 1 questions"),
@@ -205,7 +201,7 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     (lambda: subsets([3], [1], [1]), "the shapes are"),
     (lambda: subsets(3, [[1]], [1]), "the shapes are"),
     (lambda: subsets([1, 1000], [[1], [1]], [1]), r"Question 1 has a pool of 1,001 samples"),
-    (lambda: subsets(np.zeros(0, int), np.zeros((0, 3), int), [1]).mean(), "no questions"),  # type: ignore[attr-defined]
+    (lambda: subsets(np.zeros(0, int), np.zeros((0, 3), int), [1]).mean(), "no questions"),
     (lambda: pass_at_k(A([4]), A([3]), [1]), "question 0 has 4 of 3"),
     (lambda: pass_at_k(A([4, 1]), A([5]), [1]), "shapes"),
     (lambda: difficulty_strata(A([0.5]), ()), "ascending upper ends"),
@@ -216,7 +212,7 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     (lambda: mass_by_rank(A([0]), A([[0]]), A([0])), "Question 0 has no samples"),
     (lambda: vote_counts(np.zeros(3, np.int8), np.zeros(3, np.int8)), "shapes are"),
     (lambda: vote_counts(np.zeros((3, 2), np.int8), np.zeros(2, np.int8)), "shapes are"),
-    (lambda: vote_counts(np.zeros((3, 2)), np.zeros(3, np.int8)), "codes are float64"),  # type: ignore[arg-type]
+    (lambda: vote_counts(np.zeros((3, 2)), np.zeros(3, np.int8)), "codes are float64"),
     (lambda: vote_counts(np.full((3, 2), -3), np.zeros(3, np.int8)), "-3 was found"),
     (lambda: vote_counts(np.zeros((1, 65_536), np.int8), np.zeros(1, np.int8)), "65,536"),
     (lambda: mean_output_tokens(np.zeros((2, 3), int), A([3, 0])), "Question 1 has no samples"),
@@ -237,15 +233,15 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
         lambda: multiclass_error(A([[0.5, 0.5], [0.5, 0.4]])),
         r"those of p at index \[1\] sum to 0\.9",
     ),
-    (lambda: multiclass_error(np.float64(1.0)), r"the shape is \(\)"),  # type: ignore[arg-type]
-    (lambda: multiclass_plugin_expectation(A([0.5, 0.5]), 2.5), r"2\.5 were given"),  # type: ignore[arg-type]
+    (lambda: multiclass_error(np.float64(1.0)), r"the shape is \(\)"),
+    (lambda: multiclass_plugin_expectation(A([0.5, 0.5]), 2.5), r"2\.5 were given"),
     (lambda: multiclass_plugin_expectation(A([1.0]), 0), r"0 were given"),
     (lambda: average_error(A([0.1, nan])), "question 1 has nan"),
     (lambda: average_error(np.zeros(0)), r"1 question or more"),
     (lambda: average_error(np.zeros(2), A([1.0, -1.0])), r"question 1 has -1\.0"),
     (lambda: average_error(np.zeros(2), np.zeros(2)), r"all are 0"),
     (lambda: average_error(np.zeros(2), np.ones(3)), r"the shape is \(3,\)"),
-    (lambda: self_consistency_mse_exact(A([0.5]), None, 1.5, 1), r"m=1\.5"),  # type: ignore[arg-type]
+    (lambda: self_consistency_mse_exact(A([0.5]), None, 1.5, 1), r"m=1\.5"),
     (lambda: self_consistency_mse_exact(A([0.5]), None, 0, 1), r"m=0"),
     (lambda: self_consistency_bound(0, 5), r"m holds 0"),
     (lambda: self_consistency_bound(5, 5, -0.1), r"-0\.1 was given"),
@@ -253,12 +249,12 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     (lambda: self_consistency_bound(A([3.0, 5.0]), A([1.0, 2.0, 3.0])), "shapes of m, n"),
     (lambda: budget_split(0), r"0 was given"),
     (lambda: best_integer_split(0), r"0 was given"),
-    (lambda: best_integer_split(7.5), r"7\.5 was given"),  # type: ignore[arg-type]
-    (lambda: best_integer_split("5"), "'5' was given"),  # type: ignore[arg-type]
-    (lambda: high_probability_bound(5, 5.5), r"n=5\.5"),  # type: ignore[arg-type]
+    (lambda: best_integer_split(7.5), r"7\.5 was given"),
+    (lambda: best_integer_split("5"), "'5' was given"),
+    (lambda: high_probability_bound(5, 5.5), r"n=5\.5"),
     (lambda: high_probability_bound(5, 5, 1.0), r"confidence=1\.0"),
     (lambda: high_probability_bound(5, 5, strategy="hope"), r"'hope'"),
-    (lambda: icc_variance_phat(0.2, 2.5, 0.1), r"n=2\.5"),  # type: ignore[arg-type]
+    (lambda: icc_variance_phat(0.2, 2.5, 0.1), r"n=2\.5"),
     (lambda: icc_variance_phat(0.5, 0, 0.0), r"n=0"),
     # coupled LLMs
     (lambda: gumbel_coupling_joint([0.5, 0.5], [1.0]), "shape"),
@@ -324,7 +320,7 @@ OUT_OF_RANGE: list[tuple[Callable[[], object], str]] = [
     (lambda: bradley_terry(np.ones((1, 1, 1))), "two methods"),
 ]
 
-SHORT_POOL: list[tuple[Callable[[], object], str]] = [
+SHORT_POOL = [
     (
         lambda: subsets([3, 1], [[2], [2]], [1, 4]),
         r"Question 1 has a pool of 3 samples; draws of 4",
@@ -342,7 +338,7 @@ SHORT_POOL: list[tuple[Callable[[], object], str]] = [
     (lambda: mixture_from_counts(CELLS, 6, [0.5, 0.5], [3]), "7 votes need"),
 ]
 
-UNKNOWN_NAME: list[tuple[Callable[[], object], str]] = [
+UNKNOWN_NAME = [
     (lambda: subsets([3], [[2]], [1], ties="last"), "rule for ties 'last'"),
     (lambda: plugin_plurality_accuracy(*TWO, [1], ties="fair"), "rule for ties 'fair'"),
     (lambda: monte_carlo_plurality_accuracy(*HALF, [1], ties="coin"), "rule for ties 'coin'"),
@@ -361,9 +357,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("error", "call", "words"), CASES)
-def test_bad_input_is_refused_with_its_place_and_value(
-    error: type[FevalError], call: Callable[[], object], words: str
-) -> None:
+def test_bad_input_is_refused_with_its_place_and_value(error, call, words):
     with pytest.raises(error) as caught:
         call()
     assert re.search(words, str(caught.value), re.DOTALL), str(caught.value)

@@ -1,7 +1,5 @@
 """The bootstrap: the resamples are the documented ones, the percentiles NumPy's."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -13,11 +11,11 @@ from feval.estimators.per_question import PerQuestion
 Floats = npt.NDArray[np.float64]
 
 
-def example(questions: int, columns: int, key: int = 0) -> Floats:
+def example(questions, columns, key=0):
     return np.random.Generator(np.random.Philox(key=key)).random((questions, columns))
 
 
-def documented_draws(seed: int, questions: int, resamples: int) -> list[list[int]]:
+def documented_draws(seed, questions, resamples):
     """The resamples as the module describes them, in Python integers."""
     bits = np.random.Philox(key=seed)
     draws = []
@@ -30,7 +28,7 @@ def documented_draws(seed: int, questions: int, resamples: int) -> list[list[int
 
 
 @pytest.mark.parametrize("questions", [2, 7, 40])
-def test_means_are_those_of_the_documented_resamples(questions: int) -> None:
+def test_means_are_those_of_the_documented_resamples(questions):
     values = example(questions, 3)
     naive = [values[draws].mean(axis=0) for draws in documented_draws(5, questions, 200)]
     assert bootstrap_means(values, resamples=200, seed=5) == pytest.approx(
@@ -39,7 +37,7 @@ def test_means_are_those_of_the_documented_resamples(questions: int) -> None:
 
 
 @pytest.mark.parametrize(("confidence", "resamples"), [(0.95, 10_000), (0.5, 17), (0.9, 1)])
-def test_the_interval_is_numpys_linear_percentile(confidence: float, resamples: int) -> None:
+def test_the_interval_is_numpys_linear_percentile(confidence, resamples):
     values = example(30, 4)
     interval = bootstrap_interval(values, confidence=confidence, resamples=resamples, seed=9)
     tail = (1 - confidence) / 2
@@ -50,7 +48,7 @@ def test_the_interval_is_numpys_linear_percentile(confidence: float, resamples: 
     assert interval.high == pytest.approx(high, abs=1e-14)
 
 
-def test_the_numbers_never_change() -> None:
+def test_the_numbers_never_change():
     places = np.arange(25.0)
     values = np.column_stack([places / 24, places % 3 == 0])
     assert (bootstrap_means(values[:10], resamples=6)[:, 1] * 10).round().tolist() == [
@@ -66,9 +64,7 @@ def test_the_numbers_never_change() -> None:
     assert interval.high.tolist() == [0.6166666666662859, 0.56]
 
 
-def test_fewer_resamples_are_the_first_of_more_and_chunks_do_not_show(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_fewer_resamples_are_the_first_of_more_and_chunks_do_not_show(monkeypatch):
     values = example(31, 2)
     means = bootstrap_means(values, resamples=500, seed=2)
     assert (bootstrap_means(values, resamples=120, seed=2) == means[:120]).all()
@@ -76,7 +72,7 @@ def test_fewer_resamples_are_the_first_of_more_and_chunks_do_not_show(
     assert (bootstrap_means(values, resamples=500, seed=2) == means).all()
 
 
-def test_equal_questions_may_be_stored_once() -> None:
+def test_equal_questions_may_be_stored_once():
     values = PerQuestion(example(5, 3), np.arange(200) % 5)
     assert (
         bootstrap_means(values, resamples=300)
@@ -84,7 +80,7 @@ def test_equal_questions_may_be_stored_once() -> None:
     ).all()
 
 
-def test_columns_share_their_resamples_so_that_differences_stay_paired() -> None:
+def test_columns_share_their_resamples_so_that_differences_stay_paired():
     values = example(50, 2)
     means = bootstrap_means(values, resamples=400)
     difference = bootstrap_means(values[:, :1] - values[:, 1:], resamples=400)
@@ -92,7 +88,7 @@ def test_columns_share_their_resamples_so_that_differences_stay_paired() -> None
     assert (bootstrap_means(values[:, 1:], resamples=400)[:, 0] == means[:, 1]).all()
 
 
-def test_another_seed_gives_other_resamples() -> None:
+def test_another_seed_gives_other_resamples():
     values = example(50, 1)
     assert (
         bootstrap_means(values, resamples=50, seed=1)
@@ -100,7 +96,7 @@ def test_another_seed_gives_other_resamples() -> None:
     ).any()
 
 
-def test_columns_without_spread_are_points() -> None:
+def test_columns_without_spread_are_points():
     interval = bootstrap_interval(np.tile([0.0, -1.0, 2.5], (9, 1)))
     assert (
         interval.low.tolist()
@@ -110,7 +106,7 @@ def test_columns_without_spread_are_points() -> None:
     assert bootstrap_interval(np.zeros((3, 0))).low.shape == (0,)
 
 
-def test_more_questions_are_resampled_in_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_questions_are_resampled_in_clusters(monkeypatch):
     values = PerQuestion(
         example(60, 2), np.random.Generator(np.random.Philox(key=3)).integers(0, 60, 3001)
     )
@@ -128,9 +124,7 @@ def test_more_questions_are_resampled_in_clusters(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("most", [200, 400])
-def test_sums_made_column_by_column_give_the_same_means(
-    most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sums_made_column_by_column_give_the_same_means(most, monkeypatch):
     values = np.random.Generator(np.random.Philox(key=5)).random((301, 3))
     monkeypatch.setattr(bootstrap, "MOST_QUESTIONS", most)
     monkeypatch.setattr(bootstrap, "CLUSTERS", 70)
@@ -142,7 +136,7 @@ def test_sums_made_column_by_column_give_the_same_means(
     assert (bootstrap_means(sums, resamples=50, seed=7, dealt=dealt) == expected).all()
 
 
-def test_clusters_keep_rare_events() -> None:
+def test_clusters_keep_rare_events():
     questions = bootstrap.MOST_QUESTIONS + 5
     values = np.zeros((questions, 1))
     values[:3, 0] = 1.0

@@ -1,11 +1,8 @@
 """Votes, mean tokens, and values per question that are stored once per distinct question."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +25,7 @@ from feval.estimators.plurality import subset_plurality_accuracy
     st.data(),
 )
 @settings(max_examples=80, deadline=None)
-def test_votes_are_counted_per_candidate(rows: list[list[int]], data: st.DataObject) -> None:
+def test_votes_are_counted_per_candidate(rows, data):
     gold = [data.draw(st.integers(-1, 11)) for _ in rows]
     codes = np.array(rows, np.int8).reshape(len(rows), len(rows[0]) if rows else 0)
     counts = vote_counts(codes, np.array(gold, np.int16))
@@ -43,20 +40,20 @@ def test_votes_are_counted_per_candidate(rows: list[list[int]], data: st.DataObj
     assert (counts.gold + counts.rivals.sum(axis=1) + counts.no_answer == counts.size).all()
 
 
-def test_a_question_without_gold_has_rivals_only() -> None:
+def test_a_question_without_gold_has_rivals_only():
     counts = vote_counts(np.array([[0, 0, 1, -1, -2]], np.int8), np.array([-1]))
     assert counts.gold.tolist() == [0]
     assert counts.rivals.tolist() == [[2, 1]]
     assert (counts.no_answer.tolist(), counts.size.tolist()) == ([1], [4])
 
 
-def test_pools_without_any_answer_have_no_rivals() -> None:
+def test_pools_without_any_answer_have_no_rivals():
     counts = vote_counts(np.full((2, 3), -1, np.int8), np.array([0, -1]))
     assert counts.rivals.shape == (2, 0)
     assert counts.no_answer.tolist() == [3, 3]
 
 
-def test_large_pools_and_many_candidates_are_counted() -> None:
+def test_large_pools_and_many_candidates_are_counted():
     codes = np.tile(np.arange(400, dtype=np.int16), 2)[None]
     counts = vote_counts(codes, np.array([399]))
     assert (counts.gold.tolist(), counts.rivals.shape, int(counts.rivals.sum())) == (
@@ -67,7 +64,7 @@ def test_large_pools_and_many_candidates_are_counted() -> None:
     assert vote_counts(np.zeros((1, 300), np.int8), np.array([0])).gold.tolist() == [300]
 
 
-def test_distinct_counts_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_distinct_counts_do_not_depend_on_the_blocks(monkeypatch):
     rng = np.random.default_rng(3)
     codes = np.minimum(rng.integers(-2, 7, (200, 8)), rng.integers(0, 7, (200, 1))).astype(np.int8)
     codes[40:60] = -1  # a block without any rival
@@ -99,7 +96,7 @@ def test_distinct_counts_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyP
     assert (answered == whole.gold + whole.rivals.sum(axis=1)).all()
 
 
-def test_no_answer_can_be_one_more_rival() -> None:
+def test_no_answer_can_be_one_more_rival():
     counts = vote_counts(
         np.array([[0, 0, 1, -1, -2]], np.int8), np.array([0])
     ).with_no_answer_as_rival()
@@ -111,19 +108,19 @@ def test_no_answer_can_be_one_more_rival() -> None:
     assert counts.rivals.tolist() == [[0, 1, 1]]
 
 
-def test_mean_tokens_are_over_the_recorded_samples() -> None:
+def test_mean_tokens_are_over_the_recorded_samples():
     tokens = np.array([[10, 20, 60], [65_535, 65_535, 0]], np.uint16)
     assert mean_output_tokens(tokens, np.array([3, 2])).tolist() == [30.0, 65_535.0]
 
 
-def test_values_are_written_out_and_averaged() -> None:
+def test_values_are_written_out_and_averaged():
     values = PerQuestion(np.array([[0.0, 1.0], [0.5, 0.25]]), np.array([1, 0, 1, 1]))
     assert values.per_question().tolist() == [[0.5, 0.25], [0.0, 1.0], [0.5, 0.25], [0.5, 0.25]]
     assert values.mean().tolist() == [0.375, 0.4375]
     assert len(values) == 4
 
 
-def test_columns_stand_beside_each_other() -> None:
+def test_columns_stand_beside_each_other():
     left = PerQuestion(np.array([[1.0], [2.0]]), np.array([0, 0, 1, 1]))
     right = PerQuestion(np.array([[5.0, 6.0], [7.0, 8.0]]), np.array([0, 1, 1, 1]))
     both = left.beside(right)
@@ -133,9 +130,7 @@ def test_columns_stand_beside_each_other() -> None:
 
 @given(st.integers(1, 40), st.integers(1, 30), st.sampled_from([2, 60, 1000]))
 @settings(max_examples=60, deadline=None)
-def test_distinct_rows_are_found_whatever_the_number_of_columns(
-    rows: int, columns: int, radix: int
-) -> None:
+def test_distinct_rows_are_found_whatever_the_number_of_columns(rows, columns, radix):
     rng = np.random.Generator(np.random.Philox(key=rows * columns))
     table = rng.integers(0, radix, (max(1, rows // 3), columns))[
         rng.integers(0, max(1, rows // 3), rows)
@@ -145,6 +140,6 @@ def test_distinct_rows_are_found_whatever_the_number_of_columns(
     assert len(first) == len(np.unique(table, axis=0))
 
 
-def test_no_rows_have_no_distinct_rows() -> None:
+def test_no_rows_have_no_distinct_rows():
     first, place = distinct([np.zeros(0, np.uint8)])
     assert (len(first), len(place)) == (0, 0)

@@ -2,10 +2,7 @@
 enumeration.
 """
 
-from __future__ import annotations
-
 from itertools import combinations, permutations, product
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +35,7 @@ WEIGHTS = st.one_of(st.just(0.0), st.floats(1e-300, 1.0), st.floats(0.01, 1.0))
 
 
 @st.composite
-def two_laws(draw: st.DrawFn, most: int = 6) -> tuple[Floats, Floats]:
+def two_laws(draw, most=6):
     size = draw(st.integers(1, most))
     laws = []
     for _ in range(2):
@@ -49,7 +46,7 @@ def two_laws(draw: st.DrawFn, most: int = 6) -> tuple[Floats, Floats]:
     return laws[0], laws[1]
 
 
-def raced(p: Floats, q: Floats) -> Floats:
+def raced(p, q):
     """The joint law by numerical integration over the arrival times u of i and v of j, an
     independent derivation.
 
@@ -66,9 +63,7 @@ def raced(p: Floats, q: Floats) -> Floats:
         low, high = p[j] / p[i], q[j] / max(q[i], 1e-12)
         if low < high:
 
-            def density(
-                v: float, u: float, i: int = i, j: int = j, others: list[int] = others
-            ) -> float:
+            def density(v, u, i=i, j=j, others=others):
                 return float(
                     np.exp(-u - v - np.maximum(p[others] * u / p[i], q[others] * v / q[j]).sum())
                 )
@@ -92,11 +87,11 @@ def raced(p: Floats, q: Floats) -> Floats:
         pytest.param([0.7, 0.1, 0.2], [0.0, 0.4, 0.6], marks=pytest.mark.slow),
     ],
 )
-def test_the_joint_law_is_the_integral_of_the_race(p: list[float], q: list[float]) -> None:
+def test_the_joint_law_is_the_integral_of_the_race(p, q):
     assert gumbel_coupling_joint(p, q) == pytest.approx(raced(np.array(p), np.array(q)), abs=2e-5)
 
 
-def test_drawn_noise_gives_the_joint_law() -> None:
+def test_drawn_noise_gives_the_joint_law():
     noise = np.random.default_rng(1).exponential(size=(200_000, 4))
     p, q = np.array([0.5, 0.0, 0.3, 0.2]), np.array([0.1, 0.2, 0.0, 0.7])
     with np.errstate(divide="ignore"):
@@ -107,7 +102,7 @@ def test_drawn_noise_gives_the_joint_law() -> None:
 
 
 @given(two_laws())
-def test_a_coupling_has_its_margins_and_is_stable(laws: tuple[Floats, Floats]) -> None:
+def test_a_coupling_has_its_margins_and_is_stable(laws):
     p, q = laws
     joint = gumbel_coupling_joint(p, q)
     assert joint.sum(axis=1) == pytest.approx(p, abs=1e-14)
@@ -123,9 +118,7 @@ def test_a_coupling_has_its_margins_and_is_stable(laws: tuple[Floats, Floats]) -
 
 
 @given(two_laws(), st.data())
-def test_right_answers_are_never_negatively_correlated(
-    laws: tuple[Floats, Floats], data: st.DataObject
-) -> None:
+def test_right_answers_are_never_negatively_correlated(laws, data):
     p, q = laws
     right = np.array(data.draw(st.lists(st.booleans(), min_size=len(p), max_size=len(p))))
     joint = gumbel_coupling_joint(p, q)
@@ -141,7 +134,7 @@ def test_right_answers_are_never_negatively_correlated(
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
-def test_two_answers_share_what_they_can(a: float, b: float) -> None:
+def test_two_answers_share_what_they_can(a, b):
     result = coupled_correctness([a, 1 - a], [b, 1 - b], [True, False])
     assert result.both == pytest.approx(min(a, b), abs=1e-14)
     rates = two_token_winrates(a, b)
@@ -150,7 +143,7 @@ def test_two_answers_share_what_they_can(a: float, b: float) -> None:
     assert scored.independent == pytest.approx(rates.independent, abs=1e-14)
 
 
-def test_identical_laws_always_agree_and_many_answers_are_no_trouble() -> None:
+def test_identical_laws_always_agree_and_many_answers_are_no_trouble():
     law = np.random.default_rng(0).dirichlet(np.ones(500))
     assert np.trace(gumbel_coupling_joint(law, law)) == pytest.approx(1.0, abs=1e-12)
     several = np.random.default_rng(1).dirichlet(np.ones(30), size=(2, 7))
@@ -162,7 +155,7 @@ def test_identical_laws_always_agree_and_many_answers_are_no_trouble() -> None:
         assert together.covariance[question] == pytest.approx(alone.covariance, abs=1e-16)
 
 
-def test_the_variance_falls_by_twice_the_covariance_within_prompts() -> None:
+def test_the_variance_falls_by_twice_the_covariance_within_prompts():
     generator = np.random.default_rng(2)
     p, q = generator.dirichlet(np.ones(4), size=(2, 9))
     right = np.eye(4, dtype=bool)[generator.integers(4, size=9)]
@@ -182,7 +175,7 @@ def test_the_variance_falls_by_twice_the_covariance_within_prompts() -> None:
 
 
 @given(st.integers(2, 4), st.integers(2, 5), st.randoms(use_true_random=False))
-def test_coupled_statistics_are_sample_covariances(questions: int, calls: int, random: Any) -> None:
+def test_coupled_statistics_are_sample_covariances(questions, calls, random):
     x, y = (
         np.array([[random.randint(0, 1) for _ in range(calls)] for _ in range(questions)])
         for _ in range(2)
@@ -196,16 +189,14 @@ def test_coupled_statistics_are_sample_covariances(questions: int, calls: int, r
 
 
 @given(st.lists(st.integers(-1, 1), min_size=1, max_size=9), st.data())
-def test_the_estimation_error_is_the_mean_over_all_choices(
-    differences: list[int], data: st.DataObject
-) -> None:
+def test_the_estimation_error_is_the_mean_over_all_choices(differences, data):
     size = data.draw(st.integers(1, len(differences)))
     whole = np.mean(differences)
     expected = np.mean([abs(np.mean(subset) - whole) for subset in combinations(differences, size)])
     assert estimation_error(differences, [size])[0] == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_estimation_error_of_many_pairs_agrees_with_drawing() -> None:
+def test_the_estimation_error_of_many_pairs_agrees_with_drawing():
     generator = np.random.default_rng(3)
     pairs = generator.integers(-1, 2, size=3000)
     errors = [abs(generator.permutation(pairs)[:200].mean() - pairs.mean()) for _ in range(4000)]
@@ -216,7 +207,7 @@ def test_the_estimation_error_of_many_pairs_agrees_with_drawing() -> None:
     assert estimation_error(pairs, [1, 3000])[1] == 0.0
 
 
-def test_equal_error_finds_the_crossing() -> None:
+def test_equal_error_finds_the_crossing():
     generator = np.random.default_rng(4)
     x = generator.random((60, 10))
     shared = (x < 0.6).astype(int) - (x < 0.5).astype(int)
@@ -233,7 +224,7 @@ def test_equal_error_finds_the_crossing() -> None:
     assert (level.low, level.high) == pytest.approx((1.0, 1.0))
 
 
-def test_the_example_of_three_llms_and_two_prompts_changes_its_ranking() -> None:
+def test_the_example_of_three_llms_and_two_prompts_changes_its_ranking():
     result = average_winrates([[0.4, 0.48, 0.5], [1, 0.9, 0.89]])
     assert result.independent == pytest.approx([0.1545, 0.15675, 0.16225])
     assert result.coupled == pytest.approx([0.0525, 0.0225, 0.03])
@@ -241,13 +232,13 @@ def test_the_example_of_three_llms_and_two_prompts_changes_its_ranking() -> None
     assert result.ranking_independent.tolist() == [2, 1, 0]
 
 
-def test_level_llms_keep_their_order() -> None:
+def test_level_llms_keep_their_order():
     result = average_winrates([[0.5, 0.5, 0.5]])
     assert result.ranking_coupled.tolist() == result.ranking_independent.tolist() == [0, 1, 2]
 
 
 @given(two_laws(4), st.data())
-def test_outcomes_are_a_law(laws: tuple[Floats, Floats], data: st.DataObject) -> None:
+def test_outcomes_are_a_law(laws, data):
     p, q = laws
     score = data.draw(st.lists(st.integers(0, 2), min_size=len(p), max_size=len(p)))
     result = scored_winrates(p, q, score)
@@ -260,7 +251,7 @@ def test_outcomes_are_a_law(laws: tuple[Floats, Floats], data: st.DataObject) ->
         assert mine == pytest.approx(yours[[1, 0, 2]], abs=1e-13)
 
 
-def test_sampled_winrates_compare_the_calls_they_say() -> None:
+def test_sampled_winrates_compare_the_calls_they_say():
     x, y = np.array([[1.0, 0.0, 2.0]]), np.array([[1.0, 1.0, 0.0]])
     assert sampled_winrates(x, y, "same")[0] == pytest.approx([1 / 3, 1 / 3, 1 / 3])
     every = [np.sign(a - b) for a in x[0] for b in y[0]]
@@ -273,7 +264,7 @@ def test_sampled_winrates_compare_the_calls_they_say() -> None:
     )
 
 
-def test_llms_that_cannot_be_told_apart_share_a_rank() -> None:
+def test_llms_that_cannot_be_told_apart_share_a_rank():
     generator = np.random.default_rng(5)
     noise = generator.random((400, 1)) * 0.2
     wins = np.hstack([0.5 + noise, 0.51 + noise, 0.2 + noise])
@@ -285,7 +276,7 @@ def test_llms_that_cannot_be_told_apart_share_a_rank() -> None:
     assert (alike.rank.tolist(), alike.worst_rank.tolist()) == ([1, 1, 1], [3, 3, 3])
 
 
-def test_few_questions_are_certain_of_nothing() -> None:
+def test_few_questions_are_certain_of_nothing():
     one = ranked_winrates([[1.0, 0.0]])
     assert one.rank.tolist() == [1, 1]
     assert ranked_winrates([[1.0, 0.0]], paired=True).worst_rank.tolist() == [2, 2]
@@ -297,7 +288,7 @@ def test_few_questions_are_certain_of_nothing() -> None:
     assert 0 < result.ratio <= 1
 
 
-def test_the_interval_of_the_saving_holds_the_saving() -> None:
+def test_the_interval_of_the_saving_holds_the_saving():
     generator = np.random.default_rng(3)
     for questions in (2, 3, 10):
         level = generator.random((questions, 1))
@@ -311,7 +302,7 @@ def test_the_interval_of_the_saving_holds_the_saving() -> None:
     assert (nothing.coupled, nothing.low, nothing.high) == (1, 0.25, 0.25)
 
 
-def test_a_change_of_ranking_is_found_only_where_both_orders_are_certain() -> None:
+def test_a_change_of_ranking_is_found_only_where_both_orders_are_certain():
     generator = np.random.default_rng(6)
     shift = 0.1 + 0.02 * generator.standard_normal((300, 1))
     one = np.hstack([0.5 + shift, np.full((300, 1), 0.5)])

@@ -1,7 +1,5 @@
 """Mass by rank, entropy, strata of difficulty and their differences, by hand and against SciPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,25 +18,25 @@ from feval.estimators.diagnostics import (
 FOUR = np.array([1, 6, 9, 10]), np.array([[6, 2], [0, 3], [1, 0], [0, 0]]), np.array([1, 1, 0, 0])
 
 
-def test_mass_is_ranked_whether_right_or_wrong() -> None:
+def test_mass_is_ranked_whether_right_or_wrong():
     expected = [[0.6, 0.2, 0.1], [0.6, 0.3, 0.0], [0.9, 0.1, 0.0], [1.0, 0.0, 0.0]]
     assert mass_by_rank(*FOUR).tolist() == expected
 
 
 @given(st.lists(st.integers(0, 9), min_size=3, max_size=6).filter(sum))
-def test_entropy_equals_scipys(counts: list[int]) -> None:
+def test_entropy_equals_scipys(counts):
     from scipy.stats import entropy
 
     result = answer_entropy(np.array(counts[:1]), np.array([counts[1:-1]]), np.array(counts[-1:]))
     assert result[0] == pytest.approx(entropy(counts), abs=1e-14)
 
 
-def test_entropy_of_certainty_is_zero() -> None:
+def test_entropy_of_certainty_is_zero():
     assert answer_entropy(*FOUR)[3] == 0.0
     assert answer_entropy(np.array([0]), np.zeros((1, 0), int), np.array([4])).tolist() == [0.0]
 
 
-def test_strata_include_their_upper_end() -> None:
+def test_strata_include_their_upper_end():
     assert difficulty_strata(np.array([0.0, 0.25, 0.26, 0.5, 0.75, 1.0])).tolist() == [
         0,
         0,
@@ -50,7 +48,7 @@ def test_strata_include_their_upper_end() -> None:
     assert difficulty_strata(np.array([0.0, 1.0]), (1.0,)).tolist() == [0, 0]
 
 
-def test_a_summary_has_the_means_of_each_stratum() -> None:
+def test_a_summary_has_the_means_of_each_stratum():
     summary = strata_summary(*FOUR)
     assert summary.upper.tolist() == list(QUARTERS)
     assert summary.questions.tolist() == [1, 0, 1, 2]
@@ -63,7 +61,7 @@ def test_a_summary_has_the_means_of_each_stratum() -> None:
     assert np.isnan(summary.entropy[1])
 
 
-def test_differences_are_paired_by_question() -> None:
+def test_differences_are_paired_by_question():
     hotter = (
         np.array([1, 4, 7, 8]),
         np.array([[3, 2, 2], [2, 2, 1], [1, 1, 1], [2, 0, 0]]),
@@ -81,14 +79,14 @@ def test_differences_are_paired_by_question() -> None:
     assert np.isnan(result.accuracy_se[[0, 1, 2]]).all()
 
 
-def test_a_recording_does_not_differ_from_itself() -> None:
+def test_a_recording_does_not_differ_from_itself():
     result = strata_difference(FOUR, FOUR, (1.0,))
     assert [result.accuracy[0], result.entropy[0], result.candidates[0], *result.mass_se[0]] == [
         0.0
     ] * 6
 
 
-def test_no_questions_give_empty_strata() -> None:
+def test_no_questions_give_empty_strata():
     none = strata_summary(np.zeros(0, int), np.zeros((0, 2), int), np.zeros(0, int))
     assert none.questions.tolist() == [0, 0, 0, 0]
     assert np.isnan(none.accuracy).all()

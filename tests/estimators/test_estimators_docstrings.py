@@ -2,14 +2,10 @@
 assumes.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from places import ROOT
@@ -23,12 +19,12 @@ SOURCE = re.compile(
 )
 
 
-def modules() -> list[pkgutil.ModuleInfo]:
+def modules():
     walked = pkgutil.walk_packages(feval.estimators.__path__, "feval.estimators.")
     return [module for module in walked if not module.ispkg]
 
 
-def building_blocks() -> set[str]:
+def building_blocks():
     """Functions that other modules of feval import and no page of the docs names: one sentence is
     enough for those.
     """
@@ -44,7 +40,7 @@ def building_blocks() -> set[str]:
     return imported - set(re.findall(r"\w+", pages))
 
 
-def public_functions() -> list[tuple[str, Callable[..., Any], str]]:
+def public_functions():
     """(name, function, its module's docstring)."""
     functions, internal = [], building_blocks()
     for module in modules():
@@ -66,9 +62,7 @@ FUNCTIONS = public_functions()
 @pytest.mark.parametrize(
     ("name", "function", "module"), FUNCTIONS, ids=[name for name, *_ in FUNCTIONS]
 )
-def test_a_public_estimator_documents_itself(
-    name: str, function: Callable[..., Any], module: str
-) -> None:
+def test_a_public_estimator_documents_itself(name, function, module):
     docstring = inspect.getdoc(function) or ""
     signature = inspect.signature(function)
     for parameter in signature.parameters:
@@ -84,7 +78,7 @@ def test_a_public_estimator_documents_itself(
     assert re.search("[Aa]ssum", docstring + module), f"{name} does not say what it assumes"
 
 
-def test_the_tables_of_modules_name_every_one() -> None:
+def test_the_tables_of_modules_name_every_one():
     for module in modules():
         folder, _, name = module.name.rpartition(".")
         listed = re.findall(r"`(\w+)`", importlib.import_module(folder).__doc__ or "")

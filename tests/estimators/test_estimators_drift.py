@@ -2,12 +2,9 @@
 inputs that cannot be.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import combinations, product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,24 +13,24 @@ from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, rankdata
 
 from feval.estimators.comparisons import holm
-from feval.estimators.drift import Drift, drift
+from feval.estimators.drift import drift
 
 Cots = list[tuple[int, int, int, bool]]  # question, answer, tokens, new
 
 
-def compared(cots: Cots, **options: Any) -> Drift:
+def compared(cots, **options):
     columns = [np.array(column, dtype=np.int64) for column in zip(*cots, strict=True)]
     return drift(columns[0], columns[1], columns[2], columns[3].astype(bool), **options)
 
 
-def by_question(cots: Cots) -> list[Cots]:
+def by_question(cots):
     groups = [
         [cot for cot in cots if cot[0] == question] for question in sorted({cot[0] for cot in cots})
     ]
     return [group for group in groups if 0 < sum(cot[3] for cot in group) < len(group)]
 
 
-def chi_square(group: Cots, places_of_new: tuple[int, ...]) -> float:
+def chi_square(group, places_of_new):
     kinds = sorted({cot[1] for cot in group})
     if len(kinds) == 1:
         return 0.0
@@ -43,7 +40,7 @@ def chi_square(group: Cots, places_of_new: tuple[int, ...]) -> float:
     return float(chi2_contingency(table, correction=False).statistic)
 
 
-def van_elteren(group: Cots, places_of_new: tuple[int, ...]) -> float:
+def van_elteren(group, places_of_new):
     ranks = [Fraction(float(rank)) for rank in rankdata([cot[2] for cot in group])]
     size = len(group)
     return float(
@@ -55,7 +52,7 @@ def van_elteren(group: Cots, places_of_new: tuple[int, ...]) -> float:
     )
 
 
-def brute_force(cots: Cots) -> tuple[float, float, int]:
+def brute_force(cots):
     """p of answers and of lengths, and the number of arrangements."""
     groups = by_question(cots)
     observed = [tuple(place for place, cot in enumerate(group) if cot[3]) for group in groups]
@@ -72,9 +69,9 @@ def brute_force(cots: Cots) -> tuple[float, float, int]:
 
 
 @st.composite
-def small_cots(draw: st.DrawFn) -> Cots:
+def small_cots(draw):
     """One to three questions of two to four CoTs; at least one has old and new ones."""
-    cots: Cots = []
+    cots = []
     for question in range(draw(st.integers(1, 3))):
         cot = st.tuples(st.just(question), st.integers(-1, 1), st.integers(1, 4), st.booleans())
         cots += draw(st.lists(cot, min_size=2, max_size=4))
@@ -83,7 +80,7 @@ def small_cots(draw: st.DrawFn) -> Cots:
 
 @settings(max_examples=25, deadline=None)
 @given(small_cots(), st.randoms(use_true_random=False))
-def test_small_cases_are_enumerated(cots: Cots, shuffler: Any) -> None:
+def test_small_cases_are_enumerated(cots, shuffler):
     shuffler.shuffle(cots)
     result = compared(cots)
     p_answers, p_lengths, ways = brute_force(cots)
@@ -103,7 +100,7 @@ def test_small_cases_are_enumerated(cots: Cots, shuffler: Any) -> None:
     ).tolist()
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Two old CoTs say 1 in 10 tokens, two new ones 2 in 20: of 6 arrangements, this one and its
     mirror are the farthest.
     """
@@ -118,11 +115,9 @@ def test_by_hand() -> None:
     assert (result.old_tokens, result.new_tokens, result.questions) == (10, 20, 1)
 
 
-def many(
-    questions: int, old: int, new: int, seed: int, *, shifted: float = 0.0, longer: int = 0
-) -> Cots:
+def many(questions, old, new, seed, *, shifted=0.0, longer=0):
     random = np.random.default_rng(seed)
-    cots: Cots = []
+    cots = []
     for question in range(questions):
         share = random.uniform(0.2, 0.8)
         for place in range(old + new):
@@ -133,7 +128,7 @@ def many(
     return cots
 
 
-def test_sampled_arrangements_agree_with_enumerated_ones() -> None:
+def test_sampled_arrangements_agree_with_enumerated_ones():
     cots = many(3, 3, 3, 1, longer=20)
     exact, sampled = compared(cots, resamples=8000), compared(cots, resamples=7999)
     assert (exact.exact, exact.arrangements) == (True, 20**3)
@@ -146,7 +141,7 @@ def test_sampled_arrangements_agree_with_enumerated_ones() -> None:
     assert sampled.expected_distance == pytest.approx(exact.expected_distance, abs=0.01)
 
 
-def test_the_level_is_kept() -> None:
+def test_the_level_is_kept():
     """Of 200 recordings without drift, few are alarms: 5 % with a standard deviation of 1.5 %."""
     result = [compared(many(4, 4, 3, seed), resamples=199, seed=seed) for seed in range(200)]
     for name in ("answers", "lengths"):
@@ -158,20 +153,20 @@ def test_the_level_is_kept() -> None:
     )
 
 
-def test_a_change_of_answers_alone_is_seen_in_the_answers() -> None:
+def test_a_change_of_answers_alone_is_seen_in_the_answers():
     result = compared(many(40, 10, 10, 5, shifted=-0.3), resamples=999)
     assert result.answers.p_holm < 0.01 < result.lengths.p_holm
     assert result.distance > result.expected_distance
 
 
-def test_a_change_of_lengths_alone_is_seen_in_the_lengths() -> None:
+def test_a_change_of_lengths_alone_is_seen_in_the_lengths():
     result = compared(many(40, 10, 10, 5, longer=15), resamples=999)
     assert result.lengths.p_holm < 0.01 < result.answers.p_holm
     assert result.lengths.statistic > 0
     assert result.new_tokens > result.old_tokens
 
 
-def test_harder_questions_with_more_new_cots_are_no_drift() -> None:
+def test_harder_questions_with_more_new_cots_are_no_drift():
     """Simpson's trap: pooled, the new CoTs are longer and other; within every question they are the
     same.
     """
@@ -183,13 +178,13 @@ def test_harder_questions_with_more_new_cots_are_no_drift() -> None:
     assert result.lengths.p_value > 0.3
 
 
-def test_the_same_seed_gives_the_same_numbers() -> None:
+def test_the_same_seed_gives_the_same_numbers():
     cots = many(10, 6, 6, 3)
     assert compared(cots, resamples=499, seed=7) == compared(cots, resamples=499, seed=7)
     assert compared(cots, resamples=499, seed=7) != compared(cots, resamples=499, seed=8)
 
 
-def test_neither_names_nor_order_of_questions_nor_codes_matter() -> None:
+def test_neither_names_nor_order_of_questions_nor_codes_matter():
     cots = many(3, 2, 2, 4)
     renamed = [
         (7 - question, 5 - answer, 3 * tokens, new) for question, answer, tokens, new in cots
@@ -205,7 +200,7 @@ def test_neither_names_nor_order_of_questions_nor_codes_matter() -> None:
 @pytest.mark.parametrize(
     "cots", [[(0, 1, 5, False), (0, 1, 6, False)], [(0, 1, 5, False), (1, 1, 6, True)]]
 )
-def test_without_old_and_new_cots_of_one_question_there_is_a_reason(cots: Cots) -> None:
+def test_without_old_and_new_cots_of_one_question_there_is_a_reason(cots):
     result = compared(cots)
     assert math.isnan(result.answers.p_value)
     assert math.isnan(result.lengths.p_holm)
@@ -216,6 +211,6 @@ def test_without_old_and_new_cots_of_one_question_there_is_a_reason(cots: Cots) 
     )
 
 
-def test_nothing_at_all_has_a_reason_too() -> None:
+def test_nothing_at_all_has_a_reason_too():
     empty = np.zeros(0, dtype=np.int64)
     assert drift(empty, empty, empty, empty.astype(bool)).reasons

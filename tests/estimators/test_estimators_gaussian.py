@@ -1,7 +1,5 @@
 """The Gaussian estimator: the printed formula, its ends, and how far it is from the exact value."""
 
-from __future__ import annotations
-
 import math
 from statistics import NormalDist
 
@@ -16,14 +14,14 @@ from feval.estimators.multinomial import plurality_accuracy
 PHI = NormalDist().cdf
 
 
-def estimate(correct: float, rivals: list[float], votes: int, mode: str = "guarded") -> float:
+def estimate(correct, rivals, votes, mode="guarded"):
     array = np.array([rivals], np.float64).reshape(1, -1)
     return float(
         gaussian_estimate(np.array([correct]), array, [votes], mode=mode).per_question()[0, 0]
     )
 
 
-def printed(correct: float, rivals: list[float], votes: int, mode: str) -> float:
+def printed(correct, rivals, votes, mode):
     """Eqs. (8) to (10), rival by rival."""
     if mode == "guarded":
         rivals = [p for p in rivals if p > 0]
@@ -50,9 +48,7 @@ def printed(correct: float, rivals: list[float], votes: int, mode: str) -> float
     st.sampled_from(MODES),
 )
 @settings(max_examples=200, deadline=None)
-def test_equals_the_printed_formula(
-    gold: int, others: list[int], none: int, votes: int, mode: str
-) -> None:
+def test_equals_the_printed_formula(gold, others, none, votes, mode):
     size = max(gold + sum(others) + none, 1)
     rivals = [c / size for c in others]
     assert estimate(gold / size, rivals, votes, mode) == pytest.approx(
@@ -61,7 +57,7 @@ def test_equals_the_printed_formula(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_zero_variance_is_certainty(mode: str) -> None:
+def test_zero_variance_is_certainty(mode):
     assert estimate(1.0, [0.0], 3, mode) == 1.0
     assert estimate(0.0, [1.0], 3, mode) == 0.0
     assert estimate(0.0, [0.0], 3, mode) == 0.0
@@ -69,7 +65,7 @@ def test_zero_variance_is_certainty(mode: str) -> None:
     assert estimate(1.0, [], 3, mode) == 1.0
 
 
-def test_listed_rivals_that_nobody_answered_change_the_literal_value_only() -> None:
+def test_listed_rivals_that_nobody_answered_change_the_literal_value_only():
     assert estimate(0.6, [0.4, 0.0], 5, "guarded") == estimate(0.6, [0.4], 5, "literal")
     assert (
         estimate(0.6, [0.4, *[0.0] * 98], 5, "literal")
@@ -79,7 +75,7 @@ def test_listed_rivals_that_nobody_answered_change_the_literal_value_only() -> N
     assert estimate(0.0, [0.5, 0.5], 1, "guarded") == 0.0
 
 
-def test_it_is_exact_where_voting_is_a_coin_and_fails_with_many_rivals() -> None:
+def test_it_is_exact_where_voting_is_a_coin_and_fails_with_many_rivals():
     assert estimate(0.5, [0.5], 9) == 0.5
     assert estimate(0.2, [0.1] * 8, 10) == pytest.approx(0.087, abs=5e-4)
     law = np.array([0.2]), np.array([[0.1] * 8]), np.array([0.0])

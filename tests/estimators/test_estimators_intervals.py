@@ -2,8 +2,6 @@
 often as the page says.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -18,9 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999, 0.9999, 1 - 1e-9])
 @pytest.mark.parametrize("questions", [1, 2, 5, 6, 200])
-def test_intervals_are_students_with_two_imaginary_questions(
-    questions: int, confidence: float
-) -> None:
+def test_intervals_are_students_with_two_imaginary_questions(questions, confidence):
     values = np.random.default_rng(questions).beta(4, 1, questions)
     joined = np.concatenate([values, [0.0, 1.0]])
     low, high = stats.t.interval(confidence, questions + 1, joined.mean(), stats.sem(joined))
@@ -40,7 +36,7 @@ def test_intervals_are_students_with_two_imaginary_questions(
     assert test.high[0] == pytest.approx(min(max(high, differences.mean()), 1), abs=1e-9)
 
 
-def test_one_or_two_questions_say_nothing_and_equal_values_leave_room() -> None:
+def test_one_or_two_questions_say_nothing_and_equal_values_leave_room():
     for values in ([0.0], [1.0], [0.4], [1.0, 1.0], [0.0, 1.0], [0.5, 0.4]):
         ends = accuracy_interval(np.array(values)[:, None])
         assert (ends.low[0], ends.high[0]) == (0.0, 1.0)
@@ -57,7 +53,7 @@ def test_one_or_two_questions_say_nothing_and_equal_values_leave_room() -> None:
     )
 
 
-def test_nothing_is_significant_under_six_questions() -> None:
+def test_nothing_is_significant_under_six_questions():
     assert (
         difference_test(np.ones((5, 1))).p_value[0]
         > 0.05
@@ -67,27 +63,27 @@ def test_nothing_is_significant_under_six_questions() -> None:
     assert difference_test(rng.uniform(0, 1, (5, 2000))).p_value.min() > 0.05
 
 
-def test_interval_and_p_value_say_the_same() -> None:
+def test_interval_and_p_value_say_the_same():
     differences = np.random.default_rng(1).choice([-1.0, -0.5, 0.0, 0.5, 1.0, 1.0], (15, 500))
     for confidence in (0.9, 0.99):
         test = difference_test(differences, confidence)
         assert (((test.low > 0) | (test.high < 0)) == (test.p_value <= 1 - confidence)).all()
 
 
-def test_equal_questions_may_be_stored_once_and_rows_without_a_question_count_nothing() -> None:
+def test_equal_questions_may_be_stored_once_and_rows_without_a_question_count_nothing():
     values = PerQuestion(np.random.default_rng(5).random((6, 3)), np.arange(200) % 5)
     once, written = accuracy_interval(values), accuracy_interval(values.per_question())
     assert once.low == pytest.approx(written.low, abs=1e-14)
     assert once.high == pytest.approx(written.high, abs=1e-14)
 
 
-def test_values_out_of_range_are_refused_one_by_one_before_clusters_are_summed() -> None:
+def test_values_out_of_range_are_refused_one_by_one_before_clusters_are_summed():
     for questions in ([[1.5], [-1.5]], [[0.0], [1.1]]):
         with pytest.raises(OutOfRangeError, match=r"lie in \[-1, 1\]"):
             difference_test(np.array(questions), clusters=np.zeros(2, int))
 
 
-def test_clusters_count_as_the_evidence() -> None:
+def test_clusters_count_as_the_evidence():
     rng = np.random.default_rng(2)
     values, clusters = (
         rng.random((60, 2)),
@@ -116,7 +112,7 @@ def test_clusters_count_as_the_evidence() -> None:
     assert alone.low == pytest.approx(difference_test(values).low)
 
 
-def test_intervals_and_tests_hold_where_few_clusters_have_most_questions() -> None:
+def test_intervals_and_tests_hold_where_few_clusters_have_most_questions():
     rng = np.random.default_rng(4)
     held, found = [], []
     for _ in range(60):
@@ -130,7 +126,7 @@ def test_intervals_and_tests_hold_where_few_clusters_have_most_questions() -> No
     assert np.mean(found) < 0.065
 
 
-def two_point(questions: int, rare: float, low: float, high: float) -> tuple[Floats, Floats, float]:
+def two_point(questions, rare, low, high):
     """[Q, Q + 1] every number of questions with the rare value, each one's probability, and the
     mean.
     """
@@ -151,16 +147,14 @@ def two_point(questions: int, rare: float, low: float, high: float) -> tuple[Flo
         (0.4, 0.0, 1.0),
     ],
 )
-def test_rare_failures_are_inside_the_interval(
-    rare: float | None, low: float, high: float, questions: int
-) -> None:
+def test_rare_failures_are_inside_the_interval(rare, low, high, questions):
     values, chance, truth = two_point(questions, rare or min(2.69 / questions, 1.0), low, high)
     ends = accuracy_interval(values)
     assert chance @ ((ends.low <= truth) & (truth <= ends.high)) >= 0.92
 
 
 @pytest.mark.parametrize("questions", [3, 6, 7, 10, 19, 30, 50, 100, 160, 300])
-def test_equal_methods_differ_significantly_as_rarely_as_it_says(questions: int) -> None:
+def test_equal_methods_differ_significantly_as_rarely_as_it_says(questions):
     for rare in (0.005, 0.01, 0.0133, 0.018, 0.03, 0.06, 0.1, 0.2, 0.3, 0.4, 0.5):
         for worse in (-1.0, -0.5, -0.25):
             values, chance, _ = two_point(questions, rare, worse, -worse * rare / (1 - rare))
@@ -169,7 +163,7 @@ def test_equal_methods_differ_significantly_as_rarely_as_it_says(questions: int)
 
 @pytest.mark.parametrize("common", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("questions", [5, 10, 20, 30, 50, 100])
-def test_the_interval_of_a_difference_holds_the_truth(questions: int, common: float) -> None:
+def test_the_interval_of_a_difference_holds_the_truth(questions, common):
     for rare in (0.015, 0.03, 0.06, 0.15, 0.4):
         values, chance, truth = two_point(questions, rare, -1.0, common)
         test = difference_test(values)

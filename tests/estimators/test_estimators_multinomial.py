@@ -2,8 +2,6 @@
 binomial tails and simulation.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 from itertools import product
@@ -23,15 +21,13 @@ POOLS = st.tuples(
 ).filter(lambda pool: pool[0] + sum(pool[1]) + pool[2] >= 1)
 
 
-def estimates(
-    gold: int, rivals: list[int], no_answer: int, votes: list[int] | range, ties: str = "uniform"
-) -> list[float]:
+def estimates(gold, rivals, no_answer, votes, ties="uniform"):
     """The plug-in for one question."""
     counts = np.array([gold]), np.array([rivals], np.int64).reshape(1, -1), np.array([no_answer])
     return plugin_plurality_accuracy(*counts, votes, ties=ties).per_question()[0].tolist()
 
 
-def credit(leaders: int, ties: str) -> Fraction:
+def credit(leaders, ties):
     return {
         "uniform": Fraction(1, leaders),
         "strict": Fraction(leaders == 1),
@@ -39,7 +35,7 @@ def credit(leaders: int, ties: str) -> Fraction:
     }[ties]
 
 
-def enumerated(gold: int, rivals: list[int], no_answer: int, votes: int, ties: str) -> Fraction:
+def enumerated(gold, rivals, no_answer, votes, ties):
     """Every sequence of calls."""
     weights = [no_answer, gold, *rivals]
     total = Fraction(0)
@@ -54,9 +50,7 @@ def enumerated(gold: int, rivals: list[int], no_answer: int, votes: int, ties: s
     return total / sum(weights) ** votes
 
 
-def in_integers(
-    gold: int, rivals: list[int], no_answer: int, votes: int, ties: str = "uniform"
-) -> Fraction:
+def in_integers(gold, rivals, no_answer, votes, ties="uniform"):
     """Sequences counted answer by answer: ways[t][n] of n calls in which t rivals have exactly k
     votes and none has more.
     """
@@ -82,9 +76,7 @@ def in_integers(
 @example((3, [], 0), 4, "strict")
 @example((0, [2], 0), 4, "lenient")
 @settings(max_examples=120, deadline=None)
-def test_equals_enumeration_of_all_sequences(
-    pool: tuple[int, list[int], int], votes: int, ties: str
-) -> None:
+def test_equals_enumeration_of_all_sequences(pool, votes, ties):
     exact = float(enumerated(*pool, votes, ties))
     assert estimates(*pool, [votes], ties)[0] == pytest.approx(exact, abs=1e-14)
     assert estimates(*pool, range(1, 101), ties)[votes - 1] == pytest.approx(exact, abs=1e-13)
@@ -105,7 +97,7 @@ def test_equals_enumeration_of_all_sequences(
         (999, [1], 0),
     ],
 )
-def test_equals_integer_arithmetic(gold: int, rivals: list[int], no_answer: int, ties: str) -> None:
+def test_equals_integer_arithmetic(gold, rivals, no_answer, ties):
     curve = estimates(gold, rivals, no_answer, range(1, 41), ties)
     for votes in (1, 2, 3, 7, 12, 13, 14, 25, 39, 40):
         exact = float(in_integers(gold, rivals, no_answer, votes, ties))
@@ -118,9 +110,7 @@ def test_equals_integer_arithmetic(gold: int, rivals: list[int], no_answer: int,
 @pytest.mark.parametrize(
     ("gold", "rivals", "no_answer"), [(4, [3, 2], 1), (1, [2], 7), (3, [3, 3], 1)]
 )
-def test_equals_integer_arithmetic_for_many_votes(
-    gold: int, rivals: list[int], no_answer: int
-) -> None:
+def test_equals_integer_arithmetic_for_many_votes(gold, rivals, no_answer):
     curve = estimates(gold, rivals, no_answer, range(1, 121))
     for votes in (70, 100, 119):
         assert curve[votes - 1] == pytest.approx(
@@ -128,7 +118,7 @@ def test_equals_integer_arithmetic_for_many_votes(
         )
 
 
-def test_a_hundred_candidates() -> None:
+def test_a_hundred_candidates():
     rivals = [1] * 60 + [2] * 39
     curve = estimates(2, rivals, 3, range(1, 101))
     for votes in (3, 9):
@@ -137,7 +127,7 @@ def test_a_hundred_candidates() -> None:
 
 
 @pytest.mark.parametrize("p", [0.0, 1e-9, 0.1, 0.3, 0.499, 0.5, 0.501, 0.7, 1 - 1e-9, 1.0])
-def test_two_candidates_follow_the_binomial_distribution(p: float) -> None:
+def test_two_candidates_follow_the_binomial_distribution(p):
     from scipy.stats import binom
 
     votes = np.array([1, 2, 3, 4, 11, 50, 100, 101, 500, 1000, 1001])
@@ -151,7 +141,7 @@ def test_two_candidates_follow_the_binomial_distribution(p: float) -> None:
         assert values[0] == pytest.approx(strict + share * mass, abs=2e-12), ties
 
 
-def test_one_candidate_fails_only_if_nobody_answers() -> None:
+def test_one_candidate_fails_only_if_nobody_answers():
     votes = np.array([1, 2, 10, 100, 1001])
     assert estimates(1, [], 3, votes.tolist()) == pytest.approx(1 - 0.75**votes, abs=1e-13)
     assert estimates(5, [], 0, votes.tolist()) == [1.0] * 5
@@ -160,7 +150,7 @@ def test_one_candidate_fails_only_if_nobody_answers() -> None:
 
 
 @pytest.mark.parametrize("top", [100, 1001])
-def test_the_chances_of_all_candidates_and_of_no_vote_sum_to_one(top: int) -> None:
+def test_the_chances_of_all_candidates_and_of_no_vote_sum_to_one(top):
     pool, no_answer = np.array([40, 30, 15, 5, 5, 1, 1]), 3
     others = np.array([np.delete(pool, i) for i in range(len(pool))])
     votes = np.unique(np.linspace(1, top, 60).astype(int))
@@ -172,14 +162,14 @@ def test_the_chances_of_all_candidates_and_of_no_vote_sum_to_one(top: int) -> No
     )
 
 
-def test_more_votes_of_a_known_law_tend_to_the_leader() -> None:
+def test_more_votes_of_a_known_law_tend_to_the_leader():
     assert estimates(5, [3, 2], 0, [3_000]) == pytest.approx([1.0], abs=1e-13)
     assert estimates(4, [4, 2], 0, [3_000]) == pytest.approx([0.5], abs=1e-13)
     assert estimates(4, [4, 4], 0, [2_999]) == pytest.approx([1 / 3], abs=1e-13)
     assert estimates(3, [5, 2], 0, [3_000]) == pytest.approx([0.0], abs=1e-13)
 
 
-def test_the_largest_number_of_votes_is_exact_too() -> None:
+def test_the_largest_number_of_votes_is_exact_too():
     from scipy.stats import binom
 
     values = estimates(505, [495], 0, [MOST_VOTES - 1, MOST_VOTES])
@@ -188,7 +178,7 @@ def test_the_largest_number_of_votes_is_exact_too() -> None:
     )
 
 
-def test_the_rules_for_ties_are_ordered_and_differ() -> None:
+def test_the_rules_for_ties_are_ordered_and_differ():
     strict, uniform, lenient = (
         np.array(estimates(4, [4, 2], 1, range(1, 30), ties))
         for ties in ("strict", "uniform", "lenient")
@@ -204,7 +194,7 @@ def test_the_rules_for_ties_are_ordered_and_differ() -> None:
     st.randoms(use_true_random=False),
 )
 @settings(max_examples=12, deadline=None)
-def test_a_question_is_estimated_alone_whatever_stands_beside_it(pools, ties, rng) -> None:  # type: ignore[no-untyped-def]
+def test_a_question_is_estimated_alone_whatever_stands_beside_it(pools, ties, rng):
     padded = [rng.sample(rivals + [0] * (4 - len(rivals)), 4) for _, rivals, _ in pools]
     votes = [60, 1, 17, 17, 200]
     together = plugin_plurality_accuracy(
@@ -221,9 +211,7 @@ def test_a_question_is_estimated_alone_whatever_stands_beside_it(pools, ties, rn
 
 @given(POOLS, st.sampled_from(TIES), st.sampled_from([1, 3, 8, 20]))
 @settings(max_examples=40, deadline=None)
-def test_simulated_votes_agree_within_their_error(
-    pool: tuple[int, list[int], int], ties: str, votes: int
-) -> None:
+def test_simulated_votes_agree_within_their_error(pool, ties, votes):
     size = pool[0] + sum(pool[1]) + pool[2]
     rivals = np.array([pool[1]], np.float64).reshape(1, -1) / size
     simulated = monte_carlo_plurality_accuracy(
@@ -238,7 +226,7 @@ def test_simulated_votes_agree_within_their_error(
     assert abs(simulated - exact) <= 5 * (exact * (1 - exact) / 2000) ** 0.5 + 1e-12
 
 
-def test_probabilities_and_counts_give_the_same() -> None:
+def test_probabilities_and_counts_give_the_same():
     votes = [1, 5, 40, 333]
     given_shares = plurality_accuracy(
         np.array([0.4]), np.array([[0.35, 0.0, 0.2]]), np.array([0.05]), votes
@@ -248,7 +236,7 @@ def test_probabilities_and_counts_give_the_same() -> None:
     )
 
 
-def test_windows_of_votes_join_without_a_seam() -> None:
+def test_windows_of_votes_join_without_a_seam():
     votes = np.arange(1, 1002)
     windows = circles(votes)
     assert np.concatenate([w.votes for w in windows]).tolist() == votes.tolist()
@@ -259,7 +247,7 @@ def test_windows_of_votes_join_without_a_seam() -> None:
     assert curve[np.array(edges) - 1] == pytest.approx(alone, abs=1e-13)
 
 
-def test_no_question_gives_no_values() -> None:
+def test_no_question_gives_no_values():
     none = plugin_plurality_accuracy(
         np.zeros(0, int), np.zeros((0, 3), int), np.zeros(0, int), [1, 2]
     )
@@ -275,9 +263,7 @@ TINY = st.sampled_from([0.0, 5e-324, 1e-300, 1e-16, 1e-9, 1e-3, 0.25])
 @given(st.lists(TINY, min_size=1, max_size=5), st.booleans(), st.sampled_from(TIES))
 @example([5e-324, 0.25], True, "uniform")
 @settings(max_examples=40, deadline=None)
-def test_probabilities_next_to_zero_and_one_lose_nothing(
-    shares: list[float], answers: bool, ties: str
-) -> None:
+def test_probabilities_next_to_zero_and_one_lose_nothing(shares, answers, ties):
     if sum(shares) > 1:
         shares = [p / sum(shares) for p in shares]
     rest = max(0.0, 1.0 - sum(shares))

@@ -2,8 +2,6 @@
 against brute force and SciPy.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import combinations
@@ -32,7 +30,7 @@ SHARES = st.integers(0, 20).map(lambda x: x / 20)
 POINTS = st.lists(st.tuples(st.integers(1, 12).map(float), SHARES), min_size=1, max_size=8)
 
 
-def test_between_two_points_accuracy_is_linear_in_the_logarithm_of_the_cost() -> None:
+def test_between_two_points_accuracy_is_linear_in_the_logarithm_of_the_cost():
     costs, accuracy = np.array([1.0, 4.0, 64.0]), np.array([0.2, 0.6, 0.8])
     assert accuracy_at(2.0, costs, accuracy) == pytest.approx(0.4)  # half way from log 1 to log 4
     assert accuracy_at(16.0, costs, accuracy) == pytest.approx(0.7)
@@ -45,7 +43,7 @@ def test_between_two_points_accuracy_is_linear_in_the_logarithm_of_the_cost() ->
     st.floats(0, 1),
     st.integers(0, 9),
 )
-def test_accuracy_at_is_scipys_interpolation(ticks: list[int], share: float, seed: int) -> None:
+def test_accuracy_at_is_scipys_interpolation(ticks, share, seed):
     costs = np.sort(np.array(ticks, np.float64))
     accuracy = np.random.default_rng(seed).random((3, len(costs)))
     cost = float(costs[0] * (costs[-1] / costs[0]) ** share)
@@ -55,7 +53,7 @@ def test_accuracy_at_is_scipys_interpolation(ticks: list[int], share: float, see
     np.testing.assert_allclose(accuracy_at(cost, costs, accuracy), referee, atol=1e-9)
 
 
-def test_a_paired_difference_is_the_interval_of_the_differences_per_question() -> None:
+def test_a_paired_difference_is_the_interval_of_the_differences_per_question():
     rng = np.random.default_rng(3)
     a, b = rng.random((200, 3)), rng.random((200, 2))
     costs_a, costs_b = np.array([1.0, 3.0, 9.0]), np.array([2.0, 8.0])
@@ -68,12 +66,12 @@ def test_a_paired_difference_is_the_interval_of_the_differences_per_question() -
     )
 
 
-def test_cost_to_reach_by_hand() -> None:
+def test_cost_to_reach_by_hand():
     costs = np.array([[1.0, 4.0, 16.0, 64.0]])
     # the third point is worse than the second: the envelope is level there
     accuracy = np.array([[0.2, 0.6, 0.5, 0.8]])
 
-    def reach(target: float) -> float:
+    def reach(target):
         return float(cost_to_reach(target, costs, accuracy)[0])
 
     assert reach(0.1) == reach(0.2) == 1.0
@@ -85,9 +83,7 @@ def test_cost_to_reach_by_hand() -> None:
 
 
 @given(POINTS, SHARES)
-def test_cost_to_reach_is_the_first_cost_on_a_fine_grid(
-    points: list[tuple[float, float]], target: float
-) -> None:
+def test_cost_to_reach_is_the_first_cost_on_a_fine_grid(points, target):
     points = list({cost: (cost, right) for cost, right in points}.values())
     cost, right = (np.array(column) for column in zip(*points, strict=True))
     result = float(cost_to_reach(target, cost[None], right[None])[0])
@@ -104,7 +100,7 @@ def test_cost_to_reach_is_the_first_cost_on_a_fine_grid(
     )
 
 
-def test_resamples_that_never_reach_it_take_part_as_infinite() -> None:
+def test_resamples_that_never_reach_it_take_part_as_infinite():
     values = np.array([1.0, 2.0, 3.0, np.inf, np.nan])
     assert percentiles(values, 0.5) == (1.75, math.inf)
     assert percentiles(np.array([5.0, np.inf, np.inf, np.inf]), 0.9) == (math.inf, math.inf)
@@ -112,7 +108,7 @@ def test_resamples_that_never_reach_it_take_part_as_infinite() -> None:
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.floats(0.01, 0.99))
-def test_percentiles_are_numpys(values: list[float], confidence: float) -> None:
+def test_percentiles_are_numpys(values, confidence):
     tail = (1 - confidence) / 2
     referee = np.quantile(values, [tail, 1 - tail])
     np.testing.assert_allclose(
@@ -120,7 +116,7 @@ def test_percentiles_are_numpys(values: list[float], confidence: float) -> None:
     )
 
 
-def test_flips_are_counts() -> None:
+def test_flips_are_counts():
     resampled = np.array([0.2, 0.1, 0.0, -0.1, 0.3])
     assert flip_probability(0.1, resampled) == pytest.approx(1.5 / 5)
     assert flip_probability(-0.1, resampled) == pytest.approx(3.5 / 5)
@@ -128,7 +124,7 @@ def test_flips_are_counts() -> None:
 
 
 @given(st.lists(st.integers(1, 1000).map(lambda x: x / 1000), min_size=0, max_size=7))
-def test_holm_is_the_closed_test_of_bonferroni(p_values: list[float]) -> None:
+def test_holm_is_the_closed_test_of_bonferroni(p_values):
     """Adjusted p of i: the largest Bonferroni p of any set of hypotheses that holds i."""
     m = len(p_values)
     referee = [
@@ -150,7 +146,7 @@ def test_holm_is_the_closed_test_of_bonferroni(p_values: list[float]) -> None:
         max_size=4,
     )
 )
-def test_the_frontier_is_what_nothing_dominates(rows: list[list[tuple[int, int]]]) -> None:
+def test_the_frontier_is_what_nothing_dominates(rows):
     costs, accuracy = np.array(rows, np.float64)[:, :, 0], np.array(rows, np.float64)[:, :, 1]
     referee = [
         [
@@ -162,7 +158,7 @@ def test_the_frontier_is_what_nothing_dominates(rows: list[list[tuple[int, int]]
     np.testing.assert_array_equal(pareto(costs, accuracy), referee)
 
 
-def test_equal_costs_computed_in_two_ways_are_equal() -> None:
+def test_equal_costs_computed_in_two_ways_are_equal():
     third = 0.1 + 0.2
     assert third != 0.3
     assert pareto(np.array([third, 0.3, 0.4]), np.array([0.5, 0.5, 0.5])).tolist() == [
@@ -173,7 +169,7 @@ def test_equal_costs_computed_in_two_ways_are_equal() -> None:
     assert pareto(np.array([third, 0.3]), np.array([0.6, 0.5])).tolist() == [True, False]
 
 
-def test_area_by_hand() -> None:
+def test_area_by_hand():
     costs = np.array([1.0, 2.0, 3.0, 5.0])
     accuracy = np.array([[0.0, 0.1, 0.8, 0.6], [0.5, 0.5, 0.5, 0.5], [0.2, 0.9, 0.0, 1.0]])
     # Hulls: 0 to 0.8 in a line, then level; level; 0.2 to 0.9, then 0.9 to 1 over three units of
@@ -190,14 +186,14 @@ def test_area_by_hand() -> None:
     st.integers(0, 99),
     st.integers(0, 5),
 )
-def test_the_hull_is_qhulls(ticks: list[int], seed: int, extra: int) -> None:
+def test_the_hull_is_qhulls(ticks, seed, extra):
     costs = np.array(ticks, np.float64)
     accuracy = np.random.default_rng(seed).random((3, len(costs)))
     low, high = float(costs.min()), float(costs.max()) + extra
     # a box below, so that what Qhull has on top is the hull from above
     corners = [[low, -1.0], [high + 1, -1.0]]
 
-    def top(row: np.ndarray, at: np.ndarray) -> np.ndarray:
+    def top(row, at):
         points = np.vstack([np.column_stack([costs, row]), [high + 1, row.max()], corners])
         vertices = points[spatial.ConvexHull(points).vertices]
         vertices = vertices[vertices[:, 1] >= 0]
@@ -209,7 +205,7 @@ def test_the_hull_is_qhulls(ticks: list[int], seed: int, extra: int) -> None:
     np.testing.assert_allclose(hull_area(costs, accuracy, low, high), referee, atol=1e-9)
 
 
-def test_wins_count_ties_half_however_two_methods_depend_on_each_other() -> None:
+def test_wins_count_ties_half_however_two_methods_depend_on_each_other():
     first, second = [1, 1, 0, 0, 1], [1, 0, 0, 1, 0]
     wins = (
         sum(Fraction(a > b) + Fraction(a == b, 2) for a, b in zip(first, second, strict=True)) / 5
@@ -219,18 +215,18 @@ def test_wins_count_ties_half_however_two_methods_depend_on_each_other() -> None
     assert result[0, 1] + result[1, 0] == pytest.approx(1)
 
 
-def test_two_strengths_are_the_log_odds_of_their_wins() -> None:
+def test_two_strengths_are_the_log_odds_of_their_wins():
     strengths = bradley_terry(np.array([[[0.0, 3.0], [1.0, 0.0]]]))[0]
     np.testing.assert_allclose(strengths, [math.log(3) / 2, -math.log(3) / 2], atol=1e-9)
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(2, 6), st.integers(0, 1000))
-def test_strengths_are_the_maximum_of_the_likelihood(count: int, seed: int) -> None:
+def test_strengths_are_the_maximum_of_the_likelihood(count, seed):
     wins = np.random.default_rng(seed).integers(1, 20, (count, count)).astype(np.float64)
     np.fill_diagonal(wins, 7.0)  # nothing may look at it
 
-    def loss(free: np.ndarray) -> float:
+    def loss(free):
         s = np.append(free, 0.0)
         return float(
             sum(
@@ -247,12 +243,12 @@ def test_strengths_are_the_maximum_of_the_likelihood(count: int, seed: int) -> N
     np.testing.assert_allclose(bradley_terry(wins[None])[0], s - s.mean(), atol=1e-4)
 
 
-def test_somebody_who_never_lost_ends_at_the_limit() -> None:
+def test_somebody_who_never_lost_ends_at_the_limit():
     strengths = bradley_terry(np.array([[[0.0, 5.0], [0.0, 0.0]]]))[0]
     assert strengths[0] - strengths[1] == pytest.approx(MAX_STRENGTH)
 
 
-def test_resamples_are_ranked_one_by_one() -> None:
+def test_resamples_are_ranked_one_by_one():
     wins = np.random.default_rng(1).integers(1, 9, (4, 3, 3)).astype(np.float64)
     together = bradley_terry(wins)
     for row, table in zip(together, wins, strict=True):

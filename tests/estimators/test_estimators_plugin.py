@@ -1,7 +1,5 @@
 """The plug-in's expectation and bias from few calls, and what is unbiased."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 from math import comb
@@ -23,7 +21,7 @@ from feval.estimators.probabilities import TIES, compositions
 LAWS = st.lists(st.integers(0, 5), min_size=2, max_size=4).filter(sum)
 
 
-def law(weights: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def law(weights):
     """No answer last."""
     shares = np.array(weights) / sum(weights)
     return shares[:1], shares[None, 1:-1], shares[-1:]
@@ -32,9 +30,7 @@ def law(weights: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.slow
 @given(LAWS, st.integers(1, 4), st.sampled_from([1, 3, 6]), st.sampled_from(TIES))
 @settings(max_examples=50, deadline=None)
-def test_the_expectation_equals_the_mean_over_all_sequences_of_calls(
-    weights: list[int], calls: int, votes: int, ties: str
-) -> None:
+def test_the_expectation_equals_the_mean_over_all_sequences_of_calls(weights, calls, votes, ties):
     expected = 0.0
     for sequence in product(range(len(weights)), repeat=calls):
         counts = np.bincount(sequence, minlength=len(weights))
@@ -50,15 +46,13 @@ def test_the_expectation_equals_the_mean_over_all_sequences_of_calls(
 @pytest.mark.slow
 @given(LAWS, st.integers(1, 7))
 @settings(max_examples=12, deadline=None)
-def test_as_votes_grow_the_plugin_tells_the_accuracy_of_g_votes(
-    weights: list[int], calls: int
-) -> None:
+def test_as_votes_grow_the_plugin_tells_the_accuracy_of_g_votes(weights, calls):
     result = plugin_expectation(*law(weights), calls, [4001]).per_question()[0, 0]
     true = plurality_accuracy(*law(weights), [calls]).per_question()[0, 0]
     assert result == pytest.approx(true, abs=5e-3)
 
 
-def test_the_example_of_the_docs() -> None:
+def test_the_example_of_the_docs():
     two = np.array([0.55]), np.array([[0.45]]), np.array([0.0])
     assert plurality_accuracy(*two, [101]).per_question()[0, 0] == pytest.approx(0.844, abs=5e-4)
     assert plugin_expectation(*two, 5, [101]).per_question()[0, 0] == pytest.approx(0.592, abs=5e-4)
@@ -66,9 +60,7 @@ def test_the_example_of_the_docs() -> None:
 
 @given(LAWS, st.integers(1, 5), st.sampled_from(TIES))
 @settings(max_examples=40, deadline=None)
-def test_the_corrected_estimate_is_unbiased_up_to_g_votes(
-    weights: list[int], calls: int, ties: str
-) -> None:
+def test_the_corrected_estimate_is_unbiased_up_to_g_votes(weights, calls, ties):
     votes = list(range(1, calls + 1))
     outcomes = np.array(
         [c for c in product(range(calls + 1), repeat=len(weights)) if sum(c) == calls]
@@ -82,7 +74,7 @@ def test_the_corrected_estimate_is_unbiased_up_to_g_votes(
     assert chances @ result.values.per_question() == pytest.approx(true, abs=1e-12)
 
 
-def chance(weights: list[int], counts: list[int]) -> Fraction:
+def chance(weights, counts):
     total, draws = Fraction(1), 0
     for weight, count in zip(weights, counts, strict=True):
         draws += count
@@ -90,7 +82,7 @@ def chance(weights: list[int], counts: list[int]) -> Fraction:
     return total
 
 
-def test_beyond_g_votes_there_is_nan_and_a_reason() -> None:
+def test_beyond_g_votes_there_is_nan_and_a_reason():
     result = unbiased_plurality_accuracy(
         np.array([3, 2]), np.array([[2], [1]]), np.array([0, 1]), [1, 4, 5, 9]
     )
@@ -105,7 +97,7 @@ def test_beyond_g_votes_there_is_nan_and_a_reason() -> None:
     assert values[0, :3].tolist() == alone[0].tolist()
 
 
-def test_many_calls_over_two_answers_are_enumerated() -> None:
+def test_many_calls_over_two_answers_are_enumerated():
     two = np.array([0.6]), np.array([[0.4]]), np.array([0.0])
     from scipy.stats import binom
 
@@ -120,7 +112,7 @@ def test_many_calls_over_two_answers_are_enumerated() -> None:
 
 
 @pytest.mark.parametrize("ties", TIES)
-def test_a_table_of_questions_tells_what_each_question_alone_tells(ties: str) -> None:
+def test_a_table_of_questions_tells_what_each_question_alone_tells(ties):
     rng = np.random.default_rng(7)
     p = rng.dirichlet(np.ones(5), 60)
     p[::3, 4] = 0.0  # some without a rival, an answer, or a chance
@@ -143,6 +135,6 @@ def test_a_table_of_questions_tells_what_each_question_alone_tells(ties: str) ->
 
 
 @pytest.mark.parametrize(("total", "parts"), [(0, 1), (0, 3), (5, 1), (1, 4), (6, 3)])
-def test_compositions_are_all_of_them_in_order(total: int, parts: int) -> None:
+def test_compositions_are_all_of_them_in_order(total, parts):
     result = [ways for ways in product(range(total + 1), repeat=parts) if sum(ways) == total]
     assert compositions(total, parts).tolist() == [list(ways) for ways in result]

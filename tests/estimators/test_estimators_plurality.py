@@ -2,14 +2,10 @@
 values.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 from itertools import combinations
 from math import comb
-from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
@@ -26,18 +22,16 @@ SMALL_POOLS = st.tuples(
 ).filter(lambda pool: 1 <= pool[0] + sum(pool[1]) + pool[2] <= 8)
 
 
-def accuracies(gold: int, rivals: list[int], no_answer: int) -> list[float]:
+def accuracies(gold, rivals, no_answer):
     """The estimate for one question, every n."""
     size = gold + sum(rivals) + no_answer
     counts = np.array([gold]), np.array([rivals], dtype=int).reshape(1, -1), np.array([no_answer])
     return list(subset_plurality_accuracy(*counts, range(1, size + 1)).per_question()[0])
 
 
-def enumerated(gold: int, rivals: list[int], no_answer: int, n: int) -> Fraction:
+def enumerated(gold, rivals, no_answer, n):
     """Every subset of n samples, ties shared."""
-    pool: list[int | None] = (
-        [0] * gold + [j + 1 for j, c in enumerate(rivals) for _ in range(c)] + [None] * no_answer
-    )
+    pool = [0] * gold + [j + 1 for j, c in enumerate(rivals) for _ in range(c)] + [None] * no_answer
     credit = Fraction(0)
     for subset in combinations(pool, n):
         votes = Counter(answer for answer in subset if answer is not None)
@@ -46,7 +40,7 @@ def enumerated(gold: int, rivals: list[int], no_answer: int, n: int) -> Fraction
     return credit / comb(len(pool), n)
 
 
-def in_fractions(gold: int, rivals: list[int], no_answer: int) -> list[Fraction]:
+def in_fractions(gold, rivals, no_answer):
     """The generating function of the module's docstring, unabridged: every k, every tie, in
     integers.
     """
@@ -76,7 +70,7 @@ def in_fractions(gold: int, rivals: list[int], no_answer: int) -> list[Fraction]
 @example((4, [], 4))
 @example((3, [3], 2))
 @settings(max_examples=150, deadline=None)
-def test_equals_enumeration_of_all_subsets(pool: tuple[int, list[int], int]) -> None:
+def test_equals_enumeration_of_all_subsets(pool):
     exact = [enumerated(*pool, n) for n in range(1, pool[0] + sum(pool[1]) + pool[2] + 1)]
     assert accuracies(*pool) == pytest.approx([float(p) for p in exact], abs=1e-14)
 
@@ -85,7 +79,7 @@ def test_equals_enumeration_of_all_subsets(pool: tuple[int, list[int], int]) -> 
 @example((2, [2, 2, 2], 0), "strict")
 @example((1, [1, 1], 2), "lenient")
 @settings(max_examples=60, deadline=None)
-def test_ties_may_be_lost_or_won(pool: tuple[int, list[int], int], ties: str) -> None:
+def test_ties_may_be_lost_or_won(pool, ties):
     gold, rivals, no_answer = pool
     size = gold + sum(rivals) + no_answer
     counts = np.array([gold]), np.array([rivals], dtype=int).reshape(1, -1), np.array([no_answer])
@@ -125,7 +119,7 @@ def test_ties_may_be_lost_or_won(pool: tuple[int, list[int], int], ties: str) ->
         (12, [9] * 12, 0),
     ],
 )
-def test_equals_exact_fractions(gold: int, rivals: list[int], no_answer: int) -> None:
+def test_equals_exact_fractions(gold, rivals, no_answer):
     exact = in_fractions(gold, rivals, no_answer)
     assert accuracies(gold, rivals, no_answer) == pytest.approx(
         [float(p) for p in exact], rel=1e-12, abs=1e-13
@@ -133,7 +127,7 @@ def test_equals_exact_fractions(gold: int, rivals: list[int], no_answer: int) ->
 
 
 @pytest.mark.parametrize(("gold", "rival"), [(11, 9), (60, 80), (101, 99), (480, 520)])
-def test_two_candidates_follow_the_hypergeometric_distribution(gold: int, rival: int) -> None:
+def test_two_candidates_follow_the_hypergeometric_distribution(gold, rival):
     from scipy.stats import hypergeom
 
     n = np.arange(1, gold + rival + 1)
@@ -143,7 +137,7 @@ def test_two_candidates_follow_the_hypergeometric_distribution(gold: int, rival:
 
 
 @pytest.mark.parametrize("size", [60, 200, LARGEST_POOL])
-def test_the_chances_of_all_candidates_and_of_no_vote_sum_to_one(size: int) -> None:
+def test_the_chances_of_all_candidates_and_of_no_vote_sum_to_one(size):
     votes = [size * 4 // 10, size * 3 // 10, size // 10, size // 20, size // 20, 1, 1]
     no_answer = size - sum(votes)
     others = np.array([votes[:i] + votes[i + 1 :] for i in range(len(votes))])
@@ -155,7 +149,7 @@ def test_the_chances_of_all_candidates_and_of_no_vote_sum_to_one(size: int) -> N
     assert wins.sum(axis=0) + nobody == pytest.approx(np.ones(len(draws)), abs=1e-12)
 
 
-def test_certain_outcomes_are_exact() -> None:
+def test_certain_outcomes_are_exact():
     assert accuracies(40, [], 0) == [1.0] * 40
     assert accuracies(0, [25, 15], 0) == [0.0] * 40
     assert accuracies(0, [], 40) == [0.0] * 40
@@ -169,9 +163,7 @@ def test_certain_outcomes_are_exact() -> None:
 
 @given(st.lists(SMALL_POOLS, min_size=1, max_size=6), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_a_question_is_estimated_alone_whatever_stands_beside_it(
-    pools: list[tuple[int, list[int], int]], rng: Random
-) -> None:
+def test_a_question_is_estimated_alone_whatever_stands_beside_it(pools, rng):
     shuffled = [rng.sample(rivals, len(rivals)) + [0] * (4 - len(rivals)) for _, rivals, _ in pools]
     smallest = min(gold + sum(rivals) + none for gold, rivals, none in pools)
     draws = list(range(smallest, 0, -1))
@@ -186,14 +178,14 @@ def test_a_question_is_estimated_alone_whatever_stands_beside_it(
     assert together.mean() == pytest.approx(np.mean(alone, axis=0), abs=1e-14)
 
 
-def test_columns_follow_the_order_of_draws() -> None:
+def test_columns_follow_the_order_of_draws():
     counts = np.array([12]), np.array([[9, 4]]), np.array([2])
     every = subset_plurality_accuracy(*counts, range(1, 28)).per_question()[0]
     selected = subset_plurality_accuracy(*counts, np.array([20, 1, 20, 7])).per_question()[0]
     assert selected == pytest.approx(every[[19, 0, 19, 6]], rel=1e-13)
 
 
-def test_no_question_gives_no_values() -> None:
+def test_no_question_gives_no_values():
     none = subset_plurality_accuracy(
         np.zeros(0, int), np.zeros((0, 3), int), np.zeros(0, int), [1, 2]
     )
@@ -202,12 +194,12 @@ def test_no_question_gives_no_values() -> None:
 
 
 @pytest.mark.parametrize("draws", [[], [0], [-1, 2], [1.5], [[1]], ["a"]])
-def test_draws_must_be_positive_integers(draws: list[object]) -> None:
+def test_draws_must_be_positive_integers(draws):
     with pytest.raises(OutOfRangeError, match="integers from 1"):
-        subset_plurality_accuracy(np.array([3]), np.array([[2]]), np.array([0]), draws)  # type: ignore[arg-type]
+        subset_plurality_accuracy(np.array([3]), np.array([[2]]), np.array([0]), draws)
 
 
-def test_small_integer_types_do_not_overflow() -> None:
+def test_small_integer_types_do_not_overflow():
     counts = np.array([200], np.uint8), np.array([[199, 180]], np.uint8), np.array([21], np.uint8)
     wide = subset_plurality_accuracy(*(c.astype(int) for c in counts), [1, 300, 600]).per_question()
     assert subset_plurality_accuracy(*counts, [1, 300, 600]).per_question() == pytest.approx(
@@ -215,7 +207,7 @@ def test_small_integer_types_do_not_overflow() -> None:
     )
 
 
-def mean_accuracy(shared: Path, name: str, n: int, *, no_answer_votes: bool = False) -> float:
+def mean_accuracy(shared, name, n, *, no_answer_votes=False):
     counts = vote_counts(*real_codes(shared, name))
     rivals, no_answer = counts.rivals, counts.no_answer
     if no_answer_votes:
@@ -223,7 +215,7 @@ def mean_accuracy(shared: Path, name: str, n: int, *, no_answer_votes: bool = Fa
     return float(subset_plurality_accuracy(counts.gold, rivals, no_answer, [n]).mean()[0])
 
 
-def test_reference_values_of_the_exact_accuracy(shared: Path) -> None:
+def test_reference_values_of_the_exact_accuracy(shared):
     entries = golden(shared, "sc.exact.")
     assert len(entries) == 6
     for name, entry in entries.items():
@@ -235,7 +227,7 @@ def test_reference_values_of_the_exact_accuracy(shared: Path) -> None:
         )
 
 
-def test_reference_values_with_and_without_votes_of_no_answers(shared: Path) -> None:
+def test_reference_values_with_and_without_votes_of_no_answers(shared):
     entries = golden(shared, "sc.none.")
     assert len(entries) == 5
     for name, entry in entries.items():
@@ -248,14 +240,14 @@ def test_reference_values_with_and_without_votes_of_no_answers(shared: Path) -> 
 
 
 @given(st.integers(0, 12), st.integers(1, 12))
-def test_pass_at_k_counts_the_subsets_with_a_gold_answer(gold: int, size: int) -> None:
+def test_pass_at_k_counts_the_subsets_with_a_gold_answer(gold, size):
     gold = min(gold, size)
     exact = [1 - Fraction(comb(size - gold, n), comb(size, n)) for n in range(1, size + 1)]
     values = pass_at_k(np.array([gold]), np.array([size]), range(1, size + 1)).per_question()[0]
     assert values == pytest.approx([float(p) for p in exact], abs=1e-15)
 
 
-def test_pass_at_k_is_stable_in_large_pools() -> None:
+def test_pass_at_k_is_stable_in_large_pools():
     values = pass_at_k(
         np.array([1, 5000, 10_000]), np.array([10_000] * 3), [1, 100, 9999, 10_000]
     ).per_question()

@@ -1,7 +1,5 @@
 """Recorded and simulated votes: the empirical and the Monte-Carlo estimator of voting accuracy."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
@@ -19,7 +17,7 @@ from feval.estimators.probabilities import TIES
 ONE = np.array([0.5]), np.array([[0.3, 0.1]]), np.array([0.1])
 
 
-def by_hand(calls: list[int], gold: int, ties: str) -> float:
+def by_hand(calls, gold, ties):
     votes = Counter(call for call in calls if call >= 0)
     leaders = [answer for answer, count in votes.items() if count == max(votes.values())]
     if gold not in leaders:
@@ -32,9 +30,7 @@ def by_hand(calls: list[int], gold: int, ties: str) -> float:
     st.sampled_from(TIES),
 )
 @settings(max_examples=60, deadline=None)
-def test_the_empirical_estimate_counts_disjoint_ensembles(
-    codes: list[list[int]], ties: str
-) -> None:
+def test_the_empirical_estimate_counts_disjoint_ensembles(codes, ties):
     votes = [1, 5, 12, 4]
     result = empirical_plurality_accuracy(
         np.array(codes), np.ones(len(codes), int), votes, ties=ties
@@ -48,7 +44,7 @@ def test_the_empirical_estimate_counts_disjoint_ensembles(
             assert result.values[row, column] == pytest.approx(np.mean(recorded), abs=1e-15)
 
 
-def test_a_gold_answer_that_nobody_can_give_is_never_right() -> None:
+def test_a_gold_answer_that_nobody_can_give_is_never_right():
     result = empirical_plurality_accuracy(
         np.array([[0, 0, -1, -1]]), np.array([-1]), [1, 2], ties="lenient"
     )
@@ -56,7 +52,7 @@ def test_a_gold_answer_that_nobody_can_give_is_never_right() -> None:
 
 
 @pytest.mark.parametrize("ties", TIES)
-def test_credits_by_hand(ties: str) -> None:
+def test_credits_by_hand(ties):
     gold = np.array([3, 2, 1, 0, 0, 2])
     rivals = np.array([[1, 1], [2, 0], [1, 1], [0, 0], [4, 0], [3, 2]])
     tie = {"uniform": [0.5, 1 / 3], "strict": [0.0, 0.0], "lenient": [1.0, 1.0]}[ties]
@@ -67,13 +63,13 @@ def test_credits_by_hand(ties: str) -> None:
     ]
 
 
-def test_simulated_votes_of_a_certain_answer_are_certain() -> None:
+def test_simulated_votes_of_a_certain_answer_are_certain():
     law = np.array([1.0, 0.0, 0.0]), np.array([[0.0], [1.0], [0.0]]), np.array([0.0, 0.0, 1.0])
     result = monte_carlo_plurality_accuracy(*law, [1, 7], replicates=50).per_question()
     assert result.tolist() == [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
 
 
-def test_simulated_votes_depend_on_seed_and_key_only() -> None:
+def test_simulated_votes_depend_on_seed_and_key_only():
     two = [np.repeat(array, 2, axis=0) for array in ONE]
     both = monte_carlo_plurality_accuracy(
         *two, [3, 9], seed=5, keys=np.array([70, 8])
@@ -85,7 +81,7 @@ def test_simulated_votes_depend_on_seed_and_key_only() -> None:
     assert other.tolist() != alone.tolist()
 
 
-def test_the_first_replicates_and_votes_of_more_are_those_of_fewer() -> None:
+def test_the_first_replicates_and_votes_of_more_are_those_of_fewer():
     shorter = monte_carlo_plurality_accuracy(*ONE, [2], replicates=1, seed=3).per_question()[0, 0]
     longer = monte_carlo_plurality_accuracy(*ONE, [2, 30], replicates=1, seed=3).per_question()[
         0, 0

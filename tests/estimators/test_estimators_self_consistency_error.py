@@ -2,8 +2,6 @@
 extensions.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import product
@@ -31,12 +29,12 @@ from feval.estimators.self_consistency import (
 SHARES = st.fractions(0, 1, max_denominator=60)
 
 
-def two_answer_plugin(positive: np.ndarray, calls: int) -> np.ndarray:
+def two_answer_plugin(positive, calls):
     """min(k / n, 1 - k / n)."""
     return np.minimum(positive, calls - positive) / calls
 
 
-def moments(p: Fraction, n: int) -> tuple[Fraction, Fraction]:
+def moments(p, n):
     """Mean and mean square of min(k, n - k) / n."""
     mass = [comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
     values = [Fraction(min(k, n - k), n) for k in range(n + 1)]
@@ -48,12 +46,12 @@ def moments(p: Fraction, n: int) -> tuple[Fraction, Fraction]:
 
 @given(SHARES, st.integers(1, 40))
 @settings(deadline=None)
-def test_the_bias_is_exact(p: Fraction, n: int) -> None:
+def test_the_bias_is_exact(p, n):
     exact = min(p, 1 - p) - moments(p, n)[0]
     assert float(self_consistency_bias(float(p), n)) == pytest.approx(float(exact), abs=1e-14)
 
 
-def test_the_bias_at_one_half_has_a_closed_form_for_any_number_of_calls() -> None:
+def test_the_bias_at_one_half_has_a_closed_form_for_any_number_of_calls():
     n = np.array([1, 2, 3, 4, 9, 100, 1001, 100_000])
     log = [
         math.lgamma(2 * h + 1) - 2 * math.lgamma(h + 1) - (2 * h + 1) * math.log(2)
@@ -62,7 +60,7 @@ def test_the_bias_at_one_half_has_a_closed_form_for_any_number_of_calls() -> Non
     assert self_consistency_bias(0.5, n) == pytest.approx(np.exp(log), abs=1e-12)
 
 
-def test_the_bias_takes_arrays_and_ends() -> None:
+def test_the_bias_takes_arrays_and_ends():
     p, n = np.array([[0.0], [0.3], [0.7], [1.0]]), np.array([1, 4, 1001])
     table = self_consistency_bias(p, n)
     assert table.shape == (4, 3)
@@ -71,9 +69,7 @@ def test_the_bias_takes_arrays_and_ends() -> None:
     assert table[1, 1] == pytest.approx(0.0459, abs=1e-15)
 
 
-def test_the_step_of_the_proof_fails_for_every_odd_number_of_calls_and_holds_for_every_even_one() -> (  # noqa: E501
-    None
-):
+def test_the_step_of_the_proof_fails_for_every_odd_number_of_calls_and_holds_for_every_even_one():
     n = np.arange(1, 400)
     fails = self_consistency_bias(0.5, n) > 1 / np.sqrt(2 * np.pi * n)
     assert fails.tolist() == (n % 2 == 1).tolist()
@@ -85,9 +81,7 @@ def test_the_step_of_the_proof_fails_for_every_odd_number_of_calls_and_holds_for
     st.integers(1, 12),
 )
 @settings(max_examples=60, deadline=None)
-def test_the_mean_squared_error_is_exact_and_theorem_1_holds(
-    population: list[tuple[Fraction, int]], m: int, n: int
-) -> None:
+def test_the_mean_squared_error_is_exact_and_theorem_1_holds(population, m, n):
     total = sum(w for _, w in population)
     q = [Fraction(w, total) for _, w in population]
     both = [moments(p, n) for p, _ in population]
@@ -101,7 +95,7 @@ def test_the_mean_squared_error_is_exact_and_theorem_1_holds(
     assert exact <= float(self_consistency_bound(m, n))
 
 
-def test_theorem_1_holds_where_the_step_of_its_proof_does_not() -> None:
+def test_theorem_1_holds_where_the_step_of_its_proof_does_not():
     for n in range(1, 60, 2):
         for m in (1, 3, 50):
             assert self_consistency_mse_exact(
@@ -112,13 +106,13 @@ def test_theorem_1_holds_where_the_step_of_its_proof_does_not() -> None:
             ) <= self_consistency_bound(m, n)
 
 
-def test_the_mean_squared_error_of_many_calls() -> None:
+def test_the_mean_squared_error_of_many_calls():
     assert self_consistency_mse_exact(np.array([0.0, 1.0]), None, 3, 100_000) == 0.0
     result = self_consistency_mse_exact(np.array([0.2]), None, 7, 100_000)
     assert result == pytest.approx(0.2 * 0.8 / 700_000, rel=1e-9)
 
 
-def test_the_mean_squared_error_agrees_with_simulation() -> None:
+def test_the_mean_squared_error_agrees_with_simulation():
     rng = np.random.Generator(np.random.Philox(key=4))
     p, q = np.array([0.5, 0.1, 0.8]), np.array([0.2, 0.5, 0.3])
     m, n, runs = 5, 7, 40_000
@@ -133,7 +127,7 @@ def test_the_mean_squared_error_agrees_with_simulation() -> None:
 
 @given(st.integers(1, 400), st.sampled_from([0.0, 0.05, 0.5, 1.0]))
 @settings(deadline=None)
-def test_the_best_integer_split_is_the_best_of_all(budget: int, icc: float) -> None:
+def test_the_best_integer_split_is_the_best_of_all(budget, icc):
     m, n = (
         grid.ravel() for grid in np.meshgrid(np.arange(1, budget + 1), np.arange(1, budget + 1))
     )
@@ -146,7 +140,7 @@ def test_the_best_integer_split_is_the_best_of_all(budget: int, icc: float) -> N
     )
 
 
-def test_rounding_the_split_exceeds_the_budget_or_is_not_the_best() -> None:
+def test_rounding_the_split_exceeds_the_budget_or_is_not_the_best():
     seven, fifty = budget_split(7), budget_split(50)
     assert round(seven.m) * round(seven.n) == 8
     assert (round(fifty.m), round(fifty.n)) == (4, 11)
@@ -154,7 +148,7 @@ def test_rounding_the_split_exceeds_the_budget_or_is_not_the_best() -> None:
     assert (best.m, best.n) == (5, 10)
 
 
-def test_large_budgets_split_near_the_real_optimum() -> None:
+def test_large_budgets_split_near_the_real_optimum():
     for budget in (10_000, 1_234_567, 10**12):
         real, best = budget_split(budget), best_integer_split(budget)
         assert best.m * best.n <= budget
@@ -163,7 +157,7 @@ def test_large_budgets_split_near_the_real_optimum() -> None:
         assert best.bound <= real.bound * (1 + 4 / real.n)
 
 
-def test_the_split_is_the_minimum_of_the_bound() -> None:
+def test_the_split_is_the_minimum_of_the_bound():
     for icc in (0.0, 0.3, 1.0):
         split = budget_split(800, icc)
         assert split.m * split.n == pytest.approx(800)
@@ -171,7 +165,7 @@ def test_the_split_is_the_minimum_of_the_bound() -> None:
             assert self_consistency_bound(split.m * factor, split.n / factor, icc) > split.bound
 
 
-def multiclass_by_enumeration(p: list[Fraction], n: int) -> Fraction:
+def multiclass_by_enumeration(p, n):
     total = Fraction(0)
     for calls in product(range(len(p)), repeat=n):
         chance = math.prod((p[c] for c in calls), start=Fraction(1))
@@ -181,14 +175,14 @@ def multiclass_by_enumeration(p: list[Fraction], n: int) -> Fraction:
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(sum), st.integers(1, 6))
 @settings(max_examples=80, deadline=None)
-def test_the_multiclass_expectation_equals_enumeration(weights: list[int], n: int) -> None:
+def test_the_multiclass_expectation_equals_enumeration(weights, n):
     p = [Fraction(w, sum(weights)) for w in weights]
     result = multiclass_plugin_expectation(np.array([float(x) for x in p]), n)
     assert float(result) == pytest.approx(float(multiclass_by_enumeration(p, n)), abs=1e-13)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 100, 1001])
-def test_two_classes_are_the_binary_case(n: int) -> None:
+def test_two_classes_are_the_binary_case(n):
     p = np.array([0.0, 0.1, 0.5, 0.8])
     result = multiclass_plugin_expectation(np.column_stack([p, 1 - p]), n)
     assert self_consistency_error(p) - result == pytest.approx(
@@ -199,7 +193,7 @@ def test_two_classes_are_the_binary_case(n: int) -> None:
     )
 
 
-def test_the_multiclass_expectation_of_a_hundred_answers_agrees_with_simulation() -> None:
+def test_the_multiclass_expectation_of_a_hundred_answers_agrees_with_simulation():
     rng = np.random.Generator(np.random.Philox(key=9))
     p = rng.dirichlet(np.full(100, 0.3))
     values = 1.0 - rng.multinomial(200, p, 20_000).max(axis=1) / 200
@@ -207,7 +201,7 @@ def test_the_multiclass_expectation_of_a_hundred_answers_agrees_with_simulation(
     assert abs(values.mean() - result) <= 4 * values.std() / 20_000**0.5
 
 
-def test_a_table_of_laws_in_any_shape_tells_what_each_law_alone_tells() -> None:
+def test_a_table_of_laws_in_any_shape_tells_what_each_law_alone_tells():
     rng = np.random.default_rng(11)
     p = rng.dirichlet(np.full(6, 0.4), (30, 20))
     p[3, 4], p[5, 6] = np.eye(6)[2], np.full(6, 1 / 6)
@@ -222,12 +216,12 @@ def test_a_table_of_laws_in_any_shape_tells_what_each_law_alone_tells() -> None:
     assert together[3, 4] == 0.0
 
 
-def test_averages_by_hand() -> None:
+def test_averages_by_hand():
     assert average_error(np.array([0.1, 0.3])) == pytest.approx(0.2)
     assert average_error(np.array([0.1, 0.3]), np.array([3, 1])) == pytest.approx(0.15)
 
 
-def test_correlated_calls_vary_as_the_beta_binomial_does() -> None:
+def test_correlated_calls_vary_as_the_beta_binomial_does():
     from scipy.stats import betabinom
 
     a, b, n = 1.2, 2.8, 10
@@ -240,7 +234,7 @@ def test_correlated_calls_vary_as_the_beta_binomial_does() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["union", "differences"])
-def test_the_high_probability_bound_holds(strategy: str) -> None:
+def test_the_high_probability_bound_holds(strategy):
     rng = np.random.Generator(np.random.Philox(key=5))
     p = np.array([0.5, 0.45, 0.05, 0.9])
     m, n, runs = 12, 9, 4000
@@ -252,7 +246,7 @@ def test_the_high_probability_bound_holds(strategy: str) -> None:
     assert (errors <= high_probability_bound(m, n, 0.9, strategy=strategy)).mean() >= 0.9
 
 
-def test_the_high_probability_bound_shrinks_with_calls_questions_and_doubt() -> None:
+def test_the_high_probability_bound_shrinks_with_calls_questions_and_doubt():
     bound = high_probability_bound(100, 50)
     assert high_probability_bound(200, 50, strategy="differences") < high_probability_bound(
         100, 50, strategy="differences"

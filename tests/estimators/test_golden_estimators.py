@@ -2,12 +2,8 @@
 and `golden_coupling`.
 """
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import golden_coupling
 import golden_plurality
@@ -17,9 +13,7 @@ from places import SHARED
 
 CALLS = golden_plurality.CALLS | golden_two_call.CALLS | golden_coupling.CALLS
 FILE = SHARED / "golden" / "estimators.json"
-ENTRIES: list[dict[str, Any]] = (
-    json.loads(FILE.read_text("utf-8"))["cases"] if FILE.exists() else []
-)
+ENTRIES = json.loads(FILE.read_text("utf-8"))["cases"] if FILE.exists() else []
 
 CLAIMED = [entry for entry in ENTRIES if entry["fn"] in CALLS]
 
@@ -32,7 +26,7 @@ WIDER = {
 }
 
 
-def tolerance(entry: dict[str, Any], part: str) -> dict[str, float]:
+def tolerance(entry, part):
     for (note, name), (absolute, relative) in WIDER.items():
         if re.search(note, entry.get("note", "")) and re.fullmatch(name, part):
             return {"abs": absolute, "rel": relative}
@@ -44,7 +38,7 @@ def tolerance(entry: dict[str, Any], part: str) -> dict[str, float]:
     )
 
 
-def same(result: Any, expected: Any, entry: dict[str, Any], part: str = "") -> None:
+def same(result, expected, entry, part=""):
     """Every expected part is there: numbers within the tolerance, everything else exactly."""
     where = f"{entry['id']} {part}"
     if isinstance(expected, dict):
@@ -67,11 +61,11 @@ def same(result: Any, expected: Any, entry: dict[str, Any], part: str = "") -> N
 
 
 @pytest.mark.parametrize("entry", [pytest.param(entry, id=entry["id"]) for entry in CLAIMED])
-def test_reference_value(entry: dict[str, Any]) -> None:
+def test_reference_value(entry):
     same(CALLS[entry["fn"]](entry["inputs"]), entry["expected"], entry)
 
 
-def test_every_reference_value_is_claimed(shared: Path) -> None:
+def test_every_reference_value_is_claimed(shared):
     assert (shared / "golden" / "estimators.json") == FILE
     unclaimed = {entry["fn"] for entry in ENTRIES if entry["fn"] not in CALLS}
     assert unclaimed == set(), "no call computes these golden functions"

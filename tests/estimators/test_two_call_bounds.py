@@ -2,12 +2,9 @@
 distributions.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import pairwise
 from math import comb
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +26,7 @@ from feval.estimators.vote_polynomials import UnitPolynomial, majority_accuracy,
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 10, 50, 100, 500])
-def test_every_interval_brings_certificates_that_hold_on_all_of_the_unit_interval(n: int) -> None:
+def test_every_interval_brings_certificates_that_hold_on_all_of_the_unit_interval(n):
     interval = vote_interval(n, table_of_moments())
     for bound in (interval.lower, interval.upper):
         check = bound.check()
@@ -44,7 +41,7 @@ def test_every_interval_brings_certificates_that_hold_on_all_of_the_unit_interva
     assert np.isfinite(interval.upper.atoms).all()
 
 
-def in_powers(polynomial: UnitPolynomial) -> list[Fraction]:
+def in_powers(polynomial):
     """Coefficients of q^k, lowest first."""
     degree, result = polynomial.degree, [Fraction(0)] * (polynomial.degree + 1)
     for at, value in enumerate(polynomial.coefficients):
@@ -53,11 +50,11 @@ def in_powers(polynomial: UnitPolynomial) -> list[Fraction]:
     return result
 
 
-def value_at(powers: list[Fraction], q: Fraction) -> Fraction:
+def value_at(powers, q):
     return sum((c * q**k for k, c in enumerate(powers)), Fraction(0))
 
 
-def remainder(dividend: list[Fraction], divisor: list[Fraction]) -> list[Fraction]:
+def remainder(dividend, divisor):
     left = dividend[:]
     while len(left) >= len(divisor):
         factor, shift = left[-1] / divisor[-1], len(left) - len(divisor)
@@ -69,7 +66,7 @@ def remainder(dividend: list[Fraction], divisor: list[Fraction]) -> list[Fractio
     return left
 
 
-def is_positive_on_the_unit_interval(powers: list[Fraction]) -> bool:
+def is_positive_on_the_unit_interval(powers):
     """By Sturm's theorem: positive at 0 and no root in (0, 1]. Exact throughout."""
     while powers and not powers[-1]:
         powers = powers[:-1]
@@ -87,7 +84,7 @@ def is_positive_on_the_unit_interval(powers: list[Fraction]) -> bool:
     return changes[0] == changes[1]
 
 
-def residual_of(bound: Any, index: Any = ()) -> list[Fraction]:
+def residual_of(bound, index=()):
     goal = (
         majority_polynomial(bound.objective)
         if isinstance(bound.objective, int)
@@ -97,7 +94,7 @@ def residual_of(bound: Any, index: Any = ()) -> list[Fraction]:
     return in_powers(difference if bound.side == "upper" else -difference)
 
 
-def test_sturms_theorem_tells_touching_and_crossing_from_staying_above() -> None:
+def test_sturms_theorem_tells_touching_and_crossing_from_staying_above():
     square = [Fraction(1, 4), Fraction(-1), Fraction(1)]  # (q - 1/2)^2
     assert not is_positive_on_the_unit_interval(square)
     assert not is_positive_on_the_unit_interval([square[0] - Fraction(1, 10**30), *square[1:]])
@@ -110,9 +107,7 @@ def test_sturms_theorem_tells_touching_and_crossing_from_staying_above() -> None
     rho=st.one_of(PROBABILITY, st.sampled_from([0.0, 1e-300, 1e-12, 1 - 1e-12, 1.0])),
     n=st.sampled_from([0, 1, 2, 3, 5, 8]),
 )
-def test_the_returned_quadratics_dominate_in_exact_rational_arithmetic(
-    mu: float, rho: float, n: int
-) -> None:
+def test_the_returned_quadratics_dominate_in_exact_rational_arithmetic(mu, rho, n):
     moments = Moments.from_correlation(mu, rho)
     interval = vote_interval(n, moments)
     for bound in (interval.lower, interval.upper):
@@ -126,7 +121,7 @@ def test_the_returned_quadratics_dominate_in_exact_rational_arithmetic(
 
 
 @pytest.mark.parametrize("text", ["P_3 - P_1", "P_5 - 2*P_2 + P_1", "q - q^2"])
-def test_quadratics_of_other_objectives_dominate_in_exact_rational_arithmetic(text: str) -> None:
+def test_quadratics_of_other_objectives_dominate_in_exact_rational_arithmetic(text):
     interval = polynomial_objective_interval(objective(text), table_of_moments(6))
     for bound in (interval.lower, interval.upper):
         for index in np.ndindex(bound.value.shape):
@@ -145,7 +140,7 @@ EDGES = Moments.from_correlation(
 @pytest.mark.parametrize(
     "text", ["P_3 - P_1", pytest.param("P_5 - 2*P_2 + P_1", marks=pytest.mark.slow), "q - q^2"]
 )
-def test_bounds_of_objectives_are_sharp_and_proven_at_the_edges_of_the_moments(text: str) -> None:
+def test_bounds_of_objectives_are_sharp_and_proven_at_the_edges_of_the_moments(text):
     interval = polynomial_objective_interval(objective(text), EDGES)
     for bound in (interval.lower, interval.upper):
         check = bound.check()
@@ -165,8 +160,8 @@ def test_bounds_of_objectives_are_sharp_and_proven_at_the_edges_of_the_moments(t
     ],
 )
 def test_bounds_are_sharp_where_the_atoms_of_a_law_lie_between_two_points_of_the_grid(
-    heights: list[float], mu: float, rho: float
-) -> None:
+    heights, mu, rho
+):
     polynomial = UnitPolynomial(tuple(Fraction(height) for height in heights))
     interval = polynomial_objective_interval(polynomial, Moments.from_correlation(mu, rho))
     for bound in (interval.lower, interval.upper):
@@ -178,7 +173,7 @@ def test_bounds_are_sharp_where_the_atoms_of_a_law_lie_between_two_points_of_the
 
 
 @pytest.mark.parametrize("constant", [Fraction(1, 3), Fraction(0)])
-def test_laws_that_attain_a_constant_have_the_moments(constant: Fraction) -> None:
+def test_laws_that_attain_a_constant_have_the_moments(constant):
     interval = polynomial_objective_interval(UnitPolynomial((constant,)), EDGES)
     for bound in (interval.lower, interval.upper):
         assert bound.check().holds(1e-11)
@@ -186,7 +181,7 @@ def test_laws_that_attain_a_constant_have_the_moments(constant: Fraction) -> Non
 
 
 @pytest.mark.parametrize("mu", [1e-300, 1e-12, 0.3, 0.49, 0.8721954680])
-def test_quadratics_stay_on_their_side_where_the_law_is_all_but_certain(mu: float) -> None:
+def test_quadratics_stay_on_their_side_where_the_law_is_all_but_certain(mu):
     """Against the vote polynomial itself on a fine grid of all scales; errors of a double contact
     must not show.
     """
@@ -200,7 +195,7 @@ def test_quadratics_stay_on_their_side_where_the_law_is_all_but_certain(mu: floa
                 assert (sign * (a + q * (b + c * q) - votes)).min() > -1e-13, (n, bound.side)
 
 
-def test_a_certificate_that_was_tampered_with_does_not_pass() -> None:
+def test_a_certificate_that_was_tampered_with_does_not_pass():
     bound = vote_interval(2, Moments.of(0.7, 0.6)).upper
     for field, change in (
         ("quadratic", np.array([0, 0, -1e-6])),
@@ -213,9 +208,7 @@ def test_a_certificate_that_was_tampered_with_does_not_pass() -> None:
 
 
 @pytest.mark.parametrize(("atoms", "error"), [([0.0, 0.5, 0.7], 0.0), ([0.0, 0.5, 1.1], 0.1)])
-def test_negative_weights_and_atoms_outside_the_unit_interval_make_no_law(
-    atoms: list[float], error: float
-) -> None:
+def test_negative_weights_and_atoms_outside_the_unit_interval_make_no_law(atoms, error):
     bound = polynomial_objective_interval(majority_polynomial(2), Moments.of(0.7, 0.6)).upper
     places = np.array(atoms)
     weights = np.linalg.solve(places ** np.arange(3)[:, None], [1.0, 0.7, 0.6])
@@ -231,9 +224,7 @@ def test_negative_weights_and_atoms_outside_the_unit_interval_make_no_law(
     masses=st.lists(st.floats(0.01, 1.0), min_size=6, max_size=6),
     n=BUDGETS,
 )
-def test_no_law_has_a_vote_accuracy_outside_its_interval(
-    atoms: list[float], masses: list[float], n: int
-) -> None:
+def test_no_law_has_a_vote_accuracy_outside_its_interval(atoms, masses, n):
     q = np.array(atoms)
     weights = np.array(masses[: len(q)]) / sum(masses[: len(q)])
     mu, nu = float(weights @ q), float(weights @ q**2)
@@ -249,7 +240,7 @@ def test_no_law_has_a_vote_accuracy_outside_its_interval(
         assert float(endless.low) - 1e-6 <= share <= float(endless.high) + 1e-6
 
 
-def linear_program(n: int, mu: float, nu: float, sign: float) -> float:
+def linear_program(n, mu, nu, sign):
     """The bound over laws on a fine grid, from SciPy: inside the true interval, by little."""
     from scipy.optimize import linprog
 
@@ -268,7 +259,7 @@ def linear_program(n: int, mu: float, nu: float, sign: float) -> float:
     ("mu", "rho"), [(0.7, 0.5), (0.35, 0.1), (0.1, 0.7), (0.55, 0.05), (0.9, 0.3)]
 )
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 50])
-def test_linear_programs_agree(n: int, mu: float, rho: float) -> None:
+def test_linear_programs_agree(n, mu, rho):
     moments = Moments.from_correlation(mu, rho)
     interval = vote_interval(n, moments)
     inner = [linear_program(n, mu, float(moments.nu), sign) for sign in (-1.0, 1.0)]
@@ -277,7 +268,7 @@ def test_linear_programs_agree(n: int, mu: float, rho: float) -> None:
     assert float(interval.high) - room <= inner[1] <= float(interval.high) + 1e-9
 
 
-def test_three_votes_have_a_closed_form() -> None:
+def test_three_votes_have_a_closed_form():
     moments = table_of_moments()
     closed, general = three_vote_interval(moments), vote_interval(1, moments)
     np.testing.assert_allclose(closed.low, general.low, atol=1e-15)
@@ -290,7 +281,7 @@ def test_three_votes_have_a_closed_form() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 500])
-def test_intervals_on_the_boundary_are_points(n: int) -> None:
+def test_intervals_on_the_boundary_are_points(n):
     mu = np.linspace(0, 1, 21)
     homogeneous = vote_interval(n, Moments.from_correlation(mu, 0.0))
     for value in (homogeneous.low, homogeneous.high):
@@ -300,7 +291,7 @@ def test_intervals_on_the_boundary_are_points(n: int) -> None:
         np.testing.assert_allclose(value, mu, atol=1e-15)
 
 
-def test_infinite_votes_enclose_large_budgets_and_jump_at_one_half() -> None:
+def test_infinite_votes_enclose_large_budgets_and_jump_at_one_half():
     point = infinite_vote_interval(Moments.of(Fraction(1, 2), Fraction(1, 4)))
     assert (float(point.low), float(point.high)) == (0.5, 0.5)
     counted = infinite_vote_interval(PairTable.of([250, 251], [500, 500], [250, 251]).moments())
@@ -317,7 +308,7 @@ def test_infinite_votes_enclose_large_budgets_and_jump_at_one_half() -> None:
 
 
 @given(mu=PROBABILITY, rho=PROBABILITY)
-def test_a_certified_gain_is_the_lower_end_minus_one_call(mu: float, rho: float) -> None:
+def test_a_certified_gain_is_the_lower_end_minus_one_call(mu, rho):
     moments = Moments.from_correlation(mu, rho)
     result = certified_three_vote_gain(moments)
     assert float(result.gain) == pytest.approx(
@@ -329,7 +320,7 @@ def test_a_certified_gain_is_the_lower_end_minus_one_call(mu: float, rho: float)
         assert result.gain > 0
 
 
-def test_equality_certifies_nothing() -> None:
+def test_equality_certifies_nothing():
     edge = [
         Moments.of(0.8, 0.7),
         Moments.from_correlation(0.8, 0.375),
@@ -340,7 +331,7 @@ def test_equality_certifies_nothing() -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 20])
-def test_the_mean_alone_certifies_nothing_and_two_moments_lie_within(n: int) -> None:
+def test_the_mean_alone_certifies_nothing_and_two_moments_lie_within(n):
     moments = table_of_moments(100)
     alone, both = one_call_envelope(moments.mu, n), vote_interval(n, moments)
     assert (alone.low <= moments.mu + 1e-15).all()
@@ -349,7 +340,7 @@ def test_the_mean_alone_certifies_nothing_and_two_moments_lie_within(n: int) -> 
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, pytest.param(20, marks=pytest.mark.slow)])
-def test_the_general_program_finds_the_closed_forms(n: int) -> None:
+def test_the_general_program_finds_the_closed_forms(n):
     moments = table_of_moments(100)
     general, closed = (
         polynomial_objective_interval(majority_polynomial(n), moments),
@@ -365,7 +356,7 @@ def test_the_general_program_finds_the_closed_forms(n: int) -> None:
     powers=st.lists(st.integers(-9, 9), min_size=4, max_size=8),
     atoms=st.lists(PROBABILITY, min_size=3, max_size=5, unique=True),
 )
-def test_no_law_passes_the_bounds_of_a_polynomial(powers: list[int], atoms: list[float]) -> None:
+def test_no_law_passes_the_bounds_of_a_polynomial(powers, atoms):
     q = np.array(atoms)
     mu, nu = float(q.mean()), float((q**2).mean())
     moments = Moments.of(mu, min(max(nu, mu * mu), mu))

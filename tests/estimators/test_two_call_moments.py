@@ -2,14 +2,10 @@
 and pair tables.
 """
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from itertools import combinations, product
 from math import comb
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,15 +32,15 @@ from feval.estimators.wald_regions import wald_projection
 
 
 @pytest.fixture(scope="module")
-def tables(shared: Path) -> Any:
+def tables(shared):
     return json.loads((shared / "golden" / "paper_tables.json").read_text("utf-8"))
 
 
-def percent(value: float) -> float:
+def percent(value):
     return round(100.0 * float(value), 2)
 
 
-def test_table_1_of_the_paper_is_reproduced_to_the_printed_digit(tables: Any) -> None:
+def test_table_1_of_the_paper_is_reproduced_to_the_printed_digit(tables):
     compared = 0
     for rho, row in tables["table1_percent"].items():
         moments = Moments.from_correlation(tables["table1_mu"], float(rho))
@@ -57,7 +53,7 @@ def test_table_1_of_the_paper_is_reproduced_to_the_printed_digit(tables: Any) ->
     assert compared == 24
 
 
-def test_the_intervals_of_table_3_are_reproduced(tables: Any) -> None:
+def test_the_intervals_of_table_3_are_reproduced(tables):
     assert len(tables["table3"]) == 9
     for row in tables["table3"]:
         pairs = PairTable.of(row["n11"], row["n_disagree"], row["n00"])
@@ -91,16 +87,14 @@ QQP = [
 
 
 @pytest.mark.parametrize(("cells", "three", "five"), QQP)
-def test_the_other_intervals_of_table_3_are_reproduced_as_printed(
-    cells: tuple[int, int, int], three: list[float], five: list[float]
-) -> None:
+def test_the_other_intervals_of_table_3_are_reproduced_as_printed(cells, three, five):
     for n, printed in ((1, three), (2, five)):
         result = wald_projection(PairTable.of(*cells), n)
         assert [percent(result.low), percent(result.high)] == printed
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
-def test_majorities_are_sums_of_binomial_terms(n: int) -> None:
+def test_majorities_are_sums_of_binomial_terms(n):
     for q in (Fraction(0), Fraction(3, 10), Fraction(1, 2), Fraction(99, 100), Fraction(1)):
         votes = 2 * n + 1
         expected = sum(
@@ -115,18 +109,18 @@ def test_majorities_are_sums_of_binomial_terms(n: int) -> None:
 
 
 @given(votes=st.integers(1, 20).map(lambda k: 2 * k), q=PROBABILITY)
-def test_an_even_vote_with_fair_ties_equals_the_odd_one_below(votes: int, q: float) -> None:
+def test_an_even_vote_with_fair_ties_equals_the_odd_one_below(votes, q):
     terms = [comb(votes, k) * q**k * (1 - q) ** (votes - k) for k in range(votes + 1)]
     with_ties = sum(terms[votes // 2 + 1 :]) + terms[votes // 2] / 2
     assert even_vote_accuracy(votes, q) == pytest.approx(with_ties, abs=1e-13)
 
 
-def test_odd_budgets_have_an_index() -> None:
+def test_odd_budgets_have_an_index():
     assert [budget_index(votes) for votes in (1, 3, 1001)] == [0, 1, 500]
 
 
 @given(coefficients=st.lists(st.integers(-20, 20), min_size=1, max_size=6))
-def test_the_least_value_of_a_polynomial_is_enclosed(coefficients: list[int]) -> None:
+def test_the_least_value_of_a_polynomial_is_enclosed(coefficients):
     polynomial = UnitPolynomial.of_powers(coefficients)
     values = np.polynomial.Polynomial(coefficients)
     inner = [
@@ -154,8 +148,8 @@ COEFFICIENT = st.one_of(
     slack=st.sampled_from([1e-3, 1e-9, 1e-13]),
 )
 def test_distances_of_a_table_lie_below_the_exact_minima_by_no_more_than_the_slack(
-    quadratics: list[tuple[float, float, float]], coefficients: list[int], sign: int, slack: float
-) -> None:
+    quadratics, coefficients, sign, slack
+):
     goal = UnitPolynomial.of_powers(coefficients)
     for quadratic, result in zip(
         quadratics, least_distances(np.array(quadratics), goal, sign, slack).tolist(), strict=True
@@ -167,7 +161,7 @@ def test_distances_of_a_table_lie_below_the_exact_minima_by_no_more_than_the_sla
 
 
 @pytest.mark.slow
-def test_margins_of_thousands_of_entries_are_proven_together_and_a_crossing_shows() -> None:
+def test_margins_of_thousands_of_entries_are_proven_together_and_a_crossing_shows():
     rng = np.random.default_rng(3)
     mu = rng.random((50, 40))
     bound = polynomial_objective_interval(
@@ -186,7 +180,7 @@ def test_margins_of_thousands_of_entries_are_proven_together_and_a_crossing_show
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 6])
-def test_hypergeometric_majorities_match_enumeration_with_fair_ties(size: int) -> None:
+def test_hypergeometric_majorities_match_enumeration_with_fair_ties(size):
     for right, votes in product(range(size + 1), range(1, size + 1)):
         bits = [1] * right + [0] * (size - right)
         margins = [2 * sum(subset) - votes for subset in combinations(bits, votes)]
@@ -194,13 +188,13 @@ def test_hypergeometric_majorities_match_enumeration_with_fair_ties(size: int) -
         assert hypergeometric_majority(right, size, votes) == pytest.approx(expected, abs=1e-15)
 
 
-def test_large_pools_lose_no_digits() -> None:
+def test_large_pools_lose_no_digits():
     values = hypergeometric_majority(np.arange(2001), 2000, 1001)
     assert values[1000] == pytest.approx(0.5, abs=1e-15)
     np.testing.assert_allclose(values + values[::-1], 1.0, atol=1e-15)
 
 
-def test_empirical_votes_are_unbiased_for_the_vote_polynomials() -> None:
+def test_empirical_votes_are_unbiased_for_the_vote_polynomials():
     size, q = 7, 0.63
     chances = [comb(size, c) * q**c * (1 - q) ** (size - c) for c in range(size + 1)]
     for n in range(4):
@@ -208,7 +202,7 @@ def test_empirical_votes_are_unbiased_for_the_vote_polynomials() -> None:
         assert mean == pytest.approx(float(majority_accuracy(n, q)), abs=1e-14)
 
 
-def test_rounded_moments_on_the_boundary_pass() -> None:
+def test_rounded_moments_on_the_boundary_pass():
     mu = np.arange(0, 101) / 100
     moments = Moments.of(mu, mu * mu)
     assert (moments.variance == 0).all()
@@ -217,14 +211,14 @@ def test_rounded_moments_on_the_boundary_pass() -> None:
     assert Moments.of(0.4, 0.16).variance == 0
 
 
-def test_the_pair_table_counts_the_first_two_calls() -> None:
+def test_the_pair_table_counts_the_first_two_calls():
     table = pair_table([[1, 1, 0], [1, 0, 1], [0, 1, 1], [0, 0, 0]])
     assert [int(cell) for cell in (table.both_right, table.disagree, table.both_wrong)] == [1, 2, 1]
     assert bool(table.sparse)
 
 
 @given(bits=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=30))
-def test_the_summary_is_the_sample_covariance_of_the_pairs(bits: list[tuple[bool, bool]]) -> None:
+def test_the_summary_is_the_sample_covariance_of_the_pairs(bits):
     summary = pair_table_summary(pair_table(np.array(bits)))
     x = np.array([[(a + b) / 2, a * b] for a, b in bits])
     covariance = np.cov(x.T, ddof=1)
@@ -235,14 +229,14 @@ def test_the_summary_is_the_sample_covariance_of_the_pairs(bits: list[tuple[bool
     )
 
 
-def test_moments_of_a_table_are_those_of_its_fractions() -> None:
+def test_moments_of_a_table_are_those_of_its_fractions():
     table = PairTable.of(5946, 1247, 999)
     exact = Moments.of(Fraction(2 * 5946 + 1247, 2 * 8192), Fraction(5946, 8192))
     for name, value in vars(table.moments()).items():
         assert float(value) == pytest.approx(float(getattr(exact, name)), rel=1e-15)
 
 
-def test_every_missing_value_has_its_reason_and_no_other_value_has_one() -> None:
+def test_every_missing_value_has_its_reason_and_no_other_value_has_one():
     regions = wald_projection(PairTable.of([5, 12], [30, 9], [5, 11]), 2)
     assert "disagree more often" in regions.reasons[0]
     assert regions.reasons[1] == ""

@@ -2,12 +2,9 @@
 force.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise, product
 from math import comb
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +28,7 @@ from feval.estimators.wald_regions import likelihood_projection, simultaneous_ga
     "cells", [(5946, 1247, 999), (40, 30, 10), (12, 9, 11), (9, 3, 60), (9, 22, 9)]
 )
 @pytest.mark.parametrize("n", [1, 2, 5])
-def test_the_projection_is_the_hull_over_the_region(cells: tuple[int, int, int], n: int) -> None:
+def test_the_projection_is_the_hull_over_the_region(cells, n):
     table = PairTable.of(*cells)
     summary = pair_table_summary(table)
     sigma = np.array(
@@ -50,7 +47,7 @@ def test_the_projection_is_the_hull_over_the_region(cells: tuple[int, int, int],
     assert float(result.high) == pytest.approx(interval.high.max(), abs=0.02)
 
 
-def test_empty_cells_give_segments_points_or_nothing() -> None:
+def test_empty_cells_give_segments_points_or_nothing():
     result = wald_projection(
         PairTable.of([12, 30, 0, 0, 19, 0], [0, 0, 10, 0, 1, 1], [8, 0, 0, 30, 0, 19]), 2
     )
@@ -61,7 +58,7 @@ def test_empty_cells_give_segments_points_or_nothing() -> None:
     assert np.isnan(result.low[2])
 
 
-def test_the_likelihood_region_is_never_empty_and_never_certain_with_empty_cells() -> None:
+def test_the_likelihood_region_is_never_empty_and_never_certain_with_empty_cells():
     table = PairTable.of([12, 30, 0, 0, 19], [0, 0, 10, 0, 1], [8, 0, 0, 30, 0])
     for n in (1, 2, math.inf):
         result = likelihood_projection(table, n)
@@ -69,7 +66,7 @@ def test_the_likelihood_region_is_never_empty_and_never_certain_with_empty_cells
         assert (result.high - result.low > 0.01).all()
 
 
-def test_the_likelihood_region_agrees_with_the_wald_region_in_large_samples() -> None:
+def test_the_likelihood_region_agrees_with_the_wald_region_in_large_samples():
     table = PairTable.of(594_600, 124_700, 99_900)
     for n in (0, 1, 2, math.inf):
         wald, likelihood = wald_projection(table, n), likelihood_projection(table, n)
@@ -79,7 +76,7 @@ def test_the_likelihood_region_agrees_with_the_wald_region_in_large_samples() ->
 
 @pytest.mark.parametrize("n", [1, 2, 5])
 @pytest.mark.parametrize("law", [(40.0, 12.0), (1.2, 0.6)])
-def test_simultaneous_gains_are_the_least_over_one_region(n: int, law: tuple[float, float]) -> None:
+def test_simultaneous_gains_are_the_least_over_one_region(n, law):
     from scipy.stats import f as fisher
 
     rng = np.random.default_rng(7)
@@ -101,12 +98,12 @@ def test_simultaneous_gains_are_the_least_over_one_region(n: int, law: tuple[flo
     assert simultaneous_gains(right, np.full(questions, calls), [n], 0.99)[0] < result
 
 
-def test_simultaneous_gains_need_spread() -> None:
+def test_simultaneous_gains_need_spread():
     assert np.isnan(simultaneous_gains([3] * 20, [3] * 20, [1, 2])).all()
 
 
 @pytest.mark.parametrize("complete", [maxent_completion, ldgp_completion])
-def test_completed_curves_lie_in_the_sharp_intervals(complete: Any) -> None:
+def test_completed_curves_lie_in_the_sharp_intervals(complete):
     moments = table_of_moments(80)
     result = complete(moments, [0, 1, 2, 10, 50, 500])
     np.testing.assert_allclose(result.votes[:, 0], moments.mu, atol=2e-13)
@@ -120,27 +117,27 @@ def test_completed_curves_lie_in_the_sharp_intervals(complete: Any) -> None:
 
 
 @pytest.mark.parametrize(("mu", "rho"), [(0.7, 0.3), (0.9, 0.05), (0.2, 0.8), (0.6, 0.97)])
-def test_completions_match_adaptive_quadrature(mu: float, rho: float) -> None:
+def test_completions_match_adaptive_quadrature(mu, rho):
     from scipy.integrate import quad
     from scipy.special import ndtr
 
     moments = Moments.from_correlation(mu, rho)
     entropic, latent = maxent_completion(moments, [1, 7]), ldgp_completion(moments, [1, 7])
 
-    def density(q: float) -> float:
+    def density(q):
         return math.exp(
             float(entropic.lam) * (q - mu)
             - float(entropic.kap) * (q * (1 - q) - float(moments.unsteady))
         )
 
-    def normal_mean(z: float, n: int, eta: float, gamma: float) -> float:
+    def normal_mean(z, n, eta, gamma):
         return (
             math.exp(-z * z / 2)
             / math.sqrt(2 * math.pi)
             * float(majority_accuracy(n, ndtr(eta - gamma * z)))
         )
 
-    def mean(of: Any) -> float:
+    def mean(of):
         edges = [0.0, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0]
         return sum(quad(of, a, b, epsabs=1e-14, epsrel=1e-13)[0] for a, b in pairwise(edges))
 
@@ -169,7 +166,7 @@ NEAR_AN_END = [1e-300, 1e-20, 1e-12, 1e-9, 1e-6, 1e-3, 0.5, 1 - 1e-3, 1 - 1e-6, 
 
 @pytest.mark.parametrize("complete", [maxent_completion, ldgp_completion])
 @pytest.mark.parametrize("mu", [1e-12, 1e-6, 0.01, 0.5, 0.7, 1 - 1e-6, 1 - 1e-12])
-def test_completions_hold_at_every_end_of_both_moments(complete: Any, mu: float) -> None:
+def test_completions_hold_at_every_end_of_both_moments(complete, mu):
     moments = Moments.from_correlation(mu, NEAR_AN_END)
     result = complete(moments, [0, 1, 2, 50])
     np.testing.assert_allclose(result.votes[:, 0], mu, atol=1e-12)
@@ -182,7 +179,7 @@ def test_completions_hold_at_every_end_of_both_moments(complete: Any, mu: float)
     np.testing.assert_allclose(result.infinite_votes + mirrored.infinite_votes, 1.0, atol=1e-12)
 
 
-def test_maximum_entropy_passes_smoothly_into_its_limit_laws() -> None:
+def test_maximum_entropy_passes_smoothly_into_its_limit_laws():
     """On both sides of where Newton's method gives way to a closed form, parameters follow the
     moments' small change.
     """
@@ -204,7 +201,7 @@ def test_maximum_entropy_passes_smoothly_into_its_limit_laws() -> None:
             assert result.entropy[0] - result.entropy[1] == pytest.approx(change, abs=1e-3)
 
 
-def test_maximum_entropy_of_rare_successes_keeps_relative_digits_of_the_mass_at_one() -> None:
+def test_maximum_entropy_of_rare_successes_keeps_relative_digits_of_the_mass_at_one():
     for rho in (0.01, 0.3, 0.9):
         # closed form below 1e-13, Newton's method above
         mu = np.array([0.99e-13, 1.01e-13]) / (1 - rho)
@@ -213,7 +210,7 @@ def test_maximum_entropy_of_rare_successes_keeps_relative_digits_of_the_mass_at_
         np.testing.assert_allclose(result.votes[:, 0], rho * mu, rtol=1e-5)
 
 
-def test_completions_say_where_no_density_exists() -> None:
+def test_completions_say_where_no_density_exists():
     moments = Moments.from_correlation([0.6, 0.6, 0.5, 0.0], [0.0, 1.0, 0.0, 0.3])
     for complete in (maxent_completion, ldgp_completion):
         result = complete(moments, [2])
@@ -224,7 +221,7 @@ def test_completions_say_where_no_density_exists() -> None:
         assert result.infinite_votes.tolist() == [1.0, 0.6, 0.5, 0.0]
 
 
-def test_entropy_is_the_greatest_among_laws_with_these_moments() -> None:
+def test_entropy_is_the_greatest_among_laws_with_these_moments():
     """Against Beta laws, whose entropy SciPy knows."""
     from scipy.stats import beta
 
@@ -234,9 +231,7 @@ def test_entropy_is_the_greatest_among_laws_with_these_moments() -> None:
         assert float(result.entropy) > law.entropy()
 
 
-def brute_force_mixture(
-    counts: list[list[int]], size: int, weights: list[float], votes: int
-) -> float:
+def brute_force_mixture(counts, size, weights, votes):
     """Every choice of policies for the votes, every set of distinct recorded calls."""
     total = 0.0
     for question in counts:
@@ -256,7 +251,7 @@ def brute_force_mixture(
 @pytest.mark.parametrize(
     ("weights", "votes"), [([0.25, 0.75], 3), ([0.2, 0.3, 0.5], 3), ([0.6, 0.4], 5)]
 )
-def test_mixtures_match_brute_force(weights: list[float], votes: int) -> None:
+def test_mixtures_match_brute_force(weights, votes):
     counts = [[3, 1, 5], [5, 4, 0], [0, 2, 2], [1, 5, 4]]
     counts = [row[: len(weights)] for row in counts]
     result = mixture_from_counts(np.array(counts), 5, weights)
@@ -266,7 +261,7 @@ def test_mixtures_match_brute_force(weights: list[float], votes: int) -> None:
     assert result.votes[0] == pytest.approx(float(result.mu), abs=1e-15)
 
 
-def test_a_mixture_of_one_policy_is_that_policy() -> None:
+def test_a_mixture_of_one_policy_is_that_policy():
     bits = np.array([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 0, 1, 0, 0]])
     counts = bits.sum(1)[:, None]
     result = mixture_from_counts(counts, 5, [1.0])
@@ -278,7 +273,7 @@ def test_a_mixture_of_one_policy_is_that_policy() -> None:
     np.testing.assert_allclose(table.votes[0], result.votes, atol=1e-15)
 
 
-def test_counts_are_unbiased_for_known_probabilities() -> None:
+def test_counts_are_unbiased_for_known_probabilities():
     size, q, weights = 3, [0.8, 0.4], [0.7, 0.3]
     mean, moment = np.zeros(2), 0.0
     for c in product(range(size + 1), repeat=2):
@@ -293,7 +288,7 @@ def test_counts_are_unbiased_for_known_probabilities() -> None:
     assert moment == pytest.approx(float(known.nu), abs=1e-14)
 
 
-def test_the_best_mixture_beats_a_fine_grid_and_every_policy() -> None:
+def test_the_best_mixture_beats_a_fine_grid_and_every_policy():
     rng = np.random.default_rng(3)
     counts = rng.binomial(5, rng.beta(1.2, 0.8, (300, 3)))
     grid = np.array([[i, j, 40 - i - j] for i in range(41) for j in range(41 - i)]) / 40
@@ -309,7 +304,7 @@ def test_the_best_mixture_beats_a_fine_grid_and_every_policy() -> None:
     )
 
 
-def test_overtaking_is_found_with_paired_errors() -> None:
+def test_overtaking_is_found_with_paired_errors():
     # Policy 0 is right on six of ten questions always; policy 1 has 3 of 5 right everywhere but on
     # one question it never has.
     counts = np.array([[5, 3]] * 6 + [[0, 3]] * 3 + [[0, 0]])

@@ -2,8 +2,6 @@
 refused.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -11,10 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +32,7 @@ from feval.forecast.coupled import couple
 from feval.importers import import_recording
 from feval.methods import SelfConsistency
 from feval.recording import LLMInfo, open_recording
-from feval.replay import LLM, Dataset, load
+from feval.replay import load
 from feval.report import pictures
 from feval.report.tables.forecasts import coupling_csv, coupling_tables
 
@@ -45,7 +40,7 @@ SHARED = {"scheme": "gumbel-v1", "seed": 7}
 QUESTIONS, CALLS = 40, 8
 
 
-def answers(seed: int, skill: float) -> list[list[str | None]]:
+def answers(seed, skill):
     """Answers that depend on shared randomness: right where it is below skill, else wrong or
     none.
     """
@@ -55,11 +50,7 @@ def answers(seed: int, skill: float) -> list[list[str | None]]:
     return [[("1", "2", None)[level] for level in row] for row in levels]
 
 
-def written(
-    path: Path,
-    pools: dict[str, tuple[list[list[str | None]], Any]],
-    golds: Sequence[str | None] | None = None,
-) -> Path:
+def written(path, pools, golds=None):
     given = ["1"] * QUESTIONS if golds is None else list(golds)
     llms = (
         (
@@ -72,7 +63,7 @@ def written(
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("coupled")
     skills = {"a/one": 0.5, "a/two": 0.6, "a/three": 0.8}
     written(
@@ -86,17 +77,17 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def opened(recorded: Path) -> tuple[Dataset, list[LLM], list[LLM]]:
+def opened(recorded):
     recordings = [open_recording(recorded / name) for name in ("coupled", "apart")]
     dataset, llms = load("toy", None, recordings, prices="none")
     return dataset, llms[:3], llms[3:]
 
 
-def right(llm: LLM, dataset: Dataset) -> np.ndarray[Any, np.dtype[np.float64]]:
+def right(llm, dataset):
     return (llm.pool.codes == dataset.gold[:, None]).astype(float)
 
 
-def test_figures_are_those_of_the_pools(recorded: Path) -> None:
+def test_figures_are_those_of_the_pools(recorded):
     dataset, llms, apart = opened(recorded)
     result = couple(dataset, llms, apart, samples=50, resamples=200)
     assert result.noise == ("gumbel-v1", 7)
@@ -123,7 +114,7 @@ def test_figures_are_those_of_the_pools(recorded: Path) -> None:
     assert pair.ratio < 1
 
 
-def test_independent_variances_are_those_of_the_independent_recordings(tmp_path: Path) -> None:
+def test_independent_variances_are_those_of_the_independent_recordings(tmp_path):
     """Two questions of four calls, worked out by hand: the picture's points and the table's totals
     are of the same calls.
     """
@@ -153,7 +144,7 @@ def test_independent_variances_are_those_of_the_independent_recordings(tmp_path:
     assert alone.variances["a/x", "a/y"] == pytest.approx(np.array([[0, 1 / 4], [2 / 3, 7 / 12]]))
 
 
-def test_winrates_count_every_comparison_once(recorded: Path) -> None:
+def test_winrates_count_every_comparison_once(recorded):
     dataset, llms, apart = opened(recorded)
     result = couple(dataset, llms, apart, resamples=100)
     x, y, z = (right(llm, dataset) for llm in llms)
@@ -187,13 +178,13 @@ def test_winrates_count_every_comparison_once(recorded: Path) -> None:
     assert alone.warnings == ()
 
 
-def test_seeded_draws_pair_coupled_calls_and_exact_ones_have_none_to_pair(recorded: Path) -> None:
+def test_seeded_draws_pair_coupled_calls_and_exact_ones_have_none_to_pair(recorded):
     """One vote each: the difference of paired draws varies as coupled pairs do, that of unpaired
     ones as independent pairs.
     """
     dataset, llms, apart = opened(recorded)
 
-    def variance(one: LLM, two: LLM) -> float:
+    def variance(one, two):
         drawn = (own.orders(range(400), 1)[..., 0] for own in (one, two))
         first, second = (
             np.take_along_axis(right(own, dataset)[None], at[..., None].astype(int), 2)[..., 0]
@@ -219,7 +210,7 @@ def test_seeded_draws_pair_coupled_calls_and_exact_ones_have_none_to_pair(record
             assert result == pytest.approx(pools)
 
 
-def test_llms_whose_noise_does_nothing_are_told(recorded: Path, tmp_path: Path) -> None:
+def test_llms_whose_noise_does_nothing_are_told(recorded, tmp_path):
     recording = written(
         tmp_path / "r", {"a/one": (answers(1, 0.5), SHARED), "a/two": (answers(2, 0.6), SHARED)}
     )
@@ -229,7 +220,7 @@ def test_llms_whose_noise_does_nothing_are_told(recorded: Path, tmp_path: Path) 
     assert "shared_tokens" in sentence
 
 
-def test_one_question_has_no_intervals_and_no_ranks(recorded: Path) -> None:
+def test_one_question_has_no_intervals_and_no_ranks(recorded):
     dataset, llms, apart = opened(recorded)
     areas = {f"toy/{index}": "one" if index == 3 else "others" for index in range(QUESTIONS)}
     result = couple(dataset, llms, apart, areas=areas, samples=4, resamples=50)
@@ -242,7 +233,7 @@ def test_one_question_has_no_intervals_and_no_ranks(recorded: Path) -> None:
             assert pair.ratio_low <= pair.ratio <= pair.ratio_high
 
 
-def test_areas_are_questions_of_their_own(recorded: Path) -> None:
+def test_areas_are_questions_of_their_own(recorded):
     dataset, llms, apart = opened(recorded)
     areas = {f"toy/{index}": "even" if index % 2 == 0 else "odd" for index in range(QUESTIONS)}
     result = couple(dataset, llms, apart, areas=areas, samples=30, resamples=50)
@@ -258,7 +249,7 @@ def test_areas_are_questions_of_their_own(recorded: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_a_function_of_its_arguments(recorded: Path) -> None:
+def test_it_is_a_function_of_its_arguments(recorded):
     dataset, llms, apart = opened(recorded)
     one, other = (couple(dataset, llms, apart, resamples=100, seed=3) for _ in range(2))
     assert one.to_dict() == other.to_dict()
@@ -269,7 +260,7 @@ def test_it_is_a_function_of_its_arguments(recorded: Path) -> None:
     assert len(coupling_tables(one)) == 3
 
 
-def test_llms_that_always_agree_have_nothing_to_save(tmp_path: Path) -> None:
+def test_llms_that_always_agree_have_nothing_to_save(tmp_path):
     same = [["1"] * CALLS] * QUESTIONS
     dataset, llms = load(
         "toy",
@@ -290,7 +281,7 @@ def test_llms_that_always_agree_have_nothing_to_save(tmp_path: Path) -> None:
     assert pictures.coupling(result).png()[:4] == b"\x89PNG"
 
 
-def two(tmp_path: Path, first: Any, second: Any, **options: Any) -> tuple[Dataset, list[LLM]]:
+def two(tmp_path, first, second, **options):
     return load(
         "toy",
         None,
@@ -299,9 +290,9 @@ def two(tmp_path: Path, first: Any, second: Any, **options: Any) -> tuple[Datase
     )
 
 
-def test_what_cannot_be_compared_is_refused(tmp_path: Path, recorded: Path) -> None:
+def test_what_cannot_be_compared_is_refused(tmp_path, recorded):
     full = answers(1, 0.6)
-    cases: list[tuple[Any, Any, str]] = [
+    cases = [
         (
             (full, SHARED),
             (full, {"scheme": "gumbel-v1", "seed": 8}),
@@ -334,7 +325,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, recorded: Path) -> N
         couple(dataset, llms, scorer="nobody")
 
 
-def test_questions_without_a_gold_are_refused_or_left_out_and_said(tmp_path: Path) -> None:
+def test_questions_without_a_gold_are_refused_or_left_out_and_said(tmp_path):
     pools = (answers(1, 0.5), SHARED), (answers(1, 0.7), SHARED)
     golds = [None, *["1"] * (QUESTIONS - 1)]
     some, none = (
@@ -352,19 +343,19 @@ def test_questions_without_a_gold_are_refused_or_left_out_and_said(tmp_path: Pat
         couple(*none, unlabelled="drop")
 
 
-def ran(*arguments: str) -> str:
+def ran(*arguments):
     result = CliRunner().invoke(app, arguments, terminal_width=400)
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
-def failed(*arguments: str) -> str:
+def failed(*arguments):
     result = CliRunner().invoke(app, arguments, terminal_width=400)
     assert result.exit_code in {1, 2}, result.output
     return " ".join(result.stderr.split())
 
 
-def test_the_command_prints_tables_and_writes_files(recorded: Path, tmp_path: Path) -> None:
+def test_the_command_prints_tables_and_writes_files(recorded, tmp_path):
     both = ["--recording", str(recorded / "coupled"), "--independent", str(recorded / "apart")]
     output = ran("couple", *both, "--out", str(tmp_path / "out"))
     assert "one - three" in output
@@ -403,7 +394,7 @@ SEED = 72645763
 
 
 @pytest.mark.slow
-def test_the_papers_own_outputs_on_mmlu(shared: Path, tmp_path: Path) -> None:
+def test_the_papers_own_outputs_on_mmlu(shared, tmp_path):
     """Scores are positively correlated under coupling for every pair and most subjects, and the
     variance falls.
     """
@@ -416,11 +407,7 @@ def test_the_papers_own_outputs_on_mmlu(shared: Path, tmp_path: Path) -> None:
                 folder / f"outputs/mmlu/Llama-{size}-Instruct/responses_0_14042_seed{seed}.csv.gz"
             )
             out = tmp_path / f"{name}-{kind}"
-            result: dict[str, Any] = {
-                "dataset": "mmlu",
-                "questions": key,
-                "answer_kind": "verbatim",
-            }
+            result = {"dataset": "mmlu", "questions": key, "answer_kind": "verbatim"}
             import_recording(
                 "coupled-mmlu",
                 source,
@@ -490,7 +477,7 @@ def test_the_papers_own_outputs_on_mmlu(shared: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_example_on_the_built_in_models_runs(tmp_path: Path) -> None:
+def test_the_example_on_the_built_in_models_runs(tmp_path):
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "feval").write_text(f'#!/bin/sh\nexec "{sys.executable}" -W error -m feval "$@"\n')

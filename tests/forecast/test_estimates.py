@@ -1,14 +1,11 @@
 """Forecasts against enumeration and against the draws themselves, and what would mislead."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import math
 from fractions import Fraction
 from itertools import combinations, product
-from pathlib import Path
 
 import pytest
 from forecasts import NAME, POOLS, accuracies, credit, drawn, majority, mean, toy
@@ -19,14 +16,14 @@ from small import pool, write_rows
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError
 from feval.estimators.moments import Moments
 from feval.estimators.vote_intervals import vote_interval
-from feval.forecast import METHODS, Forecast, estimate, plan
-from feval.replay import LLM, Dataset, load
+from feval.forecast import METHODS, estimate, plan
+from feval.replay import load
 from feval.report.tables.forecasts import forecast_csv, plan_tables
 from feval.report.tables.tables import plain
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 6])
-def test_the_pool_is_the_mean_over_all_subsets(loaded: tuple[Dataset, LLM], m: int) -> None:
+def test_the_pool_is_the_mean_over_all_subsets(loaded, m):
     result = estimate(*loaded, g=2, m=[m], methods=["exact"])
     subsets = [
         [mean([rule(part) for part in combinations(p, m)]) for p in POOLS]
@@ -37,9 +34,7 @@ def test_the_pool_is_the_mean_over_all_subsets(loaded: tuple[Dataset, LLM], m: i
 
 
 @pytest.mark.parametrize("replicate", [0, 3])
-def test_exact_is_the_vote_of_independent_calls_at_the_shares_that_were_drawn(
-    loaded: tuple[Dataset, LLM], replicate: int
-) -> None:
+def test_exact_is_the_vote_of_independent_calls_at_the_shares_that_were_drawn(loaded, replicate):
     result = estimate(*loaded, g=4, m=[1, 3, 4], methods=["exact", "unbiased"], replicate=replicate)
     calls = drawn(*loaded, 4, replicate)
     for place, m in enumerate((1, 3, 4)):
@@ -51,14 +46,14 @@ def test_exact_is_the_vote_of_independent_calls_at_the_shares_that_were_drawn(
         )
 
 
-def test_unbiased_from_the_whole_pool_is_the_pool(loaded: tuple[Dataset, LLM]) -> None:
+def test_unbiased_from_the_whole_pool_is_the_pool(loaded):
     result = estimate(*loaded, g=6, m=range(1, 7), methods=["unbiased"])
     assert result.errors(result.estimates[0]) == pytest.approx([0.0] * 6, abs=1e-12)
     [warnings] = result.warnings
     assert warnings.startswith(f"Only {result.questions} questions: below 10")
 
 
-def test_monte_carlo_agrees_with_exact_within_its_error(loaded: tuple[Dataset, LLM]) -> None:
+def test_monte_carlo_agrees_with_exact_within_its_error(loaded):
     result = estimate(*loaded, g=5, m=[3, 9], methods=["exact", "monte-carlo"], simulations=4000)
     for true, simulated in zip(
         accuracies(result, "exact"), accuracies(result, "monte-carlo"), strict=True
@@ -66,7 +61,7 @@ def test_monte_carlo_agrees_with_exact_within_its_error(loaded: tuple[Dataset, L
         assert simulated == pytest.approx(true, abs=4 * 0.5 / math.sqrt(4000 * len(POOLS)))
 
 
-def test_two_call_bounds_are_those_of_the_first_two_calls(tmp_path: Path) -> None:
+def test_two_call_bounds_are_those_of_the_first_two_calls(tmp_path):
     pools = [["a"] * 4] * 30 + [["b"] * 4] * 12 + [["a", "b", "a", "b"]] * 18
     dataset, llm = toy(tmp_path, pools)
     result = estimate(dataset, llm, g=3, m=[1, 3, 4, 5], methods=["two-call"])
@@ -85,9 +80,7 @@ def test_two_call_bounds_are_those_of_the_first_two_calls(tmp_path: Path) -> Non
     assert (result.estimates[0].interval, result.estimates[0].of) == ("wald", "majority")
 
 
-def test_completions_keep_the_accuracy_of_one_call_and_pair_even_votes_with_odd(
-    loaded: tuple[Dataset, LLM],
-) -> None:
+def test_completions_keep_the_accuracy_of_one_call_and_pair_even_votes_with_odd(loaded):
     result = estimate(*loaded, g=5, m=[1, 2, 3, 4], methods=["max-entropy", "ldgp"])
     share = float(
         mean([mean([Fraction(int(a == "a")) for a in calls]) for calls in drawn(*loaded, 5, 0)])
@@ -98,7 +91,7 @@ def test_completions_keep_the_accuracy_of_one_call_and_pair_even_votes_with_odd(
         assert three == four
 
 
-def test_intervals_hold_their_estimates(loaded: tuple[Dataset, LLM]) -> None:
+def test_intervals_hold_their_estimates(loaded):
     result = estimate(*loaded, g=5, m=[1, 3, 8], methods=METHODS[1:], resamples=500)
     for own in result.estimates:
         for point in own.points:
@@ -116,7 +109,7 @@ def test_intervals_hold_their_estimates(loaded: tuple[Dataset, LLM]) -> None:
             )
 
 
-def test_questions_in_another_order_give_the_same_forecast_and_plan(tmp_path: Path) -> None:
+def test_questions_in_another_order_give_the_same_forecast_and_plan(tmp_path):
     result = []
     for folder, places in (("forth", [0, 1, 2, 3]), ("back", [2, 3, 1, 0])):
         write_rows(
@@ -136,9 +129,7 @@ def test_questions_in_another_order_give_the_same_forecast_and_plan(tmp_path: Pa
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=6))
-def test_with_two_answers_plurality_and_majority_are_one(
-    tmp_path_factory: pytest.TempPathFactory, right: list[int]
-) -> None:
+def test_with_two_answers_plurality_and_majority_are_one(tmp_path_factory, right):
     pools = [["a"] * c + ["b"] * (7 - c) for c in right]
     result = estimate(
         *toy(tmp_path_factory.mktemp("two"), pools), g=2, m=[1, 3, 5, 7], methods=["exact"]
@@ -146,7 +137,7 @@ def test_with_two_answers_plurality_and_majority_are_one(
     assert result.pool.plurality == pytest.approx(result.pool.majority, abs=1e-12)
 
 
-def test_a_forecast_is_json_with_its_errors(loaded: tuple[Dataset, LLM]) -> None:
+def test_a_forecast_is_json_with_its_errors(loaded):
     result = estimate(*loaded, g=3, m=[1, 3, 9])
     written = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert written["scheme"] == "draws-v1"
@@ -158,11 +149,11 @@ def test_a_forecast_is_json_with_its_errors(loaded: tuple[Dataset, LLM]) -> None
     assert exact[2]["error"] is None
 
 
-def warned(forecast: Forecast, *pieces: str) -> bool:
+def warned(forecast, *pieces):
     return any(all(piece in sentence for piece in pieces) for sentence in forecast.warnings)
 
 
-def test_a_plug_in_beyond_its_calls_is_warned_of(loaded: tuple[Dataset, LLM]) -> None:
+def test_a_plug_in_beyond_its_calls_is_warned_of(loaded):
     assert warned(
         estimate(*loaded, g=3, m=[1, 4], methods=["exact", "gaussian"]),
         "exact, gaussian",
@@ -171,9 +162,7 @@ def test_a_plug_in_beyond_its_calls_is_warned_of(loaded: tuple[Dataset, LLM]) ->
     assert not warned(estimate(*loaded, g=3, m=[1], methods=["exact"]), "exact")
 
 
-def test_a_plug_in_is_said_to_be_biased_where_an_unbiased_estimate_exists(
-    loaded: tuple[Dataset, LLM],
-) -> None:
+def test_a_plug_in_is_said_to_be_biased_where_an_unbiased_estimate_exists(loaded):
     assert warned(
         estimate(*loaded, g=3, m=[1, 3], methods=["exact"]),
         "exact: biased",
@@ -185,7 +174,7 @@ def test_a_plug_in_is_said_to_be_biased_where_an_unbiased_estimate_exists(
     )
 
 
-def test_the_unbiased_estimate_is_there_by_default_wherever_one_exists(tmp_path: Path) -> None:
+def test_the_unbiased_estimate_is_there_by_default_wherever_one_exists(tmp_path):
     result = estimate(*toy(tmp_path, [["a", "a", "b"], ["a", "b", "b"]]), g=3, m=[1, 2, 3, 4])
     own = result.estimates[0]
     assert own.method == "unbiased"
@@ -202,7 +191,7 @@ def test_the_unbiased_estimate_is_there_by_default_wherever_one_exists(tmp_path:
     assert exact.points[2].accuracy == pytest.approx((20 + 7) / 54)
 
 
-def test_an_empty_cell_is_warned_of_and_the_likelihood_takes_over(tmp_path: Path) -> None:
+def test_an_empty_cell_is_warned_of_and_the_likelihood_takes_over(tmp_path):
     result = estimate(*toy(tmp_path, [["a"] * 3] * 30), g=2, m=[1, 3], methods=["two-call"])
     assert warned(result, "is empty", "one right 0", "both wrong 0")
     assert result.estimates[0].interval == "likelihood"
@@ -212,7 +201,7 @@ def test_an_empty_cell_is_warned_of_and_the_likelihood_takes_over(tmp_path: Path
     assert last.low < 0.95  # thirty pairs do not prove certainty
 
 
-def test_calls_that_disagree_too_often_have_no_bounds_but_a_region(tmp_path: Path) -> None:
+def test_calls_that_disagree_too_often_have_no_bounds_but_a_region(tmp_path):
     result = estimate(*toy(tmp_path, [["a", "b"]] * 20), g=2, m=[3], methods=["two-call", "ldgp"])
     [point] = result.estimates[0].points
     assert point.bound_low is None
@@ -221,9 +210,7 @@ def test_calls_that_disagree_too_often_have_no_bounds_but_a_region(tmp_path: Pat
     assert accuracies(result, "ldgp") == pytest.approx([0.5])
 
 
-def test_pairs_of_a_kind_on_few_questions_are_a_warning_about_the_completions(
-    tmp_path: Path,
-) -> None:
+def test_pairs_of_a_kind_on_few_questions_are_a_warning_about_the_completions(tmp_path):
     result = estimate(*toy(tmp_path, [["a", "a", "b", "a"]] * 8), g=4, m=[1, 3], methods=["ldgp"])
     assert warned(result, "ldgp: a cell of the pair table", "(both wrong 0)", "too narrow")
     enough = estimate(
@@ -232,7 +219,7 @@ def test_pairs_of_a_kind_on_few_questions_are_a_warning_about_the_completions(
     assert not warned(enough, "too narrow")
 
 
-def test_a_missing_number_says_why_in_words_json_and_csv(tmp_path: Path) -> None:
+def test_a_missing_number_says_why_in_words_json_and_csv(tmp_path):
     result = estimate(
         *toy(tmp_path, [["a", "b"]] * 20), g=2, m=[2, 3], methods=["two-call", "unbiased"]
     )
@@ -250,20 +237,18 @@ def test_a_missing_number_says_why_in_words_json_and_csv(tmp_path: Path) -> None
     assert "undefined" in plain(plan_tables(sure)[0])
 
 
-def test_an_even_vote_says_what_it_equals_where_a_majority_is_asked(
-    loaded: tuple[Dataset, LLM],
-) -> None:
+def test_an_even_vote_says_what_it_equals_where_a_majority_is_asked(loaded):
     assert warned(estimate(*loaded, g=3, m=[1, 6], methods=["two-call"]), "M = 6 equals M = 5")
     assert not warned(estimate(*loaded, g=3, m=[1, 3], methods=["two-call"]), "even M")
 
 
-def test_one_call_is_not_sent_to_bounds_that_need_two(loaded: tuple[Dataset, LLM]) -> None:
+def test_one_call_is_not_sent_to_bounds_that_need_two(loaded):
     [_, warnings] = estimate(*loaded, g=1, m=[1, 3], methods=["exact"]).warnings
     assert "record more calls." in warnings
     assert "two-call" not in warnings
 
 
-def test_many_rivals_are_a_warning_about_the_gaussian(tmp_path: Path) -> None:
+def test_many_rivals_are_a_warning_about_the_gaussian(tmp_path):
     result = estimate(
         *toy(tmp_path, [["a", "a", "b", "c", "d", "e"]] * 4), g=6, m=[1, 3], methods=["gaussian"]
     )
@@ -274,7 +259,7 @@ def test_many_rivals_are_a_warning_about_the_gaussian(tmp_path: Path) -> None:
     assert not warned(few, "different wrong answers")
 
 
-def test_what_lies_beyond_the_pool_is_said(loaded: tuple[Dataset, LLM]) -> None:
+def test_what_lies_beyond_the_pool_is_said(loaded):
     result = estimate(*loaded, g=6, m=[6, 7], methods=["unbiased"])
     assert warned(result, "6 calls per question", "beyond M = 6")
     assert result.pool.plurality[1] is None
@@ -296,14 +281,12 @@ def test_what_lies_beyond_the_pool_is_said(loaded: tuple[Dataset, LLM]) -> None:
         ({"confidence": 1.0}, OutOfRangeError, "between 0 and 1"),
     ],
 )
-def test_what_cannot_be_estimated_is_refused(
-    loaded: tuple[Dataset, LLM], asked: dict[str, object], error: type[Exception], piece: str
-) -> None:
+def test_what_cannot_be_estimated_is_refused(loaded, asked, error, piece):
     with pytest.raises(error, match=piece):
-        estimate(*loaded, **({"g": 3, "m": [1, 3]} | asked))  # type: ignore[arg-type]
+        estimate(*loaded, **({"g": 3, "m": [1, 3]} | asked))
 
 
-def test_a_question_without_a_gold_is_named_or_left_out(tmp_path: Path) -> None:
+def test_a_question_without_a_gold_is_named_or_left_out(tmp_path):
     loaded = toy(tmp_path, POOLS, ["a", "a", None, "a"])
     others = toy(tmp_path / "others", [POOLS[row] for row in (0, 1, 3)], ["a", "a", "a"])
     with pytest.raises(
@@ -330,8 +313,8 @@ def test_a_question_without_a_gold_is_named_or_left_out(tmp_path: Path) -> None:
     assert (bought.pilot_questions, bought.to_dict()["left_out"]["unlabelled"]) == (3, ["toy/2"])
 
 
-def test_questions_with_fewer_than_g_calls_are_refused_or_left_out(tmp_path: Path) -> None:
-    pools: list[list[str | None]] = [["a", "b", "a"], ["a"], [], ["b", "a", "a"]]
+def test_questions_with_fewer_than_g_calls_are_refused_or_left_out(tmp_path):
+    pools = [["a", "b", "a"], ["a"], [], ["b", "a", "a"]]
     loaded = toy(tmp_path, pools)
     with pytest.raises(
         ShortPoolError, match=r"'toy/2' of toy; 2 were asked for.*leaves out the 2 of 4 questions"

@@ -1,11 +1,7 @@
 """Figures: every number by hand, by enumeration or by SciPy; and the pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations, product
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,47 +17,37 @@ from feval.errors import (
     UsageError,
 )
 from feval.forecast import plan
-from feval.forecast.figures import FIGURES, Figure, FigureOptions, make_figure
+from feval.forecast.figures import FIGURES, FigureOptions, make_figure
 
 Answers = Sequence[str | None]
-COOL: list[Answers] = [
-    ["a", "a", "a", "b"],
-    ["b", "b", None, "a"],
-    ["a", "a", "a", "a"],
-    ["c", "b", "c", "d"],
-]
-HOT: list[Answers] = [
-    ["a", "b", "c", "a"],
-    ["b", "a", "a", "a"],
-    ["a", "b", "a", "a"],
-    ["a", "a", "c", "d"],
-]
+COOL = [["a", "a", "a", "b"], ["b", "b", None, "a"], ["a", "a", "a", "a"], ["c", "b", "c", "d"]]
+HOT = [["a", "b", "c", "a"], ["b", "a", "a", "a"], ["a", "b", "a", "a"], ["a", "a", "c", "d"]]
 GOLD = ["a"] * 4
 
 
-def loaded(folder: Path, pools: dict[str, list[Answers]], gold: list[str]) -> tuple[Any, list[Any]]:
+def loaded(folder, pools, gold):
     dataset, llms = load("toy", list(pools), write_toy(folder / "toy", pools, gold), prices="none")
     return dataset, llms
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, list[Any]]:
+def two(tmp_path_factory):
     return loaded(tmp_path_factory.mktemp("figures"), {"cool": COOL, "hot": HOT}, GOLD)
 
 
-def made(name: str, both: tuple[Any, list[Any]], **options: Any) -> Figure:
+def made(name, both, **options):
     return make_figure(name, *both, FigureOptions(**options))
 
 
-def series(figure: Figure, panel: int) -> dict[str, list[float]]:
+def series(figure, panel):
     return {each.label: list(each.y) for each in figure.panels[panel].series}
 
 
-def right(answers: list[Answers]) -> list[int]:
+def right(answers):
     return [list(pool).count("a") for pool in answers]
 
 
-def test_the_mass_of_the_answers_by_hand(two: tuple[Any, list[Any]]) -> None:
+def test_the_mass_of_the_answers_by_hand(two):
     figure = made("answer-mass", two)
     # most frequent answers of the first LLM: 3 1, 2 1, 4, 2 1 1 of 4
     assert series(figure, 0)["cool"] == pytest.approx([11 / 16, 14 / 16, 15 / 16])
@@ -76,7 +62,7 @@ def test_the_mass_of_the_answers_by_hand(two: tuple[Any, list[Any]]) -> None:
     assert len(figure.panels) == 2  # both were recorded at one temperature
 
 
-def plurality(shares: dict[str | None, float], votes: int) -> float:
+def plurality(shares, votes):
     """Probability that "a" wins so many votes, by enumeration; ties are broken at random, no answer
     has no vote.
     """
@@ -92,11 +78,11 @@ def plurality(shares: dict[str | None, float], votes: int) -> float:
     return total
 
 
-def shares(answers: Answers) -> dict[str | None, float]:
+def shares(answers):
     return {name: list(answers).count(name) / len(answers) for name in set(answers)}
 
 
-def test_the_error_of_an_estimate_by_enumeration(two: tuple[Any, list[Any]]) -> None:
+def test_the_error_of_an_estimate_by_enumeration(two):
     figure = made("approximation-error", two, calls=2, votes=3)
     llm = two[1][0]
     truth = [np.mean([plurality(shares(pool), votes) for pool in COOL]) for votes in (1, 3)]
@@ -118,7 +104,7 @@ def test_the_error_of_an_estimate_by_enumeration(two: tuple[Any, list[Any]]) -> 
         made("approximation-error", two, calls=4)
 
 
-def test_the_self_consistency_error_by_enumeration(two: tuple[Any, list[Any]]) -> None:
+def test_the_self_consistency_error_by_enumeration(two):
     figure = made("self-consistency-error", two)
     expected = []
     for n in (1, 2, 3, 4):
@@ -147,7 +133,7 @@ def test_the_self_consistency_error_by_enumeration(two: tuple[Any, list[Any]]) -
     assert recorded.y == pytest.approx([np.sqrt(bounds[4, 4])])
 
 
-def test_the_two_call_plane_by_its_definitions(two: tuple[Any, list[Any]]) -> None:
+def test_the_two_call_plane_by_its_definitions(two):
     figure = made("two-call-plane", two)
     alone = made("mixtures", two, votes=3).panels[1].series[1:]
     for own, mixed, answers in zip(figure.panels[0].series, alone, (COOL, HOT), strict=False):
@@ -162,7 +148,7 @@ def test_the_two_call_plane_by_its_definitions(two: tuple[Any, list[Any]]) -> No
     assert (boundary.x[50], boundary.y[50]) == pytest.approx((0.75, 1 - 1 / 1.5))
 
 
-def test_chance_may_make_a_correlation_negative_in_both_planes(tmp_path: Path) -> None:
+def test_chance_may_make_a_correlation_negative_in_both_planes(tmp_path):
     """One right call of three on each of three questions: no two are right together, so nu is 0."""
     answers = {llm: [["a", "b", "b"]] * 3 for llm in ("one", "two")}
     recorded = loaded(tmp_path, answers, ["a"] * 3)
@@ -173,8 +159,8 @@ def test_chance_may_make_a_correlation_negative_in_both_planes(tmp_path: Path) -
         assert mixed.y == pytest.approx([expected])
 
 
-def test_gains_are_those_of_scipy_and_of_the_plan(tmp_path: Path) -> None:
-    pools: list[Answers] = [["a"] * c + ["b"] * (10 - c) for c in (5, 7, 9, 10) * 15]
+def test_gains_are_those_of_scipy_and_of_the_plan(tmp_path):
+    pools = [["a"] * c + ["b"] * (10 - c) for c in (5, 7, 9, 10) * 15]
     votable = loaded(tmp_path, {"m": pools}, ["a"] * 60)
     figure = made("certified-gains", votable, votes=5)
     dataset, [llm] = votable
@@ -193,11 +179,11 @@ def test_gains_are_those_of_scipy_and_of_the_plan(tmp_path: Path) -> None:
         assert certified.y[place] == pytest.approx(purchases[m].majority_gain_low_together)
 
 
-def test_mixtures_and_overtaking_by_enumeration(two: tuple[Any, list[Any]]) -> None:
+def test_mixtures_and_overtaking_by_enumeration(two):
     figure = made("mixtures", two, votes=3)
     counts = np.array([right(COOL), right(HOT)]).T
 
-    def votes(weight: float) -> float:
+    def votes(weight):
         """Three votes of a mixture, over all ways to pick LLMs and distinct CoTs."""
         total = 0.0
         for question in range(4):
@@ -223,7 +209,7 @@ def test_mixtures_and_overtaking_by_enumeration(two: tuple[Any, list[Any]]) -> N
     }
 
 
-def test_what_cannot_be_drawn_is_said(two: tuple[Any, list[Any]], tmp_path: Path) -> None:
+def test_what_cannot_be_drawn_is_said(two, tmp_path):
     dataset, [cool, _] = two
     with pytest.raises(UnknownNameError, match="no figure 'pie'"):
         made("pie", two)
@@ -237,7 +223,7 @@ def test_what_cannot_be_drawn_is_said(two: tuple[Any, list[Any]], tmp_path: Path
     for options in ({"votes": 4}, {"votes": 1}, {"calls": 0}, {"confidence": 1.0}):
         with pytest.raises(OutOfRangeError):
             FigureOptions(**options)
-    unlabelled = loaded(tmp_path, {"m": COOL}, ["a", "a", "a", None])  # type: ignore[list-item]
+    unlabelled = loaded(tmp_path, {"m": COOL}, ["a", "a", "a", None])
     for name, kind in FIGURES.items():
         if kind.needs_golds and name != "mixtures":
             with pytest.raises(UnlabelledError):
@@ -251,7 +237,7 @@ def test_what_cannot_be_drawn_is_said(two: tuple[Any, list[Any]], tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
-def test_pictures_are_the_same_every_time(two: tuple[Any, list[Any]], name: str) -> None:
+def test_pictures_are_the_same_every_time(two, name):
     from feval.report.pictures import figure_png, figure_svg
 
     figures = [made(name, two, calls=2, votes=3) for _ in range(2)]

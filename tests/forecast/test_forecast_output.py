@@ -1,25 +1,22 @@
 """What forecasts and plans print, draw and write."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from forecasts import GOLDS, NAME, POOLS, accuracies
 from places import ROOT
 from settings_files import settings_file
 from small import write_toy
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.forecast import METHODS, estimate, plan
-from feval.replay import LLM, Dataset, load
+from feval.replay import load
 from feval.report import pictures
 from feval.report.tables.forecasts import (
     FORECAST_COLUMNS,
@@ -30,7 +27,7 @@ from feval.report.tables.forecasts import (
 from feval.report.tables.tables import plain
 
 
-def test_tables_csv_and_picture_show_every_estimator(loaded: tuple[Dataset, LLM]) -> None:
+def test_tables_csv_and_picture_show_every_estimator(loaded):
     result = estimate(*loaded, g=3, m=[1, 3, 9], methods=METHODS, resamples=200)
     output = "".join(map(plain, forecast_tables(result)))
     assert all(method in output for method in METHODS)
@@ -43,15 +40,13 @@ def test_tables_csv_and_picture_show_every_estimator(loaded: tuple[Dataset, LLM]
     assert picture == pictures.forecast(result).png(60)
 
 
-def test_one_number_of_votes_is_drawn_too(loaded: tuple[Dataset, LLM]) -> None:
+def test_one_number_of_votes_is_drawn_too(loaded):
     result = estimate(*loaded, g=2, m=[5], methods=["exact", "two-call", "unbiased"], resamples=200)
     assert pictures.forecast(result).png(60).startswith(b"\x89PNG")
     assert "5" in plain(forecast_tables(result)[0])
 
 
-def test_the_bounds_of_one_number_of_votes_have_a_bar_and_two_marks(
-    loaded: tuple[Dataset, LLM],
-) -> None:
+def test_the_bounds_of_one_number_of_votes_have_a_bar_and_two_marks(loaded):
     result = estimate(*loaded, g=2, m=[5], methods=["two-call"], resamples=200)
     [axes] = pictures.forecast(result).figure().axes
     [bar] = axes.collections
@@ -61,9 +56,7 @@ def test_the_bounds_of_one_number_of_votes_have_a_bar_and_two_marks(
     assert sum(line.get_marker() == "_" for line in axes.lines) == 2
 
 
-def test_a_picture_says_what_is_extrapolated_and_lists_only_what_is_drawn(
-    loaded: tuple[Dataset, LLM],
-) -> None:
+def test_a_picture_says_what_is_extrapolated_and_lists_only_what_is_drawn(loaded):
     for votes, warnings in (
         ([1, 3], ""),
         ([2, 5], "right of the dotted line"),
@@ -83,7 +76,7 @@ def test_a_picture_says_what_is_extrapolated_and_lists_only_what_is_drawn(
     assert "largest M" in plain(forecast_tables(nothing)[1])
 
 
-def test_the_plan_is_shown_with_its_cost(loaded: tuple[Dataset, LLM]) -> None:
+def test_the_plan_is_shown_with_its_cost(loaded):
     result = plan(*loaded, budget_usd=1.0, most_votes=9)
     output = "".join(map(plain, plan_tables(result)))
     assert "certified to help" in output
@@ -101,17 +94,17 @@ def test_the_plan_is_shown_with_its_cost(loaded: tuple[Dataset, LLM]) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return write_toy(
         tmp_path_factory.mktemp("command") / "toy", {NAME: POOLS, "unsold": POOLS}, GOLDS
     )
 
 
-def feval(*arguments: str | Path) -> Result:
+def feval(*arguments):
     return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
 
 
-def test_estimate_prints_tables_and_warnings_and_writes_files(folder: Path, tmp_path: Path) -> None:
+def test_estimate_prints_tables_and_warnings_and_writes_files(folder, tmp_path):
     requested = (
         "estimate",
         "--recording",
@@ -141,12 +134,12 @@ def test_estimate_prints_tables_and_warnings_and_writes_files(folder: Path, tmp_
     assert (again.exit_code, "--force" in again.stderr) == (1, True)
 
 
-def _open(folder: Path) -> tuple[Dataset, LLM]:
+def _open(folder):
     dataset, [llm] = load("toy", [NAME], folder)
     return dataset, llm
 
 
-def test_estimate_and_plan_print_one_json_object(folder: Path) -> None:
+def test_estimate_and_plan_print_one_json_object(folder):
     result = feval(
         "estimate",
         "--recording",
@@ -195,9 +188,7 @@ def test_plan_says_what_to_buy(folder, tmp_path):
         ),
     ],
 )
-def test_wrong_usage_is_one_sentence(
-    folder: Path, arguments: tuple[str, ...], code: int, piece: str
-) -> None:
+def test_wrong_usage_is_one_sentence(folder, arguments, code, piece):
     done = feval(*arguments, "--recording", folder)
     assert (done.exit_code, done.stdout) == (code, ""), done.output
     assert done.stderr.startswith("error: ")
@@ -206,7 +197,7 @@ def test_wrong_usage_is_one_sentence(
 
 
 @pytest.mark.slow
-def test_the_calibration_study_runs_on_the_bundled_recording() -> None:
+def test_the_calibration_study_runs_on_the_bundled_recording():
     root = ROOT
     command = [
         sys.executable,

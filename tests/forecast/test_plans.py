@@ -1,12 +1,8 @@
 """Budget plans against arithmetic done by hand."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 from itertools import permutations, product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,14 +16,14 @@ from feval.estimators.moments import Moments
 from feval.estimators.vote_intervals import vote_interval
 from feval.estimators.wald_regions import simultaneous_gains
 from feval.forecast import PlanBudget, plan
-from feval.replay import LLM, Dataset, load
+from feval.replay import load
 from feval.report.tables.forecasts import plan_tables
 from feval.report.tables.tables import plain
 
 CALL = 12.5  # mean of 10, 11, ..., 15 output tokens; prompts have 7
 
 
-def test_a_plan_costs_what_its_votes_cost(loaded: tuple[Dataset, LLM]) -> None:
+def test_a_plan_costs_what_its_votes_cost(loaded):
     result = plan(*loaded, budget_tokens=200, most_votes=5)
     assert [option.votes for option in result.options] == [1, 3, 5]
     assert [option.tokens_per_question for option in result.options] == pytest.approx(
@@ -43,7 +39,7 @@ def test_a_plan_costs_what_its_votes_cost(loaded: tuple[Dataset, LLM]) -> None:
     assert result.options[1].usd_per_question == pytest.approx(dollars)
 
 
-def test_a_vote_per_prompt_pays_every_prompt(tmp_path: Path) -> None:
+def test_a_vote_per_prompt_pays_every_prompt(tmp_path):
     path = write_toy(tmp_path / "toy", {NAME: POOLS}, GOLDS)
     dataset, [llm] = load("toy", [NAME], path, billing="per_sample")
     result = plan(dataset, llm, budget_tokens=1000, most_votes=3)
@@ -51,9 +47,7 @@ def test_a_vote_per_prompt_pays_every_prompt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("budget", [30, 77, 1000, 12_345])
-def test_the_split_is_the_best_of_all_that_the_budget_pays(
-    loaded: tuple[Dataset, LLM], budget: int
-) -> None:
+def test_the_split_is_the_best_of_all_that_the_budget_pays(loaded, budget):
     result = plan(*loaded, budget_tokens=budget).estimating
     values = min(
         1 / (8 * m) + 1 / (math.pi * n) + 1 / (2 * n * m)
@@ -66,9 +60,7 @@ def test_the_split_is_the_best_of_all_that_the_budget_pays(
     assert result.cost <= budget
 
 
-def test_the_purchase_is_the_smallest_of_the_best_that_are_paid(
-    loaded: tuple[Dataset, LLM],
-) -> None:
+def test_the_purchase_is_the_smallest_of_the_best_that_are_paid(loaded):
     result = plan(*loaded, budget_tokens=4 * (7 + 5 * CALL))
     paid = {option.votes: option.plurality for option in result.options if option.affordable}
     assert max(paid) == 5
@@ -83,7 +75,7 @@ def test_the_purchase_is_the_smallest_of_the_best_that_are_paid(
     assert bought.tokens <= result.budget.amount + 1e-9
 
 
-def test_a_budget_for_some_questions_buys_one_call_on_those(loaded: tuple[Dataset, LLM]) -> None:
+def test_a_budget_for_some_questions_buys_one_call_on_those(loaded):
     result = plan(*loaded, budget_tokens=45, questions=100)
     assert (result.purchase.votes, result.purchase.questions) == (1, 2)
     assert "2 of 100 questions" in result.purchase.why
@@ -96,9 +88,7 @@ CLIPPED = (
 )
 
 
-def test_votes_are_certified_where_all_questions_are_alike_and_not_where_calls_agree(
-    tmp_path: Path,
-) -> None:
+def test_votes_are_certified_where_all_questions_are_alike_and_not_where_calls_agree(tmp_path):
     alike = plan(*toy(tmp_path / "one", [[*"aabaa" * 2]] * 20), budget_tokens=10**6, most_votes=5)
     assert [option.certified for option in alike.options] == [False, True, True]
     assert alike.warnings == (
@@ -121,9 +111,7 @@ def test_votes_are_certified_where_all_questions_are_alike_and_not_where_calls_a
 
 
 @pytest.mark.slow
-def test_certificates_hold_together_by_one_region_and_over_a_family_by_a_wider_one(
-    tmp_path: Path,
-) -> None:
+def test_certificates_hold_together_by_one_region_and_over_a_family_by_a_wider_one(tmp_path):
     shares = (6, 7, 7, 8, 8, 8, 9, 9, 10)
     pilot = toy(tmp_path, [["a"] * c + ["b"] * (10 - c) for c in shares for _ in range(12)])
     result = plan(*pilot, budget_tokens=10**6, most_votes=7)
@@ -158,18 +146,14 @@ def test_certificates_hold_together_by_one_region_and_over_a_family_by_a_wider_o
         ([["b", "b"]], ("has 1 question, and a cell", "both right 0, one right 0, both wrong 1")),
     ],
 )
-def test_too_few_questions_certify_nothing_and_say_so(
-    tmp_path: Path, pools: list[list[str | None]], pieces: tuple[str, ...]
-) -> None:
+def test_too_few_questions_certify_nothing_and_say_so(tmp_path, pools, pieces):
     result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
     assert not any(option.certified for option in result.options)
     [warnings] = [sentence for sentence in result.warnings if "no vote is certified" in sentence]
     assert all(piece in warnings for piece in pieces), warnings
 
 
-def test_a_price_list_is_named_only_where_it_prices(
-    loaded: tuple[Dataset, LLM], tmp_path: Path
-) -> None:
+def test_a_price_list_is_named_only_where_it_prices(loaded, tmp_path):
     assert plan(*loaded, budget_tokens=1000, most_votes=1).prices == "2025-06-02"
     assert (
         plan(*toy(tmp_path, llm="nobody-sells-this"), budget_tokens=1000, most_votes=1).prices
@@ -177,9 +161,7 @@ def test_a_price_list_is_named_only_where_it_prices(
     )
 
 
-def test_the_column_of_pluralities_holds_pluralities_up_to_the_pool_and_beyond_it(
-    tmp_path: Path,
-) -> None:
+def test_the_column_of_pluralities_holds_pluralities_up_to_the_pool_and_beyond_it(tmp_path):
     pools = [["a", "a", "b", "c"], ["a", "b", "b", "c"], ["a", "a", "a", None]]
     result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
     assert [option.plurality_kind for option in result.options] == ["subsets", "subsets", "plug-in"]
@@ -191,13 +173,13 @@ def test_the_column_of_pluralities_holds_pluralities_up_to_the_pool_and_beyond_i
     assert result.purchase.votes <= 3
 
 
-def _with_replacement(pool: list[str | None], votes: int) -> Iterable[tuple[str | None, ...]]:
+def _with_replacement(pool, votes):
     return product(pool, repeat=votes)
 
 
 def test_pluralities_beyond_the_pool_are_warned_of_with_what_they_miss_where_it_can_be_seen(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     pools = [["a", "a", "b", "c"], ["a", "b", "b", "c"], ["a", "a", "a", None]]
     result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
     measured = mean([mean([credit(vote) for vote in permutations(own, 3)]) for own in pools])
@@ -217,8 +199,8 @@ def test_pluralities_beyond_the_pool_are_warned_of_with_what_they_miss_where_it_
 
 
 def test_the_warning_of_pools_of_several_sizes_names_the_smallest_and_no_vote_that_not_all_level_off_at(  # noqa: E501
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     pools = [["a", "a", "b", "c"], ["a", "b", "b", "c", "b", "a"], ["a", "a", "a", None, "b"]]
     result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
     shares = mean([mean([credit(vote) for vote in product(own, repeat=5)]) for own in pools])
@@ -232,8 +214,8 @@ def test_the_warning_of_pools_of_several_sizes_names_the_smallest_and_no_vote_th
 
 
 def test_what_is_sure_of_a_majority_holds_its_bounds_and_is_missing_where_nothing_can_be_certified(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     few = plan(
         *toy(tmp_path / "few", [["a", "a", "b", "c"]] * 3), budget_tokens=10**6, most_votes=5
     )
@@ -255,8 +237,8 @@ def test_what_is_sure_of_a_majority_holds_its_bounds_and_is_missing_where_nothin
 
 
 def test_a_vote_beyond_the_pool_is_bought_only_where_its_majority_is_sure_to_beat_what_was_measured(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     pools = [["a"] * c + ["b"] * (10 - c) for c in (5, 8) for _ in range(100)]
     result = plan(*toy(tmp_path, pools), budget_tokens=10**9, most_votes=51)
     best = max(option.plurality for option in result.options if option.plurality_kind == "subsets")
@@ -291,14 +273,12 @@ def test_a_vote_beyond_the_pool_is_bought_only_where_its_majority_is_sure_to_bea
         ({"budget_tokens": 100, "most_votes": 2000}, OutOfRangeError, "2000 votes"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(
-    loaded: tuple[Dataset, LLM], asked: dict[str, float], error: type[Exception], piece: str
-) -> None:
+def test_what_cannot_be_planned_is_refused(loaded, asked, error, piece):
     with pytest.raises(error, match=piece):
-        plan(*loaded, **asked)  # type: ignore[arg-type]
+        plan(*loaded, **asked)
 
 
-def test_dollars_need_a_price_and_tokens_do_not(tmp_path: Path) -> None:
+def test_dollars_need_a_price_and_tokens_do_not(tmp_path):
     dataset, llm = toy(tmp_path, llm="nobody-sells-this")
     with pytest.raises(PriceNotFoundError, match="nobody-sells-this"):
         plan(dataset, llm, budget_usd=1.0)
@@ -307,7 +287,7 @@ def test_dollars_need_a_price_and_tokens_do_not(tmp_path: Path) -> None:
     assert result.options[0].usd_per_question is None
 
 
-def test_a_free_llm_needs_a_budget_in_tokens(tmp_path: Path) -> None:
+def test_a_free_llm_needs_a_budget_in_tokens(tmp_path):
     free = PriceList("free", "2026-01-01", "made up", {NAME: Price(0, 0)}, {})
     path = write_toy(tmp_path / "toy", {NAME: POOLS}, GOLDS)
     dataset, [llm] = load("toy", [NAME], path, prices=free)
@@ -316,7 +296,7 @@ def test_a_free_llm_needs_a_budget_in_tokens(tmp_path: Path) -> None:
     assert plan(dataset, llm, budget_tokens=1000).purchase.usd == 0.0
 
 
-def test_a_pilot_of_single_calls_is_too_small(tmp_path: Path) -> None:
+def test_a_pilot_of_single_calls_is_too_small(tmp_path):
     with pytest.raises(ShortPoolError, match="2 were asked for"):
         plan(*toy(tmp_path, [["a"], ["b"]]), budget_tokens=100)
 
@@ -330,19 +310,19 @@ def test_a_pilot_of_single_calls_is_too_small(tmp_path: Path) -> None:
         ("1,000_000 tokens", 1e6, "tokens"),
     ],
 )
-def test_budgets_are_read(text: str, amount: float, unit: str) -> None:
+def test_budgets_are_read(text, amount, unit):
     assert PlanBudget.parse(text) == PlanBudget(amount, unit)
 
 
 @pytest.mark.parametrize(
     "text", ["", "20", "usd", "20eur", "-3usd", "1e3usd", "20usd usd", "nanusd", "²usd"]
 )
-def test_other_budgets_are_refused(text: str) -> None:
+def test_other_budgets_are_refused(text):
     with pytest.raises(UsageError, match=r"above 0, written in digits, .* 20usd or 500000tokens"):
         PlanBudget.parse(text)
 
 
-def test_unknown_prompt_tokens_name_llm_and_question(tmp_path: Path) -> None:
+def test_unknown_prompt_tokens_name_llm_and_question(tmp_path):
     pools = [pool(0, POOLS[0]), replace(pool(1, POOLS[1]), prompt_tokens=None)]
     dataset, [llm] = load("toy", [NAME], write_rows(tmp_path / "mute", ["a", "a"], (NAME, pools)))
     with pytest.raises(

@@ -1,7 +1,5 @@
 """DSC against its definition, one question at a time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 
@@ -53,7 +51,7 @@ def by_definition(method, chains, easy_to_hard):
     def sure(q):
         return len(set(chains[q][:p])) == 1 and chains[q][0] >= 0
 
-    easy: set[int] = set()
+    easy = set()
     run = 0
     for rank in reversed(range(len(chains))):
         run = run + 1 if sure(easy_to_hard[rank]) else 0
@@ -61,7 +59,7 @@ def by_definition(method, chains, easy_to_hard):
             easy = set(easy_to_hard[: rank + (method.judged if method.judged_are == "easy" else 0)])
             break
     result = {q: (chains[q][0], 1, 1) for q in easy}
-    needs: list[int] = []
+    needs = []
     for q in easy_to_hard:
         if q in easy and method.allocate_over == "hard":
             continue

@@ -37,7 +37,7 @@ Replay = tuple[Dataset, LLM]
 Pooled = tuple[Pool, np.ndarray]
 # Clear, tied, all different, all equal, partly and wholly without answers, and golds that nobody
 # gave.
-POOLS: list[list[str | None]] = [
+POOLS = [
     ["a", "b", "a", "a", None, "b"],
     ["a", "a", "a", "b", "b", "b"],
     ["a", "a", "b", "b", "c", "c"],

@@ -1,18 +1,13 @@
 """Every reference value of methods, through the table of `golden_methods`."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 from golden_methods import GOLDENS, Real
 from places import SHARED
 
 FILE = SHARED / "golden" / "methods.json"
-ENTRIES: list[dict[str, Any]] = (
-    json.loads(FILE.read_text("utf-8"))["goldens"] if FILE.exists() else []
-)
+ENTRIES = json.loads(FILE.read_text("utf-8"))["goldens"] if FILE.exists() else []
 
 
 @pytest.fixture(scope="module")

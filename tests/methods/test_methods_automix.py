@@ -1,7 +1,5 @@
 """AutoMix's threshold rule, and the cost of verification."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,15 +1,12 @@
 """Best-of-N against its definition, written out as a loop."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import pytest
-from dealt import Orders, answers_of, assert_both_forms_agree, letters_of, pools_of
+from dealt import answers_of, assert_both_forms_agree, letters_of, pools_of
 from golden_confidence import scores_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +16,7 @@ from feval.estimators.plurality import subset_best_accuracy
 from feval.methods import BestOfN, WeightedBestOfN
 from feval.replay.pools import ArrayChannels
 
-METHODS: list[Any] = [BestOfN, WeightedBestOfN]
+METHODS = [BestOfN, WeightedBestOfN]
 
 
 def scored(answers, scores, steps=None):
@@ -133,7 +130,7 @@ def test_any_pool_in_any_order(case):
     drawn = [(answers[i], scores[i]) for i in order]
     valid = [(a, Fraction(s, 10)) for a, s in drawn if a != "-" and s is not None]
     best = max(valid, key=lambda pair: pair[1])[0] if valid else None
-    expected: list[tuple[Any, str | None]] = [(BestOfN(len(order), aggregate="score"), best)]
+    expected = [(BestOfN(len(order), aggregate="score"), best)]
     for transform in ("none", "exp", "sigmoid", "rank"):
         if transform == "none" and any(score < 0 for _, score in valid):
             continue
@@ -148,7 +145,7 @@ def test_any_pool_in_any_order(case):
         sums = {a: round(math.fsum(weigh[s] for b, s in valid if b == a), 9) for a, _ in valid}
         method = WeightedBestOfN(len(order), aggregate="score", transform=transform)
         expected.append((method, max(sums, key=lambda a: sums[a]) if sums else None))
-    orders: Orders = np.array([[order]], np.uint16)
+    orders = np.array([[order]], np.uint16)
     for method, right in expected:
         result = assert_both_forms_agree(method, [pool], [orders])
         assert letters_of(result.answer[0]) == [right]
