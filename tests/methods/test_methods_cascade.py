@@ -1,7 +1,5 @@
 """Cascades with a scorer: when a stage is trusted, what is paid, and how thresholds are chosen."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -142,7 +140,7 @@ def test_fit_finds_what_trying_everything_finds(score, strict, data):
     )
     # accept from nothing to everything
     deltas = ["-1/3", "0", "1/4", "1/3", "1/2", "2/3", "3/4", "1", "1.1"]
-    orders_of_llms: list[tuple[int, ...]] = [(0, 1, 2)]
+    orders_of_llms = [(0, 1, 2)]
     if chains != "given":
         orders_of_llms = [
             p
@@ -224,10 +222,12 @@ def test_an_unfitted_cascade_refuses_to_decide():
     with pytest.raises(UsageError, match="fit"):
         in_recorded_order(Cascade(), pools)
     with pytest.raises(UsageError, match="fit"):
-        Cascade()("?", *pools)  # type: ignore[arg-type]  it is refused before anything is asked
+        Cascade()("?", *pools)  # it is refused before anything is asked
     fitted = Cascade().fit(pools, GOLD)
     assert fitted == Cascade(fitted.thresholds, order=(0, 1))
-    assert hash(fitted) == hash(Cascade(list(fitted.thresholds or ()), order=[0, 1]))  # type: ignore[arg-type]  as JSON gives it
+    assert hash(fitted) == hash(
+        Cascade(list(fitted.thresholds or ()), order=[0, 1])
+    )  # as JSON gives it
 
 
 def test_what_cannot_be_fitted_is_said():

@@ -1,7 +1,5 @@
 """CISC and DeepConf against their definitions, written out as loops."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -246,7 +244,7 @@ def test_log_probabilities_that_were_not_negated_are_no_weights():
 
 
 def test_online_cuts_at_the_first_full_group_below_the_bar():
-    traces: Traces = [
+    traces = [
         [4.0, 4.0], [2.0, 2.0],  # warm-up: lowest groups 4 and 2, the bar at 50 percent is 3
         [5.0, 3.0, 3.0, 2.0, 1.0],  # groups 4, 3, 2.5: cut after its fourth token
         [6.0, 4.0, 4.0],  # stays above

@@ -2,12 +2,9 @@
 answers, equal ledgers.
 """
 
-from __future__ import annotations
-
 from copy import copy
 from dataclasses import FrozenInstanceError, fields, is_dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +36,7 @@ REPLICATES = 12
 
 # Clear, tied, all different, all equal, partly and wholly without answers; the fourth pool is
 # larger than the others.
-POOLS: list[list[str | None]] = [
+POOLS = [
     ["a", "b", "a", "a", None, "b", "c", "a"],
     ["a", "a", "a", "a", "b", "b", "b", "b"],
     ["a", "b", "c", "d", "e", "f", "g", "h"],
@@ -190,7 +187,7 @@ def test_a_method_is_a_frozen_value_that_shows_its_settings(name, case):
     assert type(method).__doc__
 
 
-DEFAULTS: dict[str, dict[str, Any]] = {
+DEFAULTS = {
     "single-call": {},
     "self-consistency": {"n": 20, "no_answer": "drop"},  # FEval-TTC
     "best-of-n": {"n": 20, "aggregate": "last"},  # FEval-TTC, search-and-learn

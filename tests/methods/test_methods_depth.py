@@ -2,14 +2,10 @@
 figures of the authors' code.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -86,7 +82,7 @@ def walked(method, pool, row, order):
     ]
     for trace in traces:
         trace.step()
-    dropped: set[Walk] = set()
+    dropped = set()
     misses = dict.fromkeys(traces, 0)
     winner, stable = None, 0
     for step in range(method.steps):
@@ -148,7 +144,7 @@ def expected(method, pool, row, order):
     """The answer and the tokens of each trace, by a plain loop."""
     if isinstance(method, ParallelProbe):
         return walked(method, pool, row, order)
-    loops: dict[type[Any], tuple[str, Callable[..., tuple[str | None, int]], str]] = {
+    loops = {
         TokenBudget: ("tokens", cut, "n"),
         AnswerConvergence: ("streak", settled, "width"),
         ProbeConfidence: ("threshold", sure, "width"),
@@ -245,7 +241,7 @@ def test_any_offsets_serve_the_methods_that_go_from_probe_to_probe():
 
 Store = tuple[Pool, list[int], list[list[str]]]
 STORES = ("Qwen3-0.6B.aime24", "Qwen3-4B.aime24")
-KINDS: dict[str, Callable[[list[int]], Any]] = {
+KINDS = {
     "sc": lambda n: SelfConsistency(n[0]),
     "asc": lambda n: AdaptiveConsistency(budget=n[0], threshold=0.95),
     "esc": lambda n: EarlyStopping(n[1], n[0]),

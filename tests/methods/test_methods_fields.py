@@ -31,9 +31,9 @@ from feval.methods.fields import Aggregate
 from feval.methods.oracle import Oracle
 from feval.replay.pools import AGGREGATES
 
-COUNT: Any = np.int64(3)
-FRACTION: Any = Fraction(2, 3)
-LIST: Any = [1, 2]
+COUNT = np.int64(3)
+FRACTION = Fraction(2, 3)
+LIST = [1, 2]
 INF, NAN = float("inf"), float("nan")
 
 OF_ONE_LLM = [
@@ -218,7 +218,7 @@ def test_values_keep_what_they_mean():
 
 
 def test_fields_that_there_are_not_are_refused():
-    values: dict[str, Any] = {"m": 3}
+    values = {"m": 3}
     with pytest.raises(
         UnknownNameError, match=r"There is no field 'm'.* These are the fields of self-consistency"
     ):

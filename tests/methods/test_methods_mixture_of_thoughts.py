@@ -1,7 +1,5 @@
 """The MoT cascade: shares in exact arithmetic, both rules, missing answers, and what is billed."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

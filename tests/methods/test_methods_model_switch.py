@@ -2,8 +2,6 @@
 wrong.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 from itertools import groupby
@@ -89,7 +87,7 @@ def test_numbers_per_llm_must_be_as_many_as_the_llms():
             method.draws(3)
     with pytest.raises(UsageError):
         ModelSwitch().draws(0)
-    assert hash(ModelSwitch([3, 4])) == hash(ModelSwitch((3, 4)))  # type: ignore[arg-type]  as JSON gives it
+    assert hash(ModelSwitch([3, 4])) == hash(ModelSwitch((3, 4)))  # as JSON gives it
 
 
 def faulty_weight(answers):
@@ -103,7 +101,7 @@ def faulty_weight(answers):
 
 def faulty_answer(answers_of_llms):
     """Its vote adds up runs of equal answers, not all equal answers; the last LLM has no gate."""
-    votes: list[tuple[int, float]] = []
+    votes = []
     for place, answers in enumerate(answers_of_llms):
         if len(set(answers)) == 1 and place + 1 < len(answers_of_llms):
             return answers[0]

@@ -2,8 +2,6 @@
 and what is refused.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from itertools import permutations
@@ -14,7 +12,7 @@ from dealt import letters_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from probed import assert_forms_agree, metered, orders_of
-from searched import Step, Walk, tree_pool
+from searched import Walk, tree_pool
 
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.methods import PathConsistency, SelfConsistency, SequentialRevision
@@ -42,11 +40,11 @@ def conversations(draw, branch=2, most=3):
     score = st.sampled_from([0.0, 0.2, 0.2, 0.7, 1.0, NAN])
 
     def question():
-        steps: list[Step] = []
-        numbers: list[int] = []
+        steps = []
+        numbers = []
         layer = [-1] * draw(st.integers(2, most))
         for level in range(1, 5):
-            following: list[int] = []
+            following = []
             for parent in layer:
                 steps.append((parent, draw(answer), True, draw(score), draw(st.integers(0, 9))))
                 numbers.append(-1 if parent < 0 else level % 2)
@@ -79,14 +77,14 @@ def revision_walk(method, walk):
             "best" if method.answer == "best" else "majority",
         )
     if method.answer == "weighted":
-        sums: Counter[str] = Counter()
+        sums = Counter()
         for chain in chains:
             if (answer := walk.choose(chain, "weighted")) is not None:
                 sums[answer] += max(
                     s
                     for step in chain
                     if walk.answer(step) == answer and (s := walk.score(step)) is not None
-                )  # type: ignore[assignment,type-var]
+                )
         return next((a for a, s in sums.items() if s >= max(sums.values()) - 1e-12), None)
     own = [[walk.answer(step) for step in chain] for chain in chains]
     return vote([each[-1] if method.answer == "last" else vote(each) for each in own])
@@ -141,8 +139,8 @@ def test_the_last_turns_vote_as_in_self_consistency():
     """Chains of two turns, whose last answers are b, a, a, b, c: their vote of three is
     self-consistency on these.
     """
-    first: list[Step] = [(-1, "c", True, NAN, 1)] * 5
-    last: list[Step] = [(place, answer, True, NAN, 2) for place, answer in enumerate("baabc")]
+    first = [(-1, "c", True, NAN, 1)] * 5
+    last = [(place, answer, True, NAN, 2) for place, answer in enumerate("baabc")]
     pool = tree_pool([[*first, *last]], [[-1] * 5 + [0] * 5])
     chains = tree_pool([[(-1, answer, True, NAN, 3) for answer in "baabc"]])
     for gold in range(3):
@@ -155,7 +153,7 @@ def test_the_last_turns_vote_as_in_self_consistency():
 
 
 def test_what_is_voted_on_by_hand():
-    tree: list[Step] = [
+    tree = [
         (-1, "a", True, 0.1, 3), (-1, "b", True, 0.9, 5), (0, "a", True, 0.2, 2), (1, None, True,
         1.0, 4), (2, "b", True, 0.3, 1),
         (3, "c", True, 0.9, 7),
@@ -165,7 +163,7 @@ def test_what_is_voted_on_by_hand():
         np.arange(6, dtype=np.uint16)[None, None],
     )
     for answer, expected in (("last", 1), ("majority", 0), ("best", 1)):
-        decided = assert_forms_agree(SequentialRevision(6, 3, answer=answer), pool, order)  # type: ignore[arg-type]
+        decided = assert_forms_agree(SequentialRevision(6, 3, answer=answer), pool, order)
         assert decided.answer.tolist() == [[expected]], answer
     [ledger] = decided.ledgers
     values = (
@@ -179,7 +177,7 @@ def test_what_is_voted_on_by_hand():
 
 
 def test_chains_that_were_not_recorded_are_errors():
-    tree: list[Step] = [
+    tree = [
         (-1, "a", True, NAN, 1),
         (-1, "b", True, NAN, 1),
         (0, "a", True, NAN, 1),

@@ -1,9 +1,6 @@
 """Search over recorded trees: both forms against plain walks, ledgers, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,16 +8,7 @@ from dealt import letters_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from probed import assert_forms_agree, metered, orders_of
-from searched import (
-    Step,
-    Walk,
-    beam_walk,
-    dvts_walk,
-    full_trees,
-    particle_walk,
-    path_walk,
-    tree_pool,
-)
+from searched import Walk, beam_walk, dvts_walk, full_trees, particle_walk, path_walk, tree_pool
 
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.methods import DVTS, BeamSearch, ParticleFiltering, PathConsistency, SelfConsistency
@@ -28,7 +16,7 @@ from feval.methods.protocol import capabilities
 from feval.replay.pools import ArrayChannels
 
 NAN = float("nan")
-WALKS: dict[type[Any], Any] = {
+WALKS = {
     BeamSearch: beam_walk,
     DVTS: dvts_walk,
     ParticleFiltering: particle_walk,
@@ -81,7 +69,7 @@ def test_both_forms_are_the_plain_walk(method, trees, data):
 
 
 def test_a_prefix_by_hand():
-    tree: list[Step] = [
+    tree = [
         (-1, None, False, NAN, 3),
         (-1, "b", True, NAN, 5),
         (0, "a", True, NAN, 2),
@@ -105,7 +93,7 @@ def test_a_prefix_by_hand():
         assert ledger == [3, 3, sum(tokens), sum(tokens), 7 if threshold == 0.75 else 5]
 
 
-TREE: list[Step] = [
+TREE = [
     (-1, None, False, 0.5, 3),
     (-1, None, False, 0.75, 5),
     (0, "a", True, 0.9, 2),
@@ -253,7 +241,7 @@ def test_steps_without_scores_come_last_and_no_answer_is_never_chosen():
 
 
 def test_a_sampled_answer_is_independent_of_the_resampling():
-    tree: list[Step] = [(-1, "a", True, 0.5, 1), (-1, "b", True, 0.5, 1), (-1, None, False, 0.0, 1)]
+    tree = [(-1, "a", True, 0.5, 1), (-1, "b", True, 0.5, 1), (-1, None, False, 0.0, 1)]
     answers = ParticleFiltering(3, answer="sampled").decide(
         [tree_pool([tree] * 1000)], [np.tile(np.arange(3, dtype=np.uint16), (1, 1000, 1))]
     )
@@ -263,7 +251,7 @@ def test_a_sampled_answer_is_independent_of_the_resampling():
 
 def test_paths_of_any_depth_have_scores():
     depth = 2000
-    steps: list[Step] = [(place - 1, None, False, 0.5, 1) for place in range(depth)]
+    steps = [(place - 1, None, False, 0.5, 1) for place in range(depth)]
     llm = metered(tree_pool([[*steps, (depth - 1, "a", True, 0.25, 1)]]))
     node = None
     for _ in range(depth + 1):
@@ -277,7 +265,7 @@ def test_means_of_scores_are_those_of_the_batch_form():
     alone does not come first.
     """
     chains = [[0.1, 0.2, 0.3], [0.2, 0.2, 0.2]]
-    tree: list[Step] = [
+    tree = [
         (-1 if d == 0 else 2 * d - 2 + c, "ab"[c] if d == 2 else None, d == 2, chains[c][d], 1)
         for d in range(3)
         for c in range(2)

@@ -2,8 +2,6 @@
 force, SciPy.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache

@@ -2,8 +2,6 @@
 nothing changes.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from hashlib import sha256
 

@@ -2,14 +2,11 @@
 written down.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
 import re
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -72,7 +69,7 @@ def test_orders_are_those_of_the_written_scheme(seed, dataset, llm, question, re
 
 def test_the_documented_vectors_hold():
     text = (ROOT / "docs" / "draws.md").read_text()
-    vectors = json.loads(re.search(r"```json\n(.*?)```", text, re.DOTALL)[1])  # type: ignore[index]
+    vectors = json.loads(re.search(r"```json\n(.*?)```", text, re.DOTALL)[1])
     assert len(vectors) >= 3
     for vector in vectors:
         names = [vector[k] for k in ("seed", "dataset", "llm", "question", "replicate")]
@@ -102,7 +99,7 @@ def test_all_orders_are_equally_likely():
 
 
 def test_seeds_llms_questions_and_replicates_draw_independently():
-    names: list[Any] = [0, "d", "m", "q", 0]
+    names = [0, "d", "m", "q", 0]
     base = order(*names, 30)
     for place, value in enumerate((1, "e", "n", "r", 1)):
         other = order(*names[:place], value, *names[place + 1 :], 30)

@@ -1,7 +1,5 @@
 """Probes as arrays, and as a channel of pools."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

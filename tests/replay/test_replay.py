@@ -2,8 +2,6 @@
 recorded.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -117,7 +115,7 @@ def test_unknown_names_are_refused_with_what_there_is(gpt, toy):
         ({"llms": ["gpt-3.5-turbo"] * 2}, UsageError, "twice"),
     ):
         with pytest.raises(error, match=words):
-            load(**(given | options))  # type: ignore[arg-type]
+            load(**(given | options))
     for question, words in (("toy/9", "no question 'toy/9'"), (2, "rows 0 to 1; 2 was asked for")):
         with pytest.raises(NotRecordedError, match=words):
             gpt(question)
@@ -140,7 +138,7 @@ def test_questions_are_read_in_blocks_of_which_the_last_are_kept(tmp_path, monke
     monkeypatch.setattr("feval.recording.view._BLOCK", 2)
     monkeypatch.setattr("feval.recording.view._BLOCKS", 2)
     dataset, _ = load("toy", recording=toy)
-    read: list[range] = []
+    read = []
     scan = Recording.scan_questions
 
     def counted(recording, name, rows=None):
@@ -242,7 +240,7 @@ def test_a_cut_cot_is_billed_up_to_the_cut_and_what_gives_no_cot_is_billed_apart
     with pytest.raises(OutOfRangeError, match="Costs only grow"):
         metered.charge(prompt_tokens=-1)
     with pytest.raises(AttributeError):
-        metered.cots = 0  # type: ignore[misc]
+        metered.cots = 0
 
 
 def test_a_metered_llm_shows_no_gold_and_no_id(gpt):

@@ -1,8 +1,5 @@
 """Draws that are kept in a file are those that are made."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +14,7 @@ KEYS = np.arange(9, dtype=np.uint64) * np.uint64(1_000_003)
 @pytest.fixture
 def made(monkeypatch):
     """The replicates of all orders that were made."""
-    replicates: list[Sequence[int]] = []
+    replicates = []
 
     def noted(*given):
         replicates.append(given[3])

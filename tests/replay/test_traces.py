@@ -1,7 +1,5 @@
 """Traces that grow: `start`, `advance`, `probe` and `stop` on a metered LLM."""
 
-from __future__ import annotations
-
 import math
 import pickle
 from copy import copy, deepcopy

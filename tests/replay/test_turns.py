@@ -2,11 +2,8 @@
 and counted.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from recorded_turns import REVISE, ROWS, WHY, chains, write_turns
@@ -167,12 +164,12 @@ def test_misuse_is_refused(llm):
     first, foreign = metered.sample(1), other.sample(1)
     for cots in (foreign, foreign.cots[0], replace(first, samples=(1,)), 3, [None]):
         with pytest.raises(UsageError, match="was not handed out by m@revise on this question"):
-            metered.reply(cots)  # type: ignore[arg-type]
+            metered.reply(cots)
     for messages in (5, [], [{"role": "user"}], [["Revise."]]):
         with pytest.raises(
             UsageError, match="is replied to with a text, or with a list of messages"
         ):
-            metered.reply(first, messages)  # type: ignore[arg-type]
+            metered.reply(first, messages)
     with pytest.raises(UsageError, match="1 CoTs are replied to, with messages for 2"):
         metered.reply(first, ["Revise.", "Why?"])
     with pytest.raises(OutOfRangeError, match="for 1 CoT or more at a time; 0 were"):
@@ -187,7 +184,7 @@ def test_misuse_is_refused(llm):
 def test_nothing_shows_of_turns_that_were_not_handed_out(tmp_path):
     """What a method sees stays the same where all other turns are wrong."""
     wrong = chains(0)
-    columns: dict[str, Any] = {
+    columns = {
         name: [own if place in {0, 2} else other for place, own in enumerate(getattr(wrong, name))]
         for name, other in (
             ("answers", "9"),

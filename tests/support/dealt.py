@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from feval.methods.protocol import Decisions
 from feval.replay.pools import ArrayChannels, Pool
 
 Answers = Sequence[str | None]
@@ -53,7 +52,7 @@ def in_recorded_order(method, pools):
     orders = [
         recorded_order(pool, n) for pool, n in zip(pools, method.draws(len(pools)), strict=True)
     ]
-    result: Decisions = method.decide(pools, orders)
+    result = method.decide(pools, orders)
     return result
 
 
@@ -109,8 +108,8 @@ class Dealer:
     def __init__(self, pool, row, order):
         self.pool, self.row, self.order = pool, row, order.tolist()
         self.rounds = self.cots = 0
-        self.tokens: list[int] = []
-        self.requests: list[slice] = []
+        self.tokens = []
+        self.requests = []
         self.probe_calls = self.probe_tokens = self.sequential_microseconds = 0
         self.auxiliary_calls = self.auxiliary_prompt_tokens = self.auxiliary_output_tokens = 0
 
@@ -147,7 +146,7 @@ def assert_both_forms_agree(method, pools, orders, llm=None):
     """Run both forms on every question and replicate, the one on an LLM a pool; equal answers,
     equal ledgers.
     """
-    batch: Decisions = method.decide(pools, orders)
+    batch = method.decide(pools, orders)
     for r, q in np.ndindex(*batch.answer.shape):
         llms = [
             (llm or Dealer)(pool, q, order[r, q]) for pool, order in zip(pools, orders, strict=True)

@@ -1,7 +1,5 @@
 """A recording to forecast from, and what its votes are worth by enumeration."""
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 

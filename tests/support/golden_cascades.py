@@ -2,8 +2,6 @@
 `golden_methods`.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from dataclasses import replace
@@ -155,7 +153,7 @@ def mixture_of_thoughts(real, entry):
 def mixture_of_40_samples(real, entry):
     """CoT-1D-Vote over all recorded samples."""
     pools, gold = real.pools(*entry["inputs"])
-    result: dict[str, int] = {"questions": len(gold)}
+    result = {"questions": len(gold)}
     for prefix, strict in (("", False), ("strict_", True)):
         method = MixtureOfThoughts(entry["params"]["tau"], samples=pools[0].smallest, strict=strict)
         decisions = in_recorded_order(method, pools)

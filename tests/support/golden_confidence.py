@@ -2,13 +2,9 @@
 `golden_methods`.
 """
 
-from __future__ import annotations
-
 import ast
 import operator
 import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +35,7 @@ def synthetic_stream(seed, n):
     return np.array(numbers)
 
 
-OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+OPERATORS = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.Mod: operator.mod,
     ast.FloorDiv: operator.floordiv,

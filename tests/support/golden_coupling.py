@@ -1,11 +1,7 @@
 """From the golden entries of coupled generation to calls of the public functions."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import numpy as np
-from golden_plurality import Inputs, integer, number, numbers
+from golden_plurality import integer, number, numbers
 
 from feval.estimators.coupling import (
     coupled_correctness,
@@ -81,7 +77,7 @@ def scored(inputs):
     return {"coupled": result.coupled.tolist(), "independent": result.independent.tolist()}
 
 
-CALLS: dict[str, Callable[[Inputs], object]] = {
+CALLS = {
     "gumbel_coupling_joint": joint,
     "coupled_correctness": correctness,
     "score_difference_variance": difference,

@@ -1,9 +1,6 @@
 """Reference values of DSC: two rankings, two readings of the judged questions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from dealt import in_recorded_order
@@ -54,7 +51,7 @@ def dsc(real, entry):
         "budget": entry["params"].get("budget", 40),
         "judged_are": "hard" if entry["id"].endswith("figure3") else "easy",
     }
-    result: dict[str, Any] = {}
+    result = {}
     for part, preallocate in (("partition_only", False), ("full", True)):
         method = DifficultyAdaptive(**fields, preallocate=preallocate)
         decided = in_recorded_order(method, [pool])

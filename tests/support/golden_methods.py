@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -60,9 +59,9 @@ class Real:
 
     def golden(self, name):
         """Another reference value, by its id."""
-        entries: list[Entry] = json.loads(
-            (self.folder.parent / "golden/methods.json").read_text("utf-8")
-        )["goldens"]
+        entries = json.loads((self.folder.parent / "golden/methods.json").read_text("utf-8"))[
+            "goldens"
+        ]
         return next(entry for entry in entries if entry["id"] == name)
 
     def _file(self, name):
@@ -91,7 +90,7 @@ class Real:
             json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()
         ]
         samples = [e["generated_answer"] for e in entries]
-        answers: list[list[str | None]] = [[letters(text) for text in texts] for texts in samples]
+        answers = [[letters(text) for text in texts] for texts in samples]
         return Questions(
             [e["question"] for e in entries], [e["answer"] for e in entries], samples, answers
         )
@@ -105,7 +104,7 @@ class Real:
             same: answers are equal if this makes them equal.
         """
         files = [self.file(name) for name in names]
-        codes: list[dict[str, int]] = [{} for _ in files[0].golds]
+        codes = [{} for _ in files[0].golds]
         pools = []
         for place, (name, file) in enumerate(zip(names, files, strict=True)):
             answers = [a if first is None else a[: first[place]] for a in file.answers]
@@ -176,7 +175,7 @@ def sc_none(real, entry):
     return result
 
 
-GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {
+GOLDENS = {
     "sc.exact.": sc_exact,
     "sc.prefix.": sc_prefix,
     "sc.none.": sc_none,

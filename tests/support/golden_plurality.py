@@ -2,9 +2,6 @@
 functions.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -122,7 +119,7 @@ def one_or_all(numbers_of_votes, values):
     return values.tolist() if isinstance(numbers_of_votes, list) else float(values[0])
 
 
-CALLS: dict[str, Callable[[Inputs], object]] = {
+CALLS = {
     "plurality_accuracy": plurality,
     "subset_plurality_accuracy": subset,
     "gaussian_estimate": gaussian,

@@ -4,11 +4,8 @@ Numbers of the entries are decimals or fractions as text and are taken exactly. 
 written as in "P_3 - P_1" or "2*P_5 - 1/3*q^2".
 """
 
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -132,7 +129,7 @@ def fractions(values):
     )
 
 
-CALLS: dict[str, Callable[[Inputs], object]] = {
+CALLS = {
     "P_n": lambda e: float(majority_accuracy(e["n"], float(Fraction(e["q"])))),
     "even_vote_accuracy": lambda e: float(even_vote_accuracy(e["votes"], float(Fraction(e["q"])))),
     "one_call_envelope": lambda e: ends(one_call_envelope(float(Fraction(e["mu"])), e.get("n", 1))),

@@ -2,14 +2,10 @@
 dollars.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import golden_methods as table
 import numpy as np
@@ -23,13 +19,13 @@ from feval.cards.tokens import count_words
 from feval.estimators import stopping_criteria as criteria
 from feval.estimators.early_stopping import expected_samples
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
-from feval.methods.protocol import Decisions, drawn
+from feval.methods.protocol import drawn
 
 Orders = npt.NDArray[np.uint16]
 
 
 def decided(method, pool, orders):
-    result: Decisions = method.decide([pool], [orders])
+    result = method.decide([pool], [orders])
     return result
 
 
@@ -55,7 +51,7 @@ def esc(real, entry):
     window = EarlyStopping(entry["params"]["window"], entry["params"]["budget"], "window")
     whole = EarlyStopping(window.window, window.budget)
     in_order = in_recorded_order(window, [pool])
-    result: dict[str, Any] = {
+    result = {
         "recorded_correct": table.correct(in_order, gold),
         "recorded_correct_vote_over_all": table.correct(in_recorded_order(whole, [pool]), gold),
         "recorded_samples": table.samples(in_order),
@@ -143,7 +139,7 @@ def ac_prefixes(real, entry):
 def prefix(real, thresholds, part):
     counts = list(Counter(real.file(part["file"]).answers[part["question"]][: part["n"]]).values())
     votes, top = tuple(sorted(counts, reverse=True)), thresholds["dirichlet_top_k"]
-    result: dict[str, Any] = {name: part[name] for name in ("file", "question", "n")} | {
+    result = {name: part[name] for name in ("file", "question", "n")} | {
         "counts": counts,
         "beta": float(criteria.beta_confidence(votes)),
         "dirichlet": float(criteria.dirichlet_confidence(votes)),
@@ -247,7 +243,7 @@ def replay_sc(real, entry):
     return billed(real, entry, lambda pool: seeded_samples(pool, n, seed, whole_in_order=True))
 
 
-VOTES: dict[str, Callable[[table.Real, table.Entry], Any]] = {
+VOTES = {
     "esc.": esc,
     "esc.sc_seed": sc_seeded,
     "esc.control_scheme.": control_scheme,

@@ -41,9 +41,9 @@ BEST_OF_N = [
     Case({"n": 4, "scorer": "judge:toy", "aggregate": "score"}),
 ]
 
-DSC: dict[str, Any] = {"ranking": "prompt-length", "window": 2, "neighbours": 2, "budget": 8}
+DSC = {"ranking": "prompt-length", "window": 2, "neighbours": 2, "budget": 8}
 
-CASES: dict[str, list[Case]] = {
+CASES = {
     "path-consistency": [
         Case({"n": 4, "window": 2, "threshold": 0.6}),
         Case({"n": 3, "window": 1, "threshold": 0.5}),

@@ -2,14 +2,10 @@
 `docs/recording-format.md` describes them.
 """
 
-from __future__ import annotations
-
 import json
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.cards.names import FINISH_REASONS
 from feval.recording.layout.format import name_key
@@ -19,7 +15,7 @@ _DETAILS = ("question_id", "text_keys", "candidates", "candidate_offsets", "alia
 
 def votes_files(dataset, questions, pools, divide):
     """The bytes of both files, by part."""
-    codes: list[dict[str, int]] = [{} for _ in questions]
+    codes = [{} for _ in questions]
     rows = {question.id: row for row, question in enumerate(questions)}
     for own in pools.values():
         for pool in own:
@@ -31,14 +27,14 @@ def votes_files(dataset, questions, pools, divide):
     parties = [
         divide(q.id, list(own), q.answer_key) for q, own in zip(questions, codes, strict=True)
     ]
-    candidates: list[dict[str, int]] = []
+    candidates = []
     for own, joined in zip(codes, parties, strict=True):
         keys = dict.fromkeys(joined.key(form) for form in own)
         keys |= {} if joined.gold is None else {joined.gold: None}
         candidates.append({key: code for code, key in enumerate(keys)})
     most = max(map(len, candidates), default=0)
     code_type = np.int8 if most < 127 else np.int16 if most < 32767 else np.int32
-    arrays: dict[str, npt.NDArray[Any]] = {
+    arrays = {
         **_strings("question_ids", "question_id_offsets", [q.id for q in questions]),
         "question_keys": np.array(
             [name_key("feval/question", dataset, q.id) for q in questions], np.uint64

@@ -2,11 +2,8 @@
 ones do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from dealt import assert_both_forms_agree, letters_of
@@ -100,7 +97,7 @@ class PoolLLM:
 def metered(pool, row=0, order=None):
     """An LLM in front of one question."""
     order = range(pool.codes.shape[1]) if order is None else order
-    llm: Any = PoolLLM(pool, order)
+    llm = PoolLLM(pool, order)
     return MeteredLLM(Recorded(llm, row, order))
 
 

@@ -1,7 +1,5 @@
 """Pools and LLMs made from answer codes written out."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np
@@ -27,7 +25,7 @@ class Recorded:
 
     def __init__(self, answers, coins=None):
         self.left, self.coins, self.rounds, self.cots = list(answers), coins, 0, 0
-        self.answers: list[str | None] = []
+        self.answers = []
 
     def sample(self, k=1):
         self.rounds, self.cots = self.rounds + 1, self.cots + k

@@ -1,7 +1,5 @@
 """A small recording with probes, written out, and its probes in words."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from small import TOY, pool, write_rows

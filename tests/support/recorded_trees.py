@@ -1,10 +1,7 @@
 """A small recording of trees of steps, written out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 from small import TOY, pool, write_rows
 
@@ -19,7 +16,7 @@ Step = tuple[int | None, str | None, bool]
 
 # Of the first question: 0 and 1 are first steps, 0 has the children 2 and 3, 1 has 4; 3 was not
 # gone on from.
-TREES: list[list[Step]] = [
+TREES = [
     [
         (None, None, False),
         (None, None, False),
@@ -37,7 +34,7 @@ SCORES = [[0.5, 0.25, 0.75, 0.5, 1.0, 0.5, None], [0.25], []]
 
 def tree(index, steps, **fields):
     """A tree; its steps have 10, 11, 12, ... tokens."""
-    steps_of: dict[str, Any] = (
+    steps_of = (
         {"parents": [each[0] for each in steps], "ends": [each[2] for each in steps]}
         if steps
         else {}
@@ -72,12 +69,12 @@ def write_full_trees(out, golds, *, first=8, branch=4):
     question has no answer.
     """
     draw = Random(3)  # noqa: S311  it makes up a tree
-    trees: list[list[Step]] = []
+    trees = []
     for question_ in range(len(golds)):
-        steps: list[Step] = []
-        layer: list[int | None] = [None] * first
+        steps = []
+        layer = [None] * first
         for depth in (1, 2, 3):
-            following: list[int | None] = []
+            following = []
             for parent in layer:
                 ends = depth == 3 or draw.random() < 0.25
                 answer = (

@@ -1,7 +1,5 @@
 """A small recording of turns, written out."""
 
-from __future__ import annotations
-
 from random import Random
 
 from small import pool, write_rows
@@ -37,7 +35,7 @@ def write_full_turns(out, golds, *, first=8, branch=2):
     draw = Random(4)  # noqa: S311  it makes up conversations
     pools, scores = [], []
     for index in range(len(golds)):
-        parents: list[int | None] = [None] * first
+        parents = [None] * first
         parents += [place for place in range(first) for _ in range(branch)]
         parents += range(first, len(parents))
         size = len(parents)

@@ -1,9 +1,6 @@
 """Pools of trees drawn by hypothesis, and searches over them as plain loops over nested lists."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -79,10 +76,10 @@ def full_trees(draw, branch=2, depth=3, first=4):
     score = st.sampled_from([0.0, 0.1, 0.2, 0.2, 0.3, 0.7, 1.0, float("nan")])
 
     def tree():
-        steps: list[Step] = []
+        steps = []
         layer = [-1] * first
         for level in range(1, depth + 1):
-            following: list[int] = []
+            following = []
             for parent in layer:
                 ends = level == depth or draw(st.sampled_from([False, False, True]))
                 steps.append(
@@ -114,8 +111,8 @@ class Walk:
             p: [s for s in order if s < len(self.parents) and self.parents[s] == p]
             for p in {*self.parents}
         }
-        self.taken: list[int] = []
-        self.rounds: list[list[int]] = []
+        self.taken = []
+        self.rounds = []
 
     def take(self, wanted):
         steps = [self.left[parent].pop(0) for parent in wanted]
@@ -158,7 +155,7 @@ class Walk:
                 max(votes, key=votes.get)
                 if (votes := Counter(map(self.answer, answered)))
                 else None
-            )  # type: ignore[arg-type]
+            )
         scored = [
             (self.answer(step), score)
             for step in answered
@@ -166,7 +163,7 @@ class Walk:
         ]
         if choice == "best":
             return next((a for a, s in scored if s == max(s for _, s in scored)), None)
-        sums: dict[Any, float] = {}
+        sums = {}
         for own, score in scored:
             sums[own] = sums.get(own, 0.0) + score
         return next((a for a, s in sums.items() if s >= max(sums.values()) - 1e-12), None)
@@ -258,7 +255,7 @@ def particle_walk(method, walk):
         assert walk.pool.question_keys is not None
         taken = np.array(walk.order[: len(walk.taken)], np.uint16)[None, None]
         last = uniforms(walk.pool.question_keys[[walk.row]], taken, method.seed)[0, 0, -1]
-        values: list[float] = more_uniforms(np.array(last), count).tolist()
+        values = more_uniforms(np.array(last), count).tolist()
         return values
 
     particles = walk.take([-1] * method.n)

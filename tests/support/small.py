@@ -1,7 +1,5 @@
 """Small recordings for tests: written out, so that expected values can be read off."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Moments and budgets on which the two-call estimators are tested."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 
