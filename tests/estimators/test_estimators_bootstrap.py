@@ -1,14 +1,11 @@
 """The bootstrap: the resamples are the documented ones, the percentiles NumPy's."""
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from feval.estimators import intervals as bootstrap
 from feval.estimators.intervals import bootstrap_interval, bootstrap_means
 from feval.estimators.per_question import PerQuestion
-
-Floats = npt.NDArray[np.float64]
 
 
 def example(questions, columns, key=0):

@@ -5,7 +5,6 @@ enumeration.
 from itertools import combinations, permutations, product
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,8 +26,6 @@ from feval.estimators.winrates import (
     scored_winrates,
     two_token_winrates,
 )
-
-Floats = npt.NDArray[np.float64]
 
 # Zeros and numbers of very different size are where closed forms go wrong.
 WEIGHTS = st.one_of(st.just(0.0), st.floats(1e-300, 1.0), st.floats(0.01, 1.0))

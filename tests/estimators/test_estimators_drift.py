@@ -15,8 +15,6 @@ from scipy.stats import chi2_contingency, rankdata
 from feval.estimators.comparisons import holm
 from feval.estimators.drift import drift
 
-Cots = list[tuple[int, int, int, bool]]  # question, answer, tokens, new
-
 
 def compared(cots, **options):
     columns = [np.array(column, dtype=np.int64) for column in zip(*cots, strict=True)]

@@ -3,15 +3,12 @@ often as the page says.
 """
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy import stats
 
 from feval.errors import OutOfRangeError
 from feval.estimators.intervals import IMAGINARY_DIFFERENCE, accuracy_interval, difference_test
 from feval.estimators.per_question import PerQuestion
-
-Floats = npt.NDArray[np.float64]
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999, 0.9999, 1 - 1e-9])

@@ -1,6 +1,5 @@
 """Figures: every number by hand, by enumeration or by SciPy; and the pictures."""
 
-from collections.abc import Sequence
 from itertools import combinations, product
 
 import numpy as np
@@ -19,7 +18,6 @@ from feval.errors import (
 from feval.forecast import plan
 from feval.forecast.figures import FIGURES, FigureOptions, make_figure
 
-Answers = Sequence[str | None]
 COOL = [["a", "a", "a", "b"], ["b", "b", None, "a"], ["a", "a", "a", "a"], ["c", "b", "c", "d"]]
 HOT = [["a", "b", "c", "a"], ["b", "a", "a", "a"], ["a", "b", "a", "a"], ["a", "a", "c", "d"]]
 GOLD = ["a"] * 4

@@ -17,8 +17,6 @@ from feval.methods import DifficultyAdaptive
 from feval.methods.protocol import BatchMethod, capabilities
 from feval.replay.pools import Pool
 
-Draws = list[int]
-
 
 def pool_of(codes):
     sizes = np.full(len(codes), codes.shape[1])

@@ -30,11 +30,7 @@ from feval.methods.protocol import (
     drawn,
 )
 from feval.methods.vote import plurality, plurality_codes
-from feval.replay import LLM, Dataset
-from feval.replay.pools import Pool
 
-Replay = tuple[Dataset, LLM]
-Pooled = tuple[Pool, np.ndarray]
 # Clear, tied, all different, all equal, partly and wholly without answers, and golds that nobody
 # gave.
 POOLS = [

@@ -24,8 +24,6 @@ from feval.methods.confidence_weighted import TEMPERATURES
 from feval.methods.vote import confidence_weights
 from feval.replay.pools import ArrayChannels, TokenLogprobs
 
-Traces = list[list[float] | None]
-
 
 def named(answers):
     return [None if a == "-" else a for a in answers]

@@ -28,10 +28,9 @@ from feval.methods import (
 )
 from feval.methods.confidence_weighted import TEMPERATURES
 from feval.methods.protocol import capabilities, in_seconds
-from feval.replay import LLM, Dataset, load
+from feval.replay import load
 from feval.replay.pools import Pool
 
-Replay = tuple[Dataset, list[LLM]]
 REPLICATES = 12
 
 # Clear, tied, all different, all equal, partly and wholly without answers; the fourth pool is

@@ -22,7 +22,7 @@ from feval.methods.parallel_probe import ParallelProbe
 from feval.methods.probe_confidence import ProbeConfidence
 from feval.methods.token_budget import TokenBudget
 from feval.replay.draws import orders
-from feval.replay.pools import ArrayChannels, Pool
+from feval.replay.pools import ArrayChannels
 
 INTERVAL = 10
 METHODS_ON_FOUR = [
@@ -239,7 +239,6 @@ def test_any_offsets_serve_the_methods_that_go_from_probe_to_probe():
     assert llm.output_tokens == 8
 
 
-Store = tuple[Pool, list[int], list[list[str]]]
 STORES = ("Qwen3-0.6B.aime24", "Qwen3-4B.aime24")
 KINDS = {
     "sc": lambda n: SelfConsistency(n[0]),

@@ -4,17 +4,12 @@ draws, without a recording.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 from hypothesis import strategies as st
 
 from feval.replay.pools import ArrayChannels, Pool
-
-Answers = Sequence[str | None]
-Orders = npt.NDArray[np.uint16]
 
 
 def pools_of(*answers, tokens=None, channels=None):
@@ -52,8 +47,7 @@ def in_recorded_order(method, pools):
     orders = [
         recorded_order(pool, n) for pool, n in zip(pools, method.draws(len(pools)), strict=True)
     ]
-    result = method.decide(pools, orders)
-    return result
+    return method.decide(pools, orders)
 
 
 def letters_of(codes):

@@ -7,15 +7,12 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from dealt import in_recorded_order
 
 from feval.cards.billing import Price, usd
 from feval.cards.tokens import count_words
 from feval.methods import MixtureOfThoughts, ModelSwitch
 from feval.methods.model_switch import consistency_weight
-
-Orders = npt.NDArray[np.uint16]
 
 
 def right(decisions, gold):

@@ -7,7 +7,6 @@ import operator
 import re
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.estimators.trace_confidence import known_percentiles
 from feval.methods import (
@@ -21,8 +20,6 @@ from feval.methods.vote import confidence_weights
 from feval.recording import ScorerInfo
 from feval.recording.arrays import Scores
 from feval.replay.pools import ArrayChannels, Pool, Ragged, TokenLogprobs
-
-Floats = npt.NDArray[np.float64]
 
 
 def synthetic_stream(seed, n):

@@ -6,7 +6,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.estimators.approximations import gaussian_estimate
 from feval.estimators.multinomial import plugin_expectation, plurality_accuracy
@@ -22,7 +21,6 @@ from feval.estimators.self_consistency import (
 )
 
 Inputs = dict[str, Any]
-Floats = npt.NDArray[np.float64]
 
 
 def number(text):

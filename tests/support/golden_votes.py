@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import golden_methods as table
 import numpy as np
-import numpy.typing as npt
 from dealt import in_recorded_order
 
 from feval.cards.billing import Price, billed_prompts, usd
@@ -21,12 +20,9 @@ from feval.estimators.early_stopping import expected_samples
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.methods.protocol import drawn
 
-Orders = npt.NDArray[np.uint16]
-
 
 def decided(method, pool, orders):
-    result = method.decide([pool], [orders])
-    return result
+    return method.decide([pool], [orders])
 
 
 def right(method, pool, gold, orders):

@@ -7,15 +7,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from feval.methods.protocol import LEDGER_FIELDS
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.task import RecordingTask
 
 T = TypeVar("T")
-Fault = Exception | Callable[[list[Completion]], Any]
 
 
 def request(index, decoding=None, *, text=None):

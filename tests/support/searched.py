@@ -255,8 +255,7 @@ def particle_walk(method, walk):
         assert walk.pool.question_keys is not None
         taken = np.array(walk.order[: len(walk.taken)], np.uint16)[None, None]
         last = uniforms(walk.pool.question_keys[[walk.row]], taken, method.seed)[0, 0, -1]
-        values = more_uniforms(np.array(last), count).tolist()
-        return values
+        return more_uniforms(np.array(last), count).tolist()
 
     particles = walk.take([-1] * method.n)
     for _ in range(method.rounds - 1):

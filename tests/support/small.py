@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
@@ -22,7 +22,6 @@ from feval.recording import (
 )
 from feval.recording.layout.manifest import manifest_bytes
 
-Answers = Sequence[str | None]
 TOY = DatasetInfo("toy", "Toy questions", "verbatim", "test-1")
 SCORER = ScorerInfo("judge:toy", "judge")
 
