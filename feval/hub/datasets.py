@@ -126,24 +126,15 @@ def remarks(questions: Sequence[Question]) -> list[str]:
         ),
         (
             "a gold answer that is none of their options; an answer with its text counts as right",
-            [q for q in questions if q.answer is not None and q.choices and _is_no_option(q)],
+            [q for q in questions if q.answer and q.choices and q.answer not in dict(q.choices)],
         ),
     ]
     return [
-        f"Questions with {words}: {len(selected)} ({_first_ids(selected)})."
+        f"Questions with {words}: {len(selected)}"
+        f" ({', '.join([q.id for q in selected[:3]] + ['...'] * (len(selected) > 3))})."
         for words, selected in facts
         if selected
     ]
-
-
-def _is_no_option(question: Question) -> bool:
-    return question.answer not in {label for label, _ in question.choices}
-
-
-def _first_ids(questions: Sequence[Question]) -> str:
-    return ", ".join(question.id for question in questions[:3]) + (
-        ", ..." if len(questions) > 3 else ""
-    )
 
 
 def questions_sha256(questions: Iterable[Question]) -> str:
@@ -160,14 +151,13 @@ def questions_sha256(questions: Iterable[Question]) -> str:
 
 def questions_jsonl(questions: Iterable[Question]) -> bytes:
     """Return questions as JSON Lines, the form that `source` of `questions` reads."""
-    return b"".join(orjson.dumps(_line(question)) + b"\n" for question in questions)
-
-
-def _line(question: Question) -> Row:
-    line: Row = {"id": question.id, "question": question.text, "answer": question.answer}
-    if question.choices:
-        line["choices"] = [{"label": label, "text": text} for label, text in question.choices]
-    return line
+    lines = []
+    for question in questions:
+        line: Row = {"id": question.id, "question": question.text, "answer": question.answer}
+        if question.choices:
+            line["choices"] = [{"label": label, "text": text} for label, text in question.choices]
+        lines.append(orjson.dumps(line) + b"\n")
+    return b"".join(lines)
 
 
 def _from_file(path: Path, dataset_id: str) -> list[SourceQuestion]:
@@ -185,24 +175,13 @@ def _from_file(path: Path, dataset_id: str) -> list[SourceQuestion]:
 
 def _check(card: DatasetCard, questions: Sequence[Question], origin: str) -> None:
     """Raise a `SourceError` that says in what questions differ from their card, if they do."""
+    ids = [questions[0].id, questions[-1].id] if questions else [None, None]
     facts = [
         ("there are {} questions instead of {}", len(questions), card.questions),
-        (
-            "the first id is {!r} instead of {!r}",
-            questions[0].id if questions else None,
-            card.first_question_id,
-        ),
-        (
-            "the last id is {!r} instead of {!r}",
-            questions[-1].id if questions else None,
-            card.last_question_id,
-        ),
+        ("the first id is {!r} instead of {!r}", ids[0], card.first_question_id),
+        ("the last id is {!r} instead of {!r}", ids[1], card.last_question_id),
     ]
-    differ = [
-        sentence.format(actual, expected)
-        for sentence, actual, expected in facts
-        if actual != expected
-    ]
+    differ = [words.format(found, stated) for words, found, stated in facts if found != stated]
     actual, expected = questions_sha256(questions), card.questions_sha256
     if not differ and expected is not None and actual != expected:
         what = (
@@ -357,12 +336,8 @@ def _gold(
         return None
     if answer_kind == "number":
         return canonical_gold(answer_kind, gold) or gold
-    return _without_brackets(gold, choices)
-
-
-def _without_brackets(gold: str, choices: Choices) -> str:
     inner = gold[1:-1].strip() if gold.startswith("(") and gold.endswith(")") else gold
-    return inner if inner in {label for label, _ in choices} else gold
+    return inner if inner in dict(choices) else gold
 
 
 def _choices(row: Row, source: HubChoices, where: str) -> Choices:

@@ -95,7 +95,14 @@ class _Split:
         self._list = folder / ("@".join(quote(part, safe="") for part in parts) + ".json")
         self._what = f"{source.repository} at commit {revision[:12]}"
         self._cached = f"no copy is in {cache_folder()}"
-        self._client = Client(source.repository, self._failed, self._disk_failed)
+        self._client = Client(
+            source.repository,
+            self._failed,
+            lambda message: StorageError(
+                f"The questions could not be fetched to {cache_folder()}: {message}. "
+                "Name a folder that can be written to and has space in FEVAL_CACHE."
+            ),
+        )
 
     def files(self) -> list[QuestionFile]:
         """Return the files of the split, those that are missing or damaged from the Hub.
@@ -214,12 +221,6 @@ class _Split:
             raise TransientError(f"{path} came with other bytes than the Hub says it has")
         return data
 
-    def _disk_failed(self, message: str) -> StorageError:
-        return StorageError(
-            f"The questions could not be fetched to {cache_folder()}: {message}. "
-            "Name a folder that can be written to and has space in FEVAL_CACHE."
-        )
-
     def _failed(self, reason: str, advice: str) -> HubError:
         return HubError(
             f"The questions of {self._what} could not be fetched from the Hub"
@@ -251,28 +252,22 @@ def split_files(
             sorted(path for path in paths if fnmatchcase(path, pattern)) for pattern in patterns
         ]
     else:
-        data = [path for path in paths if _in_config(path, config)]
         chosen = [
-            _of_one_format([path for path in data if _in_split(path, part)])
+            next(filter(None, (
+                sorted(
+                    path for path in paths if path.endswith(ending) and _is_of(path, config, part)
+                )
+                for ending in _FORMATS
+            )), [])
             for part in split.split("+")
-        ]
+        ]  # fmt: skip
     return [path for part in chosen for path in part] if all(chosen) else []
 
 
-def _in_config(path: str, config: str | None) -> bool:
-    folders = path.split("/")[:-1]
-    return config in folders or (config in {None, "default"} and folders in ([], ["data"]))
-
-
-def _in_split(path: str, split: str) -> bool:
+def _is_of(path: str, config: str | None, split: str) -> bool:
+    """Return whether a file lies in a configuration and belongs to a split."""
     *folders, name = path.split("/")
-    stem, dot, ending = name.rpartition(".")
+    stem = name.rpartition(".")[0]
     named = stem == split or stem.startswith((f"{split}-", f"{split}_", f"{split}."))
-    return dot + ending in _FORMATS and (named or split in folders)
-
-
-def _of_one_format(paths: Sequence[str]) -> list[str]:
-    for ending in _FORMATS:
-        if chosen := sorted(path for path in paths if path.endswith(ending)):
-            return chosen
-    return []
+    in_config = config in folders or (config in {None, "default"} and folders in ([], ["data"]))
+    return in_config and (named or split in folders)

@@ -217,32 +217,27 @@ def open_snapshot(address: Address, index: str, *, most_bytes: int) -> Snapshot:
             cache.
     """
     client = _client(address)
-    pinned, moves = _pinned(client, address)
-    snapshot = _at_commit(client, pinned, index, most_bytes)
-    if moves:
-        _warn_of_branch(address, pinned)
-    return snapshot
+    return _at_commit(client, _pinned(client, address), index, most_bytes)
 
 
-def _pinned(client: Client, address: Address) -> tuple[Address, bool]:
-    """Return an address at its commit, and whether it was a branch, which moves."""
+def _pinned(client: Client, address: Address) -> Address:
+    """Return an address at its commit; a branch, which moves, warns."""
     if address.is_pinned:
-        return address, False
+        return address
     revision = address.revision or "main"
     if is_offline():
         commit, moves = _cached_commit(client, address, revision), revision == "main"
     else:
         commit, moves = client.attempts(lambda: _resolve(client, address, revision))
-    return address.at(commit), moves
-
-
-def _warn_of_branch(address: Address, pinned: Address) -> None:
-    warnings.warn(
-        f"{address} is a branch, which may hold something else tomorrow. Pin today's commit:"
-        f" {pinned}",
-        UnpinnedWarning,
-        stacklevel=3,
-    )
+    pinned = address.at(commit)
+    if moves:
+        warnings.warn(
+            f"{address} is a branch, which may hold something else tomorrow. Pin today's commit:"
+            f" {pinned}",
+            UnpinnedWarning,
+            stacklevel=4,
+        )
+    return pinned
 
 
 def fetch_file(place: str | PurePath, *, most_bytes: int) -> Path:
@@ -282,15 +277,13 @@ def fetch_table(place: str | PurePath) -> tuple[Path, Address]:
     """
     address = parse_address(place)
     client = _client(address)
-    pinned, moves = _pinned(client, replace(address, path=""))
+    pinned = replace(_pinned(client, address), path="")
     paths = (
         [address.path]
         if address.path.endswith(_TABLE_ENDINGS)
         else _table_paths(client, pinned, address)
     )
     files = [_at_commit(client, pinned, path, _MOST_TABLE_BYTES).folder / path for path in paths]
-    if moves:
-        _warn_of_branch(address, pinned)
     pattern = Path(_stem(str(files[0])))
     if len(files) == 1:
         place = files[0]
@@ -309,8 +302,14 @@ def _table_paths(client: Client, pinned: Address, address: Address) -> list[str]
                 address.repo_id, revision=pinned.revision, repo_type="dataset"
             )
         )
+    own = [path for path in paths if path.startswith(address.path) and is_safe_path(path)]
     tables = next(
-        (found for end in _TABLE_ENDINGS if (found := _below(paths, address.path, end))), []
+        (
+            sorted(found)
+            for ending in _TABLE_ENDINGS
+            if (found := [path for path in own if path.endswith(ending)])
+        ),
+        [],
     )
     stems = {_stem(path) for path in tables}
     if len(stems) == 1:
@@ -366,14 +365,6 @@ def _linked(client: Client, paths: Sequence[str], files: Sequence[Path]) -> Path
     return folder
 
 
-def _below(paths: Iterable[str], beginning: str, ending: str) -> list[str]:
-    return sorted(
-        path
-        for path in paths
-        if path.startswith(beginning) and path.endswith(ending) and is_safe_path(path)
-    )
-
-
 def _at_commit(client: Client, address: Address, index: str, most_bytes: int) -> Snapshot:
     path = address.inside(index)
     cached = try_to_load_from_cache(
@@ -388,9 +379,8 @@ def _at_commit(client: Client, address: Address, index: str, most_bytes: int) ->
         if file is not None and _is_as_cached(file):
             return Snapshot(address, file.parents[index.count("/")], client)
         if attempt < 2:
-            fetch = partial(
-                _fetch_index, client, address, index, most_bytes, force=file is not None
-            )
+            force = file is not None
+            fetch = partial(_fetch_index, client, address, index, most_bytes, force=force)
             file = client.attempts(fetch, most=2)
     raise HubError(
         f"{path} of {address} came twice from the Hub ({client.host}) with other bytes than the Hub"
@@ -440,9 +430,12 @@ def _resolve(client: Client, address: Address, revision: str) -> tuple[str, bool
                 cache_dir=constants.HF_HUB_CACHE,
             )
         except RevisionNotFoundError as error:
+            named = (
+                f"its {noun} are {_some(sorted(names))}" if names else f"it has no {noun}"
+                for noun, names in (("tags", tags), ("branches", branches))
+            )
             reason = (
-                "the Hub has the repository but no such commit, tag or branch;"
-                f" {_names(tags, branches)}"
+                f"the Hub has the repository but no such commit, tag or branch; {', '.join(named)}"
             )
             raise client.failed(reason, client.wrong_name) from without_addresses(error)
         commit = str(branches.get(revision) or resolved.resolved)
@@ -456,18 +449,11 @@ def _resolve(client: Client, address: Address, revision: str) -> tuple[str, bool
     return commit, revision in branches or not is_fixed
 
 
-def _names(tags: Iterable[str], branches: Iterable[str]) -> str:
-    """Return the tags and branches of a repository in words, as far as they can be shown."""
-    parts = []
-    for noun, names in (("tags", tags), ("branches", branches)):
-        printable = sorted(name for name in names if name.isprintable())
-        more = f" and {len(printable) - _MOST_NAMED} more" if len(printable) > _MOST_NAMED else ""
-        parts.append(
-            f"its {noun} are {', '.join(printable[:_MOST_NAMED])}{more}"
-            if printable
-            else f"it has no {noun}"
-        )
-    return ", ".join(parts)
+def _some(names: Iterable[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    shown = [name for name in names if name.isprintable()]
+    more = f" and {len(shown) - _MOST_NAMED} more" if len(shown) > _MOST_NAMED else ""
+    return f"{', '.join(shown[:_MOST_NAMED]):.600}{more}"
 
 
 def _listing(client: Client, address: Address, paths: Sequence[str]) -> dict[str, ListedFile]:
@@ -653,9 +639,7 @@ def _found(look: Callable[..., Any], repository: Address, *config: str) -> Any:
 
 def _unclear(place: Address, what: str, names: Iterable[str]) -> UsageError:
     listed = list(map(str, names))
-    more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
     return UsageError(
-        f"{place} should lead to one table; its {what} are"
-        f" {', '.join(listed[:_MOST_NAMED]):.600}{more}. Name one of them,"
+        f"{place} should lead to one table; its {what} are {_some(listed)}. Name one of them,"
         f" {place}/{listed[0] if listed else 'NAME'}."
     )

@@ -5,7 +5,7 @@ missing.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -32,7 +32,6 @@ _MOST_SURFACES = 4
 _MOST_LINES = 8
 _MOST_ROWS = 24
 _SEED = 0
-_UNKNOWN = FINISH_REASONS.index("unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,34 +87,24 @@ def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
     pool = llm.pool
     sizes = pool.sizes[pool.sizes > 0].astype(np.int64)
     cots = int(sizes.sum())
-    no_answer = (
-        None if not cots or pool.channels.has_steps else float((pool.codes == -1).sum() / cots)
-    )
+    counts = np.bincount(pool.finish[pool.codes != -2], minlength=len(FINISH_REASONS))
+    ends = dict(zip(FINISH_REASONS, counts.tolist(), strict=True))
+    known = cots - ends["unknown"]
     return PairFigures(
         dataset.id,
         llm.name,
-        len(dataset),
-        len(sizes),
-        int(sizes.min()) if cots else 0,
-        int(sizes.max(initial=0)),
-        llm.counter,
-        no_answer,
-        *_ends(llm),
+        questions=len(dataset),
+        asked=len(sizes),
+        smallest=int(sizes.min()) if cots else 0,
+        largest=int(sizes.max(initial=0)),
+        counter=llm.counter,
+        no_answer=float((pool.codes == -1).sum() / cots)
+        if cots and not pool.channels.has_steps
+        else None,
+        truncated=ends["length"] / known if known else None,
+        withheld=sum(ends[reason] for reason in UNANSWERED) / known if known else None,
+        unknown=ends["unknown"] / cots if cots else None,
     )
-
-
-def _ends(llm: LLM) -> tuple[float | None, float | None, float | None]:
-    """Return shares cut off, and withheld or failed, of CoTs whose end is known; and the share of
-    unknown ends.
-    """
-    finish = llm.pool.finish[llm.pool.codes != -2]
-    counts = np.bincount(finish, minlength=len(FINISH_REASONS))
-    known = int(counts.sum() - counts[_UNKNOWN])
-    unknown = float(counts[_UNKNOWN] / counts.sum()) if len(finish) else None
-    if not known:
-        return None, None, unknown
-    withheld = sum(int(counts[FINISH_REASONS.index(reason)]) for reason in UNANSWERED)
-    return float(counts[FINISH_REASONS.index("length")] / known), float(withheld / known), unknown
 
 
 def picture(recording: Recording, prices: PriceList | None) -> tuple[str, bytes] | None:
@@ -181,7 +170,13 @@ def surface_pictures(recording: Recording, prices: PriceList | None) -> Iterator
 
 def _curves(recording: Recording, dataset: str, prices: PriceList | None) -> Iterable[Curve]:
     pairs: dict[tuple[str, str], dict[str, Any]] = recording.manifest.pairs
-    names = [llm for llm in recording.llm_names(dataset) if _has_curve(pairs[dataset, llm])]
+    names = [
+        llm
+        for llm in recording.llm_names(dataset)
+        if pairs[dataset, llm]["smallest_pool"] > 0
+        and pairs[dataset, llm]["largest_pool"] <= LARGEST_POOL
+        and "depth" not in pairs[dataset, llm]
+    ]
     if not names or not recording.manifest.datasets[dataset].get("with_gold"):
         return
     alone = len(recording.dataset_ids()) == 1
@@ -191,12 +186,6 @@ def _curves(recording: Recording, dataset: str, prices: PriceList | None) -> Ite
         yield self_consistency_curve(
             questions, llm, counts, unlabelled="drop", confidence=0.95 if alone else None
         )
-
-
-def _has_curve(pair: Mapping[str, Any]) -> bool:
-    return bool(
-        pair["smallest_pool"] > 0 and pair["largest_pool"] <= LARGEST_POOL and "depth" not in pair
-    )
 
 
 def has_gap(figures: PairFigures) -> bool:
@@ -213,34 +202,26 @@ def gap_table(figures: Sequence[PairFigures], *, several_datasets: bool) -> str:
     folded table for each dataset.
     """
     header = ["LLM", "questions asked", "no answer", "cut off", "withheld or failed"]
-    rows = [(each, [code(each.llm), *_gap_cells(each)]) for each in figures]
-    if not several_datasets:
-        return table(header, (cells for _, cells in rows)) if rows else ""
-    if len(rows) <= _MOST_ROWS:
-        return (
-            table(["dataset", *header], ([code(each.dataset), *cells] for each, cells in rows))
-            if rows
-            else ""
-        )
+    rows: dict[str, list[list[str]]] = {}
+    for each in figures:
+        is_all = each.asked == each.questions
+        asked = "all" if is_all else f"{each.asked:,} of {each.questions:,}"
+        shares = map(share, (each.no_answer, each.truncated, each.withheld))
+        rows.setdefault(each.dataset, []).append([code(each.llm), asked, *shares])
+    if not several_datasets or not rows:
+        return "\n\n".join(table(header, own) for own in rows.values())
+    if len(figures) <= _MOST_ROWS:
+        cells = ([code(dataset), *row] for dataset, own in rows.items() for row in own)
+        return table(["dataset", *header], cells)
     tables = []
-    for dataset in dict.fromkeys(each.dataset for each in figures):
-        own = [(each, cells) for each, cells in rows if each.dataset == dataset]
-        most = max(each.no_answer or 0.0 for each, _ in own)
+    for dataset, own in rows.items():
+        most = max(each.no_answer or 0.0 for each in figures if each.dataset == dataset)
         title = (
             f"{html.escape(visible(dataset))}: {counted(len(own), 'LLM')}, at most {share(most)}"
             " without an answer"
         )
-        tables.append(folded(title, table(header, (cells for _, cells in own))))
+        tables.append(folded(title, table(header, own)))
     return "\n\n".join(tables)
-
-
-def _gap_cells(figures: PairFigures) -> list[str]:
-    asked = (
-        "all"
-        if figures.asked == figures.questions
-        else f"{figures.asked:,} of {figures.questions:,}"
-    )
-    return [asked, *map(share, (figures.no_answer, figures.truncated, figures.withheld))]
 
 
 def price_section(recording: Recording, prices: PriceList | None) -> str:

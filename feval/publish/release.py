@@ -312,9 +312,11 @@ def changes(release: Release) -> Changes:
     state = release.seen.state
     existing = {} if state is None else state.files
     unchanged = () if state is None else state.unchanged(release.files)
+    same = set(unchanged)
+    rest = [path for path in release.files if path not in same]
     comparison = Changes(
-        tuple(path for path in release.files if path not in existing),
-        tuple(path for path in release.files if path in existing and path not in set(unchanged)),
+        tuple(path for path in rest if path not in existing),
+        tuple(path for path in rest if path in existing),
         unchanged,
         _removed(release),
     )

@@ -123,24 +123,27 @@ def _portable(
     portable: dict[str, bytes] = {}
     comparison, plan = files.get(f"{start}comparison.json"), files.get(f"{start}comparison.toml")
     if isinstance(comparison, Path):
-        portable[f"{start}comparison.json"] = _moved_comparison(comparison, places)
+        try:
+            read_comparison = parse_json(comparison.read_bytes())
+        except (OSError, ValueError) as error:
+            raise ReleaseError(
+                f"{comparison} cannot be read as JSON ({error}). Write the results again."
+            ) from error
+        _move(read_comparison, places)
+        portable[f"{start}comparison.json"] = _json(read_comparison)
     if isinstance(plan, Path):
         read = Plan.read(plan)
         moved = read.changed(
             recordings=tuple(places.get(place, place) for place in read.recordings)
         )
         portable[f"{start}comparison.toml"] = moved.to_toml().encode()
-    for name, data in portable.items():
-        _pin_again(receipt.get("files", {}), path.with_name(name.removeprefix(start)), data)
+    # The receipt pins the portable form of a file where it pinned the file.
+    hashes = receipt.get("files", {})
+    for each, data in portable.items():
+        own = path.with_name(each.removeprefix(start))
+        if hashes.get(own.name) == hashlib.sha256(own.read_bytes()).hexdigest():
+            hashes[own.name] = hashlib.sha256(data).hexdigest()
     return {**portable, start + _RECEIPT: _json(receipt)}
-
-
-def _pin_again(hashes: dict[str, str], path: Path, data: bytes) -> None:
-    """Let a receipt pin the portable form of a file in place of the file; one that it did not pin
-    stays so.
-    """
-    if hashes.get(path.name) == hashlib.sha256(path.read_bytes()).hexdigest():
-        hashes[path.name] = hashlib.sha256(data).hexdigest()
 
 
 def _place(path: Path, entry: Mapping[str, Any], recording_hash: str) -> str:
@@ -160,21 +163,9 @@ def _place(path: Path, entry: Mapping[str, Any], recording_hash: str) -> str:
     )
 
 
-def _moved_comparison(path: Path, places: Mapping[str, str]) -> bytes:
-    try:
-        comparison = parse_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ReleaseError(
-            f"{path} cannot be read as JSON ({error}). Write the results again."
-        ) from error
-    if isinstance(comparison, dict):
-        _move(comparison, places)
-    return _json(comparison)
-
-
-def _move(holder: dict[str, Any], places: Mapping[str, str]) -> None:
+def _move(holder: Any, places: Mapping[str, str]) -> None:
     """Replace the recordings of a plan in place, if there is one."""
-    plan = holder.get("plan")
+    plan = holder.get("plan") if isinstance(holder, dict) else None
     if isinstance(plan, dict) and isinstance(plan.get("recordings"), list):
         plan["recordings"] = [places.get(str(place), place) for place in plan["recordings"]]
 

@@ -266,7 +266,13 @@ def refuse_secrets(stored: Mapping[str, object], secrets: Mapping[str, str]) -> 
     """
     wanted = [(variable, [*dict.fromkeys(forms(secret))]) for variable, secret in secrets.items()]
     for place, value in stored.items() if wanted else ():
-        for text in _texts(value):
+        texts = (
+            text
+            for name, _, item in _entries(value)
+            for text in (name, item)
+            if isinstance(text, str)
+        )
+        for text in texts:
             for variable, written in wanted:
                 if any(form in text for form in written) or written[0] in unquote(text):
                     raise UsageError(
@@ -280,36 +286,23 @@ def refuse_key_fields(value: object, allowed: Collection[str], advice: str) -> N
     """Raise a `UsageError` if a JSON value has, at any depth, a field that is named like a key and
     not `allowed`.
     """
-    for name, parent in _fields(value):
+    for name, parent, item in _entries(value):
         # A JSON schema, as of a tool, describes the field and does not hold a key.
-        if _KEY_FIELD.fullmatch(name) and name not in allowed and parent != "properties":
+        is_described = parent == "properties" and isinstance(item, Mapping)
+        is_key = _KEY_FIELD.fullmatch(name) and name not in allowed and item not in (None, "")
+        if is_key and not is_described:
             raise UsageError(
                 f"The request has a field {name!r}, which would be stored and may hold a key. Leave"
                 f" it out; if it holds none, {advice.format(name)}."
             )
 
 
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            yield str(name)
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)
-
-
-def _fields(value: object, parent: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the names of fields at any depth, each with the field it is in; empty fields hold
-    nothing.
-    """
+def _entries(value: object, name: str = "", parent: str = "") -> Iterator[tuple[str, str, object]]:
+    """Yield a JSON value and all that is in it, each with its field and the field that is in."""
+    yield name, parent, value
     if isinstance(value, Mapping):
-        for name, item in value.items():
-            if item not in (None, ""):
-                yield str(name), parent if isinstance(item, Mapping) else ""
-            yield from _fields(item, str(name))
+        for field, item in value.items():
+            yield from _entries(item, str(field), name)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _fields(item, parent)
+            yield from _entries(item, "", parent)

@@ -440,40 +440,24 @@ def test_a_passing_failure_is_met_by_another_attempt(sums, status):
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(429, "asks for fewer requests"), (502, "has a problem of its own")]
-)
-def test_a_failure_that_stays_is_said(sums, status, words):
-    sums.failures = [Failure(status, "/api/")] * 9
-    with pytest.raises(
-        HubError,
-        match=rf"the Hub {words} \(HTTP {status}\), and no copy is in .* Try later, or pass",
-    ):
+    ("failure", "attempts", "words"),
+    [
+        (Failure(429, "/api/"), 3, r"fewer requests \(HTTP 429\), and no copy is in .* Try later"),
+        (Failure(502, "/api/"), 3, r"has a problem of its own \(HTTP 502\).* Try later, or pass"),
+        (Failure(401, "/api/"), 1, r"refuses \(HTTP 401\).*hf auth login"),
+        (Failure(403, "/api/"), 1, r"refuses \(HTTP 403\).*hf auth login"),
+        (Failure(418, "/api/"), 1, r"refuses \(HTTP 418\).*Try later"),
+        (Failure(404, "/resolve/", (("X-Error-Code", "EntryNotFound"),)), 1,
+        "the Hub lists a file and does not have it"),
+        (Failure(200, "/api/"), 1, r"not that of a Hub.*HF_ENDPOINT"),
+        (Failure(200, "/resolve/"), 1, r"the client failed \(FileMetadataError\).*HF_ENDPOINT"),
+    ],
+)  # fmt: skip
+def test_a_failure_that_stays_is_said(sums, failure, attempts, words):
+    sums.failures = [failure] * 9
+    with pytest.raises(HubError, match=words):
         questions("sums")
-    assert len(sums.requests) == 3
-
-
-@pytest.mark.parametrize(
-    ("status", "words"), [(401, "hf auth login"), (403, "hf auth login"), (418, "Try later")]
-)
-def test_a_refusal_is_said_at_once(sums, status, words):
-    sums.failures = [Failure(status, "/api/")]
-    with pytest.raises(HubError, match=rf"the Hub refuses \(HTTP {status}\).*{words}"):
-        questions("sums")
-
-
-def test_a_file_that_is_listed_and_absent_is_said(sums):
-    sums.failures = [Failure(404, "/resolve/", (("X-Error-Code", "EntryNotFound"),))]
-    with pytest.raises(HubError, match="the Hub lists a file and does not have it"):
-        questions("sums")
-
-
-def test_something_that_is_no_hub_is_said(sums):
-    sums.failures = [Failure(200, "/api/")]
-    with pytest.raises(HubError, match=r"not that of a Hub.*HF_ENDPOINT"):
-        questions("sums")
-    sums.failures = [Failure(200, "/resolve/")]
-    with pytest.raises(HubError, match=r"the client failed \(FileMetadataError\).*HF_ENDPOINT"):
-        questions("sums")
+    assert len(sums.asked("/api/")) == attempts
 
 
 def test_a_hub_that_does_not_answer_is_given_up(sums, monkeypatch):

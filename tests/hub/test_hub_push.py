@@ -257,17 +257,19 @@ def test_names_that_no_repository_can_have_are_refused(hub, name):
     assert hub.requests == []
 
 
-def test_other_requests_that_cannot_work_are_refused(hub):
-    with pytest.raises(UsageError, match="nothing to push"):
-        push_files(REPO, {}, message="First", parent=None)
-    with pytest.raises(UsageError, match="both pushed and deleted"):
-        push_files(REPO, FILES, message="First", parent=None, delete=["README.md"])
-    with pytest.raises(UsageError, match="needs a message"):
-        push_files(REPO, FILES, message=" ", parent=None)
-    with pytest.raises(UsageError, match="A tag is a short name"):
-        push_files(REPO, FILES, message="First", parent=None, tag="../v1")
-    with pytest.raises(UsageError, match="cannot be tagged"):
-        push_files(REPO, FILES, message="First", parent=None, tag="v1", create_pr=True)
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"files": {}}, "nothing to push"),
+        ({"delete": ["README.md"]}, "both pushed and deleted"),
+        ({"message": " "}, "needs a message"),
+        ({"tag": "../v1"}, "A tag is a short name"),
+        ({"tag": "v1", "create_pr": True}, "cannot be tagged"),
+    ],
+)
+def test_other_requests_that_cannot_work_are_refused(hub, changes, words):
+    with pytest.raises(UsageError, match=words):
+        push_files(REPO, **{"files": FILES, "message": "First", "parent": None, **changes})
     assert hub.requests == []
 
 
