@@ -5,7 +5,7 @@ back.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from feval.errors import SourceError, UnknownNameError
 from feval.importers.files import Row, opened_table
 from feval.importers.reading import Reader, opened
 from feval.importers.rows import Rows
-from feval.importers.source import Imported, ImportRequest, SourceLLM
+from feval.importers.source import Imported, ImportRequest
 from feval.recording.content import ScorerInfo
 
 FACTS = b"feval"
@@ -190,22 +190,23 @@ class _Part:
         for asked in self._asked.values():
             self._add_without_rows(asked)
         imported = self._rows.imported(reader)
-        scorers = {
-            name: ScorerInfo(name, scorer.kind, scorer.parameters)
-            for name, scorer in self._facts.scorers.items()
-        }
+        known = self._facts.scorers.items()
+        scorers = {name: ScorerInfo(name, each.kind, each.parameters) for name, each in known}
         return replace(
             imported,
             dataset=dataset,
             system_prompt=self._about.system_prompt,
             scorers=scorers,
-            llms=self._counted(imported.llms),
+            llms=(
+                # with the counter that its tokens are from
+                replace(llm, counter=self._about.llms.get(llm.info.name) if llm.counted else None)
+                for llm in imported.llms
+            ),
         )
 
-    def _counted(self, llms: Any) -> Iterator[SourceLLM]:
-        """Yield the LLMs with the counter that their tokens are from."""
-        for llm in llms:
-            yield replace(llm, counter=self._about.llms.get(llm.info.name) if llm.counted else None)
+
+def _known(row: Mapping[str, Any]) -> Row:
+    return {name: value for name, value in row.items() if value is not None or name == "answer"}
 
 
 def _line(row: Mapping[str, Any]) -> Row:
@@ -213,9 +214,9 @@ def _line(row: Mapping[str, Any]) -> Row:
     null is no answer.
     """
     line: Row = {}
-    for name, value in row.items():
+    for name, value in _known(row).items():
         kind, dot, scorer = name.partition(".")
-        if name in _DERIVED or (value is None and name != "answer"):
+        if name in _DERIVED:
             continue
         if dot and kind in {"score", "step_scores"}:
             line.setdefault(kind, {})[scorer] = value
@@ -225,18 +226,7 @@ def _line(row: Mapping[str, Any]) -> Row:
                 value = orjson.loads(value)
             line[name] = value
         elif name == "probes" and isinstance(value, list):
-            line[name] = [
-                (
-                    {
-                        key: each
-                        for key, each in probe.items()
-                        if each is not None or key == "answer"
-                    }
-                    if isinstance(probe, dict)
-                    else probe
-                )
-                for probe in value
-            ]
+            line[name] = [_known(each) if isinstance(each, dict) else each for each in value]
         else:
             line[name] = value
     if line.get("ends") is False:

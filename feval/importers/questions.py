@@ -50,19 +50,13 @@ def read_questions(path: Path, dataset: str, reader: Reader) -> list[SourceQuest
     """Read a questions file; `dataset` is for lines without an id."""
     data = read_bytes(path)
     is_json = data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
-    questions = (
-        _json_questions(data, path.name, dataset, reader)
-        if is_json
-        else _csv_questions(data, path, dataset, reader)
+    questions: Iterable[SourceQuestion] = (
+        _json_question(line, f"{dataset}/{row}", f"line {number} of {path.name}")
+        for row, (number, line) in enumerate(reader.json_lines(io.BytesIO(data), path.name))
     )
-    return without_duplicates(questions, path.name)
-
-
-def _json_questions(data: bytes, name: str, dataset: str, reader: Reader) -> list[SourceQuestion]:
-    return [
-        _json_question(line, f"{dataset}/{row}", f"line {number} of {name}")
-        for row, (number, line) in enumerate(reader.json_lines(io.BytesIO(data), name))
-    ]
+    return without_duplicates(
+        questions if is_json else _csv_questions(data, path, dataset, reader), path.name
+    )
 
 
 def _json_question(line: Any, default_id: str, where: str) -> SourceQuestion:
@@ -173,7 +167,13 @@ def completed(
         result, notes = positions_as_labels(questions, kind, origins[0])
     else:
         known = {question.id: question for question in file}
-        others = [_other(question, known) for question in questions]
+        for question in questions:
+            if question.id not in known:
+                raise SourceError(
+                    f"The questions file has no question {question.id!r} (its ids look like"
+                    f" {next(iter(known), 'none')!r}); its ids must be those of the source."
+                )
+        others = [known[question.id] for question in questions]
         with_options = [
             replace(q, choices=q.choices or o.choices)
             for q, o in zip(questions, others, strict=True)
@@ -181,29 +181,24 @@ def completed(
         own, notes = positions_as_labels(with_options, kind, origins[0])
         same_options = [replace(o, choices=q.choices) for q, o in zip(own, others, strict=True)]
         labelled, more = positions_as_labels(same_options, kind, origins[1])
+        for q, o in zip(own, labelled, strict=True):
+            _check_same(q, o, kind)
         result = [
-            _joined(question, other, kind) for question, other in zip(own, labelled, strict=True)
+            replace(
+                q,
+                text=o.text if q.text is None else q.text,
+                gold=o.gold if q.gold is None else q.gold,
+            )
+            for q, o in zip(own, labelled, strict=True)
         ]
         notes = notes or more
     for question in result:
-        _check_text(question)
+        if question.text is None:
+            raise SourceError(
+                f"The text of question {question.id!r} is not known: the source has none. "
+                "Pass a file with the questions, --questions FILE."
+            )
     return result, notes
-
-
-def _other(question: SourceQuestion, known: dict[str, SourceQuestion]) -> SourceQuestion:
-    if question.id not in known:
-        raise SourceError(
-            f"The questions file has no question {question.id!r} (its ids look like"
-            f" {next(iter(known), 'none')!r}); its ids must be those of the source."
-        )
-    return known[question.id]
-
-
-def _joined(question: SourceQuestion, other: SourceQuestion, kind: str) -> SourceQuestion:
-    _check_same(question, other, kind)
-    text = question.text if question.text is not None else other.text
-    gold = question.gold if question.gold is not None else other.gold
-    return replace(question, text=text, gold=gold)
 
 
 def _check_same(question: SourceQuestion, other: SourceQuestion, kind: str) -> None:
@@ -215,27 +210,15 @@ def _check_same(question: SourceQuestion, other: SourceQuestion, kind: str) -> N
                 f"Question {question.id!r} is {mine!r:.90} in the source and {theirs!r:.90} in the"
                 " questions file. Give the file that belongs to the source."
             )
-    golds = {gold for gold in (question.gold, other.gold) if gold is not None}
-    if (
-        len(
-            {
-                canonical_gold(kind, gold, question.choices) or canonical("text", gold)
-                for gold in golds
-            }
-        )
-        > 1
-    ):
+    golds = {
+        canonical_gold(kind, gold, question.choices) or canonical("text", gold)
+        for gold in (question.gold, other.gold)
+        if gold is not None
+    }
+    if len(golds) > 1:
         raise ConflictError(
             f"Question {question.id!r} has two gold answers: {question.gold!r:.60} in the source"
             f" and {other.gold!r:.60} in the questions file."
-        )
-
-
-def _check_text(question: SourceQuestion) -> None:
-    if question.text is None:
-        raise SourceError(
-            f"The text of question {question.id!r} is not known: the source has none. "
-            "Pass a file with the questions, --questions FILE."
         )
 
 

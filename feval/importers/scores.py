@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -109,7 +108,7 @@ def import_scores(
         raise SourceError(
             f"{source.name} has no scores for CoTs of {opened.path}; there is nothing to add."
         )
-    counts: dict[str, Counter[str]] = {scorer: Counter() for scorer in table.columns}
+    counts = dict.fromkeys(table.columns, 0)
     notes: list[str] = []
 
     def closing_notes() -> Iterator[str]:
@@ -119,14 +118,13 @@ def import_scores(
     added = [
         (
             ScorerInfo(scorer, "imported", {"format": "jsonl"}),  # as in tables, see `conversion`
-            {pair: table.scores(pair, scorer, counts[scorer]) for pair in table.pairs},
+            {pair: table.scores(pair, scorer, counts) for pair in table.pairs},
         )
         for scorer in table.columns
     ]
     operation = {"kind": "imported", "source": origin, "scorers": list(table.columns)}
     add_scorers(opened.path, out, added, operation=operation, notes=closing_notes())
-    scored = {scorer: count["scored"] for scorer, count in counts.items()}
-    return ScoreImport(Path(out), tuple(table.columns), table.rows, scored, tuple(notes))
+    return ScoreImport(Path(out), tuple(table.columns), table.rows, counts, tuple(notes))
 
 
 def _pairs(
@@ -167,7 +165,7 @@ class _ScoreTable:
         self._question_rows: dict[str, dict[str, int]] = {}
         self._kept = StoredRows(None)
         self._key_columns: dict[str, str] = {}
-        self._with_rows: dict[Pair, int] = {}
+        self._with_rows: set[Pair] = set()
         self.columns: dict[str, list[str]] = {}
         self.rows = 0
         self._least = sys.maxsize
@@ -181,11 +179,8 @@ class _ScoreTable:
         """Return the columns that name CoTs and those with scores."""
         self._key_columns = _key_columns(columns)
         self.columns = _score_columns(columns, self._source, self._wanted, self._name)
-        return list(
-            dict.fromkeys(
-                [*self._key_columns.values(), *chain.from_iterable(self.columns.values())]
-            )
-        )
+        chosen = chain(self._key_columns.values(), *self.columns.values())
+        return list(dict.fromkeys(chosen))
 
     def add(self, row: TableRow) -> None:
         """Keep the scores of a row."""
@@ -195,7 +190,7 @@ class _ScoreTable:
         pair, question, sample = place
         values = [self._values(row, columns) for columns in self.columns.values()]
         self._kept.add(self._groups[pair], question, (sample, row.where, values))
-        self._with_rows[pair] = self._with_rows.get(pair, 0) + 1
+        self._with_rows.add(pair)
         self.rows, self._least = self.rows + 1, min(self._least, sample)
 
     def _place(self, row: TableRow) -> tuple[Pair, int, int] | None:
@@ -218,10 +213,8 @@ class _ScoreTable:
                 f" does not hold on {dataset}. Correct or remove the row; `feval export` writes the"
                 " ids of a recording."
             )
-        sample, size = (
-            self._sample(row),
-            int(self._recording.votes(dataset).llms[llm].sizes[question]),
-        )
+        sample = self._sample(row)
+        size = int(self._recording.votes(dataset).llms[llm].sizes[question])
         if sample >= size:
             there = f"{size} CoT{'' if size == 1 else 's'}, numbered from 0" if size else "no CoTs"
             raise SourceError(
@@ -257,18 +250,15 @@ class _ScoreTable:
         return name if name in chosen else None
 
     def _sample(self, row: TableRow) -> int:
-        column = (
-            "sample" if row.cells.get(self._key_columns.get("sample", "")) is not None else "node"
-        )
-        value = self._key(row, column if column in self._key_columns else "sample")
+        columns = self._key_columns
+        has_sample = row.cells.get(columns.get("sample", "")) is not None
+        value = self._key(row, "sample" if has_sample or "node" not in columns else "node")
         if isinstance(value, str) and value.isdecimal():
             value = int(value)
         sample = whole(value)
-        return (
-            sample
-            if sample is not None
-            else refuse(f"The sample number in {row.where}", "a whole number from 0", value)
-        )
+        if sample is None:
+            refuse(f"The sample number in {row.where}", "a whole number from 0", value)
+        return sample
 
     def _values(
         self, row: TableRow, columns: Sequence[str]
@@ -289,7 +279,7 @@ class _ScoreTable:
                 )
         return score, steps
 
-    def scores(self, pair: Pair, scorer: str, count: Counter[str]) -> Iterator[ScoreRows]:
+    def scores(self, pair: Pair, scorer: str, counts: dict[str, int]) -> Iterator[ScoreRows]:
         """Yield the scores of a pair by a scorer, in the order of the questions, and count the CoTs
         that have one.
         """
@@ -304,7 +294,7 @@ class _ScoreTable:
                         f" {there.split(' of ')[0]}. Remove one of them."
                     )
             values = [each[at] for _, _, each in rows]
-            count["scored"] += sum(value != [None, None] for value in values)
+            counts[scorer] += sum(value != [None, None] for value in values)
             with_steps = any(steps is not None for _, steps in values)
             yield ScoreRows(
                 ids[question],
@@ -313,14 +303,14 @@ class _ScoreTable:
                 [steps for _, steps in values] if with_steps else None,
             )
 
-    def notes(self, counts: Mapping[str, Counter[str]]) -> Iterator[str]:
+    def notes(self, counts: Mapping[str, int]) -> Iterator[str]:
         """Yield sentences about CoTs without a score, and about scores of which nobody said whether
         lower is better.
         """
         cots = sum(self._recording.manifest.pairs[pair]["cots"] for pair in self._groups)
         yield from filter(None, map(direction_question, counts))
         for scorer, count in counts.items():
-            if empty := self.rows - count["scored"]:
+            if empty := self.rows - count:
                 yield (
                     f"{empty:,} of {cots:,} CoTs have no score by {scorer}: their cells in"
                     f" {self._source} are empty or NaN."

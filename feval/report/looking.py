@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -142,14 +142,6 @@ def overview_table(shown: Overview, rows: Sequence[int], texts: Sequence[str]) -
     )
 
 
-class _Rows(Protocol):
-    @property
-    def question_id(self) -> str: ...
-
-
-_R = TypeVar("_R", bound=_Rows)
-
-
 @dataclass(frozen=True, slots=True)
 class LLMOnQuestion:
     """What one LLM did on a question.
@@ -247,17 +239,11 @@ def _of_llm(
     )
     for name, pool, probed, *scores in zip(ids, pools, probes, *scored, strict=True):
         pool = pool or PoolRows(name, [], [], [], [], [])
-        size = len(pool.answers)
-        yield (
-            pool,
-            dict(
-                _per_cot(name, own, size) for name, own in zip(scorers, scores, strict=True) if own
-            ),
-            probed,
-        )
+        size, own = len(pool.answers), zip(scorers, scores, strict=True)
+        yield pool, dict(_per_cot(scorer, rows, size) for scorer, rows in own if rows), probed
 
 
-def _each(rows: Iterable[_R], ids: Sequence[str]) -> Iterator[_R | None]:
+def _each(rows: Iterable[Any], ids: Sequence[str]) -> Iterator[Any]:
     """What some questions have, in their order; `None` for one that has nothing."""
     waiting = iter(rows)
     ahead = next(waiting, None)
@@ -273,10 +259,8 @@ def _per_cot(scorer: str, rows: ScoreRows, size: int) -> tuple[str, list[float |
     """Name and scores of a scorer; the lowest step scores where it gave no others."""
     own: Sequence[float | None] = rows.scores
     if rows.step_scores is not None and not any(score is not None for score in own):
-        scorer, own = (
-            f"{scorer}, lowest step",
-            [min(steps) if steps else None for steps in rows.step_scores],
-        )
+        scorer = f"{scorer}, lowest step"
+        own = [min(steps) if steps else None for steps in rows.step_scores]
     scores: list[float | None] = [None] * size
     for index, score in zip(rows.sample_indices, own, strict=True):
         scores[index] = score
@@ -372,15 +356,17 @@ def _llm_dict(
     def is_right(code: int) -> bool | None:
         return None if asked.gold < 0 else code == asked.gold
 
-    counts = [
-        {"answer": asked.answer(code), "count": count, "right": is_right(code)}
-        for code, count in on.counts()
-    ]
-    places = [place for place in range(len(on.codes)) if samples is None or place in samples]
     return {
         "llm": on.llm,
-        "counts": counts,
-        "samples": [_sample_dict(on, place, right=is_right(on.codes[place])) for place in places],
+        "counts": [
+            {"answer": asked.answer(code), "count": count, "right": is_right(code)}
+            for code, count in on.counts()
+        ],
+        "samples": [
+            _sample_dict(on, place, right=is_right(code))
+            for place, code in enumerate(on.codes)
+            if samples is None or place in samples
+        ],
     }
 
 
@@ -469,9 +455,10 @@ def _counts(asked: RecordedQuestion, shown: Sequence[Mapping[str, Any]]) -> Tabl
     """How many CoTs of each LLM gave each answer."""
     counts = [{each["answer"]: each for each in own["counts"]} for own in shown]
     total: Counter[str | None] = Counter()
+    known: dict[str | None, Any] = {}
     for own in counts:
         total.update({answer: each["count"] for answer, each in own.items()})
-    known = {answer: each for own in counts for answer, each in own.items()}
+        known |= own
     codes: dict[str | None, int] = {answer: code for code, answer in enumerate(asked.candidates)}
     answers = sorted(
         total, key=lambda answer: (answer is None, -total[answer], codes.get(answer, -1))

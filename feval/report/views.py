@@ -85,11 +85,14 @@ def html(value: object) -> str:
     """Tables for a notebook. All text is escaped; colours are those around it, so that dark themes
     are readable.
     """
-    groups = groupby(_view(value)[1].pieces(value), key=lambda piece: isinstance(piece, Table))
-    shown = (
-        "".join(map(_html, pieces)) if tables else _paragraph(pieces) for tables, pieces in groups
-    )
-    return f'<div class="feval">{"".join(shown)}</div>'
+    shown = ""
+    pieces = _view(value)[1].pieces(value)
+    for are_tables, group in groupby(pieces, key=lambda piece: isinstance(piece, Table)):
+        if are_tables:
+            shown += "".join(map(_html, group))
+        elif said := [str(piece).strip() for piece in group if str(piece).strip()]:
+            shown += f"<p>{'<br>'.join(escape(visible(each)) for each in said)}</p>"
+    return f'<div class="feval">{shown}</div>'
 
 
 def frame(value: object, library: str | None = None, **options: Any) -> Any:
@@ -157,13 +160,6 @@ def _view(value: object) -> tuple[str, View]:
     )
 
 
-def _paragraph(sentences: Iterable[Any]) -> str:
-    lines = "<br>".join(
-        escape(visible(sentence.strip())) for sentence in sentences if sentence.strip()
-    )
-    return f"<p>{lines}</p>" if lines else ""
-
-
 def _html(piece: Any) -> str:
     sides = ["right" if column.number else "left" for column in piece.columns]
 
@@ -177,13 +173,10 @@ def _html(piece: Any) -> str:
     names = [column.name for column in piece.columns]
     head = f"<thead>{line(names, 'th')}</thead>" if any(names) else ""
     body = "".join(line(row, "td") for row in piece.rows[:_MOST_ROWS])
-    more = (
-        [f"{len(piece.rows) - _MOST_ROWS:,} more rows: to_frame()"]
-        if len(piece.rows) > _MOST_ROWS
-        else []
-    )
+    hidden = len(piece.rows) - _MOST_ROWS
+    said = [f"{hidden:,} more rows: to_frame()"] * (hidden > 0) + [*piece.notes]
     title = f"<strong>{escape(visible(piece.title))}</strong>" if piece.title else ""
-    notes = "<br>".join(escape(visible(note)) for note in (*more, *piece.notes))
+    notes = "<br>".join(escape(visible(note)) for note in said)
     return f"{title}<table>{head}<tbody>{body}</tbody></table>" + (
         f"<small>{notes}</small>" if notes else ""
     )
@@ -197,21 +190,16 @@ def _columns(records: Sequence[Mapping[str, Any]], names: Iterable[str] = ()) ->
 
 
 def _accuracy(point: Any) -> str:
-    ends = (
-        ""
-        if point.accuracy_low is None
-        else f" ({percents(point.accuracy_low, point.accuracy_high)})"
-    )
-    return f"{percent(point.accuracy)} % right{ends}"
+    right = f"{percent(point.accuracy)} % right"
+    if point.accuracy_low is None:
+        return right
+    return f"{right} ({percents(point.accuracy_low, point.accuracy_high)})"
 
 
 def _range(values: Sequence[Any], write: Callable[[Any], str] = str) -> str:
     """The ends of some values, or the only one."""
-    return (
-        write(values[0])
-        if len(set(values)) == 1
-        else f"{write(min(values))} to {write(max(values))}"
-    )
+    low, high = write(min(values)), write(max(values))
+    return low if len(set(values)) == 1 else f"{low} to {high}"
 
 
 def _cut(text: str) -> str:
@@ -228,18 +216,10 @@ def _recording_plot(recording: Recording, axes: Axes | None) -> Axes:
 
 
 def _recording_columns(recording: Recording) -> dict[str, list[Any]]:
-    names = (
-        "dataset",
-        "llm",
-        "questions",
-        "cots",
-        "smallest_pool",
-        "largest_pool",
-        "no_answer_rate",
-        "counter",
-    )
+    names = ("dataset", "llm", "questions", "cots", "smallest_pool", "largest_pool")
     pairs = info_dict(recording)["pairs"]
-    return {name: [pair.get(name) for pair in pairs] for name in names}
+    every = (*names, "no_answer_rate", "counter")
+    return {name: [pair.get(name) for pair in pairs] for name in every}
 
 
 def _dataset_pieces(dataset: Dataset) -> Pieces:

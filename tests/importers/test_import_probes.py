@@ -9,11 +9,11 @@ import pytest
 from foreign_sources import COT, QUESTION, dumped, lines, probed_entry
 from hypothesis import strategies as st
 from importing import check, manifest, notes, probe_rows
-from typer.testing import CliRunner
 
-from feval.cli import app
+from feval import SelfConsistency, evaluate, load
 from feval.errors import ConflictError, FevalError, SourceError, UsageError
-from feval.recording import extract, open_recording, verify_recording
+from feval.importers import import_recording
+from feval.recording import extract, merge, open_recording, verify_recording
 
 STORE = dumped([probed_entry(), probed_entry(question="2 + 2?", gold_answer=4)])
 PROBE = {"offset": 4, "answer": "1"}
@@ -364,6 +364,9 @@ def test_a_probe_sees_nothing_behind_it(imported):
     assert before == after == [(0, 5, "1"), (1, 5, None), (0, 5, None)]
 
 
+LLMS = ("Qwen3-0.6B", "Qwen3-4B")
+
+
 def golden(shared, name):
     (entry,) = (
         each
@@ -375,52 +378,18 @@ def golden(shared, name):
 
 @pytest.mark.slow
 def test_votes_over_published_stores_equal_those_of_their_authors(shared, tmp_path):
-    for llm in ("Qwen3-0.6B", "Qwen3-4B"):
+    for llm in LLMS:
         source = shared / "real" / "probed" / f"{llm}.aime24.json.gz"
-        command = [
-            "import",
-            "probed-traces",
-            str(source),
-            "--dataset",
-            "aime24",
-            "--answer-kind",
-            "verbatim",
-        ]
-        printed([*command, "--llm", f"Qwen/{llm}", "--out", str(tmp_path / llm)])
-    printed(
-        [
-            "merge",
-            *(str(tmp_path / llm) for llm in ("Qwen3-0.6B", "Qwen3-4B")),
-            "--out",
-            str(tmp_path / "both"),
-        ]
-    )
-    verify_recording(tmp_path / "both")
-    probes = [
-        open_recording(tmp_path / "both").probes("aime24", f"Qwen/{llm}")
-        for llm in ("Qwen3-0.6B", "Qwen3-4B")
-    ]
+        options = {"dataset": "aime24", "llm": f"Qwen/{llm}", "answer_kind": "verbatim"}
+        import_recording("probed-traces", source, tmp_path / llm, **options)
+    both = merge([tmp_path / llm for llm in LLMS], tmp_path / "both")
+    verify_recording(both)
+    probes = [open_recording(both).probes("aime24", f"Qwen/{llm}") for llm in LLMS]
     assert [(each.interval, each.shape, len(each.codes)) for each in probes] == [
         (500, (30, 128), 117_931),
         (500, (30, 128), 103_578),
     ]
-    for llm, n in product(("Qwen3-0.6B", "Qwen3-4B"), (64, 128)):
-        command = [
-            "run",
-            "self-consistency",
-            "--set",
-            f"n={n}",
-            "--order",
-            "recorded",
-            "--json",
-            "--llm",
-            f"Qwen/{llm}",
-        ]
-        result = json.loads(printed([*command, "--recording", str(tmp_path / "both")]))
-        assert result["correct"] == golden(shared, f"{llm}.aime24.sc.n{n}")["correct"]
-
-
-def printed(command):
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    for llm, n in product(LLMS, (64, 128)):
+        dataset, llms = load("aime24", [f"Qwen/{llm}"], both)
+        done = evaluate(SelfConsistency(n), dataset, llms, order="recorded")
+        assert done.right.sum() == golden(shared, f"{llm}.aime24.sc.n{n}")["correct"]

@@ -707,20 +707,13 @@ def test_an_error_leaves_no_thread_of_a_csv_reader_behind(tmp_path):
             b"question,gold,text\n" + b"What is 1 + 1?,2,The answer is 2 and so on.\n" * 300_000, 1
         )
     )
-    command = [
-        sys.executable,
-        "-m",
-        "feval",
-        "import",
-        "table",
-        str(source),
-        "--dataset",
-        "x",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    command = [sys.executable, "-m", "feval", "import", "table", source, "--dataset", "x"]
+    command += ["--out", tmp_path / "out", "--map", "llm=none"]
     for _ in range(30):
         done = subprocess.run(
-            [*command, "--map", "llm=none"], capture_output=True, timeout=60, check=False
+            [*command, tmp_path / "out", "--map", "llm=none"],
+            capture_output=True,
+            timeout=60,
+            check=False,
         )
         assert done.returncode == 1, done.stderr

@@ -19,6 +19,7 @@ from feval import evaluate, load
 from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, SourceError, UsageError
 from feval.exporters import export_recording
+from feval.importers import import_recording
 from feval.importers.scores import import_scores
 from feval.methods import METHODS
 from feval.recording import merge, open_recording, verify_recording
@@ -108,18 +109,8 @@ def test_two_equal_texts_with_different_scores_keep_their_own(tmp_path):
     }
     # two equal questions, too
     source.write_text(json.dumps(line) + "\n" + json.dumps({**line, "id": "r"}) + "\n")
-    app_import = [
-        "import",
-        "jsonl",
-        str(source),
-        "--dataset",
-        "d",
-        "--answer-kind",
-        "number",
-        "--llm",
-        "m",
-    ]
-    assert CliRunner().invoke(app, [*app_import, "--out", str(tmp_path / "rec")]).exit_code == 0
+    options = {"dataset": "d", "llm": "m", "answer_kind": "number"}
+    import_recording("jsonl", source, tmp_path / "rec", **options)
     scores = pd.DataFrame(
         {"question_id": ["r", "q", "q", "r"], "sample": [1, 0, 1, 0], "score": [0.1, 0.2, 0.9, 0.8]}
     )
@@ -247,18 +238,8 @@ def test_several_datasets_are_named_by_a_column(toy, tmp_path):
         "samples": [{"text": "x", "answer": "4"}],
     }
     source.write_text(json.dumps(line))
-    arguments = [
-        "import",
-        "jsonl",
-        str(source),
-        "--dataset",
-        "other",
-        "--llm",
-        "alpha",
-        "--answer-kind",
-        "verbatim",
-    ]
-    assert CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "other")]).exit_code == 0
+    options = {"dataset": "other", "llm": "alpha", "answer_kind": "verbatim"}
+    import_recording("jsonl", source, tmp_path / "other", **options)
     both = merge([toy, tmp_path / "other"], tmp_path / "both")
     table = rows(score=[1, 2, 3, 4, 5, 6, 7])
     with pytest.raises(SourceError, match="has no dataset"):

@@ -5,7 +5,7 @@ recording, as a page to look at, with everything that was recorded of them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -17,14 +17,7 @@ from feval.evaluation.replicates import drawn_orders
 from feval.executors.progress import reports
 from feval.recording import Recording
 from feval.replay import LLM, load
-from feval.report.looking import (
-    LLMOnQuestion,
-    RecordedQuestion,
-    answer_span,
-    overview,
-    recorded_questions,
-    said,
-)
+from feval.report.looking import LLMOnQuestion, answer_span, overview, recorded_questions, said
 from feval.report.page.document import escaped_json, html_page, table_data
 from feval.report.tables.recordings import info_tables, pool_kinds
 from feval.report.tables.tables import Cell, Table, columns
@@ -251,7 +244,9 @@ def _depth(
             taken = {
                 step for curve in grown for each in curve for step, _ in each.get(llm.name, ())
             }
-            steps = _shown_steps(llm, row, taken, caps.steps)
+            # visited steps before others; they rise, so parents come first
+            every = range(int(llm.pool.sizes[row]))
+            steps = sorted(sorted(every, key=lambda at: (at not in taken, at))[: caps.steps])
             numbers.append({step: number for number, step in enumerate(steps)})
             content.append(_tree(llm, row, steps, llm.texts(row), llm.messages(row), caps))
         else:
@@ -289,14 +284,6 @@ def _trace_answers(llm: LLM, row: int, places: Sequence[int]) -> list[list[list[
         changes = changes[: _MOST_CHANGES + 1]
         answers.append(np.column_stack([probes.offsets[own][changes], codes[changes]]).tolist())
     return answers
-
-
-def _shown_steps(llm: LLM, row: int, visited: Collection[int], most: int) -> list[int]:
-    """Return the places of the steps of a tree that a page has: visited ones before others. They
-    rise, so parents come first.
-    """
-    steps = range(int(llm.pool.sizes[row]))
-    return sorted(sorted(steps, key=lambda place: (place not in visited, place))[:most])
 
 
 def _tree(
@@ -416,7 +403,9 @@ def _questions(
         texts = {
             on.llm: _texts(llm, row, on, limits) for llm, on in zip(llms, on_each, strict=True)
         }
-        yield entry, escaped_json(texts), _count_long(asked, limits)
+        written = (text for on in on_each for text in (*on.pool.texts, *(on.pool.reasoning or ())))
+        long = sum(len(text or "") > limits.cot for text in written)
+        yield entry, escaped_json(texts), long
 
 
 def _index(on: LLMOnQuestion) -> list[Any]:
@@ -463,11 +452,6 @@ def _span(text: str | None, *answers: str | None) -> list[int] | None:
     if text is None or span is None:
         return None
     return [len(text[:end].encode("utf-16-le", "surrogatepass")) // 2 for end in span]
-
-
-def _count_long(asked: RecordedQuestion, limits: Caps) -> int:
-    texts = (text for on in asked.llms for text in (*on.pool.texts, *(on.pool.reasoning or ())))
-    return sum(len(text or "") > limits.cot for text in texts)
 
 
 def _table(recording: Recording, pairs: Mapping[str, Sequence[str]]) -> dict[str, Any]:
