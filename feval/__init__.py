@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset, load
 
 
-__version__ = "0.6.0"
+__version__ = "0.7.0"
 
 __all__ = [
     "DVTS",

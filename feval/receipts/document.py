@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 
-SCHEME = 5
+SCHEME = 6
 """The scheme of receipts, raised when numbers come, go or mean something else: receipts of another
 one are computed again.
 """

@@ -302,18 +302,17 @@ class _BlindView:
     """What an LLM takes from a view of a recording."""
 
     def __init__(self, llm: int, answers: Sequence[list[str]], dataset: str, call: Call) -> None:
-        self._llm, self._answers, self._call = llm, answers, call
+        self._llm, self._call = llm, call
         self._last: dict[str, tuple[int, Any]] = {}
-        self.votes = SimpleNamespace(dataset=dataset, question_ids=[ID] * len(answers))
+        self.votes = SimpleNamespace(
+            dataset=dataset, question_ids=[ID] * len(answers), candidates=answers.__getitem__
+        )
         self.prompt, self.texts, self.reasoning, self.messages = (
             partial(self._once, name) for name in ("prompt", "texts", "reasoning", "messages")
         )
 
     def row(self, place: int) -> int:
         return place
-
-    def candidates(self, row: int) -> list[str]:
-        return self._answers[row]
 
     def _once(self, name: str, _: str, row: int) -> Any:
         if self._last.get(name, (-1, None))[0] != row:
