@@ -129,11 +129,14 @@ class Mismatches:
         }
         replies = [text for text in _replies(match, messages) if text in cots]
         replies += _directly_after(match, messages, cots)
-        if quote := next((text for text in replies if text not in _recorded_replies(match)), None):
+        own = _prompts(match, "assistant") if replies else []
+        if quote := next((text for text in replies if text not in own), None):
             return quote
         prompts: list[str] | None = None
         for passage in common_passages(_one_line(_words(match, messages)), cots, MIN_QUOTE):
-            prompts = _prompts(match) if prompts is None else prompts
+            if prompts is None:
+                question = match.served.texts[match.row]
+                prompts = [_one_line(normal(question)), *_prompts(match)]
             if not any(passage in text for text in prompts):
                 return None if self._is_usual(match) else passage
         if _quoted_answer(match) is None:
@@ -241,13 +244,18 @@ def _words(match: Match, messages: _Messages) -> str:
     """The texts of all messages without recorded questions, the options after the one that is
     asked, and exemplars.
     """
-    question, choices = match.served.texts[match.row], match.served.choices[match.row]
     pieces = []
     for place, (_, text) in enumerate(messages):
         searched = text[match.first :] if place == match.conversation.last_user_place else text
-        others = [(hit.start, hit.stop) for hit in match.served.index.outermost(searched)]
-        pieces += outside(searched, sorted([*question_spans(searched, question, choices), *others]))
+        pieces += outside(searched, _spans(match, searched))
     return "\0".join(pieces)
+
+
+def _spans(match: Match, text: str) -> list[tuple[int, int]]:
+    """Where recorded questions stand in a text, with the options after the one that is asked."""
+    question, choices = match.served.texts[match.row], match.served.choices[match.row]
+    others = [(hit.start, hit.stop) for hit in match.served.index.outermost(text)]
+    return sorted([*question_spans(text, question, choices), *others])
 
 
 def _quoted_answer(match: Match) -> str | None:
@@ -287,29 +295,13 @@ def _beside(match: Match, conversation: Conversation, first: int = 0) -> list[st
     own.
     """
     text = normal(conversation.last_user_text)[first:]
-    question, choices = match.served.texts[match.row], match.served.choices[match.row]
-    others = [(hit.start, hit.stop) for hit in match.served.index.outermost(text)]
-    spans = sorted([*question_spans(text, question, choices), *others])
+    spans = _spans(match, text)
     before, *after = outside(text, spans)
     return [piece.lower() for piece in (before.rpartition("\n\n")[2] if spans else before, *after)]
 
 
-def _prompts(match: Match) -> list[str]:
-    """What a request may hold without quoting a CoT: the question, and the prompts it was recorded
-    with.
-    """
+def _prompts(match: Match, role: str | None = None) -> list[str]:
+    """The texts of the prompts that the question was recorded with, or of those of one role."""
     recorded = [match.served.conversation(llm, match.row) for llm in match.served.llms]
-    prompts = [normal(text) for each in recorded if each is not None for _, text in each.messages]
-    return [_one_line(text) for text in (normal(match.served.texts[match.row]), *prompts)]
-
-
-def _recorded_replies(match: Match) -> set[str]:
-    """The texts of assistant messages in the prompts that the question was recorded with."""
-    recorded = [match.served.conversation(llm, match.row) for llm in match.served.llms]
-    return {
-        _one_line(normal(text))
-        for each in recorded
-        if each
-        for role, text in each.messages
-        if role == "assistant"
-    }
+    messages = [message for each in recorded if each is not None for message in each.messages]
+    return [_one_line(normal(text)) for own, text in messages if role in (None, own)]

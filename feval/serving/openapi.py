@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
 from feval import __version__
-from feval.serving.requests import FEW_SHOT
+from feval.serving.requests import FEW_SHOT, ChatRequest, TextRequest
 
 RUN_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@(recorded|[0-9]{1,9}))?$"
 
@@ -35,7 +38,7 @@ def description(models: Sequence[str] = ()) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": _schemas(models),
+            "schemas": _requests(models) | _replies() | _accounts(),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"key": []}],
@@ -170,8 +173,6 @@ _ANYTHING: _Schema = {"type": "object"}
 _TEXT_OR_NULL: _Schema = {"type": ["string", "null"]}
 _COUNT: _Schema = {"type": "integer", "minimum": 0}
 _INTEGER: _Schema = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
-_NUMBER: _Schema = {"type": "number"}
-_FLAG: _Schema = {"type": "boolean"}
 _ANSWER: _Schema = {"type": ["string", "number", "null"]}
 _BY_QUESTION: _Schema = {
     "type": "object",
@@ -179,8 +180,6 @@ _BY_QUESTION: _Schema = {
     "description": "Id or text of a question to the final answer, or null.",
 }
 _ONE_ANSWER: Mapping[str, _Schema] = {"question": _TEXT, "answer": _ANSWER}
-_N: _Schema = {"type": "integer", "minimum": 1, "maximum": 2**63 - 1}
-_WORDS: _Schema = {"type": "string", "minLength": 1}
 _ID_HEADER: _Schema = {"type": "string", "pattern": "^[!-~]+$"}
 _HEADERS: list[_Schema] = [
     {"name": "X-Feval-Run", "in": "header", "schema": {"type": "string", "pattern": RUN_PATTERN}},
@@ -199,70 +198,18 @@ _QUERY: list[_Schema] = [
 ]
 
 
-def _schemas(models: Sequence[str]) -> dict[str, _Schema]:
-    model: _Schema = {
-        "type": "string",
-        "minLength": 1,
-        "description": "Name of a recorded LLM; see /v1/models.",
-    }
+def _requests(models: Sequence[str]) -> dict[str, _Schema]:
+    kinds: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+        (ChatRequest, "validation"),
+        (TextRequest, "validation"),
+    ]
+    _, definitions = models_json_schema(kinds, ref_template="#/components/schemas/{model}")
+    schemas: dict[str, _Schema] = definitions["$defs"]
     if models:
-        model |= {"examples": list(models[:8])}
-    return _requests(model) | _replies() | _accounts()
-
-
-def _requests(model: _Schema) -> dict[str, _Schema]:
-    extension = _or_null(
-        question=_TEXT, dataset=_TEXT, sample=_COUNT, few_shot={"enum": list(FEW_SHOT)}
-    )
-    shared = _or_null(
-        n=_N,
-        stream=_FLAG,
-        stream_options=_object({}, _or_null(include_usage=_FLAG)),
-        temperature=_NUMBER,
-        top_p=_NUMBER,
-        presence_penalty=_NUMBER,
-        frequency_penalty=_NUMBER,
-        max_tokens=_N,
-        seed=_INTEGER,
-        stop={"anyOf": [_WORDS, {"type": "array", "items": _WORDS}]},
-        metadata={"type": "object", "additionalProperties": _TEXT},
-        feval=_object({}, extension) | {"additionalProperties": False},
-    )
-    part = {
-        "oneOf": [
-            _object({"type": {"const": "text"}, "text": _TEXT}),
-            _object({"type": {"const": "image_url"}}),
-        ]
-    }
-    content = {"anyOf": [_TEXT, {"type": "array", "items": part}]}
-    chat = _or_null(
-        max_completion_tokens=_N,
-        logprobs=_FLAG,
-        top_logprobs=_COUNT | {"maximum": 20},
-        tools={"type": "array"},
-        response_format=_ANYTHING,
-    )
-    text = _or_null(logprobs=_COUNT | {"maximum": 20}, best_of=_INTEGER, echo={"const": False})
-    prompt = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": 1024}]}
-    return {
-        "Message": _object({"role": _WORDS}, _or_null(content=content)),
-        "ChatRequest": _object(
-            {
-                "model": model,
-                "messages": {"type": "array", "items": _ref("Message"), "minItems": 1},
-            },
-            shared | chat,
-        ),
-        "TextRequest": _object({"model": model, "prompt": prompt}, shared | text),
-        "Answers": _object(
-            {
-                "answers": {
-                    "anyOf": [_BY_QUESTION, {"type": "array", "items": _object(_ONE_ANSWER)}]
-                }
-            },
-            _or_null(run=_TEXT, dataset=_TEXT),
-        ),
-    }
+        for kind, _ in kinds:
+            schemas[kind.__name__]["properties"]["model"]["examples"] = list(models[:8])
+    answers = {"anyOf": [_BY_QUESTION, {"type": "array", "items": _object(_ONE_ANSWER)}]}
+    return schemas | {"Answers": _object({"answers": answers}, _or_null(run=_TEXT, dataset=_TEXT))}
 
 
 def _replies() -> dict[str, _Schema]:

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
 import orjson
+from pydantic import BaseModel, Field, ValidationError, WithJsonSchema
 
 from feval.serving.replies import RequestError
 
@@ -17,7 +18,6 @@ _SHOWN = 80
 OWN_HEADERS = ("x-feval-question", "x-feval-dataset", "x-feval-sample", "x-feval-few-shot")
 """Headers that only feval reads."""
 
-_OWN_FIELDS = ("question", "dataset", "sample", "few_shot")
 FEW_SHOT = ("last", "none")
 """How a client can treat exemplars; see `Library`."""
 
@@ -61,6 +61,103 @@ class Conversation:
         return "" if place < 0 else self.messages[place][1]
 
 
+_Words = Annotated[str, Field(min_length=1)]
+_Positive = Annotated[int, Field(ge=1)]
+_Count = Annotated[int, Field(ge=0)]
+_PART = {"type": "object", "required": ["type"], "properties": {"type": {"const": "image_url"}}}
+_TEXT_PART = {
+    "type": "object",
+    "required": ["type", "text"],
+    "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+}
+_CONTENT = [
+    {"type": "string"},
+    {"type": "null"},
+    {"type": "array", "items": {"oneOf": [_TEXT_PART, _PART]}},
+]
+_MESSAGE = {
+    "type": "object",
+    "required": ["role"],
+    "properties": {"role": {"type": "string", "minLength": 1}, "content": {"anyOf": _CONTENT}},
+}
+_Messages = Annotated[
+    list[Any],
+    Field(min_length=1),
+    WithJsonSchema({"type": "array", "items": _MESSAGE, "minItems": 1}),
+]
+
+
+class StreamOptions(BaseModel, strict=True):
+    """How a stream ends."""
+
+    include_usage: bool | None = None
+
+
+class Extension(BaseModel, strict=True, extra="forbid"):
+    """What only feval understands."""
+
+    question: str | None = None
+    dataset: str | None = None
+    sample: _Count | None = None
+    few_shot: Literal["last", "none"] | None = None
+
+
+class _Fields(BaseModel, strict=True, extra="allow"):
+    model: Annotated[_Words, Field(description="Name of a recorded LLM; see /v1/models.")]
+    n: _Positive | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    max_tokens: _Positive | None = None
+    max_completion_tokens: _Positive | None = None
+    seed: int | None = None
+    stop: _Words | list[_Words] | None = None
+    metadata: dict[str, Any] | None = None
+    feval: Extension | None = None
+
+
+class ChatRequest(_Fields):
+    """The fields of a chat completion that are checked; all others are kept as they are."""
+
+    messages: _Messages
+    logprobs: bool | None = None
+    top_logprobs: _Count | None = None
+    tools: list[Any] | None = None
+    response_format: dict[str, Any] | None = None
+
+
+class TextRequest(_Fields):
+    """The fields of a text completion that are checked; all others are kept as they are."""
+
+    prompt: str | Annotated[list[str], Field(min_length=1, max_length=1024)]
+    logprobs: bool | _Count | None = None
+    best_of: int | None = None
+    echo: Literal[False] | None = None
+
+
+_KINDS = {
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "list_type": "a list",
+}
+_EXPECTED = {
+    "messages": "a list of at least one message",
+    "prompt": "text, or a list of at most 1,024 texts (token ids cannot be matched)",
+    "stop": "text that is not empty, or a list of such texts",
+    "echo": "false, since a recording does not hold prompts token by token",
+    "logprobs": "true, false or a whole number of at least 0",
+    "feval.sample": "the position of a recorded CoT: 0, 1, 2, ...",
+    "feval.few_shot": (
+        '"last" (the last question in the message is asked, the others are exemplars) or "none"'
+    ),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
     """A request for n completions of a chat, or of each prompt of a text completion (`kind` "chat"
@@ -96,25 +193,27 @@ def parse(
     """
     fields = _fields(body)
     chat = kind == "chat"
-    options = _typed(fields, "stream_options", dict, "an object") or {}
-    for name, (check, what) in _CHECKS.items():
-        if fields.get(name) is not None and not check(fields[name]):
-            raise _wrong(name, what, fields[name])
-    if chat:
-        logprobs = bool(_typed(fields, "logprobs", bool, "true or false"))
-        top_logprobs = fields.get("top_logprobs")
+    expected = {**_EXPECTED, "model": f"the name of a {models}; GET /v1/models lists them"}
+    asked: ChatRequest | TextRequest
+    try:
+        asked = (ChatRequest if chat else TextRequest).model_validate(fields)
+    except ValidationError as error:
+        raise _refusal(error, fields, expected) from None
+    if isinstance(asked, ChatRequest):
+        conversations: tuple[Conversation, ...] = (conversation(asked.messages),)
+        logprobs, top_logprobs = bool(asked.logprobs), asked.top_logprobs
     else:
-        top_logprobs = _logprobs_of_completion(fields)
-        logprobs = top_logprobs is not None
+        prompts = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
+        conversations = tuple(Conversation((("user", each),)) for each in prompts)
+        logprobs, top_logprobs = asked.logprobs not in (None, False), int(asked.logprobs or 0)
+        top_logprobs = 0 if asked.logprobs is True else top_logprobs
     request = CompletionRequest(
         kind=kind,
-        model=_model(fields, models),
-        conversations=(_chat(fields),) if chat else _prompts(fields),
-        n=_count(fields),
-        stream=bool(_typed(fields, "stream", bool, "true or false")),
-        include_usage=bool(
-            _typed(options, "include_usage", bool, "true or false", "stream_options.include_usage")
-        ),
+        model=asked.model,
+        conversations=conversations,
+        n=asked.n or 1,
+        stream=bool(asked.stream),
+        include_usage=bool(asked.stream_options and asked.stream_options.include_usage),
         logprobs=logprobs,
         top_logprobs=top_logprobs or 0,
         settings={
@@ -122,19 +221,13 @@ def parse(
             for name, value in fields.items()
             if name not in _APART and value is not None
         },
-        **_extension(fields, headers),
+        **_extension(asked, headers),
     )
     if request.sample is not None and (request.n > 1 or len(request.conversations) > 1):
         raise RequestError(
             f"The request names one recorded CoT (sample {request.sample}) and asks for "
             f"{request.n * len(request.conversations)}. Ask for one CoT, or leave the sample out.",
             parameter="n",
-        )
-    if not chat and fields.get("echo"):
-        raise RequestError(
-            "A recording does not hold prompts token by token, so `echo` cannot be answered. Send"
-            " echo=false.",
-            parameter="echo",
         )
     return request
 
@@ -176,27 +269,43 @@ def _fields(body: bytes) -> dict[str, Any]:
     return fields
 
 
-def _extension(fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
-    """Read what only feval understands: question, dataset, sample and few_shot."""
-    if fields.keys().isdisjoint(("feval", "metadata")) and headers.keys().isdisjoint(OWN_HEADERS):
-        return dict.fromkeys(_OWN_FIELDS)
-    extension = (
-        _typed(fields, "feval", dict, "an object with question, dataset, sample or few_shot") or {}
-    )
-    if strange := sorted(extension.keys() - set(_OWN_FIELDS)):
-        raise RequestError(
-            f"`feval` takes question, dataset, sample and few_shot; {strange[0][:_SHOWN]!r} is none"
-            " of these.",
+def _refusal(
+    error: ValidationError, fields: Mapping[str, Any], expected: Mapping[str, str]
+) -> RequestError:
+    """Return the first thing that is wrong, by the name of its field."""
+    first = error.errors(include_url=False)[0]
+    kind, place = first["type"], first["loc"]
+    if kind == "extra_forbidden":
+        return RequestError(
+            "`feval` takes question, dataset, sample and few_shot;"
+            f" {str(place[1])[:_SHOWN]!r} is none of these.",
             parameter="feval",
         )
-    metadata = _typed(fields, "metadata", dict, "an object") or {}
+    # of a value of several types, the place goes on with the type
+    parts = place[: 2 if place[0] in {"feval", "stream_options"} else 1]
+    value: Any = fields
+    for part in parts:
+        value = value.get(part)
+    name = ".".join(map(str, parts))
+    if kind == "greater_than_equal":
+        what = f"a whole number of at least {first['ctx']['ge']}"
+    else:
+        what = _KINDS.get(kind, "an object")
+    return _wrong(name, expected.get(name, what), value)
+
+
+def _extension(asked: _Fields, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Read what only feval understands: question, dataset, sample and few_shot."""
+    extension, metadata = asked.feval or Extension(), asked.metadata or {}
     values: dict[str, Any] = {}
     for name in ("question", "dataset"):
         names = [
-            _typed(extension, name, str, "text", f"feval.{name}"),
+            getattr(extension, name),
             unquote(headers[f"x-feval-{name}"]) if f"x-feval-{name}" in headers else None,
-            _typed(metadata, f"feval_{name}", str, "text", f"metadata.feval_{name}"),
+            metadata.get(f"feval_{name}"),
         ]
+        if not isinstance(names[2], str | None):
+            raise _wrong(f"metadata.feval_{name}", "text", names[2])
         distinct = list(dict.fromkeys(value for value in names if value is not None))
         if len(distinct) > 1:
             raise RequestError(
@@ -205,24 +314,16 @@ def _extension(fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[st
                 parameter=f"feval.{name}",
             )
         values[name] = distinct[0] if distinct else None
-    values["sample"] = _sample(extension.get("sample"), headers.get("x-feval-sample"))
-    values["few_shot"] = _few_shot(extension.get("few_shot"), headers.get("x-feval-few-shot"))
+    values["sample"] = _sample(extension.sample, headers.get("x-feval-sample"))
+    header = headers.get("x-feval-few-shot")
+    if header not in (None, *FEW_SHOT):
+        raise _wrong("feval.few_shot", _EXPECTED["feval.few_shot"], header)
+    # the header is for a whole run, the field for one request
+    values["few_shot"] = extension.few_shot or header
     return values
 
 
-def _few_shot(field: object, header: str | None) -> str | None:
-    for value in (field, header):  # the header is for a whole run, the field for one request
-        if value is not None and value not in FEW_SHOT:
-            raise _wrong(
-                "feval.few_shot",
-                '"last" (the last question in the message is asked, the others are exemplars) or'
-                ' "none"',
-                value,
-            )
-    return header if field is None else str(field)
-
-
-def _sample(field: object, header: str | None) -> int | None:
+def _sample(field: int | None, header: str | None) -> int | None:
     if header is not None:
         if not (header.isascii() and header.isdigit() and len(header) < 10):
             raise RequestError(
@@ -234,59 +335,7 @@ def _sample(field: object, header: str | None) -> int | None:
                 f"The request names two samples, {str(field)[:_SHOWN]} and {header}; name one."
             )
         return int(header)
-    if field is not None and not (type(field) is int and field >= 0):
-        raise _wrong("feval.sample", "the position of a recorded CoT: 0, 1, 2, ...", field)
-    return field if isinstance(field, int) else None
-
-
-def _model(fields: Mapping[str, Any], models: str) -> str:
-    model = fields.get("model")
-    if not isinstance(model, str) or not model:
-        raise _wrong("model", f"the name of a {models}; GET /v1/models lists them", model)
-    return model
-
-
-def _count(fields: Mapping[str, Any]) -> int:
-    n = fields.get("n")
-    n = 1 if n is None else n
-    if type(n) is not int or n < 1:
-        raise _wrong("n", "a whole number of at least 1", n)
-    return n
-
-
-def _chat(fields: Mapping[str, Any]) -> Conversation:
-    messages = fields.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise _wrong("messages", "a list of at least one message", messages)
-    return conversation(messages)
-
-
-def _prompts(fields: Mapping[str, Any]) -> tuple[Conversation, ...]:
-    prompt = fields.get("prompt")
-    prompts = [prompt] if isinstance(prompt, str) else prompt
-    if (
-        not isinstance(prompts, list)
-        or not prompts
-        or not all(isinstance(each, str) for each in prompts)
-    ):
-        raise _wrong("prompt", "text, or a list of texts (token ids cannot be matched)", prompt)
-    if len(prompts) > _MAX_PROMPTS:
-        raise RequestError(
-            f"{len(prompts):,} prompts were sent; at most {_MAX_PROMPTS:,} are answered at once.",
-            parameter="prompt",
-        )
-    return tuple(Conversation((("user", each),)) for each in prompts)
-
-
-def _logprobs_of_completion(fields: Mapping[str, Any]) -> int | None:
-    value = fields.get("logprobs")
-    if value is None or value is False:
-        return None
-    if value is True:
-        return 0
-    if not _is_int(value) or value < 0:
-        raise _wrong("logprobs", "a whole number of at least 0", value)
-    return int(value)
+    return field
 
 
 def _text(content: object, where: str) -> tuple[str, bool]:
@@ -308,15 +357,6 @@ def _text(content: object, where: str) -> tuple[str, bool]:
             raise _wrong(f"{where}[{number}].text", "text", part.get("text"))
         texts.append(part["text"] if kind == "text" else None)
     return "".join(text for text in texts if text is not None), bool(texts) and None not in texts
-
-
-def _typed(
-    fields: Mapping[str, Any], name: str, kind: type, what: str, shown: str | None = None
-) -> Any:
-    value = fields.get(name)
-    if value is not None and not isinstance(value, kind):
-        raise _wrong(shown or name, what, value)
-    return value
 
 
 def _wrong(name: str, what: str, value: object) -> RequestError:
@@ -342,42 +382,3 @@ def _named(value: object) -> str:
 
 def _first_words(error: Exception) -> str:
     return str(error).splitlines()[0][:_SHOWN]
-
-
-def _is_int(value: object) -> bool:
-    return type(value) is int
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_stop(value: object) -> bool:
-    """Whether a value is one or more texts; an empty one would end every CoT at once."""
-    return all(
-        isinstance(text, str) and text for text in (value if isinstance(value, list) else [value])
-    )
-
-
-_MAX_PROMPTS = 1024
-_NUMBER = (_is_number, "a number")
-_INTEGER = (_is_int, "a whole number")
-_POSITIVE = (lambda value: type(value) is int and value >= 1, "a whole number of at least 1")
-_CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "temperature": _NUMBER,
-    "top_p": _NUMBER,
-    "presence_penalty": _NUMBER,
-    "frequency_penalty": _NUMBER,
-    "max_tokens": _POSITIVE,
-    "max_completion_tokens": _POSITIVE,
-    "seed": _INTEGER,
-    "top_logprobs": (
-        lambda value: type(value) is int and value >= 0,
-        "a whole number of at least 0",
-    ),
-    "best_of": _INTEGER,
-    "stop": (_is_stop, "text that is not empty, or a list of such texts"),
-    "tools": (lambda value: isinstance(value, list), "a list"),
-    "response_format": (lambda value: isinstance(value, dict), "an object"),
-    "echo": (lambda value: isinstance(value, bool), "true or false"),
-}

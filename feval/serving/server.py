@@ -117,8 +117,20 @@ class Server(Generic[_Application]):
         self.only_loopback = is_loopback(host)
         self._socket = _listening(host, port)
         self.port = int(self._socket.getsockname()[1])
+        limits = limits or Limits()
+        handlers: Any = {
+            FevalError: _feval_error, HTTPException: _http_error, ClientDisconnect: _nobody,
+            Exception: _bug,
+        }  # fmt: skip
         config = uvicorn.Config(
-            guarded(routes, host=host, token=token, limits=limits, lifespan=lifespan),
+            Starlette(
+                routes=routes,
+                middleware=[
+                    Middleware(_Guard, only_loopback=self.only_loopback, token=token, limits=limits)
+                ],
+                exception_handlers=handlers,
+                lifespan=lifespan,
+            ),
             http=BoundedHeads,
             ws="none",
             log_config=None,
@@ -128,7 +140,7 @@ class Server(Generic[_Application]):
             server_header=False,
             headers=[("server", f"feval/{__version__}")],
             # as `BoundedHeads` reads it
-            limit_concurrency=_within_files((limits or Limits()).connections),
+            limit_concurrency=_within_files(limits.connections),
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=grace_s,
             backlog=_BACKLOG,
@@ -497,29 +509,6 @@ class Limits:
     connections: int = 1024
 
 
-def guarded(
-    routes: Sequence[BaseRoute],
-    *,
-    host: str = "127.0.0.1",
-    token: str | None = None,
-    limits: Limits | None = None,
-    lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
-) -> Starlette:
-    """Return a Starlette application that refuses requests of web pages, checks the token (if any)
-    and bounds bodies.
-    """
-    guard = Middleware(
-        _Guard, only_loopback=is_loopback(host), token=token, limits=limits or Limits()
-    )
-    handlers: Any = {
-        FevalError: _feval_error, HTTPException: _http_error, ClientDisconnect: _nobody,
-        Exception: _bug
-    }  # fmt: skip
-    return Starlette(
-        routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=lifespan
-    )
-
-
 def replay_routes(application: Application) -> list[BaseRoute]:
     """Return the routes of a recording that is served."""
 
@@ -580,7 +569,7 @@ class _Guard:
             headers = scope["headers"]
             problem = self._problem(headers, scope["http_version"])
             if problem is not None:
-                await _Last.of(problem)(scope, receive, send)
+                await _error(problem, is_last=True)(scope, receive, send)
                 return
             receive = self._bounded(receive)
             if (token := self._token) is not None:
@@ -675,12 +664,6 @@ class _Last(Response):
     unread bytes, it would be lost.
     """
 
-    @classmethod
-    def of(cls, error: FevalError) -> Response:
-        """Return an error as such a reply."""
-        reply = error_reply(error)
-        return cls(reply.body, reply.status, {**reply.headers, "connection": "close"})
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  as Starlette calls it
         await send(
             {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
@@ -704,13 +687,15 @@ def _carries(authorization: bytes, token: bytes) -> bool:
     return hmac.compare_digest(key.strip(), token) and scheme.lower() == b"bearer"
 
 
-def _error(error: FevalError) -> Response:
+def _error(error: FevalError, *, is_last: bool = False) -> Response:
     reply = error_reply(error)
-    return Response(bytes(reply.body), reply.status, reply.headers)  # type: ignore[arg-type]  # a dict is a mapping
+    if is_last:
+        return _Last(reply.body, reply.status, {**reply.headers, "connection": "close"})
+    return Response(reply.body, reply.status, reply.headers)
 
 
 async def _feval_error(_: Request, error: FevalError) -> Response:
-    return _Last.of(error) if getattr(error, "code", None) == "body_too_long" else _error(error)
+    return _error(error, is_last=getattr(error, "code", None) == "body_too_long")
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
@@ -722,7 +707,8 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
     else:
         message = f"There is nothing at {path[:80]}. Give clients a base URL that ends with /v1."
     # its body was not read
-    return _Last.of(RequestError(message, status=error.status_code, headers=error.headers))
+    problem = RequestError(message, status=error.status_code, headers=error.headers)
+    return _error(problem, is_last=True)
 
 
 async def _nobody(_: Request, __: ClientDisconnect) -> Response:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import orjson
 import pytest
@@ -19,7 +18,7 @@ from feval.answers.thoughts import split
 from feval.errors import FevalError
 from feval.receipts.verifying import verify_receipt
 from feval.recording import LLMInfo, open_recording
-from feval.serving import grade, replay_http_client, serve
+from feval.serving import grade
 from feval.serving.grading import grade_saved, read_ledger
 
 QUESTION = "How many apples are three and four apples?"
@@ -289,33 +288,3 @@ def test_a_cot_that_ended_at_a_smaller_recorded_limit_is_marked(limit, asked, ma
     assert json.loads(ledger.read_text().splitlines()[1]).get("limited", []) == marked
     with served(tmp_path / "r", ledger=ledger, resume=True) as app:
         assert app.ledger("default")["limited"] == len(marked)
-
-
-def test_the_official_client_gets_cut_cots_in_process_and_from_a_server(tmp_path):
-    openai = pytest.importorskip(
-        "openai", reason="the official client (extra `record`) is not installed"
-    )
-    pytest.importorskip("uvicorn", reason="the extra serve is not installed")
-    path = recorded(tmp_path / "r", [APART, {"text": "It is 9.", "tokens": 4}])
-    asked: Any = {"model": MODEL, "messages": [{"role": "user", "content": QUESTION}], "n": 2}
-    with (
-        serve(path, order="recorded") as server,
-        replay_http_client(path, order="recorded") as http,
-    ):
-        here, there = (
-            openai.OpenAI(api_key="k", http_client=http),
-            openai.OpenAI(api_key="k", base_url=server.url),
-        )
-        for client in (here, there):
-            reply = client.chat.completions.create(
-                **asked, stop=["STOP", "END"], max_completion_tokens=20
-            )
-            found = [
-                (c.message.content, c.message.reasoning, c.finish_reason) for c in reply.choices[:1]
-            ]
-            assert found == [("Three and four is 7. ", "I add STOP them up", "stop")]
-            assert (reply.choices[1].message.content, reply.choices[1].finish_reason) == (
-                "It is 9.",
-                "stop",
-            )
-            assert reply.usage.completion_tokens == 14 + 4

@@ -291,11 +291,6 @@ def test_words_around_many_questions_are_no_quote_of_one(tmp_path):
             assert app.respond(chat(f"{exemplar}\n{text}")).status == 200
 
 
-def test_a_prompt_of_ones_own_is_answered(app):
-    system = {"role": "system", "content": "Let's think step by step. The answer is at the end."}
-    assert app.respond(chat([system, user(f"Solve it. {TRAIN} Think first.")])).status == 200
-
-
 @given(st.text("ab", min_size=30, max_size=120), st.lists(st.text("ab", max_size=90), max_size=4))
 def test_passages_are_found_wherever_they_stand(message, texts):
     result = set(common_passages(message, texts, 34))
@@ -423,34 +418,3 @@ def test_judges_of_real_cots_are_all_refused_and_plain_prompts_answered(shared, 
                 f"Let's think step by step. {entry['question']} The answer is a date (MM/DD/YYYY)."
             )
             assert app.respond(chat(own)).status == 200
-
-
-def test_best_of_n_gets_no_cot_for_a_verdict(recording):
-    """its-hub's BestOfN: n CoTs, and each in a conversation for the judge, which scored 5.0 when a
-    CoT came back.
-    """
-    openai = pytest.importorskip(
-        "openai", reason="the official client (extra `record`) is not installed"
-    )
-    from feval.serving import replay_http_client
-
-    http_client = replay_http_client(recording, run="best-of-n")
-    with openai.OpenAI(api_key="none", http_client=http_client) as client:
-        candidates = client.chat.completions.create(
-            model=MODEL, messages=[user(SALLY)], n=3
-        ).choices
-        assert len(candidates) == 3
-        # which is too short a quote
-        texts = {candidate.message.content for candidate in candidates} - {COTS[SALLY][1]}
-        for text in texts:
-            conversation = f"user: {SALLY}\nassistant: {text}"
-            judged = (
-                "Score the following conversation 0-10 and reply with the number"
-                f" alone.\n\n{conversation}"
-            )
-            with pytest.raises(openai.BadRequestError) as caught:
-                client.chat.completions.create(model=MODEL, messages=[user(judged)])
-            assert caught.value.code == "not_recorded"
-            assert "quotes a recorded CoT of it" in caught.value.message
-            assert "What an LLM replies to that was not recorded" in caught.value.message
-    assert http_client.ledger()["requests"] == 1

@@ -215,18 +215,6 @@ def test_draws_dollars_and_tokens_are_those_of_a_metered_llm(recording, seed, re
                 assert result["usd"] == pytest.approx(dollars, rel=1e-12)
 
 
-def test_runs_of_one_replicate_see_the_same_draws_each_from_its_beginning(app):
-    first = [
-        samples_of(app.respond(chat(QUESTIONS[1], n=2, headers={"x-feval-run": "one"})))
-        for _ in range(3)
-    ]
-    second = samples_of(app.respond(chat(QUESTIONS[1], n=6, headers={"x-feval-run": "two"})))
-    assert [sample for part in first for sample in part] == second
-    other = samples_of(app.respond(chat(QUESTIONS[1], n=7, headers={"x-feval-run": "two@4"})))
-    assert sorted(other) == list(range(7))
-    assert other[:6] != second
-
-
 def test_the_seed_of_a_request_does_not_choose_the_cot(app):
     drawn = [samples_of(app.respond(chat(QUESTIONS[2], seed=1234)))[0] for _ in range(7)]
     assert sorted(drawn) == list(range(7))

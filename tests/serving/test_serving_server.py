@@ -198,18 +198,6 @@ def test_the_command_says_where_it_is_and_what_to_paste(toy):
 
 
 @pytest.mark.slow
-def test_a_killed_server_gives_the_same_draws_again(toy):
-    got = []
-    for _ in range(2):
-        with command(toy) as (process, ready):
-            got.append(take(ready["port"], 5))
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-    assert got[0] == got[1]
-    assert len(set(got[0])) == 5
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("ended", [signal.SIGKILL, signal.SIGTERM])
 def test_with_its_ledger_a_server_goes_on_where_it_stood(toy, tmp_path, ended):
     file = tmp_path / "ledger.jsonl"
