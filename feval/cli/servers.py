@@ -20,7 +20,7 @@ from feval.cli.output import Output
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.publish.secrets import known_secrets, refuse_secrets
 from feval.report.text import counted
-from feval.serving.templates import prompt_remarks
+from feval.serving.prompts import prompt_remarks
 from recorders import servers
 from recorders.backends.endpoint import Endpoint
 from recorders.journal import JOURNAL, Journal, journal_folder, never_empty

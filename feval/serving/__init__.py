@@ -13,7 +13,6 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from feval.serving import grading as grading
     from feval.serving.application import Application, grade
-    from feval.serving.replies import Call, Reply
     from feval.serving.server import serve
     from feval.serving.transport import (
         AsyncReplayTransport,
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
         replay_async_http_client,
         replay_http_client,
     )
+    from feval.serving.wire import Call, Reply
 
 __all__ = [
     "Application",
@@ -39,7 +39,6 @@ __getattr__, __dir__ = lazy_names(
     {
         "application": ("Application", "grade"),
         "grading": (),
-        "replies": ("Call", "Reply"),
         "server": ("serve",),
         "transport": (
             "AsyncReplayTransport",
@@ -47,5 +46,6 @@ __getattr__, __dir__ = lazy_names(
             "replay_async_http_client",
             "replay_http_client",
         ),
+        "wire": ("Call", "Reply"),
     },
 )

@@ -19,7 +19,6 @@ from feval.arguments import checked
 from feval.cards.prices import PriceList
 from feval.errors import FevalError, ReplayWarning, UsageError
 from feval.recording.reader import Recording
-from feval.serving import requests
 from feval.serving.completions import CompletionBuilder, created, match_headers, require_texts
 from feval.serving.cots import Cutter, TextCache
 from feval.serving.grading import Graded, grade_posted, grade_run
@@ -28,9 +27,18 @@ from feval.serving.library import BoundedCache, Library
 from feval.serving.matcher import Match, Matcher
 from feval.serving.mismatch import Mismatches
 from feval.serving.openapi import description
-from feval.serving.replies import Call, Reply, RequestError, UnknownError, error_reply, json_reply
-from feval.serving.requests import CompletionRequest
 from feval.serving.runs import PoolRequest, RunName, Runs, public_run, run_name, run_of_key
+from feval.serving.wire import (
+    OWN_HEADERS,
+    Call,
+    CompletionRequest,
+    Reply,
+    RequestError,
+    UnknownError,
+    error_reply,
+    json_reply,
+    parse,
+)
 
 _LOG = logging.getLogger("feval.serving")
 _QUESTION_BYTES = 32 << 20
@@ -310,10 +318,10 @@ class Application:
         )
 
     def _question(self, kind: str, call: Call) -> _Question:
-        key = (kind, call.body, *map(call.headers.get, requests.OWN_HEADERS))
+        key = (kind, call.body, *map(call.headers.get, OWN_HEADERS))
         question = self._questions.get(key)  # most requests are repeated for the next CoTs
         if question is None:
-            request = requests.parse(kind, call.body, call.headers)
+            request = parse(kind, call.body, call.headers)
             matches = self._matcher.match(request)
             pool_requests = tuple(self._pool_request(request, match) for match in matches)
             warned = ((*match.warnings, *self._mismatches.warnings(match)) for match in matches)

@@ -20,9 +20,8 @@ from feval.recording.reader import Recording
 from feval.replay import LLM
 from feval.serving.cots import CotTexts
 from feval.serving.matcher import Match
-from feval.serving.replies import MissError, Reply, completion_reply, usage
-from feval.serving.requests import CompletionRequest
 from feval.serving.runs import Handout, RunName
+from feval.serving.wire import CompletionRequest, MissError, Reply, completion_reply, usage
 
 _SHOWN = 64
 _MAX_NAMED = 32

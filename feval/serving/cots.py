@@ -23,8 +23,8 @@ from feval.replay import LLM
 from feval.serving import settings
 from feval.serving.library import BoundedCache
 from feval.serving.matcher import Match
-from feval.serving.replies import MissError
 from feval.serving.settings import Bounds
+from feval.serving.wire import MissError
 
 _SHOWN = 60
 

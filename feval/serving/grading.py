@@ -27,9 +27,9 @@ from feval.replay.loading import load
 from feval.report.tables.tables import text_of_cell
 from feval.serving.ledger import Example, Handed, LedgerFile
 from feval.serving.ledger import read_ledger as read_lines
-from feval.serving.replies import RequestError
+from feval.serving.prompts import PromptCounts, prompt_remarks
 from feval.serving.runs import count_entry, run_name
-from feval.serving.templates import PromptCounts, prompt_remarks
+from feval.serving.wire import RequestError
 
 if TYPE_CHECKING:
     from feval.recording import Recording

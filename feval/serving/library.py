@@ -17,10 +17,8 @@ from feval.errors import NotRecordedError
 from feval.recording.reader import Recording
 from feval.replay import LLM, Dataset
 from feval.replay.loading import load, open_recordings
-from feval.serving import requests
-from feval.serving.replies import RequestError
-from feval.serving.requests import Conversation
-from feval.serving.search import TextIndex
+from feval.serving.prompts import TextIndex
+from feval.serving.wire import Conversation, RequestError, conversation
 
 _NAMED = 5
 _MAX_COMPARED = 20_000
@@ -247,7 +245,7 @@ def _recorded(prompt: str | None) -> Conversation | None:
     """A recorded prompt as it is compared; `None` if it is not a list of messages."""
     try:
         messages = None if prompt is None else orjson.loads(prompt)
-        return requests.conversation(messages) if isinstance(messages, list) else None
+        return conversation(messages) if isinstance(messages, list) else None
     except (orjson.JSONDecodeError, RequestError):
         return None
 

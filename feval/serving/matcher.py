@@ -18,11 +18,17 @@ from feval.errors import UnknownNameError
 from feval.replay import LLM
 from feval.serving import settings
 from feval.serving.library import Library, ServedDataset, conversation_digest, system_text
-from feval.serving.replies import AmbiguousError, MissError, RequestError, UnknownError
-from feval.serving.requests import FEW_SHOT, CompletionRequest, Conversation
-from feval.serving.search import normal
+from feval.serving.prompts import PromptUse, Template, normal, template_of
 from feval.serving.settings import Bounds, IgnoredSetting
-from feval.serving.templates import PromptUse, Template, template_of
+from feval.serving.wire import (
+    FEW_SHOT,
+    AmbiguousError,
+    CompletionRequest,
+    Conversation,
+    MissError,
+    RequestError,
+    UnknownError,
+)
 
 _SHOWN = 60
 _NAMED = 5

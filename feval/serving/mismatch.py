@@ -15,11 +15,9 @@ import orjson
 from feval.replay import LLM
 from feval.serving.library import BoundedCache
 from feval.serving.matcher import MAX_SEARCHED, Match
-from feval.serving.replies import MissError
-from feval.serving.requests import CompletionRequest, Conversation
-from feval.serving.search import common_passages, normal, occurrences
+from feval.serving.prompts import common_passages, normal, occurrences, outside, question_spans
 from feval.serving.settings import SCHEMAS, IgnoredSetting, brief, other_format
-from feval.serving.templates import outside, question_spans
+from feval.serving.wire import CompletionRequest, Conversation, MissError
 
 MIN_QUOTE = 40
 """Characters of a recorded CoT that count as a quote of it."""

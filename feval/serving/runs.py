@@ -27,12 +27,12 @@ from feval.replay import LLM
 from feval.replay.draws import MAX_REPLICATES
 from feval.serving.cots import ServedCot
 from feval.serving.library import BoundedCache
-from feval.serving.replies import RequestError, Sender, UsedUpError
-from feval.serving.templates import PromptCounts, PromptUse, Template, difference
+from feval.serving.prompts import PromptCounts, PromptUse, Template, difference
+from feval.serving.wire import RequestError, Sender, UsedUpError
 
 if TYPE_CHECKING:
     from feval.serving.ledger import LedgerFile
-    from feval.serving.replies import Sender
+    from feval.serving.wire import Sender
 
 
 ORDERS = ("recorded", "seeded")

@@ -35,7 +35,7 @@ from feval.errors import FevalError, StorageError, UsageError
 from feval.recording.reader import Recording
 from feval.serving.application import Application, ApplicationOptions
 from feval.serving.loopback import is_loopback, refusal
-from feval.serving.replies import Call, Reply, RequestError, Sender, ServingError, error_reply
+from feval.serving.wire import Call, Reply, RequestError, Sender, ServingError, error_reply
 
 try:
     import uvicorn

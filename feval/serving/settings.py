@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from feval.recording.content import LLMInfo
-from feval.serving.requests import CompletionRequest, Conversation
+from feval.serving.wire import CompletionRequest, Conversation
 
 _SHOWN = 60
 

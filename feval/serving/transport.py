@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from feval.errors import ReplayWarning, UsageError
 from feval.serving.application import Application, ApplicationOptions, grade
-from feval.serving.replies import Call, Reply, Sender
+from feval.serving.wire import Call, Reply, Sender
 
 if TYPE_CHECKING:
     from feval.recording.reader import Recording

@@ -48,8 +48,14 @@ from feval.errors import FevalError, StorageError, UsageError
 from feval.publish.secrets import refuse_key_fields
 from feval.recording import Question, merge, open_recording
 from feval.recording.layout.files import scratch_beside
-from feval.serving.replies import RequestError, ServingError, UnknownError, completion_reply, usage
-from feval.serving.requests import conversation
+from feval.serving.wire import (
+    RequestError,
+    ServingError,
+    UnknownError,
+    completion_reply,
+    conversation,
+    usage,
+)
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint, Redaction
 from recorders.errors import BackendError, JournalError

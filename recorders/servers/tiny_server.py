@@ -27,8 +27,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from feval.errors import OutOfRangeError
-from feval.serving.replies import RequestError, UnknownError, completion_reply, json_reply, usage
-from feval.serving.requests import CompletionRequest, parse
+from feval.serving.wire import (
+    CompletionRequest,
+    RequestError,
+    UnknownError,
+    completion_reply,
+    json_reply,
+    parse,
+    usage,
+)
 from recorders.tiny.model import FAMILY, load_model, weights_file
 from recorders.tiny.sampling import Completion, Decoding, sample, stopped
 from recorders.tiny.tokenizer import END, tokenizer

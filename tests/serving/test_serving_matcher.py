@@ -9,7 +9,7 @@ from serving_doubles import asked_by_text, chat, error, opened, rows, simple, te
 
 from feval.errors import NotRecordedError
 from feval.recording import LLMInfo, Question
-from feval.serving.search import TextIndex
+from feval.serving.prompts import TextIndex
 
 SALLY = "Sally has three brothers. How many sisters has she?"
 TRAIN = "A train leaves at noon. When does it arrive?"

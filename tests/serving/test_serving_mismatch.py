@@ -16,7 +16,7 @@ from serving_doubles import asked_by_text, chat, error, opened, rows, simple, te
 
 from feval import import_recording
 from feval.recording import LLMInfo, Question
-from feval.serving.search import common_passages
+from feval.serving.prompts import common_passages
 
 SALLY = "Sally has three brothers. How many sisters has she?"
 TRAIN = "A train leaves at noon. When does it arrive?"

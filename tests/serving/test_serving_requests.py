@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feval.serving.replies import RequestError
-from feval.serving.requests import CompletionRequest, conversation, parse
+from feval.serving.wire import CompletionRequest, RequestError, conversation, parse
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 

@@ -47,8 +47,8 @@ from feval.recording import LLMInfo
 from feval.replay import MeteredLLM
 from feval.serving import Application, Call, runs
 from feval.serving.ledger import read_ledger
-from feval.serving.replies import RequestError
 from feval.serving.runs import public_run, run_name, run_of_key
+from feval.serving.wire import RequestError
 
 QUESTIONS = [f"What is the answer to question number {i}, please?" for i in range(5)]
 
