@@ -18,7 +18,7 @@ from feval.cli.options import (
     UsersMethods,
     machine_options,
     note_missing_dollars,
-    only_name,
+    only_dataset,
     recording_folders,
 )
 from feval.cli.output import Output, foretell, quiet_matplotlib
@@ -193,9 +193,7 @@ def _init(
 ) -> None:
     folders = recording_folders(recordings)
     opened = [open_place(folder) for folder in folders]
-    dataset = only_name(
-        "dataset", dataset, (name for recording in opened for name in recording.dataset_ids())
-    )
+    dataset = only_dataset(dataset, opened)
     prices = options.get("prices")
     price_list = (
         str(file.parent / prices) if prices and (file.parent / prices).is_file() else prices

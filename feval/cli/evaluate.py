@@ -5,7 +5,7 @@ answers of another program.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +26,7 @@ from feval.cli.options import (
     TimeLimit,
     machine_options,
     note_missing_dollars,
-    only_name,
+    only_dataset,
     parse_counts,
     recording_folders,
 )
@@ -58,7 +58,6 @@ from feval.report.text import counted
 from feval.serving.grading import read_answers
 
 if TYPE_CHECKING:
-    from feval.evaluation.curves import Curve
     from feval.evaluation.surface import Surface
 
 
@@ -175,15 +174,9 @@ def curve(
     """
     fields, method = parse_settings(settings or []), methods[0]
     if len(methods) > 1 or (len(llms or ()) > 1 and not takes_several(METHODS.get(method))):
-        running: dict[str, Any] = {
-            "machines": machines,
-            "saved": saved,
-            "show": show,
-            "show_all": show_all,
-        }
-        _curves(
-            methods, fields, recordings, dataset, llms, n=n, sweep=sweep, options=options, **running
-        )
+        running: dict[str, Any] = {"machines": machines, "saved": saved, "show_all": show_all}
+        given: dict[str, Any] = {"n": n, "sweep": sweep, "options": options, "show": show}
+        _curves(methods, fields, recordings, dataset, llms, **given, **running)
         return
     field, values = _swept(method, budget_field(method), n, sweep)
     if field in fields:
@@ -223,7 +216,9 @@ def curve(
         result.to_dict(),
         curve_table(result),
         receipt=lambda folder: receipts.receipt(request, result, questions, replayed, folder),
-        files=lambda _: _files(result),
+        files=lambda _: _files(
+            "curve", result, curve_records(result), lambda curve: pictures.curves([curve])
+        ),
     )
 
 
@@ -251,9 +246,7 @@ def _curves(
     if sweep is not None:
         budgets = dict([_swept(methods[0], None, n, sweep)])
     opened = [open_place(folder) for folder in recording_folders(recordings)]
-    dataset = only_name(
-        "dataset", dataset, (name for recording in opened for name in recording.dataset_ids())
-    )
+    dataset = only_dataset(dataset, opened)
     given = {"budgets": budgets, "fields": fields, "price_list": options.get("prices")}
     shared = {name: value for name, value in options.items() if value is not None}
     plan, users = listed_plan(opened, methods, dataset=dataset, llms=llms, **given, **shared)
@@ -374,27 +367,20 @@ def _limits(text: str) -> tuple[int | None, ...]:
 
 
 def _surface_files(result: Surface) -> dict[str, bytes]:
-    quiet_matplotlib()
-    picture, records = pictures.surface(result), surface_records(result)
-    return {
-        "surface.csv": records_csv(records).encode(),
-        "surface.parquet": tables.records_parquet(records),
-        "surface.json": encoded(result.to_dict()),
-        "surface.png": picture.png(),
-        "surface.svg": (svg := picture.svg()),
-        "surface.html": surface_page(result, svg, verification("receipt.json")).encode(),
-    }
+    files = _files("surface", result, surface_records(result), pictures.surface)
+    page = surface_page(result, files["surface.svg"], verification("receipt.json"))
+    return files | {"surface.html": page.encode()}
 
 
-def _files(curve: Curve) -> dict[str, bytes]:
+def _files(name: str, result: Any, records: Any, draw: Callable[[Any], Any]) -> dict[str, bytes]:
     quiet_matplotlib()
-    picture, records = pictures.curves([curve]), curve_records(curve)
+    picture = draw(result)
     return {
-        "curve.csv": records_csv(records).encode(),
-        "curve.parquet": tables.records_parquet(records),
-        "curve.json": encoded(curve.to_dict()),
-        "curve.png": picture.png(),
-        "curve.svg": picture.svg(),
+        f"{name}.csv": records_csv(records).encode(),
+        f"{name}.parquet": tables.records_parquet(records),
+        f"{name}.json": encoded(result.to_dict()),
+        f"{name}.png": picture.png(),
+        f"{name}.svg": picture.svg(),
     }
 
 
@@ -433,8 +419,7 @@ def grade(
     graded = serving.grading.grade_saved(
         served, run, read_answers(answers), opened, dataset=dataset, prices=prices
     )
-    for sentence in graded.remarks():
-        show.note(sentence)
+    show.note(*graded.remarks())
     saved.show(
         show,
         graded.result(),

@@ -18,7 +18,7 @@ from typer import Option
 
 from feval.cards.reading import read_toml
 from feval.cli.commands import Decorator, expanded, keyword
-from feval.cli.options import Drop, only_name, recording_folders
+from feval.cli.options import Drop, only_dataset, only_name, recording_folders
 from feval.errors import FevalError, StorageError, UnknownNameError, UsageError
 from feval.hub.places import open_place
 from feval.replay.loading import load
@@ -156,9 +156,7 @@ def open_recordings(
     must be named.
     """
     opened = [open_place(folder) for folder in recording_folders(folders)]
-    dataset = only_name(
-        "dataset", dataset, (name for recording in opened for name in recording.dataset_ids())
-    )
+    dataset = only_dataset(dataset, opened)
     recorded = [name for recording in opened for name in recording.llm_names(dataset)]
     if not llms and not recorded:
         load(dataset, None, opened)  # raises, and lists what is recorded

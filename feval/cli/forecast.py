@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +25,7 @@ from feval.cli.options import (
     Machines,
     RecordingFolders,
     machine_options,
-    only_name,
+    only_dataset,
     parse_counts,
     recording_folders,
 )
@@ -51,7 +51,6 @@ from feval.report.tables.forecasts import (
 from feval.report.tables.tables import text_of_cell
 
 if TYPE_CHECKING:
-    from feval.forecast import Forecast
     from feval.replay import LLM, Dataset
 
 _MOST_AREA_BYTES = 64 << 20
@@ -92,28 +91,22 @@ def estimate(
     Example: feval estimate --recording my-recording --llm gpt-4o-mini --g 5 --m 1..40 --out
     my-estimate
     """
-    votes = parse_counts(m, "--m", "votes")
+    votes = tuple(parse_counts(m, "--m", "votes"))
     methods = tuple(name.strip() for name in method.split(","))
     with machines.opened() as executor:
         opened = open_recordings(recordings, dataset, [llm] if llm else None)
         request = EstimateRequest(
-            dataset=opened.dataset,
-            llms=opened.llms,
-            g=g,
-            m=tuple(votes),
-            methods=methods,
-            **options,
+            dataset=opened.dataset, llms=opened.llms, g=g, m=votes, methods=methods, **options
         )
         questions, [replayed] = opened.load(request)
         result = forecast_votes(questions, replayed, **request.arguments(), executor=executor)
-    for sentence in result.warnings:
-        show.note(sentence)
+    show.note(*result.warnings)
     saved.show(
         show,
         result.to_dict(),
         *forecast_tables(result),
         receipt=lambda folder: receipt(request, result, questions, [replayed], folder),
-        files=lambda _: _files(result),
+        files=lambda _: _files("estimate", result, forecast_csv(result), pictures.forecast),
     )
 
 
@@ -142,17 +135,16 @@ def plan(
     request = BudgetPlanRequest(dataset=opened.dataset, llms=opened.llms, **options)
     pilot, [replayed] = opened.load(request)
     result = plan_budget(pilot, replayed, **request.arguments())
-    for sentence in result.warnings:
-        show.note(sentence)
+    show.note(*result.warnings)
     show.result(result.to_dict(), *plan_tables(result))
 
 
-def _files(forecast: Forecast) -> dict[str, bytes]:
+def _files(name: str, result: Any, rows: str, draw: Callable[[Any], Any]) -> dict[str, bytes]:
     quiet_matplotlib()
     return {
-        "estimate.csv": forecast_csv(forecast).encode(),
-        "estimate.json": encoded(forecast.to_dict()),
-        "estimate.png": pictures.forecast(forecast).png(),
+        f"{name}.csv": rows.encode(),
+        f"{name}.json": encoded(result.to_dict()),
+        f"{name}.png": draw(result).png(),
     }
 
 
@@ -210,15 +202,9 @@ def couple(
     )
     written = []
     if out is not None:
-        quiet_matplotlib()
-        files = {
-            "couple.csv": coupling_csv(result).encode(),
-            "couple.json": encoded(result.to_dict()),
-            "couple.png": pictures.coupling(result).png(),
-        }
+        files = _files("couple", result, coupling_csv(result), pictures.coupling)
         written = save_files(out, files, replace=force)
-    for sentence in result.warnings:
-        show.note(sentence)
+    show.note(*result.warnings)
     show.result(result.to_dict(), *coupling_tables(result), *(f"wrote {path}" for path in written))
 
 
@@ -231,9 +217,7 @@ def _opened(
     """The coupled LLMs, and the independent ones in the same order."""
     opened = [open_recording(folder) for folder in recording_folders(folders)]
     apart = [open_recording(folder) for folder in others or ()]
-    dataset = only_name(
-        "dataset", dataset, (name for recording in opened for name in recording.dataset_ids())
-    )
+    dataset = only_dataset(dataset, opened)
     questions, together = load(dataset, list(llms) if llms else None, opened, prices="none")
     if not llms:
         together = [llm for llm in together if llm.noise is not None] or together

@@ -152,8 +152,7 @@ def push(
             else publish.prepare(recording, seen, progress=progress, **options)
         )
         written = [] if page is None else _save_page(page, release)
-        for remark in (*release.notes, *_allowed(release.scan.allowed)):
-            show.note(remark)
+        show.note(*release.notes, *_allowed(release.scan.allowed))
         release.scan.require_clean()
         todo = publish.changes(release)
         account = _account(release, todo) | {

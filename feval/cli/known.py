@@ -84,8 +84,7 @@ def _questions(
     from feval.hub import datasets  # loads pyarrow, which other lists can do without
 
     rows = datasets.questions(dataset, source=source, answer_kind=answer_kind)
-    for sentence in datasets.remarks(rows):
-        show.note(sentence)
+    show.note(*datasets.remarks(rows))
     written = (
         [] if out is None else save_files(out.parent, {out.name: datasets.questions_jsonl(rows)})
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.cli.output import Output
+    from feval.recording import Recording
     from feval.replay import LLM
 
 _MAX_COUNTS = 10_000
@@ -152,6 +153,13 @@ def only_name(noun: str, name: str | None, recorded: Iterable[str]) -> str:
         )
     raise UsageError(
         f"{len(names)} {noun}s are recorded; choose one with --{noun.lower()}: {', '.join(names)}."
+    )
+
+
+def only_dataset(name: str | None, opened: Sequence[Recording]) -> str:
+    """Return the dataset that the user chose, else the only one of some recordings."""
+    return only_name(
+        "dataset", name, (each for recording in opened for each in recording.dataset_ids())
     )
 
 

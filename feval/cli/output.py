@@ -60,9 +60,9 @@ class Output:
         else:
             _page(pieces)
 
-    def note(self, sentence: str) -> None:
-        """Print a remark to standard error."""
-        if not self.quiet:
+    def note(self, *sentences: object) -> None:
+        """Print remarks to standard error."""
+        for sentence in () if self.quiet else sentences:
             say(f"note: {sentence}")
 
     def progress(self, label: str) -> ProgressBar:

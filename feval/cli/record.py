@@ -8,7 +8,7 @@ import json
 import os
 import shlex
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -115,13 +115,9 @@ class AskingSettings(Request):
     def limits(self, samples_per_request: int | None = None) -> Limits:
         """How much may be asked of a server."""
         return Limits(
-            self.concurrency,
-            self.requests_per_minute,
-            self.tokens_per_minute,
-            samples_per_request,
-            self.timeout,
-            self.retries,
-        )
+            self.concurrency, self.requests_per_minute, self.tokens_per_minute,
+            samples_per_request, self.timeout, self.retries,
+        )  # fmt: skip
 
 
 def settings_options(model: type[AskingSettings]) -> Decorator:
@@ -231,8 +227,7 @@ class RunDisplay(RunBar):
         super().__call__(state)
         if not self._has_begun:
             self._has_begun = True
-            for sentence in self._first:
-                self._show.note(sentence)
+            self._show.note(*self._first)
             if kept := state.done - state.new:
                 self._show.note(
                     f"{kept:,} of {state.total:,} were there before and are kept; only the others"
@@ -422,7 +417,7 @@ def record(
     task, limits = settings.task(), settings.limits(settings.samples_per_request)
     prices = settings.prices or default_prices(settings.llm)
     if dry_run:
-        _note(show, [*settings.file_notes(), *task.notes])
+        _note(show, *settings.file_notes(), *task.notes)
         estimate = estimate_dataset(
             task, out, mode=settings.mode, limits=limits, prices=prices, start=settings.start
         )
@@ -444,7 +439,7 @@ def record(
         model=settings.model,
         notes=notes,
     )
-    printed = _note(show, [*task.notes, *notes])
+    printed = _note(show, *task.notes, *notes)
     options: dict[str, Any] = {
         "mode": settings.mode, "limits": limits, "prices": prices,
         "cost_limit_usd": settings.cost_limit,
@@ -466,12 +461,10 @@ def record(
     show_recording(show, out, printed | display.printed)
 
 
-def _note(show: Output, sentences: Iterable[str]) -> frozenset[str]:
+def _note(show: Output, *sentences: str) -> frozenset[str]:
     """Print what must be known before anything is paid for, and return it."""
-    distinct = tuple(dict.fromkeys(sentences))
-    for sentence in distinct:
-        show.note(sentence)
-    return frozenset(distinct)
+    show.note(*dict.fromkeys(sentences))
+    return frozenset(sentences)
 
 
 def _expected(estimate: CostEstimate, task: RecordingTask, prices: str) -> list[str]:
@@ -660,8 +653,7 @@ def _import_scores(
         datasets=settings.dataset,
         llms=settings.llm,
     )
-    for sentence in imported.notes:
-        show.note(sentence)
+    show.note(*imported.notes)
     scored = ", ".join(
         f"{counted(number, 'CoT')} by {scorer}" for scorer, number in imported.scored.items()
     )
@@ -673,8 +665,7 @@ def _import_scores(
 
 
 def _show_result(show: Output, result: ScoringResult | PairwiseResult, out: Path) -> None:
-    for sentence in result.notes:
-        show.note(sentence)
+    show.note(*result.notes)
     if isinstance(result, ScoringResult):
         summary = f"{result.with_score:,} of {result.cots:,} CoTs have a score by {result.scorer}"
         if result.refused:
@@ -701,8 +692,7 @@ def _show_estimate(
     unit: str,
     settings: ScoreSettings,
 ) -> None:
-    for note in settings.file_notes():
-        show.note(note)
+    show.note(*settings.file_notes())
     name, is_local = scorer.info.name, scorer.info.kind in LOCAL
     prompt, output = estimate.prompt_tokens, estimate.output_tokens
     sentence = f"To come: {estimate.cots:,} {unit} in {estimate.calls:,} calls of {name}"
@@ -748,12 +738,7 @@ def demo(
     summary = {
         "recording": str(result.recording),
         "recording_hash": result.recording_hash,
-        "live": {
-            "recording": str(live.recording),
-            "llm": live.llm,
-            "cots": live.cots,
-            "seconds": live.seconds,
-        },
+        "live": dataclasses.asdict(live) | {"recording": str(live.recording)},
         "files": [str(path) for path in result.files],
         "depth": {
             "recording": str(result.depth),

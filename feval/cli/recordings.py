@@ -24,7 +24,7 @@ from feval.cli.options import (
     Sandbox,
     UsersMethods,
     machine_options,
-    only_name,
+    only_dataset,
 )
 from feval.cli.output import Output, say
 from feval.errors import NotRecordedError, OutOfRangeError, SourceError, UsageError
@@ -33,7 +33,7 @@ from feval.hub.addresses import is_address, parse_address
 from feval.hub.places import local_folder, open_place
 from feval.importers.layouts import Layout, layout_of
 from feval.receipts.document import is_receipt, local_receipt
-from feval.receipts.verifying import ReceiptCheck, verify_receipt
+from feval.receipts.verifying import verify_receipt
 from feval.recording import Recording, open_recording, verify_recording
 from feval.recording import extract as extract_answers
 from feval.recording import merge as merge_recordings
@@ -242,8 +242,7 @@ def export(
     recording = local_folder(recording)
     with machines.opened() as executor:
         table = export_recording(recording, out, to, datasets=dataset, llms=llm, executor=executor)
-    for sentence in table.left_out:
-        show.note(sentence)
+    show.note(*table.left_out)
     summary = {
         "path": str(out),
         "rows": table.rows,
@@ -370,8 +369,7 @@ def extract(
             equality=equality,
             executor=executor,
         )
-    for sentence in extraction.notes:
-        show.note(sentence)
+    show.note(*extraction.notes)
     summary = dataclasses.asdict(extraction) | {"path": str(out)}
     show.result(summary, info_headline(open_recording(out)), "", *changes_tables(extraction))
 
@@ -399,9 +397,7 @@ def _first_questions(recording: Recording, datasets: Sequence[str] | None, first
     if first < 1:
         raise OutOfRangeError(f"--first takes 1 or more; {first} was given.")
     # Question ids are unique within a dataset only, so there must be one dataset.
-    dataset = only_name(
-        "dataset", datasets[0] if datasets and len(datasets) == 1 else None, recording.dataset_ids()
-    )
+    dataset = only_dataset(datasets[0] if datasets and len(datasets) == 1 else None, [recording])
     ids = recording.votes(dataset).question_ids
     if first > len(ids):
         raise NotRecordedError(
@@ -539,8 +535,7 @@ def _make_page(
 ) -> None:
     check_folder(path.parent)
     page = view_page(recording, pairs, first=first)
-    for sentence in page.left_out:
-        show.note(sentence)
+    show.note(*page.left_out)
     save_files(path.parent, {path.name: page.html.encode()}, replace=force)
     summary = {"path": str(path), "questions": page.questions, "left_out": page.left_out}
     show.result(summary, f"wrote {path} with {counted(page.questions, 'question')}")
@@ -612,12 +607,10 @@ def verify(
         )
     files = [make_method(name, sandbox=sandbox) for name in methods or []]
     recording = recording or last_receipt()
-    if is_receipt(recording) and is_address(recording):
-        _verify_receipt(show, recording, recordings, files, prices, machines)
-        return
-    recording = local_folder(recording)
-    if not (recording / "manifest.json").is_file() and (recording / "receipt.json").is_file():
-        recording = recording / "receipt.json"  # the folder that a report was written to
+    if not (is_receipt(recording) and is_address(recording)):
+        recording = local_folder(recording)
+        if not (recording / "manifest.json").is_file() and (recording / "receipt.json").is_file():
+            recording = recording / "receipt.json"  # the folder that a report was written to
     if is_receipt(recording):
         _verify_receipt(show, recording, recordings, files, prices, machines)
         return
@@ -628,30 +621,23 @@ def verify(
         )
     with machines.opened() as executor:
         verification = verify_recording(recording, executor=executor)
-    summary = {
-        "path": str(recording),
-        "ok": verification.ok,
-        "recording_hash": verification.recording_hash,
-        "files": verification.files,
-        "leaves": verification.leaves,
-        "problems": list(verification.problems),
-        "remarks": list(verification.remarks),
-    }
-    for remark in verification.remarks:
-        show.note(remark)
+    summary = dataclasses.asdict(verification) | {"path": str(recording), "ok": verification.ok}
+    show.note(*verification.remarks)
     leaves = "1 leaf" if verification.leaves == 1 else f"{verification.leaves:,} leaves"
     checked = f"{counted(verification.files, 'file')} and {leaves} checked"
-    show.result(
+    _show_check(
+        show,
         summary,
-        *(
-            [f"{recording} is sound: {checked}, hash {verification.recording_hash}"]
-            if verification.ok
-            else []
-        ),
+        f"{recording} is sound: {checked}, hash {verification.recording_hash}",
+        [f"{recording}: {problem}" for problem in verification.problems],
     )
-    if not verification.ok:
-        for problem in verification.problems:
-            say(f"error: {recording}: {problem}")
+
+
+def _show_check(show: Output, summary: dict[str, Any], sound: str, errors: Sequence[str]) -> None:
+    show.result(summary, *([sound] if summary["ok"] else []))
+    for error in errors:
+        say(f"error: {error}")
+    if not summary["ok"]:
         raise typer.Exit(1)
 
 
@@ -663,43 +649,27 @@ def _verify_receipt(
     prices: str | None,
     machines: Machines,
 ) -> None:
-    path, local = _place_of(place), local_receipt(place)
+    # `Path` drops a slash of an address
+    path = str(parse_address(place) if is_address(place) else place)
+    local = local_receipt(place)
     with machines.opened() as executor:
         check = verify_receipt(local, recordings, methods=methods, prices=prices, executor=executor)
-    for remark in check.notes:
-        show.note(remark)
+    show.note(*check.notes)
     summary = {
         "path": str(path),
         "ok": check.equal,
         "kind": check.kind,
         "numbers": check.numbers,
         "files": list(check.files),
-        "differences": [
-            {"where": d.where, "receipt": d.receipt, "now": d.now} for d in check.differences
-        ],
+        "differences": [dataclasses.asdict(each) for each in check.differences],
     }
     what = {"compare": "a comparison", "estimate": "an estimate"}.get(check.kind, f"a {check.kind}")
-    shown = (
-        [f"{path} is right: {check.numbers} values of {what} computed again, all equal"]
-        if check.equal
-        else []
+    errors = [*check.files, *map(str, check.differences[:_MOST_DIFFERENCES])]
+    if (more := len(check.differences) - _MOST_DIFFERENCES) > 0:
+        errors.append(f"{more:,} more of {check.numbers:,} values differ; --json lists all.")
+    _show_check(
+        show,
+        summary,
+        f"{path} is right: {check.numbers} values of {what} computed again, all equal",
+        [f"{path}: {error}" for error in errors],
     )
-    show.result(summary, *shown)
-    for line in (*check.files, *_shown_differences(check)):
-        say(f"error: {path}: {line}")
-    if not check.equal:
-        raise typer.Exit(1)
-
-
-def _shown_differences(check: ReceiptCheck) -> list[str]:
-    """Return the first differences, and how many more there are."""
-    more = len(check.differences) - _MOST_DIFFERENCES
-    rest = (
-        [f"{more:,} more of {check.numbers:,} values differ; --json lists all."] if more > 0 else []
-    )
-    return [*map(str, check.differences[:_MOST_DIFFERENCES]), *rest]
-
-
-def _place_of(place: Path) -> str:
-    """Return a place as it is written: `Path` drops a slash of an address."""
-    return str(parse_address(place) if is_address(place) else place)

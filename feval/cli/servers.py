@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,7 +111,6 @@ def serve(
 
 
 def _announce_replay(show: Output, server: Server[Application], *, protected: bool) -> None:
-    """Print the URL at once: a script waits for this line."""
     _note_reach(show, server, "read the recording")
     llms = server.application.library.model_names()
     named = ", ".join(llms[:_MOST_NAMED]) + (
@@ -127,12 +125,13 @@ def _announce_replay(show: Output, server: Server[Application], *, protected: bo
         )
     # The token stays out of sight: it would end up in logs and on screens.
     base, key = (server.url_of(_RUN), "$FEVAL_SERVE_TOKEN") if protected else (server.url, _RUN)
-    show.result(
-        {"url": server.url, "port": server.port, "llms": llms, "token": protected},
-        f"Serving {named} at {server.url} (Ctrl-C ends it).",
+    _announce(
+        show,
+        server,
+        f"Serving {named}",
+        {"llms": llms, "token": protected},
         f"OPENAI_BASE_URL={base} OPENAI_API_KEY={key}",
     )
-    print(end="", flush=True)
 
 
 def _account_runs(show: Output, application: Application) -> None:
@@ -151,16 +150,10 @@ def _account_runs(show: Output, application: Application) -> None:
                     " pass, for other CoTs and for more money. A program that is run again wants"
                     " another key."
                 )
-            _account_prompts(show, run)
-
-
-def _account_prompts(show: Output, run: Mapping[str, Any]) -> None:
-    """Print a note if a run used several prompts."""
-    for dataset in dict.fromkeys(use["dataset"] for use in run["prompts"]):
-        for sentence in prompt_remarks(
-            [use for use in run["prompts"] if use["dataset"] == dataset]
-        ):
-            show.note(f"{run['run']} on {dataset}: {sentence}")
+            for dataset in dict.fromkeys(use["dataset"] for use in run["prompts"]):
+                uses = [use for use in run["prompts"] if use["dataset"] == dataset]
+                remarks = prompt_remarks(uses)  # where a run used several prompts
+                show.note(*(f"{run['run']} on {dataset}: {remark}" for remark in remarks))
 
 
 def tiny_server(
@@ -230,18 +223,12 @@ def proxy(
     endpoint = (
         Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
     )
-    stored: dict[str, object] = {
-        "--upstream": upstream,
-        "--record": str(record),
-        "--dataset": dataset,
-    }
     kind = _kind(dataset, answer_kind)
     named = named_equality(kind, equality)
     known = [] if questions is None else load_questions(dataset, questions, answer_kind=kind)
-    stored["--questions"] = [
-        (question.text, question.answer, question.choices) for question in known
-    ]
-    refuse_secrets(stored, known_secrets(api_key_env))
+    asked = [(question.text, question.answer, question.choices) for question in known]
+    stored = {"--upstream": upstream, "--record": str(record), "--dataset": dataset}
+    refuse_secrets(stored | {"--questions": asked}, known_secrets(api_key_env))
     token_counter("words" if counter == "usage" else counter)
     identity = {"proxy": endpoint.url, "dataset": dataset}
     servers.proxy.check_place(record)
@@ -297,12 +284,10 @@ def _kind(dataset: str, answer_kind: str | None) -> str:
 
 
 def _account(show: Output, proxy: Proxy, sealed: Path | None) -> None:
-    account = {
-        "recording": None if sealed is None else str(sealed),
-        "recorded": proxy.recorded,
-        "replayed": proxy.replayed,
-        "unrecorded": proxy.unrecorded,
+    account: dict[str, Any] = {
+        name: getattr(proxy, name) for name in ("recorded", "replayed", "unrecorded")
     }
+    account["recording"] = None if sealed is None else str(sealed)
     where = (
         "Nothing was recorded, and nothing sealed."
         if sealed is None
@@ -334,10 +319,13 @@ def _note_reach(show: Output, server: Server[Any], power: str) -> None:
         )
 
 
-def _announce(show: Output, server: Server[Any], what: str, account: dict[str, object]) -> None:
+def _announce(
+    show: Output, server: Server[Any], what: str, account: dict[str, object], *more: str
+) -> None:
     """Print the URL at once: a script waits for this line."""
     show.result(
         {"url": server.url, "port": server.port} | account,
         f"{what} at {server.url} (Ctrl-C ends it).",
+        *more,
     )
     print(end="", flush=True)

@@ -17,7 +17,6 @@ from feval.cards.front_matter import (
     card_folders,
     card_name,
     file_stem,
-    find_card,
     read_front_matter,
 )
 from feval.errors import CardError
@@ -239,10 +238,6 @@ def depth(value):
     return 0 if inner is None else 1 + max(map(depth, inner), default=0)
 
 
-def test_the_folder_of_cards_is_found():
-    assert (card_folder() / "prices" / "2025-06-02.md").is_file()
-
-
 def test_folders_named_by_the_environment_come_first(tmp_path, monkeypatch):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -279,24 +274,6 @@ def test_only_markdown_files_are_cards(tmp_path, monkeypatch):
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path))
     assert "org/a" in card_files("llms")
     assert not {"README", ".hidden", "notes", "b"} & set(card_files("llms"))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../prices/2025-06-02",
-        "GSM8K",
-        "",
-        ".",
-        "gsm8k.md",
-        "a\0b",
-        "/etc/passwd",
-        "gsm8k/",
-        "x" * 5000,
-    ],
-)
-def test_a_name_that_is_no_card_leads_nowhere(name):
-    assert find_card("datasets", name) is None
 
 
 def test_names_and_file_names_are_each_others_inverse():

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from datetime import date
 from fractions import Fraction
 from typing import Any
@@ -61,61 +61,24 @@ def test_published_price_lists_never_change():
     } == PUBLISHED
 
 
-def test_the_published_list_holds_the_papers_table_3():
+def test_the_published_list_agrees_with_the_reference_package(shared):
     prices = price_list("2025-06-02")
     assert (prices.id, prices.date) == ("2025-06-02", "2025-06-02")
     assert "Table 3" in prices.source
-    assert {
-        llm: (price.input_usd_per_mtok, price.output_usd_per_mtok)
-        for llm, price in prices.prices.items()
-    } == {
-        "meta-llama/Llama-3.2-1B-Instruct": (0.005, 0.01),
-        "meta-llama/Llama-3.2-3B-Instruct": (0.01, 0.02),
-        "meta-llama/Llama-3.3-70B-Instruct": (0.13, 0.40),
-        "meta-llama/Meta-Llama-3.1-405B-Instruct": (1.00, 3.00),
-        "Qwen/Qwen2.5-1.5B-Instruct": (0.02, 0.06),
-        "Qwen/Qwen2.5-32B-Instruct": (0.06, 0.20),
-        "Qwen/Qwen2.5-72B-Instruct": (0.13, 0.40),
-        "gpt-3.5-turbo": (0.50, 1.50),
-        "gpt-4o-mini": (0.15, 0.60),
-        "o3-mini": (1.10, 4.40),
-        "mistralai/Mixtral-8x7B-Instruct-v0.1": (0.08, 0.24),
-        "mistralai/Mixtral-8x22B-Instruct-v0.1": (0.40, 1.20),
-        "deepseek-ai/DeepSeek-V3": (0.50, 1.50),
-        "meta-llama/Meta-Llama-3.1-8B-Instruct": (0.02, 0.06),
-    }
-    assert "reference package" in prices.notes["meta-llama/Meta-Llama-3.1-8B-Instruct"]
-
-
-def test_the_published_list_agrees_with_the_reference_package(shared):
-    prices = price_list("2025-06-02")
     for constant, (per_input, per_output) in golden(shared, "cost.prices")["expected"].items():
         assert prices.price(LLMType[constant]) == Price(per_input, per_output)
 
 
 def test_the_digest_is_over_id_date_and_prices_alone():
     prices = price_list("2025-06-02")
-    assert (
-        PriceList(
-            prices.id, prices.date, "somewhere else", dict(reversed(prices.prices.items()))
-        ).digest
-        == prices.digest
-    )
-    for other in (
-        PriceList("2025-06-03", prices.date, prices.source, prices.prices),
-        PriceList(prices.id, "2025-06-03", prices.source, prices.prices),
-        PriceList(
-            prices.id,
-            prices.date,
-            prices.source,
-            {**prices.prices, "gpt-4o-mini": Price(0.15, 0.61)},
-        ),
+    for changes in (
+        {"id": "2025-06-03"},
+        {"date": "2025-06-03"},
+        {"prices": {**prices.prices, "gpt-4o-mini": Price(0.15, 0.61)}},
     ):
-        assert other.digest != prices.digest
-    assert (
-        PriceList("a", "2026-01-01", "x", {"llm": Price(1, 2)}).digest
-        == PriceList("a", "2026-01-01", "x", {"llm": Price(1.0, 2.0)}).digest
-    )
+        assert replace(prices, **changes).digest != prices.digest
+    reversed_prices = dict(reversed(prices.prices.items()))
+    assert replace(prices, source="elsewhere", prices=reversed_prices).digest == prices.digest
 
 
 def test_price_lists_are_values():
@@ -189,26 +152,12 @@ def test_a_list_does_not_change_with_what_it_was_made_from():
         ("id", 7, "has 7 in the field 'id'"),
         ("date", date(2026, 1, 31), "has datetime.date.* in the field 'date'"),
         ("prices", [("my-llm", (0.5, 1.5))], "in the field 'prices' .*mapping"),
-        ("prices", {"my-llm": 0.5}, "has 0.5 in the field 'prices.my-llm' .*two numbers"),
-        ("prices", {"my-llm": (0.5,)}, r"has \(0.5,\) in the field"),
-        (
-            "prices",
-            {"my-llm": {"input": 0.5, "output": 1.5}},
-            "input_usd_per_mtok and output_usd_per_mtok",
-        ),
         ("prices", {7: (0.5, 1.5)}, "has the key 7 in the field 'prices'"),
-        ("notes", {"other": "dear"}, "a note on 'other'"),
     ],
 )
 def test_a_list_that_could_not_price_is_refused_when_it_is_made(field, value, message):
-    fields = {
-        "id": "mine",
-        "date": "2026-01-31",
-        "source": "an invoice",
-        "prices": {"my-llm": (0.5, 1.5)},
-    }
     with pytest.raises(UsageError, match=message):
-        PriceList(**{**fields, field: value})
+        PriceList(**{**JSON, field: value})
 
 
 def test_a_list_is_read_by_path_from_json_and_from_a_card(tmp_path):
@@ -329,20 +278,10 @@ def test_a_list_with_a_wrong_field_is_refused(fragment, tmp_path):
     assert len(str(caught.value)) < 500
 
 
-def test_a_card_with_a_wrong_price_is_refused(tmp_path):
-    (tmp_path / "mine.md").write_text(card_text({**JSON, "prices": {"my-llm": [1]}}), "utf-8")
-    with pytest.raises(
-        CardError, match=r"mine\.md has \[1\] in the field 'prices\.my-llm' .*two numbers"
-    ):
-        price_list(tmp_path / "mine.md")
-
-
 BAD_JSON = {
     "empty": ("", "line 1"),
     "line 3": ('{"id": "a",\n"date": "b"\n"source"', "line 3"),
     "list": ("[]", "not a JSON object"),
-    "NaN": ('{"prices": {"a": [NaN, 1]}}', "NaN is not a JSON number"),
-    "Infinity": ('{"prices": {"a": [1, -Infinity]}}', "-Infinity is not a JSON number"),
     "key twice": ('{"prices": {"a": [1, 1], "a": [2, 2]}}', "'a' occurs twice"),
     "deep": ("[" * 100_000, "not a usable JSON"),
     "digits": ('{"id": ' + "9" * 5000 + "}", "not a usable JSON"),
@@ -404,22 +343,6 @@ assert not heavy, heavy
     assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0
 
 
-def test_pricing_again_is_choosing_another_list(tmp_path):
-    old = price_list("2025-06-02")
-    new = price_list(write_json(tmp_path, {**JSON, "prices": {"o3-mini": [2.2, 8.8]}}))
-    tokens = np.array([[100, 250], [0, 7]])
-    assert np.array_equal(
-        2 * usd(old.price("o3-mini@low"), 30, tokens), usd(new.price("o3-mini@low"), 30, tokens)
-    )
-
-
-def test_the_example_of_eq_1_by_hand():
-    # 1,000 prompt tokens at 1.10 and 5,000 output tokens at 4.40 USD per million
-    assert usd(Price(1.10, 4.40), 1000, 5000) == pytest.approx(0.0011 + 0.022, rel=1e-15)
-    assert usd(Price(1.10, 4.40), 0, 0) == 0.0
-    assert isinstance(usd(Price(1.10, 4.40), 1, 1), float)
-
-
 @pytest.mark.parametrize("n", [1, 20])
 def test_self_consistency_on_the_recorded_date_questions_costs_what_the_reference_says(n, shared):
     import gzip
@@ -443,19 +366,6 @@ def test_self_consistency_on_the_recorded_date_questions_costs_what_the_referenc
 
 tokens = st.integers(0, 10**7)
 prices = st.builds(Price, st.floats(0, 1000), st.floats(0, 1000))
-
-
-@given(prices, st.lists(st.tuples(tokens, tokens), max_size=6))
-def test_costs_add_up(price, requests):
-    parts = sum(usd(price, prompt, output) for prompt, output in requests)
-    whole = usd(price, sum(prompt for prompt, _ in requests), sum(output for _, output in requests))
-    assert parts == pytest.approx(whole, rel=1e-12, abs=1e-18)
-
-
-@given(prices, tokens, tokens, tokens)
-def test_more_tokens_never_cost_less(price, prompt, output, more):
-    assert usd(price, prompt, output) <= usd(price, prompt + more, output)
-    assert usd(price, prompt, output) <= usd(price, prompt, output + more)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), tokens, tokens)
@@ -496,17 +406,6 @@ def test_billing_works_on_arrays_of_any_shape():
     assert billed_prompts(
         "once", np.array([], dtype=np.int64), np.array([], dtype=np.int64)
     ).shape == (0,)
-
-
-@given(st.lists(st.integers(0, 9), max_size=5))
-def test_once_never_costs_more_than_per_round_nor_that_more_than_per_sample(cots_of_rounds):
-    requests = [cots for cots in cots_of_rounds if cots]  # a request hands out at least one CoT
-    once, per_round, per_sample = (
-        billed_prompts(billing, len(requests), sum(requests)) for billing in BILLINGS
-    )
-    assert once <= per_round <= per_sample
-    assert (once == 0) == (not requests)
-    assert once == min(1, per_round)
 
 
 @pytest.mark.parametrize("billing", ["", "Once", "per round", "per_token"])

@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from command_line import feval, words
 from places import ROOT
 from small import put_manifest
 from typer.testing import CliRunner
@@ -33,11 +34,6 @@ from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingW
 EVIL = "evil\x1b]0;owned\x07[red]\u202e"
 
 
-def feval(*arguments):
-    """Run the command line in this process."""
-    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
-
-
 MAIN = "from feval.cli import main; main()"
 
 
@@ -45,7 +41,7 @@ def spawn(*arguments, code=MAIN, **options):
     """Run the command line, or other code, as a program."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **options.pop("env", {})}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    command = [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
+    command = [sys.executable, "-W", "error", "-c", code, *words(arguments)]
     return subprocess.run(command, text=True, timeout=120, check=False, env=environment, **pipes)
 
 
@@ -196,19 +192,19 @@ def test_version():
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
-        ["nonsense"],
-        ["curve"],
-        ["curve", "self-consistency", "--nonsense"],
-        ["curve", "self-consistency", "--seed", "x"],
-        ["curve", "self-consistency", "--replicates", "0"],
-        ["import", "esc", "file"],
-        ["merge", "a", "b"],
-        ["info"],
+        "",
+        "nonsense",
+        "curve",
+        "curve self-consistency --nonsense",
+        "curve self-consistency --seed x",
+        "curve self-consistency --replicates 0",
+        "import esc file",
+        "merge a b",
+        "info",
     ],
 )
 def test_wrong_usage_exits_with_2(arguments):
-    result = feval(*arguments)
+    result = feval(arguments)
     assert result.exit_code == 2
     assert "Usage: feval" in result.output
 
@@ -316,15 +312,15 @@ def test_names_from_strangers_cannot_steer_the_terminal(tmp_path):
     put_manifest(evil, manifest)
     for result in (
         feval("info", evil),
-        feval("curve", "self-consistency", "--recording", evil),
-        feval("select", evil, "--first", "1", "--out", tmp_path / "chosen"),
+        feval("curve self-consistency --recording", evil),
+        feval("select", evil, "--first 1 --out", tmp_path / "chosen"),
         feval("info", tmp_path / EVIL),
     ):
         assert "\x1b" not in result.output
         assert "\x07" not in result.output
         assert "\u202e" not in result.output
         assert "\\x1b]0;owned" in result.output
-    named = feval("curve", "self-consistency", "--recording", evil, "--n", "9").output
+    named = feval("curve self-consistency --recording", evil, "--n 9").output
     assert "'q\\u202e0'" in named
     assert "\x1b" not in feval("info", evil, "--json").stdout
 
@@ -367,9 +363,7 @@ def test_merge_needs_two(toy, tmp_path):
 
 def test_select_keeps_what_is_asked_for(two, tmp_path):
     out = tmp_path / "small"
-    result = feval(
-        "select", two, "--out", out, "--llm", "gpt-4", "--first", "2", "--samples", "3", "--json"
-    )
+    result = feval("select", two, "--out", out, "--llm gpt-4 --first 2 --samples 3 --json")
     output = json.loads(result.stdout)
     assert [(pair["llm"], pair["cots"], pair["questions"]) for pair in output["pairs"]] == [
         ("gpt-4", 6, 2)
@@ -390,24 +384,24 @@ def test_select_refuses(two, tmp_path):
     out, ids = tmp_path / "x", tmp_path / "ids.txt"
     ids.write_bytes(b"q9\n")
     refused = [
-        (1, ["--llm", "nobody"], "nobody"),
-        (1, ["--dataset", "nothing"], "It holds toy: gpt-3.5-turbo, gpt-4"),
-        (1, ["--samples", "5"], "4 CoTs"),
-        (2, ["--samples", "0"], "at least 1 CoT"),
-        (2, ["--first", "0"], "--first takes 1 or more"),
-        (1, ["--first", "4"], "toy has 3 questions; --first 4 asks for more"),
-        (2, ["--first", "1", "--questions-file", str(ids)], "give one of them"),
-        (1, ["--questions-file", str(ids)], "'q9'"),
+        (1, "--llm nobody", "nobody"),
+        (1, "--dataset nothing", "It holds toy: gpt-3.5-turbo, gpt-4"),
+        (1, "--samples 5", "4 CoTs"),
+        (2, "--samples 0", "at least 1 CoT"),
+        (2, "--first 0", "--first takes 1 or more"),
+        (1, "--first 4", "toy has 3 questions; --first 4 asks for more"),
+        (2, f"--first 1 --questions-file {ids}", "give one of them"),
+        (1, f"--questions-file {ids}", "'q9'"),
         (
             1,
-            ["--questions-file", str(tmp_path / "absent")],
+            f"--questions-file {tmp_path / 'absent'}",
             "one question id per line; it cannot be read: No such file",
         ),
-        (1, ["--questions-file", str(tmp_path)], "it cannot be read: Is a directory"),
-        (1, ["--questions-file", "/dev/zero"], "it cannot be read: it is no regular file"),
+        (1, f"--questions-file {tmp_path}", "it cannot be read: Is a directory"),
+        (1, "--questions-file /dev/zero", "it cannot be read: it is no regular file"),
     ]
     for code, options, piece in refused:
-        failed(feval("select", two, "--out", out, *options), code, piece)
+        failed(feval("select", two, "--out", out, options), code, piece)
     for data in (b"", b"\n\n"):
         ids.write_bytes(data)
         failed(feval("select", two, "--out", out, "--questions-file", ids), 1, "is empty")
@@ -451,9 +445,9 @@ def test_ls(what, known):
 
 
 def test_ls_of_something_else():
-    failed(feval("ls", "dataset"), 2, "Did you mean 'datasets'?", "answer-kinds")
-    failed(feval("ls", "questions"), 2, "Whose questions?")
-    failed(feval("ls", "prices", "gsm8k"), 2, "belong to `feval ls questions DATASET`")
+    failed(feval("ls dataset"), 2, "Did you mean 'datasets'?", "answer-kinds")
+    failed(feval("ls questions"), 2, "Whose questions?")
+    failed(feval("ls prices gsm8k"), 2, "belong to `feval ls questions DATASET`")
 
 
 KEYS = {"method", "recording_hash", "prices", "billing", "counter", "questions", "points"}
@@ -465,13 +459,11 @@ POINT_KEYS = {
 
 
 def curve(*arguments):
-    return feval("curve", "self-consistency", *arguments)
+    return feval("curve self-consistency", *arguments)
 
 
 def test_curve_as_json_is_one_object_and_nothing_else(toy):
-    result = curve(
-        "--recording", toy, "--dataset", "toy", "--llm", "gpt-3.5-turbo", "--n", "1..4", "--json"
-    )
+    result = curve("--recording", toy, "--dataset toy --llm gpt-3.5-turbo --n 1..4 --json")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.count("\n") == 1
     output = json.loads(result.stdout)
@@ -486,7 +478,7 @@ def test_curve_as_json_is_one_object_and_nothing_else(toy):
 
 
 def test_curve_table(toy):
-    lines = curve("--recording", toy, "--n", "1,4").stdout.splitlines()
+    lines = curve("--recording", toy, "--n 1,4").stdout.splitlines()
     assert lines[0] == "self-consistency on toy, gpt-3.5-turbo"
     assert [line.split()[0] for line in lines[2:4]] == ["1", "4"]
 
@@ -510,41 +502,39 @@ def test_several_recordings_together(toy, tmp_path):
     other = write(tmp_path / "other", llms={"gpt-4": TOY})
     both = ["--recording", toy, "--recording", other]
     failed(curve(*both), 2, "choose one with --llm: gpt-3.5-turbo, gpt-4")
-    assert curve(*both, "--llm", "gpt-4").exit_code == 0
+    assert curve(*both, "--llm gpt-4").exit_code == 0
 
 
 def test_orders_billings_and_seeds(toy):
     def points(*options):
-        result = curve("--recording", toy, "--n", "1,3", "--json", *options)
+        result = curve("--recording", toy, "--n 1,3 --json", *options)
         assert result.exit_code == 0, result.output
         found: list[dict[str, Any]] = json.loads(result.stdout)["points"]
         return found
 
-    recorded = points("--order", "recorded")
+    recorded = points("--order recorded")
     assert [point["accuracy"] for point in recorded] == [2 / 3, 2 / 3]
     assert recorded[0]["kind"] == "recorded"
-    seeded = points("--order", "seeded", "--replicates", "50", "--seed", "1")
+    seeded = points("--order seeded --replicates 50 --seed 1")
     assert seeded[0]["kind"] == "seeded"
-    assert seeded == points("--order", "seeded", "--replicates", "50", "--seed", "1")
-    assert seeded != points("--order", "seeded", "--replicates", "50", "--seed", "2")
-    assert points("--billing", "per_sample")[1]["tokens_per_question"] == 3 * 30
-    assert points("--billing", "once")[1]["tokens_per_question"] == 10 + 3 * 20
+    assert seeded == points("--order seeded --replicates 50 --seed 1")
+    assert seeded != points("--order seeded --replicates 50 --seed 2")
+    assert points("--billing per_sample")[1]["tokens_per_question"] == 3 * 30
+    assert points("--billing once")[1]["tokens_per_question"] == 10 + 3 * 20
 
 
 def test_without_a_price_dollars_are_null_and_a_note_says_why(two):
-    result = curve("--recording", two, "--llm", "gpt-4", "--json")
+    result = curve("--recording", two, "--llm gpt-4 --json")
     assert result.exit_code == 0
     assert {point["usd_per_question"] for point in json.loads(result.stdout)["points"]} == {None}
     assert result.stderr.startswith("note: No dollars: price list '2025-06-02' has no LLM 'gpt-4'")
-    assert curve("--recording", two, "--llm", "gpt-4", "--json", "--quiet").stderr == ""
-    compared = feval(
-        "curve", "self-consistency", "single-call", "--recording", two, "--llm", "gpt-4", "--json"
-    )
+    assert curve("--recording", two, "--llm gpt-4 --json --quiet").stderr == ""
+    compared = feval("curve self-consistency single-call --recording", two, "--llm gpt-4 --json")
     assert "note: No dollars: price list '2025-06-02' has no LLM 'gpt-4'" in compared.stderr
 
 
 def test_prices_none_needs_no_note(two):
-    result = curve("--recording", two, "--llm", "gpt-4", "--prices", "none", "--json")
+    result = curve("--recording", two, "--llm gpt-4 --prices none --json")
     assert result.stderr == ""
     assert json.loads(result.stdout)["prices"] is None
 
@@ -563,35 +553,28 @@ def test_a_price_file_prices_again(two, tmp_path):
             {"id": "mine", "date": "2026-01-31", "source": "me", "prices": {"gpt-4": [30, 60]}}
         )
     )
-    result = json.loads(
-        curve("--recording", two, "--llm", "gpt-4", "--prices", prices, "--json").stdout
-    )
+    result = json.loads(curve("--recording", two, "--llm gpt-4 --prices", prices, "--json").stdout)
     assert result["prices"] == "mine"
     assert result["points"][0]["usd_per_question"] == pytest.approx((10 * 30 + 20 * 60) * 1e-6)
 
 
 def test_curve_refuses(toy, tmp_path):
     refused = [
-        (1, ["--n", "1..5"], "4 recorded CoTs", "5 were asked for"),
-        (2, ["--n", "0"], "--n counts up from 1"),
-        (2, ["--n", "some"], "--n takes numbers"),
-        (1, ["--dataset", "gsm8k"], "holds no dataset 'gsm8k'", "It holds toy: gpt-3.5-turbo"),
-        (1, ["--llm", "gpt-5"], "'gpt-5'", "It holds toy: gpt-3.5-turbo"),
-        (2, ["--prices", "2020-01-01"], "no price list '2020-01-01'", "2025-06-02"),
-        (1, ["--prices", str(tmp_path / "absent.json")], "absent.json"),
-        (2, ["--order", "seeded", "--replicates", "1000000000"], "replicates", "100000"),
-        (2, ["--order", "seeded", "--replicates", "9" * 30], "replicates", "100000"),
-        (2, ["--billing", "twice"], "'twice'", "once, per_round, per_sample"),
-        (2, ["--order", "random"], "'random'", "exact, recorded, seeded"),
+        (1, "--n 1..5", "4 recorded CoTs", "5 were asked for"),
+        (2, "--n 0", "--n counts up from 1"),
+        (2, "--n some", "--n takes numbers"),
+        (1, "--dataset gsm8k", "holds no dataset 'gsm8k'", "It holds toy: gpt-3.5-turbo"),
+        (1, "--llm gpt-5", "'gpt-5'", "It holds toy: gpt-3.5-turbo"),
+        (2, "--prices 2020-01-01", "no price list '2020-01-01'", "2025-06-02"),
+        (1, f"--prices {tmp_path}/absent.json", "absent.json"),
+        (2, "--order seeded --replicates 1000000000", "replicates", "100000"),
+        (2, f"--order seeded --replicates {'9' * 30}", "replicates", "100000"),
+        (2, "--billing twice", "'twice'", "once, per_round, per_sample"),
+        (2, "--order random", "'random'", "exact, recorded, seeded"),
     ]
     for code, options, *pieces in refused:
-        failed(curve("--recording", toy, *options), code, *pieces)
-    failed(
-        feval("curve", "majority", "--recording", toy),
-        2,
-        "no method 'majority'",
-        "self-consistency",
-    )
+        failed(curve("--recording", toy, options), code, *pieces)
+    failed(feval("curve majority --recording", toy), 2, "no method 'majority'", "self-consistency")
     failed(curve("--recording", tmp_path / "absent"), 1, "does not exist")
 
 
@@ -599,7 +582,7 @@ def test_ragged_pools_are_asked_up_to_the_smallest(tmp_path):
     ragged = write(tmp_path / "ragged", llms={"gpt-4": [["1", "1", "2"], ["1", "2"]]})
     assert json.loads(curve("--recording", ragged, "--json").stdout)["points"][-1]["n"] == 2
     failed(
-        curve("--recording", ragged, "--n", "3"),
+        curve("--recording", ragged, "--n 3"),
         1,
         "2 recorded CoTs on question 'q1'",
         "3 were asked for",
@@ -645,12 +628,12 @@ def test_curve_files(toy, tmp_path):
     assert curve("--recording", toy, "--out", out, "--quiet").output == ""
     assert content(out) == before
     failed(
-        curve("--recording", toy, "--out", out, "--n", "1"),
+        curve("--recording", toy, "--out", out, "--n 1"),
         1,
         "already holds curve.csv, curve.parquet, curve.json",
     )
     assert content(out) == before
-    assert curve("--recording", toy, "--out", out, "--n", "1", "--force").exit_code == 0
+    assert curve("--recording", toy, "--out", out, "--n 1 --force").exit_code == 0
 
 
 def test_out_that_cannot_be_written(toy, tmp_path):
@@ -687,10 +670,8 @@ def line(row, **fields):
 def imported(tmp_path, text, *options, name="source.jsonl"):
     source = tmp_path / name
     source.write_bytes(text if isinstance(text, bytes) else text.encode())
-    kind = [] if "--answer-kind" in options else ["--answer-kind", "verbatim"]
-    return feval(
-        "import", "jsonl", source, "--dataset", "mine", "--out", tmp_path / "out", *kind, *options
-    )
+    kind = [] if "--answer-kind numbers" in options else ["--answer-kind verbatim"]
+    return feval("import jsonl", source, "--dataset mine --out", tmp_path / "out", *kind, *options)
 
 
 def whole(*rows):
@@ -698,14 +679,14 @@ def whole(*rows):
 
 
 def test_import_says_what_was_made(tmp_path):
-    result = imported(tmp_path, whole(0, 1), "--llm", "gpt-4")
+    result = imported(tmp_path, whole(0, 1), "--llm gpt-4")
     assert result.exit_code == 0, result.output
     assert "6 CoTs, 1 LLM, 1 dataset" in result.stdout
     assert feval("verify", tmp_path / "out").exit_code == 0
 
 
 def test_import_renames_the_only_llm_of_the_rows(tmp_path):
-    result = imported(tmp_path, whole(0), "--llm", "gpt-5")
+    result = imported(tmp_path, whole(0), "--llm gpt-5")
     assert result.exit_code == 0, result.output
     assert "calls the LLM 'gpt-4'; it was recorded as 'gpt-5', as requested" in " ".join(
         result.stderr.split()
@@ -714,24 +695,19 @@ def test_import_renames_the_only_llm_of_the_rows(tmp_path):
 
 def test_import_as_json_and_quiet(tmp_path):
     (tmp_path / "a").mkdir()
-    result = imported(tmp_path / "a", whole(0), "--llm", "gpt-4", "--json")
+    result = imported(tmp_path / "a", whole(0), "--llm gpt-4 --json")
     assert json.loads(result.stdout)["pairs"][0]["cots"] == 3
     (tmp_path / "b").mkdir()
-    assert imported(tmp_path / "b", whole(0), "--llm", "gpt-4", "--quiet").output == ""
+    assert imported(tmp_path / "b", whole(0), "--llm gpt-4 --quiet").output == ""
 
 
 @pytest.mark.parametrize(
     ("text", "options", "code", "pieces"),
     [
         (whole(*range(16)) + "{broken\n" + whole(17), [], 1, ["Line 17 of source.jsonl"]),
-        (
-            whole(0) + line(1, llm="gpt-4o"),
-            ["--llm", "gpt-5"],
-            2,
-            ["gpt-5", "Known: gpt-4, gpt-4o."],
-        ),
-        (whole(0), ["--answer-kind", "numbers"], 2, ["numbers", "Did you mean 'number'?"]),
-        (whole(0), ["--questions", "absent.jsonl"], 1, ["absent.jsonl"]),
+        (whole(0) + line(1, llm="gpt-4o"), ["--llm gpt-5"], 2, ["gpt-5", "Known: gpt-4, gpt-4o."]),
+        (whole(0), ["--answer-kind numbers"], 2, ["numbers", "Did you mean 'number'?"]),
+        (whole(0), ["--questions absent.jsonl"], 1, ["absent.jsonl"]),
     ],
     ids=["line 17", "llm", "kind", "questions"],
 )
@@ -825,7 +801,7 @@ def test_interrupting_leaves_nothing_half_done(tmp_path, number):
         " RecordingWriter\nRecordingWriter._seal = lambda self: os.kill(os.getpid(),"
         f" {int(number)})\nmain()\n"
     )
-    options = ["--dataset", "mine", "--answer-kind", "verbatim", "--out", tmp_path / "out"]
+    options = ["--dataset mine --answer-kind verbatim --out", tmp_path / "out"]
     done = spawn("import", "jsonl", tmp_path / "source.jsonl", *options, code=code)
     assert (done.returncode, done.stdout) == (128 + number, "")
     assert done.stderr == "error: Interrupted. Nothing half-done was left behind.\n"
@@ -845,7 +821,7 @@ def on_a_terminal(*arguments):
         "main()\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
+        [sys.executable, "-c", code, *words(arguments)],
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
@@ -870,7 +846,7 @@ def _until_closed(descriptor):
 
 
 def test_a_terminal_gets_a_drawn_table_and_a_progress_bar(toy):
-    shown = on_a_terminal("curve", "self-consistency", "--recording", toy)
+    shown = on_a_terminal("curve self-consistency --recording", toy)
     assert re.search(r"curve (\x1b\[\d+m)+━", shown)
     assert "─" in shown
     assert "\x1b[" in shown
@@ -892,8 +868,8 @@ def test_a_long_run_says_what_it_will_take(questions, said, monkeypatch, capsys)
 
 
 def test_quiet_and_json_show_no_progress_on_a_terminal(toy):
-    assert on_a_terminal("curve", "self-consistency", "--recording", toy, "--quiet") == ""
-    assert json.loads(on_a_terminal("curve", "self-consistency", "--recording", toy, "--json"))
+    assert on_a_terminal("curve self-consistency --recording", toy, "--quiet") == ""
+    assert json.loads(on_a_terminal("curve self-consistency --recording", toy, "--json"))
 
 
 def test_a_pipe_gets_plain_text(toy):
@@ -906,11 +882,10 @@ def test_a_pipe_gets_plain_text(toy):
 @pytest.mark.skipif(
     not Path("/dev/full").exists(), reason="only Linux has a disk that is always full"
 )
-@pytest.mark.parametrize("asked", ["--help", "--version", "ls"])
+@pytest.mark.parametrize("asked", ["--help", "--version", "ls methods"])
 def test_output_onto_a_full_disk_is_one_sentence(asked):
-    arguments = [asked, "methods"] if asked == "ls" else [asked]
     with Path("/dev/full").open("w") as full:
-        done = spawn(*arguments, stdout=full)
+        done = spawn(asked, stdout=full)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1

@@ -5,13 +5,11 @@ authors get.
 from __future__ import annotations
 
 import json
-from typing import Any
 
+import command_line
 import pytest
-from typer.testing import CliRunner
 
 from feval import load
-from feval.cli import app
 from feval.estimators.per_question import vote_counts
 from feval.estimators.plurality import subset_plurality_accuracy
 from feval.evaluation.replicates import drawn_orders
@@ -25,10 +23,9 @@ MIXTRAL = [0.08, 0.24]
 
 
 def feval(*arguments):
-    result = CliRunner().invoke(app, [*map(str, arguments), "--json"], prog_name="feval")
+    result = command_line.feval(*arguments, "--json")
     assert result.exit_code == 0, result.output
-    printed: dict[str, Any] = json.loads(result.stdout)
-    return printed
+    return json.loads(result.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +40,7 @@ def recordings(shared, tmp_path_factory):
     """The real files, imported as the README says."""
     folder = tmp_path_factory.mktemp("recordings")
     for name, (form, source, dataset) in RECORDINGS.items():
-        options = ["--dataset", dataset, "--answer-kind", "verbatim", "--llm", "gpt-3.5-turbo"]
+        options = ["--dataset", dataset, "--answer-kind verbatim --llm gpt-3.5-turbo"]
         feval("import", form, shared / "real" / source, *options, "--out", folder / name)
     return {name: folder / name for name in RECORDINGS}
 
@@ -63,8 +60,8 @@ def prices(tmp_path_factory):
 
 
 def points(recording, dataset, counts, *options):
-    named = ["--recording", recording, "--dataset", dataset, "--llm", "gpt-3.5-turbo"]
-    result = feval("curve", "self-consistency", *named, "--n", ",".join(map(str, counts)), *options)
+    named = ["--recording", recording, "--dataset", dataset, "--llm gpt-3.5-turbo"]
+    result = feval("curve self-consistency", *named, "--n", ",".join(map(str, counts)), *options)
     return {point["n"]: point for point in result["points"]}
 
 
@@ -91,7 +88,7 @@ def test_exact_curve(name, recordings, goldens):
 @pytest.mark.parametrize("name", ["date_cot1_40", "last_letters_gpt35"])
 def test_recorded_order(name, recordings, goldens):
     expected = of(goldens, f"sc.prefix.{name}.")
-    found = points(recordings[name], RECORDINGS[name][2], sorted(expected), "--order", "recorded")
+    found = points(recordings[name], RECORDINGS[name][2], sorted(expected), "--order recorded")
     for count, golden in expected.items():
         assert found[count]["accuracy"] == golden["correct"] / golden["questions"]
         assert found[count]["kind"] == "recorded"
@@ -101,7 +98,7 @@ def test_no_answer_casts_no_vote(recordings, goldens):
     expected = of(goldens, "sc.none.date_pot1.")
     exact = points(recordings["date_pot1"], "bigbench_date", sorted(expected))
     recorded = points(
-        recordings["date_pot1"], "bigbench_date", sorted(expected), "--order", "recorded"
+        recordings["date_pot1"], "bigbench_date", sorted(expected), "--order recorded"
     )
     for count, golden in expected.items():
         assert exact[count]["accuracy"] == pytest.approx(golden["drop"], abs=1e-9)
@@ -125,7 +122,7 @@ def test_no_answer_as_one_more_candidate(recordings, goldens):
 
 def test_cost_of_the_first_n(recordings, goldens, prices):
     expected = of(goldens, "cost.first_n.date_cot1_40.")
-    options = ["--order", "recorded", "--prices", prices, "--billing", "once"]
+    options = ["--order recorded --prices", prices, "--billing once"]
     found = points(recordings["date_cot1_40"], "bigbench_date", sorted(expected), *options)
     for count, golden in expected.items():
         assert found[count]["usd_per_question"] * 369 == pytest.approx(golden["usd"], abs=1e-9)
@@ -137,7 +134,7 @@ def test_cost_of_the_first_n(recordings, goldens, prices):
 
 def test_the_curve_says_what_it_rests_on(recordings):
     recording = recordings["date_cot1_40"]
-    result = feval("curve", "self-consistency", "--recording", recording, "--n", "1..40")
+    result = feval("curve self-consistency --recording", recording, "--n 1..40")
     about = feval("info", recording)
     assert result["recording_hash"] == about["recording_hash"]
     assert (result["prices"], result["billing"], result["counter"], result["questions"]) == (
@@ -157,6 +154,6 @@ def test_the_curve_says_what_it_rests_on(recordings):
 
 
 def test_select_then_curve_sees_the_first_samples_only(recordings, tmp_path):
-    feval("select", recordings["date_cot1_40"], "--samples", "10", "--out", tmp_path / "ten")
-    whole = points(recordings["date_cot1_40"], "bigbench_date", [1, 10], "--order", "recorded")
-    assert points(tmp_path / "ten", "bigbench_date", [1, 10], "--order", "recorded") == whole
+    feval("select", recordings["date_cot1_40"], "--samples 10 --out", tmp_path / "ten")
+    whole = points(recordings["date_cot1_40"], "bigbench_date", [1, 10], "--order recorded")
+    assert points(tmp_path / "ten", "bigbench_date", [1, 10], "--order recorded") == whole

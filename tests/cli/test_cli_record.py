@@ -10,11 +10,10 @@ import socket
 from dataclasses import replace
 
 import pytest
+from command_line import feval
 from settings_files import settings_file
-from typer.testing import CliRunner
 
 from feval.cards.front_matter import card_folder
-from feval.cli import app
 from feval.cli.output import Output
 from feval.cli.record import RunDisplay
 from feval.recording import open_recording, verify_recording
@@ -22,24 +21,11 @@ from recorders.asking.engine import Progress
 from recorders.errors import Fatal
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 
-TINY = (
-    "--dataset",
-    "tiny_sums",
-    "--llm",
-    "feval/tiny-30k",
-    "--temperature",
-    "1",
-    "--max-tokens",
-    "100",
-)
-
-
-def feval(*arguments):
-    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
+TINY = "--dataset tiny_sums --llm feval/tiny-30k --temperature 1 --max-tokens 100"
 
 
 def record(out, *more):
-    return feval("record", *TINY, "--first", "4", "--samples", "3", "--out", out, *more)
+    return feval("record", TINY, "--first 4 --samples 3 --out", out, *more)
 
 
 def test_a_recording_is_made_and_made_once(tmp_path):
@@ -67,7 +53,7 @@ def test_the_same_seed_gives_the_same_recording(tmp_path):
 def test_what_shaped_the_cots_is_in_the_recording(tmp_path):
     assert (
         record(
-            tmp_path / "r", "--logprobs", "2", "--quiet", *settings_file(tmp_path, "top_p = 0.9")
+            tmp_path / "r", "--logprobs 2 --quiet", *settings_file(tmp_path, "top_p = 0.9")
         ).exit_code
         == 0
     )
@@ -84,16 +70,16 @@ def test_what_shaped_the_cots_is_in_the_recording(tmp_path):
 def test_questions_of_one_s_own_need_no_card(tmp_path):
     source = tmp_path / "mine.jsonl"
     source.write_text('{"id": "mine/0", "question": "What is 2 + 3?", "answer": "5"}\n')
-    named = ("--dataset", "mine", "--questions", source, "--llm", "feval/tiny-30k")
-    own = ("record", *named, "--samples", "2", "--set", "prompt=none")
+    named = ("--dataset mine --questions", source, "--llm feval/tiny-30k")
+    own = ("record", *named, "--samples 2 --set prompt=none")
     assert "--answer-kind" in feval(*own, "--out", tmp_path / "r").stderr
-    result = feval(*own, "--answer-kind", "number", "--out", tmp_path / "r", "--quiet")
+    result = feval(*own, "--answer-kind number --out", tmp_path / "r", "--quiet")
     assert result.exit_code == 0, result.output
     assert open_recording(tmp_path / "r").questions("mine")[0].answer_key == "5"
 
 
 def test_a_dry_run_asks_nothing(tmp_path):
-    result = json.loads(record(tmp_path / "r", "--dry-run", "--json").stdout)
+    result = json.loads(record(tmp_path / "r", "--dry-run --json").stdout)
     assert (result["cots"], result["calls"], result["at_most"]) == (12, 4, True)
     assert result["usd"] > 0
     assert list(tmp_path.iterdir()) == []
@@ -101,7 +87,7 @@ def test_a_dry_run_asks_nothing(tmp_path):
 
 def test_a_cost_limit_stops_and_the_same_command_goes_on(tmp_path):
     out = tmp_path / "r"
-    stopped = record(out, "--cost-limit", "0.00002")
+    stopped = record(out, "--cost-limit 0.00002")
     assert stopped.exit_code == 1
     assert "cost limit" in stopped.stderr
     assert not out.exists()
@@ -112,28 +98,26 @@ def test_a_cost_limit_stops_and_the_same_command_goes_on(tmp_path):
 
 def test_a_method_runs_on_what_was_recorded(tmp_path):
     record(tmp_path / "r", "--quiet")
-    curve = feval(
-        "curve", "self-consistency", "--recording", tmp_path / "r", "--n", "1..3", "--json"
-    )
+    curve = feval("curve self-consistency --recording", tmp_path / "r", "--n 1..3 --json")
     assert [point["n"] for point in json.loads(curve.stdout)["points"]] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (["--backend", "telepathy"], 2, "There is no backend 'telepathy'"),
-        (["--first", "201"], 2, "tiny_sums has 200 questions"),
-        (["--samples", "0"], 2, "at least 1 CoT"),
-        (["--base-url", "http://127.0.0.1:1"], 2, "asks no server"),
-        (["--set", "prompt=nobody"], 2, "nobody"),
-        (["--set", "concurrency=0"], 2, "concurrency"),
-        (["--set", "prices=1999"], 2, "There is no price list"),
-        (["--backend", "openai", "--set", "api_key_env=NO_SUCH_KEY"], 2, "NO_SUCH_KEY"),
-        (["--backend", "transformers"], 2, "--model"),
+        ("--backend telepathy", 2, "There is no backend 'telepathy'"),
+        ("--first 201", 2, "tiny_sums has 200 questions"),
+        ("--samples 0", 2, "at least 1 CoT"),
+        ("--base-url http://127.0.0.1:1", 2, "asks no server"),
+        ("--set prompt=nobody", 2, "nobody"),
+        ("--set concurrency=0", 2, "concurrency"),
+        ("--set prices=1999", 2, "There is no price list"),
+        ("--backend openai --set api_key_env=NO_SUCH_KEY", 2, "NO_SUCH_KEY"),
+        ("--backend transformers", 2, "--model"),
     ],
 )
 def test_what_cannot_work_is_said(tmp_path, options, code, words):
-    result = record(tmp_path / "r", *options)
+    result = record(tmp_path / "r", options)
     assert result.exit_code == code, result.output
     assert result.stderr.startswith("error: ")
     assert words in result.stderr
@@ -142,33 +126,14 @@ def test_what_cannot_work_is_said(tmp_path, options, code, words):
 
 def test_an_unknown_model_is_said_before_anything_is_written(tmp_path):
     result = feval(
-        "record",
-        "--dataset",
-        "tiny_sums",
-        "--llm",
-        "feval/tiny-9000",
-        "--first",
-        "1",
-        "--out",
-        tmp_path / "r",
+        "record --dataset tiny_sums --llm feval/tiny-9000 --first 1 --out", tmp_path / "r"
     )
     assert result.exit_code == 1
     assert "tiny-9000" in result.stderr
     assert not (tmp_path / "r").exists()
 
 
-GSM8K = (
-    "--dataset",
-    "gsm8k",
-    "--llm",
-    "feval/tiny-30k",
-    "--first",
-    "1",
-    "--samples",
-    "1",
-    "--max-tokens",
-    "8",
-)
+GSM8K = "--dataset gsm8k --llm feval/tiny-30k --first 1 --samples 1 --max-tokens 8"
 
 
 ROWS = 'train_rows = "train.jsonl"'
@@ -197,14 +162,7 @@ def test_exemplars_can_come_from_the_train_split(tmp_path, shared):
         tmp_path, 'exemplars = "train"', f'train_rows = "{rows.name}"', "exemplar_count = 3"
     )
     result = feval(
-        "record",
-        *GSM8K,
-        *gsm8k_file(shared),
-        *train,
-        "--out",
-        tmp_path / "r",
-        "--dry-run",
-        "--json",
+        "record", GSM8K, *gsm8k_file(shared), *train, "--out", tmp_path / "r", "--dry-run --json"
     )
     assert result.exit_code == 0, result.output
     output = json.loads(result.stdout)
@@ -236,7 +194,7 @@ def test_exemplars_that_cannot_be_had_are_said(tmp_path, shared, lines, words):
     train_file(tmp_path)
     result = feval(
         "record",
-        *GSM8K,
+        GSM8K,
         *gsm8k_file(shared),
         *settings_file(tmp_path, *lines),
         "--out",
@@ -253,47 +211,28 @@ def test_what_is_odd_about_questions_is_said_and_kept(tmp_path):
         '{"id": "a", "question": "What is 2 + 3?"}\n{"id": "b", "question": "And 2 + 2?", "answer":'
         ' "four"}\n'
     )
-    own = (
-        "--dataset",
-        "mine",
-        "--answer-kind",
-        "number",
-        "--questions",
-        str(source),
-        "--samples",
-        "1",
-    )
+    own = ("--dataset mine --answer-kind number --questions", str(source), "--samples 1")
     for more in ([], ["--dry-run"]):
         result = feval(
-            "record",
-            *own,
-            "--llm",
-            "feval/tiny-30k",
-            "--set",
-            "prompt=none",
-            "--out",
-            tmp_path / "r",
-            *more,
+            "record", *own, "--llm feval/tiny-30k --set prompt=none --out", tmp_path / "r", *more
         )
         assert result.exit_code == 0, result.output
         assert result.stderr.count("no gold answer, which accuracies need: 1 (a).") == 1
     notes = open_recording(tmp_path / "r").manifest.raw["notes"]
     assert "Questions with no gold answer, which accuracies need: 1 (a)." in notes
     source.write_text('{"id": "a", "question": " \\n "}\n')
-    result = feval(
-        "record", *own, "--llm", "feval/tiny-30k", "--set", "prompt=none", "--out", tmp_path / "r2"
-    )
+    result = feval("record", *own, "--llm feval/tiny-30k --set prompt=none --out", tmp_path / "r2")
     assert "has no text for the question 'a'" in result.stderr
 
 
 def test_a_sealed_recording_is_topped_up_into_another(tmp_path):
     assert record(tmp_path / "three", "--quiet").exit_code == 0
-    more = ("--samples", "5", "--first", "6")
-    refused = record(tmp_path / "three", *more)
+    more = "--samples 5 --first 6"
+    refused = record(tmp_path / "three", more)
     assert refused.exit_code == 1
     assert f"--out NEW --from {tmp_path / 'three'}" in refused.stderr
-    start = (*more, "--from", tmp_path / "three")
-    estimate = record(tmp_path / "five", *start, "--dry-run", "--json")
+    start = (more, "--from", tmp_path / "three")
+    estimate = record(tmp_path / "five", *start, "--dry-run --json")
     assert json.loads(estimate.stdout)["cots"] == 6 * 5 - 4 * 3
     assert not (tmp_path / "five.journal").exists()
     assert record(tmp_path / "five", *start, "--quiet").exit_code == 0
@@ -308,18 +247,15 @@ def test_a_sealed_recording_is_topped_up_into_another(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (
-            ["--samples", "3000000000"],
-            "1 to 1,048,576 CoTs per question; 3,000,000,000 were asked for",
-        ),
-        (["--max-tokens", "99999999999999999999999"], "max_tokens must be 1 to 2^63 - 1"),
-        (["--seed", "99999999999999999999999"], "seed must be 0 to"),
-        (["--llm", ""], "LLM names have 1 to"),
-        (["--first", "0"], "Ask for 1 to 200"),
+        ("--samples 3000000000", "1 to 1,048,576 CoTs per question; 3,000,000,000 were asked for"),
+        ("--max-tokens 99999999999999999999999", "max_tokens must be 1 to 2^63 - 1"),
+        ("--seed 99999999999999999999999", "seed must be 0 to"),
+        ("--llm=", "LLM names have 1 to"),
+        ("--first 0", "Ask for 1 to 200"),
     ],
 )
 def test_settings_that_cannot_work_leave_nothing(tmp_path, options, words):
-    result = record(tmp_path / "r", *options)
+    result = record(tmp_path / "r", options)
     assert result.exit_code == 2, result.output
     assert words in result.stderr
     assert list(tmp_path.iterdir()) == []
@@ -330,8 +266,8 @@ def test_unencrypted_connections_are_said_before_anything_is_sent(tmp_path, monk
         raise Fatal("nothing was sent")
 
     monkeypatch.setattr("feval.cli.record.record_dataset", refuse)
-    backend = ("--backend", "openai", "--base-url", "http://user:a-long-password@server.example/v1")
-    result = record(tmp_path / "r", *backend)
+    backend = "--backend openai --base-url http://user:a-long-password@server.example/v1"
+    result = record(tmp_path / "r", backend)
     assert result.exit_code == 1
     assert "travel unencrypted to server.example" in result.stderr
     assert "a-long-password" not in result.output
@@ -378,9 +314,7 @@ def test_the_first_failure_is_said_while_it_is_tried_again(tmp_path):
         address = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         result = record(
             tmp_path / "r",
-            "--backend",
-            "openai",
-            "--base-url",
+            "--backend openai --base-url",
             address,
             *settings_file(tmp_path, "retries = 1"),
         )
@@ -404,34 +338,16 @@ def test_a_file_says_what_the_command_line_leaves_open(tmp_path):
         "retries = 3",
         "seed = 5",
     ]
-    command = (
-        "record",
-        *settings_file(tmp_path, *lines),
-        "--samples",
-        "3",
-        "--out",
-        tmp_path / "r",
-    )
-    shown = feval(*command, "--dry-run", "--json")
+    command = ("record", *settings_file(tmp_path, *lines), "--samples 3 --out", tmp_path / "r")
+    shown = feval(*command, "--dry-run --json")
     assert json.loads(shown.stdout)["cots"] == 6
     assert json.loads(shown.stdout)["settings"] == {
         "dataset": "tiny_sums", "llm": "feval/tiny-30k", "first": 2, "retries": 3, "seed": 5,
     }  # fmt: skip
     assert "first = 2, retries = 3, seed = 5" in shown.stderr
     assert feval(*command, "--quiet").exit_code == 0
-    named = (
-        "--dataset",
-        "tiny_sums",
-        "--llm",
-        "feval/tiny-30k",
-        "--first",
-        "2",
-        "--samples",
-        "3",
-        "--seed",
-        "5",
-    )
-    assert feval("record", *named, "--out", tmp_path / "s", "--quiet").exit_code == 0
+    named = "--dataset tiny_sums --llm feval/tiny-30k --first 2 --samples 3 --seed 5"
+    assert feval("record", named, "--out", tmp_path / "s", "--quiet").exit_code == 0
     assert (
         open_recording(tmp_path / "r").manifest.raw["operation"]
         == open_recording(tmp_path / "s").manifest.raw["operation"]
@@ -441,7 +357,7 @@ def test_a_file_says_what_the_command_line_leaves_open(tmp_path):
 def test_paths_in_a_file_start_from_its_folder(tmp_path):
     assert record(tmp_path / "three", "--quiet").exit_code == 0
     estimate = record(
-        tmp_path / "r", "--dry-run", "--json", *settings_file(tmp_path, 'from = "three"')
+        tmp_path / "r", "--dry-run --json", *settings_file(tmp_path, 'from = "three"')
     )
     assert json.loads(estimate.stdout)["cots"] == 0
 
@@ -478,16 +394,14 @@ def test_a_file_that_is_not_there_and_a_dataset_that_is_not_named_are_said(tmp_p
         "cannot be read: No such file"
         in record(tmp_path / "r", "--settings", tmp_path / "none.toml").stderr
     )
-    result = feval("record", "--llm", "feval/tiny-30k", "--out", tmp_path / "r")
+    result = feval("record --llm feval/tiny-30k --out", tmp_path / "r")
     assert (result.exit_code, "--dataset is missing" in result.stderr) == (2, True)
 
 
 def test_a_settings_file_with_a_byte_order_mark_is_read(tmp_path):
     path = tmp_path / "s.toml"
     path.write_bytes(b"\xef\xbb\xbftop_p = 0.5\n")
-    result = feval(
-        "record", *TINY, "--settings", path, "--out", tmp_path / "r", "--dry-run", "--json"
-    )
+    result = feval("record", TINY, "--settings", path, "--out", tmp_path / "r", "--dry-run --json")
     assert json.loads(result.stdout)["settings"] == {"top_p": 0.5}
 
 
@@ -503,7 +417,7 @@ def test_a_settings_file_that_cannot_be_read_is_refused(tmp_path):
         (number, "is not valid TOML: Exceeds the limit"),
         (tmp_path, "cannot be read: Is a directory"),
     ):
-        result = feval("record", *TINY, "--settings", path, "--out", tmp_path / "r", "--dry-run")
+        result = feval("record", TINY, "--settings", path, "--out", tmp_path / "r", "--dry-run")
         assert (result.exit_code, why in result.output) == (2, True), result.output
 
 
@@ -511,7 +425,7 @@ def test_a_price_list_in_a_settings_file_starts_from_its_folder(tmp_path):
     (tmp_path / "own.md").write_text((card_folder() / "prices" / "tiny-2026-11.md").read_text())
     result = feval(
         "record",
-        *TINY,
+        TINY,
         *settings_file(tmp_path, 'prices = "own.md"'),
         "--out",
         tmp_path / "r",

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import json
 
+import command_line
 import pytest
 from settings_files import settings_file
 from small import write_toy
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.cli.output import say
 
 KEY = "zq81-marked/0123456789+abcdef"
@@ -26,29 +25,19 @@ def key(monkeypatch):
 
 
 def feval(*arguments):
-    result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
+    result = command_line.feval(*arguments)
     for secret in (KEY, ODD, SHAPED):
         assert secret not in result.output
     return result
 
 
 def record(folder, lines, *more):
-    named = () if any(line.startswith("llm") for line in lines) else ("--llm", "feval/tiny-30k")
-    run = (
-        "record",
-        "--dataset",
-        "tiny_sums",
-        "--first",
-        "1",
-        "--samples",
-        "1",
-        "--out",
-        folder / "r",
-    )
+    named = () if any(line.startswith("llm") for line in lines) else ["--llm feval/tiny-30k"]
+    run = ("record --dataset tiny_sums --first 1 --samples 1 --out", folder / "r")
     return feval(*run, *named, *settings_file(folder, *lines), *more)
 
 
-@pytest.mark.parametrize("more", [(), ("--dry-run", "--json")], ids=["run", "dry run"])
+@pytest.mark.parametrize("more", [(), ["--dry-run --json"]], ids=["run", "dry run"])
 @pytest.mark.parametrize(
     ("line", "place"),
     [
@@ -87,10 +76,7 @@ def test_a_known_key_is_refused_in_questions(tmp_path, named):
         f'questions = "{source}"',
     )
     run = (
-        "record",
-        "--llm",
-        "feval/tiny-30k",
-        "--out",
+        "record --llm feval/tiny-30k --out",
         tmp_path / "r",
         *settings_file(tmp_path, *own, *named),
     )
@@ -112,7 +98,7 @@ def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(tmp_pa
 def test_a_key_in_place_of_its_variable_is_an_error_that_does_not_show_it(tmp_path, way):
     given = "A3F9" * 8  # which a shell would take as a name
     dry, named = (
-        ("--dry-run", "--json"),
+        ["--dry-run --json"],
         (("--api-key-env", given) if way == "proxy" else ("--set", f"api_key_env={given}")),
     )
     if way == "option":
@@ -120,12 +106,10 @@ def test_a_key_in_place_of_its_variable_is_an_error_that_does_not_show_it(tmp_pa
     elif way == "file":
         result = record(tmp_path, [f'api_key_env = "{given}"'], *dry)
     elif way == "proxy":
-        result = feval(
-            "proxy", "--upstream", "http://127.0.0.1:9/v1", "--record", tmp_path / "o", *named
-        )
+        result = feval("proxy --upstream http://127.0.0.1:9/v1 --record", tmp_path / "o", *named)
     else:
         toy = write_toy(tmp_path / "toy", {"m": [["4"]]}, ["4"])
-        result = feval("score", toy, "--scorer", "judge:m", "--out", tmp_path / "o", *named, *dry)
+        result = feval("score", toy, "--scorer judge:m --out", tmp_path / "o", *named, *dry)
     assert result.exit_code == 2, result.output
     assert "--api-key-env wants the name of an environment variable" in result.stderr
     assert given not in result.output
@@ -133,7 +117,7 @@ def test_a_key_in_place_of_its_variable_is_an_error_that_does_not_show_it(tmp_pa
 
 def test_a_proxy_stores_no_known_key(tmp_path):
     result = feval(
-        "proxy", "--upstream", "http://127.0.0.1:9/v1", "--record", tmp_path / "r", "--dataset", KEY
+        "proxy --upstream http://127.0.0.1:9/v1 --record", tmp_path / "r", "--dataset", KEY
     )
     assert (result.exit_code, "NEBIUS_API_KEY is in --dataset" in result.stderr) == (2, True), (
         result.output

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hub_settings import run_feval
+from command_line import feval, words
 
 from feval.recording import open_recording
 
@@ -16,16 +16,7 @@ TABLE = "prompt,target,model,output,tokens,reward,note\n" + "".join(
     f" {number + 1 + number % 2}.,5,0.{number},x\n"
     for number in range(4)
 )
-NAMED = [
-    "--dataset",
-    "sums",
-    "--answer-kind",
-    "number",
-    "--map",
-    "question=prompt",
-    "--map",
-    "answer=target",
-]
+NAMED = "--dataset sums --answer-kind number --map question=prompt --map answer=target"
 
 
 @pytest.fixture
@@ -36,9 +27,7 @@ def table(tmp_path):
 
 
 def test_shows_what_it_understood_and_makes_the_recording(table, tmp_path):
-    result = run_feval(
-        "import", "table", table, *NAMED, "--score", "prm=reward", "--out", tmp_path / "out"
-    )
+    result = feval("import table", table, NAMED, "--score prm=reward --out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     shown = [line.split() for line in result.stdout.splitlines()]
     assert shown[3][:4] == ["target", "gold", "the", "gold"]
@@ -50,7 +39,7 @@ def test_shows_what_it_understood_and_makes_the_recording(table, tmp_path):
 
 
 def test_a_dry_run_writes_nothing(table, tmp_path):
-    result = run_feval("import", "table", table, *NAMED, "--ignore", "note", "--dry-run", "--json")
+    result = feval("import table", table, NAMED, "--ignore note --dry-run --json")
     columns = json.loads(result.stdout)["columns"]
     assert {column["column"]: column["read_as"] for column in columns} == {
         "prompt": "question", "target": "gold", "model": "llm", "output": "text",
@@ -63,39 +52,23 @@ def test_a_dry_run_writes_nothing(table, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (
-            ["table", "TABLE", "--dataset", "sums", "--map", "question=promt", "--dry-run"],
-            "no column 'promt'",
-        ),
-        (
-            ["table", "TABLE", "--answer-kind", "number", "--out", "OUT"],
-            "does not name its dataset",
-        ),
-        (
-            ["jsonl", "TABLE", "--dataset", "sums", "--map", "question=prompt", "--out", "OUT"],
-            "are for tables",
-        ),
-        (["jsonl", "TABLE", "--answer-kind", "number", "--out", "OUT"], "--dataset ID"),
-        (
-            ["table", "TABLE", "--dataset", "sums", "--layout", "nothing", "--out", "OUT"],
-            "no layout 'nothing'",
-        ),
-        (["table", "TABLE", *NAMED, "--ignore", "model", "--out", "OUT"], "map llm=COLUMN"),
-        (["table", "MISSING", "--dataset", "sums", "--dry-run"], "there is nothing"),
+        ("table TABLE --dataset sums --map question=promt --dry-run", "no column 'promt'"),
+        ("table TABLE --answer-kind number --out OUT", "does not name its dataset"),
+        ("jsonl TABLE --dataset sums --map question=prompt --out OUT", "are for tables"),
+        ("jsonl TABLE --answer-kind number --out OUT", "--dataset ID"),
+        ("table TABLE --dataset sums --layout nothing --out OUT", "no layout 'nothing'"),
+        ("table TABLE " + NAMED + " --ignore model --out OUT", "map llm=COLUMN"),
+        ("table MISSING --dataset sums --dry-run", "there is nothing"),
     ],
 )
 def test_says_what_to_do(table, tmp_path, arguments, sentence):
-    places = {
-        "TABLE": str(table),
-        "OUT": str(tmp_path / "out"),
-        "MISSING": str(tmp_path / "missing"),
-    }
-    result = run_feval("import", *(places.get(argument, argument) for argument in arguments))
+    places = {"TABLE": table, "OUT": tmp_path / "out", "MISSING": tmp_path / "missing"}
+    result = feval("import", *(places.get(word, word) for word in words([arguments])))
     assert result.exit_code in {1, 2}
     assert sentence in result.output
     assert not (tmp_path / "out").exists()
 
 
 def test_layouts_are_listed_with_the_formats():
-    rows = json.loads(run_feval("ls", "formats", "--json").stdout)["formats"]
+    rows = json.loads(feval("ls formats --json").stdout)["formats"]
     assert {"table", "table --layout matharena"} <= {row["name"] for row in rows}

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
+from command_line import feval
 from small import write_toy
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.errors import MethodError, UnknownNameError, UsageError
 from feval.evaluation.method_names import make_method, parse_settings
 from feval.evaluation.user_methods import MethodFile
@@ -35,13 +33,11 @@ def toy(tmp_path):
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["run", *map(str, arguments)])
+    return feval("run", *arguments)
 
 
 def test_run_prints_one_json_object(toy):
-    done = run(
-        "self-consistency", "--set", "n=3", "--recording", toy, "--llm", "gpt-3.5-turbo", "--json"
-    )
+    done = run("self-consistency --set n=3 --recording", toy, "--llm gpt-3.5-turbo --json")
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     keys = {
@@ -61,8 +57,8 @@ def test_run_prints_one_json_object(toy):
 
 
 def test_run_in_recorded_order_counts(toy):
-    arguments = ["--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "recorded", "--json"]
-    result = json.loads(run("self-consistency", "--set", "n=3", *arguments).stdout)
+    arguments = ["--recording", toy, "--llm gpt-3.5-turbo --order recorded --json"]
+    result = json.loads(run("self-consistency --set n=3", *arguments).stdout)
     assert (result["correct"], result["samples"], result["kind"]) == (2, 9, "recorded")
 
 
@@ -70,22 +66,11 @@ def test_run_a_users_method(toy, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(SIX_LINES)
     result = json.loads(
-        run(
-            f"{file}:agree",
-            "--recording",
-            toy,
-            "--llm",
-            "gpt-4o-mini",
-            "--order",
-            "recorded",
-            "--json",
-        ).stdout
+        run(f"{file}:agree", "--recording", toy, "--llm gpt-4o-mini --order recorded --json").stdout
     )
     assert (result["method"], result["correct"], result["samples"]) == ("agree", 2, 2 + 3 + 2)
     seeded = [
-        run(
-            f"{file}:agree", "--recording", toy, "--llm", "gpt-4o-mini", "--workers", n, "--json"
-        ).stdout
+        run(f"{file}:agree", "--recording", toy, "--llm gpt-4o-mini --workers", n, "--json").stdout
         for n in (1, 2)
     ]
     assert seeded[0] == seeded[1]
@@ -93,77 +78,50 @@ def test_run_a_users_method(toy, tmp_path):
 
 
 def test_run_shows_tables(toy):
-    shown = run(
-        "self-consistency",
-        "--set",
-        "n=2",
-        "--recording",
-        toy,
-        "--llm",
-        "gpt-3.5-turbo",
-        "--order",
-        "seeded",
-    )
+    shown = run("self-consistency --set n=2 --recording", toy, "--llm gpt-3.5-turbo --order seeded")
     assert "self-consistency(n=2" in shown.stdout
     assert "How wrong answers came about" in shown.stdout
     assert "mean over 100 seeded draws" in shown.stdout
-    assert (
-        "pass"
-        not in run("oracle", "--set", "n=2", "--recording", toy, "--llm", "gpt-3.5-turbo").stderr
-    )
+    assert "pass" not in run("oracle --set n=2 --recording", toy, "--llm gpt-3.5-turbo").stderr
 
 
 def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy):
-    arguments = (
-        "adaptive-consistency",
-        "--set",
-        "budget=3",
-        "--recording",
-        str(toy),
-        "--llm",
-        "gpt-3.5-turbo",
-    )
-    ran = run(*arguments)
-    swept = CliRunner().invoke(
-        app, ["curve", *arguments[:1], *arguments[3:], "--sweep", "budget=1,3"]
-    )
+    arguments = ("--recording", toy, "--llm gpt-3.5-turbo")
+    ran = run("adaptive-consistency --set budget=3", *arguments)
+    swept = feval("curve adaptive-consistency --sweep budget=1,3", *arguments)
     for done in (ran, swept):
         assert done.exit_code == 0, done.output
         assert "Only 3 questions: below 10" in done.stdout
         assert "calls per question, and billing once charges" in done.stdout
         assert "USD/question, per_round" in done.stdout
-    assert "per_round" not in run("self-consistency", *arguments[3:]).stdout
+    assert "per_round" not in run("self-consistency", *arguments).stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["self-consistancy"], 2, "'self-consistency'"),
-        (["self-consistency", "--set", "k=3"], 2, "fields of self-consistency"),
-        (["self-consistency", "--set", "n"], 2, "FIELD=VALUE"),
-        (["self-consistency", "--set", "n=3", "--set", "n=4"], 2, "set twice"),
+        ("self-consistancy", 2, "'self-consistency'"),
+        ("self-consistency --set k=3", 2, "fields of self-consistency"),
+        ("self-consistency --set n", 2, "FIELD=VALUE"),
+        ("self-consistency --set n=3 --set n=4", 2, "set twice"),
+        ("self-consistency --set n=many", 2, "takes a whole number, 1 or more; n='many' was given"),
+        ("self-consistency --set n=2.5", 2, "takes a whole number"),
+        ("self-consistency --set n=0", 2, "n='0' was given"),
+        ("self-consistency --set n=5", 1, "5 were asked for"),
+        ("self-consistency --order sorted", 2, "sorted"),
+        ("oracle --order seeded", 2, "oracle"),
         (
-            ["self-consistency", "--set", "n=many"],
-            2,
-            "takes a whole number, 1 or more; n='many' was given",
-        ),
-        (["self-consistency", "--set", "n=2.5"], 2, "takes a whole number"),
-        (["self-consistency", "--set", "n=0"], 2, "n='0' was given"),
-        (["self-consistency", "--set", "n=5"], 1, "5 were asked for"),
-        (["self-consistency", "--order", "sorted"], 2, "sorted"),
-        (["oracle", "--order", "seeded"], 2, "oracle"),
-        (
-            ["path-consistency"],
+            "path-consistency",
             1,
             "was recorded as whole CoTs, which cannot be expanded step by step",
         ),
-        (["self-consistency", "--sandbox"], 2, "--sandbox is for a method of your own"),
-        (["nowhere.py:method"], 2, "no file 'nowhere.py'"),
-        (["self-consistency", "--set", "n=3", "--train-fraction", "2"], 2, "less than 1"),
+        ("self-consistency --sandbox", 2, "--sandbox is for a method of your own"),
+        ("nowhere.py:method", 2, "no file 'nowhere.py'"),
+        ("self-consistency --set n=3 --train-fraction 2", 2, "less than 1"),
     ],
 )
 def test_what_run_refuses(arguments, code, words, toy):
-    done = run(*arguments, "--recording", toy, "--llm", "gpt-3.5-turbo")
+    done = run(arguments, "--recording", toy, "--llm gpt-3.5-turbo")
     assert done.exit_code == code, done.output
     assert words in done.stderr
     assert done.stderr.startswith("error: ")
@@ -171,20 +129,10 @@ def test_what_run_refuses(arguments, code, words, toy):
 
 
 @pytest.mark.parametrize("command", ["run", "verify"])
-def test_a_sandbox_that_cannot_be_is_refused(
-    command: str, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sandbox_that_cannot_be_is_refused(command, toy, tmp_path, monkeypatch):
     file = tmp_path / "mine.py"
     file.write_text(SIX_LINES)
-    arguments = [
-        f"{file}:agree",
-        "--recording",
-        str(toy),
-        "--llm",
-        "gpt-4o-mini",
-        "--replicates",
-        "1",
-    ]
+    arguments = [f"{file}:agree", "--recording", str(toy), "--llm gpt-4o-mini --replicates 1"]
     if command == "verify":
         assert run(*arguments, "--out", tmp_path).exit_code == 0
         arguments = [
@@ -195,7 +143,7 @@ def test_a_sandbox_that_cannot_be_is_refused(
             f"{file}:agree",
         ]
     monkeypatch.setenv("PATH", str(tmp_path))
-    done = CliRunner().invoke(app, [command, *arguments, "--sandbox"])
+    done = feval(command, *arguments, "--sandbox")
     assert (done.exit_code, "--sandbox runs a method in bubblewrap" in done.stderr) == (2, True)
 
 
@@ -242,9 +190,7 @@ def test_a_users_method_that_learns_is_fitted_on_the_training_questions(toy, tmp
         f"{file}:Popular",
         "--recording",
         toy,
-        "--llm",
-        "gpt-3.5-turbo",
-        "--train-fraction",
+        "--llm gpt-3.5-turbo --train-fraction",
         0.5,
         "--json",
     ]
@@ -256,7 +202,7 @@ def test_a_users_method_that_learns_is_fitted_on_the_training_questions(toy, tmp
         0,
     )
     check = ["verify", str(tmp_path / "out" / "receipt.json"), "--method", f"{file}:Popular"]
-    assert CliRunner().invoke(app, check).exit_code == 0
+    assert feval(*check).exit_code == 0
     many = run(*common[:-2], 0.4, "--workers", 2, "--json")
     assert many.exit_code == 2
     assert "take one worker" in many.output.replace("\n", " ")
@@ -301,9 +247,7 @@ class Needy:
 )
 def test_a_badly_behaved_method_ends_in_a_sentence(function, code, words, toy, tmp_path):
     (file := tmp_path / "mine.py").write_text(BADLY_BEHAVED)
-    done = run(
-        f"{file}:{function}", "--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "recorded"
-    )
+    done = run(f"{file}:{function}", "--recording", toy, "--llm gpt-3.5-turbo --order recorded")
     assert done.exit_code == code, done.output
     assert words in done.stderr
     assert "Traceback" not in done.output
@@ -311,16 +255,7 @@ def test_a_badly_behaved_method_ends_in_a_sentence(function, code, words, toy, t
 
 def test_what_a_method_prints_does_not_spoil_the_json(toy, tmp_path, capfd):
     (file := tmp_path / "mine.py").write_text(f"print('at import')\n{BADLY_BEHAVED}")
-    done = run(
-        f"{file}:prints",
-        "--recording",
-        toy,
-        "--llm",
-        "gpt-3.5-turbo",
-        "--order",
-        "recorded",
-        "--json",
-    )
+    done = run(f"{file}:prints", "--recording", toy, "--llm gpt-3.5-turbo --order recorded --json")
     assert json.loads(done.stdout)["method"] == "prints"
     printed = capfd.readouterr()
     assert printed.err.splitlines() == ["at import", *["spoilt"] * 3]
