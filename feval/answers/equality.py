@@ -11,8 +11,8 @@ A recording stores the verdicts, so reading it needs no math-verify. `math-verif
 of its own: it limits its work by signals, which only a main thread can use, and a hostile formula
 can keep SymPy busy, or use up memory, forever. One worker process (`feval.answers._math_worker`) is
 started for the first pair, speaks JSON lines, and is killed and replaced when a pair takes longer
-than `SECONDS`: such a pair has no verdict. `feval.answers.parties` bounds the pairs of a question
-and of a command, and their seconds.
+than `SECONDS`: such a pair has no verdict. `feval.answers.equivalence` bounds the pairs of a
+question and of a command, and their seconds.
 
 Threads take turns; a forked child starts a worker of its own. The worker ends with the process that
 started it.
@@ -35,7 +35,7 @@ from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Any
 
 from feval.answers import latex
-from feval.answers.parties import NORMAL_FORM, TOLERANCE, Comparison, tolerated
+from feval.answers.equivalence import NORMAL_FORM, TOLERANCE, Comparison, tolerated
 from feval.errors import AnswerError, UsageError
 
 if TYPE_CHECKING:

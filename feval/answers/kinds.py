@@ -13,7 +13,7 @@ from typing import NamedTuple
 from feval.answers import choice, closed, date, latex, letters, markers, number, verbatim
 from feval.answers import text as free_text
 from feval.answers.equality import comparison, named_equality
-from feval.answers.parties import divide
+from feval.answers.equivalence import classify
 from feval.errors import UnknownNameError
 
 EXTRACTOR_VERSION = "feval-answers-3"
@@ -189,7 +189,7 @@ def keys(
     """
     name = named_equality(answer_kind(kind).name, equality)
     forms = normal_forms(kind, raw_answers, choices)
-    parties, _ = divide(
+    parties, _ = classify(
         {form for form in forms if form is not None},
         canonical_gold(kind, gold, choices),
         comparison(name),

@@ -18,7 +18,7 @@ from pathlib import Path
 import orjson
 
 from feval.answers import canonical_gold, extract, keys, normal_forms
-from feval.answers.parties import NORMAL_FORM
+from feval.answers.equivalence import NORMAL_FORM
 from feval.answers.thoughts import SplitColumns, Thoughts, opened_by_template, split_columns
 from feval.errors import FevalError, SourceError, UsageError
 from feval.executors.tasks import results

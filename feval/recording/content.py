@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.answers.parties import NORMAL_FORM
+from feval.answers.equivalence import NORMAL_FORM
 from feval.answers.thoughts import Mark, apart, fit, join
 from feval.cards.tokens import Usage
 from feval.errors import UsageError

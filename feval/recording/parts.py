@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from feval.answers.parties import Verdict
+from feval.answers.equivalence import Verdict
 from feval.answers.thoughts import Mark
 from feval.errors import ConflictError, UsageError
 from feval.recording.content import (

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from feval.answers.parties import NORMAL_FORM, Verdict
+from feval.answers.equivalence import NORMAL_FORM, Verdict
 from feval.answers.thoughts import Mark
 from feval.arguments import checked
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from feval import executors
-from feval.answers.parties import Parties, parties_of
+from feval.answers.equivalence import AnswerClasses, classes_from_verdicts
 from feval.arguments import checked
 from feval.cards.reading import sentence
 from feval.errors import (
@@ -573,8 +573,9 @@ def votes_problems(
     votes, verdicts = recording.votes(dataset), recording.verdicts(dataset)
     questions = QuestionTable(dataset, recording.scan_questions(dataset))
 
-    def parties(question: str, forms: list[str], gold: str | None, probes: list[str]) -> Parties:  # noqa: ARG001  verdicts say it all
-        return parties_of(verdicts.get(question, ()), gold)
+    # verdicts say it all
+    def classes(question: str, _: list[str], gold: str | None, __: list[str]) -> AnswerClasses:
+        return classes_from_verdicts(verdicts.get(question, ()), gold)
 
     def contradiction(what: str, part: str = "votes", llm: str | None = None) -> str:
         return f"{file_path(part, dataset, llm)}: it contradicts the Parquet files ({what})"
@@ -585,7 +586,7 @@ def votes_problems(
     with Scratch() as scratch:
         built = VotesBuilder(recording, questions, scratch, llms, probed)
         try:
-            built.build(parties, votes.candidates if llms is not None else lambda _: [])
+            built.build(classes, votes.candidates if llms is not None else lambda _: [])
         except ValueError as error:
             yield contradiction(str(error))
             return

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from feval.answers.parties import NORMAL_FORM
+from feval.answers.equivalence import NORMAL_FORM
 from feval.arguments import is_whole
 from feval.errors import ConflictError, NotRecordedError, SeparateAnswersWarning, UsageError
 from feval.recording.content import Question, Texts

@@ -17,7 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.answers.equality import comparison
-from feval.answers.parties import PairBudget, Parties, divide, parties_of
+from feval.answers.equivalence import (
+    AnswerClasses,
+    ComparisonBudget,
+    classes_from_verdicts,
+    classify,
+)
 from feval.cards.names import FINISH_REASONS
 from feval.errors import DamagedRecordingError
 from feval.recording import parquet
@@ -34,7 +39,7 @@ FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINIS
 _IN_MEMORY_BYTES, _BLOCK_BYTES, _BLOCK_QUESTIONS = 1 << 20, 1 << 16, 1 << 10
 _MOST_NARROW = 32000  # codes of a question that fit into 16 bits
 
-Divide = Callable[[str, list[str], str | None, list[str]], Parties]
+Divide = Callable[[str, list[str], str | None, list[str]], AnswerClasses]
 """From a question's id, the distinct normal forms of its CoTs, its gold and the forms of its probes
 to the parties among them.
 """
@@ -188,7 +193,9 @@ class VotesBuilder:
             forms = _distinct(own.take(question) for own in self.llms.values())
             of_probes = _distinct(own.take(question) for own in self.probes.values())
             parties = (
-                Parties({}, gold) if divide is None else divide(question, forms, gold, of_probes)
+                AnswerClasses({}, gold)
+                if divide is None
+                else divide(question, forms, gold, of_probes)
             )
             keys = {key: code for code, key in enumerate(given(row))}
             codes: dict[str | None, int] = {None: NO_ANSWER}
@@ -475,7 +482,7 @@ def merge_equal_answers(
     add: Callable[[str, dict[str, list[Any]]], None],
     name: str,
     known: Verdicts,
-    budget: PairBudget,
+    budget: ComparisonBudget,
     not_asked: int | None = None,
 ) -> tuple[str, dict[str, int]]:
     """Build the votes so that equal answers vote together.
@@ -494,18 +501,20 @@ def merge_equal_answers(
     how = None if not_asked is not None else comparison(name)
     tally, left_out = VerdictTally(name), not_asked or 0
 
-    def parties(question: str, forms: list[str], gold: str | None, of_probes: list[str]) -> Parties:
+    def classes(
+        question: str, forms: list[str], gold: str | None, of_probes: list[str]
+    ) -> AnswerClasses:
         nonlocal left_out
         reached = known.get(question, ())
         if not_asked is not None:
-            found = parties_of(reached, gold)
+            found = classes_from_verdicts(reached, gold)
         else:
             budget.next_question()
-            found, division = divide(forms, gold, how, budget, reached, of_probes)
+            found, division = classify(forms, gold, how, budget, reached, of_probes)
             reached, left_out = division.verdicts, left_out + division.not_asked
         if reached:
             add(question, tally.add(question, reached))
         return found
 
-    votes.build(parties)
+    votes.build(classes)
     return tally.leaf(), tally.counts(left_out)

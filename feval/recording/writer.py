@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval import __version__
-from feval.answers.parties import NORMAL_FORM, PairBudget
+from feval.answers.equivalence import NORMAL_FORM, ComparisonBudget
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
 from feval.recording.content import (
     MOST_SERVED,
@@ -108,8 +108,8 @@ class RecordingWriter:
         self._counts: dict[str, dict[str, int]] = {}
         self._equality: dict[str, dict[str, Any]] = {}
         self._tables: dict[str, QuestionTable] = {}
-        self._verdicts: dict[str, tuple[Verdicts, PairBudget, int | None]] = {}
-        self._budget = PairBudget()
+        self._verdicts: dict[str, tuple[Verdicts, ComparisonBudget, int | None]] = {}
+        self._budget = ComparisonBudget()
         self._sources: dict[str, Recording | None] = {}
         self._llms: dict[str, LLMInfo] = {}
         self._scorers: dict[str, ScorerInfo] = {}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval import answers
-from feval.answers.parties import tolerated
+from feval.answers.equivalence import tolerated
 from feval.answers.thoughts import split
 from feval.errors import NotRecordedError, UsageError
 from feval.lazy import Plottable

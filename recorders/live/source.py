@@ -25,7 +25,7 @@ import numpy as np
 
 from feval.answers import canonical, extract
 from feval.answers.equality import comparison
-from feval.answers.parties import Division
+from feval.answers.equivalence import Classifier
 from feval.answers.thoughts import Thoughts, reply_behind, split_columns
 from feval.cards.billing import Price, usd
 from feval.cards.names import UNANSWERED
@@ -88,11 +88,11 @@ class LiveConfig:
 
 
 @lru_cache(maxsize=1024)
-def _division(equality: str, question: str) -> Division:  # noqa: ARG001  one for each question
-    """Return the parties of the answers to a question so far, shared by all LLMs so that their
+def _classifier(equality: str, question: str) -> Classifier:  # noqa: ARG001  one for each question
+    """Return the classes of the answers to a question so far, shared by all LLMs so that their
     votes pool.
     """
-    return Division(comparison(equality))
+    return Classifier(comparison(equality))
 
 
 class Loop:
@@ -507,7 +507,7 @@ class LiveSource(Source):
         form = canonical(self._config.answer_kind, raw, self._question.choices)
         if form is None:
             return None
-        return _division(self._config.equality, self._question.text).add(form)
+        return _classifier(self._config.equality, self._question.text).add(form)
 
 
 def _prompt_tokens(completions: Sequence[Completion], request: Request) -> int:

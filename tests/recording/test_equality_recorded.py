@@ -16,7 +16,7 @@ import pytest
 from small import restate
 
 from feval import compare, evaluate, load
-from feval.answers import equality, parties
+from feval.answers import equality, equivalence
 from feval.errors import AnswerError, ConflictError, SeparateAnswersWarning, UsageError
 from feval.evaluation import curves
 from feval.evaluation.cautions import few_questions
@@ -207,7 +207,7 @@ def test_latex_is_not_imported_without_math_verify_unless_by_normal_form(tmp_pat
 def test_pairs_without_a_verdict_are_counted_in_notes_and_info(tmp_path, monkeypatch):
     monkeypatch.setattr(equality, "equal", lambda *_: None)
     monkeypatch.setattr(
-        parties, "monotonic", partial(next, count(0, parties.SECONDS_PER_QUESTION / 3))
+        equivalence, "monotonic", partial(next, count(0, equivalence.SECONDS_PER_QUESTION / 3))
     )
     recording = open_recording(recorded(tmp_path / "rec"))
     counts = info_dict(recording)["datasets"][0]["equality"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feval.answers.parties import Comparison, Parties, divide
+from feval.answers.equivalence import AnswerClasses, Comparison, classify
 from feval.cards.names import FINISH_REASONS
 from feval.recording import (
     DatasetInfo,
@@ -42,11 +42,11 @@ LLMS = st.integers(0, 4).flatmap(
 
 
 def as_they_are(question, forms, gold):
-    return Parties({}, gold)
+    return AnswerClasses({}, gold)
 
 
 def by_length(question, forms, gold, of_probes=()):
-    return divide(
+    return classify(
         forms, gold, Comparison(lambda left, right: len(left) == len(right)), later=of_probes
     )[0]
 

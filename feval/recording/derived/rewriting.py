@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.answers.equality import named_equality
-from feval.answers.parties import NORMAL_FORM, Verdict
+from feval.answers.equivalence import NORMAL_FORM, Verdict
 from feval.errors import ConflictError, DamagedRecordingError, UsageError
 from feval.recording.content import (
     DatasetInfo,

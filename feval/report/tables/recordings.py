@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from feval.answers.parties import NORMAL_FORM
+from feval.answers.equivalence import NORMAL_FORM
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
 from feval.report.tables.tables import Fields, Table, Write, columns, get, make_table, share, text

@@ -1,8 +1,8 @@
-"""Which answers of a question vote together: parties of equal normal forms.
+"""Which answers of a question vote together: classes of equal normal forms.
 
 Where a dataset has an equality between normal forms (`feval.answers.equality`), forms are compared
-in sorted order, each with one representative of every party so far, and join the first that is
-equal. The gold comes last: it joins at most one party and merges none, so the parties are the same
+in sorted order, each with one representative of every class so far, and join the first that is
+equal. The gold comes last: it joins at most one class and merges none, so the classes are the same
 for every gold.
 """
 
@@ -28,10 +28,6 @@ SECONDS = 1_800.0
 """Seconds of comparing per command."""
 
 
-def _always(left: str, right: str) -> bool:  # noqa: ARG001  called like any other
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """How two different normal forms are compared.
@@ -39,13 +35,13 @@ class Comparison:
     Attributes:
         equal: whether they are equal; `None` where no verdict was reached.
         comparable: whether a comparison is worthwhile; if not, the forms are different, without a
-            verdict.
+            verdict. `None`: it always is.
         costly: whether comparisons are budgeted and all verdicts stored. Of cheap ones, only equal
             pairs are stored.
     """
 
     equal: Callable[[str, str], bool | None]
-    comparable: Callable[[str, str], bool] = _always
+    comparable: Callable[[str, str], bool] | None = None
     costly: bool = False
 
 
@@ -70,7 +66,7 @@ def _within(relative: Fraction, left: str, right: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The outcome of comparing `right`, perhaps the question's gold, with `left`, which represents
-    a party.
+    a class.
 
     `equal` is `None` where the comparison ended without an outcome, which counts as different.
     """
@@ -82,8 +78,8 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Parties:
-    """The parties of one question: form -> representative, for forms that are none, and the gold's
+class AnswerClasses:
+    """The classes of one question: form -> representative, for forms that are none, and the gold's
     key, if there is a gold.
     """
 
@@ -91,11 +87,11 @@ class Parties:
     gold: str | None
 
     def key(self, form: str) -> str:
-        """Return the voting key of a normal form: the representative of its party."""
+        """Return the voting key of a normal form: the representative of its class."""
         return self.joined.get(form, form)
 
 
-class PairBudget:
+class ComparisonBudget:
     """What is left of the comparisons and their seconds, for the command and for the current
     question.
     """
@@ -125,99 +121,87 @@ class PairBudget:
         self._left = self._left[0] - 1, self._left[1] - seconds
 
 
-class Division:
-    """Divides the normal forms of a question into parties, one by one.
+class Classifier:
+    """Sorts the normal forms of a question into classes, one by one.
 
-    The division over a recording adds forms in sorted order; a live LLM adds them as they come.
-    `verdicts` are those of the compared pairs, in order; verdicts known before cost nothing.
-    `not_asked` counts pairs beyond the budget, which are different.
+    A recording adds forms in sorted order; a live LLM adds them as they come. `verdicts` are those
+    of the compared pairs, in order; verdicts known before cost nothing. `not_asked` counts pairs
+    beyond the budget, which are different.
     """
 
     def __init__(
         self,
         comparison: Comparison | None = None,
-        budget: PairBudget | None = None,
+        budget: ComparisonBudget | None = None,
         known: Iterable[Verdict] = (),
     ) -> None:
-        self._comparison, self._budget = comparison, budget or PairBudget()
+        self._comparison, self._budget = comparison, budget or ComparisonBudget()
         self._known = {(v.left, v.right, v.gold): v.equal for v in known if v.equal is not None}
-        self._joined: dict[str, str] = {}
-        self._representatives: dict[str, None] = {}
+        self._representatives: dict[str, str] = {}  # of every form that was added
         self.verdicts: list[Verdict] = []
         self.not_asked = 0
 
     def add(self, form: str) -> str:
-        """Add a form to its party; return the party's key."""
-        if form in self._representatives or form in self._joined:
-            return self._joined.get(form, form)
-        representative = self._find(form, gold=False)
-        if representative is None:
-            self._representatives[form] = None
-            return form
-        self._joined[form] = representative
-        return representative
+        """Add a form to its class; return the key of the class."""
+        if form not in self._representatives:
+            self._representatives[form] = self._find(form, gold=False) or form
+        return self._representatives[form]
 
-    def parties(self, gold: str | None) -> Parties:
-        """Return the parties so far, with the gold (a normal form) joined to one."""
-        joined = dict(self._joined)
-        if gold is None or gold in self._representatives or gold in joined:
-            return Parties(joined, None if gold is None else joined.get(gold, gold))
+    def classes(self, gold: str | None) -> AnswerClasses:
+        """Return the classes so far, with the gold (a normal form) joined to one."""
+        joined = {form: key for form, key in self._representatives.items() if form != key}
+        if gold is None or gold in self._representatives:
+            return AnswerClasses(joined, self._representatives.get(gold or "", gold))
         self._budget.next_question()
-        return Parties(joined, self._find(gold, gold=True) or gold)
+        return AnswerClasses(joined, self._find(gold, gold=True) or gold)
 
     def _find(self, form: str, *, gold: bool) -> str | None:
         """Return the first representative that a form is equal to."""
-        if self._comparison is None:
+        how = self._comparison
+        if how is None:
             return None
-        return next(
-            (
-                left
-                for left in self._representatives
-                if self._equal(self._comparison, left, form, gold)
-            ),
-            None,
-        )
-
-    def _equal(self, comparison: Comparison, left: str, right: str, gold: bool) -> bool:
-        if not comparison.comparable(left, right):
-            return False
-        equal = self._known.get((left, right, gold))
-        if equal is None:
-            if comparison.costly and not self._budget.has_left():
-                self.not_asked += 1
-                return False
-            start = monotonic()
-            equal = comparison.equal(right, left) if gold else comparison.equal(left, right)
-            if comparison.costly:
-                self._budget.spend(monotonic() - start)
-        if comparison.costly or equal:
-            self.verdicts.append(Verdict(left, right, gold, equal))
-        return equal is True
+        for left, key in self._representatives.items():
+            if left != key or (how.comparable and not how.comparable(left, form)):
+                continue
+            equal = self._known.get((left, form, gold))
+            if equal is None:
+                if how.costly and not self._budget.has_left():
+                    self.not_asked += 1
+                    continue
+                start = monotonic()
+                equal = how.equal(form, left) if gold else how.equal(left, form)
+                if how.costly:
+                    self._budget.spend(monotonic() - start)
+            if how.costly or equal:
+                self.verdicts.append(Verdict(left, form, gold, equal))
+            if equal:
+                return left
+        return None
 
 
-def divide(
+def classify(
     forms: Iterable[str],
     gold: str | None,
     comparison: Comparison | None,
-    budget: PairBudget | None = None,
+    budget: ComparisonBudget | None = None,
     known: Iterable[Verdict] = (),
     later: Iterable[str] = (),
-) -> tuple[Parties, Division]:
-    """Divide all normal forms of one question, in sorted order, and find the party of its gold.
+) -> tuple[AnswerClasses, Classifier]:
+    """Sort all normal forms of one question into classes, in sorted order, and find its gold's.
 
     `later` are forms that come behind all others, also in sorted order: they change nothing among
     those.
     """
-    division = Division(comparison, budget, known)
+    classifier = Classifier(comparison, budget, known)
     for form in (*sorted(forms), *sorted(later)):
-        division.add(form)
-    return division.parties(gold), division
+        classifier.add(form)
+    return classifier.classes(gold), classifier
 
 
-def parties_of(verdicts: Sequence[Verdict], gold: str | None) -> Parties:
-    """Return the parties that stored verdicts of a question make; pairs without a verdict are
+def classes_from_verdicts(verdicts: Sequence[Verdict], gold: str | None) -> AnswerClasses:
+    """Return the classes that stored verdicts of a question make; pairs without a verdict are
     different.
     """
     joined = {v.right: v.left for v in verdicts if v.equal and not v.gold}
     right = next((v.left for v in verdicts if v.equal and v.gold), None)
-    return Parties(joined, None if gold is None else joined.get(gold, right or gold))
+    return AnswerClasses(joined, None if gold is None else joined.get(gold, right or gold))

@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feval.answers import KINDS, canonical, equality, keys
-from feval.answers.parties import (
+from feval.answers.equivalence import (
     SECONDS,
     SECONDS_PER_QUESTION,
+    Classifier,
     Comparison,
-    Division,
-    PairBudget,
+    ComparisonBudget,
     Verdict,
-    divide,
-    parties_of,
+    classes_from_verdicts,
+    classify,
 )
 from feval.errors import UsageError
 
@@ -55,7 +55,7 @@ def unruly(left, right):
 @given(forms=FORMS, golds=st.lists(GOLDS, min_size=2, max_size=4))
 def test_the_gold_never_changes_which_forms_are_one_party(forms, golds):
     how = Comparison(unruly, costly=True)
-    divisions = [divide(set(forms), gold, how)[0] for gold in golds]
+    divisions = [classify(set(forms), gold, how)[0] for gold in golds]
     assert (
         len({str(partition([parties.key(form) for form in forms])) for parties in divisions}) == 1
     )
@@ -67,8 +67,8 @@ def test_the_gold_never_changes_which_forms_are_one_party(forms, golds):
 
 @given(forms=FORMS, gold=GOLDS)
 def test_stored_verdicts_make_the_parties_again(forms, gold):
-    parties, division = divide(set(forms), gold, Comparison(unruly, costly=True))
-    again = parties_of(division.verdicts, gold)
+    parties, division = classify(set(forms), gold, Comparison(unruly, costly=True))
+    again = classes_from_verdicts(division.verdicts, gold)
     assert [again.key(form) for form in forms] == [parties.key(form) for form in forms]
     assert again.gold == parties.gold
 
@@ -78,17 +78,17 @@ def test_known_verdicts_are_not_asked_for_again(forms, gold):
     def decided(left, right):
         return unruly(left, right) is True
 
-    parties, division = divide(set(forms), gold, Comparison(decided, costly=True))
+    parties, division = classify(set(forms), gold, Comparison(decided, costly=True))
     asked = Comparison(
         lambda left, right: pytest.fail(f"asked about {left} and {right}"), costly=True
     )
-    again, second = divide(set(forms), gold, asked, known=division.verdicts)
+    again, second = classify(set(forms), gold, asked, known=division.verdicts)
     assert (again, second.verdicts) == (parties, division.verdicts)
 
 
 def test_a_form_joins_the_first_representative_that_it_is_equal_to():
     groups = {"a": 1, "b": 2, "c": 1, "d": 2}
-    parties, division = divide(
+    parties, division = classify(
         set(groups), "e", Comparison(lambda x, y: groups.get(x) == groups.get(y), costly=True)
     )
     assert (dict(parties.joined), parties.gold) == ({"c": "a", "d": "b"}, "e")
@@ -105,18 +105,18 @@ def test_a_form_joins_the_first_representative_that_it_is_equal_to():
 
 def test_the_gold_joins_one_party_and_merges_none():
     """A gold that is equal to both of two parties leaves them apart."""
-    parties, _ = divide({"a", "b"}, "g", Comparison(lambda x, y: "g" in (x, y), costly=True))
+    parties, _ = classify({"a", "b"}, "g", Comparison(lambda x, y: "g" in (x, y), costly=True))
     assert (dict(parties.joined), parties.gold) == ({}, "a")
 
 
 def test_pairs_beyond_the_budget_count_as_different_and_are_counted():
     forms = {f"f{i}" for i in range(5)}  # ten pairs
-    _, division = divide(
-        forms, None, Comparison(lambda *_: False, costly=True), PairBudget(question=4)
+    _, division = classify(
+        forms, None, Comparison(lambda *_: False, costly=True), ComparisonBudget(question=4)
     )
     assert (len(division.verdicts), division.not_asked) == (4, 6)
-    _, division = divide(
-        forms, None, Comparison(lambda *_: False, costly=True), PairBudget(pairs=3)
+    _, division = classify(
+        forms, None, Comparison(lambda *_: False, costly=True), ComparisonBudget(pairs=3)
     )
     assert (len(division.verdicts), division.not_asked) == (3, 7)
 
@@ -125,7 +125,7 @@ def test_pairs_beyond_the_budget_count_as_different_and_are_counted():
 def slowly(monkeypatch):
     """A comparison that never reaches a verdict, and by the clock takes so many seconds."""
     now = [0.0]
-    monkeypatch.setattr("feval.answers.parties.monotonic", lambda: now[0])
+    monkeypatch.setattr("feval.answers.equivalence.monotonic", lambda: now[0])
 
     def comparison(seconds):
         return Comparison(lambda *_: now.__setitem__(0, now[0] + seconds), costly=True)
@@ -135,7 +135,7 @@ def slowly(monkeypatch):
 
 def test_a_question_and_its_gold_have_so_many_seconds_each(slowly):
     forms = {f"f{i}" for i in range(9)}  # 36 pairs, and nine with the gold
-    _, division = divide(forms, "gold", slowly(SECONDS_PER_QUESTION / 4))
+    _, division = classify(forms, "gold", slowly(SECONDS_PER_QUESTION / 4))
     assert [(verdict.gold, verdict.equal) for verdict in division.verdicts] == [
         (False, None)
     ] * 4 + [(True, None)] * 4
@@ -143,10 +143,10 @@ def test_a_question_and_its_gold_have_so_many_seconds_each(slowly):
 
 
 def test_hostile_questions_end_when_the_seconds_of_the_command_do(slowly):
-    budget, spent = PairBudget(), 0
+    budget, spent = ComparisonBudget(), 0
     for question in range(200):
         budget.next_question()
-        _, division = divide(
+        _, division = classify(
             {f"{question} a", f"{question} b"}, "gold", slowly(equality.SECONDS), budget
         )
         spent += len(division.verdicts)
@@ -155,8 +155,8 @@ def test_hostile_questions_end_when_the_seconds_of_the_command_do(slowly):
 
 
 def test_cheap_comparisons_have_no_budget_and_keep_equal_pairs_only():
-    budget = PairBudget(question=0)
-    _, division = divide(
+    budget = ComparisonBudget(question=0)
+    _, division = classify(
         {"a", "b", "c"}, None, Comparison(lambda x, y: (x, y) == ("a", "c")), budget
     )
     assert division.verdicts == [Verdict("a", "c", False, True)]
@@ -164,7 +164,7 @@ def test_cheap_comparisons_have_no_budget_and_keep_equal_pairs_only():
 
 
 def test_a_live_question_divides_answers_as_they_come():
-    division = Division(Comparison(lambda x, y: x[0] == y[0]))
+    division = Classifier(Comparison(lambda x, y: x[0] == y[0]))
     assert [division.add(form) for form in ("b2", "a1", "b1", "a1", "b2")] == [
         "b2",
         "a1",
