@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from feval.answers import choice, closed, date, latex, letters, markers, number, verbatim
 from feval.answers import text as free_text
@@ -56,49 +56,33 @@ class AnswerKeys(NamedTuple):
     gold: str | None
 
 
-def _without_choices(
-    name: str,
-    about: str,
-    extract: Callable[[str], str | None],
-    canonical: Callable[[str], str | None],
-    gold: Callable[[str], str | None] | None = None,
-) -> AnswerKind:
-    read_gold = None if gold is None else lambda text, _: gold(text)
+def _kind(name: str, about: str, rules: Any) -> AnswerKind:
+    """The kind of a module, or of another object with its functions."""
+    extract, canonical = rules.extract, rules.canonical
+    gold = getattr(rules, "canonical_gold", None)
+    if rules is choice:
+        return AnswerKind(name, about, extract, canonical, gold)
     return AnswerKind(
-        name, about, lambda text, _: extract(text), lambda raw, _: canonical(raw), read_gold
+        name,
+        about,
+        lambda text, _: extract(text),
+        lambda raw, _: canonical(raw),
+        gold and (lambda text, _: gold(text)),
     )
 
 
 KINDS: dict[str, AnswerKind] = {
-    kind.name: kind
-    for kind in (
-        _without_choices(
-            "number",
-            "a number, compared exactly",
-            number.extract,
-            number.canonical,
-            number.canonical_gold,
-        ),
-        AnswerKind(
-            "choice",
-            "one of the question's options",
-            choice.extract,
-            choice.canonical,
-            choice.canonical_gold,
-        ),
-        _without_choices("yes-no", "yes or no", closed.YES_NO.extract, closed.YES_NO.canonical),
-        _without_choices(
-            "valid-invalid", "valid or invalid", closed.VALIDITY.extract, closed.VALIDITY.canonical
-        ),
-        _without_choices("date", "a date, MM/DD/YYYY", date.extract, date.canonical),
-        _without_choices("letters", "a string of letters", letters.extract, letters.canonical),
-        _without_choices(
-            "text", "free text, case and punctuation apart", free_text.extract, free_text.canonical
-        ),
-        _without_choices("latex", "mathematics in LaTeX", latex.extract, latex.canonical),
-        _without_choices(
-            "verbatim", "exactly what the source stored", verbatim.extract, verbatim.canonical
-        ),
+    name: _kind(name, about, rules)
+    for name, about, rules in (
+        ("number", "a number, compared exactly", number),
+        ("choice", "one of the question's options", choice),
+        ("yes-no", "yes or no", closed.YES_NO),
+        ("valid-invalid", "valid or invalid", closed.VALIDITY),
+        ("date", "a date, MM/DD/YYYY", date),
+        ("letters", "a string of letters", letters),
+        ("text", "free text, case and punctuation apart", free_text),
+        ("latex", "mathematics in LaTeX", latex),
+        ("verbatim", "exactly what the source stored", verbatim),
     )
 }
 
