@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from feval.cards.cards import find_dataset_card as find_dataset_card
     from feval.cards.cards import find_llm_card as find_llm_card
     from feval.cards.cards import llm_card as llm_card
-    from feval.cards.cards import read_card as read_card
+    from feval.cards.front_matter import read_card as read_card
     from feval.cards.names import DatasetType as DatasetType
     from feval.cards.names import LLMType as LLMType
     from feval.cards.prices import PriceList as PriceList
@@ -34,9 +34,9 @@ __getattr__, __dir__ = lazy_names(
             "llm_card",
             "find_dataset_card",
             "find_llm_card",
-            "read_card",
         ),
         "billing": ("Price",),
+        "front_matter": ("read_card",),
         "prices": ("PriceList", "price_list"),
         "serving_profiles": ("ServingProfile", "serving_profile"),
         "tokens": ("count_words", "token_counter"),

@@ -7,10 +7,9 @@ Where two folders describe the same dataset or LLM, the first folder wins; feval
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, Field, StringConstraints
 
 from feval import answers
 from feval.answers.thoughts import FAMILIES, Thoughts
@@ -23,9 +22,8 @@ from feval.cards.front_matter import (
     card_files,
     file_stem,
     find_card,
-    read_front_matter,
+    read_card,
 )
-from feval.cards.reading import sentence
 from feval.errors import CardError, UnknownNameError
 
 
@@ -167,7 +165,6 @@ class LLMCard(Card):
 
 
 _CardT = TypeVar("_CardT", bound=Card)
-_Model = TypeVar("_Model", bound=BaseModel)
 _ADVICE = "To add one, put a card into a folder named by FEVAL_CARDS."
 _NAME_FIELDS = {"datasets": "id", "llms": "name"}
 
@@ -261,16 +258,3 @@ def thoughts_of(llm: str) -> Thoughts | None:
     """
     card = find_llm_card(llm)
     return None if card is None else card.thoughts
-
-
-def read_card(kind: str, path: Path, model: type[_Model]) -> _Model:
-    """Return a card of a kind (a key of `CARD_KINDS`, for messages) as a model; the `CardError`
-    names wrong fields.
-    """
-    try:
-        return model.model_validate(read_front_matter(path))
-    except ValidationError as error:
-        kind_name = CARD_KINDS[kind]
-        raise CardError(
-            f"The {kind_name} {path} {sentence(error)}. data_cards/README.md lists the fields."
-        ) from error

@@ -14,13 +14,13 @@ from copy import deepcopy
 from datetime import date
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from feval.cards.reading import read_regular, shorten
-from feval.errors import CardError
+from feval.cards.reading import read_regular, sentence, shorten
+from feval.errors import CardError, UnknownNameError
 
 CARD_KINDS: Mapping[str, str] = {
     "datasets": "dataset card",
@@ -36,6 +36,7 @@ MAX_CARD_BYTES = 256 * 1024
 
 MAX_CARD_DEPTH = 8
 
+_Model = TypeVar("_Model", bound=BaseModel)
 _FENCE = "---"
 _TAG = "tag:yaml.org,2002:"
 _JSON_TAGS = frozenset(
@@ -156,6 +157,29 @@ def read_front_matter(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     card = Path(path)
     return deepcopy(_parse(card, _front_matter(card, read_card_text(card))))
+
+
+def read_card(
+    kind: str, path: Path, model: type[_Model], facts: Mapping[str, Any] | None = None
+) -> _Model:
+    """Return a card of a kind (a key of `CARD_KINDS`, for messages) as a model, from its front
+    matter or from other `facts`; the `CardError` names wrong fields.
+    """
+    try:
+        return model.model_validate(read_front_matter(path) if facts is None else facts)
+    except ValidationError as error:
+        raise CardError(
+            f"The {CARD_KINDS[kind]} {path} {sentence(error)}. data_cards/README.md lists the"
+            " fields."
+        ) from error
+
+
+def known_card(kind: str, name: str, advice: str) -> Path:
+    """Return the file of the card that describes `name`; an `UnknownNameError` lists the others."""
+    path = find_card(kind, name)
+    if path is None:
+        raise UnknownNameError.of(CARD_KINDS[kind], name, card_files(kind), advice)
+    return path
 
 
 def read_body(path: str | os.PathLike[str]) -> str:

@@ -25,14 +25,21 @@ from pydantic import (
 
 from feval.arguments import checked
 from feval.cards.billing import MOST_USD_PER_MTOK, PRICE_FIELDS, Price
-from feval.cards.front_matter import Card, Day, Text, card_files, read_card_text, read_front_matter
+from feval.cards.front_matter import (
+    Card,
+    Day,
+    Text,
+    card_files,
+    known_card,
+    read_card,
+    read_card_text,
+)
 from feval.cards.reading import parse_json, read_toml, sentence, shorten
 from feval.errors import (
     CardError,
     NotRecordedError,
     OutOfRangeError,
     PriceNotFoundError,
-    UnknownNameError,
     UsageError,
 )
 
@@ -180,47 +187,36 @@ def price_list(id_or_path: str | Path) -> PriceList:
         CardError: the file cannot be read, or is no price list, or gives the id of a published list
             to other prices.
     """
-    if (
-        isinstance(id_or_path, Path)
-        or id_or_path.endswith((".md", ".json"))
-        or "/" in id_or_path
-        or "\\" in id_or_path
-    ):
-        path = Path(id_or_path).expanduser()
-        prices = _read_json(path) if path.suffix == ".json" else _read_card(path)
-        _refuse_second(prices, path)
-        return prices
-    paths = card_files("prices").get(id_or_path)
-    if paths is None:
+    name = str(id_or_path)
+    is_path = isinstance(id_or_path, Path) or name.endswith((".md", ".json"))
+    if is_path or "/" in name or "\\" in name:
+        path = Path(name).expanduser()
+        name = ""
+    else:
         advice = "A path to a .md card or a .json file works as well."
-        raise UnknownNameError.of("price list", id_or_path, card_files("prices"), advice)
-    prices = _read_card(paths[0])
-    if prices.id != id_or_path:
+        path = known_card("prices", name, advice)
+    prices = _read_prices(path)
+    if name and prices.id != name:
         raise CardError(
-            f"The price list {paths[0]} has the id {prices.id!r}: rename the file to"
-            f" {prices.id}.md."
+            f"The price list {path} has the id {prices.id!r}: rename the file to {prices.id}.md."
         )
-    _refuse_second(prices, paths[0])
-    return prices
-
-
-def _refuse_second(prices: PriceList, path: Path) -> None:
-    """Refuse a list with the id of another one: a published list is superseded under a new id,
-    never changed.
-    """
+    # a published list is superseded under a new id, never changed
     for other in card_files("prices").get(prices.id, ()):
-        if other.resolve() != path.resolve() and _read_card(other).digest != prices.digest:
+        if other.resolve() != path.resolve() and _read_prices(other).digest != prices.digest:
             raise CardError(
                 f"The price lists {path} and {other} both have the id {prices.id!r} but differ."
                 " Rename yours."
             )
+    return prices
 
 
-def _read_card(path: Path) -> PriceList:
-    return _from_facts(path, read_front_matter(path))
+def _read_prices(path: Path) -> PriceList:
+    facts = _read_json(path) if path.suffix == ".json" else None
+    card = read_card("prices", path, _PriceCard, facts)
+    return PriceList(card.id, card.date, card.source, card.prices, card.notes)
 
 
-def _read_json(path: Path) -> PriceList:
+def _read_json(path: Path) -> dict[str, Any]:
     text = read_card_text(path)
     try:
         facts = parse_json(text)
@@ -234,17 +230,7 @@ def _read_json(path: Path) -> PriceList:
         raise CardError(
             f"The price list {path} is not a JSON object. Write id, date, source and prices."
         )
-    return _from_facts(path, facts)
-
-
-def _from_facts(path: Path, facts: Mapping[str, Any]) -> PriceList:
-    try:
-        card = _PriceCard.model_validate(facts)
-    except ValidationError as error:
-        raise CardError(
-            f"The price list {path} {sentence(error)}. data_cards/README.md lists the fields."
-        ) from error
-    return PriceList(card.id, card.date, card.source, card.prices, card.notes)
+    return facts
 
 
 class ServingSpeed(Card):
@@ -314,18 +300,8 @@ def serving_profile(given: str | Path | ServingProfile | Mapping[str, Any]) -> S
             raise UsageError(f"The serving profile {sentence(error)}.") from error
     path = Path(given).expanduser()
     if path.suffix not in {".md", ".toml"}:
-        known = card_files("serving")
-        if str(given) not in known:
-            advice = "A path to a .md card or a .toml file works as well."
-            raise UnknownNameError.of("serving profile", str(given), known, advice)
-        path = known[str(given)][0]
+        advice = "A path to a .md card or a .toml file works as well."
+        path = known_card("serving", str(given), advice)
     advice = "data_cards/README.md lists the fields."
-    facts = (
-        read_front_matter(path)
-        if path.suffix == ".md"
-        else read_toml(path, "The serving profile", advice)
-    )
-    try:
-        return ServingProfile.model_validate(facts)
-    except ValidationError as error:
-        raise CardError(f"The serving profile {path} {sentence(error)}. {advice}") from error
+    facts = read_toml(path, "The serving profile", advice) if path.suffix == ".toml" else None
+    return read_card("serving", path, ServingProfile, facts)

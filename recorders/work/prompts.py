@@ -53,12 +53,12 @@ from pydantic import (
 )
 
 from feval import answers
-from feval.cards.cards import read_card
 from feval.cards.front_matter import (
     Choice,
     card_files,
     card_folders,
     read_body,
+    read_card,
     read_card_text,
     read_front_matter,
 )

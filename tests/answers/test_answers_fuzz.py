@@ -123,11 +123,3 @@ def test_a_text_of_eight_times_the_size_takes_about_eight_times_as_long(kind):
     for seed in range(25):
         short, long = hostile(seed, 1_000), hostile(seed, 8_000)
         assert seconds(long) < 30 * seconds(short) + 0.5, seed
-
-
-@pytest.mark.slow
-def test_thoughts_of_random_hostile_texts_are_split_and_joined():
-    for seed in range(4_000):
-        text = hostile(seed, 40)
-        parts = split(text)
-        assert join(parts.reply, parts.reasoning, parts.marks) == text

@@ -225,28 +225,22 @@ def test_counts(text, counts):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "1-5", "1..", "..5", "1..2..3..4", "1,,2", "1.5", "-1", "٣", "1e3"]
+    ("texts", "error", "words"),
+    [
+        (
+            ["", "x", "1-5", "1..", "..5", "1..2..3..4", "1,,2", "1.5", "-1", "٣", "1e3"],
+            UsageError,
+            "--n takes numbers of CoTs such as",
+        ),
+        (["0", "0..5", "5..1", "1..5..0"], OutOfRangeError, "counts up from 1 CoT"),
+        (["1..1000000000", "9" * 5000], OutOfRangeError, r"up to 999,999,999; found .{1,100}\.$"),
+        (["1..999999999"], OutOfRangeError, "asks for 999,999,999 points; 10,000 is the most"),
+    ],
 )
-def test_what_is_no_count_is_refused(text):
-    with pytest.raises(UsageError, match="--n takes numbers of CoTs such as"):
-        parse_counts(text)
-
-
-@pytest.mark.parametrize("text", ["0", "0..5", "5..1", "1..5..0"])
-def test_counts_that_cannot_be_are_refused(text):
-    with pytest.raises(OutOfRangeError, match="counts up from 1 CoT"):
-        parse_counts(text)
-
-
-@pytest.mark.parametrize("text", ["1..1000000000", "9" * 5000])
-def test_counts_beyond_any_pool_are_refused(text):
-    with pytest.raises(OutOfRangeError, match=r"CoTs up to 999,999,999; found .{1,100}\.$"):
-        parse_counts(text)
-
-
-def test_a_billion_points_are_refused_at_once():
-    with pytest.raises(OutOfRangeError, match="asks for 999,999,999 points; 10,000 is the most"):
-        parse_counts("1..999999999")
+def test_what_is_no_count_is_refused(texts, error, words):
+    for text in texts:
+        with pytest.raises(error, match=words):
+            parse_counts(text)
 
 
 def test_info_shows_what_is_there(two):

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from feval import load
 from feval.answers.thoughts import mark_tokens, split
-from feval.cards.cards import LLMCard, llm_card, read_card
+from feval.cards.cards import LLMCard, llm_card
+from feval.cards.front_matter import read_card
 from feval.cards.tokens import SPLIT_USAGE, USAGE
 from feval.cli import app
 from feval.errors import CardError, UsageError
