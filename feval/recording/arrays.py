@@ -303,9 +303,7 @@ class Scores:
         scorer: who gave them.
         values: [Q, S] float64; NaN where there is no score.
         scored: [Q, S] whether the CoT was given to the scorer.
-        step_values: [N] float64, the step scores of all CoTs end to end, question by question.
-        step_offsets: [Q * S + 1] int64; those of CoT s of question q begin at `step_offsets[q * S +
-            s]`.
+        steps: of each CoT, its step scores in order; empty where there are none.
         prompt_tokens: [Q, S] int32, of the scorer's request; -1 where not known.
         output_tokens: [Q, S] int32, of the scorer's reply; -1 where not known.
     """
@@ -313,17 +311,9 @@ class Scores:
     scorer: ScorerInfo
     values: npt.NDArray[np.float64]
     scored: npt.NDArray[np.bool_]
-    step_values: npt.NDArray[np.float64]
-    step_offsets: npt.NDArray[np.int64]
+    steps: Ragged
     prompt_tokens: npt.NDArray[np.int32]
     output_tokens: npt.NDArray[np.int32]
-
-    def steps(self, question: int, sample: int) -> npt.NDArray[np.float64]:
-        """The step scores of one CoT (by the question's row and the sample index), in order; empty
-        where there are none.
-        """
-        place = question * self.values.shape[1] + sample
-        return self.step_values[self.step_offsets[place] : self.step_offsets[place + 1]]
 
     def aggregated(self, how: str) -> npt.NDArray[np.float64]:
         """Return one number per CoT, [Q, S], NaN where it has none: its score ("score"), or a
@@ -336,16 +326,16 @@ class Scores:
             raise UnknownNameError.of("way of aggregating step scores", how, AGGREGATES)
         if how == "score":
             return self.values.copy()
-        starts, counts = self.step_offsets[:-1], np.diff(self.step_offsets)
+        steps, offsets, counts = self.steps.values, self.steps.offsets, self.steps.lengths().ravel()
         with_steps = counts > 0
         values = np.full(self.values.size, np.nan)
         # empty ones between them take no room, so each runs to the next
-        starts = starts[with_steps]
+        starts = offsets[:-1][with_steps]
         if how == "last":
-            values[with_steps] = self.step_values[self.step_offsets[1:][with_steps] - 1]
+            values[with_steps] = steps[offsets[1:][with_steps] - 1]
         elif starts.size:
             reduce = {"min": np.minimum, "product": np.multiply}.get(how, np.add)
-            values[with_steps] = reduce.reduceat(self.step_values, starts)
+            values[with_steps] = reduce.reduceat(steps, starts)
             if how == "mean":
                 values[with_steps] /= counts[with_steps]
         return values.reshape(self.values.shape)
@@ -355,7 +345,7 @@ class Scores:
         `NotRecordedError`.
         """
         values = self.aggregated(aggregate)
-        other = self.step_values.size if aggregate == "score" else np.isfinite(self.values).any()
+        other = self.steps.values.size if aggregate == "score" else np.isfinite(self.values).any()
         if other and np.isnan(values).all():
             available, advice = (
                 ("step scores only", "min")

@@ -421,8 +421,7 @@ class Recording(Browsable):
             scorer=self.scorer_info(scorer),
             values=arrays["score"],
             scored=arrays["known"],
-            step_values=arrays["step_scores"].values,
-            step_offsets=arrays["step_scores"].offsets,
+            steps=arrays["step_scores"],
             prompt_tokens=arrays["prompt_tokens"],
             output_tokens=arrays["output_tokens"],
         )

@@ -216,23 +216,24 @@ class Channels(ABC):
                     f"Step scores by {name!r} are negated, and a product of them has no order; take"
                     " 'min' or 'mean'."
                 )
-            scores = replace(scores, values=-scores.values, step_values=-scores.step_values)
+            steps = replace(scores.steps, values=-scores.steps.values)
+            scores = replace(scores, values=-scores.values, steps=steps)
         return self.derived(
             ("aggregated", name, aggregate, direction), lambda: self._aggregate(scores, aggregate)
         )
 
     def _aggregate(self, scores: Scores, aggregate: str) -> npt.NDArray[np.float64]:
-        if aggregate == "last" and not scores.step_values.size:
+        if aggregate == "last" and not scores.steps.values.size:
             return scores.values  # of a whole CoT, which is its last step
         if aggregate != "score":
-            if not scores.step_values.size:
+            if not scores.steps.values.size:
                 raise NotRecordedError(
                     f"The scorer {scores.scorer.name!r} gave {self.owner} no step scores to take"
                     f" {aggregate!r} of; take aggregate='score', or score again with a scorer of"
                     " steps."
                 )
             return scores.aggregated({"prod": "product"}.get(aggregate, aggregate))
-        if scores.step_values.size and np.isnan(scores.values).all():
+        if scores.steps.values.size and np.isnan(scores.values).all():
             raise NotRecordedError(
                 f"The scorer {scores.scorer.name!r} gave {self.owner} step scores and no score of"
                 f" whole CoTs; take an aggregate of them: {', '.join(AGGREGATES[1:])}."
@@ -378,11 +379,9 @@ def _rows_of(channel: Any, rows: Rows) -> Any:
         arrays = channel.sequence, channel.confidences, channel.logprobs
         return TokenLogprobs(*(_rows_of(array, rows) for array in arrays))
     if isinstance(channel, Scores):
-        steps = Ragged(channel.step_values, channel.step_offsets, channel.values.shape)
-        steps = _rows_of(steps, rows)
         names = ("values", "scored", "prompt_tokens", "output_tokens")
         own: dict[str, Any] = {name: getattr(channel, name)[rows] for name in names}
-        return replace(channel, step_values=steps.values, step_offsets=steps.offsets, **own)
+        return replace(channel, steps=_rows_of(channel.steps, rows), **own)
     return channel.rows(rows)
 
 

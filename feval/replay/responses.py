@@ -350,7 +350,7 @@ class LLMResponse:
         """
         pool, row = self._source.recorded("step scores")
         scores = pool.scores(scorer)
-        return [scores.steps(row, sample).tolist() for sample in self.samples]
+        return [scores.steps.of(row, sample).tolist() for sample in self.samples]
 
     def scoring_tokens(
         self, scorer: str | None = None, *, prefix_cached: bool = False

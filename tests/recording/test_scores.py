@@ -71,11 +71,11 @@ def test_what_is_added_is_read_as_arrays(scored):
     ]
     assert scores.prompt_tokens.tolist() == [[9, -1, 9], [-1] * 3, [-1] * 3, [-1] * 3]
     assert scores.output_tokens.tolist() == [[1, -1, -1], [-1] * 3, [-1] * 3, [-1] * 3]
-    assert scores.steps(3, 0).tolist() == [0.9, 0.5, 0.8]
+    assert scores.steps.of(3, 0).tolist() == [0.9, 0.5, 0.8]
     assert (
-        scores.steps(0, 0).tolist()
-        == scores.steps(3, 1).tolist()
-        == scores.steps(3, 2).tolist()
+        scores.steps.of(0, 0).tolist()
+        == scores.steps.of(3, 1).tolist()
+        == scores.steps.of(3, 2).tolist()
         == []
     )
 

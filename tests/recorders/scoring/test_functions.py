@@ -106,7 +106,7 @@ def test_step_scores_none_and_what_is_not_finite(toy, tmp_path, functions):
         "1 of 7 CoTs has no score: steps gave none.",
     )
     scores = open_recording(tmp_path / "out").scores("toy", "alpha", "steps")
-    assert scores.steps(0, 0).tolist() == [0.5, 0.25, 1.0]
+    assert scores.steps.of(0, 0).tolist() == [0.5, 0.25, 1.0]
     assert scores.scored.tolist() == [[True] * 3, [True, False, False]]
     assert scores.aggregated("min")[0].tolist()[:2] == [0.25, 0.25]
 

@@ -44,7 +44,7 @@ def test_rewards_may_be_steps_null_or_nonsense(toy, tmp_path):
         done = run(toy, tmp_path / "out", server.url, name="rm")  # the URL alone will do
     assert (done.with_score, done.unreadable) == (5, 1)
     recording = open_recording(tmp_path / "out")
-    assert recording.scores("toy", "alpha", "rm").steps(0, 1).tolist() == [1.0, 0.5]
+    assert recording.scores("toy", "alpha", "rm").steps.of(0, 1).tolist() == [1.0, 0.5]
     assert recording.scores("toy", "alpha", "rm").values[0, 2] == 0.25
 
 
@@ -148,7 +148,7 @@ def test_local_reward_models(toy, tmp_path):
         scores = open_recording(done.path).scores("toy", "alpha", "rm")
         values = scores.values[0] if labels == 1 else scores.aggregated("last")[0]
         assert np.isfinite(values).all()
-        assert len(scores.steps(0, 0)) == labels - 1
+        assert len(scores.steps.of(0, 0)) == labels - 1
 
 
 def test_a_local_model_without_its_packages_is_a_sentence(tmp_path, monkeypatch):
