@@ -6,7 +6,6 @@ import json
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -65,8 +64,7 @@ def account(demo):
     """What a third run prints as JSON."""
     result = feval("demo", "--out", demo, "--json")
     assert result.stderr == ""
-    value: dict[str, Any] = json.loads(result.stdout)
-    return value
+    return json.loads(result.stdout)
 
 
 def test_the_bundled_recording_is_small_and_pinned():
@@ -115,7 +113,6 @@ def test_the_bundled_probes_are_what_the_model_answers():
         for place in (0, 4, len(probes.offsets) - 1):
             tokens = cots[probes.sample_indices[place]].tokens[: probes.offsets[place]].tolist()
             begun = tokenizer().decode(tokens).removeprefix(" ") + " The answer is"
-            assert probes.texts is not None
             assert (
                 sample(model, question, [0], decoding, beginning=begun)[0].text
                 == probes.texts[place]

@@ -36,7 +36,7 @@ def add(journal, index, *samples, **fields):
 
 
 def test_new_folders_are_synced_where_they_are_listed(tmp_path, monkeypatch):
-    synced: list[Path] = []
+    synced = []
     monkeypatch.setattr("feval.appendlog.sync_folder", synced.append)
     opened(tmp_path / "a" / "r.journal").close()
     assert sorted(synced) == [tmp_path, tmp_path / "a", tmp_path / "a" / "r.journal"]
@@ -356,7 +356,7 @@ def test_whatever_was_acknowledged_survives(tmp_path, groups, torn):
     """
     path = tmp_path / JOURNAL
     path.unlink(missing_ok=True)
-    wanted: dict[tuple[str, int], str] = {}
+    wanted = {}
     with opened(tmp_path) as journal:
         for group in groups:
             added = dict(wanted)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from recording_doubles import ledger
@@ -33,7 +32,7 @@ class Scripted:
 
     def __init__(self, at_once=10, faults=(), usage=True):
         self.at_once, self.faults, self.usage = at_once, list(faults), usage
-        self.asked: list[list[int]] = []
+        self.asked = []
         self.closed = False
 
     async def complete(self, request, samples):
@@ -49,7 +48,7 @@ class Scripted:
         self.closed = True
 
 
-waits: list[float] = []
+waits = []
 
 
 async def no_wait(seconds):
@@ -194,7 +193,7 @@ def test_decoding_that_nobody_named_is_as_in_a_recording():
             decodings.append((request.decoding.temperature, request.decoding.max_tokens))
             return await super().complete(request, samples)
 
-    decodings: list[tuple[float | None, int | None]] = []
+    decodings = []
     for name in ("gpt-3.5-turbo", "o3-mini"):
         with live(Seeing(), name, answer_kind="number") as llm:
             llm.ask("2 + 2?").sample(1)
@@ -248,7 +247,7 @@ def test_a_controller_of_traces_runs_on_the_replay_and_on_a_server_alike(tmp_pat
     settings = RecordingSettings("tiny_sums", name, samples=3, decoding=decoding, probe_every=8)
     record_dataset(make_task(settings, questions), Tiny(), tmp_path / "r", prices="tiny-2026-11")
     _, [recorded] = load("tiny_sums", name, tmp_path / "r")
-    controller: dict[str, Any] = {}
+    controller = {}
     exec(CONTROLLER, controller)  # noqa: S102  the same code for both
     with tiny_server([name]) as server:
         backend = OpenAICompatible(Endpoint(server.url))

@@ -104,7 +104,7 @@ def debated(tmp_path_factory):
 def test_a_recorded_debate_replays_as_it_ran(debated):
     assert verify_recording(debated.path).ok
     dataset, llms = load("sums", list(NAMES), debated.path, prices="none")
-    lived: list[str | None] = []
+    lived = []
 
     def noted(question, *asked):
         lived.append(debate(question, *asked))

@@ -59,7 +59,7 @@ class Noted(FakeBackend):
 
     def __init__(self):
         super().__init__(answer=self._reply)
-        self.seen: list[tuple[list[str], int]] = []
+        self.seen = []
 
     def _reply(self, request, sample):
         self.seen.append(([message.content for message in request.sent], sample))

@@ -125,7 +125,7 @@ def test_samples_follow_the_softmax():
     # One token each; its text tells which it was, but for special ones, which have none.
     counts = Counter(completion.text for completion in found)
     texts = [tiny.tokenizer().decode([token]).removeprefix(" ") for token in range(len(law))]
-    expected: Counter[str] = Counter()
+    expected = Counter()
     for word, share in zip(texts, law, strict=True):
         expected[word] += share * count
     likely = [word for word in expected if expected[word] >= 5]

@@ -70,8 +70,8 @@ class FakeBackend:
     def __init__(self, faults=(), *, takes_seed=False, answer=None, pause=0):
         self.takes_seed = takes_seed
         self.faults = deque(faults)
-        self.calls: list[tuple[str, tuple[int, ...]]] = []
-        self.asked: Counter[tuple[str, int]] = Counter()
+        self.calls = []
+        self.asked = Counter()
         self.in_flight = self.most_in_flight = 0
         self._answer = answer or (
             lambda request, sample: reply(int(request.question_id.split("/")[1]), sample)
@@ -109,7 +109,7 @@ class FakeClock:
 
     def __init__(self):
         self.time = 0.0
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._sleepers = []
         self._count = 0
 
     def now(self):

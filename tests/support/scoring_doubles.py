@@ -9,7 +9,6 @@ import math
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -34,7 +33,7 @@ class Server:
     """
 
     def __init__(self, answer):
-        self.seen: list[tuple[str, dict[str, str], Any]] = []
+        self.seen = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -71,7 +70,7 @@ class Server:
 
 
 def chat(text, *, logprobs=None):
-    choice: dict[str, Any] = {
+    choice = {
         "index": 0,
         "message": {"role": "assistant", "content": text},
         "finish_reason": "stop",

@@ -24,7 +24,7 @@ class Watched(Tiny):
     def __init__(self, most=math.inf):
         super().__init__()
         self.most = most
-        self.asked: list[Asked] = []
+        self.asked = []
 
     async def complete(self, request, samples):
         if len(self.asked) >= self.most:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +14,7 @@ from recording_doubles import FakeBackend, FakeClock, reply, request
 
 from feval.cards.billing import Price
 from feval.errors import OutOfRangeError, PriceNotFoundError, StorageError
-from recorders.asking.engine import Control, Progress
+from recorders.asking.engine import Control
 from recorders.asking.pace import Limits
 from recorders.asking.samples import SamplePlan, estimate_samples, record_samples
 from recorders.errors import (
@@ -100,7 +99,7 @@ def test_modes_that_ask_for_nothing_say_what_is_missing(tmp_path, mode):
     assert backend.calls == []
 
 
-FAULTS: dict[str, Any] = {
+FAULTS = {
     "429": RateLimited(None),
     "429 with Retry-After": RateLimited(30.0),
     "transient": Transient("a 503"),
@@ -187,7 +186,7 @@ def test_equal_cots_are_as_expected_at_temperature_0(tmp_path):
 
 
 def test_notes_of_the_backend_reach_the_journal(tmp_path):
-    said: list[str] = []
+    said = []
     backend = FakeBackend([lambda replies: (said.append("It has a cold."), replies)[1]])
     assert go(tmp_path, plan(4, 5), backend, backend_notes=said).notes == ("It has a cold.",)
     with Journal.open(tmp_path, {}) as journal:
@@ -196,7 +195,7 @@ def test_notes_of_the_backend_reach_the_journal(tmp_path):
 
 def test_a_retry_after_is_honoured_by_every_request(tmp_path):
     clock = FakeClock()
-    sent: list[float] = []
+    sent = []
 
     class Watched(FakeBackend):
         async def complete(self, request, samples):
@@ -369,7 +368,7 @@ def test_a_mistake_in_a_backend_is_not_hidden(tmp_path):
 
 
 def test_a_full_disk_stops_the_run(tmp_path, monkeypatch):
-    commits: list[int] = []
+    commits = []
     commit = Journal.commit
 
     def failing(journal):
@@ -522,8 +521,8 @@ def test_prompts_are_paid_once_per_reply(tmp_path):
 
 
 def test_progress_ends_with_everything_done(tmp_path):
-    seen: list[Progress] = []
-    acknowledged: list[tuple[str, int]] = []
+    seen = []
+    acknowledged = []
     go(
         tmp_path,
         plan(4, 5),

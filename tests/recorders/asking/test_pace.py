@@ -20,7 +20,7 @@ def send_times(pace, clock, count, *, tokens=0.0, took=0.0):
     """When each of many requests passes the gate, all of them waiting from the start; each takes
     `took` seconds.
     """
-    times: list[float] = []
+    times = []
 
     async def one():
         await pace.acquire(tokens)

@@ -14,7 +14,6 @@ import zlib
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from faulty_server import BIG, FAULTS, HALF, REASONING, REFUSAL, WORST, FaultyServer, Reply, text_of
@@ -50,7 +49,7 @@ def complete(server, asked, samples=(0,), *, timeout_s=20.0):
 
 def noted(server, asked, samples=(0,)):
     """The completions, and what the backend notes about the server."""
-    notes: list[str] = []
+    notes = []
     backend = OpenAICompatible(Endpoint(server.url, KEY), note=notes.append)
     return completions(backend, asked, samples), notes
 
@@ -502,7 +501,7 @@ def test_a_server_that_ignores_logprobs_is_noticed():
 
 
 def test_a_note_is_said_once():
-    notes: list[str] = []
+    notes = []
     with FaultyServer(takes_n=False) as server:
 
         async def run():
@@ -886,7 +885,7 @@ def test_unencrypted_connections_to_elsewhere_warn(url, warns):
 
 
 def test_the_warning_is_a_note():
-    notes: list[str] = []
+    notes = []
     backend = OpenAICompatible(Endpoint("http://api.example/v1"), note=notes.append)
     asyncio.run(backend.aclose())
     assert notes == [Endpoint("http://api.example/v1").warning]
@@ -1030,7 +1029,7 @@ def test_a_chat_continues_the_beginning_of_a_reply(server):
 def test_a_text_completion_continues_a_template(monkeypatch):
     tokens = {"tokens": [" 4", ".", "<|end|>"], "token_logprobs": [-0.5, -0.25, 0.0]}
     choice = {"index": 0, "text": " 4.", "finish_reason": "stop", "logprobs": tokens}
-    sent: list[tuple[dict[str, Any], str | None]] = []
+    sent = []
 
     async def send(_self, body, url=None):
         sent.append((body, url))

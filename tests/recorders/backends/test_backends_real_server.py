@@ -99,7 +99,7 @@ def _is_up(port):
 
 def test_what_the_server_ignores_is_noticed(server, tmp_path):
     url, model = server
-    notes: list[str] = []
+    notes = []
     work = RecordingTask(
         questions=[Question(f"q{letter}", f"a b {letter}", "3") for letter in "cde"],
         dataset="letters",

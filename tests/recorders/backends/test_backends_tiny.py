@@ -78,7 +78,7 @@ def test_a_stop_text_ends_the_answer_and_is_not_part_of_it():
 
 
 def test_the_other_messages_have_no_effect_and_that_is_said_once():
-    notes: list[str] = []
+    notes = []
     messages = [
         Message("system", "Be brief."),
         Message("user", "Hi"),

@@ -169,7 +169,7 @@ def test_without_a_chat_template_that_is_said(folder, tmp_path):
     for file in folder.iterdir():
         if "template" not in file.name:
             (tmp_path / file.name).write_bytes(file.read_bytes())
-    notes: list[str] = []
+    notes = []
     [completion] = complete(tmp_path, request("a b", "c"), notes=notes)
     assert completion.prompt_tokens == 3
     assert ["no chat template" in note for note in notes] == [True]

@@ -87,7 +87,6 @@ def serving(reply):
         shown = body["messages"][-1]["content"]
         a, b = map(int, re.findall(r"quality (\d+)", shown))
         asked = re.search(r"What is (question \d+)", shown)
-        assert asked is not None
         return 200, chat(f"I compared them.\nVerdict: {reply(a, b, asked[1])}")
 
     return Server(answer)
@@ -476,7 +475,7 @@ def test_cycles_beyond_doubt_are_found():
 
 def with_verdicts(path, out, verdicts, questions):
     """Each pair's verdicts are all the same, for equal and for other calls."""
-    found: dict[str, dict[tuple[str, str], list[ScoreRows]]] = {}
+    found = {}
     for (first, second), score in verdicts.items():
         for shift in (0, 1):
             rows = [ScoreRows(f"toy/{index}", [0, 1], [score] * 2) for index in range(questions)]

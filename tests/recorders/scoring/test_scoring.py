@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from scoring_doubles import Server, chat, command, judged, needs_client, rewards, run, score
@@ -180,7 +179,7 @@ def test_refused_cots_of_a_journal_are_asked_again_when_asked_to(toy, tmp_path):
 
     answers = [answer]
     with Server(lambda *given: answers[0](*given)) as server:
-        options: dict[str, Any] = {"limits": Limits(concurrency=1, retries=0)}
+        options = {"limits": Limits(concurrency=1, retries=0)}
         with pytest.raises(Fatal, match="401"):
             score(toy, tmp_path / "out", make_scorer(f"http:{server.url}", name="rm"), **options)
         answers[0] = rewards

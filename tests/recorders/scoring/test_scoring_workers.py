@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
 
 import pytest
 from scoring_doubles import FAST, command, run, score
@@ -65,7 +64,7 @@ def test_a_worker_with_another_file_is_refused(toy, tmp_path, functions):
 def test_processes_that_always_die_end_the_run(toy, tmp_path, functions):
     class Dying(Executor):
         def submit(self, *_, **__):
-            future: Future[Any] = Future()
+            future = Future()
             future.set_exception(BrokenProcessPool("a process died"))
             return future
 

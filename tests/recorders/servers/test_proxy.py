@@ -20,7 +20,6 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.routing import Route
 from typer.testing import CliRunner
@@ -50,9 +49,9 @@ class Upstream(TinyModels):
 
     def __init__(self):
         super().__init__([MODEL])
-        self.calls: list[Headers] = []
-        self.bodies: list[bytes] = []
-        self.instead: Response | None = None
+        self.calls = []
+        self.bodies = []
+        self.instead = None
         self.may_answer = threading.Event()
         self.may_answer.set()
 
@@ -693,8 +692,6 @@ def test_the_command_records_seals_and_replays(upstream, tmp_path):
         with subprocess.Popen(
             line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
             where = json.loads(process.stdout.readline())
             with openai.OpenAI(base_url=where["url"], api_key=KEY, max_retries=0) as client:
                 asked = {

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -31,7 +30,7 @@ openai = pytest.importorskip(
 MODEL = "feval/tiny-42k"
 TOKEN = "a-token-of-some-length"  # noqa: S105  opens nothing
 QUESTION = "Tom has 49 apples. Tom sells 22. How many apples does Tom have now?"
-ASKED: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": QUESTION}]}
+ASKED = {"model": MODEL, "messages": [{"role": "user", "content": QUESTION}]}
 
 
 @pytest.fixture(scope="module")
@@ -274,8 +273,6 @@ def test_the_command_says_where_it_is_and_ends_on_ctrl_c():
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         line = process.stdout.readline()
         found = re.search(r"http://127\.0\.0\.1:(\d+)/v1", line)
         assert found, line

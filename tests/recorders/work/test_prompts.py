@@ -8,7 +8,6 @@ import operator
 import os
 import re
 from collections import Counter
-from typing import Any
 
 import pytest
 
@@ -86,7 +85,7 @@ def put(folder, name, facts):
 
 def questions_of(dataset, shared):
     path = shared / "real/questions" / f"{dataset}.jsonl"
-    rows: list[dict[str, Any]] = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     return [
         Question(
             row["id"],
@@ -471,7 +470,7 @@ def test_the_choice_of_rows_depends_on_the_rows_and_not_on_their_order():
 
 
 def test_rows_that_cannot_be_used_are_passed_over():
-    odd: list[dict[str, object]] = [
+    odd = [
         {"question": "No mark?", "answer": "It is 4."},
         {"question": "No rationale?", "answer": "#### 4"},
         {"question": "No number?", "answer": "It is unknown.\n#### unknown"},

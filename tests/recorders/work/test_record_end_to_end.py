@@ -38,7 +38,7 @@ BUDGETS = (1, 2, 3, 5, 10, 20, 40)
 DATASET, LLM = "urns", "some/model"
 # CoTs of 40 with the right answer, with each wrong one; the rest have no answer. Ties, hopeless and
 # certain questions among them.
-LAWS: tuple[tuple[int, tuple[int, ...]], ...] = (
+LAWS = (
     (40, ()), (30, (5, 3)), (22, (10, 4, 2)), (18, (18,)), (15, (12, 8, 3, 1)), (12, (13, 13)), (10,
     (20, 6)),
     (6, (5, 5, 4, 4)), (3, (1, 1)), (1, (30,)), (0, (25, 5)), (0, ()),
@@ -126,7 +126,7 @@ class Urns(FaultyServer):
         self.drawn = [0] * questions
         self.replies = 0
         self.kill_at = 0
-        self.recorder: subprocess.Popen[bytes] | None = None
+        self.recorder = None
 
     def _reply(self, seen):
         question = int(seen.question.split()[2])
@@ -208,8 +208,8 @@ def record_through_kills(folder, questions, kills):
         for question in range(questions)
     ]
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    lost: list[int] = []
-    seconds: list[float] = []
+    lost = []
+    seconds = []
     with Urns(questions) as server:
         named = [
             "--dataset",

@@ -60,7 +60,7 @@ def recorded(server, out, limits=QUICK, **decoding):
     """Record all questions and return a hash of the CoTs. How tokens were counted depends on how
     the server bundles them.
     """
-    notes: list[str] = []
+    notes = []
     backend = OpenAICompatible(Endpoint(server.url), note=notes.append)
     # the server counts bytes
     work = task(QUESTIONS, SAMPLES, **{"max_tokens": 2_000_000} | decoding)

@@ -107,7 +107,7 @@ def test_kills_at_random_moments_lose_nothing_and_repeat_little(tmp_path):
     known = {(question, sample) for _, question, sample in acknowledged}
     assert known <= set(held), "an acknowledged CoT is lost"
 
-    before: set[tuple[str, int]] = set()
+    before = set()
     for number in sorted(runs):
         now = {(question, sample) for run, question, sample in asked if run == number}
         assert not now & before, "a CoT was asked for though it had been acknowledged"

@@ -61,8 +61,8 @@ def greedy(question, prefix):
     """
     model, tokenizer = tiny.load_model(LLM), tiny.tokenizer()
     tokens = [QUESTION, *tokenizer.encode(f" {question}"), ANSWER, *prefix, *tokenizer.encode(CUE)]
-    written: list[int] = []
-    chances: list[float] = []
+    written = []
+    chances = []
     while len(written) < 20 and END not in written:
         logits = model.logits([tokens + written])[0, -1]
         shares = np.exp(logits - logits.max())
@@ -91,9 +91,6 @@ def test_each_probe_is_what_the_model_answers_behind_the_tokens_so_far(probed):
         for place in (0, len(places) - 1):
             sample, offset = places[place]
             text, chances = greedy(question, cots[sample].tokens[:offset].tolist())
-            assert probes.texts is not None
-            assert probes.output_tokens is not None
-            assert probes.confidences is not None
             assert (probes.texts[place], probes.output_tokens[place]) == (text, len(chances))
             answer = probes.raw_answers[place]
             if answer is not None:

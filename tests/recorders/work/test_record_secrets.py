@@ -13,7 +13,6 @@ import stat
 import traceback
 from pathlib import Path
 from random import Random
-from typing import Any
 from urllib.parse import quote
 
 import httpx2
@@ -65,7 +64,7 @@ def record(endpoint, out, heard, *questions):
     """Record; whatever is said to the user on the way goes to `heard`, with the traceback a
     developer would see.
     """
-    notes: list[str] = []
+    notes = []
     backend = OpenAICompatible(
         endpoint, note=lambda sentence: (notes.append(sentence), heard.append(sentence))[1]
     )
@@ -74,10 +73,7 @@ def record(endpoint, out, heard, *questions):
     )
     heard += [repr(backend), repr(endpoint), repr(endpoint.redaction), repr(vars(backend))]
     try:
-        said: dict[str, Any] = {
-            "backend_notes": notes,
-            "progress": lambda progress: heard.append(repr(progress)),
-        }
+        said = {"backend_notes": notes, "progress": lambda progress: heard.append(repr(progress))}
         record_dataset(work, backend, out, limits=QUICK, prices="none", partial=True, **said)
     except FevalError as error:
         heard += [str(error), repr(error), "".join(traceback.format_exception(error))]
@@ -93,7 +89,7 @@ def written(folder):
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "for ever"])
 def test_the_key_is_nowhere(tmp_path, caplog, fault, lasting):
     caplog.set_level(logging.DEBUG)
-    heard: list[str] = []
+    heard = []
     with FaultyServer(
         lambda _question, attempt: fault if lasting or not attempt else "", repeats_key=True
     ) as server:
@@ -117,7 +113,7 @@ def test_the_key_is_nowhere(tmp_path, caplog, fault, lasting):
 
 
 def test_a_masked_key_in_a_reply_is_said(tmp_path):
-    heard: list[str] = []
+    heard = []
     with FaultyServer(repeats_key=True) as server:
         record(Endpoint(server.url, KEY), tmp_path / "out", heard, "How much is 1 + 2? [key]")
     assert "A reply held the API key; it is masked in the recording." in heard
@@ -125,7 +121,7 @@ def test_a_masked_key_in_a_reply_is_said(tmp_path):
 
 def test_credentials_in_the_base_url_are_nowhere(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
-    heard: list[str] = []
+    heard = []
     with FaultyServer(["500", "401"], repeats_key=True) as server:
         url = f"http://marked-user:{quote(PASSWORD, safe='')}@127.0.0.1:{server.port}/v1"
         record(Endpoint(url), tmp_path / "out", heard, "How much is 1 + 2?")
@@ -307,10 +303,7 @@ def test_no_command_writes_or_prints_a_known_key(echo, tmp_path, monkeypatch, ca
         endpoint = Endpoint(echo.url, key if variable == "ODD" else None)
         with proxy_server(Proxy(endpoint, journal, "sums")) as proxy:
             for number, place_of_key in enumerate(("nowhere", "message", "field", "headers")):
-                body: dict[str, Any] = {
-                    "model": "m",
-                    "messages": [{"role": "user", "content": f"{number}"}],
-                }
+                body = {"model": "m", "messages": [{"role": "user", "content": f"{number}"}]}
                 if place_of_key == "message":
                     body["messages"][0]["content"] = key
                 elif place_of_key != "nowhere":

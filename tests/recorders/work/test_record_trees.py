@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from places import ROOT
@@ -22,7 +21,6 @@ from feval.errors import FevalError, StorageError, UsageError
 from feval.methods.beam_search import BeamSearch
 from feval.recording import open_recording, verify_recording
 from recorders import tiny
-from recorders.asking.budget import CostEstimate
 from recorders.asking.pace import Limits
 from recorders.asking.trees import Tree, child_seed
 from recorders.backends.endpoint import Endpoint
@@ -38,12 +36,7 @@ DEPTH = 4
 
 def task(**changes):
     decoding = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
-    settings: dict[str, Any] = {
-        "decoding": decoding,
-        "tree": True,
-        "branch": 2,
-        "depth": DEPTH,
-    } | changes
+    settings = {"decoding": decoding, "tree": True, "branch": 2, "depth": DEPTH} | changes
     return make_task(
         RecordingSettings(DATASET, MODEL, **settings), load_questions(DATASET, first=2)
     )
@@ -64,10 +57,8 @@ def test_each_step_is_what_the_model_writes_behind_the_path_with_the_seed_of_the
     }
     questions = {question.id: question.text for question in tree.questions(DATASET)}
     for pool in tree.pools(DATASET, LLM):
-        assert pool.parents is not None
-        assert pool.ends is not None
-        paths: list[str] = []
-        numbers: list[tuple[int, ...]] = []
+        paths = []
+        numbers = []
         for step, (parent, text) in enumerate(zip(pool.parents, pool.texts, strict=True)):
             before, path = ("", ()) if parent is None else (paths[parent], numbers[parent])
             child = pool.parents[:step].count(parent)
@@ -125,7 +116,7 @@ def test_a_dry_run_says_how_many_steps_and_what_they_cost_at_most(tmp_path):
     )
     assert account["output_tokens"] == 2 * 16 * 50
     assert account["usd"] > 0
-    expected: list[CostEstimate] = []
+    expected = []
     with pytest.raises(Fatal):  # the price is there before anything is asked
         recorded(tmp_path / "r", task(), Watched(0), expected=expected.append)
     assert [(estimate.cots, estimate.usd is not None) for estimate in expected] == [(60, True)]

@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from places import ROOT
@@ -45,7 +44,7 @@ def written(folder, text=PROTOCOL):
 
 def task(protocol, first=2, **changes):
     decoding = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
-    settings: dict[str, Any] = {
+    settings = {
         "decoding": decoding,
         "samples": CHAINS,
         "turns": TURNS,
@@ -84,7 +83,7 @@ def test_each_turn_replies_to_the_whole_conversation_before_it(turns, asked):
         question = questions[pool.question_id]
         assert pool.parents == [None] * CHAINS + [*range(CHAINS * (TURNS - 1))]
         assert pool.ends == [True] * CHAINS * TURNS
-        conversations: list[tuple[Message, ...]] = [()] * CHAINS
+        conversations = [()] * CHAINS
         for place, parent in enumerate(pool.parents):
             if parent is not None:
                 said = (
