@@ -152,7 +152,8 @@ class _Push:
         now = self._look() or self._create_repository(public=public)
         self._check_visibility(now, public=public)
         unchanged = now.unchanged(self.files)
-        uploads = [path for path in self.files if path not in set(unchanged)]
+        same = set(unchanged)
+        uploads = [path for path in self.files if path not in same]
         deletions = [path for path in self.delete if path in now.files]
         is_new = bool(uploads or deletions)
         is_tagged = not is_new and self.tag is not None and now.tags.get(self.tag) == now.commit

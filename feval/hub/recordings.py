@@ -92,7 +92,13 @@ def pull(
         HubError, DamagedRecordingError, StorageError: it cannot be fetched, is damaged, or cannot
             be written.
     """
-    target = None if out is None else _new_folder(Path(out))
+    target = None if out is None else Path(out)
+    if is_address(target):
+        raise StorageError(
+            f"{target} is on the Hub; --out names a local folder. `feval push` publishes."
+        )
+    if target is not None and (target.exists() or target.is_symlink()):
+        raise StorageError(f"{target} exists already. Name a new folder, or remove the old one.")
     recording, source = open_remote(place)
     dataset_ids = list(datasets or recording.dataset_ids())
     names = {dataset: _llm_names(recording, dataset, llms) for dataset in dataset_ids}
@@ -245,16 +251,6 @@ class _CheckLog:
             if isinstance(checks, list)
             else set()
         )
-
-
-def _new_folder(out: Path) -> Path:
-    if is_address(out):
-        raise StorageError(
-            f"{out} is on the Hub; --out names a local folder. `feval push` publishes."
-        )
-    if out.exists() or out.is_symlink():
-        raise StorageError(f"{out} exists already. Name a new folder, or remove the old one.")
-    return out
 
 
 def _copy(recording: Recording, paths: Sequence[str], target: Path) -> None:

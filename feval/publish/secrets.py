@@ -118,28 +118,19 @@ def key_rules() -> tuple[Rule, ...]:
     """Return what secrets look like, whoever they belong to."""
     return (
         *(_key(what, prefix, rest) for prefix, (what, rest) in KEYS.items()),
-        Rule(
-            "secret",
-            "a bearer token",
-            re.compile(rb"(?i:bearer)[ \t]+[A-Za-z0-9._~+/-]{20,}=*"),
-            digits=True,
-            keep=6,
-        ),
-        Rule(
-            "secret", "a private key", re.compile(rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY"), keep=11
-        ),
-        Rule(
-            "secret",
-            "an address with a password",
-            re.compile(rb"://[^\s/:@\"']{1,64}:[^\s/@\"']{4,64}@"),
-            keep=3,
-        ),
-        Rule(
-            "secret",
-            "an API key",
-            re.compile(rb"(?i)" + _NAMED + rb"[a-z0-9_.~+/-]{24,}"),
-            digits=True,
-            keep=7,
+        *(
+            Rule("secret", what, re.compile(pattern), digits=digits, keep=keep)
+            for what, digits, keep, pattern in (
+                ("a bearer token", True, 6, rb"(?i:bearer)[ \t]+[A-Za-z0-9._~+/-]{20,}=*"),
+                ("a private key", False, 11, rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY"),
+                (
+                    "an address with a password",
+                    False,
+                    3,
+                    rb"://[^\s/:@\"']{1,64}:[^\s/@\"']{4,64}@",
+                ),
+                ("an API key", True, 7, rb"(?i)" + _NAMED + rb"[a-z0-9_.~+/-]{24,}"),
+            )
         ),
     )
 

@@ -17,8 +17,12 @@ FILES = {
 CHANGED = {**FILES, "manifest.json": b'{"two": 2}'}
 
 
+def push(files, parent=None, **more):
+    return push_files(REPO, files, message="Files", parent=parent, **more)
+
+
 def first(files=FILES, **more):
-    return push_files(REPO, files, message="First", parent=None, **more).commit
+    return push(files, **more).commit
 
 
 def uploads(hub):
@@ -30,7 +34,7 @@ def commits(hub):
 
 
 def test_a_new_repository_is_private_and_gets_one_commit_and_its_tag(hub):
-    pushed = push_files(REPO, FILES, message="First", parent=None, tag="v1.0")
+    pushed = push(FILES, tag="v1.0")
     dataset = hub.datasets[REPO]
     assert dataset.private
     assert len(commits(hub)) == 1
@@ -64,7 +68,7 @@ def test_more_files_than_one_page_are_seen(hub):
     first(many)
     result = state(REPO)
     assert len(result.files) == 121
-    assert push_files(REPO, many, message="Again", parent=result.commit).uploaded == ()
+    assert push(many, result.commit).uploaded == ()
 
 
 def test_only_changed_files_are_sent(hub, tmp_path):
@@ -121,7 +125,7 @@ def test_a_stale_parent_is_refused(hub):
         ConflictError,
         match=f"was at commit {parent[:12]}, and is now at {other[:12]}.*Pull what is new",
     ):
-        push_files(REPO, CHANGED, message="Second", parent=parent)
+        push(CHANGED, parent)
     assert hub.datasets[REPO].refs["main"] == other
 
 
@@ -129,7 +133,7 @@ def test_a_commit_in_the_last_moment_is_refused_by_the_hub(hub):
     parent = first()
     hub.before_commit = lambda: hub.add_dataset(REPO, {"theirs": b"1"})
     with pytest.raises(ConflictError, match="has changed since it was looked at"):
-        push_files(REPO, CHANGED, message="Second", parent=parent)
+        push(CHANGED, parent)
     assert hub.files(REPO) == {"theirs": b"1"}
 
 
@@ -142,7 +146,7 @@ def test_a_broken_upload_is_resumed(hub, monkeypatch):
     result = state(REPO)
     hub.uploads_left = None
     hub.forget()
-    push_files(REPO, FILES, message="First", parent=result.commit)
+    push(FILES, result.commit)
     assert len(uploads(hub)) == 1, "the object that had arrived is not sent again"
     assert set(hub.files(REPO)) == {*FILES, ".gitattributes"}
 
@@ -163,7 +167,7 @@ def test_a_second_attempt_with_no_parent_goes_on_after_the_repository_was_made(h
 )
 def test_a_failure_that_passes_is_met_by_another_attempt(hub, where, status):
     hub.failures.append(Failure(status, where, (("Retry-After", "0"),)))
-    pushed = push_files(REPO, FILES, message="First", parent=None, tag="v1.0")
+    pushed = push(FILES, tag="v1.0")
     assert hub.datasets[REPO].tags == {"v1.0": pushed.commit}
     assert len(hub.datasets[REPO].commits) == 2
     assert hub.failures == []
@@ -172,7 +176,7 @@ def test_a_failure_that_passes_is_met_by_another_attempt(hub, where, status):
 @pytest.mark.parametrize("where", ["/commit/", "/tag/", "/create"])
 def test_a_lost_answer_makes_nothing_twice(hub, where):
     hub.failures.append(Failure(502, where, late=True))
-    pushed = push_files(REPO, FILES, message="First", parent=None, tag="v1.0")
+    pushed = push(FILES, tag="v1.0")
     assert hub.datasets[REPO].tags == {"v1.0": pushed.commit}
     assert len(hub.datasets[REPO].commits) == 2
 
@@ -188,7 +192,7 @@ def test_a_pull_request_is_asked_for_once(hub):
 def test_a_release_is_never_moved(hub):
     parent = first(tag="v1.0")
     with pytest.raises(ConflictError, match=r"already has the tag 'v1.0'.*choose another tag"):
-        push_files(REPO, CHANGED, message="Second", parent=parent, tag="v1.0")
+        push(CHANGED, parent, tag="v1.0")
     assert hub.datasets[REPO].refs["main"] == parent
 
 
@@ -206,7 +210,7 @@ def test_a_missing_tag_is_made_by_the_same_push(hub):
 def test_who_may_see_a_repository_is_never_changed(hub, public):
     commit = hub.add_dataset(REPO, {"README.md": b"# Ours\n"}, private=public)
     with pytest.raises(ConflictError, match="never changes who may see a repository"):
-        push_files(REPO, FILES, message="Second", parent=commit, public=public)
+        push(FILES, commit, public=public)
     assert hub.datasets[REPO].refs["main"] == commit
     assert hub.datasets[REPO].private is public
 
@@ -232,9 +236,9 @@ def test_a_pull_request_to_nowhere_is_refused(hub):
 def test_a_missing_file_is_a_sentence(hub, tmp_path):
     commit = first()
     with pytest.raises(StorageError, match="cannot be pushed"):
-        push_files(REPO, {"README.md": tmp_path / "gone"}, message="Second", parent=commit)
+        push({"README.md": tmp_path / "gone"}, commit)
     with pytest.raises(StorageError, match="cannot be pushed"):
-        push_files(REPO, {"new.md": tmp_path / "gone"}, message="Second", parent=commit)
+        push({"new.md": tmp_path / "gone"}, commit)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +246,7 @@ def test_a_missing_file_is_a_sentence(hub, tmp_path):
 )
 def test_paths_that_lead_elsewhere_are_refused(hub, path):
     with pytest.raises(UsageError, match="cannot be pushed to the path"):
-        push_files(REPO, {path: b"1"}, message="First", parent=None)
+        push({path: b"1"})
     assert hub.requests == []
 
 
@@ -284,7 +288,7 @@ def test_no_error_shows_the_token(hub, failure, monkeypatch, caplog):
         hub.datasets.clear()
         hub.objects.clear()
         with pytest.raises(FevalError) as raised:
-            push_files(REPO, FILES, message="First", parent=None, tag="v1")
+            push(FILES, tag="v1")
         assert TOKEN not in full_text(raised.value)
     hub.failures.clear()
     assert TOKEN not in caplog.text

@@ -67,6 +67,10 @@ def folder(demo):
     )
 
 
+def load(place, *llms, **options):
+    return feval.load("toy", llms, recording=place, **options)
+
+
 def files_of(folder):
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
@@ -119,8 +123,8 @@ def answers(dataset, llms):
 
 
 def test_loading_fetches_what_voting_needs_and_nothing_else(hub, folder, address):
-    there = feval.load("toy", ["a", "us/c"], recording=address, prices="none")
-    here = feval.load("toy", ["a", "us/c"], recording=folder, prices="none")
+    there = load(address, "a", "us/c", prices="none")
+    here = load(folder, "a", "us/c", prices="none")
     assert came(hub, folder, {"manifest.json", *needed("toy", ["a", "us/c"])})
     assert [llm.pool.codes.tolist() for llm in there[1]] == [
         llm.pool.codes.tolist() for llm in here[1]
@@ -144,22 +148,22 @@ def needed(dataset, llms):
 
 
 def test_every_byte_is_sent_once(hub, folder, address):
-    feval.load("toy", ["a"], recording=address)
-    feval.load("toy", ["a"], recording=address)
+    load(address, "a")
+    load(address, "a")
     pull(address)
     assert came(hub, folder, files_of(folder).keys() - {"README.md"})
 
 
 def test_a_pinned_commit_in_the_cache_asks_for_nothing(hub, address):
-    feval.load("toy", ["a"], recording=address)
+    load(address, "a")
     hub.forget()
-    feval.load("toy", ["a"], recording=address)
+    load(address, "a")
     assert hub.requests == []
 
 
 def test_texts_prompts_and_channels_are_fetched_when_they_are_asked_for(hub, folder, address):
-    dataset, [llm] = feval.load("toy", ["b"], recording=address, prices="none")
-    _, [own] = feval.load("toy", ["b"], recording=folder, prices="none")
+    dataset, [llm] = load(address, "b", prices="none")
+    _, [own] = load(folder, "b", prices="none")
     hub.forget()
     row = dataset.question_ids[0]
     assert [cot.raw_text for cot in llm(row).cots] == [cot.raw_text for cot in own(row).cots]
@@ -195,7 +199,7 @@ def test_turns_are_fetched_with_their_llm(hub, tmp_path):
 def test_probes_are_fetched_when_they_are_asked_for(hub, tmp_path):
     folder = write_probed(tmp_path / "probed")
     address = put(hub, folder)
-    _, [llm] = feval.load("toy", ["alpha"], recording=address)
+    _, [llm] = load(address, "alpha")
     assert came(hub, folder, {"manifest.json", *needed("toy", ["alpha"])})
     hub.forget()
     assert (
@@ -217,7 +221,7 @@ def test_probes_that_contradict_what_the_hash_pins_are_refused(hub, tmp_path):
     data[header["arrays"]["codes"][2]] = 0
     (folder / path).write_bytes(data)
     restate(folder, path)
-    _, [llm] = feval.load("toy", ["alpha"], recording=put(hub, folder))
+    _, [llm] = load(put(hub, folder), "alpha")
     with pytest.raises(
         DamagedRecordingError, match=r"contradicts the Parquet files .*codes of probes"
     ):
@@ -265,7 +269,7 @@ def test_a_pulled_recording_is_sound_and_has_the_same_hash(hub, folder, address,
 
 def test_a_part_in_a_folder_of_its_own_says_what_is_missing(hub, address, tmp_path):
     pull(address, tmp_path / "part", datasets=["toy"], llms=["a"], texts=False)
-    _, [llm] = feval.load("toy", ["a"], recording=tmp_path / "part", prices="none")
+    _, [llm] = load(tmp_path / "part", "a", prices="none")
     with pytest.raises(
         NotFetchedError,
         match=f"texts/toy/a.parquet of {address} was not fetched. `feval pull {address}`",
@@ -330,13 +334,13 @@ def test_tags_and_beginnings_of_commits_do_not_warn(hub, folder, address):
 
 def test_what_was_fetched_opens_offline(hub, folder, address, monkeypatch):
     hub.datasets[REPO].tags["v1.0"] = address.rpartition("@")[2]
-    feval.load("toy", ["a"], recording=f"hf://{REPO}@v1.0")
+    load(f"hf://{REPO}@v1.0", "a")
     with pytest.warns(UnpinnedWarning):
         open_place(f"hf://{REPO}")
     hub.forget()
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for place in (address, f"hf://{REPO}@v1.0"):
-        _, [llm] = feval.load("toy", ["a"], recording=place, prices="none")
+        _, [llm] = load(place, "a", prices="none")
     with pytest.warns(UnpinnedWarning):
         open_place(f"hf://{REPO}")
     with pytest.raises(HubError, match=r"the network is off \(HF_HUB_OFFLINE\).*not in the cache"):
@@ -351,7 +355,7 @@ def test_what_was_fetched_opens_offline(hub, folder, address, monkeypatch):
 )
 def test_a_damaged_cache_is_fetched_again_once(hub, address, tmp_path, path):
     def content():
-        _, [llm] = feval.load("toy", ["a"], recording=address, prices="none")
+        _, [llm] = load(address, "a", prices="none")
         return llm.pool.codes.tolist(), llm("toy/0").cots[0].raw_text
 
     before = content()
@@ -366,12 +370,12 @@ def test_a_damaged_cache_is_fetched_again_once(hub, address, tmp_path, path):
 def test_wrong_bytes_are_fetched_again_once_and_then_refused(hub, address, path, redirect):
     hub.redirect = redirect
     hub.wrong_bytes[path] = 1
-    feval.load("toy", ["a"], recording=address)
+    load(address, "a")
     shutil.rmtree(constants.HF_HUB_CACHE)
     hub.wrong_bytes[path] = 9
     hub.forget()
     with pytest.raises(HubError, match=f"{path} of .* came twice .* with other bytes than"):
-        feval.load("toy", ["a"], recording=address)
+        load(address, "a")
     assert hub.wrong_bytes[path] == 7
 
 
@@ -381,7 +385,7 @@ def test_wrong_bytes_are_fetched_again_once_and_then_refused(hub, address, path,
 def test_a_failure_that_passes_is_met_by_another_attempt(hub, address, where, status, monkeypatch):
     hub.datasets[REPO].tags["v1.0"] = address.rpartition("@")[2]
     hub.failures.append(Failure(status, where, (("Retry-After", "0"),)))
-    feval.load("toy", ["a"], recording=f"hf://{REPO}@v1.0")
+    load(f"hf://{REPO}@v1.0", "a")
     assert hub.failures == []
 
 
@@ -421,7 +425,7 @@ def test_all_files_of_a_part_are_fetched_with_the_first_that_is_read(hub, folder
     """The leaf is over all of them, so none is used before it is checked."""
     parts = in_parts(folder, tmp_path / "parts", {"samples": 2, "texts": 2})
     address = put(hub, parts)
-    there = feval.load("toy", ["a"], recording=address, prices="none")[1][0]
+    there = load(address, "a", prices="none")[1][0]
     samples, texts = (
         {path for path in files_of(parts) if path.startswith(f"{part}/toy/a/")}
         for part in ("samples", "texts")
@@ -429,9 +433,7 @@ def test_all_files_of_a_part_are_fetched_with_the_first_that_is_read(hub, folder
     assert len(samples) == len(texts) == 2
     assert samples <= sent_paths(hub)
     assert texts.isdisjoint(sent_paths(hub))
-    assert there.texts(0) == feval.load("toy", ["a"], recording=folder, prices="none")[1][0].texts(
-        0
-    )
+    assert there.texts(0) == load(folder, "a", prices="none")[1][0].texts(0)
     assert (
         sent_paths(hub) & {path for path in files_of(parts) if path.startswith("texts/")} == texts
     )
@@ -503,7 +505,7 @@ def test_datasets_that_differ_in_case_only_are_refused(hub, folder):
 def test_a_file_larger_than_its_manifest_says_is_not_fetched(hub, folder):
     address = put(hub, folder, **{"votes/toy.votes": bytes(1 << 20)})
     with pytest.raises(DamagedRecordingError, match="has 1,048,576 bytes on the Hub"):
-        feval.load("toy", ["a"], recording=address)
+        load(address, "a")
     assert "votes/toy.votes" not in sent_paths(hub)
 
 
@@ -521,7 +523,7 @@ def test_a_manifest_that_states_terabytes_is_a_sentence(hub, folder):
     with pytest.raises(
         DamagedRecordingError, match="is not the file of 1,152,921,504,606,846,976 bytes"
     ):
-        feval.load("toy", ["a"], recording=publish_changed(hub, folder, grow))
+        load(publish_changed(hub, folder, grow), "a")
 
 
 @pytest.mark.parametrize(
@@ -566,8 +568,8 @@ def test_another_content_than_the_recording_hash_pins_is_refused(hub, folder):
         **{path: data},
     )
     with pytest.raises(DamagedRecordingError, match="the leaf toy / a / samples should be"):
-        feval.load("toy", ["a"], recording=address)
-    feval.load("toy", ["b"], recording=address)
+        load(address, "a")
+    load(address, "b")
 
 
 @pytest.mark.parametrize("llms", [["a"], ["b"]])
@@ -606,7 +608,7 @@ def test_a_leaf_that_is_missing_is_refused(hub, folder):
         manifest["recording_hash"] = recording_hash(keys)
 
     with pytest.raises(DamagedRecordingError, match="the leaf toy / a / samples should be None"):
-        feval.load("toy", ["a"], recording=publish_changed(hub, folder, change))
+        load(publish_changed(hub, folder, change), "a")
 
 
 def test_an_edited_card_does_no_harm(hub, folder, tmp_path):
@@ -703,27 +705,9 @@ def test_commands_take_an_address_where_they_take_a_folder(
     hub, folder, address, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    curve = [
-        "curve",
-        "self-consistency",
-        "--dataset",
-        "tiny_sums",
-        "--llm",
-        "feval/tiny-42k",
-        "--n",
-        "1,5",
-        "--json",
-    ]
-    run = [
-        "run",
-        "self-consistency",
-        "--set",
-        "n=2",
-        "--dataset",
-        "tiny_sums",
-        "--llm",
-        "feval/tiny-42k",
-    ]
+    own = ("--dataset", "tiny_sums", "--llm", "feval/tiny-42k")
+    curve = ("curve", "self-consistency", *own, "--n", "1,5", "--json")
+    run = ("run", "self-consistency", "--set", "n=2", *own)
     there = run_feval(*curve, "--recording", address)
     assert (there.exit_code, there.stderr) == (0, "")
     here = run_feval(*curve, "--recording", str(folder))

@@ -192,18 +192,8 @@ def test_a_surface_travels_with_its_page_and_is_computed_again(hub, tmp_path):
         write_probed(tmp_path / "probed", {"alpha": ALPHA}, golds=["4", "5", "1", "2"]),
         tmp_path / "my-surface",
     )
-    cut = (
-        "--dataset",
-        "toy",
-        "--llm",
-        "alpha",
-        "--n",
-        "1",
-        "--tokens",
-        "5,10,none",
-        "--drop",
-        "short-pools",
-    )
+    own = ("--dataset", "toy", "--llm", "alpha", "--n", "1")
+    cut = (*own, "--tokens", "5,10,none", "--drop", "short-pools")
     assert run_feval("surface", "--recording", probed, *cut, "--out", out).exit_code == 0
     run_json("push", probed, REPO, "--results", out)
     files = hub.files(REPO)

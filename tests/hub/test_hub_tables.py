@@ -16,6 +16,15 @@ COMMIT = "c" * 40
 COT = {"question": "1 + 1?", "gold": "2", "model": "m", "text": "The answer is 2.", "tokens": 5}
 
 
+def imported(address, out):
+    own = ("--dataset", "toy", "--answer-kind", "number", "--out", out)
+    result = run_feval("import", "table", address, *own)
+    assert result.exit_code == 0, result.output
+    recording = open_recording(out)
+    assert recording.votes("toy").llms["m"].sizes.tolist() == [2]
+    return recording.manifest.raw["operation"]
+
+
 @pytest.fixture
 def answers(hub):
     shards = {
@@ -32,14 +41,8 @@ def answers(hub):
 
 
 def test_the_files_of_a_split_are_one_table(answers, tmp_path):
-    out, address = tmp_path / "out", f"hf://datasets/us/answers@{COMMIT}/data/train"
-    result = run_feval(
-        "import", "table", address, "--dataset", "toy", "--answer-kind", "number", "--out", out
-    )
-    assert result.exit_code == 0, result.output
-    recording = open_recording(out)
-    assert recording.votes("toy").llms["m"].sizes.tolist() == [2]
-    assert recording.manifest.raw["operation"]["address"] == f"hf://us/answers@{COMMIT}/data/train"
+    operation = imported(f"hf://datasets/us/answers@{COMMIT}/data/train", tmp_path / "out")
+    assert operation["address"] == f"hf://us/answers@{COMMIT}/data/train"
     assert not answers.asked("resolve.*test-00000")
     count = len(answers.requests)
     assert fetch_table(f"hf://us/answers@{COMMIT}/data/train-00000-of-00002.jsonl")[0].is_file()
@@ -101,22 +104,7 @@ def named(hub, monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_a_split_that_the_library_datasets_knows_is_a_table(named, hub, tmp_path):
-    out = tmp_path / "out"
-    result = run_feval(
-        "import",
-        "table",
-        f"{named}/main/train",
-        "--dataset",
-        "toy",
-        "--answer-kind",
-        "number",
-        "--out",
-        out,
-    )
-    assert result.exit_code == 0, result.output
-    recording = open_recording(out)
-    assert recording.votes("toy").llms["m"].sizes.tolist() == [2]
-    operation = recording.manifest.raw["operation"]
+    operation = imported(f"{named}/main/train", tmp_path / "out")
     assert operation["address"] == f"hf://us/named@{COMMIT}/main/train"
     assert [file["file"] for file in operation["source"]] == ["runs%2Fa.jsonl", "runs%2Fb.jsonl"]
     assert not hub.asked("GET.*z.jsonl")

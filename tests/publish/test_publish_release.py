@@ -40,6 +40,35 @@ def toy(tmp_path):
     return write(tmp_path / "toy")
 
 
+def send(folder, **options):
+    return push(prepare(folder, look(REPO), **options))
+
+
+def matter(page):
+    return yaml.safe_load(page.decode().split("---\n")[1])
+
+
+def run_python(tmp_path, code, *arguments):
+    """What a program prints that loads from the Hub as anybody does."""
+    process = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "HF_HOME": str(tmp_path / "home"),
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr[-3000:]
+    return process.stdout
+
+
 def published(hub, revision="main"):
     return {
         path: data for path, data in hub.files(REPO, revision).items() if path != ".gitattributes"
@@ -74,21 +103,7 @@ def test_what_the_page_says_of_feval_runs(hub, tmp_path, monkeypatch):
     page = published(hub)["README.md"].decode()
     code = page.split("```python\n")[1].split("```")[0]
     command = page.split("```sh\n")[1].split("```")[0].split()
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "HF_HOME": str(tmp_path / "home"),
-        "HF_HUB_DISABLE_XET": "1",
-    }
-    process = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert (process.returncode, process.stdout) == (0, f"{answers}\n"), process.stderr
+    assert run_python(tmp_path, code) == f"{answers}\n"
     assert (command[0], command[-2:]) == ("feval", ["--out", "my-curve"])
     monkeypatch.chdir(tmp_path)
     assert run_feval(*command[1:]).exit_code == 0
@@ -96,7 +111,7 @@ def test_what_the_page_says_of_feval_runs(hub, tmp_path, monkeypatch):
 
 
 def test_a_recording_on_the_hub_can_be_published_elsewhere(hub, toy):
-    commit = push(prepare(toy, look(REPO))).commit
+    commit = send(toy).commit
     result = run_feval("push", f"hf://{REPO}@{commit}", "somebody/else", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["recording_hash"] == open_recording(toy).hash
@@ -123,29 +138,18 @@ assert list(load_dataset(repo)) == list(expected[next(iter(expected))])
 def test_datasets_loads_and_streams_every_configuration(hub, tmp_path):
     folder = write(tmp_path / "r", ["toy", "a/b c"], ["alpha", "beta@t=0.8", "org/gamma-1.5"])
     assert run_feval("push", folder, REPO, "--tag", "v1").exit_code == 0
-    front = yaml.safe_load(published(hub)["README.md"].decode().split("---\n")[1])
+    front = matter(published(hub)["README.md"])
     expected = {
         info["config_name"]: {split["name"]: split["num_examples"] for split in info["splits"]}
         for info in front["dataset_info"]
     }
     assert len(expected) == 2 * 4
     assert expected["toy"] == {"alpha": 12, "beta_t_0.8": 12, "org_gamma_1.5": 12}
-    environment = {
-        **os.environ,
-        "HF_HOME": str(tmp_path / "home"),
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
-    }
-    arguments = [sys.executable, "-c", _LOAD_ALL, REPO, "v1", json.dumps(expected)]
-    process = subprocess.run(
-        arguments, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert process.returncode == 0, process.stderr[-3000:]
+    run_python(tmp_path, _LOAD_ALL, REPO, "v1", json.dumps(expected))
 
 
 def test_a_release_is_the_recording_with_its_page(hub, toy):
-    push(prepare(toy, look(REPO)))
+    send(toy)
     files = published(hub)
     recording = open_recording(toy)
     own = {path for path in recording.manifest.files if path != "README.md"}
@@ -168,15 +172,15 @@ def test_a_release_is_the_recording_with_its_page(hub, toy):
 
 
 def test_the_same_again_makes_no_commit(hub, toy):
-    first = push(prepare(toy, look(REPO)))
+    first = send(toy)
     hub.forget()
-    again = push(prepare(toy, look(REPO)))
+    again = send(toy)
     assert (again.commit, again.uploaded) == (first.commit, ())
     assert hub.asked("^POST .*/commit/") == []
 
 
 def test_one_more_llm_sends_what_is_new(hub, toy, tmp_path):
-    push(prepare(toy, look(REPO)))
+    send(toy)
     more = write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"])
     release = prepare(more, look(REPO))
     todo = changes(release)
@@ -190,9 +194,9 @@ def test_one_more_llm_sends_what_is_new(hub, toy, tmp_path):
 
 
 def test_what_others_have_put_beside_it_stays(hub, toy):
-    push(prepare(toy, look(REPO)))
+    send(toy)
     hub.add_dataset(REPO, {**hub.files(REPO), "results/receipt.json": b"{}", "notes.md": b"mine"})
-    push(prepare(toy, look(REPO), title="Another title"))
+    send(toy, title="Another title")
     assert {"results/receipt.json", "notes.md"} <= set(published(hub))
 
 
@@ -226,15 +230,15 @@ def test_an_older_release_does_not_take_away_what_it_lacks(hub, toy, tmp_path):
     with pytest.raises(
         ConflictError, match=r"has 3 files that this recording lacks: .*gamma\.parquet"
     ):
-        push(prepare(toy, look(REPO)))
+        send(toy)
     push(prepare(toy, look(REPO)), remove=True)
     assert not any("gamma" in path for path in published(hub))
 
 
 def test_a_release_that_is_not_up_to_date_is_refused(hub, toy):
-    push(prepare(toy, look(REPO)))
+    send(toy)
     release = prepare(toy, look(REPO), title="Mine")
-    push(prepare(toy, look(REPO), title="Theirs"))
+    send(toy, title="Theirs")
     with pytest.raises(ConflictError, match="has changed since it was looked at"):
         push(release)
 
@@ -314,7 +318,7 @@ def test_another_licence_is_in_the_front_matter_and_stays(tmp_path):
     folder = write(tmp_path / "bare", licence=None)
     release = prepare(folder, Seen(REPO), licence=OWN)
     first = release.files["README.md"]
-    front = yaml.safe_load(first.decode().split("---\n")[1])
+    front = matter(first)
     assert [front[name] for name in ("license", "license_name", "license_link")] == [
         "other",
         OWN.name,
@@ -375,7 +379,7 @@ def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(hub, tmp
                     assert column.has_offset_index
                     assert column.has_column_index
     page = release.files["README.md"]
-    front = yaml.safe_load(page.decode().split("---\n")[1])
+    front = matter(page)
     assert len(front["configs"]) == 16 * 4
     assert max(len(config["data_files"]) for config in front["configs"]) == 14
     assert len(page) < 400_000
@@ -444,7 +448,7 @@ def test_words_come_from_a_file(hub, toy, tmp_path):
     assert run_feval("push", toy, REPO, "--words", words).exit_code == 0
     text = published(hub)["README.md"].decode()
     assert "Recorded for the **exam**." in text
-    front = yaml.safe_load(text.split("---\n")[1])
+    front = matter(text.encode())
     assert (front["pretty_name"], front["language"], front["license"]) == (
         "Mine",
         ["en"],
