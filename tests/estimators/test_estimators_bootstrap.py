@@ -77,22 +77,6 @@ def test_equal_questions_may_be_stored_once():
     ).all()
 
 
-def test_columns_share_their_resamples_so_that_differences_stay_paired():
-    values = example(50, 2)
-    means = bootstrap_means(values, resamples=400)
-    difference = bootstrap_means(values[:, :1] - values[:, 1:], resamples=400)
-    assert difference[:, 0] == pytest.approx(means[:, 0] - means[:, 1], abs=1e-10)
-    assert (bootstrap_means(values[:, 1:], resamples=400)[:, 0] == means[:, 1]).all()
-
-
-def test_another_seed_gives_other_resamples():
-    values = example(50, 1)
-    assert (
-        bootstrap_means(values, resamples=50, seed=1)
-        != bootstrap_means(values, resamples=50, seed=2)
-    ).any()
-
-
 def test_columns_without_spread_are_points():
     interval = bootstrap_interval(np.tile([0.0, -1.0, 2.5], (9, 1)))
     assert (

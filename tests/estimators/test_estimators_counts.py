@@ -40,19 +40,6 @@ def test_votes_are_counted_per_candidate(rows, data):
     assert (counts.gold + counts.rivals.sum(axis=1) + counts.no_answer == counts.size).all()
 
 
-def test_a_question_without_gold_has_rivals_only():
-    counts = vote_counts(np.array([[0, 0, 1, -1, -2]], np.int8), np.array([-1]))
-    assert counts.gold.tolist() == [0]
-    assert counts.rivals.tolist() == [[2, 1]]
-    assert (counts.no_answer.tolist(), counts.size.tolist()) == ([1], [4])
-
-
-def test_pools_without_any_answer_have_no_rivals():
-    counts = vote_counts(np.full((2, 3), -1, np.int8), np.array([0, -1]))
-    assert counts.rivals.shape == (2, 0)
-    assert counts.no_answer.tolist() == [3, 3]
-
-
 def test_large_pools_and_many_candidates_are_counted():
     codes = np.tile(np.arange(400, dtype=np.int16), 2)[None]
     counts = vote_counts(codes, np.array([399]))

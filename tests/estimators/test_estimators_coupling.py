@@ -2,13 +2,12 @@
 enumeration.
 """
 
-from itertools import combinations, permutations, product
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.integrate import dblquad
 
 from feval.estimators.coupling import (
     coupled_correctness,
@@ -41,51 +40,6 @@ def two_laws(draw, most=6):
             weights[draw(st.integers(0, size - 1))] = 1.0
         laws.append(weights / weights.sum())
     return laws[0], laws[1]
-
-
-def raced(p, q):
-    """The joint law by numerical integration over the arrival times u of i and v of j, an
-    independent derivation.
-
-    The first answers i and the second j != i where u p_j <= v p_i and v q_i <= u q_j, and everybody
-    else's time exceeds max(p_k u / p_i, q_k v / q_j).
-    """
-    size = len(p)
-    joint = np.zeros((size, size))
-    for i, j in product(np.flatnonzero(p), np.flatnonzero(q)):
-        if i == j:
-            joint[i, i] = 1.0 / np.maximum(p / p[i], q / q[i]).sum()
-            continue
-        others = [k for k in range(size) if k not in (i, j)]
-        low, high = p[j] / p[i], q[j] / max(q[i], 1e-12)
-        if low < high:
-
-            def density(v, u, i=i, j=j, others=others):
-                return float(
-                    np.exp(-u - v - np.maximum(p[others] * u / p[i], q[others] * v / q[j]).sum())
-                )
-
-            joint[i, j] = dblquad(
-                density,
-                0,
-                40,
-                lambda u: low * u,  # noqa: B023
-                lambda u: min(high * u, 40.0),  # noqa: B023
-                epsabs=1e-7,
-            )[0]
-    return joint
-
-
-@pytest.mark.parametrize(
-    ("p", "q"),
-    [
-        pytest.param([0.5, 0.3, 0.2], [0.2, 0.2, 0.6], marks=pytest.mark.slow),
-        ([0.5, 0.5, 0.0], [0.1, 0.3, 0.6]),
-        pytest.param([0.7, 0.1, 0.2], [0.0, 0.4, 0.6], marks=pytest.mark.slow),
-    ],
-)
-def test_the_joint_law_is_the_integral_of_the_race(p, q):
-    assert gumbel_coupling_joint(p, q) == pytest.approx(raced(np.array(p), np.array(q)), abs=2e-5)
 
 
 def test_drawn_noise_gives_the_joint_law():
@@ -193,17 +147,6 @@ def test_the_estimation_error_is_the_mean_over_all_choices(differences, data):
     assert estimation_error(differences, [size])[0] == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_estimation_error_of_many_pairs_agrees_with_drawing():
-    generator = np.random.default_rng(3)
-    pairs = generator.integers(-1, 2, size=3000)
-    errors = [abs(generator.permutation(pairs)[:200].mean() - pairs.mean()) for _ in range(4000)]
-    standard_error = np.std(errors) / np.sqrt(len(errors))
-    assert estimation_error(pairs, [200])[0] == pytest.approx(
-        np.mean(errors), abs=4 * standard_error
-    )
-    assert estimation_error(pairs, [1, 3000])[1] == 0.0
-
-
 def test_equal_error_finds_the_crossing():
     generator = np.random.default_rng(4)
     x = generator.random((60, 10))
@@ -283,20 +226,6 @@ def test_few_questions_are_certain_of_nothing():
     result = equal_error_samples([[1, 0, 0, -1]], [[1, 1, 0, -1]], 2)
     assert np.isnan([result.low, result.high]).all()
     assert 0 < result.ratio <= 1
-
-
-def test_the_interval_of_the_saving_holds_the_saving():
-    generator = np.random.default_rng(3)
-    for questions in (2, 3, 10):
-        level = generator.random((questions, 1))
-        coupled = generator.choice([0, 0, 0, 1, -1], (questions, 6)) * (
-            generator.random((questions, 6)) < level
-        )
-        independent = generator.choice([0, 1, -1], (questions, 6))
-        result = equal_error_samples(coupled, independent, 4, resamples=500)
-        assert 0.25 <= result.low <= result.ratio <= result.high
-    nothing = equal_error_samples(np.zeros((5, 4)), np.tile([1, 0, -1, 0], (5, 1)), 4)
-    assert (nothing.coupled, nothing.low, nothing.high) == (1, 0.25, 0.25)
 
 
 def test_a_change_of_ranking_is_found_only_where_both_orders_are_certain():

@@ -139,29 +139,10 @@ def test_sampled_arrangements_agree_with_enumerated_ones():
     assert sampled.expected_distance == pytest.approx(exact.expected_distance, abs=0.01)
 
 
-def test_the_level_is_kept():
-    """Of 200 recordings without drift, few are alarms: 5 % with a standard deviation of 1.5 %."""
-    result = [compared(many(4, 4, 3, seed), resamples=199, seed=seed) for seed in range(200)]
-    for name in ("answers", "lengths"):
-        alarms = sum(getattr(one, name).p_value <= 0.05 for one in result) / len(result)
-        assert alarms <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 200)
-    assert (
-        sum(min(one.answers.p_holm, one.lengths.p_holm) <= 0.05 for one in result) / 200
-        <= 0.05 + 0.062
-    )
-
-
 def test_a_change_of_answers_alone_is_seen_in_the_answers():
     result = compared(many(40, 10, 10, 5, shifted=-0.3), resamples=999)
     assert result.answers.p_holm < 0.01 < result.lengths.p_holm
     assert result.distance > result.expected_distance
-
-
-def test_a_change_of_lengths_alone_is_seen_in_the_lengths():
-    result = compared(many(40, 10, 10, 5, longer=15), resamples=999)
-    assert result.lengths.p_holm < 0.01 < result.answers.p_holm
-    assert result.lengths.statistic > 0
-    assert result.new_tokens > result.old_tokens
 
 
 def test_harder_questions_with_more_new_cots_are_no_drift():
@@ -180,19 +161,6 @@ def test_the_same_seed_gives_the_same_numbers():
     cots = many(10, 6, 6, 3)
     assert compared(cots, resamples=499, seed=7) == compared(cots, resamples=499, seed=7)
     assert compared(cots, resamples=499, seed=7) != compared(cots, resamples=499, seed=8)
-
-
-def test_neither_names_nor_order_of_questions_nor_codes_matter():
-    cots = many(3, 2, 2, 4)
-    renamed = [
-        (7 - question, 5 - answer, 3 * tokens, new) for question, answer, tokens, new in cots
-    ]
-    one, other = compared(cots), compared(renamed)
-    assert one.exact
-    assert (one.answers.p_value, one.lengths.p_value) == (
-        other.answers.p_value,
-        other.lengths.p_value,
-    )
 
 
 @pytest.mark.parametrize(

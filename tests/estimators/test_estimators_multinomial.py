@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from feval.estimators.approximations import monte_carlo_plurality_accuracy
 from feval.estimators.multinomial import circles, plugin_plurality_accuracy, plurality_accuracy
 from feval.estimators.probabilities import MOST_VOTES, TIES
 
@@ -141,14 +140,6 @@ def test_two_candidates_follow_the_binomial_distribution(p):
         assert values[0] == pytest.approx(strict + share * mass, abs=2e-12), ties
 
 
-def test_one_candidate_fails_only_if_nobody_answers():
-    votes = np.array([1, 2, 10, 100, 1001])
-    assert estimates(1, [], 3, votes.tolist()) == pytest.approx(1 - 0.75**votes, abs=1e-13)
-    assert estimates(5, [], 0, votes.tolist()) == [1.0] * 5
-    assert estimates(0, [], 5, votes.tolist()) == [0.0] * 5
-    assert estimates(0, [3, 2], 5, votes.tolist()) == [0.0] * 5
-
-
 @pytest.mark.parametrize("top", [100, 1001])
 def test_the_chances_of_all_candidates_and_of_no_vote_sum_to_one(top):
     pool, no_answer = np.array([40, 30, 15, 5, 5, 1, 1]), 3
@@ -162,13 +153,6 @@ def test_the_chances_of_all_candidates_and_of_no_vote_sum_to_one(top):
     )
 
 
-def test_more_votes_of_a_known_law_tend_to_the_leader():
-    assert estimates(5, [3, 2], 0, [3_000]) == pytest.approx([1.0], abs=1e-13)
-    assert estimates(4, [4, 2], 0, [3_000]) == pytest.approx([0.5], abs=1e-13)
-    assert estimates(4, [4, 4], 0, [2_999]) == pytest.approx([1 / 3], abs=1e-13)
-    assert estimates(3, [5, 2], 0, [3_000]) == pytest.approx([0.0], abs=1e-13)
-
-
 def test_the_largest_number_of_votes_is_exact_too():
     from scipy.stats import binom
 
@@ -176,16 +160,6 @@ def test_the_largest_number_of_votes_is_exact_too():
     assert values == pytest.approx(
         [binom.sf(MOST_VOTES // 2 - 1, MOST_VOTES - 1, 0.505)] * 2, abs=1e-11
     )
-
-
-def test_the_rules_for_ties_are_ordered_and_differ():
-    strict, uniform, lenient = (
-        np.array(estimates(4, [4, 2], 1, range(1, 30), ties))
-        for ties in ("strict", "uniform", "lenient")
-    )
-    assert strict[0] == uniform[0] == lenient[0] == 4 / 11
-    assert (strict < uniform - 1e-6)[1:].all()
-    assert (uniform < lenient - 1e-6)[1:].all()
 
 
 @given(
@@ -207,33 +181,6 @@ def test_a_question_is_estimated_alone_whatever_stands_beside_it(pools, ties, rn
     alone = np.array([estimates(*pool, votes, ties) for pool in pools])
     assert together.per_question() == pytest.approx(alone, abs=1e-13)
     assert together.mean() == pytest.approx(alone.mean(axis=0), abs=1e-13)
-
-
-@given(POOLS, st.sampled_from(TIES), st.sampled_from([1, 3, 8, 20]))
-@settings(max_examples=40, deadline=None)
-def test_simulated_votes_agree_within_their_error(pool, ties, votes):
-    size = pool[0] + sum(pool[1]) + pool[2]
-    rivals = np.array([pool[1]], np.float64).reshape(1, -1) / size
-    simulated = monte_carlo_plurality_accuracy(
-        np.array([pool[0] / size]),
-        rivals,
-        np.array([pool[2] / size]),
-        [votes],
-        replicates=2000,
-        ties=ties,
-    ).per_question()[0, 0]
-    exact = estimates(*pool, [votes], ties)[0]
-    assert abs(simulated - exact) <= 5 * (exact * (1 - exact) / 2000) ** 0.5 + 1e-12
-
-
-def test_probabilities_and_counts_give_the_same():
-    votes = [1, 5, 40, 333]
-    given_shares = plurality_accuracy(
-        np.array([0.4]), np.array([[0.35, 0.0, 0.2]]), np.array([0.05]), votes
-    )
-    assert estimates(8, [7, 4], 1, votes) == pytest.approx(
-        given_shares.per_question()[0], abs=1e-13
-    )
 
 
 def test_windows_of_votes_join_without_a_seam():

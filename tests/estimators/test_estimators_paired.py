@@ -30,14 +30,6 @@ SHARES = st.integers(0, 20).map(lambda x: x / 20)
 POINTS = st.lists(st.tuples(st.integers(1, 12).map(float), SHARES), min_size=1, max_size=8)
 
 
-def test_between_two_points_accuracy_is_linear_in_the_logarithm_of_the_cost():
-    costs, accuracy = np.array([1.0, 4.0, 64.0]), np.array([0.2, 0.6, 0.8])
-    assert accuracy_at(2.0, costs, accuracy) == pytest.approx(0.4)  # half way from log 1 to log 4
-    assert accuracy_at(16.0, costs, accuracy) == pytest.approx(0.7)
-    for cost, height in zip(costs, accuracy, strict=True):
-        assert accuracy_at(cost, costs, accuracy) == height
-
-
 @given(
     st.lists(st.integers(1, 1000), min_size=2, max_size=6, unique=True),
     st.floats(0, 1),
@@ -64,22 +56,6 @@ def test_a_paired_difference_is_the_interval_of_the_differences_per_question():
     assert percentiles(resampled, 0.95) == pytest.approx(
         (referee.low[0], referee.high[0]), abs=1e-10
     )
-
-
-def test_cost_to_reach_by_hand():
-    costs = np.array([[1.0, 4.0, 16.0, 64.0]])
-    # the third point is worse than the second: the envelope is level there
-    accuracy = np.array([[0.2, 0.6, 0.5, 0.8]])
-
-    def reach(target):
-        return float(cost_to_reach(target, costs, accuracy)[0])
-
-    assert reach(0.1) == reach(0.2) == 1.0
-    assert reach(0.4) == pytest.approx(2.0)
-    assert reach(0.6) == pytest.approx(4.0)
-    assert reach(0.7) == pytest.approx(32.0)
-    assert reach(0.8) == pytest.approx(64.0)
-    assert reach(0.81) == math.inf
 
 
 @given(POINTS, SHARES)
@@ -169,17 +145,6 @@ def test_equal_costs_computed_in_two_ways_are_equal():
     assert pareto(np.array([third, 0.3]), np.array([0.6, 0.5])).tolist() == [True, False]
 
 
-def test_area_by_hand():
-    costs = np.array([1.0, 2.0, 3.0, 5.0])
-    accuracy = np.array([[0.0, 0.1, 0.8, 0.6], [0.5, 0.5, 0.5, 0.5], [0.2, 0.9, 0.0, 1.0]])
-    # Hulls: 0 to 0.8 in a line, then level; level; 0.2 to 0.9, then 0.9 to 1 over three units of
-    # cost.
-    by_hand = [(2 * 0.4 + 2 * 0.8) / 4, 0.5, (0.55 + 3 * 0.95) / 4]
-    np.testing.assert_allclose(hull_area(costs, accuracy, 1.0, 5.0), by_hand)
-    np.testing.assert_allclose(hull_area(costs, accuracy[:1], 2.0, 7.0), [(0.6 + 4 * 0.8) / 5])
-    np.testing.assert_allclose(hull_area(np.array([2.0]), np.array([[0.3]]), 2.0, 9.0), [0.3])
-
-
 @settings(deadline=None)
 @given(
     st.lists(st.integers(1, 30), min_size=2, max_size=8, unique=True),
@@ -213,11 +178,6 @@ def test_wins_count_ties_half_however_two_methods_depend_on_each_other():
     result = pairwise_wins(np.array([[np.mean(first), np.mean(second)]]))[0]
     assert result[0, 1] == pytest.approx(float(wins))
     assert result[0, 1] + result[1, 0] == pytest.approx(1)
-
-
-def test_two_strengths_are_the_log_odds_of_their_wins():
-    strengths = bradley_terry(np.array([[[0.0, 3.0], [1.0, 0.0]]]))[0]
-    np.testing.assert_allclose(strengths, [math.log(3) / 2, -math.log(3) / 2], atol=1e-9)
 
 
 @settings(deadline=None, max_examples=30)

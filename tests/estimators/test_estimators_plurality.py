@@ -15,7 +15,7 @@ from real_files import golden, real_codes
 
 from feval.errors import OutOfRangeError
 from feval.estimators.per_question import vote_counts
-from feval.estimators.plurality import LARGEST_POOL, pass_at_k, subset_plurality_accuracy
+from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy
 
 SMALL_POOLS = st.tuples(
     st.integers(0, 5), st.lists(st.integers(0, 4), max_size=3), st.integers(0, 3)
@@ -126,29 +126,6 @@ def test_equals_exact_fractions(gold, rivals, no_answer):
     )
 
 
-@pytest.mark.parametrize(("gold", "rival"), [(11, 9), (60, 80), (101, 99), (480, 520)])
-def test_two_candidates_follow_the_hypergeometric_distribution(gold, rival):
-    from scipy.stats import hypergeom
-
-    n = np.arange(1, gold + rival + 1)
-    k = hypergeom(gold + rival, gold, n)
-    expected = k.sf(n // 2) + np.where(n % 2 == 0, k.pmf(n // 2) / 2, 0)
-    assert accuracies(gold, [rival], 0) == pytest.approx(expected, abs=1e-10)
-
-
-@pytest.mark.parametrize("size", [60, 200, LARGEST_POOL])
-def test_the_chances_of_all_candidates_and_of_no_vote_sum_to_one(size):
-    votes = [size * 4 // 10, size * 3 // 10, size // 10, size // 20, size // 20, 1, 1]
-    no_answer = size - sum(votes)
-    others = np.array([votes[:i] + votes[i + 1 :] for i in range(len(votes))])
-    draws = np.unique(np.linspace(1, size, 40).astype(int))
-    wins = subset_plurality_accuracy(
-        np.array(votes), others, np.full(len(votes), no_answer), draws
-    ).per_question()
-    nobody = [comb(no_answer, n) / comb(size, n) for n in draws.tolist()]
-    assert wins.sum(axis=0) + nobody == pytest.approx(np.ones(len(draws)), abs=1e-12)
-
-
 def test_certain_outcomes_are_exact():
     assert accuracies(40, [], 0) == [1.0] * 40
     assert accuracies(0, [25, 15], 0) == [0.0] * 40
@@ -176,13 +153,6 @@ def test_a_question_is_estimated_alone_whatever_stands_beside_it(pools, rng):
     alone = [accuracies(*pool)[:smallest][::-1] for pool in pools]
     assert together.per_question() == pytest.approx(np.array(alone), abs=1e-14)
     assert together.mean() == pytest.approx(np.mean(alone, axis=0), abs=1e-14)
-
-
-def test_columns_follow_the_order_of_draws():
-    counts = np.array([12]), np.array([[9, 4]]), np.array([2])
-    every = subset_plurality_accuracy(*counts, range(1, 28)).per_question()[0]
-    selected = subset_plurality_accuracy(*counts, np.array([20, 1, 20, 7])).per_question()[0]
-    assert selected == pytest.approx(every[[19, 0, 19, 6]], rel=1e-13)
 
 
 def test_no_question_gives_no_values():

@@ -11,7 +11,7 @@ import pytest
 from golden_two_call import objective
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from two_call_cases import BUDGETS, PROBABILITY, table_of_moments
+from two_call_cases import PROBABILITY, table_of_moments
 
 from feval.estimators.moments import Moments, PairTable
 from feval.estimators.polynomial_objectives import polynomial_objective_interval
@@ -217,57 +217,6 @@ def test_negative_weights_and_atoms_outside_the_unit_interval_make_no_law(atoms,
     assert not forged.check().holds()
 
 
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
-@given(
-    atoms=st.lists(PROBABILITY, min_size=1, max_size=6),
-    masses=st.lists(st.floats(0.01, 1.0), min_size=6, max_size=6),
-    n=BUDGETS,
-)
-def test_no_law_has_a_vote_accuracy_outside_its_interval(atoms, masses, n):
-    q = np.array(atoms)
-    weights = np.array(masses[: len(q)]) / sum(masses[: len(q)])
-    mu, nu = float(weights @ q), float(weights @ q**2)
-    moments = Moments.of(mu, min(max(nu, mu * mu), mu))
-    interval = vote_interval(n, moments)
-    reached = float(weights @ majority_accuracy(n, q))
-    steepness = 1e-14 * (n + 1)  # what rounding of the moments can do to a bound
-    assert float(interval.low) - steepness <= reached <= float(interval.high) + steepness
-    endless = infinite_vote_interval(moments)
-    share = float(weights @ (np.sign(q - 0.5) + 1) / 2)
-    # below, rounding decides on which side of the discontinuity the moments lie
-    if float(moments.variance) > 1e-9:
-        assert float(endless.low) - 1e-6 <= share <= float(endless.high) + 1e-6
-
-
-def linear_program(n, mu, nu, sign):
-    """The bound over laws on a fine grid, from SciPy: inside the true interval, by little."""
-    from scipy.optimize import linprog
-
-    grid = np.unique(np.concatenate([np.linspace(0, 1, 1501), np.linspace(0.35, 0.65, 601)]))
-    done = linprog(
-        -sign * majority_accuracy(n, grid),
-        A_eq=np.stack([np.ones_like(grid), grid, grid**2]),
-        b_eq=[1.0, mu, nu],
-        method="highs",
-    )
-    assert done.status == 0
-    return float(-sign * done.fun)
-
-
-@pytest.mark.parametrize(
-    ("mu", "rho"), [(0.7, 0.5), (0.35, 0.1), (0.1, 0.7), (0.55, 0.05), (0.9, 0.3)]
-)
-@pytest.mark.parametrize("n", [1, 2, 3, 10, 50])
-def test_linear_programs_agree(n, mu, rho):
-    moments = Moments.from_correlation(mu, rho)
-    interval = vote_interval(n, moments)
-    inner = [linear_program(n, mu, float(moments.nu), sign) for sign in (-1.0, 1.0)]
-    room = 2e-6 * (n + 1)  # second order in the spacing of the grid
-    assert float(interval.low) - 1e-9 <= inner[0] <= float(interval.low) + room
-    assert float(interval.high) - room <= inner[1] <= float(interval.high) + 1e-9
-
-
 def test_three_votes_have_a_closed_form():
     moments = table_of_moments()
     closed, general = three_vote_interval(moments), vote_interval(1, moments)
@@ -348,23 +297,3 @@ def test_the_general_program_finds_the_closed_forms(n):
     )
     np.testing.assert_allclose(general.low, closed.low, atol=2e-12)
     np.testing.assert_allclose(general.high, closed.high, atol=2e-12)
-
-
-@pytest.mark.slow
-@settings(max_examples=25, deadline=None)
-@given(
-    powers=st.lists(st.integers(-9, 9), min_size=4, max_size=8),
-    atoms=st.lists(PROBABILITY, min_size=3, max_size=5, unique=True),
-)
-def test_no_law_passes_the_bounds_of_a_polynomial(powers, atoms):
-    q = np.array(atoms)
-    mu, nu = float(q.mean()), float((q**2).mean())
-    moments = Moments.of(mu, min(max(nu, mu * mu), mu))
-    polynomial = UnitPolynomial.of_powers(powers)
-    interval = polynomial_objective_interval(polynomial, moments)
-    reached = float(np.polynomial.Polynomial(powers)(q).mean())
-    assert float(interval.low) - 1e-10 <= reached <= float(interval.high) + 1e-10
-    for bound in (interval.lower, interval.upper):
-        check = bound.check()
-        assert float(check.dual_margin) > -1e-10
-        assert float(check.moment_error) < 1e-10

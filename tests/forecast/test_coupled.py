@@ -27,10 +27,8 @@ from feval.errors import (
     UsageError,
 )
 from feval.estimators.coupling import estimation_error
-from feval.evaluation.evaluation import evaluate
 from feval.forecast.coupled import couple
 from feval.importers import import_recording
-from feval.methods import SelfConsistency
 from feval.recording import LLMInfo, open_recording
 from feval.replay import load
 from feval.report import pictures
@@ -176,38 +174,6 @@ def test_winrates_count_every_comparison_once(recorded):
             2 * pair.covariance, abs=1e-14
         )
     assert alone.warnings == ()
-
-
-def test_seeded_draws_pair_coupled_calls_and_exact_ones_have_none_to_pair(recorded):
-    """One vote each: the difference of paired draws varies as coupled pairs do, that of unpaired
-    ones as independent pairs.
-    """
-    dataset, llms, apart = opened(recorded)
-
-    def variance(one, two):
-        drawn = (own.orders(range(400), 1)[..., 0] for own in (one, two))
-        first, second = (
-            np.take_along_axis(right(own, dataset)[None], at[..., None].astype(int), 2)[..., 0]
-            for own, at in zip((one, two), drawn, strict=True)
-        )
-        return float((first - second).var(axis=0).mean())
-
-    x, y = right(llms[0], dataset), right(llms[2], dataset)
-    assert variance(llms[0], llms[2]) == pytest.approx((x - y).var(axis=1).mean(), rel=0.03)
-    assert variance(apart[0], apart[2]) == pytest.approx(
-        sum(right(own, dataset).var(axis=1).mean() for own in (apart[0], apart[2])), rel=0.03
-    )
-    for first, second in (llms[:2], apart[:2]):
-        for order, answer in (("exact", 1.0), ("recorded", 0.0)):
-            result = [
-                evaluate(SelfConsistency(1), dataset, llm, order=order).accuracy
-                for llm in (first, second)
-            ]
-            pools = [
-                right(llm, dataset)[:, slice(None) if answer else slice(1)].mean()
-                for llm in (first, second)
-            ]
-            assert result == pytest.approx(pools)
 
 
 def test_llms_whose_noise_does_nothing_are_told(recorded, tmp_path):

@@ -10,26 +10,12 @@ from golden_difficulty import difficulty, ranked
 from golden_methods import Real
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recorded_pools import pool_of
 from scipy.stats import beta
 
 from feval.errors import NotRecordedError
 from feval.methods import DifficultyAdaptive
 from feval.methods.protocol import BatchMethod, capabilities
-from feval.replay.pools import Pool
-
-
-def pool_of(codes):
-    sizes = np.full(len(codes), codes.shape[1])
-    tokens = 1 + np.arange(codes.size).reshape(codes.shape)
-    return Pool(
-        "gpt",
-        codes,
-        tokens,
-        5 + sizes,
-        sizes,
-        np.zeros_like(codes, np.uint8),
-        codes.max(axis=1, initial=-1) + 1,
-    )
 
 
 def stops(draws):

@@ -195,33 +195,6 @@ def test_a_gold_that_nobody_gave_is_never_right_and_no_question_is_fine(name, ca
         )
 
 
-# A recorded CoT always tosses the same coin, so that replicates of a small recording do not tend to
-# the expectation.
-FEW = [each for each in CASES if each[1].settings.get("criterion") != "random"][::6]
-
-
-@pytest.mark.parametrize(
-    ("name", "case"), [pytest.param(*each, id="-".join(map(str, each))) for each in FEW]
-)
-def test_exact_and_seeded_evaluations_agree(name, case, replay):
-    """Within four standard errors; each says which it is."""
-    method = METHODS[name](**case.settings)
-    exact, seeded = (
-        evaluate(method, *replay),
-        evaluate(method, *replay, order="seeded", replicates=1000),
-    )
-    assert (exact.kind, exact.replicates, seeded.kind, seeded.replicates) == (
-        "exact",
-        None,
-        "seeded",
-        1000,
-    )
-    spread = np.sqrt(exact.right * (1 - exact.right) / 1000)
-    assert (np.abs(exact.right - seeded.right) <= 4 * spread + 1e-12).all()
-    assert sum(seeded.errors().values()) == pytest.approx(1 - seeded.accuracy)
-    assert sum(exact.errors().values()) == pytest.approx(1 - exact.accuracy)
-
-
 @frozen_method
 class TwoThenAll:
     """Two CoTs; the vote of n where they differ or have no answer. Its exact form goes through all

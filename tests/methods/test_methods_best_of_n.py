@@ -34,21 +34,6 @@ def answer(method, pool):
     return answers_of(method, [pool])[0]
 
 
-def test_the_best_wins_and_the_sum_wins():
-    pool = scored("abb-c", [0.6, 0.35, 0.35, 0.9, None])
-    assert answer(BestOfN(5, aggregate="score"), pool) == "a"  # 0.9 has no answer
-    assert answer(WeightedBestOfN(5, aggregate="score"), pool) == "b"
-    # the first of the best
-    assert answer(BestOfN(3, aggregate="score"), scored("cab", [0.2, 0.7, 0.7])) == "a"
-    assert answer(WeightedBestOfN(3, aggregate="score"), scored("cab", [0.2, 0.7, 0.7])) == "a"
-    # 0.1 + 0.2 is 0.3
-    assert answer(WeightedBestOfN(3, aggregate="score"), scored("abb", [0.3, 0.1, 0.2])) == "a"
-    assert answer(BestOfN(2, aggregate="score"), scored("ab", [-5.0, -4.0])) == "b"
-    for method in METHODS:
-        assert answer(method(2, aggregate="score"), scored("--", [0.5, -0.5])) is None
-        assert answer(method(3, aggregate="score"), scored("-ab", [-1.0, None, 9.0])) == "b"
-
-
 def test_negative_scores_are_no_weights_until_they_are_transformed():
     pool = scored("aaab", [-1.0] * 4)  # their sums are -3 and -1
     with pytest.raises(

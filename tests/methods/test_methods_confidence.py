@@ -47,16 +47,6 @@ def cisc(**fields):
     return ConfidenceWeighted(**({"confidence": "p-true", "temperature": 1.0} | fields))
 
 
-def test_temperature_goes_from_the_most_confident_cot_to_self_consistency():
-    pool = sure(["abbc-"], [[0.9, 0.5, 0.5, None, 1.0]])
-    assert answered(cisc(n=5, temperature=1e-300), pool) == ["a"]
-    assert answered(cisc(n=5, temperature=0.1), pool) == ["a"]  # 1 against 2 exp(-4)
-    assert answered(cisc(n=5, temperature=1), pool) == ["b"]  # 1 against 2 exp(-0.4)
-    assert answered(cisc(n=5, temperature=math.inf), pool) == ["b"]
-    assert answered(cisc(n=2, temperature=math.inf), sure(["ba"], [[0.1, 0.9]])) == ["b"]
-    assert answered(cisc(n=2), sure(["-a"], [[0.1, None]])) == [None]
-
-
 @given(
     st.lists(
         st.tuples(st.sampled_from("abc-"), st.one_of(st.none(), st.integers(0, 8))),

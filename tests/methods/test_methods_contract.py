@@ -12,7 +12,7 @@ from dealt import recorded_order
 from method_cases import all_cases
 from probed import turned_round, with_probes
 from real_files import golden, real_codes
-from recorded_pools import Recorded
+from recorded_pools import Recorded, pool_of
 from recorded_trees import write_full_trees
 from recorded_turns import write_full_turns
 from small import write_scored_toy
@@ -29,7 +29,6 @@ from feval.methods import (
 from feval.methods.confidence_weighted import TEMPERATURES
 from feval.methods.protocol import capabilities, in_seconds
 from feval.replay import load
-from feval.replay.pools import Pool
 
 REPLICATES = 12
 
@@ -292,14 +291,6 @@ def test_the_readable_form_runs_on_anything_that_samples():
     assert SelfConsistency(3)("What is 1 + 1?", Recorded(["2", "3", "2", "3", "3"])) == "2"
     assert SelfConsistency(5)("What is 1 + 1?", Recorded(["2", "3", "2", "3", "3"])) == "3"
     assert SelfConsistency(2)("What is 1 + 1?", Recorded([None, None, "2"])) is None
-
-
-def pool_of(codes):
-    none = np.zeros(len(codes), int)
-    sizes, candidates = (codes != -2).sum(axis=1), codes.max(axis=1, initial=-1) + 1
-    return Pool(
-        "gpt", codes, np.ones_like(codes), none, sizes, np.zeros_like(codes, np.uint8), candidates
-    )
 
 
 def test_shortage_and_nonsense_are_refused():

@@ -15,7 +15,7 @@ from probed import assert_forms_agree, metered, orders_of
 from searched import Walk, tree_pool
 
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
-from feval.methods import PathConsistency, SelfConsistency, SequentialRevision
+from feval.methods import PathConsistency, SequentialRevision
 from feval.methods.protocol import capabilities
 from feval.replay.pools import ArrayChannels
 
@@ -133,23 +133,6 @@ def test_the_expectation_is_the_mean_over_all_orders_of_chains(method, pool):
         assert method.exact_sequential_tokens(one) == pytest.approx(
             ledger.sequential_tokens.mean(), abs=1e-9
         )
-
-
-def test_the_last_turns_vote_as_in_self_consistency():
-    """Chains of two turns, whose last answers are b, a, a, b, c: their vote of three is
-    self-consistency on these.
-    """
-    first = [(-1, "c", True, NAN, 1)] * 5
-    last = [(place, answer, True, NAN, 2) for place, answer in enumerate("baabc")]
-    pool = tree_pool([[*first, *last]], [[-1] * 5 + [0] * 5])
-    chains = tree_pool([[(-1, answer, True, NAN, 3) for answer in "baabc"]])
-    for gold in range(3):
-        own, expected = (
-            m.exact(p, np.array([gold]))
-            for m, p in ((SequentialRevision(6, 2), pool), (SelfConsistency(3), chains))
-        )
-        assert own.right.tolist() == expected.right.tolist()
-        assert own.output_tokens.tolist() == expected.output_tokens.tolist() == [9.0]
 
 
 def test_what_is_voted_on_by_hand():

@@ -104,22 +104,6 @@ TREE = [
 IN_ORDER = np.arange(6, dtype=np.uint16)[None, None]
 
 
-def test_a_beam_of_two_by_hand():
-    [ledger] = assert_forms_agree(BeamSearch(2, 2, rounds=2), tree_pool([TREE]), IN_ORDER).ledgers
-    # The first round takes 0 and 1, keeps 1, and takes 4, which ends with b, and 5.
-    values = (
-        ledger.rounds,
-        ledger.cots,
-        ledger.output_tokens,
-        ledger.sequential_tokens,
-        ledger.longest_trace_tokens,
-    )
-    assert [int(value[0, 0]) for value in values if value is not None] == [2, 4, 16, 12, 12]
-    llm = metered(tree_pool([TREE]))
-    assert BeamSearch(2, 2, rounds=2)("?", llm) == "b"
-    assert DVTS(2, 1)("?", metered(tree_pool([TREE]))) == "a"  # 0, 2 and 1, 4: 0.9 against 0.8
-
-
 def test_nodes_know_their_paths():
     llm = metered(tree_pool([TREE]), order=[5, 4, 3, 2, 1, 0])
     one, zero = llm.expand(k=2)

@@ -152,11 +152,6 @@ def test_dirichlet_is_the_integral_of_its_definition(votes):
     assert float(dirichlet_confidence(votes)) == pytest.approx(integral, abs=1e-9)
 
 
-def test_dirichlet_of_two_answers_is_beta():
-    for votes in ((4,), (6, 1), (3, 3), (9, 3)):
-        assert dirichlet_confidence(votes) == beta_confidence(votes)
-
-
 @cache
 def keeps_the_lead(votes, leader, to_come, alpha):
     """The predictive rule written out draw by draw."""
@@ -229,18 +224,6 @@ def test_stops_when_the_first_window_agrees(answers, cots, whole, of_window):
 def test_what_is_left_of_the_budget_is_not_drawn():
     assert EarlyStopping(3, 40).draws(1) == (39,)
     assert EarlyStopping(40, 40).windows == 1
-
-
-def test_windows_of_one_sample_stop_at_the_first_answer():
-    """With windows of one CoT it stops at the first answer: the number drawn is one more than a
-    negative hypergeometric.
-    """
-    none = answered = 20
-    counts, size = np.array([[answered]]), np.array([none + answered])
-    result = early_stops(counts, np.array([0]), size, counts, size, window=1, windows=40)
-    assert result.windows == pytest.approx((none + answered + 1) / (answered + 1), abs=1e-12)
-    assert result.gold_window == pytest.approx(1.0, abs=1e-12)
-    assert result.output_tokens == pytest.approx(result.windows, abs=1e-12)
 
 
 def vote_over_all_orders(recorded, none, window, windows, unstopped):

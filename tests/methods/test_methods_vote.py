@@ -72,13 +72,6 @@ def test_many_draws_and_many_candidates():
     assert plurality_codes(np.array([[126, 125, 125, 126]], np.int8)).tolist() == [126]
 
 
-def test_blocks_do_not_show(monkeypatch):
-    codes = np.random.Generator(np.random.Philox(key=5)).integers(-1, 4, (97, 8), dtype=np.int8)
-    whole = plurality_codes(codes)
-    monkeypatch.setattr("feval.methods.vote._BLOCK", 20)
-    assert (plurality_codes(codes) == whole).all()
-
-
 @pytest.mark.parametrize(("more", "winner"), [(1e-13, "a"), (1e-10, "b"), (-1e-10, "a")])
 def test_only_rounding_makes_a_tie_of_weights(more, winner):
     weights = [3.0, 3.0 * (1 + more)]

@@ -15,9 +15,8 @@ def pool_of(rows):
     sizes, nothing = (codes != -2).sum(axis=1), np.zeros(len(codes), np.int64)
     tokens = np.where(codes == -2, 0, np.arange(codes.size).reshape(codes.shape) * 7 % 11 + 3)
     keys = np.arange(len(codes), dtype=np.uint64) + np.uint64(99)
-    return Pool(
-        "gpt", codes, tokens, nothing, sizes, np.zeros(codes.shape, np.uint8), nothing + 10, keys
-    )
+    candidates = codes.max(axis=1, initial=-1) + 1
+    return Pool("gpt", codes, tokens, nothing, sizes, codes.astype(np.uint8) * 0, candidates, keys)
 
 
 class Recorded:
