@@ -160,9 +160,9 @@ def surface(
     grouped = None if confidence is None else question_clusters(dataset, questions.rows, clusters)
     points: list[SurfacePoint] = []
     for depth, (right, mean_tokens, mean_probe_tokens) in zip(
-        depths, _values(pool, gold, widths, depths), strict=True
+        depths, _depth_values(pool, gold, widths, depths), strict=True
     ):
-        points += _points(
+        points += _depth_points(
             right, mean_tokens, mean_probe_tokens, llm, pool, widths, depth, confidence, grouped
         )
         progress(len(points) // len(widths), len(depths))
@@ -230,7 +230,7 @@ def _depths(
     return [*map(int, found), None]
 
 
-def _values(
+def _depth_values(
     pool: Pool, gold: Integers, widths: Sequence[int], depths: Sequence[int | None]
 ) -> Iterator[tuple[PerQuestion, float, float]]:
     """Yield, for each depth, probabilities of being right [Q, N], and the mean output tokens of a
@@ -261,7 +261,7 @@ def _values(
             yield right, tokens, probing
 
 
-def _points(
+def _depth_points(
     right: PerQuestion,
     mean_tokens: float,
     mean_probe_tokens: float,
