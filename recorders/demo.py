@@ -18,8 +18,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from feval.errors import DamagedRecordingError, FevalError, StorageError
-from feval.evaluation.curves import Curve, self_consistency_curve
-from feval.evaluation.surface import Surface, surface
+from feval.evaluation.curves import Curve, Surface, self_consistency_curve, surface
 from feval.executors.progress import reports
 from feval.recording import verify_recording
 from feval.recording.layout.files import NewFolder, storage_errors

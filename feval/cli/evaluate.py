@@ -33,10 +33,10 @@ from feval.cli.options import (
 from feval.cli.output import Output, foretell, quiet_matplotlib
 from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.curves import budget_field
+from feval.evaluation.curves import surface as width_depth_surface
 from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import field_names, make_method, parse_settings, takes_several
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest, SurfaceRequest
-from feval.evaluation.surface import surface as width_depth_surface
 from feval.evaluation.user_methods import MethodFile
 from feval.hub.places import open_place
 from feval.methods import METHODS
@@ -58,7 +58,7 @@ from feval.report.text import counted
 from feval.serving.grading import read_answers
 
 if TYPE_CHECKING:
-    from feval.evaluation.surface import Surface
+    from feval.evaluation.curves import Surface
 
 
 @request_options(EvaluationOptions)

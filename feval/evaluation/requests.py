@@ -340,7 +340,7 @@ class CurveRequest(RunRequest):
 
 class SurfaceRequest(QuestionOptions):
     """What `feval surface` computes: votes over n traces cut after so many tokens; see
-    `feval.evaluation.surface.surface`.
+    `feval.evaluation.curves.surface`.
 
     Attributes:
         dataset: id.

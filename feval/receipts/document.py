@@ -36,9 +36,8 @@ from feval.replay.draws import SCHEME as DRAWS
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
-    from feval.evaluation.curves import Curve
+    from feval.evaluation.curves import Curve, Surface
     from feval.evaluation.evaluation import Evaluation
-    from feval.evaluation.surface import Surface
     from feval.forecast import Forecast
     from feval.receipts.grading import Grade
     from feval.replay import LLM, Dataset

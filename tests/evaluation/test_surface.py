@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from feval import evaluate, load, self_consistency_curve
 from feval.cli import app
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError
-from feval.evaluation.surface import coarse_surface, surface
+from feval.evaluation.curves import coarse_surface, surface
 from feval.methods import METHODS
 from feval.receipts.verifying import verify_receipt
 from feval.recording import ProbeRows

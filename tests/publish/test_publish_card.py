@@ -21,8 +21,7 @@ from small import pool, write_rows
 
 from feval.cards.prices import PriceList
 from feval.errors import CardError
-from feval.evaluation.curves import self_consistency_curve
-from feval.evaluation.surface import coarse_surface
+from feval.evaluation.curves import coarse_surface, self_consistency_curve
 from feval.hub import RepoState
 from feval.importers import import_recording
 from feval.publish import figures

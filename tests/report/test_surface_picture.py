@@ -13,7 +13,7 @@ import pytest
 from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
 
-from feval.evaluation.surface import Surface, SurfacePoint
+from feval.evaluation.curves import Surface, SurfacePoint
 from feval.report import pictures
 from feval.report.page.page import surface_page
 from feval.report.pictures.drawing import heading, own_style

@@ -37,8 +37,7 @@ from feval.report.tables.results import surface_notes
 from feval.report.text import counted, dollars, plain_number
 
 if TYPE_CHECKING:
-    from feval.evaluation.curves import Curve
-    from feval.evaluation.surface import Surface
+    from feval.evaluation.curves import Curve, Surface
     from feval.forecast.coupled import Coupling
     from feval.forecast.figures import Figure, Panel, Series
     from feval.methods.protocol import Floats

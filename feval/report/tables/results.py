@@ -34,9 +34,8 @@ from feval.report.tables.tables import (
 from feval.report.text import counted, counted_questions, percent, price_words
 
 if TYPE_CHECKING:
-    from feval.evaluation.curves import Curve
+    from feval.evaluation.curves import Curve, Surface, SurfacePoint
     from feval.evaluation.evaluation import Evaluation
-    from feval.evaluation.surface import Surface, SurfacePoint
     from feval.methods.protocol import MonteCarloPart
     from feval.receipts.grading import Grade
 
