@@ -40,10 +40,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.cards.prices import PriceList
-    from feval.comparison.plan import ComparedMethod
     from feval.comparison.runner import MethodCurve
     from feval.evaluation.evaluation import Evaluation
-    from feval.methods.protocol import Decisions
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
     from feval.replay.clock import Timing
@@ -530,36 +528,62 @@ def traces(
     steps, too. `dataset` and `llms` come from `load_compared`.
     """
     dataset.require(llms, steps=True)
-    order = "recorded" if comparison.plan.order == "recorded" else "seeded"
-    by_name = {llm.name: llm.seeded(comparison.plan.seed) for llm in llms}
+    plan = comparison.plan
+    order = "recorded" if plan.order == "recorded" else "seeded"
+    replicate = None if order == "recorded" else 0
+    by_name = {llm.name: llm.seeded(plan.seed) for llm in llms}
     left_out = {*comparison.left_out.unlabelled, *comparison.left_out.short_pools}
-    split = np.arange(len(dataset))
-    if left_out:
-        split = np.array(
-            [row for row, name in enumerate(dataset.question_ids) if name not in left_out], np.intp
-        )
+    ids = dataset.question_ids if left_out else range(len(dataset))
+    split = [row for row, name in enumerate(ids) if name not in left_out]
+    train = plan.split(dataset, np.array(split, np.intp))[0]
     judged = judged_rows(comparison, dataset)
-    first = judged[:questions]
-    follow = _Follower(
-        comparison.plan,
-        dataset,
-        by_name,
-        split,
-        judged,
-        first,
-        closely,
-        order,
-        comparison.methods,
-        time_limit,
-    )
-    curves, missing = [], []
+    rows = judged[:questions]
+
+    def trace(curve: MethodCurve, place: int) -> Trace:
+        entry, point = curve.entry, curve.points[place]
+        llms = [by_name[name] for name in point.llms]
+        swept = {entry.sweep[0]: point.fields[entry.sweep[0]]} if entry.sweep else {}
+        method = entry.make({**entry.fields, **swept}, comparison.methods)
+        if len(train) and learns(method):
+            method = fit(method, dataset, llms, train, time_limit)
+        channels = [llm.pool.channels for llm in llms]
+        deep = closely > 0 and any(own.has_probes or own.has_steps for own in channels)
+        if isinstance(method, BatchMethod):
+            can = capabilities(method)
+            drawn = judged if can.whole_set else rows
+            decided = next(iter(decisions(method, llms, order=order, rows=drawn)))
+            probing = any(ledger.probe_calls is not None for ledger in decided.ledgers)
+            deep &= callable(method) and (probing or can.searches)
+        else:
+            decided = called(method, dataset, llms, rows, replicate, time_limit)
+        # Traces and steps are known to the readable form, which has the same draw and ledger as
+        # the batch form.
+        close = (
+            method_answers(
+                method, dataset, llms, rows[:closely], replicate, time_limit, closely=True
+            )
+            if deep
+            else ()
+        )
+        shown = slice(len(rows))
+        return Trace(
+            curve.label,
+            curve.budget_text(place),
+            point.llms,
+            decided.answer[0, shown],
+            np.stack([ledger.cots[0, shown] for ledger in decided.ledgers]),
+            tuple(one.grown for one in close),
+        )
+
+    curves: list[tuple[Trace, ...]] = []
+    missing = []
     for curve in comparison.curves:
         try:
-            curves.append(follow.curve(curve))
+            curves.append(tuple(trace(curve, place) for place in range(len(curve.points))))
         except FevalError as error:
             curves.append(())
             missing.append((curve.label, str(error)))
-    return Traces(order, first, len(judged), tuple(curves), tuple(missing))
+    return Traces(order, rows, len(judged), tuple(curves), tuple(missing))
 
 
 def judged_rows(comparison: Comparison, dataset: Dataset) -> Rows:
@@ -569,75 +593,3 @@ def judged_rows(comparison: Comparison, dataset: Dataset) -> Rows:
         return np.arange(len(dataset))
     by_key = np.argsort(dataset.question_keys, kind="stable")
     return by_key[np.searchsorted(dataset.question_keys, first.question_keys, sorter=by_key)]
-
-
-@dataclass(frozen=True, eq=False)
-class _Follower:
-    """Runs methods on one draw of some judged questions; training and judged ones were chosen from
-    the rows in `split`.
-    """
-
-    plan: Plan
-    dataset: Dataset
-    llms: Mapping[str, LLM]
-    split: Rows
-    judged: Rows
-    rows: Rows
-    closely: int
-    order: str
-    methods: Mapping[str, Any]
-    time_limit: float | None
-
-    def curve(self, curve: MethodCurve) -> tuple[Trace, ...]:
-        followed = []
-        for place, point in enumerate(curve.points):
-            llms = [self.llms[name] for name in point.llms]
-            method = self._method(curve.entry, point, llms)
-            decided = self._decided(method, llms)
-            shown = slice(len(self.rows))
-            cots = np.stack([ledger.cots[0, shown] for ledger in decided.ledgers])
-            answer = decided.answer[0, shown]
-            grown = tuple(self._grown(method, llms, decided))
-            followed.append(
-                Trace(curve.label, curve.budget_text(place), point.llms, answer, cots, grown)
-            )
-        return tuple(followed)
-
-    def _method(self, entry: ComparedMethod, point: Evaluation, llms: Sequence[LLM]) -> Any:
-        swept = {entry.sweep[0]: point.fields[entry.sweep[0]]} if entry.sweep else {}
-        method = entry.make({**entry.fields, **swept}, self.methods)
-        train, _ = self.plan.split(self.dataset, self.split)
-        return (
-            fit(method, self.dataset, llms, train, self.time_limit)
-            if len(train) and learns(method)
-            else method
-        )
-
-    def _decided(self, method: Any, llms: Sequence[LLM]) -> Decisions:
-        if isinstance(method, BatchMethod):
-            rows = self.judged if capabilities(method).whole_set else self.rows
-            return next(iter(decisions(method, llms, order=self.order, rows=rows)))
-        return called(method, self.dataset, llms, self.rows, self._replicate, self.time_limit)
-
-    def _grown(
-        self, method: Any, llms: Sequence[LLM], decided: Decisions
-    ) -> Iterator[Sequence[Sequence[tuple[int, int]]]]:
-        """Traces and steps are known to the readable form, which has the same draw and ledger as
-        the batch form.
-        """
-        rows = self.rows[: self.closely]
-        deep = len(rows) > 0 and any(
-            llm.pool.channels.has_probes or llm.pool.channels.has_steps for llm in llms
-        )
-        if isinstance(method, BatchMethod):
-            probing = any(ledger.probe_calls is not None for ledger in decided.ledgers)
-            deep &= callable(method) and (probing or capabilities(method).searches)
-        if deep:
-            closely = method_answers(
-                method, self.dataset, llms, rows, self._replicate, self.time_limit, closely=True
-            )
-            yield from (one.grown for one in closely)
-
-    @property
-    def _replicate(self) -> int | None:
-        return 0 if self.order == "seeded" else None

@@ -204,9 +204,8 @@ def _methods(tables: Any) -> Any:
 
 def _method(place: int, table: Mapping[str, Any], shared: bool) -> ComparedMethod:
     name = table.get("name")
-    where = f"Method {place} of the comparison file" + (
-        f" ({name})" if isinstance(name, str) and name else ""
-    )
+    named = isinstance(name, str)
+    where = f"Method {place} of the comparison file" + (f" ({name})" if named and name else "")
     misplaced = next(
         (key for key in ("dataset", "recordings", "seed", "billing") if key in table), None
     )
@@ -216,15 +215,10 @@ def _method(place: int, table: Mapping[str, Any], shared: bool) -> ComparedMetho
             " move it to the top of the file."
         )
     llms = _listed(table.get("llms"))
-    by_llms = (
-        shared and isinstance(llms, (list, tuple)) and all(isinstance(llm, str) for llm in llms)
-    )
-    label = (
-        {"label": f"{name} ({' > '.join(llms)})" if by_llms else name}
-        if isinstance(name, str)
-        else {"label": "?"}
-    )
-    return ComparedMethod.parse(where, label | dict(table))
+    label = name if named else "?"
+    if shared and isinstance(llms, (list, tuple)) and all(isinstance(llm, str) for llm in llms):
+        label = f"{label} ({' > '.join(llms)})"
+    return ComparedMethod.parse(where, {"label": label} | dict(table))
 
 
 class Plan(Displayable, EvaluationOptions):
@@ -492,51 +486,29 @@ def suggested_methods(llms: Sequence[str], most: int) -> list[dict[str, Any]]:
     """Methods on one LLM, or on several together, whose pools have so many CoTs, as a comparison
     file writes them.
     """
-    return _of_one(llms[0], most) if len(llms) == 1 else _of_several(tuple(llms), most)
-
-
-def _of_one(llm: str, pool: int) -> list[dict[str, Any]]:
-    counts = usual_counts(pool)
-    tables: list[dict[str, Any]] = [
-        {"name": "self-consistency", "llms": [llm], "budgets": {"n": counts}}
-    ]
-    most = min(40, pool)
-    # The window's answer, as in ESC's own code: its expectation over all draws takes milliseconds,
-    # the other answer's seconds.
-    if windows := [n for n in (3, 4, 5, 8, 10) if 2 * n <= most]:
-        fields = {"budget": most, "answer": "window"}
-        tables.append(
-            {
-                "name": "early-stopping",
-                "llms": [llm],
-                "fields": fields,
-                "budgets": {"window": windows},
-            }
-        )
-    if most >= 5:
-        fields, shares = {"budget": most}, ["0.6", "0.7", "0.8", "0.9", "0.95", "0.99"]
-        tables.append(
-            {
-                "name": "adaptive-consistency",
-                "llms": [llm],
-                "fields": fields,
-                "budgets": {"threshold": shares},
-            }
-        )
-    return tables
-
-
-def _of_several(llms: tuple[str, ...], pool: int) -> list[dict[str, Any]]:
-    counts = usual_counts(pool)
-    thresholds = ["0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1"]
+    counts, budget = usual_counts(most), {"budget": min(40, most)}
+    rows: list[tuple[str, Sequence[str], dict[str, Any], str, Sequence[Any]]]
+    if len(llms) == 1:
+        windows = [n for n in (3, 4, 5, 8, 10) if 2 * n <= budget["budget"]]
+        shares = ["0.6", "0.7", "0.8", "0.9", "0.95", "0.99"] if most >= 5 else []
+        rows = [
+            ("self-consistency", llms, {}, "n", counts),
+            # The window's answer, as in ESC's own code: its expectation over all draws takes
+            # milliseconds, the other answer's seconds.
+            ("early-stopping", llms, budget | {"answer": "window"}, "window", windows),
+            ("adaptive-consistency", llms, budget, "threshold", shares),
+        ]
+    else:
+        fields = {"samples": min(20, most), "strong_samples": min(3, most)}
+        thresholds = ["0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1"]
+        rows = [
+            ("model-switch", llms, {}, "samples", counts),
+            ("mixture-of-thoughts", (llms[0], llms[-1]), fields, "threshold", thresholds),
+        ]
     return [
-        {"name": "model-switch", "llms": list(llms), "budgets": {"samples": counts}},
-        {
-            "name": "mixture-of-thoughts",
-            "llms": list(llms[:1] + llms[-1:]),
-            "fields": {"samples": min(20, pool), "strong_samples": min(3, pool)},
-            "budgets": {"threshold": thresholds},
-        },
+        {"name": name, "llms": list(asked), "fields": fields, "budgets": {swept: values}}
+        for name, asked, fields, swept, values in rows
+        if values
     ]
 
 

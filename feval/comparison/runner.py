@@ -245,11 +245,9 @@ class Runner:
         for label, settings in entry.points():
             try:
                 points.append(self._evaluated(self._method(entry, settings), llms, self.order))
-            except NotExactError as error:
-                if self.plan.order is None:
-                    raise
-                failed.append(FailedMethod(label, _reason(error)))
             except FevalError as error:
+                if isinstance(error, NotExactError) and self.plan.order is None:
+                    raise
                 failed.append(FailedMethod(label, _reason(error)))
         if not points and len({one.reason for one in failed}) == 1:
             failed = [FailedMethod(entry.label, failed[0].reason)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -544,58 +544,31 @@ def _at_equal_accuracy(
 ) -> tuple[tuple[Saving, ...], tuple[CostToReach, ...]]:
     targets = plan.accuracies or _targets(lines)
     costs = {(line.label, target): line.reaches(target) for line in lines for target in targets}
-    savings = (
-        _saving(plan, a.label, b.label, target, costs[a.label, target], costs[b.label, target])
-        for a, b in combinations(lines, 2)
-        for target in targets
+    never = {key: float(np.isinf(resampled).mean()) for key, (_, resampled) in costs.items()}
+    reaches = tuple(
+        CostToReach(*key, _finite(cost), *_ends(plan, resampled), never[key])
+        for key, (cost, resampled) in costs.items()
     )
-    return tuple(savings), tuple(
-        _reach(plan, label, target, *cost) for (label, target), cost in costs.items()
-    )
+    savings = []
+    for (a, b), target in product(combinations(lines, 2), targets):
+        key_a, key_b = (a.label, target), (b.label, target)
+        (cost_a, costs_a), (cost_b, costs_b) = costs[key_a], costs[key_b]
+        with np.errstate(invalid="ignore"):  # neither reaches it: undefined
+            differences, ratios = _ends(plan, costs_a - costs_b), _ends(plan, costs_a / costs_b)
+        both = np.isfinite(cost_a) and np.isfinite(cost_b)
+        difference, ratio = (cost_a - cost_b, cost_a / cost_b) if both else (None, None)
+        savings.append(
+            Saving(
+                *(a.label, b.label, target, _finite(cost_a), _finite(cost_b)),
+                *(difference, *differences, ratio, *ratios, never[key_a], never[key_b]),
+            )
+        )
+    return tuple(savings), reaches
 
 
-def _reach(
-    plan: Plan, label: str, target: float, observed: float, resampled: Floats
-) -> CostToReach:
+def _ends(plan: Plan, resampled: Floats) -> tuple[float | None, float | None]:
     low, high = percentiles(resampled, plan.confidence)
-    return CostToReach(
-        label,
-        target,
-        _finite(observed),
-        _finite(low),
-        _finite(high),
-        float(np.isinf(resampled).mean()),
-    )
-
-
-def _saving(
-    plan: Plan,
-    a: str,
-    b: str,
-    target: float,
-    of_a: tuple[float, Floats],
-    of_b: tuple[float, Floats],
-) -> Saving:
-    (cost_a, costs_a), (cost_b, costs_b) = of_a, of_b
-    with np.errstate(invalid="ignore"):  # neither reaches it: undefined
-        differences = percentiles(costs_a - costs_b, plan.confidence)
-        ratios = percentiles(costs_a / costs_b, plan.confidence)
-    both = np.isfinite(cost_a) and np.isfinite(cost_b)
-    return Saving(
-        a=a,
-        b=b,
-        accuracy=target,
-        cost_a=_finite(cost_a),
-        cost_b=_finite(cost_b),
-        difference=cost_a - cost_b if both else None,
-        difference_low=_finite(differences[0]),
-        difference_high=_finite(differences[1]),
-        ratio=cost_a / cost_b if both else None,
-        ratio_low=_finite(ratios[0]),
-        ratio_high=_finite(ratios[1]),
-        never_a=float(np.isinf(costs_a).mean()),
-        never_b=float(np.isinf(costs_b).mean()),
-    )
+    return _finite(low), _finite(high)
 
 
 def _ranking(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[Rank, ...]:

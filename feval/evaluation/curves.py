@@ -99,11 +99,6 @@ class Curve(Result, Plottable):
     def _paid(self) -> Sequence[tuple[str, Any]]:
         return [(f"{self.method} with {self.field}={point.n}", point) for point in self.points]
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return a row of name -> number per point."""
-        own = {name: getattr(self, name) for name in ("method", "dataset", "llm", "field")}
-        return [own | point for point in self.points]
-
     def to_dict(self) -> dict[str, Any]:
         """Return the curve as JSON values."""
         names = ("method", "llm", "recording_hash", "counter", "seed", "replicates", "confidence")
@@ -485,10 +480,6 @@ class Surface(Result, Displayable):
         """The points on the Pareto frontier, the cheapest first."""
         points = [point for point in self.points if point.frontier]
         return sorted(points, key=lambda point: (point.accuracy, point.output_tokens, point.n))
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return a row of name -> number per width and depth."""
-        return [{"dataset": self.dataset, "llm": self.llm} | point for point in self.points]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the surface as JSON values."""

@@ -27,10 +27,6 @@ _PROMPTS = {"once": "asked", "per_round": "rounds", "per_sample": "cots"}
 Columns = Sequence[npt.NDArray[Any]] | npt.NDArray[Any]
 """[Q] per LLM, or one array for all LLMs together."""
 
-_PROMPTS = {"once": "asked", "per_round": "rounds", "per_sample": "cots"}
-_NO_CLOSED_FORM = "no closed form of them is known; order seeded counts them"
-_NO_PROMPTS = "no prompt tokens recorded"
-
 
 class Payer(NamedTuple):
     """An LLM as bills see it."""
