@@ -548,20 +548,32 @@ def surface(
     pool, gold = llm.pool.rows(questions.rows), dataset.gold[without_gaps(questions.rows)]
     grouped = None if confidence is None else question_clusters(dataset, questions.rows, clusters)
     points: list[SurfacePoint] = []
-    for depth, (right, mean_tokens, mean_probe_tokens) in zip(
-        depths, _depth_values(pool, gold, widths, depths), strict=True
-    ):
-        points += _depth_points(
-            right, mean_tokens, mean_probe_tokens, llm, pool, widths, depth, confidence, grouped
+    values = _depth_values(pool, gold, widths, depths)
+    for depth, (right, mean_tokens, mean_probe_tokens) in zip(depths, values, strict=True):
+        output, probing = np.array([[mean_tokens], [mean_probe_tokens]]) * np.array(widths)
+        ledger = QuestionLedger.at_mean_question(
+            llm, pool, widths, output_tokens=output, probe_tokens=probing
         )
+        columns = (
+            widths, interval_columns(right, confidence, grouped), output.tolist(),
+            probing.tolist(), ledger.each("tokens", "usd"),
+        )  # fmt: skip
+        for width, ends, spent, probed, costs in zip(*columns, strict=True):
+            counts = {"output_tokens": spent, "probe_tokens": probed}
+            points.append(SurfacePoint(n=width, tokens=depth, **ends, **counts, **costs))
         progress(len(points) // len(widths), len(depths))
+    dollars = [point.usd_per_question for point in points]
+    paid = [point.output_tokens for point in points] if None in dollars else dollars
+    best = pareto(np.array(paid, np.float64), np.array([point.accuracy for point in points]))
+    for point, on in zip(points, best.tolist(), strict=True):
+        point["frontier"] = on
     cut = any(cut is not None and cut < pool.output_tokens.max() for cut in depths)
     free = cut and pool.has_uncounted_probes()
     return Surface(
         **rests_on(dataset, [llm], questions.rows),
         interval=probes.interval,
         confidence=confidence,
-        points=_with_frontier(points),
+        points=tuple(points),
         left_out=questions.left_out,
         cautions=(
             *probes_for_nothing([llm.name] if free else []),
@@ -648,35 +660,3 @@ def _depth_values(
                 for part in (each.pool.output_tokens, each.probe_tokens)
             )
             yield right, tokens, probing
-
-
-def _depth_points(
-    right: PerQuestion,
-    mean_tokens: float,
-    mean_probe_tokens: float,
-    llm: LLM,
-    pool: Pool,
-    widths: Sequence[int],
-    depth: int | None,
-    confidence: float | None,
-    clusters: Integers | None,
-) -> Iterator[SurfacePoint]:
-    output, probing = np.array([[mean_tokens], [mean_probe_tokens]]) * np.array(widths)
-    ledger = QuestionLedger.at_mean_question(
-        llm, pool, widths, output_tokens=output, probe_tokens=probing
-    )
-    points = zip(
-        widths, interval_columns(right, confidence, clusters), output.tolist(), probing.tolist(),
-        ledger.each("tokens", "usd"), strict=True,
-    )  # fmt: skip
-    for n, ends, tokens, probe_tokens, costs in points:
-        counts = {"output_tokens": tokens, "probe_tokens": probe_tokens}
-        yield SurfacePoint(n=n, tokens=depth, **ends, **counts, **costs, frontier=False)
-
-
-def _with_frontier(points: Sequence[SurfacePoint]) -> tuple[SurfacePoint, ...]:
-    dollars = [point.usd_per_question for point in points]
-    costs = [point.output_tokens for point in points] if None in dollars else dollars
-    accuracy: Floats = np.array([point.accuracy for point in points])
-    best = pareto(np.array(costs, np.float64), accuracy).tolist()
-    return tuple(SurfacePoint(point, frontier=on) for point, on in zip(points, best, strict=True))

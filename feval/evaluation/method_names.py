@@ -65,7 +65,12 @@ def make_method(
     for setting in settings:
         if setting not in known:
             raise UnknownNameError.of("field", setting, known, f"These are the fields of {name}.")
-    return kind(**{key: _fitting(kind, key, value) for key, value in settings.items()})
+    given = {}
+    for key, value in settings.items():
+        readings = _readings(value)
+        # A list of one may be given as its only value.
+        given[key] = field_value(kind, key, [*readings, *([one] for one in readings)], value)
+    return kind(**given)
 
 
 def _kind(name: str) -> type[Any]:
@@ -132,51 +137,29 @@ def parse_settings(pairs: list[str]) -> dict[str, str]:
     return settings
 
 
-def _fitting(kind: type[Any], name: str, value: Any) -> Any:
-    """Return the value as one of the types that a field takes. A list of one may be given as its
-    only value.
-    """
-    readings = _readings(value)
-    return field_value(kind, name, [*readings, *([reading] for reading in readings)], value)
-
-
 def _readings(value: Any) -> list[Any]:
     """Return what a text may stand for: nothing, true, false, a number or a list, and last the text
     itself.
     """
     if not isinstance(value, str):
         return [value]
-    if value.lower() in {"none", "null"}:
-        return [None, value]
-    if value.lower() in {"true", "false"}:
-        return [value.lower() == "true", value]
-    readings: list[Any] = []
-    try:
-        readings.append(_parsed(value))
-    except ValueError:
-        if "," in value:
-            readings.append(
-                [
-                    _number_or_text(piece.strip())
-                    for piece in value.strip("()").split(",")
-                    if piece.strip()
-                ]
-            )
-    return [*readings, value]
-
-
-def _number_or_text(piece: str) -> Any:
-    try:
-        return _parsed(piece)
-    except ValueError:
-        return piece
+    words = {"none": None, "null": None, "true": True, "false": False}
+    if value.lower() in words:
+        return [words[value.lower()], value]
+    if (parsed := _parsed(value)) is not value:
+        return [parsed, value]
+    pieces = [piece.strip() for piece in value.strip("()").split(",")] if "," in value else []
+    return [*([[_parsed(piece) for piece in pieces if piece]] if pieces else []), value]
 
 
 def _parsed(text: str) -> Any:
-    """Parse JSON, or an infinity. NaN is refused: no field takes it."""
-    if text.lower().lstrip("+-") in {"inf", "infinity"}:
-        return float(text)
-    return json.loads(text, parse_constant=_refuse)
+    """Parse JSON, or an infinity, else return the text. NaN is refused: no field takes it."""
+    try:
+        if text.lower().lstrip("+-") in {"inf", "infinity"}:
+            return float(text)
+        return json.loads(text, parse_constant=_refuse)
+    except ValueError:
+        return text
 
 
 def _refuse(text: str) -> NoReturn:

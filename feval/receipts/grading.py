@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -372,7 +373,37 @@ def answers_by_id(dataset: Dataset, posted: object) -> dict[str, str | None]:
         ConflictError: a question with two different answers, or a text that belongs to two
             questions.
     """
-    question_id = _QuestionIds(dataset)
+    ids = frozenset(dataset.question_ids)
+
+    @cache
+    def by_text() -> Mapping[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for question, entry in dataset:
+            found.setdefault(entry.question.strip(), []).append(question)
+        return found
+
+    def question_id(name: str) -> str:
+        if name in ids:
+            return name
+        texts = by_text()
+        found = [name.strip()] if name.strip() in texts else [t for t in texts if t and t in name]
+        # The longest: a few-shot prompt contains several.
+        longest = [text for text in found if not any(text in o and text != o for o in found)]
+        questions = [question for text in longest for question in texts[text]]
+        if len(questions) > 1:
+            raise ConflictError(
+                f"{name!r:.80} holds the text of more than one question of {dataset.id}:"
+                f" {', '.join(questions[:5])}. Name each by its id."
+            )
+        if questions:
+            return questions[0]
+        advice = "Name a question by its id, or by its text as it was recorded."
+        near = get_close_matches(name[:400], [text[:400] for text in texts], n=1)
+        nearest = next((own[0] for text, own in texts.items() if text[:400] in near), None)
+        if nearest is not None:
+            advice = f"The nearest text is that of {nearest!r}. {advice}"
+        raise UnknownNameError.of(f"question of {dataset.id} called", name, ids, advice)
+
     answers: dict[str, str | None] = {}
     for name, answer in _pairs(posted):
         question = question_id(name)
@@ -387,96 +418,31 @@ def answers_by_id(dataset: Dataset, posted: object) -> dict[str, str | None]:
     return answers
 
 
-def _pairs(posted: object) -> Iterable[tuple[str, str | None]]:
+def _pairs(posted: object) -> Iterator[tuple[str, str | None]]:
     if isinstance(posted, Mapping):
-        return [(_name(name), _answer(name, answer)) for name, answer in posted.items()]
-    if isinstance(posted, Sequence) and not isinstance(posted, (str, bytes)):
-        return [_pair(entry) for entry in posted]
-    raise UsageError(
-        "Answers are an object from question to answer, or a list of objects with 'question' and"
-        f" 'answer'; {type(posted).__name__} was given."
-    )
-
-
-def _pair(entry: object) -> tuple[str, str | None]:
-    if isinstance(entry, Mapping) and "answer" in entry:
-        named = [entry[key] for key in _NAMES if key in entry]
-        if len(named) == 1:
-            return _name(named[0]), _answer(named[0], entry["answer"])
-    raise UsageError(
-        f"An answer is an object with 'question' (its id or text) and 'answer'; {entry!r:.80} was"
-        " given."
-    )
-
-
-def _name(name: object) -> str:
-    if isinstance(name, str) and name.strip():
-        return name
-    raise UsageError(f"A question is named by its id or text; {name!r:.80} was given.")
-
-
-def _answer(name: object, answer: object) -> str | None:
-    if answer is None or isinstance(answer, str):
-        return answer
-    if isinstance(answer, (int, float)) and not isinstance(answer, bool) and math.isfinite(answer):
-        return str(answer)
-    raise UsageError(
-        f"The answer to {name!r:.80} is {answer!r:.80}; write text, a number, or null for no"
-        " answer."
-    )
-
-
-class _QuestionIds:
-    """Maps what a program calls a question to the question's id."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self._dataset = dataset
-        self._ids = frozenset(dataset.question_ids)
-        self._by_text: dict[str, list[str]] | None = None
-
-    def __call__(self, name: str) -> str:
-        if name in self._ids:
-            return name
-        if self._by_text is None:
-            self._by_text = {}
-            for question, entry in self._dataset:
-                self._by_text.setdefault(entry.question.strip(), []).append(question)
-        texts = (
-            [name.strip()]
-            if name.strip() in self._by_text
-            else self._contained(name, self._by_text)
+        posted = [{"question": name, "answer": answer} for name, answer in posted.items()]
+    if not isinstance(posted, Sequence) or isinstance(posted, (str, bytes)):
+        raise UsageError(
+            "Answers are an object from question to answer, or a list of objects with 'question'"
+            f" and 'answer'; {type(posted).__name__} was given."
         )
-        questions = [question for text in texts for question in self._by_text[text]]
-        if len(questions) > 1:
-            raise ConflictError(
-                f"{name!r:.80} holds the text of more than one question of {self._dataset.id}:"
-                f" {', '.join(questions[:5])}. Name each by its id."
+    for entry in posted:
+        has_answer = isinstance(entry, Mapping) and "answer" in entry
+        named = [entry[key] for key in _NAMES if key in entry] if has_answer else []
+        if len(named) != 1:
+            raise UsageError(
+                "An answer is an object with 'question' (its id or text) and 'answer';"
+                f" {entry!r:.80} was given."
             )
-        if not questions:
-            raise self._unknown(name)
-        return questions[0]
-
-    @staticmethod
-    def _contained(name: str, texts: Iterable[str]) -> list[str]:
-        """The longest question texts within a text; a few-shot prompt contains several."""
-        inside = [text for text in texts if text and text in name]
-        return [
-            text for text in inside if not any(text != other and text in other for other in inside)
-        ]
-
-    def _unknown(self, name: str) -> UnknownNameError:
-        advice = "Name a question by its id, or by its text as it was recorded."
-        near = get_close_matches(name[:400], [text[:400] for text in self._by_text or {}], n=1)
-        nearest = next(
-            (
-                ids[0]
-                for text, ids in (self._by_text or {}).items()
-                if near and text[:400] == near[0]
-            ),
-            None,
-        )
-        if nearest is not None:
-            advice = f"The nearest text is that of {nearest!r}. {advice}"
-        return UnknownNameError.of(
-            f"question of {self._dataset.id} called", name, self._ids, advice
-        )
+        [name], answer = named, entry["answer"]
+        if not isinstance(name, str) or not name.strip():
+            raise UsageError(f"A question is named by its id or text; {name!r:.80} was given.")
+        number = isinstance(answer, (int, float)) and not isinstance(answer, bool)
+        if number and math.isfinite(answer):
+            answer = str(answer)
+        if answer is not None and not isinstance(answer, str):
+            raise UsageError(
+                f"The answer to {name!r:.80} is {answer!r:.80}; write text, a number, or null for"
+                " no answer."
+            )
+        yield name, answer
