@@ -13,23 +13,21 @@ import sys
 import types
 from dataclasses import replace
 from datetime import date
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from commands import call, said
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import skew
 from small import write_toy
-from typer.testing import CliRunner
 
 from feval import ModelSwitch, compare, evaluate, load, merge, method_curve, self_consistency_curve
-from feval.cli import app
 from feval.cli.output import print_table
 from feval.comparison.plan import ComparedMethod, Plan, suggested_plan
 from feval.comparison.statistics import BestPoint
-from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.estimators.comparisons import accuracy_at, holm
 from feval.estimators.intervals import difference_test
 from feval.methods import SelfConsistency
@@ -407,7 +405,7 @@ def test_all_methods_are_exact_if_every_one_can_be(toy):
 
 
 def test_progress_counts_the_cots_of_every_draw(toy):
-    steps: list[tuple[int, int]] = []
+    steps = []
     compare(plan(SC, SWITCH, replicates=4), base=toy, progress=lambda *step: steps.append(step))
     assert {total for _, total in steps} == {4 * (1 + 3 + 5) + 4 * (2 * 1 + 2 * 2)}
     assert [done for done, _ in steps] == sorted(done for done, _ in steps)
@@ -439,8 +437,7 @@ def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy):
     )
     assert all(row[0] in labels for row in comparison_tables(result)[0].rows[:5])
     file = written(toy, plan(SC, SWITCH, replicates=4))
-    plain = CliRunner().invoke(app, ["compare", str(file), "--json"])
-    mixed = CliRunner().invoke(app, ["compare", str(file), "--order", "mixed", "--json"])
+    plain, mixed = run(file, "--json"), run(file, "--order", "mixed", "--json")
     assert json.loads(plain.stdout)["kinds"] == ["seeded"]
     assert json.loads(mixed.stdout)["kinds"] == ["exact", "seeded"]
     assert json.loads(mixed.stdout)["plan"]["order"] == "mixed"
@@ -469,11 +466,7 @@ def test_prompts_paid_once_are_said_where_calls_are_many(toy):
     assert sentence.startswith(
         f"adaptive-consistency makes {shown.calls_per_question:.2f} calls per question"
     )
-    printed = (
-        CliRunner()
-        .invoke(app, ["compare", str(written(toy, result.plan)), "--all"], terminal_width=400)
-        .stdout
-    )
+    printed = call("compare", written(toy, result.plan), "--all", terminal_width=400).stdout
     assert "USD/question, per_round" in printed
     assert sentence in printed.replace("\n", " ")
     assert "per_round" not in str(compare(plan(SC), base=toy).warnings)
@@ -576,8 +569,8 @@ def test_exact_points_say_how_errors_came_about(toy):
     stopping[0]["fields"], stopping[1]["fields"] = {"threshold": "0.6"}, {"window": 2}
     result = compare(plan(*stopping), base=toy)
     columns = result.per_question()
-    for curve, said in zip(result.curves, result.to_dict()["curves"], strict=True):
-        for place, (point, numbers) in enumerate(zip(curve.points, said["points"], strict=True)):
+    for curve, told in zip(result.curves, result.to_dict()["curves"], strict=True):
+        for place, (point, numbers) in enumerate(zip(curve.points, told["points"], strict=True)):
             assert point.kind == "exact"
             assert numbers["errors"] == point.errors()
             assert sum(point.errors().values()) == pytest.approx(1 - point.accuracy)
@@ -613,13 +606,6 @@ def test_a_split_is_the_same_for_all(toy):
     assert {point.train_questions for point in everything} == {10}
 
 
-@pytest.mark.slow  # starts processes
-def test_the_numbers_do_not_depend_on_the_workers(toy):
-    pair = plan(SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, replicates=3)
-    given: Any = {"base": toy, "methods": [f"{toy}/mine.py:first"]}
-    assert compare(pair, workers=2, **given).to_dict() == compare(pair, **given).to_dict()
-
-
 def test_a_frame_needs_a_library(comparison, monkeypatch):
     for name in ("pandas", "polars"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -640,7 +626,7 @@ def written(folder, content):
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
+    return call("compare", *arguments)
 
 
 def test_compare_writes_what_it_shows(toy):
@@ -745,11 +731,6 @@ def test_what_compare_refuses(arguments, words):
     assert words in done.stderr
 
 
-def test_out_of_range_is_a_usage_error():
-    with pytest.raises(OutOfRangeError, match="resamples"):
-        plan(SC, resamples=0)
-
-
 def test_every_point_counts_for_the_frontier_also_where_two_cost_the_same(toy):
     (toy / "recorded.py").write_text(
         "def none(question, llm):\n    llm.sample(1)\n    return None\n\n"
@@ -798,7 +779,7 @@ MINE = {"label": "mine", "name": "mine.py:first", "llms": ["gpt-4o-mini"]}
 
 
 def verified(*arguments):
-    return CliRunner().invoke(app, ["verify", *map(str, arguments)])
+    return call("verify", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -1030,14 +1011,9 @@ def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path)
         )
         writer.add_pools("d", LLMInfo("m"), "usage", [pool])
     plan = tmp_path / "plan.toml"
-    made = CliRunner().invoke(
-        app, ["compare", str(plan), "--init", "--recording", str(tmp_path / "rec")]
-    )
-    assert made.exit_code == 0, made.output
+    said("compare", plan, "--init", "--recording", tmp_path / "rec")
     assert Plan.read(plan).cost == "output-tokens"
-    done = CliRunner().invoke(app, ["compare", str(plan), "--json"])
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["missing"] == []
+    assert json.loads(said("compare", plan, "--json"))["missing"] == []
 
 
 def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(comparison, toy):

@@ -10,12 +10,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from commands import said
 from small import write_toy
-from typer.testing import CliRunner
 
 from feval import Plan, compare, evaluate, load, method_curve
-from feval.cli import app
-from feval.errors import UnknownNameError, UsageError
 from feval.evaluation.measures import COSTS
 from feval.methods import SelfConsistency
 from feval.receipts.verifying import verify_receipt
@@ -99,22 +97,8 @@ def test_a_method_without_a_closed_form_runs_seeded_and_is_marked(folder):
     assert reason.endswith("choose another cost: tokens, output-tokens, calls, samples.")
 
 
-def test_the_key_of_a_cost_is_checked(folder):
-    read = plan(SC, cost="samples")
-    assert Plan.from_dict(read.to_dict()) == read
-    with pytest.raises(UnknownNameError, match="no cost 'minutes'"):
-        plan(SC, cost="minutes")
-    with pytest.raises(UsageError, match=r"'cots'.* Known: .*\bcost, costs"):
-        plan(SC, cots="usd")
-
-
 def test_the_command_line_takes_a_cost(folder, tmp_path):
     (folder / "plan.toml").write_text(plan(SC, WINDOWS).to_toml())
-
-    def said(*arguments):
-        done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-        assert done.exit_code == 0, done.output
-        return done.stdout
 
     options = ("--cost", "sequential-tokens", "--out")
     assert "sequential tokens/question" in said(

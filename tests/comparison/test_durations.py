@@ -6,10 +6,9 @@ import json
 from itertools import count
 
 import pytest
+from commands import call, said
 from small import write_toy
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.comparison.plan import Plan
 from feval.comparison.runner import MethodDuration, _extrapolated, durations
 
@@ -85,16 +84,11 @@ def test_a_dry_run_prints_times_and_compares_nothing(file, monkeypatch):
     monkeypatch.setattr(
         "feval.cli.compare.compare_methods", lambda *_, **__: pytest.fail("compared")
     )
-    done = CliRunner().invoke(app, ["compare", str(file), "--dry-run"])
-    assert done.exit_code == 0, done.output
-    assert "too many             1  seeded  2.5 s" in done.stdout
-    assert "missing: too many, n=7: " in done.stdout
-    assert "About 7.5 s with 1 worker" in done.stdout
-    numbers = json.loads(
-        CliRunner()
-        .invoke(app, ["compare", str(file), "--dry-run", "--workers", "2", "--json"])
-        .stdout
-    )
+    shown = said("compare", file, "--dry-run")
+    assert "too many             1  seeded  2.5 s" in shown
+    assert "missing: too many, n=7: " in shown
+    assert "About 7.5 s with 1 worker" in shown
+    numbers = json.loads(said("compare", file, "--dry-run", "--workers", 2, "--json"))
     assert (
         numbers["seconds"],
         numbers["workers"],
@@ -102,8 +96,6 @@ def test_a_dry_run_prints_times_and_compares_nothing(file, monkeypatch):
         numbers["replicates"],
     ) == (3.75, 2, 40, 100)
     assert [one["seconds"] for one in numbers["methods"]] == [2.5] * 3
-    refused = CliRunner().invoke(
-        app, ["compare", str(file), "--dry-run", "--out", str(file.parent / "out")]
-    )
+    refused = call("compare", file, "--dry-run", "--out", file.parent / "out")
     assert refused.exit_code == 2
     assert "--dry-run computes nothing" in refused.stderr

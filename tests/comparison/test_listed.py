@@ -9,13 +9,12 @@ import os
 import tomllib
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
+from commands import call, said
 from recorded_trees import GOLDS, TREES, write_full_trees, write_trees
 from recorded_turns import write_full_turns
 from small import pool, write_rows, write_toy
-from typer.testing import CliRunner
 
 from feval import (
     EarlyStopping,
@@ -28,7 +27,6 @@ from feval import (
     open_recording,
     plurality,
 )
-from feval.cli import app
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
 from feval.errors import FevalError, FevalWarning, ShortPoolError, UnknownNameError, UsageError
@@ -48,13 +46,13 @@ STRONG = [
     ["d", "e", "d"] * 2,
 ]
 LLMS = ["gpt-3.5-turbo", "gpt-4o-mini"]
-FEW: dict[str, Any] = {"resamples": 50, "replicates": 3, "seed": 2}
+FEW = {"resamples": 50, "replicates": 3, "seed": 2}
 MINE = "def first_two(question, llm):\n    return llm.sample(2).answers[0]\n"
 
 
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
-    pools: Any = {LLMS[0]: WEAK * 3, LLMS[1]: STRONG * 3}
+    pools = {LLMS[0]: WEAK * 3, LLMS[1]: STRONG * 3}
     return write_toy(tmp_path_factory.mktemp("listed") / "rec", pools, ["a", "y", "b", "d"] * 3)
 
 
@@ -96,8 +94,7 @@ def test_a_list_gives_the_numbers_of_its_comparison_file(toy):
 
 
 def test_without_methods_it_is_what_init_suggests(toy, tmp_path):
-    command = ["compare", str(tmp_path / "plan.toml"), "--init", "--recording", str(toy)]
-    assert CliRunner().invoke(app, command).exit_code == 0
+    said("compare", tmp_path / "plan.toml", "--init", "--recording", toy)
     written, listed = Plan.read(tmp_path / "plan.toml"), listed_plan([open_recording(toy)], ()).plan
     assert listed.changed(recordings=written.recordings) == written
 
@@ -156,7 +153,7 @@ def test_budgets_hold_for_all_that_count_cots(toy):
 
 
 def test_a_function_is_compared(toy):
-    other: dict[str, Any] = {"recording": toy, "llms": LLMS[:1], **FEW}
+    other = {"recording": toy, "llms": LLMS[:1], **FEW}
     result = compare(methods=[first_two, lambda _, llm: llm.sample(1).answers[0]], **other)
     assert [curve.label for curve in result.curves] == ["first_two", "<lambda>"]
     dataset, llms = load("toy", LLMS[:1], toy, seed=2)
@@ -177,10 +174,7 @@ def test_a_function_without_a_file_has_no_receipt(toy, tmp_path):
 def test_save_writes_what_the_command_writes(toy, tmp_path):
     plan = planned(toy, {"name": "self-consistency", "llms": [LLMS[0]], "budgets": {"n": [1, 3]}})
     (tmp_path / "plan.toml").write_text(plan.to_toml())
-    done = CliRunner().invoke(
-        app, ["compare", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "a")]
-    )
-    assert done.exit_code == 0
+    said("compare", tmp_path / "plan.toml", "--out", tmp_path / "a")
     compare(plan).save(tmp_path / "b")
     files = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()}
@@ -215,7 +209,7 @@ def test_what_is_no_method_is_refused(toy, methods, sentence):
 
 
 def curve(toy, *arguments):
-    return CliRunner().invoke(app, ["curve", *arguments, "--recording", str(toy), "--json"])
+    return call("curve", *arguments, "--recording", toy, "--json")
 
 
 def test_the_curves_of_several_methods_are_a_comparison(toy):
@@ -258,9 +252,7 @@ def test_curves_of_several_methods_print_every_table_on_request(toy):
         "--n",
         "3",
     ]
-    first, everything = (
-        CliRunner().invoke(app, [*asked, *option]).stdout for option in ([], ["--all"])
-    )
+    first, everything = (said(*asked, *option) for option in ([], ["--all"]))
     assert ("--all" in first, "Ranking" in first) == (True, False)
     assert ("--all" in everything, "Ranking" in everything) == (False, True)
 
@@ -282,10 +274,10 @@ def test_cots_with_scores_are_compared_by_them_too():
     rows = [
         row | {"text": text, "reward": -place, "judge": place} for place, text in enumerate(texts)
     ]
-    made: Any = {"dataset": "toy", "answer_kind": "number"}
+    made = {"dataset": "toy", "answer_kind": "number"}
     by_two = ["best-of-n by reward", "best-of-n by judge"]
     beside_verdicts = {"reward": "reward", "judge:vs=other": "judge"}
-    cases: list[Any] = [
+    cases = [
         ("reward", ["best-of-n"]),
         (["reward", "judge"], by_two),
         (beside_verdicts, by_two[:1]),

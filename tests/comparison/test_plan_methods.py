@@ -6,13 +6,11 @@ import json
 import py_compile
 from importlib.util import cache_from_source
 from pathlib import Path
-from typing import Any
 
 import pytest
+from commands import call
 from small import write_toy
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.comparison.comparison import compare
 from feval.comparison.plan import Plan
 from feval.errors import UsageError
@@ -40,10 +38,6 @@ def plan(base, *methods):
     tables = [f'[[method]]\nname = "{name}"\nllms = ["gpt-3.5-turbo"]\n' for name in methods]
     (base / "plan.toml").write_text("\n".join([HEAD, BUILT_IN, *tables]))
     return base / "plan.toml"
-
-
-def call(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.mark.parametrize(
@@ -132,7 +126,7 @@ def test_a_planted_pyc_does_not_run_in_place_of_the_source(base):
 
 def test_lists_of_a_plan_are_bounded(base):
     one = {"name": "self-consistency", "llms": ["a"]}
-    whole: dict[str, Any] = {"dataset": "toy", "recordings": ["toy"], "method": [one]}
+    whole = {"dataset": "toy", "recordings": ["toy"], "method": [one]}
     for part, bound in (
         ({"recordings": ["toy"] * 1001}, "1000"),
         ({"method": [one | {"label": str(n)} for n in range(1001)]}, "1000"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from small import write_toy
@@ -18,10 +17,9 @@ from feval.evaluation.method_names import make_method
 from feval.forecast import estimate
 from feval.methods import AdaptiveConsistency, Cascade, DifficultyAdaptive, SelfConsistency
 from feval.recording.verify import _check_file
-from feval.replay import LLM, Dataset, load
+from feval.replay import LLM, load
 from feval.replay.loading import LoadRecipe
 
-Replay = tuple[Dataset, list[LLM]]
 ANSWERS = [["abc"[(i * i + k * i + k) % 7 % 3] for i in range(8)] for k in range(11)]
 
 
@@ -60,7 +58,7 @@ def whole(replay):
 
 def computed(replay, executor):
     dataset, [one, two] = replay
-    seeded: dict[str, Any] = {"order": "seeded", "replicates": 5, "executor": executor}
+    seeded = {"order": "seeded", "replicates": 5, "executor": executor}
     evaluations = [
         evaluate(AdaptiveConsistency(budget=6), dataset, one, **seeded, rows=[9, 1, 2, 3, 4, 7]),
         evaluate(
@@ -102,7 +100,7 @@ def test_orders_stay_small_whatever_the_number_of_questions(executor, replay, mo
         return drawn[-1]
 
     monkeypatch.setattr(LLM, "orders", spied)
-    seen: list[tuple[int, int]] = []
+    seen = []
     evaluate(SelfConsistency(4), replay[0], replay[1][0], order="seeded", replicates=30,
     executor=executor,
              progress=lambda *done: seen.append(done))  # fmt: skip

@@ -5,16 +5,14 @@ resampled.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
+from commands import call
 from scipy import stats
 from small import TOY, pool
-from typer.testing import CliRunner
 
 from feval import compare, evaluate, load, self_consistency_curve
-from feval.cli import app
 from feval.comparison.plan import Plan
 from feval.errors import NotRecordedError, UsageError
 from feval.estimators.intervals import accuracy_interval
@@ -114,9 +112,8 @@ def test_commands_take_clusters_and_receipts_hold_them(tmp_path):
         ["curve", "adaptive-consistency", "--sweep", "budget=1,3", "--llm", "x"],
     ):
         out = tmp_path / f"{command[0]}-{command[1]}"
-        done = CliRunner().invoke(app, [*command, *shared, "--out", str(out)])
-        assert done.exit_code == 0, done.output
-        assert "Intervals and tests count 4 clusters, not 6 questions" in done.output
+        shown = call(*command, *shared, "--out", out).output
+        assert "Intervals and tests count 4 clusters, not 6 questions" in shown
         receipt = json.loads((out / "receipt.json").read_text())
         assert receipt["request"]["clusters"] == {"toy/2": "q", "toy/3": "q"}
         assert not verify_receipt(out / "receipt.json").differences
@@ -126,7 +123,7 @@ def test_comparisons_test_and_resample_clusters(tmp_path):
     place = recording(tmp_path, [f"Question {i}" for i in range(6)])
     methods = [("one", "self-consistency", "x", [1, 3]), ("two", "self-consistency", "y", [1, 3])]
     everyone = {f"toy/{i}": "abc"[i % 3] for i in range(6)}
-    settings: dict[str, Any] = {"prices": "none", "cost": "samples", "resamples": 200}
+    settings = {"prices": "none", "cost": "samples", "resamples": 200}
     plain = compare(place, methods, **settings)
     grouped = compare(place, methods, clusters=everyone, **settings)
     assert grouped.curves[0].points[0].clusters == ClusterSizes(3, 2)

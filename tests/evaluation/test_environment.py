@@ -8,9 +8,7 @@ from small import write_toy
 from feval import evaluate, load, plurality
 from feval.errors import MethodError, OutOfRangeError, PriceNotFoundError, UsageError
 from feval.evaluation.environment import ASK_AGAIN, NEXT_LLM, STOP, BudgetEnvironment, as_method
-from feval.replay import LLM, Dataset
 
-Replay = tuple[Dataset, list[LLM]]
 CHEAP = [["a", "b", "a"], ["x", None, "y"], ["b", "b", "b"]]
 DEAR = [["a", "a"], ["y", "y"], ["c", "b"]]
 PROMPT = 7
@@ -109,10 +107,10 @@ def test_an_episode_is_a_function_of_its_seed(replay):
 
 def test_a_policy_is_a_method(replay):
     def written_out(question, cheap, dear):
-        seen: list[str | None] = []
+        seen = []
         for llm, most in ((cheap, 3), (dear, 2)):
             for _ in range(most):
-                seen += llm.sample(1).answers  # type: ignore[attr-defined]
+                seen += llm.sample(1).answers
                 leader = plurality(seen)
                 if leader is not None and seen.count(leader) >= 2:
                     return leader
@@ -134,7 +132,7 @@ def test_nonsense_is_refused(replay, tmp_path):
         ({"rows": []}, "1 to 0 questions"),
     ):
         with pytest.raises(UsageError, match=words):
-            BudgetEnvironment(dataset, llms, **wrong)  # type: ignore[arg-type]
+            BudgetEnvironment(dataset, llms, **wrong)
     with pytest.raises(OutOfRangeError, match="above 0"):
         BudgetEnvironment(dataset, llms, budget=0)
     env = BudgetEnvironment(dataset, llms)

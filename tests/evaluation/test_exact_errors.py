@@ -6,23 +6,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from fractions import Fraction
 from functools import cache
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import pytest
+from commands import said
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_files import real_codes
 from recorded_pools import Recorded, not_asked, pool_of
-from typer.testing import CliRunner
 
 from feval import compare, evaluate, load
-from feval.cli import app
 from feval.comparison.plan import Plan
 from feval.estimators.stopping_ends import number_of_counts, partitions
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
@@ -33,11 +30,8 @@ from feval.receipts.verifying import verify_receipt
 from feval.report.tables.results import evaluation_tables
 from recorders.demo import bundled_recording
 
-Answers = tuple[str | None, ...]
-Draw = Callable[[Any, int], Iterator[np.ndarray]]
-
 POOLS = ("aaabbc", "aabbcc", "aabb--", "-a-ba-", "------", "abcdef", "abbb--")  # tied
-CRITERIA: list[Any] = [
+CRITERIA = [
     AdaptiveConsistency(criterion, threshold, budget, rule)
     for criterion, threshold in (
         ("beta", None), ("beta", 0.5), ("dirichlet", 0.45), ("entropy", 0.95), ("majority", "0.5"),
@@ -47,7 +41,7 @@ CRITERIA: list[Any] = [
     for budget in (6, 4)
     for rule in ("drop", "vote")
 ]  # fmt: skip
-WINDOWS: list[Any] = [
+WINDOWS = [
     EarlyStopping(window, budget, answer)
     for window, budget in ((1, 6), (1, 4), (2, 6), (2, 5), (3, 6), (3, 4), (6, 6), (4, 6))
     for answer in ("all", "window")
@@ -313,8 +307,7 @@ def test_an_estimated_split_is_said_everywhere(tmp_path, monkeypatch):
             "--llm",
             "feval/tiny-42k",
         ]
-        done = CliRunner().invoke(app, [str(one) for one in (*asked, "--out", tmp_path)])
-        assert done.exit_code == 0, done.output
+        said(*asked, "--out", tmp_path)
         assert json.loads(receipt.read_text())["numbers"]["errors_estimate"] == asdict(
             part.errors_estimate
         )

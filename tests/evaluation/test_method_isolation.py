@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +22,7 @@ from feval.errors import DamagedRecordingError, MethodError, UsageError
 from feval.evaluation.method_names import make_method
 from feval.evaluation.user_methods.calling import encoded
 from feval.evaluation.user_methods.host import BlindDataset, python_environment, sandboxed
-from feval.replay import LLM, Dataset
 
-Replay = tuple[Dataset, list[LLM]]
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["q", "a", "a", "r"]]
 # no CoT has them, so that whoever names one has found it
 GOLDS = ["gold-zero", "gold-one", "gold-two", "gold-three"]
@@ -291,10 +288,7 @@ def test_the_worker_imports_little():
 
 def test_a_worker_whose_parent_was_killed_ends_without_a_traceback():
     command = [sys.executable, "-P", "-m", "feval.evaluation.user_methods.worker"]
-    surroundings: dict[str, Any] = {
-        "env": os.environ | {"PYTHONPATH": str(ROOT)},
-        "start_new_session": True,
-    }
+    surroundings = {"env": os.environ | {"PYTHONPATH": str(ROOT)}, "start_new_session": True}
     surroundings |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, **surroundings) as worker:
         assert worker.stdin is not None

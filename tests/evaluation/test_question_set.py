@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 
 import pytest
+from commands import call, said
 from small import write_toy
-from typer.testing import CliRunner
 
 from feval import (
     BudgetEnvironment,
@@ -25,7 +25,6 @@ from feval import (
     self_consistency_curve,
     verify_receipt,
 )
-from feval.cli import app
 from feval.comparison.comparison import load_compared, traces
 from feval.comparison.plan import Plan
 from feval.errors import (
@@ -50,10 +49,6 @@ GOLDS = ["a", "y", "b", "d", "e"]
 SOME = ["a", None, "b", "d", None]
 
 
-def call(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 def failure(*arguments):
     """What a command that fails prints to standard error."""
     result = call(*arguments)
@@ -61,15 +56,9 @@ def failure(*arguments):
     return str(result.stderr)
 
 
-def success(*arguments):
-    result = call(*arguments)
-    assert result.exit_code == 0, result.output
-    return result
-
-
 def numbers(*arguments):
     """What a command prints as JSON, but for the recording's hashes."""
-    result = json.loads(success(*arguments, "--json").stdout)
+    result = json.loads(said(*arguments, "--json"))
     return {name: value for name, value in result.items() if not name.startswith("recording_hash")}
 
 
@@ -97,7 +86,7 @@ def recordings(tmp_path_factory):
 def unreadable(tmp_path_factory):
     """An import of three numbers: one gold is missing, one is no number."""
     folder = tmp_path_factory.mktemp("unreadable")
-    golds: list[dict[str, str]] = [{"answer": "10"}, {"answer": "ten or so"}, {}]
+    golds = [{"answer": "10"}, {"answer": "ten or so"}, {}]
     rows = [
         {
             "id": f"q{i}",
@@ -109,7 +98,7 @@ def unreadable(tmp_path_factory):
     ]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     llm = ["--answer-kind", "number", "--llm", "gpt-4o-mini"]
-    success(
+    said(
         "import",
         "jsonl",
         folder / "rows.jsonl",
@@ -133,7 +122,7 @@ LLM = ["--llm", "gpt-3.5-turbo"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_questions_without_a_gold_are_refused(command: str, recordings: Path) -> None:
+def test_questions_without_a_gold_are_refused(command, recordings):
     message = failure(*COMMANDS[command], "--recording", recordings / "some", *LLM)
     assert (
         "2 of 5 questions of toy have no gold answer that can be read (missing: toy/1, toy/4)"
@@ -144,18 +133,14 @@ def test_questions_without_a_gold_are_refused(command: str, recordings: Path) ->
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("choice", [(), ("--drop", "unlabelled")])
-def test_a_recording_without_golds_is_always_an_error(
-    command: str, choice: tuple[str, ...], recordings: Path
-) -> None:
+def test_a_recording_without_golds_is_always_an_error(command, choice, recordings):
     message = failure(*COMMANDS[command], "--recording", recordings / "none", *LLM, *choice)
     assert "None of the 5 questions of toy has a gold answer that can be read" in message
     assert "--drop" not in message  # it would not help
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_numbers_without_those_questions_are_those_of_a_recording_without_them(
-    command: str, recordings: Path
-) -> None:
+def test_numbers_without_those_questions_are_those_of_a_recording_without_them(command, recordings):
     result = numbers(
         *COMMANDS[command], *LLM, "--recording", recordings / "some", "--drop", "unlabelled"
     )
@@ -169,7 +154,7 @@ def test_golds_that_cannot_be_read_are_told_from_those_that_are_missing(unreadab
         "2 of 3 questions of sums have no gold answer that can be read (missing: q2;"
         " unreadable: q1)" in message
     )
-    table = success("run", "single-call", "--recording", unreadable, "--drop", "unlabelled").stdout
+    table = said("run", "single-call", "--recording", unreadable, "--drop", "unlabelled")
     assert "sums, 1 question (left out: 2 with no readable gold)" in table
     assert "100.00" in table
 
@@ -223,7 +208,7 @@ def test_an_environment_rewards_nothing_without_a_gold(recordings):
 
 
 @pytest.mark.parametrize("command", ["run", "oracle", "curve", "estimate"])
-def test_short_pools_are_refused_and_the_option_is_named(command: str, recordings: Path) -> None:
+def test_short_pools_are_refused_and_the_option_is_named(command, recordings):
     message = failure(*COMMANDS[command], "--recording", recordings / "short", *LLM)
     assert (
         "gpt-3.5-turbo has 0 recorded CoTs on question 'toy/1' of toy; 2 were asked for" in message
@@ -253,11 +238,9 @@ def test_short_pools_are_left_out_once_for_all_points(recordings):
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("order", ["exact", "seeded", "recorded"])
-def test_every_kind_agrees_with_a_recording_of_enough_cots(
-    command: str, order: str, recordings: Path, tmp_path: Path
-) -> None:
+def test_every_kind_agrees_with_a_recording_of_enough_cots(command, order, recordings, tmp_path):
     order = "exact" if command == "oracle" else order
-    success(
+    said(
         "select",
         recordings / "both",
         "--llm",
@@ -359,7 +342,7 @@ def test_all_methods_of_a_comparison_are_over_the_same_questions(recordings, tmp
     # toy/0 and toy/3 have 3 and 1 right of 4, by hand.
     single = next(point for point in result.baselines if point.llms == ("gpt-4o-mini",))
     assert single.right.tolist() == pytest.approx([3 / 4, 1 / 4])
-    printed = success("compare", file, "--out", tmp_path / "out").stdout
+    printed = said("compare", file, "--out", tmp_path / "out")
     assert "toy, 2 questions (left out: 2 with no readable gold, 1 with too few CoTs)" in printed
     assert (
         "(left out: 2 with no readable gold, 1 with too few CoTs)"
@@ -381,7 +364,7 @@ def test_a_report_follows_what_was_learnt_on_the_same_questions(recordings, monk
         "train_fraction": 0.5,
         "replicates": 2,
     }
-    fitted: list[list[int]] = []
+    fitted = []
 
     def noted(method, dataset, llms, rows, *limit):
         fitted.append(rows.tolist())
@@ -417,19 +400,17 @@ def test_a_first_plan_of_a_recording_with_an_empty_pool(recordings):
     options = ["compare", recordings / "first.toml", "--init", "--recording", recordings / "short"]
     done = call(*options)
     assert (done.exit_code, "--drop short-pools" in done.stderr) == (1, True)
-    success(*options, "--drop", "short-pools")
+    said(*options, "--drop", "short-pools")
     result = json.loads(call("compare", recordings / "first.toml", "--json").stdout)
     assert (result["missing"], result["left_out"]["short_pools"]) == ([], ["toy/1", "toy/2"])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_receipt_lists_what_was_left_out_and_verifies(
-    command: str, recordings: Path, tmp_path: Path
-) -> None:
+def test_the_receipt_lists_what_was_left_out_and_verifies(command, recordings, tmp_path):
     choices = ["--drop", "unlabelled", "--drop", "short-pools"]
-    printed = success(
+    printed = said(
         *COMMANDS[command], *LLM, "--recording", recordings / "both", *choices, "--out", tmp_path
-    ).stdout
+    )
     assert "(left out: 2 with no readable gold)" in printed
     read = json.loads((tmp_path / "receipt.json").read_text())
     assert read["numbers"]["left_out"] == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
@@ -447,7 +428,7 @@ def test_the_receipt_lists_what_was_left_out_and_verifies(
 
 
 def test_a_selection_of_questions_with_enough_cots(recordings, tmp_path):
-    note = success(
+    note = call(
         "select", recordings / "short", "--min-cots", 3, "--samples", 3, "--out", tmp_path / "three"
     ).stderr
     assert "2 questions of toy with fewer than 3 CoTs of some LLM left out" in note
@@ -455,7 +436,7 @@ def test_a_selection_of_questions_with_enough_cots(recordings, tmp_path):
     assert [question.id for question in opened.questions("toy")] == ["toy/0", "toy/3", "toy/4"]
     assert opened.votes("toy").llms["gpt-3.5-turbo"].sizes.tolist() == [3, 3, 3]
     assert opened.manifest.raw["operation"] == {"name": "select", "samples": 3, "min_cots": 3}
-    success("verify", tmp_path / "three")
+    said("verify", tmp_path / "three")
     select(recordings / "short", tmp_path / "mini", llms=["gpt-4o-mini"], min_cots=4)
     # pools of an LLM that goes do not count
     assert len(open_recording(tmp_path / "mini").questions("toy")) == 5

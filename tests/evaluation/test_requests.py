@@ -8,10 +8,9 @@ import inspect
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from commands import said
 
 from feval import evaluate
-from feval.cli import app
 from feval.comparison.plan import Plan
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.replicates import default_replicates
@@ -52,9 +51,9 @@ def test_every_option_is_on_the_command_line_in_comparison_files_and_in_receipts
     names = set(EvaluationOptions.model_fields)
     rare = {
         name for name in names if EvaluationOptions.model_fields[name].json_schema_extra["rare"]
-    }  # type: ignore[call-overload, index]
+    }
     for command, apart in (("run", set()), ("curve", set()), ("compare", {"train_fraction"})):
-        shown = CliRunner().invoke(app, [command, "--help"]).stdout
+        shown = said(command, "--help")
         options = {name for name in names if f"--{name.replace('_', '-')} " in shown}
         assert options == names - rare - apart
     assert names <= set(Plan.model_fields)

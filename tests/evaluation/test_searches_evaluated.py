@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from typer.testing import CliRunner
 
 from feval import (
     METHODS,
-    Dataset,
     Plan,
     SelfConsistency,
     compare,
@@ -30,12 +28,10 @@ from feval.errors import MethodError, NotRecordedError, OutOfRangeError, UsageEr
 from feval.evaluation.method_names import make_method
 from feval.evaluation.replicates import drawn_orders
 from feval.methods import BeamSearch, ParticleFiltering
-from feval.replay import LLM
 from feval.serving.library import Library
 
 ROOT = Path(__file__).parents[2]
 GOLDS = ["a", "b", "c", "a", "b", "a"]
-Replay = tuple[Dataset, list[LLM]]
 NUMBERS = (
     "right",
     "no_answer",
@@ -137,7 +133,7 @@ def test_a_tree_beyond_what_draws_number_is_refused_in_every_order():
     with pytest.raises(
         OutOfRangeError, match="Draws reach 65534 CoTs per question; a pool has 65535"
     ):
-        next(drawn_orders(None, "recorded", 1, 65_535, np.arange(1)))  # type: ignore[arg-type]
+        next(drawn_orders(None, "recorded", 1, 65_535, np.arange(1)))
 
 
 def test_steps_are_not_served_as_cots(folder):
@@ -191,7 +187,7 @@ def test_the_page_of_steps_runs(tmp_path):
     )
     assert said.exit_code == 0, said.output
     assert json.loads(said.stdout)["correct"] == 2
-    names: dict[str, Any] = {}
+    names = {}
     blocks = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs" / "depth.md").read_text("utf-8"), re.DOTALL
     )

@@ -9,16 +9,14 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import combinations, permutations
-from typing import Any
 
 import numpy as np
 import pytest
+from commands import said
 from small import pool, write_rows
-from typer.testing import CliRunner
 
 from feval import Plan, compare, evaluate, load, method_curve
 from feval.cards.prices import ServingProfile, serving_profile
-from feval.cli import app
 from feval.errors import CardError, NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.method_names import make_method
 from feval.methods import (
@@ -29,7 +27,6 @@ from feval.methods import (
     SingleCall,
 )
 from feval.receipts.verifying import verify_receipt
-from feval.replay import LLM, Dataset
 from feval.replay.clock import Clock, makespan
 from recorders.demo import bundled_recording
 
@@ -56,7 +53,6 @@ PROFILE = {
         "slow": {"seconds_to_first_token": 2, "tokens_per_second": 8.0},
     },
 }
-Replay = tuple[Dataset, list[LLM]]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +63,7 @@ def folder(tmp_path_factory):
         for llm, rows in ANSWERS.items():
             durations = [[*each] for each in SECONDS[llm]]
             if without is not None and without[0] == llm:
-                durations[without[1]][2:4] = [None, None]  # type: ignore[list-item]
+                durations[without[1]][2:4] = [None, None]
             own = [
                 pool(i, each, tokens=TOKENS[i], extra={"duration_s": durations[i]})
                 for i, each in enumerate(rows)
@@ -75,7 +71,7 @@ def folder(tmp_path_factory):
             llms.append((llm, own))
         write_rows(out / name, GOLDS, *llms)
     lines = [f"{key} = {json.dumps(PROFILE[key])}" for key in ("id", "date", "source")]
-    for name, speed in PROFILE["llms"].items():  # type: ignore[attr-defined]
+    for name, speed in PROFILE["llms"].items():
         lines += [f"[llms.{name}]", *(f"{key} = {value}" for key, value in speed.items())]
     (out / "mine.toml").write_text("\n".join(lines))
     return out
@@ -84,12 +80,6 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def replay(folder):
     return load("toy", ["quick", "slow"], folder / "rec", seed=3)
-
-
-def said(*arguments):
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def scheduled(lengths, places):
@@ -265,7 +255,7 @@ def test_times_to_first_token_are_read_used_and_named(replay, tmp_path):
     )
     assert str(none.timing).endswith("cut ones in proportion to their tokens")
     without = evaluate(SelfConsistency(3), replay[0], replay[1][0], cost="seconds")
-    assert (some.seconds == without.seconds).all()  # type: ignore[union-attr]  whole replies take what they took
+    assert (some.seconds == without.seconds).all()  # whole replies take what they took
 
 
 def test_a_function_and_a_file_are_timed_like_the_built_in_method(replay, tmp_path):
@@ -275,7 +265,7 @@ def test_a_function_and_a_file_are_timed_like_the_built_in_method(replay, tmp_pa
         answers = [*llm.sample(2).answers, *llm.sample(3).answers]
         return max(answers, key=answers.count)
 
-    options: dict[str, Any] = {"order": "recorded", "cost": "seconds", "parallel": 2}
+    options = {"order": "recorded", "cost": "seconds", "parallel": 2}
     by_hand = [scheduled(own[:2], 2) + scheduled(own[2:], 2) for own in SECONDS["quick"]]
     assert evaluate(vote, dataset, quick, **options).seconds == pytest.approx(by_hand)
     (tmp_path / "mine.py").write_text(
@@ -319,7 +309,7 @@ def test_replies_without_durations_are_counted(folder):
     assert (
         evaluate(SelfConsistency(2), dataset, quick, serving=PROFILE, cost="seconds").seconds
         is not None
-    )  # type: ignore[arg-type]
+    )
 
 
 def test_recordings_of_a_format_without_durations_have_none():
@@ -333,13 +323,13 @@ def test_seconds_that_nobody_can_know_are_refused(replay, folder):
     dataset, [quick, _] = replay
     for options in ({"cost": "usd"}, {"cost": "seconds", "serving": folder / "mine.toml"}, {}):
         with pytest.raises(UsageError, match="parallel=2 schedules recorded durations"):
-            evaluate(SingleCall(), dataset, quick, parallel=2, **options)  # type: ignore[arg-type]
+            evaluate(SingleCall(), dataset, quick, parallel=2, **options)
     lacking = PROFILE | {"llms": {"other": {"seconds_to_first_token": 1, "tokens_per_second": 1}}}
     with pytest.raises(
         NotRecordedError,
         match=r"'mine' says nothing about the LLM 'quick'; it has: other. Add a line",
     ):
-        evaluate(SingleCall(), dataset, quick, serving=lacking)  # type: ignore[arg-type]
+        evaluate(SingleCall(), dataset, quick, serving=lacking)
     with pytest.raises(
         UsageError, match=r"Its seconds per question are not known \(no closed form"
     ):
@@ -370,7 +360,7 @@ def test_seconds_that_nobody_can_know_are_refused(replay, folder):
     [
         ({"date": "2026"}, "has '2026' in the field 'date'.*YYYY-MM-DD"),
         ({"llms": {}}, "field 'llms'"),
-        ({"llms": {"a@t=1": PROFILE["llms"]["quick"]}}, "without '@'"),  # type: ignore[index]
+        ({"llms": {"a@t=1": PROFILE["llms"]["quick"]}}, "without '@'"),
         (
             {"llms": {"a": {"seconds_to_first_token": -1, "tokens_per_second": 4}}},
             "seconds_to_first_token",

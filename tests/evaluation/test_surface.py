@@ -27,8 +27,6 @@ from feval.recording import ProbeRows
 from feval.recording.arrays import Probes
 
 STORES = ("Qwen3-0.6B.aime24", "Qwen3-4B.aime24")
-Trace = tuple[int, str | None, dict[int, str | None]]
-"""Tokens, final answer, offset -> answer of the probe there."""
 
 
 def traces(random, size):
@@ -75,7 +73,7 @@ def expected(own, n, limit):
     right = tokens = probing = Fraction(0)
     subsets = list(combinations(own, n))
     for subset in subsets:
-        votes: list[str] = []
+        votes = []
         for length, final, probes in subset:
             passed = [offset for offset in probes if limit is not None and offset <= limit]
             cut = limit is not None and length > limit
@@ -262,8 +260,8 @@ def test_the_command_writes_files_and_a_receipt_that_can_be_computed_again(tmp_p
 @pytest.fixture(scope="module", params=STORES)
 def store(request, shared, tmp_path_factory):
     path = shared / "real" / "probed" / f"{request.param}.json.gz"
-    content: list[dict[str, Any]] = json.loads(gzip.decompress(path.read_bytes()))
-    questions: list[list[Trace]] = [
+    content = json.loads(gzip.decompress(path.read_bytes()))
+    questions = [
         [
             (tokens, final, {500 * (j + 1): given for j, given in enumerate(probes)})
             for probes, tokens, final in own["each_branch"]
@@ -271,7 +269,7 @@ def store(request, shared, tmp_path_factory):
         for own in content
     ]
     golds = [own["gold_answer"] for own in content]
-    renamed: list[list[Trace]] = [
+    renamed = [
         [
             (
                 tokens,

@@ -17,9 +17,6 @@ from feval.methods import METHODS
 from feval.methods.protocol import LEDGER_FIELDS
 from feval.recording import LLMInfo
 from feval.recording.content import ProbeRows
-from feval.replay import LLM, Dataset
-
-Replay = tuple[Dataset, list[LLM]]
 
 # Final answers, their tokens, and answers of probes every 10 tokens; "w" and "v" are answers of
 # probes only.

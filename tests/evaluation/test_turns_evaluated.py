@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from recorded_turns import write_full_turns
 
-from feval import Dataset, Plan, SelfConsistency, compare, evaluate, load, method_curve
+from feval import Plan, SelfConsistency, compare, evaluate, load, method_curve
 from feval.errors import NotRecordedError, UsageError
 from feval.evaluation.method_names import make_method
 from feval.methods import BeamSearch, SequentialRevision
-from feval.replay import LLM
 
 GOLDS = ["a", "b", "c", "a", "b", "a"]
-Replay = tuple[Dataset, list[LLM]]
 NUMBERS = ("right", "calls", "samples", "tokens", "usd", "output_tokens", "longest_trace_tokens")
 FILE = """
 from feval import plurality

@@ -12,7 +12,6 @@ import threading
 import time
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
-from typing import Any
 
 import pytest
 from small import pool, write_rows, write_scored_toy, write_toy
@@ -20,9 +19,7 @@ from small import pool, write_rows, write_scored_toy, write_toy
 from feval import evaluate, load
 from feval.errors import MethodError, UsageError
 from feval.evaluation.method_names import make_method
-from feval.replay import LLM, Dataset
 
-Replay = tuple[Dataset, list[LLM]]
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], [None] * 4]
 OTHERS = [["b", "a", "b", "b"], ["y", "x", "x", "x"], ["a", "b", "a", "a"], ["q", None, "q", "p"]]
 GOLDS = ["a", "y", "b", "z"]
@@ -189,7 +186,7 @@ def run(file, name, replay, **options):
 
 def in_process(file, name):
     """The callable itself, as a Python program passes it."""
-    names: dict[str, Any] = {"__name__": "mine", "__file__": str(file)}
+    names = {"__name__": "mine", "__file__": str(file)}
     exec(file.read_text(), names)  # noqa: S102  the test's own text
     return names[name]
 
@@ -216,7 +213,7 @@ def test_numbers_are_those_in_process(order, billing, workers, file, replay):
 
 def test_an_answer_counts_in_any_spelling(file, replay):
     dataset, llms = replay
-    given: dict[str, Any] = {"order": "recorded"}
+    given = {"order": "recorded"}
     mine, theirs = (
         evaluate(method, dataset, llms[0], **given)
         for method in (in_process(file, "spells"), make_method(f"{file}:spells"))
@@ -371,7 +368,7 @@ def test_what_it_prints_goes_to_standard_error(file, replay, capfd):
 
 def test_a_learner_learns_in_its_process(file, replay, capfd):
     dataset, llms = replay
-    given: dict[str, Any] = {"train_fraction": 0.5, "replicates": 2, "order": "seeded"}
+    given = {"train_fraction": 0.5, "replicates": 2, "order": "seeded"}
     with pytest.raises(MethodError, match=r"RuntimeError: knows ") as mine:
         evaluate(in_process(file, "Popular")(), dataset, llms[0], **given)
     assert capfd.readouterr().out == "learning\n"

@@ -16,15 +16,12 @@ from feval.methods.vote import plurality
 from feval.receipts.document import receipt as receipt_of
 from feval.receipts.grading import answers_by_id, grade_answers
 from feval.receipts.verifying import verify_receipt
-from feval.replay import LLM, Dataset
 from feval.report.tables.results import grade_table
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
 GOLDS = ["a", "y", "b", "d"]
 # 0.5 and 1.5 USD per million tokens in the price list 2025-06-02; prompts have 7 tokens
 PRICED = "gpt-3.5-turbo"
-
-Loaded = tuple[Dataset, list[LLM]]
 
 
 @pytest.fixture

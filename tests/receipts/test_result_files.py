@@ -6,13 +6,11 @@ import json
 import os
 import shutil
 from contextlib import suppress
-from typing import Any
 
 import pytest
+from commands import call
 from small import write_toy
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.errors import UsageError
 from feval.publish.results import result_files
 from feval.receipts.document import read_receipt
@@ -30,10 +28,6 @@ name = "self-consistency"
 llms = ["gpt-3.5-turbo"]
 budgets = { n = [1, 2] }
 """
-
-
-def call(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +163,7 @@ def test_a_comparison_is_pinned_and_stays_so_when_it_is_published(toy):
 def test_lists_of_a_receipt_are_bounded(curve):
     path = curve / "receipt.json"
     whole = json.loads(path.read_text())
-    request: Any = whole["request"]
+    request = whole["request"]
     for part, bound in (
         ({"recordings": whole["recordings"] * 1001}, "1000"),
         ({"files": {str(n): "" for n in range(1001)}}, "1000"),
