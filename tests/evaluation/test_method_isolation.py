@@ -291,9 +291,6 @@ def test_a_worker_whose_parent_was_killed_ends_without_a_traceback():
     surroundings = {"env": os.environ | {"PYTHONPATH": str(ROOT)}, "start_new_session": True}
     surroundings |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, **surroundings) as worker:
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        assert worker.stderr is not None
         # before the pipe of requests, as it may happen when a process is killed
         worker.stdout.close()
         worker.stdin.write(encoded({"command": "ready"}))

@@ -416,15 +416,6 @@ def test_the_receipt_lists_what_was_left_out_and_verifies(command, recordings, t
     assert read["numbers"]["left_out"] == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
     assert (read["request"]["unlabelled"], read["request"]["short_pools"]) == ("drop", "drop")
     assert verify_receipt(tmp_path / "receipt.json").equal
-    read["numbers"]["left_out"]["unlabelled"].pop()
-    (tmp_path / "receipt.json").write_text(json.dumps(read))
-    assert [d.where for d in verify_receipt(tmp_path / "receipt.json").differences] == [
-        "number of left_out.unlabelled"
-    ]
-    read["request"]["unlabelled"] = 1
-    (tmp_path / "receipt.json").write_text(json.dumps(read))
-    with pytest.raises(UsageError, match=r"damaged receipt.*1 in the field 'unlabelled'"):
-        verify_receipt(tmp_path / "receipt.json")
 
 
 def test_a_selection_of_questions_with_enough_cots(recordings, tmp_path):

@@ -104,8 +104,6 @@ def test_the_surface_is_the_mean_over_all_subsets(seed, tmp_path):
         assert (point.accuracy, point.output_tokens, point.probe_tokens) == pytest.approx(
             (right, tokens, probing), abs=1e-12
         )
-        assert point.accuracy_low is not None
-        assert point.accuracy_high is not None
         assert point.accuracy_low <= point.accuracy <= point.accuracy_high
         same = evaluate(METHODS["token-budget"](n=point.n, tokens=point.tokens or 99), dataset, llm)
         assert (same.accuracy, same.usd_per_question, same.tokens_per_question) == pytest.approx(
@@ -177,7 +175,6 @@ def test_by_default_it_has_every_width_and_every_probed_depth(toy):
 
 def test_a_coarse_surface_has_doublings_and_the_last_of_each(toy):
     whole, coarse = surface(*toy), coarse_surface(*toy)
-    assert coarse is not None
     limits = whole.depths[:-1]
     assert coarse.widths == [1, 2, 4, 5]
     assert coarse.depths == [
