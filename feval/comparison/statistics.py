@@ -559,8 +559,18 @@ def _at_equal_accuracy(
         difference, ratio = (cost_a - cost_b, cost_a / cost_b) if both else (None, None)
         savings.append(
             Saving(
-                a.label, b.label, target, _finite(cost_a), _finite(cost_b), difference,
-                differences[0], differences[1], ratio, ratios[0], ratios[1], never[key_a],
+                a.label,
+                b.label,
+                target,
+                _finite(cost_a),
+                _finite(cost_b),
+                difference,
+                differences[0],
+                differences[1],
+                ratio,
+                ratios[0],
+                ratios[1],
+                never[key_a],
                 never[key_b],
             )  # fmt: skip
         )
