@@ -572,7 +572,7 @@ def _at_equal_accuracy(
                 ratios[1],
                 never[key_a],
                 never[key_b],
-            )  # fmt: skip
+            )
         )
     return tuple(savings), reaches
 
