@@ -72,9 +72,7 @@ def scores_of(values, steps=None, tokens=0):
     made = ragged(steps or {}, shape)
     counts = np.full(shape, tokens, np.int32)
     scored = ~np.isnan(values) | (made.lengths() > 0)
-    return Scores(
-        ScorerInfo("synthetic", "test"), values, scored, made.values, made.offsets, counts, counts
-    )
+    return Scores(ScorerInfo("synthetic", "test"), values, scored, made, counts, counts)
 
 
 def first_samples(real, entry, channels):

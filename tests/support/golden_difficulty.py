@@ -6,7 +6,7 @@ import numpy as np
 from dealt import in_recorded_order
 
 from feval.methods import DifficultyAdaptive
-from feval.recording.arrays import Scores
+from feval.recording.arrays import Ragged, Scores
 from feval.recording.content import ScorerInfo
 from feval.replay.pools import ArrayChannels
 
@@ -21,8 +21,7 @@ def ranked(pool, difficulty):
         ScorerInfo("rank", "test", {}),
         values,
         np.isfinite(values),
-        np.zeros(0),
-        no_steps,
+        Ragged(np.zeros(0), no_steps, values.shape),
         unknown,
         unknown,
     )

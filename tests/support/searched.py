@@ -8,7 +8,7 @@ from probed import code
 from scipy.stats import beta
 
 from feval.recording import ScorerInfo, Steps
-from feval.recording.arrays import Scores
+from feval.recording.arrays import Ragged, Scores
 from feval.replay.draws import more_uniforms, uniforms
 from feval.replay.pools import ArrayChannels, Pool
 
@@ -46,8 +46,7 @@ def tree_pool(trees, messages=None):
         ScorerInfo("prm", "test"),
         values,
         ~np.isnan(values),
-        np.empty(0),
-        np.zeros(len(trees) * width + 1, np.int64),
+        Ragged(np.empty(0), np.zeros(len(trees) * width + 1, np.int64), shape),
         nothing,
         nothing,
     )
