@@ -17,9 +17,9 @@ from datetime import date
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from commands import call, said
 from hypothesis import given
 from hypothesis import strategies as st
+from invoked import call, said
 from scipy.stats import skew
 from small import write_toy
 

@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from commands import said
+from invoked import said
 from small import write_toy
 
 from feval import Plan, compare, evaluate, load, method_curve

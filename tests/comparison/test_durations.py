@@ -6,7 +6,7 @@ import json
 from itertools import count
 
 import pytest
-from commands import call, said
+from invoked import call, said
 from small import write_toy
 
 from feval.comparison.plan import Plan

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from commands import call, said
+from invoked import call, said
 from recorded_trees import GOLDS, TREES, write_full_trees, write_trees
 from recorded_turns import write_full_turns
 from small import pool, write_rows, write_toy

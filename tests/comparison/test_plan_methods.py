@@ -8,7 +8,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
-from commands import call
+from invoked import call
 from small import write_toy
 
 from feval.comparison.comparison import compare

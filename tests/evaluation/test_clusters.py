@@ -8,7 +8,7 @@ import json
 
 import numpy as np
 import pytest
-from commands import call
+from invoked import call
 from scipy import stats
 from small import TOY, pool
 

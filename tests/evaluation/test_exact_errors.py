@@ -13,9 +13,9 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from commands import said
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from invoked import said
 from real_files import real_codes
 from recorded_pools import Recorded, not_asked, pool_of
 

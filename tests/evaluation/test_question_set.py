@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import call, said
+from invoked import call, said
 from small import write_toy
 
 from feval import (

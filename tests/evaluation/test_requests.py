@@ -8,7 +8,7 @@ import inspect
 
 import numpy as np
 import pytest
-from commands import said
+from invoked import said
 
 from feval import evaluate
 from feval.comparison.plan import Plan

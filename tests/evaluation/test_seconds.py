@@ -12,7 +12,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from commands import said
+from invoked import said
 from small import pool, write_rows
 
 from feval import Plan, compare, evaluate, load, method_curve

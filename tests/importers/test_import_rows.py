@@ -314,12 +314,12 @@ def test_scores_of_several_scorers_and_step_scores(imported):
     )
     recording = imported("jsonl", source)
     prm, judge = (recording.scores("toy", "toy-llm", name) for name in ("prm", "judge"))
-    assert (prm.steps(0, 0).tolist(), prm.steps(0, 1).tolist()) == ([0.5, 0.75], [0.25])
+    assert (prm.steps.of(0, 0).tolist(), prm.steps.of(0, 1).tolist()) == ([0.5, 0.75], [0.25])
     assert prm.values[0, 0] == 0.5
     assert math.isnan(prm.values[0, 1])
     assert (judge.values[0, 0], judge.scored.tolist()) == (3.0, [[True, False]])
     alone = imported("jsonl", lines(COT | {"step_scores": [1, 0.5]}))
-    assert alone.scores("toy", "toy-llm", "score").steps(0, 0).tolist() == [1.0, 0.5]
+    assert alone.scores("toy", "toy-llm", "score").steps.of(0, 0).tolist() == [1.0, 0.5]
 
 
 def test_log_probabilities_go_into_their_channel(imported):

@@ -87,11 +87,11 @@ def test_scores_and_step_scores_of_every_kind_of_file(toy, tmp_path, suffix):
     )
     np.testing.assert_array_equal(values(tmp_path / "out", "org/beta", "j"), [[7, NAN], [0.1, 0.2]])
     prm = open_recording(tmp_path / "out").scores("toy", "alpha", "prm")
-    assert (prm.steps(0, 0).tolist(), prm.steps(0, 1).tolist(), prm.steps(1, 0).tolist()) == (
-        [0.5, 0.25],
-        [],
-        [2, 3, 4],
-    )
+    assert (
+        prm.steps.of(0, 0).tolist(),
+        prm.steps.of(0, 1).tolist(),
+        prm.steps.of(1, 0).tolist(),
+    ) == ([0.5, 0.25], [], [2, 3, 4])
     assert verify_recording(tmp_path / "out").problems == ()
     assert (
         open_recording(tmp_path / "out").manifest.raw["operation"]["source"]["file"] == table.name

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import call
+from invoked import call
 from small import content, pool, write_rows, write_toy
 
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError

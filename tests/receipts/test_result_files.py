@@ -8,7 +8,7 @@ import shutil
 from contextlib import suppress
 
 import pytest
-from commands import call
+from invoked import call
 from small import write_toy
 
 from feval.errors import UsageError

@@ -176,7 +176,7 @@ def test_details_of_another_dataset_or_of_other_questions_are_refused(toy, tmp_p
     other = write_toy(tmp_path / "other", {"alpha": [["4"]]}, ["4"])
     shutil.copy(other / "votes/toy.details", toy / "votes/toy.details")
     restate(toy, "votes/toy.details")
-    with pytest.raises(DamagedRecordingError, match="ids, texts and answers should be"):
+    with pytest.raises(DamagedRecordingError, match="should have 7 arrays, found 6"):
         open_recording(toy).votes("toy").candidates(0)
     manifest = json.loads((toy / "manifest.json").read_text())
     del manifest["files"]["votes/toy.details"]
