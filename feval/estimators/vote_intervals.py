@@ -134,12 +134,11 @@ class QuadraticBound(Result):
     def check(self) -> CertificateCheck:
         """Check every certificate from its definition.
 
-        The inequality is checked on all of [0, 1]. For P_n: P_n''' vanishes only at (1 -+ 1/sqrt(2n
-        - 1)) / 2, so the second derivative of quadratic minus P_n is monotone on three intervals
-          and has one root at most in each; between those roots
-        the first derivative is monotone and has one root at most; the least value is at one of
-        these or at 0 or 1. Bisection finds them all. Other polynomials use `least_distances`, whose
-        margin is a proof.
+        The inequality is checked on all of [0, 1]. For P_n: P_n''' vanishes only at
+        (1 -+ 1/sqrt(2n - 1)) / 2, so the second derivative of quadratic minus P_n is monotone on
+        three intervals and has one root at most in each; between those roots the first derivative
+        is monotone and has one root at most; the least value is at one of these or at 0 or 1.
+        Bisection finds them all. Other polynomials use `least_distances`, whose margin is a proof.
         """
         reached = (self.weights * self._objective(self.atoms)).sum(-1)
         a, b, c = np.moveaxis(self.quadratic, -1, 0)

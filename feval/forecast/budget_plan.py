@@ -104,7 +104,7 @@ class VoteOption:
         majority_gain_low: its lower confidence limit (one-sided, over the pilot's questions).
         certified: whether that limit is above 0, given 20 or more questions, 5 or more of them with
             each kind of pair of calls (both right, one right, both wrong): on fewer, resampling
-                proves nothing.
+            proves nothing.
         majority_gain_low_together: the least L - mu over one confidence region of (mu, nu) for all
             votes; `None` where nothing can be certified.
         certified_together: whether the vote is certified and this is above 0 too: all such votes

@@ -221,7 +221,7 @@ class Application:
             detail: whether to list, as "asked", every question of the run: llm, dataset, question,
                 requests, passes, samples (recorded positions, those of the draw first; a CoT that
                 was handed out twice is listed twice), tokens (where some were cut: how many of each
-                    were handed out, `None` for all).
+                were handed out, `None` for all).
 
         Returns:
             For one run: "run", "replicate" (`None`: recorded order), "requests", "cots",
