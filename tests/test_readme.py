@@ -83,7 +83,7 @@ def test_the_recipes_of_recording_run_as_they_stand(tmp_path, environment):
         recipes = recipes.replace(name, str(port))
     folder = tmp_path / "empty"
     folder.mkdir()
-    served, proxied, twin, search = blocks(recipes)
+    served, proxied, twin = blocks(recipes)
     run(served, folder, environment)
     assert verify_recording(folder / "over-http").ok
     run(proxied, folder, environment)
@@ -91,7 +91,6 @@ def test_the_recipes_of_recording_run_as_they_stand(tmp_path, environment):
         open_recording(folder / "my-run").manifest.pairs["proxied", "feval/tiny-42k"]["cots"] == 5
     )
     assert re.fullmatch(r"27 for 0\.0000\d+ USD and 5 CoTs\n", run(twin, folder, environment))
-    assert re.fullmatch(r"\d+ after \d+ steps in \d+ rounds\n", run(search, folder, environment))
 
 
 def test_blocks_are_of_languages_that_are_tested():

@@ -710,10 +710,5 @@ def test_an_error_leaves_no_thread_of_a_csv_reader_behind(tmp_path):
     command = [sys.executable, "-m", "feval", "import", "table", source, "--dataset", "x"]
     command += ["--out", tmp_path / "out", "--map", "llm=none"]
     for _ in range(30):
-        done = subprocess.run(
-            [*command, tmp_path / "out", "--map", "llm=none"],
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
+        done = subprocess.run(command, capture_output=True, timeout=60, check=False)
         assert done.returncode == 1, done.stderr
