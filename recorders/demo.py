@@ -55,7 +55,7 @@ _README = f"""{_MARK}
 - `surface.csv`: votes over n chains that are cut after t tokens
 
 The models are real and very small; their prices are made up. The numbers say nothing about any other LLM.
-"""  # noqa: E501
+"""  # noqa: E501  a page as it is written
 
 
 @dataclass(frozen=True, slots=True)

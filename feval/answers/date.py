@@ -36,7 +36,7 @@ _DATE = re.compile(
         \s{{0,2}} ,? \s{{0,2}} (?:of\s)? (?<!\d) (?P<name_y>\d{{4}}) (?!\d)
   | (?<!\d) (?P<day>\d\d?) {_ORDINAL} \s? (?:of\s)? (?:day\sof\s)? (?P<day_name>{_MONTH}) \.? \s{{0,2}} ,? \s{{0,2}} (?:of\s)?
         (?P<day_y>\d{{4}}) (?!\d)
-    """,  # noqa: E501
+    """,  # noqa: E501  a pattern is read as one line
     re.IGNORECASE | re.VERBOSE | re.ASCII,
 )
 _DIRECT = re.compile(

@@ -44,23 +44,23 @@ _REACH = 400  # characters of a segment; an answer is not longer than that
 _BOX = re.compile(r"\\(?:boxed|fbox)")
 _BRACES = re.compile(r"\\(?:boxed|fbox)[ ]{0,3}\{|\\.|[{}]", re.DOTALL)
 
-_VERBS = r"(?<![a-z])(?:is|are|was|equals|becomes|(?:would|should|will|must|has\ to)\ (?:then\ |therefore\ )?be)(?![a-z])"  # noqa: E501
+_VERBS = r"(?<![a-z])(?:is|are|was|equals|becomes|(?:would|should|will|must|has\ to)\ (?:then\ |therefore\ )?be)(?![a-z])"  # noqa: E501  a pattern is read as one line
 _ASIDE = (
     r"(?:["
-    r" ,(]\ ?(?:to|for|of|in|here|therefore|thus|then|choice|option)(?![a-z])(?:[^\n.!?:=]|\.(?=\d)){0,80}?)?"  # noqa: E501
+    r" ,(]\ ?(?:to|for|of|in|here|therefore|thus|then|choice|option)(?![a-z])(?:[^\n.!?:=]|\.(?=\d)){0,80}?)?"  # noqa: E501  a pattern is read as one line
 )
 _ANSWER = rf"""
     \#\#\#\#
   | (?<![a-z]) (?:answers?|ans) [*_`"')]{{0,4}} {_ASIDE} [ \t,*_]{{0,4}} (?: (?P<answer_is> {_VERBS}) | [:=：] )
   | ^[ \t\#*_]{{0,8}} (?:final[ ])? answer [*_ \t]{{0,4}} $
   | <answer>
-"""  # noqa: E501
+"""  # noqa: E501  a pattern is read as one line
 _LINE_A = r"| ^[ \t>*_]{0,4} A [*_]{0,2} :"
 _OPTION = rf"""
   | (?<![a-z]) (?:correct|best|right) \ (?:option|choice|statement|one)
         {_ASIDE} [ \t,*_]{{0,4}} (?: (?P<option_is> {_VERBS}) | : )
   | (?<![a-z]) (?P<choose> (?:I|we) (?:\ (?:would|will|should))? \ (?:choose|select|pick(?!\ up)|go\ with) (?![a-z]) )
-"""  # noqa: E501
+"""  # noqa: E501  a pattern is read as one line
 _FLAGS = re.IGNORECASE | re.MULTILINE | re.VERBOSE
 
 
@@ -104,7 +104,7 @@ _SUBJECTS = (2, 3, 7, 8, 9, 10)  # from "I" or "we", with or without "would", to
 _REFUSING = ("annot ", "an't ", "an’t ", "able to ", "mpossible to ")
 _REFUSAL = re.compile(
     r"""(?<![a-z]) (?: cannot | can['’]t | (?:un|not\ )able\ to | impossible\ to ) \ (?:[a-z]{1,12}\ ){0,3} answer (?![a-z])
-        (?: \ (?:the|this|to|for|as|because|since|with|without|in) \ [^\n.!?:]{0,100}+ )? [\s.!*_"')]* \Z""",  # noqa: E501
+        (?: \ (?:the|this|to|for|as|because|since|with|without|in) \ [^\n.!?:]{0,100}+ )? [\s.!*_"')]* \Z""",  # noqa: E501  a pattern is read as one line
     _FLAGS,
 )
 

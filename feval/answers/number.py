@@ -113,7 +113,7 @@ _NUMBER = re.compile(
     (?! [eE][-+]?\d | [ ]?\^ )
     (?: [ ]?% )?
     )
-    """,  # noqa: E501
+    """,  # noqa: E501  a pattern is read as one line
     re.VERBOSE | re.ASCII,
 )
 
@@ -137,7 +137,7 @@ _TEX = re.compile(
   | ~
   | \^ \s?\{?\\circ\}? (?P<degrees> )
   | \{,\} (?: (?P<point> (?<=\d\{,\}) (?= \d{1,2}(?!\d) | \d{4} ) | (?<= (?<!\d)0\{,\} ) (?=\d) ) | (?P<comma> ) )
-    """,  # noqa: E501
+    """,  # noqa: E501  a pattern is read as one line
     re.VERBOSE,
 )
 _UNTEX = dict.fromkeys(("nothing", "size", "degrees", "thousand"), "") | {
@@ -161,7 +161,7 @@ _FUNCTION = r"\\(?:sqrt|[dtc]?frac|[dt]?binom|log|ln|sin|cos|tan)(?![a-z])"
 _OPERAND = r"[ ]{0,2}(?:\$?\d|[b-zB-HJ-Z](?![A-Za-z])|[({\\√π])"
 _BEFORE = re.compile(
     r"""(?: (?:(?<![A-Za-z\\])[A-Za-z]|[\d)}\]π]) [ ]{0,2} (?:[-+*/×·÷<>≤≥]|\\[gln]eq?) [ ]{0,2} [($]?
-      | \d[ ]?x[ ]? | √[({ ]? | \.\( | (?<![A-Za-z])[A-Za-z]\( )\Z""",  # noqa: E501
+      | \d[ ]?x[ ]? | √[({ ]? | \.\( | (?<![A-Za-z])[A-Za-z]\( )\Z""",  # noqa: E501  a pattern is read as one line
     re.VERBOSE,
 )
 _ARGUMENT = re.compile(rf"{_FUNCTION}[ ]?[^=$\n, ]{{0,40}}[ ]?\Z")
@@ -171,7 +171,7 @@ _AFTER = re.compile(
       | [ ]?/[ ]?(?:[\d({{\\]|[nxyz](?![A-Za-z])) | [ ]?[)}}]{{1,2}}[ ]?[+×·÷/^] | \([\d\\√π] | _[{{\d] | !(?=[ ]?[-+*/×·÷^)}}\\])
       | [ ]?[nxyz](?![A-Za-z]|[ ][a-z]{{2}}) | [abijqruvw](?![A-Za-z]) | [ ]?[√π∞]
       | [ ]?(?:{_FUNCTION}|\\(?:pi|cdots|pm|div|over|choose|alpha|beta|theta|lambda|phi|infty|sum|int)(?![a-z]))
-      | [ ]?\\(?:[gln]eq?|[bB]igg?l?)(?![a-z])""",  # noqa: E501
+      | [ ]?\\(?:[gln]eq?|[bB]igg?l?)(?![a-z])""",  # noqa: E501  a pattern is read as one line
     re.VERBOSE,
 )
 _SIDE = re.compile(

@@ -580,7 +580,8 @@ def _patterns(thoughts: Thoughts) -> _Patterns:
     start = family.opening[: 2 if family.opening.startswith("\\") else 1]
     start = "" if family.frame or not family.closing.startswith(start) else start
     opening, closing = family.opening[len(start) :], family.closing[len(start) :]
-    outside = f"{start}(?:(?P<opening>{opening})|(?P<closing>{closing}){family.frame and '|' + family.frame})"  # noqa: E501
+    framed = family.frame and f"|{family.frame}"
+    outside = f"{start}(?:(?P<opening>{opening})|(?P<closing>{closing}){framed})"
     frame = re.compile(family.frame) if family.frame else None
     flags = re.NOFLAG if family.place == "token" else re.IGNORECASE
     return _Patterns(family, re.compile(family.closing, flags), re.compile(outside, flags), frame)

@@ -147,8 +147,8 @@ class Comparison(Plottable, Statistics):
         if len(self.kinds) > 1:
             return [
                 (
-                    "Exact and seeded methods are mixed: differences between them include the noise of"  # noqa: E501
-                    " the draws."
+                    "Exact and seeded methods are mixed: differences between them include the"
+                    " noise of the draws."
                 )
             ]
         names = list(dict.fromkeys(curve.entry.method for curve in self.curves))

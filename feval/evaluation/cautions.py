@@ -80,8 +80,8 @@ def mixed_counters(counters: Iterable[str]) -> list[str]:
         return []
     return [
         (
-            f"* The tokens of these LLMs are counted by different counters ({'; '.join(different)}):"  # noqa: E501
-            " such costs do not compare."
+            "* The tokens of these LLMs are counted by different counters"
+            f" ({'; '.join(different)}): such costs do not compare."
         )
     ]
 

@@ -176,8 +176,8 @@ def _left_out(dataset: Dataset, with_gold: int) -> list[str]:
         return []
     return [
         (
-            f"{without} question{' was' if without == 1 else 's were'} left out without a gold answer"  # noqa: E501
-            " that can be read."
+            f"{without} question{' was' if without == 1 else 's were'} left out without a gold"
+            " answer that can be read."
         )
     ]
 

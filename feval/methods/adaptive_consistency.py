@@ -262,7 +262,7 @@ class AdaptiveConsistency:
         """See `StoppingMethod`."""
         if self.criterion == "random":
             share = self._coin_stops
-            ending: Ending = lambda counts, draws, _: np.full(len(counts), share[draws - 1])  # noqa: E731
+            ending: Ending = lambda counts, draws, _: np.full(len(counts), share[draws - 1])  # noqa: E731  one of several rules
         else:
             ending = ending_of_rule(self.rule.stop_mask, self.budget)
         return wrong_ends(pools, ending, self.budget - 1, none_votes=self.no_answer == "vote")

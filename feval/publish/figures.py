@@ -254,4 +254,5 @@ def _price_table(prices: PriceList, llms: Iterable[str]) -> str:
         f"Price list {code(prices.id)} of {plain(prices.date)}, USD per million tokens. Source:"
         f" {plain(prices.source)}."
     )
-    return f"{about}\n\n{table(['LLM', 'input', 'output', 'note'][:columns], (row[:columns] for row in rows))}"  # noqa: E501
+    names = ["LLM", "input", "output", "note"][:columns]
+    return f"{about}\n\n{table(names, (row[:columns] for row in rows))}"

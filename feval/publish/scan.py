@@ -171,7 +171,7 @@ def _any(texts: Iterable[str]) -> str:
 
 # Characters that are not seen, of which the first is U+200B and the last a soft hyphen, as they are
 # and as JSON writes them.
-_UNSEEN = r"(?:\xe2\x80[\x8b-\x8f]|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad|\\u(?:200[b-fB-F]|2060|[fF][eE][fF][fF]|00[aA][dD]))+"  # noqa: E501
+_UNSEEN = r"(?:\xe2\x80[\x8b-\x8f]|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad|\\u(?:200[b-fB-F]|2060|[fF][eE][fF][fF]|00[aA][dD]))+"  # noqa: E501  a pattern is read as one line
 _GAPS, _HEX, _BASE64 = map(
     re.compile, (_UNSEEN.encode(), rb"[0-9A-Fa-f]{32,}", rb"[A-Za-z0-9+/_-]{22,}")
 )

@@ -142,27 +142,51 @@ class Grade(Averages, Result):
         nothing = self.questions - int(self.answered.sum()) - self.unanswered
         bare = int((~self.golds).sum())
         cut = sum(tokens is not None for entry in self.consumed for tokens in entry.tokens or ())
-        sentences = {
-            f"{_were(rest)} never asked, which leaves accuracy and cost as they are.": rest,
-            f"{_were(self.unanswered)} asked and not answered, which counts as wrong.": (
-                self.unanswered
+        sentences = (
+            (rest, f"{_were(rest)} never asked, which leaves accuracy and cost as they are."),
+            (
+                self.unanswered,
+                f"{_were(self.unanswered)} asked and not answered, which counts as wrong.",
             ),
-            f"{_were(nothing)} answered with no answer, or with one that cannot be read, which counts as wrong.": (  # noqa: E501
-                nothing
+            (
+                nothing,
+                (
+                    f"{_were(nothing)} answered with no answer, or with one that cannot be read, which"
+                    " counts as wrong."
+                ),
             ),
-            f"{_were(bare)} recorded without a gold answer, so no answer to it can be right.": bare,
-            f"CoTs that a stop or a limit of the requests cut, which cost what came before: {cut:,}.": (  # noqa: E501
-                cut
+            (
+                bare,
+                f"{_were(bare)} recorded without a gold answer, so no answer to it can be right.",
             ),
-            f"{_were(self.asked_again)} asked again after the run had gone on to others, as by a program that is run twice under one key: the CoTs and the cost are those of all passes. With a key of its own, each pass gets the same CoTs and is graded alone.": (  # noqa: E501
-                self.asked_again
+            (
+                cut,
+                (
+                    "CoTs that a stop or a limit of the requests cut, which cost what came before:"
+                    f" {cut:,}."
+                ),
             ),
-            "Some CoTs were chosen one by one, so the run is not a random draw.": not self.as_drawn,
-            "There are no dollars: an LLM has no price, or its prompts' tokens were not recorded.": (  # noqa: E501
-                self.usd is None
+            (
+                self.asked_again,
+                (
+                    f"{_were(self.asked_again)} asked again after the run had gone on to others, as by"
+                    " a program that is run twice under one key: the CoTs and the cost are those of all"
+                    " passes. With a key of its own, each pass gets the same CoTs and is graded alone."
+                ),
             ),
-        }
-        said = [sentence for sentence, applies in sentences.items() if applies]
+            (
+                not self.as_drawn,
+                "Some CoTs were chosen one by one, so the run is not a random draw.",
+            ),
+            (
+                self.usd is None,
+                (
+                    "There are no dollars: an LLM has no price, or its prompts' tokens were not"
+                    " recorded."
+                ),
+            ),
+        )
+        said = [sentence for applies, sentence in sentences if applies]
         return [*few_questions(self.questions, self.clusters), *said, *self.cautions]
 
     def request(self) -> GradeRequest:

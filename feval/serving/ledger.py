@@ -140,7 +140,7 @@ def read_ledger(path: str | Path) -> tuple[Mapping[str, Any], list[dict[str, Any
         SourceError: it is not a ledger.
     """
     ledger = LedgerFile(path)
-    with ledger._storage_errors("read"):  # noqa: SLF001  of its own module
+    with ledger._storage_errors("read"):  # noqa: SLF001  of its own class  of its own module
         ledger._read()  # noqa: SLF001
     if not ledger.header:
         raise SourceError(f"The ledger {path} is empty.")

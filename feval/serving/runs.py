@@ -116,9 +116,11 @@ class Runs:
             if again and not run.is_warned:
                 run.is_warned = True
                 _LOG.warning(
-                    "The run %r asks again after it had gone on to other questions, and pays again. %s",  # noqa: E501
-                    run.name.label, _how_to_start_again(run.name.label),
-                )  # fmt: skip
+                    "The run %r asks again after it had gone on to other questions, and pays"
+                    " again. %s",
+                    run.name.label,
+                    _how_to_start_again(run.name.label),
+                )
             is_late = self._file is not None and self._file.is_late
             undo = run.saved(requests) if is_late else None
             handouts = run.take(requests, draws, cots, self.billing, again=again)
@@ -333,8 +335,8 @@ def _used_up(
     left, n = size - used, request.n
     sentences = [
         (
-            f"{_pool(request, size)}; run {name.label!r} was given {used:,} of them, so {left:,} are"  # noqa: E501
-            f" left, and {n:,} were asked for."
+            f"{_pool(request, size)}; run {name.label!r} was given {used:,} of them, so {left:,}"
+            f" are left, and {n:,} were asked for."
         )
     ]
     if used and n <= size:

@@ -157,7 +157,7 @@ class MissingProbes(MissingSamples):
     async def send(self, batch: SampleBatch) -> list[Completion]:
         return (await super().send(batch))[:1]
 
-    def _numbers(self, lack: Lack, samples: Sequence[int]) -> list[int]:  # noqa: ARG002
+    def _numbers(self, lack: Lack, samples: Sequence[int]) -> list[int]:  # noqa: ARG002  the same for all that is missing
         return [0]  # answered greedily, whatever CoT it is of
 
     def _write(

@@ -158,7 +158,8 @@ def prompt_version(card: PromptCard, *, reasoning: bool = False, system_role: bo
     content = json.dumps(
         [[message.role, message.content] for message in sent], separators=(",", ":")
     )
-    return f"{card.dataset}/{card.version}{kind}#{hashlib.sha256(content.encode('ascii')).hexdigest()[:16]}"  # noqa: E501
+    digest = hashlib.sha256(content.encode("ascii")).hexdigest()
+    return f"{card.dataset}/{card.version}{kind}#{digest[:16]}"
 
 
 class _Facts(BaseModel):

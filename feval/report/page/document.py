@@ -47,7 +47,7 @@ _PAGE = """<!doctype html>
 </script>
 </body>
 </html>
-"""  # noqa: E501
+"""  # noqa: E501  markup
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 # "<" could end the block or begin a comment in it; the separators end a line in old scripts; lone
