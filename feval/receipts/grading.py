@@ -151,8 +151,8 @@ class Grade(Averages, Result):
             (
                 nothing,
                 (
-                    f"{_were(nothing)} answered with no answer, or with one that cannot be read, which"
-                    " counts as wrong."
+                    f"{_were(nothing)} answered with no answer, or with one that cannot be read,"
+                    " which counts as wrong."
                 ),
             ),
             (
@@ -169,9 +169,10 @@ class Grade(Averages, Result):
             (
                 self.asked_again,
                 (
-                    f"{_were(self.asked_again)} asked again after the run had gone on to others, as by"
-                    " a program that is run twice under one key: the CoTs and the cost are those of all"
-                    " passes. With a key of its own, each pass gets the same CoTs and is graded alone."
+                    f"{_were(self.asked_again)} asked again after the run had gone on to others, as"
+                    " by a program that is run twice under one key: the CoTs and the cost are those"
+                    " of all passes. With a key of its own, each pass gets the same CoTs and is"
+                    " graded alone."
                 ),
             ),
             (

@@ -419,7 +419,7 @@ class BoundedHeads(HttpToolsProtocol):
         """Note that a head begins, and of which connection."""
         self._is_idle, self._in_head, self._head_bytes = False, True, 0
         super().on_message_begin()
-        self.scope["feval.sender"] = self._sender  # type: ignore[typeddict-unknown-key]  ours
+        self.scope["feval.sender"] = self._sender  # type: ignore[typeddict-unknown-key]  # our own
 
     def on_headers_complete(self) -> None:
         """Note that the head is complete."""
