@@ -151,8 +151,10 @@ _LOOKS: dict[str, Any] = {
 app = typer.Typer(
     name="feval",
     cls=_Group,
-    help="Record chains of thought once; replay test-time-compute methods on them.",
-    epilog="`feval COMMAND --help` explains one; all take --json and --quiet.",
+    help=(
+        "Record chains of thought once; replay test-time-compute methods on them. `feval COMMAND"
+        " --help` explains a command; all take --json and --quiet."
+    ),
     no_args_is_help=True,
     add_completion=False,
     **_LOOKS,

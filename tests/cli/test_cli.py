@@ -155,7 +155,7 @@ def test_help_lists_the_commands():
     assert result.exit_code == 0
     assert all(f"\n  {command}" in result.stdout for command in COMMANDS)
     assert "..." not in result.stdout.partition("Start here")[2]  # no summary is cut off
-    assert len(result.stdout.splitlines()) <= 46
+    assert len(result.stdout.splitlines()) <= 40
 
 
 def test_help_of_servers_does_not_need_the_extra():
