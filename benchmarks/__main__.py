@@ -2,8 +2,7 @@
 
     python -m benchmarks                        everything (about ten minutes)
     python -m benchmarks open replay            some of them
-    python -m benchmarks --folder /tmp/bench    keep the synthetic files there (1 GB) for the next
-    run
+    python -m benchmarks --folder /tmp/bench    keep the synthetic files there (1 GB)
 
 Leaves with 1 if a goal was missed.
 """

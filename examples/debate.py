@@ -7,8 +7,8 @@ What one LLM is told is what the others wrote, so the debate is recorded while i
 between models of feval's own:
 
     python examples/debate.py debated
-    feval run examples/debate.py:debate --recording debated --llm feval/tiny-42k@debate --llm
-    feval/tiny-160k@debate
+    feval run examples/debate.py:debate --recording debated --llm feval/tiny-42k@debate
+        --llm feval/tiny-160k@debate
 """
 
 import sys

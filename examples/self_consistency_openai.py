@@ -1,9 +1,8 @@
 """Self-consistency with the `openai` client, live or replayed; the line that makes the client is
 all that differs.
 
-    python examples/self_consistency_openai.py                          live: OPENAI_BASE_URL and
-    OPENAI_API_KEY say where python examples/self_consistency_openai.py --recording RECORDING
-    replayed in this process, without a socket
+    python examples/self_consistency_openai.py    live: OPENAI_BASE_URL and OPENAI_API_KEY say where
+    python examples/self_consistency_openai.py --recording RECORDING    replayed in this process
 
 Nothing below the client knows about feval: the vote and the marking are this script's own.
 """

@@ -3,9 +3,9 @@
 Source: Madaan et al. 2023, "Self-Refine: Iterative Refinement with Self-Feedback", algorithm 1,
 https://arxiv.org/abs/2303.17651.
 
-    feval record --dataset tiny_sums --llm feval/tiny-42k --first 20 --samples 5 --protocol
-    examples/self_refine.md --out refined feval run examples/self_refine.py:self_refine --recording
-    refined
+    feval record --dataset tiny_sums --llm feval/tiny-42k --first 20 --samples 5
+        --protocol examples/self_refine.md --out refined
+    feval run examples/self_refine.py:self_refine --recording refined
 """
 
 FEEDBACK = "Check each step of your solution, and name every mistake."

@@ -2,20 +2,19 @@
 
     FevalError
     ├── UsageError                 a value that can never work: a bad option, an unknown name
-    │   ├── UnknownNameError       a dataset, LLM, price list, format, method or answer kind that
-    does not exist │   ├── OutOfRangeError        a number outside its allowed range
+    │   ├── UnknownNameError       a name (of a dataset, LLM, method, ...) that does not exist
+    │   ├── OutOfRangeError        a number outside its allowed range
     │   └── NotExactError          an exact expectation that cannot be computed on these pools
     ├── CardError                  a card or price list that cannot be read
     ├── PriceNotFoundError         a price list without a price for the LLM
     ├── TokenCounterError          a token counter that is not available here
     ├── MethodError                a user's method that raised, returned nonsense or did not end
-    ├── AnswerError                an answer kind that cannot be used (a missing extra, missing
-    choices) ├── SourceError                a foreign file (to be imported) that is broken or of
-    another format ├── HubError                   the Hugging Face Hub did not deliver: offline,
-    absent, gated, too slow ├── ReleaseError               a recording that must not be published as
-    it is: it has a secret, a path or an address in it ├── StorageError               the disk
-    refused: full, read-only, or the path exists └── RecordingError             something about a
-    recording
+    ├── AnswerError                an answer kind that cannot be used: a missing extra or choices
+    ├── SourceError                a foreign file that is broken or of another format
+    ├── HubError                   the Hub did not deliver: offline, absent, gated, too slow
+    ├── ReleaseError               a recording that must not be published as it is
+    ├── StorageError               the disk refused: full, read-only, or the path exists
+    └── RecordingError             something about a recording
         ├── NotARecordingError     the folder is not a recording
         ├── NewerFormatError       written by a later feval
         ├── DamagedRecordingError  a file is missing, truncated, changed or malformed

@@ -10,8 +10,8 @@
     ├── JournalError             a journal that is damaged, of something else, or missing
     │   ├── LockedJournalError   another process is writing it
     │   └── MissingError         it lacks something, and the record mode forbids asking
-    └── StoppedError             the run ended early; the journal keeps everything, and the same
-        command continues ├── InterruptedByUser    Ctrl-C, SIGTERM or SIGHUP
+    └── StoppedError             the run ended early; the same command continues
+        ├── InterruptedByUser    Ctrl-C, SIGTERM or SIGHUP
         └── CostLimitReached     `cost_limit_usd` could have been passed
 
 A backend's reason is shown to users and written into the journal: it never holds a key, a header or

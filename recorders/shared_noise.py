@@ -7,8 +7,9 @@ E_v differ in their answers only as their distributions do.
 **The noise is a pure function** of (seed, dataset, question, sample index, position in the answer,
 text of the token), by scheme `gumbel-v1`; no generator is advanced:
 
-    question    h = the first eight bytes of SHA-256 of the JSON list ["feval/gumbel-v1", seed,
-    dataset, question id] position    s = mix(mix(h + (sample + 1) g) + (position + 1) g)
+    question    h = the first eight bytes of SHA-256 of the JSON list
+                ["feval/gumbel-v1", seed, dataset, question id]
+    position    s = mix(mix(h + (sample + 1) g) + (position + 1) g)
     token       t = BLAKE2b-64 of its text in UTF-8
     noise       E = -ln(((mix(s + t) >> 12) + 1/2) / 2^52)
 

@@ -341,8 +341,8 @@ def compare(
     """Compare methods on the same questions and draws.
 
         compare("my-recording", ["self-consistency", "early-stopping"])
-        compare("my-recording", [SelfConsistency(20), my_method, ("ours", "best-of-n",
-        "gpt-4o-mini", [1, 5, 20])]) compare(Plan.read("plan.toml"))
+        compare("my-recording", [SelfConsistency(20), ("ours", "best-of-n", "my-llm", [1, 5])])
+        compare(Plan.read("plan.toml"))
 
     Args:
         recording: a recording or several, opened or by their places; or a plan, which names its

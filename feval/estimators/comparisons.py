@@ -247,8 +247,8 @@ def bradley_terry(wins: Floats) -> Floats:
     Maximum likelihood by minorisation-maximisation, the step of Hunter (2004, Annals of Statistics
     32, 384-406, eq. 3):
 
-        p_i <- W_i / sum_{j != i} (w_ij + w_ji) / (p_i + p_j),     W_i = sum_{j != i} w_ij,     s =
-        log p
+        p_i <- W_i / sum_{j != i} (w_ij + w_ji) / (p_i + p_j)
+        W_i = sum_{j != i} w_ij,     s = log p
 
     Natural logarithms with mean 0; a difference times 400 / log 10 is one on Elo's scale. An entry
     that never lost has no finite strength: differences are capped at `MAX_STRENGTH`.

@@ -9,8 +9,8 @@ Both pick argmin_k E_k / p_k with the same exponential E_k (equivalently argmax 
 integrating the race gives the joint distribution (arXiv 2502.01754, sections 2 to 4, states the
 sampler; the closed form is in `docs/coupling.md`):
 
-    Pr(i, i) = p_i p'_i / ((p_i + p'_i) E(t_i)),     Pr(i, j) = p_i p'_j (H(t_i) - H(t_j))_+     for
-    i != j.
+    Pr(i, i) = p_i p'_i / ((p_i + p'_i) E(t_i))
+    Pr(i, j) = p_i p'_j (H(t_i) - H(t_j))_+     for i != j.
 
 E is linear between neighbouring t_k, so H grows by (v - u) / (E(u) E(v)) from one to the next, and
 E is at least 1/2, so nothing overflows, not even where one LLM never gives an answer.
@@ -360,8 +360,8 @@ class EqualError(Result):
 def coupled_statistics(first: npt.ArrayLike, second: npt.ArrayLike) -> CoupledStatistics:
     """Covariance and variances of two LLMs' scores under shared noise, within and over questions.
 
-        Cov_q = sum_s (x_s - mean x)(y_s - mean y) / (S - 1),     Var_ind - Var_coupled = 2 mean_q
-        Cov_q
+        Cov_q = sum_s (x_s - mean x)(y_s - mean y) / (S - 1)
+        Var_ind - Var_coupled = 2 mean_q Cov_q
 
     (arXiv 2502.01754, Proposition 1 and Figures 2a and 2b.) Both variances are of the *same*
     recorded calls: from the marginal distributions alone, and with pairing. Calls recorded without

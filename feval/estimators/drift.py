@@ -85,8 +85,9 @@ def drift(
     is an answer of its own):
 
         answers   S = sum_q sum_k (a_k - m_q c_k / n_q)^2 n_q^2 / (c_k m_q (n_q - m_q))
-        Pearson's chi-squares, summed lengths   W = sum_q (R_q - m_q (n_q + 1) / 2) / (n_q + 1)
-                              R_q: sum of the new ones' mid-ranks
+                  Pearson's chi-squares, summed
+        lengths   W = sum_q (R_q - m_q (n_q + 1) / 2) / (n_q + 1)
+                  R_q: sum of the new ones' mid-ranks
 
     p is the share of arrangements of the labels within questions with S, or |W|, at least as large
     as observed; of B sampled ones it is (1 + count) / (1 + B), which keeps the level at any B

@@ -40,9 +40,10 @@ votes for a candidate of which w t lie in t of the given windows can be drawn in
 t! ways, with (v)_k = v (v - 1) ... (v - k + 1), up to the factor i! ((j - i) w)! that orders the
 windows and the other samples:
 
-    G(j, i) = i! ((j - i) w)! / (S)_{jw}  [u^i x^{jw}]  sum_{k >= 1} A(n_gold, k) x^k  int_0^1
-    prod_a ( ... ) dy  (1 + x)^z A(n, v) = C(n, v) sum_t (v)_{wt} / t! u^t,        ... = sum_{v < k}
-    A(n_a, v) x^v + y A(n_a, k) x^k
+    G(j, i) = i! ((j - i) w)! / (S)_{jw}  [u^i x^{jw}]
+              sum_{k >= 1} A(n_gold, k) x^k  int_0^1 prod_a ( ... ) dy  (1 + x)^z
+    A(n, v) = C(n, v) sum_t (v)_{wt} / t! u^t
+        ... = sum_{v < k} A(n_a, v) x^v + y A(n_a, k) x^k
 
 with k, y and the bands of k as in `plurality`. A rival with fewer than k samples is not bound
 by k, and sum_v A(n, v) x^v = sum_t (n)_{wt} / t! (u x^w)^t (1 + x)^{n - wt}: all such rivals merge
@@ -314,8 +315,8 @@ def expected_samples(first: Integers, *, window: int, budget: int) -> Floats:
     The shares p of the first answers serve as a plug-in for the distribution of all further ones
     (i.i.d.), so a window is unanimous with probability q = sum_a p_a^w:
 
-        E = w ( sum_{i < M - 1} q (1 - q)^i (i + 1) + (1 - q)^{M - 1} M ),      M = floor(budget /
-        w)
+        E = w ( sum_{i < M - 1} q (1 - q)^i (i + 1) + (1 - q)^{M - 1} M )
+        M = floor(budget / w)
 
     arXiv 2401.10480, section 3. Assumes calls that are independent given the question.
 

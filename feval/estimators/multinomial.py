@@ -6,8 +6,8 @@ calls by simulating K votes of a multinomial (section 4.1), or by normal approxi
 4.2). This module computes the limit K -> infinity. With p* the probability of the gold answer, p_y
 of the rivals, p_0 of no answer, and e_j(u) = sum_{i <= j} u^i / i!,
 
-    p*(M) = M! [x^M]  sum_{k >= 1} (p* x)^k / k!  e^(p_0 x)  int_0^1 prod_y ( e_{k-1}(p_y x) + z
-    (p_y x)^k / k! ) dz
+    p*(M) = M! [x^M]  sum_{k >= 1} (p* x)^k / k!  e^(p_0 x)
+             int_0^1 prod_y ( e_{k-1}(p_y x) + z (p_y x)^k / k! ) dz
 
 where k is the gold answer's votes and z marks a rival that ties with it: int_0^1 z^t dz = 1 / (t +
 1) is its share of a tie with t rivals (`ties` has the other rules). Samples without an answer cast

@@ -6,8 +6,8 @@ have S samples: g with the gold answer, c_1 >= c_2 >= ... with each rival, the r
 answer. Samples without an answer cast no vote, ties are broken uniformly among the leaders, and an
 empty vote is wrong. Over the C(S, n) equally likely subsets
 
-    C(S, n) P_n = [x^n]  sum_{k >= 1} C(g, k) x^k  int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y
-    C(c_j, k) x^k ) dy  (1 + x)^z
+    C(S, n) P_n = [x^n]  sum_{k >= 1} C(g, k) x^k
+                  int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y C(c_j, k) x^k ) dy  (1 + x)^z
 
 where k is the gold answer's votes and y marks a rival that ties with it: int_0^1 y^t dy = 1 / (t +
 1) is the gold answer's share of a tie with t rivals. The formula is feval's own (no paper states

@@ -129,8 +129,8 @@ def average_error(errors: Floats, weights: Floats | None = None) -> float:
 def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
     """E(x) - E[plug-in], exactly: how much the plug-in from n calls underestimates on average.
 
-        bias = (1/n) sum_{k > n/2} (2k - n) C(n, k) a^k (1-a)^(n-k) = 2 a Pr{Bin(n-1, a) >= h} -
-        Pr{Bin(n, a) > h}
+        bias = (1/n) sum_{k > n/2} (2k - n) C(n, k) a^k (1-a)^(n-k)
+             = 2 a Pr{Bin(n-1, a) >= h} - Pr{Bin(n, a) > h}
 
     with a = min(p, 1 - p) and h = floor(n / 2): the bias in the proof of Theorem 1 of arXiv
     2509.19489, for odd n too, as binomial tails. Largest at p = 1/2, where it is C(2h, h) /
@@ -411,8 +411,8 @@ def high_probability_bound(
     By Bernstein's inequality the errors of the m questions, in [0, 1/2] with variance v <= 1/16,
     have an average within
 
-        t = L / (6 m) + sqrt((L / (6 m))^2 + 2 v L / m),     L = log(4 / delta),  delta = 1 -
-        confidence
+        t = L / (6 m) + sqrt((L / (6 m))^2 + 2 v L / m)
+        L = log(4 / delta),  delta = 1 - confidence
 
     of E with probability 1 - delta / 2. The other delta / 2 is for the calls:
 

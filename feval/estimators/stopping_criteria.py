@@ -5,10 +5,9 @@ Each depends on how often every answer was given in n draws, v_1 >= v_2 >= ... >
 
     beta        P[Beta(v_1 + 1, v_2 + 1) > 1/2] >= C        v_2 = 0 when the answers agree
     dirichlet   P[p_1 > max_{i > 1} p_i] >= C               p ~ Dirichlet(v + 1)
-    entropy     H(v / sum v) / log m <= C, n >= 2           a single answer gets one phantom rival,
-    as in the authors' code majority    v_1 / n >= C, n >= 2
-    crp         P[v_1 still leads after the budget] >= C    Chinese-restaurant process with some
-    concentration
+    entropy     H(v / sum v) / log m <= C, n >= 2           one answer gets a phantom rival
+    majority    v_1 / n >= C, n >= 2
+    crp         P[v_1 still leads after the budget] >= C    Chinese-restaurant process
 
 Without a vote none of them stops. The functions here are exact: rational numbers, except for
 entropy, which uses 60 digits. `stop_mask` decides for many counts at once in floats, and falls back

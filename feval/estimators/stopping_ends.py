@@ -6,8 +6,8 @@ counts every order of the labels is equally likely. So the probability that a ru
 there depends on the counts alone, not on the pool:
 
     P[end at v] = prod_a C(n_a, v_a) / C(S, s) * ends(v)
-    reach(v) = sum_a (v_a / s) reach(v - e_a) [the rule goes on at v - e_a],        ends(v) =
-    reach(v) [it stops at v]
+    reach(v) = sum_a (v_a / s) reach(v - e_a) [the rule goes on at v - e_a]
+    ends(v) = reach(v) [it stops at v]
 
 A rule that treats candidates alike has the same `ends` for all orders of the counts, so one table
 over partitions serves all pools. `ends_of_rule` builds it; `stopping_orders` applies it to pools.

@@ -30,8 +30,8 @@ quadratic meets P_n at most five times, counted with multiplicity, and the upper
     xo <= x0 <= x*        {0, x0}      xo in (q-, 1):   x P'(x) = 2 P(x)
     x1 >= x*              {x1, 1}      x* in (1/2, 1):  (P(x) - x) (2x - 1) = (P'(x) - 1) x (x - 1)
     x0 > x*, x1 < x*      {0, x*, 1}   q- = (1 - 1 / sqrt(2n - 1)) / 2, the first zero of P_n'''
-    x0 < xo               {x, y}       2 (P(y) - P(x)) = (y - x) (P'(x) + P'(y)),  (mu - x) (y - mu)
-    = nu - mu^2
+    x0 < xo               {x, y}       2 (P(y) - P(x)) = (y - x) (P'(x) + P'(y))
+                                       (mu - x) (y - mu) = nu - mu^2
 
 The case analysis is feval's own; no bound relies on it, because each has a certificate
 (`QuadraticBound`).

@@ -1,8 +1,7 @@
 """P_n(q): how often a majority of 2n + 1 independent calls is right when each is right with
 probability q.
 
-    P_n(q) = Pr{Bin(2n + 1, q) >= n + 1} = I_q(n + 1, n + 1)                (arXiv 2605.03379, eq.
-    (2))
+    P_n(q) = Pr{Bin(2n + 1, q) >= n + 1} = I_q(n + 1, n + 1)    (arXiv 2605.03379, eq. (2))
 
 Budgets are indexed by n: n = 0 is one call, 1 three votes, 2 five votes. Even budgets add nothing:
 with fair ties 2n votes are as accurate as 2n - 1 (appendix A.1), so `even_vote_accuracy` is

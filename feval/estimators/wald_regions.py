@@ -7,8 +7,8 @@ eqs. (14)-(15)). U_n is concave and L_n convex in (mu, nu), and the region is co
 is at a point of the edge where the gradient of U_n, the (b, c) of its quadratic, is the outward
 normal. On an ellipse that is a fixed point:
 
-    theta = theta_hat + sqrt(c / N) Sigma g / sqrt(g' Sigma g),      g = (b, c) at theta,   c = -2
-    log(1 - level)
+    theta = theta_hat + sqrt(c / N) Sigma g / sqrt(g' Sigma g)
+    g = (b, c) at theta,   c = -2 log(1 - level)
 
 Where the fixed point lies outside F, the edge of the region is searched instead: arcs of the
 ellipse within F and arcs of F within the ellipse.

@@ -1,8 +1,8 @@
 """Coupled LLMs compared: what shared noise did to their differences and to their ranking (arXiv
 2502.01754).
 
-    questions, llms = load("mmlu", None, ["llama-8b", "llama-3b", "llama-1b"])      # recorded with
-    one noise seed result = couple(questions, llms)
+    questions, llms = load("mmlu", None, ["llama-8b", "llama-3b", "llama-1b"])  # of one noise seed
+    result = couple(questions, llms)
 
 Calls are taken in recorded order: call s of all coupled LLMs shares its noise. Independent
 generation is taken from recordings of the same LLMs with noise of their own, if given, and

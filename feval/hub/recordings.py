@@ -1,8 +1,7 @@
 """Recordings on the Hub: opened like folders, fetched only as far as they are read.
 
     recording = hub.open_place("hf://somebody/my-recording@<commit>")
-    dataset, llms = load("gsm8k", ["a", "b"], recording)      # fetches what votes of two LLMs on
-    one dataset need
+    dataset, llms = load("gsm8k", ["a", "b"], recording)  # fetches what their votes need
 
 Three things are checked before a number rests on a file: its bytes against the manifest of that
 commit, its content against its leaf of the recording hash, and the votes of the LLMs in use against

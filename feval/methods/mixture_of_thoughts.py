@@ -38,9 +38,9 @@ class MixtureOfThoughts:
     Elsewhere the strong LLM is asked, and the plurality of its samples is the answer. The variants
     decide which of the paper's methods this is:
 
-        CoT-1D, PoT-1D   one weak variant: chain-of-thought, or program-of-thought with its executed
-        results CoT-2D, PoT-2D   two variants of one kind, with different demonstrations in the
-        prompt MoT-1D           a CoT and a PoT variant with the same demonstrations
+        CoT-1D, PoT-1D   one weak variant: chain-of-thought, or program-of-thought, executed
+        CoT-2D, PoT-2D   two variants of one kind, with different demonstrations in the prompt
+        MoT-1D           a CoT and a PoT variant with the same demonstrations
         MoT-2D           a CoT and a PoT variant with different demonstrations
 
     FEval-TTC's MoT is CoT-1D-Vote. Each prompt is billed once, and the strong LLM where it is

@@ -158,8 +158,8 @@ def uniforms(
     """Return random numbers for methods that toss coins: one per draw, a pure function of the
     question and the draws so far.
 
-        h_0 = mix(K xor mix(seed))        h_k = mix(h_(k-1) xor (i_k + 1) g)        u_k = floor(h_k
-        / 2^11) / 2^53
+        h_0 = mix(K xor mix(seed))        h_k = mix(h_(k-1) xor (i_k + 1) g)
+        u_k = floor(h_k / 2^11) / 2^53
 
     with K the question key, i_k the recorded place of draw k, and g and `mix` as above. They depend
     neither on the LLM nor on what else is loaded; two replicates differ as soon as their draws do.

@@ -1,8 +1,8 @@
 """Pairwise verdicts: a judge is shown CoTs of two LLMs on one question and says which one it
 prefers.
 
-    recording ─▶ comparisons ─▶ requests not yet in the journal ─▶ judge ─▶ journal ─▶ derived
-    recording with verdicts
+    recording ─▶ comparisons ─▶ requests not yet in the journal ─▶ judge ─▶ journal
+    ─▶ derived recording with verdicts
 
 CoT s of the first LLM is compared with CoT s of the second. Where both were recorded with the same
 noise, these share it, and CoT s is also compared with CoT s + 1, which shares none. Judges favour a

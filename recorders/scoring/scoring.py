@@ -1,8 +1,8 @@
 """Score a recording: every CoT goes to a scorer once, every score is in a journal before it counts,
 then all is sealed.
 
-    recording ─▶ CoTs not yet in the journal ─▶ engine ─▶ scorer ─▶ journal ─▶ derived recording
-    with scores
+    recording ─▶ CoTs not yet in the journal ─▶ engine ─▶ scorer ─▶ journal
+    ─▶ derived recording with scores
 
 Whatever stops a run leaves the journal beside `out`; the same command continues from there. It is
 removed when the new recording has been verified.

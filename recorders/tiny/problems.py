@@ -1,8 +1,9 @@
 """Word problems of one to five steps with their chains of thought, for training and testing the
 tiny models.
 
-    question  Tom has 49 apples. Tom sells 22. Then Tom has 2 times as many. How many apples does
-    Tom have now? chain     Start with 49. 49-22=27. 27*2=54. The answer is 54.
+    question  Tom has 49 apples. Tom sells 22. Then Tom has 2 times as many. How many apples
+              does Tom have now?
+    chain     Start with 49. 49-22=27. 27*2=54. The answer is 54.
 
 Problem number i of a split is a pure function of (seed, split, i): SHA-256 gives a 64-bit start,
 SplitMix64 continues from there, and all arithmetic is on integers. So it is always the same, on

@@ -5,8 +5,8 @@ reasoning models a zero-shot instruction. There is one format for all datasets:
 
     system     what to do, and the sentence to end with
     user       an exemplar's question, its options below it, one per line: "(A) text"
-    assistant  its chain of thought, and on a line of its own the answer sentence: "The answer is
-    (A)."
+    assistant  its chain of thought, and on a line of its own the answer sentence:
+               "The answer is (A)."
     ...        (every exemplar)
     user       the question
 

@@ -1,7 +1,8 @@
 """Record an LLM on a dataset, from questions to a verified recording: what `feval record` does.
 
-    task = RecordingTask(questions, "gsm8k", "gpt-4o-mini@t=0.8", messages, "gsm8k@1",
-    Decoding(temperature=0.8)) record_dataset(task, backend, "my-recording")
+    decoding = Decoding(temperature=0.8)
+    task = RecordingTask(questions, "gsm8k", "gpt-4o-mini@t=0.8", messages, "gsm8k@1", decoding)
+    record_dataset(task, backend, "my-recording")
 
 The journal is beside the recording, in `my-recording.journal/`, from the first reply until the
 recording is verified. The same call again continues where the last one stopped; once the recording

@@ -1,8 +1,8 @@
 """Makes `tiny_logits.npz`: logits of the tiny models from Hugging Face's `LlamaForCausalLM`, which
 shares no code with ours.
 
-    pip install torch transformers && PYTHONPATH=examples/tiny_models python
-    tests/support/tiny_logits.py
+    pip install torch transformers
+    PYTHONPATH=examples/tiny_models python tests/support/tiny_logits.py
 
 Run once for new weights. Tokens: three test questions with their answers; the logits of the last
 eight positions, float32.

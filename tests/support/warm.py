@@ -1,8 +1,8 @@
 """Programs that start with feval imported already: a server forks itself for each, in a tenth of
 the time.
 
-    python warm.py serve SOCKET               imports, prints "ready", serves until its standard
-    input ends python warm.py SOCKET feval ARGUMENTS...  `feval` in a fork of the server
+    python warm.py serve SOCKET               imports, prints "ready", serves until its input ends
+    python warm.py SOCKET feval ARGUMENTS...  `feval` in a fork of the server
     python warm.py SOCKET -c CODE             code in a fork of the server, with warnings as errors
 
 A fork has the arguments, folder, environment and standard streams of its caller, which ends as the

@@ -9,8 +9,7 @@ and no message becomes code. A request has a "command":
     check   can the method be called with so many LLMs?             reply: null
     fit     let the method learn from pools and golds               reply: null
     open    take questions and pools, in place of those before      reply: null
-    ask     ask the method these questions, in one draw             one reply per question: [answer,
-    ledgers, what was handed out]
+    ask     ask the method these questions, in one draw             each: [answer, ledgers, handed]
 
 A reply is {"value": ...}, or {"error": class, "message": sentence}, which ends its request. Before
 it may come calls, {"call": [name, ...]}, for texts and channels, which are answered in the same

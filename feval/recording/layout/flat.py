@@ -1,8 +1,8 @@
 """Flat files of arrays: a header in JSON, then the arrays, mapped into memory and checked against
 their SHA-256.
 
-    b"FEVALVT1" | uint64 length of the header | header (JSON) | zeros to a multiple of 64 | arrays,
-    each at a multiple of 64
+    b"FEVALVT1" | uint64 length of the header | header (JSON) | zeros to a multiple of 64
+    | arrays, each at a multiple of 64
 
 All numbers are little-endian. The header names the arrays in order, each with dtype, shape and
 offset in the file.
