@@ -192,7 +192,7 @@ def _require_feasible(
         (unsteady < -room * mu, "nu > mu, though Q^2 <= Q on [0, 1]"),
     ):
         require_each(
-            ~wrong,
+            np.logical_not(wrong),  # of two fractions a Python bool
             f"No distribution on [0, 1] has mu = {{0!r}} and nu = {{1!r}}{{at}}: {what}. Sample"
             " moments can fall outside by chance; then use a confidence region of the pair table"
             " (wald_projection).",
