@@ -41,10 +41,9 @@ from feval.evaluation.user_methods import MethodFile
 from feval.hub.places import open_place
 from feval.methods import METHODS
 from feval.recording import open_recording
-from feval.report import pictures, tables
+from feval.report import page, pictures, tables
 from feval.report.files import encoded
 from feval.report.page.document import verification
-from feval.report.page.page import surface_page
 from feval.report.tables.results import (
     curve_records,
     curve_table,
@@ -55,7 +54,6 @@ from feval.report.tables.results import (
 )
 from feval.report.tables.tables import records_csv
 from feval.report.text import counted
-from feval.serving.grading import read_answers
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Surface
@@ -368,8 +366,8 @@ def _limits(text: str) -> tuple[int | None, ...]:
 
 def _surface_files(result: Surface) -> dict[str, bytes]:
     files = _files("surface", result, surface_records(result), pictures.surface)
-    page = surface_page(result, files["surface.svg"], verification("receipt.json"))
-    return files | {"surface.html": page.encode()}
+    made = page.page.surface_page(result, files["surface.svg"], verification("receipt.json"))
+    return files | {"surface.html": made.encode()}
 
 
 def _files(name: str, result: Any, records: Any, draw: Callable[[Any], Any]) -> dict[str, bytes]:
@@ -417,7 +415,7 @@ def grade(
     served = serving.grading.read_ledger(ledger)
     opened = [open_recording(folder) for folder in recording_folders(recordings)]
     graded = serving.grading.grade_saved(
-        served, run, read_answers(answers), opened, dataset=dataset, prices=prices
+        served, run, serving.grading.read_answers(answers), opened, dataset=dataset, prices=prices
     )
     show.note(*graded.remarks())
     saved.show(
