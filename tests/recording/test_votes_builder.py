@@ -154,6 +154,7 @@ def test_memory_does_not_grow_with_the_cots(tmp_path, monkeypatch):
     for folder in folders:
         folder.mkdir()
     few, many = peak_bytes(25, folders[0]), peak_bytes(200, folders[1])
-    # the CoTs that one has more would be 52,500 bytes of votes, and 157,500 of probes
-    assert many - few < 40_000
+    # the CoTs that one has more would be 52,500 bytes of votes, and 157,500 of probes; what is
+    # kept of each question (35,000 bytes here) depends on the Python, by some thousands
+    assert many - few < 70_000
     assert [path.name for folder in folders for path in folder.iterdir()] == ["r", "r"]
