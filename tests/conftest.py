@@ -1,7 +1,5 @@
 """Fixtures every test module shares."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """The pages of the documentation run as they stand, lead somewhere, and are on the site."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys
@@ -68,7 +66,7 @@ def test_every_page_is_on_the_site_once():
 
 
 def test_every_public_name_is_in_the_reference_once():
-    described: list[str] = []
+    described = []
     for path in (DOCS / "api").glob("*.md"):
         module = ""
         for line in path.read_text("utf-8").splitlines():

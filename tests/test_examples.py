@@ -1,7 +1,5 @@
 """Every example says what it takes, also where the packages that it shows are not installed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

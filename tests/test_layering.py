@@ -31,7 +31,7 @@ RECORDER_ROWS = (
     "servers", "live", "demo",
 )  # fmt: skip
 
-SEAMS: dict[str, set[str]] = {
+SEAMS = {
     "feval.answers._math_worker": {"importlib", "math_verify", "resource"},
     "feval.cards.tokens": {"tiktoken"},
     "feval.cli": {"feval.cli.commands.run"},
@@ -277,7 +277,7 @@ def test_two_modules_are_called_by_name_from_above():
 
 def test_no_imports_run_in_a_circle():
     names = {module.name for module in modules()}
-    graph: dict[str, set[str]] = {}
+    graph = {}
     for module in modules():
         targets = graph.setdefault(module.name, set())
         for _, name in imports(module):

@@ -1,7 +1,5 @@
 """The notebooks of the documentation run, and what is stored in them is small and of no machine."""
 
-from __future__ import annotations
-
 import base64
 import re
 

@@ -1,10 +1,7 @@
 """The public names are a list, they exist, and `import feval` costs next to nothing."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 from places import ROOT
@@ -98,7 +95,7 @@ def test_errors_and_names_load_nothing_heavy():
     ).isdisjoint(HEAVY)
 
 
-WRONG: list[tuple[Callable[..., object], str]] = [
+WRONG = [
     (
         lambda _, __: feval.evaluate(feval.SelfConsistency(5), "mult", "gpt-x"),
         "evaluate takes a Dataset .* as dataset; 'mult'",

@@ -5,8 +5,6 @@ Set-up commands are the exception: `.ci/run` runs the real ones. What the README
 block must be in the output of the block before it, line by line.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

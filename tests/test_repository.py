@@ -2,8 +2,6 @@
 scripts that parse.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import socket
@@ -63,7 +61,7 @@ def files():
 @cache
 def lines():
     """Every line of every text file, each with its place."""
-    found: list[tuple[str, str]] = []
+    found = []
     for path in files():
         try:
             text = path.read_text("utf-8")

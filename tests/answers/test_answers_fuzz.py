@@ -2,8 +2,6 @@
 keys, linear time.
 """
 
-from __future__ import annotations
-
 import time
 from random import Random
 

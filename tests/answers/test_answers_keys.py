@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -187,7 +185,7 @@ def test_without_math_verify_latex_answers_are_compared_by_normal_form_only_if_a
 def test_math_verify_is_asked_about_pairs_of_answers_in_sorted_order_and_about_the_gold_last(
     monkeypatch,
 ):
-    asked: list[tuple[str, str]] = []
+    asked = []
 
     def equal(left, right):
         asked.append((left, right))

@@ -1,7 +1,5 @@
 """Every extraction and canonical form stays linear on hostile text."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -2,12 +2,9 @@
 datasets.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter
-from typing import Any
 
 import pytest
 
@@ -52,12 +49,11 @@ def read_text(path):
 def read_rows(path):
     """The rows of a JSON array or of JSON Lines, unpacked."""
     text = read_text(path)
-    rows: list[dict[str, Any]] = (
+    return (
         json.loads(text)
         if text.lstrip().startswith("[")
         else [json.loads(line) for line in text.splitlines()]
     )
-    return rows
 
 
 def answered(kind, text, choices=None):

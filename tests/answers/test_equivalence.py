@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections import defaultdict
 
 import pytest
@@ -28,7 +26,7 @@ needs_math_verify = pytest.mark.skipif(
 
 def partition(answers):
     """Which places have equal answers."""
-    places: dict[str | None, set[int]] = defaultdict(set)
+    places = defaultdict(set)
     for place, answer in enumerate(answers):
         places[answer].add(place)
     return {frozenset(own) for own in places.values()}

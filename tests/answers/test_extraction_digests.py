@@ -2,8 +2,6 @@
 fuzzed texts.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -7,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 from places import DATA
@@ -238,7 +235,7 @@ def test_the_first_folder_wins_for_datasets_and_llms(folder, tmp_path, monkeypat
 @pytest.mark.parametrize("kind", ["datasets", "llms"])
 def test_a_card_in_a_file_of_another_name_is_refused(kind, folder):
     put(folder, f"{kind}/other", {"datasets": DATASET, "llms": LLM}[kind])
-    find: Any = {"datasets": find_dataset_card, "llms": find_llm_card}[kind]
+    find = {"datasets": find_dataset_card, "llms": find_llm_card}[kind]
     with pytest.raises(CardError, match=r"other\.md describes 'my.*must be called my.*\.md"):
         find("other")
 

@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, replace
 from datetime import date
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +29,7 @@ PUBLISHED = {
     "tiny-2026-11": "b1fec361fd8e5d5df792f71e7db619e831b02083a38933cb194dbde2a7cb9c2f",
 }
 
-JSON: dict[str, Any] = {
+JSON = {
     "id": "mine",
     "date": "2026-01-31",
     "source": "an invoice",
@@ -139,7 +136,7 @@ def test_what_stands_for_a_price_becomes_one(price):
 
 
 def test_a_list_does_not_change_with_what_it_was_made_from():
-    prices: dict[str, Any] = {"my-llm": [0.5, 1.5]}
+    prices = {"my-llm": [0.5, 1.5]}
     made = PriceList("mine", "2026-01-31", "an invoice", prices)
     prices["my-llm"][0] = 9
     prices["other"] = (1, 1)
@@ -224,7 +221,7 @@ def test_a_path_that_leads_nowhere_is_an_error(path, tmp_path, monkeypatch):
         price_list(path)
 
 
-BAD: dict[str, tuple[str, object]] = {
+BAD = {
     "lacks the field 'id'": ("id", ...),
     "lacks the field 'date'": ("date", ...),
     "lacks the field 'source'": ("source", ...),

@@ -2,12 +2,8 @@
 two things.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -29,7 +25,7 @@ def _areas(path):
     areas(path, None)  # type: ignore[arg-type]
 
 
-READERS: dict[str, Callable[[Path], Any]] = {
+READERS = {
     "plan.toml": Plan.read,
     "settings.toml": lambda path: read_toml(path, "The settings file", ""),
     "receipt.json": read_receipt,

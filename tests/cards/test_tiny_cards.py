@@ -1,7 +1,5 @@
 """The cards of the tiny models agree with the code that makes them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -340,7 +338,7 @@ def test_a_recording_fetches_before_it_asks_anything(encodings, storage, tmp_pat
 
 
 def test_threads_may_ask_for_counters_together(encodings):
-    counts: list[int] = []
+    counts = []
     threads = [
         threading.Thread(target=lambda: counts.append(token_counter("tiktoken:remote")("ab")))
         for _ in range(8)

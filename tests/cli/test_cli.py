@@ -1,7 +1,5 @@
 """The command line: what is printed where, exit codes, and every error as a sentence."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import io
@@ -14,7 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -94,7 +91,7 @@ def write(
     return out
 
 
-TOY: list[list[str | None]] = [["1", "1", "2", None], ["2", "1", "2", "3"], ["1", "1", "1", "1"]]
+TOY = [["1", "1", "2", None], ["2", "1", "2", "3"], ["1", "1", "1", "1"]]
 
 
 @pytest.fixture
@@ -503,8 +500,7 @@ def test_orders_billings_and_seeds(toy):
     def points(*options):
         result = curve("--recording", toy, "--n 1,3 --json", *options)
         assert result.exit_code == 0, result.output
-        found: list[dict[str, Any]] = json.loads(result.stdout)["points"]
-        return found
+        return json.loads(result.stdout)["points"]
 
     recorded = points("--order recorded")
     assert [point["accuracy"] for point in recorded] == [2 / 3, 2 / 3]

@@ -2,8 +2,6 @@
 authors get.
 """
 
-from __future__ import annotations
-
 import json
 
 import command_line

@@ -2,8 +2,6 @@
 cannot work.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -2,8 +2,6 @@
 not show them.
 """
 
-from __future__ import annotations
-
 import json
 
 import command_line

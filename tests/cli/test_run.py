@@ -1,7 +1,5 @@
 """`feval run`, methods by name, and methods from a user's file."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -7,8 +7,6 @@ Prints one JSON object: how many votes of N replies are right; with 40 replies a
 drawn by `random.sample`.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

@@ -2,8 +2,6 @@
 what is not known.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from itertools import combinations

@@ -1,7 +1,5 @@
 """What a comparison will take, before it starts: measured on a clock of the test's own."""
 
-from __future__ import annotations
-
 import json
 from itertools import count
 

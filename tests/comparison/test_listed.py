@@ -2,8 +2,6 @@
 that says the same.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tomllib

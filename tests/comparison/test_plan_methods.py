@@ -1,7 +1,5 @@
 """A comparison file runs no code of others unless the command line names that file."""
 
-from __future__ import annotations
-
 import json
 import py_compile
 from importlib.util import cache_from_source

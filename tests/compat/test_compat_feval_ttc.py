@@ -2,8 +2,6 @@
 with the recorded results.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -46,7 +44,7 @@ GPT4 = "GPT4_result/date_cot1.json.gz"
 LLAMA2 = "llama2_13B_result/date_cot1.json.gz"
 # Three sets of recorded LLMs, under the names of LLMs with the prices that the golden values were
 # computed at.
-SETS: dict[str, dict[str, str]] = {
+SETS = {
     "sc": {LLMType.Mixtral8x7B: DATE_40},
     "mot": {LLMType.Qwen1B25: DATE_40, LLMType.Qwen72B25: GPT4},
     "switch": {LLMType.Qwen1B25: LLAMA2, LLMType.LLaMA70B33: DATE_40, LLMType.GPT4oMINI: GPT4},
@@ -186,7 +184,7 @@ def consistency_weight(answers):
 
 def switch_models(responses):
     usd = 0.0
-    scores: dict[str, float] = {}
+    scores = {}
     for place, response in enumerate(responses):
         usd += response.dollar_cost
         answers = [answer for answer in response.answers if answer is not None]

@@ -1,7 +1,5 @@
 """Evaluation in blocks of questions: the cut, and who worked on it, show in no number."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The budget environment: steps, rewards, budgets, and a policy as a method."""
 
-from __future__ import annotations
-
 import pytest
 from small import write_toy
 

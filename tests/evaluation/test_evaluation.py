@@ -2,8 +2,6 @@
 wrong in users' methods.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

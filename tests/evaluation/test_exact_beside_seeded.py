@@ -2,8 +2,6 @@
 which it is.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

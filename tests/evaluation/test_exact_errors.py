@@ -2,8 +2,6 @@
 and the readable forms.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import asdict

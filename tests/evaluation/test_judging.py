@@ -1,7 +1,5 @@
 """Answers of users' methods count by the dataset's equality, and the gold has no say in a vote."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

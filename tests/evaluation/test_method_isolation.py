@@ -2,8 +2,6 @@
 its pipe, its sandbox.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -2,8 +2,6 @@
 out once for everything.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

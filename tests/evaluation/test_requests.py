@@ -2,8 +2,6 @@
 receipts.
 """
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

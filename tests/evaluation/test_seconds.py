@@ -2,8 +2,6 @@
 output and receipt.
 """
 
-from __future__ import annotations
-
 import heapq
 import json
 from concurrent.futures import ThreadPoolExecutor

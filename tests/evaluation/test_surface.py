@@ -2,8 +2,6 @@
 curve of self-consistency.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -2,8 +2,6 @@
 process, numbers and warnings.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from small import pool, write_rows

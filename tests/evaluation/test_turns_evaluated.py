@@ -2,8 +2,6 @@
 costs by every billing.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from recorded_turns import write_full_turns

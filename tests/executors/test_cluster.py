@@ -2,8 +2,6 @@
 worker dies.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -154,7 +152,7 @@ def test_every_command_computes_the_same_on_a_cluster(cluster, tmp_path):
     invoked(
         "compare", plan, "--init", "--recording", recording, "--order", "seeded", "--replicates", 4
     )
-    commands: list[tuple[object, ...]] = [
+    commands = [
         ("curve", "self-consistency", *common, "--order", "seeded", "--n", "1,5"),
         ("curve", "early-stopping", *common, "--order", "seeded", "--sweep", "window=3,5"),
         ("estimate", *common),

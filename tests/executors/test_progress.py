@@ -2,14 +2,11 @@
 bars at once.
 """
 
-from __future__ import annotations
-
 import inspect
 import io
 import sys
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -77,7 +74,7 @@ def test_a_terminal_sees_one_bar_unless_it_is_switched_off(monkeypatch):
 
 def test_a_caller_that_listens_is_told_instead(monkeypatch):
     on_terminal(monkeypatch, answer=True)
-    heard: list[tuple[int, int]] = []
+    heard = []
     assert work(5, progress=lambda done, total: heard.append((done, total)))[0] is not None
     assert heard == [(1, 5)]
     assert isinstance(work(progress=None)[0], ProgressBar)
@@ -91,7 +88,7 @@ def test_work_that_fails_leaves_no_bar(monkeypatch):
 
 
 def test_each_place_has_its_bar(monkeypatch):
-    shell: Any = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=object()))
+    shell = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=object()))
     for terminal, ipython, kind in (
         (True, None, TerminalBar),
         (False, shell, NotebookBar),
@@ -120,7 +117,7 @@ def test_without_tqdm_a_notebook_has_lines(monkeypatch):
 @pytest.fixture
 def drawn(monkeypatch):
     """What a bar shows that need not wait: words, steps, and steps in all."""
-    shown: list[tuple[str, int, int | None]] = []
+    shown = []
     enter = ProgressBar.__enter__
 
     class Drawn:

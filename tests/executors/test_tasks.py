@@ -1,14 +1,11 @@
 """Results come in the order of the tasks, and the same ones whoever ran them."""
 
-from __future__ import annotations
-
 import os
 import signal
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 from parcels import Parcels
@@ -48,11 +45,11 @@ class Backwards(Executor):
     workers = 1
 
     def __init__(self):
-        self.waiting: list[tuple[Future[Any], Any, tuple[Any, ...]]] = []
+        self.waiting = []
         self.most = self.ran = 0
 
     def submit(self, fn, /, *args, **_):
-        future: Future[Any] = Future()
+        future = Future()
         self.waiting.append((future, fn, args))
         self.most = max(self.most, len(self.waiting))
         if len(self.waiting) == 3:
@@ -78,7 +75,7 @@ class BreaksAlways(Executor):
 
     def submit(self, *_, **__):
         self.submitted += 1
-        future: Future[Any] = Future()
+        future = Future()
         future.set_exception(BrokenProcessPool("died"))
         return future
 
@@ -140,7 +137,7 @@ def test_a_failure_of_the_tasks_themselves_comes_behind_the_results_before_it():
 
 @pytest.mark.parametrize("end", [lambda first: first.set_result("first"), Future.cancel])
 def test_a_failure_that_comes_before_its_turn_waits_for_it(end):
-    first: Future[str] = Future()
+    first = Future()
 
     class Failed(Future[str]):
         def result(self, timeout=None):
@@ -205,7 +202,7 @@ class GivesUp(Executor):
         self.error = error
 
     def submit(self, *_, **__):
-        future: Future[Any] = Future()
+        future = Future()
         if self.error is None:
             future.cancel()
         else:

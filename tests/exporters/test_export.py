@@ -2,13 +2,10 @@
 workers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -31,14 +28,14 @@ from feval.exporters import FORMATS, export_recording
 from feval.recording import DatasetInfo, ScorerInfo, ScoreRows, add_scores, merge, open_recording
 from recorders.demo import bundled_recording
 
-REQUEST: dict[str, Any] = {
+REQUEST = {
     "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"}],
     "prompt_tokens": 9,
     "temperature": 0.5,
     "max_tokens": 100,
     "decoding": {"top_p": 0.9, "stop": ["\n"]},
 }
-LINES: list[dict[str, Any]] = [
+LINES = [
     {
         "id": "q1", "question": "1 + 1?", "gold": "2", "llm": "a", **REQUEST, "probe_cue": "so",
             "samples": [
@@ -66,7 +63,7 @@ LINES: list[dict[str, Any]] = [
     {"id": "q2", "llm": "b", "samples": []},
     {"id": "q3", "llm": "b", "samples": [{"text": "six", "answer": "6", "tokens": 1}]},
 ]  # fmt: skip
-TREE: dict[str, Any] = {
+TREE = {
     "id": "q1", "question": "2 * 3 + 4?", "gold": "10", "llm": "m@steps", "step_stop": "\n",
         "step_policy": "all", "steps": [
         {"node": "a", "text": "6", "tokens": 2, "score": {"prm": 0.9}},
@@ -76,7 +73,7 @@ TREE: dict[str, Any] = {
     ],
 }  # fmt: skip
 
-TURNS: list[dict[str, Any]] = [
+TURNS = [
     {
         "id": "q1", "question": "1 + 1?", "gold": "2", "llm": "m@revise", **REQUEST, "samples": [
             {"text": "3", "answer": "3", "tokens": 1, "score": {"prm": 0.1}, "turns": [
@@ -159,7 +156,7 @@ def test_exported_parquet_keeps_what_json_lines_lose(tmp_path):
 
 
 def test_answers_of_an_earlier_extractor_stay_what_they_are(tmp_path):
-    pools: dict[str, Any] = {"m": [["1", None], ["2"]], "org/n": [["4", "1"], ["3"]]}
+    pools = {"m": [["1", None], ["2"]], "org/n": [["4", "1"], ["3"]]}
     # of the extractor "test-1"
     original = open_recording(write_toy(tmp_path / "toy", pools, ["1.", "2."]))
     exported = export_recording(original.path, tmp_path / "t.parquet", "parquet").path

@@ -1,11 +1,8 @@
 """Exports for other tools: Every Eval Ever's records fit its schema."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
-from typing import Any
 
 import pytest
 from small import pool, write_rows
@@ -15,7 +12,7 @@ from feval.errors import NotRecordedError, UsageError
 from feval.exporters import export_recording
 from feval.recording import DatasetInfo, LLMInfo
 
-CHOICE: dict[str, Any] = {
+CHOICE = {
     "id": "c", "question": "Which?", "gold": "B", "choices": [{"label": "A", "text": "one"},
     {"label": "B", "text": "two"}],
     "llm": "org/m@t=1", "temperature": 1.0, "decoding": {"stop": ["\n"], "top_p": 0.5},
@@ -71,7 +68,7 @@ def test_no_name_leads_out_of_the_folder(name, tmp_path):
 # What version 0.3.0 of the two schemas requires, written by hand: member -> its type, or the
 # members of an object in it.
 NUMBER = (int, float)
-AGGREGATE: dict[str, Any] = {
+AGGREGATE = {
     "schema_version": str, "evaluation_id": str, "retrieved_timestamp": str,
     "evaluation_results": list,
     "source_metadata": {"source_type": str, "source_organization_name": str,
@@ -82,13 +79,13 @@ AGGREGATE: dict[str, Any] = {
     "detailed_evaluation_results": {"format": str, "file_path": str, "hash_algorithm": str,
     "checksum": str, "total_rows": int},
 }  # fmt: skip
-RESULT: dict[str, Any] = {
+RESULT = {
     "evaluation_name": str, "source_data": {"dataset_name": str, "source_type": str},
     "score_details": {"score": NUMBER},
     "metric_config": {"lower_is_better": bool, "score_type": str, "min_score": NUMBER,
     "max_score": NUMBER},
 }  # fmt: skip
-INSTANCE: dict[str, Any] = {
+INSTANCE = {
     "schema_version": str, "evaluation_id": str, "model_id": str, "evaluation_name": str,
     "sample_id": str,
     "interaction_type": str, "answer_attribution": list, "input": {"raw": str, "reference": list},

@@ -2,15 +2,12 @@
 never a hang.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -59,7 +56,7 @@ EVERYTHING = {
     "probes": [{"offset": 2, "answer": 1, "tokens": 3}, {"offset": 1, "answer": None,
     "confidence": 0.5}],
 }  # fmt: skip
-SEEDS: dict[str, list[bytes]] = {
+SEEDS = {
     "feval-ttc": [archive(archive_members()), archive(archive_members(), 0)],
     "mot-cascade": [
         dumped([mot_entry(), mot_entry(results=[2, 0.5, None]), mot_entry(results=["2"])]),
@@ -237,7 +234,7 @@ GOLDS = st.fixed_dictionaries(
         "options": VALUES | st.lists(st.text(max_size=3), max_size=4),
     }
 )
-RECORDS_OF: dict[str, Any] = {
+RECORDS_OF = {
     "mot-cascade": mot_entry(),
     "esc": {"question": "Q: a", "answer": "a", "generated_answer": ["the answer is a"]},
     "modelswitch": switch_entry(),
@@ -247,7 +244,7 @@ RECORDS_OF: dict[str, Any] = {
     "linc": ["True", "Error"],
     "probed-traces": probed_entry(),
 }
-OTHERS: dict[str, list[st.SearchStrategy[bytes]]] = {
+OTHERS = {
     "jsonl": [
         questions_with_samples(),
         GOLDS.map(lambda golds: lines(COT | golds, COT | EVERYTHING | {"id": "b"})),

@@ -1,7 +1,5 @@
 """Golds that are positions among the options, at every door that questions come through."""
 
-from __future__ import annotations
-
 import pytest
 from foreign_sources import dumped, harness_line, lines, mot_entry
 from importing import check, notes

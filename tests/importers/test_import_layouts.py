@@ -2,8 +2,6 @@
 files of one's own.
 """
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

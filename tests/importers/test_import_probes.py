@@ -1,7 +1,5 @@
 """Probes of a source: the published stores, and those of generic rows."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 
@@ -344,10 +342,7 @@ def as_rows(pools, interval, error):
 
 def test_a_probe_sees_nothing_behind_it(imported):
     """What comes after five tokens changes; what was read before does not."""
-    pools: list[Traces] = [
-        [(["1", "2", None], 19, "2"), ([None, "x"], 11, None)],
-        [(["ERR", "7"], 10, "ERR")],
-    ]
+    pools = [[(["1", "2", None], 19, "2"), ([None, "x"], 11, None)], [(["ERR", "7"], 10, "ERR")]]
     changed = [
         [([probes[0], *"98"], tokens + 1, "9") for probes, tokens, _ in traces] for traces in pools
     ]

@@ -2,8 +2,6 @@
 named as not understood.
 """
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, datetime
 

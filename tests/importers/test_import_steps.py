@@ -1,10 +1,7 @@
 """Trees of steps in generic rows."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from foreign_sources import lines
@@ -15,7 +12,7 @@ from feval.recording import verify_recording
 
 QUESTION = {"id": "q1", "question": "What is 2 + 2?", "gold": "4"}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tree.jsonl"
-NODES: list[dict[str, Any]] = [
+NODES = [
     {"node": 3, "parent": "b", "text": "4.", "tokens": 3, "answer": "4", "score": 0.5},
     {"node": "a", "text": "One.", "tokens": 1, "score": {"prm": 0.25, "other": 1}},
     {"node": "b", "parent": None, "text": "Two.", "tokens": 2},

@@ -1,13 +1,10 @@
 """Sources that are larger than memory: read line by line, their rows sorted by question on disk."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import gzip
 import json
 from collections import defaultdict
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +28,7 @@ def small_runs(monkeypatch):
 @pytest.mark.usefixtures("small_runs")
 def test_rows_come_back_by_group_and_question_in_the_order_they_were_added(tmp_path):
     sorted_rows_ = StoredRows(tmp_path)
-    expected: dict[int, dict[int, list[Any]]] = {group: defaultdict(list) for group in range(4)}
+    expected = {group: defaultdict(list) for group in range(4)}
     for place, (group, question, size) in enumerate(
         np.random.default_rng(1).integers((3, 40, 200), size=(500, 3)).tolist()
     ):

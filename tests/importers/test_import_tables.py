@@ -2,8 +2,6 @@
 of rows changes a number.
 """
 
-from __future__ import annotations
-
 import csv
 import gc
 import gzip
@@ -12,7 +10,6 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -94,7 +91,7 @@ def in_parquet(cots):
     return in_arrow(cots)[0]
 
 
-FORMS: dict[str, Callable[[list[Row]], bytes]] = {
+FORMS = {
     "csv": as_csv,
     "tsv": lambda cots: as_csv(cots, "\t"),
     "semicolons": lambda cots: b"\xef\xbb\xbf" + as_csv(cots, ";"),
@@ -196,7 +193,7 @@ def test_a_float_of_32_bits_is_its_shortest_decimal(imported, form):
         ]
     )
     listed = pa.array([[-0.1], [-0.1]], pa.list_(pa.float32()))
-    frame: Any = pa.Table.from_pylist([cot, cot], schema).append_column("token_logprobs", listed)
+    frame = pa.Table.from_pylist([cot, cot], schema).append_column("token_logprobs", listed)
     if form == "parquet":
         pq.write_table(frame, stream := io.BytesIO())
         made = imported("table", stream.getvalue(), **options, layout=SCORED)
@@ -240,7 +237,7 @@ def test_a_recording_of_a_frame_is_written_where_asked(tmp_path):
         from_dataframe(table(1, 2, 1), dataset="toy", answer_kind="number", out=tmp_path / "made")
 
 
-CYCLE: list[Any] = []
+CYCLE = []
 CYCLE.append(CYCLE)
 
 
@@ -625,7 +622,7 @@ def shared_text(rows, size):
 
 
 RUNS = pa.RunEndEncodedArray.from_arrays(pa.array([1000], pa.int32()), pa.array(["a"]))
-BOMBS: dict[str, tuple[Callable[[], Any], str]] = {
+BOMBS = {
     "zstd": (lambda: pa.array(["a" * (9 << 20)]), "it expands to more than 16,777,216 bytes"),
     "values": (lambda: pa.nulls(1 << 30), "it states 1,073,741,824 values of a column"),
     "in lists": (

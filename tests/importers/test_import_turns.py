@@ -1,9 +1,6 @@
 """Turns in generic rows: replies to CoTs, one after the other or as nodes."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 from foreign_sources import lines
@@ -19,14 +16,14 @@ QUESTION = {
     "prompt": "2 + 2?",
     "prompt_tokens": 9,
 }
-FIRST: dict[str, Any] = {
+FIRST = {
     "messages": "Are you sure?",
     "text": "It is 4.",
     "answer": "4",
     "tokens": 3,
     "prompt_tokens": 20,
 }
-SECOND: dict[str, Any] = {
+SECOND = {
     "messages": [{"role": "system", "content": "Be strict."}, {"role": "user", "content": "Why?"}],
     "text": "Because.",
     "answer": None,
@@ -34,7 +31,7 @@ SECOND: dict[str, Any] = {
     "usage": {"prompt_tokens": 31},
     "score": 0.5,
 }
-SAMPLES: list[dict[str, Any]] = [
+SAMPLES = [
     {"text": "It is 5.", "answer": "5", "tokens": 4, "turns": [FIRST, SECOND]},
     {"text": "It is 4.", "answer": "4", "tokens": 5, "score": 1},
     {

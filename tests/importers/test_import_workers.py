@@ -2,14 +2,10 @@
 source is broken.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import signal
 from multiprocessing import active_children
-from multiprocessing.process import BaseProcess
-from typing import Any
 
 import pytest
 from foreign_sources import (
@@ -65,7 +61,7 @@ COTS = [
     for llm in "ab"
     for question in (3, 1, 2, 0)
 ]
-SOURCES: dict[str, tuple[bytes, dict[str, Any]]] = {
+SOURCES = {
     "jsonl": (lines(*COTS), {"llm": None, "answers": "text", "answer_kind": "number"}),
     "feval-ttc": (archive(archive_members()), {"dataset": "gsm8k", "llm": None}),
     "mot-cascade": (dumped([mot_entry(question=f"Q: {n}") for n in range(4)]),
@@ -118,7 +114,7 @@ def test_every_format_is_imported_alike(imported, save, format_name):
 
 
 MANY = [COT | {"id": f"q{n % 7}", "text": f"t{n}"} for n in range(40)]
-ODD: dict[str, bytes] = {
+ODD = {
     "oddities of bytes": gzip.compress(
         b"\xef\xbb\xbf"
         + lines(*MANY)
@@ -142,7 +138,7 @@ def test_odd_lines_are_read_alike(imported, source):
     assert undated(together) == undated(alone)
 
 
-BROKEN: dict[str, tuple[bytes, dict[str, Any], str]] = {
+BROKEN = {
     "two golds, before a line that is no JSON": (
         lines(*MANY[:20], MANY[0] | {"gold": "2"}, *MANY[20:]) + b"{",
         {},
@@ -209,7 +205,7 @@ def test_a_process_that_is_killed_changes_nothing(imported):
     alone = imported("jsonl", source, **options)
     before = {*active_children()}
     with opened(2) as executor:
-        killed: list[BaseProcess] = []
+        killed = []
 
         def kill(*_):
             if not killed:

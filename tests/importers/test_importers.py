@@ -1,7 +1,5 @@
 """Importers on small sources written out here: what they read, what they note, what they refuse."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -2,8 +2,6 @@
 (`tests/data`), on small ones.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -94,7 +92,7 @@ def accuracy(recording, dataset="tiny_sums"):
     """Mean over the questions of the share of right samples."""
     gold = {question.id: question.answer_key for question in recording.questions(dataset)}
     table = columns(recording, dataset)
-    pools: dict[str, list[bool]] = {}
+    pools = {}
     for question, answer in zip(table["question_id"], table["answer"], strict=True):
         pools.setdefault(question, []).append(answer is not None and answer == gold[question])
     return sum((Fraction(sum(pool), len(pool)) for pool in pools.values()), Fraction(0)) / len(
@@ -106,7 +104,7 @@ def majorities(recording, dataset="tiny_sums"):
     """Share of questions whose most frequent answer, the first seen among equals, is right."""
     gold = {question.id: question.answer_key for question in recording.questions(dataset)}
     table = columns(recording, dataset)
-    votes: dict[str, Counter[str]] = {question: Counter() for question in gold}
+    votes = {question: Counter() for question in gold}
     for question, answer in zip(table["question_id"], table["answer"], strict=True):
         votes[question].update([answer] if answer is not None else [])
     right = sum(

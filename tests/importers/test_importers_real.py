@@ -2,8 +2,6 @@
 recomputed figures.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import itertools
@@ -52,8 +50,8 @@ class Columns:
         self.manifest = json.loads((recording.path / "manifest.json").read_text())
         self.gold = [question.answer_key for question in recording.questions(dataset)]
         table = pq.read_table(recording.path / "samples" / dataset / f"{llm}.parquet").to_pydict()
-        self.answers: list[list[str | None]] = []
-        self.tokens: list[list[int]] = []
+        self.answers = []
+        self.tokens = []
         for index, answer, tokens in zip(
             table["sample_index"], table["answer"], table["output_tokens"], strict=True
         ):
@@ -89,7 +87,7 @@ class Columns:
 @pytest.fixture(scope="module")
 def importing(shared, tmp_path_factory):
     """Imports a real file, verbatim by default; each import is made once."""
-    made: dict[str, Columns] = {}
+    made = {}
 
     def run(format_name, source, dataset, **options):
         key = repr((format_name, source, dataset, sorted(options.items())))

@@ -2,8 +2,6 @@
 enumeration of all orders.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import fields, replace
 

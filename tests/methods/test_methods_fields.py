@@ -1,7 +1,5 @@
 """Fields of built-in methods that are given in Python have the types they are declared with."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import dataclass, replace
 from fractions import Fraction

@@ -2,8 +2,6 @@
 said.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

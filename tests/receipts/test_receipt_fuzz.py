@@ -2,8 +2,6 @@
 soon.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -1,7 +1,5 @@
 """Several files of one result: the receipt pins the files beside it, goes first and comes last."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The demo: real samples, the same recording everywhere, and everything it says to try works."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

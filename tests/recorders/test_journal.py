@@ -2,8 +2,6 @@
 named.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """A method written for the replay runs on a live LLM unchanged, with the same ledger."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -2,8 +2,6 @@
 method as it ran.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import os

@@ -2,8 +2,6 @@
 model.
 """
 
-from __future__ import annotations
-
 import pytest
 from recording_doubles import ledger
 

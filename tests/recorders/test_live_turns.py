@@ -1,7 +1,5 @@
 """Live turns are those that a protocol records, and replay as they were."""
 
-from __future__ import annotations
-
 import pytest
 from recording_doubles import FakeBackend, ledger
 

@@ -2,8 +2,6 @@
 else is taken for it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

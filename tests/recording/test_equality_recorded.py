@@ -2,13 +2,10 @@
 installed or opened.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -401,7 +398,7 @@ def test_a_party_that_is_partly_the_gold_is_counted_beside_every_result(tmp_path
     """98.5 and 99 differ by less than 1 %, as 99 and 100 do, 98.5 and 100 by more: A alone is
     right, beside B wrong.
     """
-    options: dict[str, Any] = {"gold": "98.5", "kind": "number", "equality": "tolerance-0.01"}
+    options = {"gold": "98.5", "kind": "number", "equality": "tolerance-0.01"}
     first, second = (
         recorded(tmp_path / "a", ["99"] * 2, llm="a", **options),
         recorded(tmp_path / "b", ["100"] * 2, llm="b", **options),

@@ -2,8 +2,6 @@
 touched.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace
@@ -39,7 +37,7 @@ QUESTIONS = [
     Question("q/2", "And without a gold?"),
 ]
 # text -> the answer that some older extraction read in it
-COTS: list[list[tuple[str | None, str | None]]] = [
+COTS = [
     [
         ("The answer is 0.5.", "0.5"),
         ("The answer is 1/2.", "1/2"),

@@ -1,7 +1,5 @@
 """Parquet files of a local folder made by hand, which the manifest lists as they are."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -2,8 +2,6 @@
 checked before it is used.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

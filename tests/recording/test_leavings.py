@@ -2,8 +2,6 @@
 one uses is not.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import subprocess

@@ -2,12 +2,9 @@
 verified.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -44,8 +41,7 @@ def changed(scored, tmp_path):
 
 
 def stated(recording):
-    manifest: dict[str, Any] = json.loads((recording / "manifest.json").read_bytes())
-    return manifest
+    return json.loads((recording / "manifest.json").read_bytes())
 
 
 def values(value, place=()):
@@ -113,7 +109,7 @@ def test_a_changed_price_is_an_error_when_numbers_are_loaded(scored, tmp_path):
         load("toy", recording=folder)
 
 
-COUNTS: list[Place] = [
+COUNTS = [
     *(("datasets", 0, name) for name in ("questions", "with_gold")),
     *(("pairs", 1, name) for name in ("cots", "smallest_pool", "largest_pool", "no_answer")),
     *(

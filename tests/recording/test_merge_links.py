@@ -2,8 +2,6 @@
 written again.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

@@ -1,12 +1,9 @@
 """Parts in several files: read, verified and fetched as if they were in one."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -56,7 +53,7 @@ def cut(whole):
 def everything(folder):
     """All that readers give."""
     recording = open_recording(folder)
-    result: list[Any] = [recording.hash]
+    result = [recording.hash]
     for llm in recording.llm_names("toy"):
         result += [
             list(recording.pools("toy", llm)),

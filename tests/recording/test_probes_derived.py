@@ -1,7 +1,5 @@
 """Recordings made of recordings with probes keep them: nothing drops them silently."""
 
-from __future__ import annotations
-
 import errno
 from dataclasses import replace
 

@@ -2,8 +2,6 @@
 workers.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
@@ -34,7 +32,7 @@ def pool(row, size, *, thoughts=False):
     thoughts on each third question.
     """
     reasoning = [f"Hm, {row}."] * size if row % 3 == 0 and size else None
-    texts: list[str | None] = [f"The answer is {2 * row + place % 2}." for place in range(size)]
+    texts = [f"The answer is {2 * row + place % 2}." for place in range(size)]
     if thoughts and row == 7 and size:
         texts[0] = "<think>The answer is 3.</think>The answer is 14."
     if row == 4 and size:

@@ -1,7 +1,5 @@
 """A recording on disk: what is written is read, an interruption leaves nothing, damage is named."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

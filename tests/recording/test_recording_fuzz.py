@@ -2,8 +2,6 @@
 process that reads it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The scores channel: what is added is read, hashed and verified, and what was there is shared."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

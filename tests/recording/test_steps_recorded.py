@@ -2,8 +2,6 @@
 recording too.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

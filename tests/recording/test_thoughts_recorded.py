@@ -2,12 +2,9 @@
 on the disk.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from parcels import Parcels
@@ -220,7 +217,7 @@ def test_a_cot_that_is_cut_off_in_a_thought_of_the_template_has_no_reply(
         for n in order
     ]
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    options: dict[str, Any] = {"dataset": "sums", "answer_kind": "number", "llm": LLM}
+    options = {"dataset": "sums", "answer_kind": "number", "llm": LLM}
     out = import_recording(
         "jsonl", source, tmp_path / "new", **options, executor=Parcels() if executed else None
     )
@@ -523,7 +520,7 @@ def test_too_many_replies_at_the_limit_are_said_early(completions, warning):
 
 
 def test_record_warns_and_the_recording_says_so(tmp_path):
-    warnings: list[str] = []
+    warnings = []
     backend = FakeBackend(
         answer=lambda *_: Completion("<think>No,", "length", output_tokens=9, prompt_tokens=2)
     )

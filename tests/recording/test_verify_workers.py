@@ -1,7 +1,5 @@
 """Several workers find what one process finds: the same problems, in the same order."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from random import Random
@@ -14,10 +12,7 @@ from small import restate, write_scored_toy
 from feval.errors import FevalError
 from feval.recording import verify_recording
 
-POOLS: dict[str, list[list[str | None]]] = {
-    "alpha": [["4", "4", None], ["7", "5", "7"]],
-    "beta": [["4"], ["9", None]],
-}
+POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "beta": [["4"], ["9", None]]}
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 memory.
 """
 
-from __future__ import annotations
-
 import tracemalloc
 from dataclasses import replace
 

@@ -2,11 +2,8 @@
 continue as parts.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,8 +29,7 @@ def write(out, questions=5):
     ]
     judge = ScorerInfo("judge", "python")
     write_rows(out, ["1"] * questions, (LLM, pools), info=info, scores={LLM: scores}, scorer=judge)
-    manifest: dict[str, Any] = json.loads((out / "manifest.json").read_text())
-    return manifest
+    return json.loads((out / "manifest.json").read_text())
 
 
 def groups(path):
@@ -87,8 +83,8 @@ def test_row_groups_of_texts_grow_with_their_file_and_hold_whole_questions(tmp_p
     monkeypatch.setattr(writing, "_TEXT_GROUPS", 8)
     manifest = write(tmp_path / "r", questions=200)
     [path] = file_paths(manifest["files"], "texts", "toy", LLM)
-    sizes: list[int] = []
-    seen: set[str] = set()
+    sizes = []
+    seen = set()
     for table in groups(tmp_path / "r" / path):
         ids = set(table.column("question_id").to_pylist())
         assert not ids & seen

@@ -2,12 +2,9 @@
 terminal.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -26,7 +23,7 @@ from feval.report.tables.rich_tables import rich_table
 from feval.report.tables.tables import Column, Table, plain_text
 
 EVIL = "evil\x1b]0;owned\x07[red]\u202e"
-POOLS: dict[str, Sequence[Sequence[str | None]]] = {
+POOLS = {
     "one": [
         ["1", "1", "2", None],
         ["2", "2", "2", "3"],
@@ -247,7 +244,7 @@ def test_a_terminal_has_colours_and_a_pager(traced, monkeypatch):
     pieces = question_pieces(asked)
     assert (("minus 2: ", ""), ("12", "black on yellow"), (".", "")) in pieces
     assert "\x1b" not in plain_text(pieces)
-    paged: list[str] = []
+    paged = []
     monkeypatch.setattr("pydoc.pager", paged.append)
     monkeypatch.setenv("LESS", "")
     monkeypatch.setattr("rich.console.Console.__init__", _colourful(Console.__init__))

@@ -5,8 +5,6 @@ The recorded answers are written out in `POOLS` and taken in recorded order, so 
 method answers can be read off.
 """
 
-from __future__ import annotations
-
 import csv
 import html
 import io
@@ -36,7 +34,7 @@ EVIL = (
 )
 CHEAP, STRONG = "gpt-4o-mini", "gpt-3.5-turbo"
 GOLDS = ["1", "2", "3", EVIL]
-POOLS: dict[str, list[list[str | None]]] = {
+POOLS = {
     CHEAP: [
         ["1", "1", "2", None],
         ["9", "2", "2", "9"],

@@ -2,10 +2,7 @@
 order, and how it is shown.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from chromium import CHROMIUM, first_data, tab
@@ -42,7 +39,7 @@ TAKEN = [0, 1, 2, 3, 5, 6]  # of the first tree of `recorded_trees`
 
 
 def _entries():
-    fields: dict[str, tuple[str, dict[str, Any]]] = {
+    fields = {
         "whole": ("self-consistency", {"n": 3}),
         "converged": ("answer-convergence", {"streak": 2, "width": 3}),
         "cut": ("token-budget", {"n": 3, "tokens": 4}),

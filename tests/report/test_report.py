@@ -1,7 +1,5 @@
 """Reports: tables, CSV, pictures and the files they are written to."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """The picture and the page of a surface of width and depth."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -2,8 +2,6 @@
 hostile texts.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -20,7 +18,7 @@ from feval.recording import DatasetInfo, LLMInfo, ProbeRows, RecordingWriter, op
 from feval.report.page.questions import LIMITS, view_page
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\">'&amp;<!--\u2028\u202e\x1b[31m"
-ANSWERS: dict[str, list[list[str | None]]] = {
+ANSWERS = {
     "org/one": [["1", "1", "2", None], ["3", "3", "3", "3"], ["7", EVIL, "7", "7"]],
     "two": [["1", "1"], ["3", "9"], [EVIL, None]],
 }

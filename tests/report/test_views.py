@@ -1,7 +1,5 @@
 """How results look in Python: sentences, tables for notebooks, DataFrames, axes."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
@@ -9,7 +7,6 @@ import sys
 from collections import Counter
 from html.parser import HTMLParser
 from types import SimpleNamespace
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -37,12 +34,7 @@ from feval.report.tables.tables import plain
 
 NAME = "<script>alert(1)</script>&"
 HOSTILE = NAME + "\x1b[31m"
-ANSWERS: list[list[str | None]] = [
-    ["a", "b", "a", None],
-    ["x", HOSTILE, HOSTILE],
-    ["c", "c", "c", "c"],
-    [None, None, "e"],
-]
+ANSWERS = [["a", "b", "a", None], ["x", HOSTILE, HOSTILE], ["c", "c", "c", "c"], [None, None, "e"]]
 GOLDS = ["a", HOSTILE, "d", None]
 KINDS = (
     "recording",
@@ -75,7 +67,7 @@ def shown(tmp_path_factory):
             "resamples": 50,
         }
     )
-    few: dict[str, Any] = {"unlabelled": "drop", "resamples": 50}
+    few = {"unlabelled": "drop", "resamples": 50}
     return {
         "recording": recording,
         "dataset": dataset,
@@ -126,9 +118,9 @@ class Parsed(HTMLParser):
 
     def __init__(self, page):
         super().__init__()
-        self.tags: Counter[str] = Counter()
-        self.texts: list[str] = []
-        self._open: list[str] = []
+        self.tags = Counter()
+        self.texts = []
+        self._open = []
         self.feed(page)
         assert self._open == []
 

@@ -2,11 +2,8 @@
 error in OpenAI's shape.
 """
 
-from __future__ import annotations
-
 import logging
 import math
-from typing import Any
 
 import numpy as np
 import orjson
@@ -208,7 +205,7 @@ def test_a_stream_adds_up_to_the_reply(recording, usage):
     chunks = events(reply)
     assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
     assert len({chunk["id"] for chunk in chunks}) == 1
-    parts: dict[int, list[Any]] = {}
+    parts = {}
     for chunk in chunks:
         for choice in chunk["choices"]:
             parts.setdefault(choice["index"], []).append(choice)
@@ -391,8 +388,8 @@ def test_whatever_is_sent_is_answered(recording, raw, method, path, query, heade
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 120)), max_size=80))
 def test_a_cache_stays_within_its_bound_and_drops_what_was_used_least_recently(steps):
-    cache: BoundedCache[int, int] = BoundedCache(100)
-    recent: list[tuple[int, int]] = []  # key and size, the most recently used last
+    cache = BoundedCache(100)
+    recent = []  # key and size, the most recently used last
     for key, size in steps:
         known = dict(recent)
         assert cache.get(key) == (key * key if key in known else None)

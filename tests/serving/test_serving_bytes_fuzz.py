@@ -4,8 +4,6 @@ a limit, and no traceback.
 `corpus` builds every kind of request that ever got through; the rest are seeded changes of these.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import random
@@ -14,7 +12,6 @@ import socket
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import pytest
 from raw_http import ask
@@ -91,7 +88,7 @@ def plain(chance, model):
         if model == MODELS["serve"]
         else "Tom has 4 apples. Tom sells 2. How many apples has Tom?"
     )
-    fields: dict[str, Any] = {
+    fields = {
         "model": model,
         "messages": [{"role": "user", "content": text}],
         "n": chance.choice([1, 1, 3]),
@@ -221,7 +218,7 @@ def running(name, folder):
 
 
 def all_statuses(port, requests, wrong):
-    seen: Counter[int] = Counter()
+    seen = Counter()
 
     def sent_one(sent):
         result = statuses(port, sent)

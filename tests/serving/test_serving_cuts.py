@@ -5,8 +5,6 @@ Tokens are counted in words, 1.365 each, rounded: of 1 to 12 words these are 1, 
 11, 12, 14, 15 and 16 tokens.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

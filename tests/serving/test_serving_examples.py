@@ -5,8 +5,6 @@ litellm), FEVAL_NODE_MODULES (a folder node_modules with openai), FEVAL_LM_EVAL_
 lm-eval[api]), FEVAL_INSPECT_COMMAND (inspect of inspect-ai).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -15,7 +13,6 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from places import ROOT
@@ -297,7 +294,7 @@ def test_inspect_ai(server, llm, tmp_path):
     key = {"FEVAL_BASE_URL": server.url_of("inspect"), "FEVAL_API_KEY": "none"}
     run(command, "eval", "examples/inspect_task.py", *options, cwd=tmp_path, **key)
     [log] = (tmp_path / "logs").glob("*.json")
-    result: dict[str, Any] = json.loads(log.read_text())
+    result = json.loads(log.read_text())
     assert result["status"] == "success"
     best = {name: leaders(drawn(llm, name)) for name in GOLDS}
     certain = sum(winners == [GOLDS[name]] for name, winners in best.items())

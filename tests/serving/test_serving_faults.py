@@ -2,8 +2,6 @@
 application.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -16,14 +14,13 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any
 
 import pytest
 from places import ROOT
 from raw_http import Raw, ask, request
 
 from feval.errors import StorageError, UsageError
-from feval.serving import Call, Reply
+from feval.serving import Reply
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
@@ -38,7 +35,7 @@ class Stub:
     """Answers with what it was asked; notes it."""
 
     def __init__(self, answer=None):
-        self.calls: list[Call] = []
+        self.calls = []
         self.closed = self.sent = 0
         self._answer = answer
 
@@ -69,7 +66,7 @@ class Stub:
 
 @contextlib.contextmanager
 def serving(stub=None, *, token=None, **limits):
-    application: Any = stub or Stub()
+    application = stub or Stub()
     with replay_server(application, token=token, limits=Limits(**limits)) as server:
         yield server
 
@@ -388,7 +385,7 @@ def test_with_the_token_the_application_sees_no_key():
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])  # noqa: S104  they are refused
 def test_another_host_needs_a_token(host):
-    application: Any = Stub()
+    application = Stub()
     with pytest.raises(UsageError, match=r"other machines.*FEVAL_SERVE_TOKEN"):
         replay_server(application, host=host)
 
@@ -397,13 +394,13 @@ def test_another_host_needs_a_token(host):
     "token", ["", "short", "with a blank in its middle", "ü" * 20, "x" * 20 + "\n"]
 )
 def test_a_token_that_protects_nothing_or_fits_no_header_is_refused(token):
-    application: Any = Stub()
+    application = Stub()
     with pytest.raises(UsageError, match="16 or more ASCII characters"):
         replay_server(application, token=token)
 
 
 def test_every_machine_is_served_with_a_token():
-    application: Any = Stub()
+    application = Stub()
     with replay_server(application, host="0.0.0.0", token=TOKEN) as server:  # noqa: S104
         assert not server.only_loopback
         assert server.url == f"http://127.0.0.1:{server.port}/v1"
@@ -413,7 +410,7 @@ def test_every_machine_is_served_with_a_token():
 
 
 def test_a_port_that_is_taken_and_a_host_of_elsewhere_are_sentences():
-    application: Any = Stub()
+    application = Stub()
     with (
         serving() as server,
         pytest.raises(StorageError, match=rf"port {server.port}: .*Name another --port"),
@@ -433,7 +430,7 @@ def test_leaving_the_block_finishes_what_is_answered_and_closes_the_application(
         with serving(stub) as server:
             connection = held.enter_context(Raw(server.port)).send(request("GET", "/stream?2000"))
             until(lambda: stub.sent > 0)
-            received: list[bytes] = []
+            received = []
             reader = threading.Thread(target=lambda: received.append(connection.receive().body))
             reader.start()
         reader.join()
@@ -444,7 +441,7 @@ def test_leaving_the_block_finishes_what_is_answered_and_closes_the_application(
 
 
 def test_a_port_can_be_listened_on_again_at_once():
-    application: Any = Stub()
+    application = Stub()
     with serving() as server:
         check_that_it_answers(server)
     with replay_server(application, port=server.port) as again:

@@ -2,21 +2,18 @@
 answered, and counts agree.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import resource
 from collections import Counter
 from contextlib import contextmanager, suppress
 from threading import Thread
-from typing import Any
 
 import pytest
 from serving_doubles import chat, error, get, opened, samples_of, simple
 
 from feval.errors import StorageError
-from feval.serving import Reply, ledger
+from feval.serving import ledger
 from feval.serving.ledger import read_ledger
 
 QUESTIONS = [f"What is question {i}, asked in full?" for i in range(3)]
@@ -62,7 +59,7 @@ def answered(replies):
 
 def flush(app):
     """What the ledger's thread does at a tick."""
-    file: Any = app._file
+    file = app._file
     with suppress(StorageError):
         file._flush()
 
@@ -138,7 +135,7 @@ def test_what_the_end_cannot_write_is_said(recording, tmp_path, disk, caplog):
 def test_a_disk_that_is_far_behind_is_waited_for(recording, tmp_path, disk, monkeypatch):
     monkeypatch.setattr(ledger, "_MOST_WAITING", 1000)
     with opened(recording, ledger=tmp_path / "ledger.jsonl") as app:
-        file: Any = app._file
+        file = app._file
         for _ in range(50):
             assert ask(app, 1)[0].status == 200
             assert len(file._pending) < 1500
@@ -171,7 +168,7 @@ def asked_by(app, threads, each, replies):
 def test_a_limit_of_the_system_loses_no_answered_request(recording, tmp_path, monkeypatch):
     monkeypatch.setattr(ledger, "_FLUSH_S", 0.001)
     file = tmp_path / "ledger.jsonl"
-    replies: list[Reply] = []
+    replies = []
     with opened(recording, ledger=file) as app:
         with files_of_at_most(4000):
             asked_by(app, 6, 20, replies)

@@ -2,8 +2,6 @@
 feval, over HTTP.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -63,8 +61,7 @@ def run(server, questions, count, key):
         command, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
-    counts: dict[str, int] = json.loads(done.stdout)
-    return counts
+    return json.loads(done.stdout)
 
 
 @pytest.mark.slow
@@ -123,5 +120,5 @@ def chosen(server, question, place):
     call = Call("POST", "/run/example/v1/chat/completions", "", {}, json.dumps(body).encode())
     reply = server.application.respond(call)
     assert isinstance(reply.body, bytes)
-    text: str = json.loads(reply.body)["choices"][0]["message"]["content"]
+    text = json.loads(reply.body)["choices"][0]["message"]["content"]
     return text.split("A:")[-1].strip()

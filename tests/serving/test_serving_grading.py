@@ -2,11 +2,8 @@
 are those of `evaluate`.
 """
 
-from __future__ import annotations
-
 import csv
 import json
-from typing import Any
 
 import pytest
 from small import write_toy
@@ -62,8 +59,7 @@ def post(application, path, body, status=200):
     reply = application.respond(Call("POST", path, "", {}, json.dumps(body).encode()))
     assert isinstance(reply.body, bytes)
     assert reply.status == status, reply.body
-    result: dict[str, Any] = json.loads(reply.body)
-    return result
+    return json.loads(reply.body)
 
 
 def feval(*arguments):

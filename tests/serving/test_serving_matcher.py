@@ -1,7 +1,5 @@
 """Which question is meant: found where it stands, missed with the reason, and never guessed."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -2,8 +2,6 @@
 refused for it.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import textwrap
@@ -230,7 +228,7 @@ def test_a_verifier_that_quotes_the_answer_alone_is_warned(recording, words, quo
     quote.
     """
     with opened(recording) as app:
-        said: list[str] = []
+        said = []
         for asked in (f"{SALLY}\n{words}", f"{words}\n{SALLY}"):
             assert app.respond(replace(chat(asked), warn=said.append)).status == 200
         assert len(said) == (quoted is not None)  # once
@@ -259,7 +257,7 @@ def test_the_answers_that_there_are_quote_none(tmp_path, words, answers, warning
     questions = asked_by_text([SALLY], choices=(("A", "one or none"), ("B", "two or more")))
     pool = rows(questions[0], 1, texts=["So."], raw_answers=answers, answers=answers)
     with opened(write(tmp_path / "r", [(LLMInfo(MODEL), [pool])], questions)) as app:
-        said: list[str] = []
+        said = []
         app.respond(replace(chat(f"{SALLY}\n{words}"), warn=said.append))
         assert len(said) == warnings
 

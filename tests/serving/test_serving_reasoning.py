@@ -2,8 +2,6 @@
 with its tokens.
 """
 
-from __future__ import annotations
-
 import orjson
 from serving_doubles import body, chat, events, opened, post, simple
 

@@ -2,8 +2,6 @@
 it takes.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import threading
@@ -44,7 +42,6 @@ from feval.errors import (
     UsageError,
 )
 from feval.recording import LLMInfo
-from feval.replay import MeteredLLM
 from feval.serving import Application, Call, runs
 from feval.serving.ledger import read_ledger
 from feval.serving.runs import public_run, run_name, run_of_key
@@ -183,7 +180,7 @@ def test_path_header_and_key_name_the_run_in_this_order(app):
 def test_draws_dollars_and_tokens_are_those_of_a_metered_llm(recording, seed, replicate, steps):
     for billing in BILLINGS:
         _, [llm] = load("toy", None, recording, seed=seed, billing=billing)
-        metered: dict[int, MeteredLLM] = {}
+        metered = {}
         with opened(recording, seed=seed, billing=billing) as app:
             run = "mine@recorded" if replicate is None else f"mine@{replicate}"
             dollars = 0.0
@@ -354,7 +351,7 @@ def test_a_program_that_asks_in_rounds_and_is_started_again_begins_a_pass(app):
     """
 
     def rounds(asked):
-        ended: list[bool] = []
+        ended = []
         senders = [(lambda: bool(ended), True), (lambda: bool(ended), True)]
         calls = [
             replace(chat(QUESTIONS[q]), sender=senders[place % 2]) for place, q in enumerate(asked)
@@ -396,7 +393,7 @@ def test_another_llm_or_run_is_no_later_pass(tmp_path):
 
 
 def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app):
-    said: list[str] = []
+    said = []
     system = {"role": "system", "content": "Be brief."}
 
     def ask(run, **fields):
@@ -439,8 +436,8 @@ def test_every_cot_is_handed_out_once_per_run_under_64_threads(tmp_path):
     questions = [f"How many are there of the kind {i}, all in all?" for i in range(8)]
     path = simple(tmp_path / "r", questions, size=96)
     with opened(path, ledger=tmp_path / "ledger.jsonl") as app:
-        seen: list[tuple[str, str, int]] = []
-        statuses: Counter[int] = Counter()
+        seen = []
+        statuses = Counter()
         lock = threading.Lock()
         barrier = threading.Barrier(64)
 
@@ -615,7 +612,7 @@ def test_of_a_wide_pool_few_questions_are_drawn_at_once(tmp_path, monkeypatch, k
     )
     _, [llm] = load("toy", "gpt-4o-mini", recording=recording)
     whole = llm.orders([2], 9, np.arange(40))[0]
-    seen: list[int] = []
+    seen = []
 
     def counted(replicates, width, rows):
         seen.append(width * len(rows))

@@ -2,8 +2,6 @@
 restarts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -15,7 +13,7 @@ from dataclasses import replace
 import pytest
 from places import ROOT
 from pydantic import BaseModel
-from raw_http import Raw, Received, ask, request
+from raw_http import Raw, ask, request
 from small import pool, question, write_toy
 from typer.testing import CliRunner
 
@@ -321,7 +319,7 @@ def test_no_key_and_no_text_of_a_request_is_ever_logged(toy, tmp_path):
             connection.send(
                 f"GET /{secret} HTTP/9\r\nauthorization: {secret}\r\n\r\n".encode()
             ).receive()
-        result: Received = ask(ready["port"], "GET", "/feval/ledger")
+        result = ask(ready["port"], "GET", "/feval/ledger")
         process.send_signal(signal.SIGTERM)
         out, said = process.communicate(timeout=30)
     assert "Secret0123456789" not in result.body.decode() + out + said + file.read_text()

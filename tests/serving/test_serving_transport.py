@@ -2,8 +2,6 @@
 streams, and no socket.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket
@@ -12,7 +10,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import chain
-from typing import Any
 
 import pytest
 from small import write_toy
@@ -190,7 +187,7 @@ def test_errors_are_the_clients_own_and_cost_one_request(client, monkeypatch):
     monkeypatch.setattr(
         transport.application, "respond", lambda call: calls.append(call) or answer(call)
     )
-    wrong: list[tuple[dict[str, Any], str, str | None, str | None]] = [
+    wrong = [
         ({"model": "gpt-9"}, "NotFoundError", "model_not_found", "gpt-9"),
         (
             {"messages": [{"role": "user", "content": "?"}]},

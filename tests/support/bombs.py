@@ -1,7 +1,5 @@
 """Parquet files of a few kilobytes that stand for gigabytes, and thousands of odd ones."""
 
-from __future__ import annotations
-
 import io
 from functools import cache
 

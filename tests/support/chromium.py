@@ -1,7 +1,5 @@
 """A real browser for tests: headless Chromium over its DevTools protocol, by sockets alone."""
 
-from __future__ import annotations
-
 import base64
 import http.client
 import json
@@ -37,8 +35,8 @@ class Tab:
         while self._stream.readline() not in {b"\r\n", b""}:
             pass
         self._number = 0
-        self.errors: list[str] = []
-        self.requests: list[str] = []
+        self.errors = []
+        self.requests = []
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
 

@@ -1,7 +1,5 @@
 """The command line, run in this process."""
 
-from __future__ import annotations
-
 from typer.testing import CliRunner
 
 from feval.cli import app

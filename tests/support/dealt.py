@@ -2,8 +2,6 @@
 draws, without a recording.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 import numpy as np

@@ -8,8 +8,6 @@ from a checkout of the commit that is the reference:
     PYTHONPATH=CHECKOUT python tests/support/extraction_texts.py COMMIT
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib
@@ -17,7 +15,6 @@ import io
 import json
 import sys
 from random import Random
-from typing import Any
 
 from places import DATA, ROOT
 
@@ -43,7 +40,7 @@ CHOICES = (
     (("(i)", "a dog"), ("(ii)", "a dog and a cat"), ("(iii)", "cat"), ("I", "I")),
 )  # fmt: skip
 
-_PIECES: dict[str, list[str]] = json.loads((DATA / "extraction_pieces.json").read_text("utf-8"))
+_PIECES = json.loads((DATA / "extraction_pieces.json").read_text("utf-8"))
 _SWAPS = dict(
     zip("skiIS -:A5", "\u017f\u212a\u0130\u0131\u1e9e\u00a0\u2212\uff1a\uff21\uff15", strict=True)
 )
@@ -179,7 +176,7 @@ def answers(text, choices):
     """Return, for every kind, the raw answer, its normal form, that of the text as a stored answer;
     then the split thoughts.
     """
-    read: list[Any] = []
+    read = []
     for kind in READ:
         raw = extract(kind, text, choices)
         read.append([raw, canonical(kind, raw, choices), canonical(kind, text, choices)])

@@ -13,8 +13,6 @@ It is written on bare sockets, in a thread with its own event loop: no framework
 body or a reset.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
@@ -23,7 +21,7 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -85,7 +83,7 @@ def in_an_hour():
 
 
 # Each takes the whole reply that would have been sent, and says what is sent.
-FAULTS: dict[str, Callable[[Reply], Reply]] = {
+FAULTS = {
     "429": lambda _: error(429, "Rate limit reached for requests"),
     "429 seconds": lambda _: error(429, "Slow down", headers={"retry-after": "0.01"}),
     "429 milliseconds": lambda _: error(
@@ -230,13 +228,13 @@ class FaultyServer:
             refuses_n,
         )
         self.key, self.repeats_key, self.delay_s = key, repeats_key, delay_s
-        self.seen: list[Seen] = []
+        self.seen = []
         self.sent = Counter[str]()  # choices sent whole, by question
         self.attempts = Counter[str]()  # requests, by question
         self.faulted = Counter[str]()  # by name of the fault
         self.connections = 0
         self._loop = asyncio.new_event_loop()
-        self._tasks: set[Any] = set()
+        self._tasks = set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.port = 0
 
@@ -374,7 +372,7 @@ class FaultyServer:
 
     def _choice(self, seen, number, index):
         question, text = seen.question, text_of(seen.question, index)
-        message: dict[str, Any] = {"role": "assistant", "content": text}
+        message = {"role": "assistant", "content": text}
         finish = "stop"
         if "[length]" in question:
             message["content"], finish = text[: len(text) // 2], "length"
@@ -395,12 +393,7 @@ class FaultyServer:
             finish = "eos_token"
         elif "[key]" in question:
             message["content"] = f"You sent {self._sent_key()}. {text}"
-        choice: dict[str, Any] = {
-            "index": number,
-            "message": message,
-            "finish_reason": finish,
-            "logprobs": None,
-        }
+        choice = {"index": number, "message": message, "finish_reason": finish, "logprobs": None}
         if seen.body.get("logprobs") and self.takes_logprobs:
             choice["logprobs"] = {
                 "content": logprobs_of(message["content"] or "", seen.body.get("top_logprobs", 0))

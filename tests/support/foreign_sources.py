@@ -1,11 +1,8 @@
 """Small valid sources of every format, for the tests of the importers."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile
-from typing import Any
 
 
 def mot_entry(**changes):
@@ -48,7 +45,7 @@ ARCHIVE_LLM = "meta-llama/Llama-3.2-1B-Instruct"
 
 def archive_members(**changes):
     """Members of a reference archive with two questions and two LLMs, as JSON values or bytes."""
-    members: dict[str, Any] = {
+    members = {
         "dataset_GSM8K.txt": {
             "data": [{"answer": "2", "question": "1 + 1?"}, {"answer": "4", "question": "2 + 2?"}],
             "datatype": "GSM8K",

@@ -5,8 +5,6 @@ has the shape of the entry's "expected"; the longest prefix counts. Entries that
 fail the test, so that new ones are never passed over.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 tested with small defaults.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields

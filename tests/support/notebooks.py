@@ -2,15 +2,12 @@
 docs/notebooks/*.ipynb.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
@@ -22,7 +19,7 @@ def executed(path):
     """The notebook after all its cells ran in an empty folder; a cell that fails raises
     `CellExecutionError`.
     """
-    notebook: Any = nbformat.read(path, as_version=4)
+    notebook = nbformat.read(path, as_version=4)
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory() as folder:
         environment = {

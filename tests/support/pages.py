@@ -10,8 +10,6 @@ Comments in front of a block, which readers do not see, say more:
     <!-- before: COMMANDS -->             commands that make what the block takes for granted
 """
 
-from __future__ import annotations
-
 import ast
 import atexit
 import json
@@ -23,14 +21,13 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any
 
 import typer
 import yaml
@@ -156,12 +153,7 @@ def run(block, folder, environment):
         command = ["warm-python", "-c", block.text]
         if "before" in block.notes:
             run(Block("sh", block.notes["before"], {}), folder, environment)
-    pipes: dict[str, Any] = {
-        "stdout": PIPE,
-        "stderr": PIPE,
-        "text": True,
-        "start_new_session": True,
-    }
+    pipes = {"stdout": PIPE, "stderr": PIPE, "text": True, "start_new_session": True}
     with subprocess.Popen(command, cwd=folder, env=environment, **pipes) as process:
         try:
             said, complained = process.communicate(timeout=300)
@@ -189,7 +181,7 @@ def run_page(text, folder, environment):
             )
 
 
-READ: dict[str, Callable[[str], Any]] = {
+READ = {
     "json": lambda text: (
         json.loads(text) if text.startswith("[") else [*map(json.loads, text.splitlines())]
     ),
@@ -275,7 +267,7 @@ def options(command):
     if command.startswith("-"):
         return {"--version", "--help"}
     assert command in COMMANDS, f"there is no `feval {command}`"
-    program: Any = typer.main.get_command(app)
+    program = typer.main.get_command(app)
     context = program.make_context("feval", [command], resilient_parsing=True)
     parameters = program.get_command(context, command).get_params(context)
     return {option for each in parameters for option in [*each.opts, *each.secondary_opts]} | {

@@ -2,13 +2,8 @@
 they are submitted.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import Executor, Future
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, TypeVar
-
-_T = TypeVar("_T")
 
 
 class Parcels(Executor):
@@ -21,7 +16,7 @@ class Parcels(Executor):
 
     def submit(self, fn, /, *args, **kwargs):
         self.tasks += 1
-        future: Future[Any] = Future()
+        future = Future()
         function, arguments, options = travelled((fn, args, kwargs))
         try:
             future.set_result(travelled(function(*arguments, **options)))
@@ -32,5 +27,4 @@ class Parcels(Executor):
 
 def travelled(value):
     """Return a copy as another process gets it."""
-    copy: _T = ForkingPickler.loads(ForkingPickler.dumps(value))
-    return copy
+    return ForkingPickler.loads(ForkingPickler.dumps(value))

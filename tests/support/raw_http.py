@@ -1,7 +1,5 @@
 """HTTP as bytes: what no well-behaved client would send, and what comes back read without one."""
 
-from __future__ import annotations
-
 import json
 import socket
 from dataclasses import dataclass

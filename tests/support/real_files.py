@@ -2,8 +2,6 @@
 feval's importers.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
@@ -47,10 +45,10 @@ def probed_store(shared, name):
     each question by code.
     """
     entries = json.loads(gzip.decompress((shared / f"real/probed/{name}.json.gz").read_bytes()))
-    tables: list[list[str]] = []
+    tables = []
     shown, finals, tokens, starts = [], [], [], [0]
     for entry in entries:
-        places: dict[str, int] = {}
+        places = {}
         for answers, length, final in entry["each_branch"]:
             shown += [places.setdefault(answer, len(places)) for answer in answers]
             finals.append(places.setdefault(final, len(places)))

@@ -2,8 +2,6 @@
 that nobody waits for.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 from collections import Counter, deque

@@ -6,8 +6,6 @@ outcome]. The outcome is "same" where all numbers are those of the sound recordi
 name of a `FevalError`, or a traceback. A process that dies says nothing of the case that killed it.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import shutil
@@ -17,7 +15,6 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,7 +33,7 @@ MOST_MEMORY = 3 << 30
 def numbers(folder):
     """Everything that commands read of a recording, and what a curve makes of it."""
     dataset, llms = load("toy", None, folder, prices="none")
-    result: list[Any] = []
+    result = []
     for llm in llms:
         result += [
             repr(self_consistency_curve(dataset, llm, [1]).to_dict()),
@@ -107,7 +104,7 @@ def refill(path, data, rng):
         table = pq.read_table(pa.BufferReader(data))
         name, rows = rng.choice(table.column_names), len(table)
         number = rng.choice((0, -1, 1, 2**31, -(2**63), 2**63 - 1))
-        fills: tuple[Any, ...] = (
+        fills = (
             number,
             None,
             0.5,

@@ -2,8 +2,6 @@
 run a scorer.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import threading

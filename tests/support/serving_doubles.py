@@ -1,9 +1,5 @@
 """Small recordings to be served, and requests for them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import orjson
 
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
@@ -12,7 +8,7 @@ from feval.serving import Application, Call
 
 def rows(question, size=4, **fields):
     """A pool whose texts can be told apart, and whose prompt is the question alone."""
-    plain: dict[str, Any] = {
+    plain = {
         "texts": [f"{question.id}, thought {i}: the answer is {i % 2}." for i in range(size)],
         "raw_answers": [str(i % 2) for i in range(size)],
         "answers": [str(i % 2) for i in range(size)],
@@ -61,8 +57,7 @@ def get(path, query=""):
 
 def body(reply):
     raw = reply.body if isinstance(reply.body, bytes) else b"".join(reply.body)
-    found: dict[str, Any] = orjson.loads(raw)
-    return found
+    return orjson.loads(raw)
 
 
 def events(reply):

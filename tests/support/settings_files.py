@@ -1,7 +1,5 @@
 """Files for `--settings`."""
 
-from __future__ import annotations
-
 
 def settings_file(folder, *lines):
     """Options that name a new file with these lines of TOML; none without lines."""

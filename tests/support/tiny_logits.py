@@ -8,8 +8,6 @@ Run once for new weights. Tokens: three test questions with their answers; the l
 eight positions, float32.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -7,8 +7,6 @@ it is one and nothing else. Texts without an answer to compare are left out: pro
 kind) and the probed traces (answers without texts).
 """
 
-from __future__ import annotations
-
 import csv
 import datetime as dt
 import gzip
@@ -20,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from places import DATA
 
@@ -98,8 +96,7 @@ class Source:
 
 def reasons():
     """Why feval and an upstream differ: a word -> a sentence."""
-    given: dict[str, str] = tomllib.loads(LEDGER.read_text("utf-8"))["reasons"]
-    return given
+    return tomllib.loads(LEDGER.read_text("utf-8"))["reasons"]
 
 
 def sources():
@@ -201,7 +198,7 @@ def linc(real, name):
 def qwen_rm(real, name):
     """Predictions are LaTeX, compared by normal form."""
     for line in unpacked(real / f"{name}.jsonl.gz").splitlines():
-        row: dict[str, Any] = json.loads(line)
+        row = json.loads(line)
         for text, prediction in zip(row["code"], row["pred"], strict=True):
             yield Pair(text, canonical("latex", prediction), prediction)
 

@@ -10,8 +10,6 @@ fork does, passes signals on, and takes the fork with it when it is killed. A li
 server imports has read the environment of the server.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -48,7 +46,7 @@ def serve(address):
         listener.bind(address)
         listener.listen(64)
         os.write(1, b"ready")
-        helpers: list[int] = []
+        helpers = []
         while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
             caller, _ = listener.accept()
             # newer Pythons mention the threads that NumPy has started

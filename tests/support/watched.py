@@ -2,8 +2,6 @@
 whenever they are made.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

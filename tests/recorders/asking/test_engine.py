@@ -2,8 +2,6 @@
 loses nothing.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 

@@ -2,8 +2,6 @@
 wall.
 """
 
-from __future__ import annotations
-
 import asyncio
 from itertools import pairwise
 

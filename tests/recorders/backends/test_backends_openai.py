@@ -2,8 +2,6 @@
 fails as it is told to.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -5,8 +5,6 @@ Not run by default: FEVAL_TRANSFORMERS_COMMAND names the `transformers` command 
 with transformers[serving] and torch (about 1.2 GB, up in 15 to 20 s).
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """The built-in models as a backend."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from recording_doubles import completions

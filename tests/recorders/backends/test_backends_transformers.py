@@ -1,7 +1,5 @@
 """A local model as a backend, with a small random Llama that is made here: no network."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Fixtures of the scoring tests."""
 
-from __future__ import annotations
-
 import json
 import sys
 

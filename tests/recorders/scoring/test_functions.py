@@ -1,7 +1,5 @@
 """Functions as scorers, and what every scorer has in common."""
 
-from __future__ import annotations
-
 import math
 import sys
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Judges and self-checks: what is sent, and how replies are read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scoring_doubles import KEY, Server, chat, needs_client, run, token

@@ -2,8 +2,6 @@
 rankings they give.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

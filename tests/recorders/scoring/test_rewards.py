@@ -1,7 +1,5 @@
 """Reward models behind HTTP and on this machine: what is sent, and how replies are read."""
 
-from __future__ import annotations
-
 import sys
 import threading
 

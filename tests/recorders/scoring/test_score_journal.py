@@ -1,7 +1,5 @@
 """The journal of scores: a run continues where it stopped, whatever stopped it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Costs, refused CoTs, and the command."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A function scores in several workers: the same scores, and sentences where a worker cannot."""
 
-from __future__ import annotations
-
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 

@@ -2,8 +2,6 @@
 and into a recording.
 """
 
-from __future__ import annotations
-
 import gzip
 import http.client
 import json

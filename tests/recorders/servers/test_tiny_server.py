@@ -1,7 +1,5 @@
 """The tiny models over HTTP, asked by the official client and by raw requests."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import math

@@ -2,8 +2,6 @@
 its name only.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -2,8 +2,6 @@
 should be; their tokens.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from hashlib import sha256

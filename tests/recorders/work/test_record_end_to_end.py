@@ -7,8 +7,6 @@ answers to a question are its whole urn, and the curve of self-consistency is kn
 CoT that was sent and lost by a kill makes the next one come from a second urn.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,8 +2,6 @@
 hash.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from itertools import cycle, islice

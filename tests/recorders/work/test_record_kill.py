@@ -2,8 +2,6 @@
 little is asked for again.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import signal

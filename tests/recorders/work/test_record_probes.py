@@ -2,8 +2,6 @@
 and every resumption.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

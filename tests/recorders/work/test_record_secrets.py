@@ -2,8 +2,6 @@
 looked for everywhere.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

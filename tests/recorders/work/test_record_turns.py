@@ -2,8 +2,6 @@
 recording and every resumption.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

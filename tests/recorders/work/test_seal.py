@@ -2,8 +2,6 @@
 way.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The server, its switches, and what tests ask of it."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections import Counter

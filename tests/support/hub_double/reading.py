@@ -1,7 +1,5 @@
 """What the server answers to those who look and download."""
 
-from __future__ import annotations
-
 import json
 import re
 from http.server import BaseHTTPRequestHandler

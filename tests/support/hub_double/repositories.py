@@ -1,7 +1,5 @@
 """What the Hub stores, and the shapes in which it tells of it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """What the server answers to those who upload, commit and tag."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
