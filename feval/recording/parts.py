@@ -95,15 +95,21 @@ class PartSpec:
     noun: str = ""
     advice: str = "None was kept when it was recorded. Record it again."
 
+    @property
+    def has_one_row(self) -> bool:
+        """Whether each question has one row."""
+        return self.joins in {"entry", "request"}
+
     def columns_of(self, rows: Any) -> dict[str, Sequence[Any]]:
-        """Column -> the values of some rows as reading gives them back (a hash must not depend on
-        digits that are not stored); nothing where an optional part of a pool has no value.
+        """Column -> the values of some rows, or of a question, as reading gives them back (a hash
+        must not depend on digits that are not stored); nothing where an optional part of a pool has
+        no value.
         """
+        if self.has_one_row:
+            return {column.name: [getattr(rows, column.field)] for column in self.columns}
         found: dict[str, Sequence[Any] | None] = {
             column.name: rows.extra.get(column.name)
             if column.field == "extra"
-            else [getattr(rows, column.field)]
-            if self.joins == "request"
             else getattr(rows, column.field)
             for column in self.columns
             if column.field
@@ -137,7 +143,7 @@ class PartSpec:
                 fields.setdefault("extra", {}).update(
                     {column.name: values} if has_value(values) else {}
                 )
-            elif self.joins == "request":
+            elif self.has_one_row:
                 fields[column.field] = values[0]
             elif column.field:
                 # Trees have parents, also where no step has one.
@@ -150,7 +156,7 @@ class PartSpec:
 
     def line(self, question: str, columns: Mapping[str, Sequence[Any]]) -> list[Any]:
         """Return a question's line in the leaf."""
-        if self.joins == "request":
+        if self.has_one_row:
             return [question, *(columns[column.name][0] for column in self.columns)]
         values = {column: self._values(column, columns) for column in self.columns}
         line: list[Any] = [
@@ -222,11 +228,12 @@ PARTS: Mapping[str, PartSpec] = {
             "questions",
             "entry",
             (
-                ColumnSpec("question", "string", is_required=True, is_long=True),
-                ColumnSpec("answer", "string", is_long=True),
-                ColumnSpec("answer_key", "string", is_long=True),
-                ColumnSpec("choices", "list<choice>"),
+                ColumnSpec("question", "string", "text", is_required=True, is_long=True),
+                ColumnSpec("answer", "string", "answer", is_long=True),
+                ColumnSpec("answer_key", "string", "answer_key", is_long=True),
+                ColumnSpec("choices", "list<choice>", "choices"),
             ),
+            Question,
         ),
         PartSpec(
             "equality",
@@ -385,14 +392,15 @@ def _known(values: Sequence[Any]) -> int:
     return sum(value is not None for value in values)
 
 
-def row_behind(ids: Sequence[str], question: str, last: int) -> int | None:
-    """Return the row of a question behind a row, -1 where it stands there or before, `None` where
-    there is no such question.
+def row_behind(ids: Sequence[str], question: str, last: int, who: str) -> int:
+    """Return the row of a question behind a row; a `ConflictError` where it stands there or before,
+    or there is no such question.
     """
     for row in range(last + 1, len(ids)):
         if ids[row] == question:
             return row
-    return -1 if question in ids else None
+    problem = "comes twice or out of order" if question in ids else "is no recorded question"
+    raise ConflictError(f"{who}: {question!r} {problem}. Give them in the order of the questions.")
 
 
 class RowsTally:
@@ -424,23 +432,16 @@ class RowsTally:
         self._interval: int | None = None
         self._is_regular = True
         self._leaf = LeafHash()
-        self._add_line(header, self._who)
+        self._leaf.add(header, f"{self._who}: ")
 
     def add(self, rows: ScoreRows | ProbeRows) -> dict[str, Sequence[Any]]:
         """Check and count the rows of one question; return column -> values to be stored."""
         where = f"{self._who}, question {rows.question_id!r}"
-        row = row_behind(self._questions, rows.question_id, self._last)
-        if row is None or row < 0:
-            problem = "is no recorded question" if row is None else "comes twice or out of order"
-            raise ConflictError(
-                f"{self._who}: {rows.question_id!r} {problem}. Give them in the order of the"
-                " questions."
-            )
-        self._last = row
+        self._last = row_behind(self._questions, rows.question_id, self._last, self._who)
         columns = self._checked(rows, where)
-        self._check_keys(columns, int(self._sizes[row]), where)
+        self._check_keys(columns, int(self._sizes[self._last]), where)
         if columns["sample_index"]:  # a question without rows has no line, as when it is read
-            self._add_line(self._spec.line(rows.question_id, columns), where)
+            self._leaf.add(self._spec.line(rows.question_id, columns), f"{where}: ")
         for name, count in self._spec.counts.items():
             self._counts[name] += count(columns)
         return columns
@@ -495,12 +496,6 @@ class RowsTally:
             self._is_regular &= key[1] == place * self._interval
             last = key
 
-    def _add_line(self, line: list[Any], where: str) -> None:
-        try:
-            self._leaf.add(line)
-        except UsageError as error:
-            raise UsageError(f"{where}: {error}") from error
-
 
 def _count(value: Any) -> int:
     is_count = not isinstance(value, bool) and hasattr(value, "__index__")
@@ -554,23 +549,10 @@ def llm_leaf(llm: LLMInfo, counter: str) -> str:
     return leaf_hash([line])
 
 
-def question_columns(question: Question) -> dict[str, list[Any]]:
-    """Return the row of a question, as columns."""
-    values = [getattr(question, name) for name in ("text", "answer", "answer_key")]
-    choices = [{"label": label, "text": text} for label, text in question.choices]
-    names = (column.name for column in PARTS["questions"].columns)
-    return {name: [value] for name, value in zip(names, [*values, choices], strict=True)}
-
-
 def question_line(question: Question) -> list[Any]:
     """Return a question's line in the leaf `questions`."""
-    return [
-        question.id,
-        question.text,
-        question.answer,
-        question.answer_key,
-        [list(c) for c in question.choices],
-    ]
+    spec = PARTS["questions"]
+    return spec.line(question.id, spec.columns_of(question))
 
 
 class VerdictTally:

@@ -48,16 +48,7 @@ from feval.recording.layout.format import (
 from feval.recording.layout.manifest import Manifest, features, manifest_bytes
 from feval.recording.layout.readme import readme_text
 from feval.recording.parquet.writing import PairFiles, PartFiles, with_correct
-from feval.recording.parts import (
-    POOL_PARTS,
-    RowsTally,
-    Verdicts,
-    dataset_leaf,
-    llm_leaf,
-    question_columns,
-    question_line,
-    spec_of,
-)
+from feval.recording.parts import POOL_PARTS, RowsTally, Verdicts, dataset_leaf, llm_leaf, spec_of
 from feval.recording.reader import Recording
 from feval.recording.verify import check_votes
 from feval.recording.votes_building import Scratch, VotesBuilder, merge_equal_answers
@@ -177,13 +168,14 @@ class RecordingWriter:
             UsageError: a name that cannot be stored.
         """
         self._new_dataset(info)
-        leaf, table = LeafHash(), QuestionTable(info.id)
+        leaf, table, spec = LeafHash(), QuestionTable(info.id), spec_of("questions")
         with storage_errors(self.out), self._part_files("questions", info.id) as files:
             for question in questions:
                 check_name("question", question.id)
-                leaf.add(question_line(question))
+                columns = spec.columns_of(question)
+                leaf.add(spec.line(question.id, columns))
                 table.add(question)
-                files.add(question.id, question_columns(question))
+                files.add(question.id, columns)
             self._files |= (written := files.close())
             if (repeated := table.repeated_id()) is not None:
                 raise ConflictError(f"Dataset {info.id} has the question id {repeated!r} twice.")
@@ -551,14 +543,15 @@ def _joined(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the counts of an LLM's CoTs in several recordings together."""
     joined: dict[str, Any] = dict(pairs[0])
     for pair in pairs[1:]:
-        for name in ("cots", "no_answer", "unclosed_thoughts", "empty_replies", "turns"):
-            if name in joined or name in pair:
-                joined[name] = joined.get(name, 0) + pair.get(name, 0)
-        for name in ("largest_pool", "depth", "branching"):
-            if name in joined or name in pair:
-                joined[name] = max(joined.get(name, 0), pair.get(name, 0))
-        if served := Counter(joined.get("served", {})) + Counter(pair.get("served", {})):
-            joined["served"] = dict(served.most_common(MOST_SERVED))
+        for name, value in pair.items():
+            own = joined.get(name, 0)
+            if name == "served":
+                served = Counter(own or {}) + Counter(value)
+                joined[name] = dict(served.most_common(MOST_SERVED))
+            elif name in {"largest_pool", "depth", "branching"}:
+                joined[name] = max(own, value)
+            elif isinstance(value, int):
+                joined[name] = own + value
     return joined
 
 

@@ -338,7 +338,7 @@ def test_a_kill_leaves_no_recording_or_a_whole_one(tmp_path):
     [
         ([pool(1, ["4"]), pool(0, ["4"])], ConflictError, "out of order"),
         ([pool(0, ["4"]), pool(0, ["4"])], ConflictError, "twice"),
-        ([pool(7, ["4"])], ConflictError, "no question of toy"),
+        ([pool(7, ["4"])], ConflictError, "no recorded question"),
         ([pool(0, ["4"], tokens=[-1])], UsageError, "output tokens"),
         ([pool(0, ["4"], tokens=[1, 2])], UsageError, "different lengths"),
         ([pool(0, ["4"], extra={"mood": ["good"]})], UsageError, "unknown columns"),

@@ -359,9 +359,7 @@ def _pools(
     )
     for question, pool in with_questions(questions, parent.pools(dataset, llm)):
         replies, readable = _replies(pool, thoughts, reading)
-        raw, keys = (
-            _answers(replies, readable, question.choices, reading) if read is None else next(read)
-        )
+        raw, keys = next(read) if read else _pool_answers(question, replies, readable, reading)
         changed = replace(replies, raw_answers=raw, answers=keys)
         tally.add(pool, changed, readable if pool.ends is None else [])
         yield changed
@@ -372,9 +370,19 @@ def _answers_of_block(block: Block, reading: _Reading) -> list[_Answers]:
     """Read the answers of a block of questions: a task."""
     thoughts = thoughts_of(block.llm)
     return [
-        _answers(*_replies(pool, thoughts, reading), question.choices, reading)
+        _pool_answers(question, *_replies(pool, thoughts, reading), reading)
         for question, pool in block.pools()
     ]
+
+
+def _pool_answers(
+    question: Question, pool: PoolRows, readable: list[bool], reading: _Reading
+) -> _Answers:
+    texts = [
+        text if text is None or is_reply else ""
+        for text, is_reply in zip(pool.texts, readable, strict=True)
+    ]
+    return _answers(texts, pool.raw_answers, question.choices, reading)
 
 
 def _rewritten(
@@ -427,18 +435,21 @@ def _replies(
 
 
 def _answers(
-    pool: PoolRows, readable: list[bool], choices: Sequence[tuple[str, str]], reading: _Reading
+    texts: Sequence[str | None],
+    stored: Sequence[str | None],
+    choices: Sequence[tuple[str, str]],
+    reading: _Reading,
 ) -> _Answers:
-    raw = list(pool.raw_answers)
+    """Read texts, of which an empty one has no answer; where there is none, the stored answer."""
+    raw = list(stored)
     if reading.source == "text":
         # Equal texts are common where replies are short.
-        texts = set(pool.texts)
         answer_of = {
-            text: answers.extract(reading.kind, text, choices) for text in texts if text is not None
+            text: answers.extract(reading.kind, text, choices) if text else None
+            for text in {*texts}
         }
         raw = [
-            stored if text is None else answer_of[text] if has_reply else None
-            for text, stored, has_reply in zip(pool.texts, raw, readable, strict=True)
+            own if text is None else answer_of[text] for text, own in zip(texts, raw, strict=True)
         ]
     return raw, answers.normal_forms(reading.kind, raw, choices)
 
@@ -449,18 +460,11 @@ def _probes(
     """Return probes with the answers as they are read now: in the cue with the text behind it, else
     in the stored answer.
     """
-    raw = list(probes.raw_answers)
-    if reading.source == "text" and probes.texts is not None:
-        replies = {text: reply_behind(cue, text) for text in probes.texts if text is not None}
-        answer_of = {
-            text: None if reply is None else answers.extract(reading.kind, reply, question.choices)
-            for text, reply in replies.items()
-        }
-        raw = [
-            stored if text is None else answer_of[text]
-            for text, stored in zip(probes.texts, raw, strict=True)
-        ]
-    keys = answers.normal_forms(reading.kind, raw, question.choices)
+    replies = [
+        text if text is None else reply_behind(cue, text) or ""
+        for text in probes.texts or [None] * len(probes.answers)
+    ]
+    raw, keys = _answers(replies, probes.raw_answers, question.choices, reading)
     tally.counts["probes_changed"] += sum(
         before != after for before, after in zip(probes.answers, keys, strict=True)
     )

@@ -148,16 +148,16 @@ class LeafHash:
         self._option = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
         self._sha = hashlib.sha256()
 
-    def add(self, value: Sequence[Any] | dict[str, Any]) -> None:
+    def add(self, value: Sequence[Any] | dict[str, Any], where: str = "") -> None:
         """Add one line; a value that JSON in UTF-8 cannot hold (half a surrogate pair, over 64
-        bits) is a `UsageError`.
+        bits) is a `UsageError`, which begins with where it is.
         """
         try:
             line = self._dumps(value, option=self._option)
         except TypeError as error:
             raise UsageError(
-                f"A value cannot be stored ({error}); text must be valid Unicode, a number have 64"
-                " bits."
+                f"{where}A value cannot be stored ({error}); text must be valid Unicode, a number"
+                " have 64 bits."
             ) from error
         # some versions of orjson write 1e+16, others 1e16
         if b"e+" in line and _EXPONENT.search(line):

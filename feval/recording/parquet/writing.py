@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feval.cards.names import FINISH_REASONS
-from feval.errors import ConflictError, UsageError
+from feval.errors import UsageError
 from feval.recording.content import PairTally, PoolRows, QuestionTable, utc_time
 from feval.recording.layout.files import HashedFile
 from feval.recording.layout.format import LeafHash, file_path, part_path
@@ -220,7 +220,7 @@ def _bytes(column: Sequence[Any]) -> int:
     other number.
     """
     values = [value for value in column if value is not None]
-    if not values or not isinstance(values[0], (str, list)):
+    if not values or not isinstance(values[0], (str, list, tuple)):
         return 8 * len(values)
     return sum(map(len, values)) * (1 if isinstance(values[0], str) else 4)
 
@@ -279,19 +279,16 @@ class PairFiles:
         """Add a pool; its question must be known and in order (`ConflictError`), its values
         storable (`UsageError`).
         """
-        self._check_order(pool)
+        ids, name = self._questions.ids, pool.question_id
+        self._row = row_behind(ids, name, self._row, f"CoTs of {self._who}")
         columns = self._checked_columns(pool)
         gold = self._questions.gold(self._row)
         for part, own in columns.items():
             if part not in self._only:
                 continue
             self._open(part)
-            try:
-                self._leaves[part].add(spec_of(part).line(pool.question_id, own))
-            except UsageError as error:
-                raise UsageError(
-                    f"{self._who}, question {pool.question_id!r}, {part}: {error}"
-                ) from error
+            line = spec_of(part).line(pool.question_id, own)
+            self._leaves[part].add(line, f"{self._who}, question {pool.question_id!r}, {part}: ")
             if part == "samples":
                 right = [None if gold is None else answer == gold for answer in pool.answers]
                 own["correct"] = right
@@ -318,19 +315,6 @@ class PairFiles:
         if part not in self._files:
             self._files[part] = PartFiles(self._claim, self._root, (part, *self._pair))
             self._leaves[part] = LeafHash()
-
-    def _check_order(self, pool: PoolRows) -> None:
-        dataset, llm = self._pair
-        row = row_behind(self._questions.ids, pool.question_id, self._row)
-        if row is None:
-            raise ConflictError(
-                f"{llm} has CoTs for {pool.question_id!r}, which is no question of {dataset}."
-            )
-        if row < 0:
-            raise ConflictError(
-                f"{llm}: the CoTs of {pool.question_id!r} come twice or out of order."
-            )
-        self._row = row
 
     def _checked_columns(self, pool: PoolRows) -> dict[str, dict[str, Sequence[Any]]]:
         """Return the columns of a pool by part after a check that they can be stored."""
