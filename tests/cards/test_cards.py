@@ -3,8 +3,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 from places import DATA
@@ -273,6 +271,11 @@ BAD = {
     "has 'my-org/my-llm@t=1' in the field 'name'": ("my-org/my-llm", "my-org/my-llm@t=1"),
     "has 'my--org/my-llm' in the field 'name'": ("my-org/my-llm", "my--org/my-llm"),
     "lacks the field 'max_tokens'": ("max_tokens: null\n", ""),
+    "(the families are ": ("max_tokens: null", "max_tokens: null\nthoughts: unheard-of"),
+    "has ' </a>' in the field 'thoughts": (
+        "max_tokens: null",
+        "max_tokens: null\nthoughts: ['<a>', ' </a>']",
+    ),
 }
 
 
@@ -315,18 +318,6 @@ def test_cards_are_frozen_values():
     assert DatasetCard.model_validate_json(card.model_dump_json()) == card
     llm = llm_card("o3-mini")
     assert LLMCard.model_validate_json(llm.model_dump_json()) == llm
-
-
-def test_nothing_is_read_at_import(tmp_path):
-    code = (
-        "import feval.cards.names, feval.cards.cards, feval.cards.prices, feval.cards.tokens, sys\n"
-    )
-    code += "assert not {'tiktoken'} & set(sys.modules)"
-    env = {**os.environ, "FEVAL_CARDS": str(tmp_path / "absent")}
-    assert (
-        subprocess.run([sys.executable, "-W", "error", "-c", code], env=env, check=False).returncode
-        == 0
-    )
 
 
 def test_the_readme_of_the_cards_lists_every_field():

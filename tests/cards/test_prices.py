@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from json_values import json_values
 
 from feval.cards.billing import BILLINGS, Price, billed_prompts, usd
 from feval.cards.front_matter import card_folder
@@ -292,17 +293,6 @@ def test_broken_json_is_refused(name, tmp_path):
     with pytest.raises(CardError) as caught:
         price_list(tmp_path / "prices.json")
     assert fragment in str(caught.value)
-
-
-def json_values():
-    scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=10))
-    return st.recursive(
-        scalars,
-        lambda inner: (
-            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-        ),
-        max_leaves=5,
-    )
 
 
 @given(st.sampled_from([*JSON, "title", "notes"]), json_values(), st.booleans())

@@ -227,19 +227,12 @@ def test_extracting_again_changes_nothing_and_compares_nothing_twice(tmp_path, m
     assert verify_recording(again.path).ok
 
 
-def test_extraction_may_choose_another_equality(tmp_path):
-    plainly = recorded(tmp_path / "plain", equality="normal-form")
-    extracted = extract(plainly, tmp_path / "equal", source="stored")
-    assert open_recording(extracted.path).dataset_info("maths").equality.startswith("math-verify-")
-    assert accuracy(extracted.path) == 0
-    back = extract(extracted.path, tmp_path / "back", source="stored", equality="normal-form")
-    assert back.recording_hash == open_recording(plainly).hash
-
-
 def test_extraction_counts_right_answers_as_they_vote(tmp_path):
     plainly = recorded(tmp_path / "plain", ["x+1", "1+x", "x+2"], "1+x", equality="normal-form")
     equal = extract(plainly, tmp_path / "equal", source="stored")
     back = extract(equal.path, tmp_path / "back", source="stored", equality="normal-form")
+    assert open_recording(equal.path).dataset_info("maths").equality.startswith("math-verify-")
+    assert back.recording_hash == open_recording(plainly).hash
     counts = [
         (llm.right_before, llm.right_after)
         for made in (equal, back)
@@ -428,23 +421,6 @@ def test_a_party_that_is_partly_the_gold_is_counted_beside_every_result(tmp_path
         )
     assert "vote together with others that do not" in result._repr_html_()
     assert evaluate(SingleCall(), dataset, other).accuracy == 0
-
-
-def test_a_method_may_answer_in_any_form_that_was_found_equal(tmp_path):
-    dataset, [llm] = load("maths", None, recorded(tmp_path / "rec", gold="x+2"))
-    for answer, right in {
-        "\\dfrac{2x+4}{2}": 1,
-        "2+x": 1,
-        "x + 2": 1,
-        "x+1": 0,
-        "nothing": 0,
-    }.items():
-        assert judged(dataset, llm, answer)[0] == right
-
-
-def test_one_call_counts_every_answer_of_the_golds_party(tmp_path):
-    dataset, [llm] = load("maths", None, recorded(tmp_path / "rec", gold="x+2"))
-    assert evaluate(SingleCall(), dataset, llm, confidence=None).accuracy == pytest.approx(0.6)
 
 
 def test_a_selection_of_questions_keeps_their_verdicts_only(tmp_path):

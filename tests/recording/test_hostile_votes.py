@@ -3,7 +3,8 @@ checked before it is used.
 """
 
 import json
-from typing import Any
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from feval.errors import DamagedRecordingError
 from feval.recording import open_recording
 
 POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "beta": [["4"], ["9", None]]}
-Arrays = dict[str, list[Any]]
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +24,7 @@ def source(tmp_path_factory):
 @pytest.fixture
 def toy(source, tmp_path):
     """The recording again, its manifest and votes to be overwritten."""
-    for path in source.rglob("*"):
-        target = tmp_path / "toy" / path.relative_to(source)
-        if path.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
-    return tmp_path / "toy"
+    return Path(shutil.copytree(source, tmp_path / "toy"))
 
 
 def rewrite(toy, part, change):
@@ -137,13 +132,9 @@ def test_a_header_or_an_index_that_leads_elsewhere_is_refused(toy, part, change)
 
 
 def test_a_header_that_goes_on_behind_the_file_is_refused(toy):
-    def lengthen(data, _):
-        data[8:16] = (2**63).to_bytes(8, "little")
-
     path = toy / "votes/toy.votes"
-    data = bytearray(path.read_bytes())
-    lengthen(data, {})
-    path.write_bytes(data)
+    data = path.read_bytes()
+    path.write_bytes(data[:8] + (2**63).to_bytes(8, "little") + data[16:])
     restate(toy, "votes/toy.votes")
     with pytest.raises(
         DamagedRecordingError, match="its header should end at byte 9223372036854775824"

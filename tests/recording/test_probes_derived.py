@@ -10,17 +10,7 @@ from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, StorageError
-from feval.recording import (
-    ProbeRows,
-    ScorerInfo,
-    ScoreRows,
-    add_scores,
-    extract,
-    merge,
-    open_recording,
-    select,
-    verify_recording,
-)
+from feval.recording import ProbeRows, extract, merge, open_recording, select, verify_recording
 from feval.recording.votes_building import VotesBuilder
 from feval.replay import load
 
@@ -39,14 +29,6 @@ def sound(path):
 
 def shared(one, other, path):
     return (one / path).stat().st_ino == (other / path).stat().st_ino
-
-
-def test_scores_leave_them_as_they_are(probed, tmp_path):
-    rows = {("toy", "alpha"): [ScoreRows("toy/0", [0], [0.5])]}
-    out = add_scores(probed, tmp_path / "scored", ScorerInfo("judge", "judge"), rows)
-    assert list(sound(out).probe_rows("toy", "alpha")) == ALPHA
-    assert shared(probed, out, PARQUET)
-    assert shared(probed, out, "votes/toy/alpha.probes")
 
 
 def test_a_selection_of_llms_has_their_probes(probed, tmp_path):

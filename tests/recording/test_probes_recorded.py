@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_probes import ALPHA, ANSWERS, BETA, CUE, GOLDS, as_words, probe_words, write_probed
-from small import content, pool, put_manifest, question, restate, write_toy
+from small import put_manifest, restate, write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
@@ -28,14 +28,7 @@ from feval.errors import (
     NotRecordedError,
     UsageError,
 )
-from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
-    ProbeRows,
-    RecordingWriter,
-    open_recording,
-    verify_recording,
-)
+from feval.recording import ProbeRows, open_recording, verify_recording
 from feval.recording.layout.flat import FlatArray, pack
 
 
@@ -92,23 +85,6 @@ def test_answers_of_cots_keep_their_codes(probed, tmp_path):
         np.testing.assert_array_equal(
             with_probes.votes("toy").llms[llm].codes, without.votes("toy").llms[llm].codes
         )
-
-
-def test_the_order_of_adding_does_not_matter(probed, tmp_path):
-    with RecordingWriter(tmp_path / "other", operation={"name": "test"}) as writer:
-        writer.add_dataset(
-            DatasetInfo("toy", "Toy questions", "verbatim", "test-1"),
-            [question(i, g) for i, g in enumerate(GOLDS)],
-        )
-        for llm, own in ANSWERS.items():
-            rows = [pool(i, each) for i, each in enumerate(own)]
-            writer.add_pools("toy", LLMInfo(llm, temperature=0.7, max_tokens=64), "words", rows)
-            writer.add_probes("toy", llm, {"alpha": ALPHA, "org/beta": BETA}[llm], cue=CUE)
-    ours, theirs = content(probed), content(tmp_path / "other")
-    assert {path: ours[path] for path in ours if path.startswith("votes")} == {
-        path: theirs[path] for path in theirs if path.startswith("votes")
-    }
-    assert open_recording(probed).hash == open_recording(tmp_path / "other").hash
 
 
 def test_equal_answers_of_probes_and_cots_vote_together(tmp_path):
@@ -168,35 +144,16 @@ def test_bad_probes_are_refused(tmp_path, changes, sentence):
 
 
 @pytest.mark.parametrize(
-    ("add", "error", "sentence"),
+    ("probes", "cue", "sentence"),
     [
-        (lambda w: w.add_probes("toy", "nobody", []), UsageError, "whose CoTs were not added"),
-        (
-            lambda w: (w.add_probes("toy", "alpha", []), w.add_probes("toy", "alpha", [])),
-            ConflictError,
-            "added twice",
-        ),
-        (
-            lambda w: w.add_probes("toy", "alpha", ALPHA[::-1]),
-            ConflictError,
-            "'toy/0' comes twice or out of order",
-        ),
-        (lambda w: w.add_probes("toy", "alpha", [], cue="\ud800"), UsageError, "cannot be stored"),
+        ({"nobody": []}, CUE, "whose CoTs were not added"),
+        ({"alpha": ALPHA[::-1]}, CUE, "'toy/0' comes twice or out of order"),
+        ({"alpha": []}, "\ud800", "cannot be stored"),
     ],
 )
-def test_probes_out_of_place_are_refused(tmp_path, add, error, sentence):
-    with (
-        pytest.raises(error, match=sentence),
-        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
-    ):
-        writer.add_dataset(
-            DatasetInfo("toy", "Toy", "verbatim", "1"),
-            [question(i, g) for i, g in enumerate(GOLDS)],
-        )
-        writer.add_pools(
-            "toy", LLMInfo("alpha"), "words", [pool(i, a) for i, a in enumerate(ANSWERS["alpha"])]
-        )
-        add(writer)
+def test_probes_out_of_place_are_refused(tmp_path, probes, cue, sentence):
+    with pytest.raises((ConflictError, UsageError), match=sentence):
+        write_probed(tmp_path / "r", probes, cue=cue)
 
 
 def test_what_has_no_probes_says_so(tmp_path):
@@ -481,18 +438,3 @@ def test_info_and_the_readme_name_probes_and_interval(probed):
 def test_a_cue_steers_no_terminal_from_the_readme(tmp_path):
     readme = (write_probed(tmp_path / "r", cue="\x1b[2J\u202eso") / "README.md").read_text()
     assert r"| `\x1b[2J\u202eso` |" in readme
-
-
-def test_a_receipt_of_a_recording_with_probes_holds(probed, tmp_path):
-    options = [
-        "--llm",
-        "org/beta",
-        "--prices",
-        "none",
-        "--drop",
-        "unlabelled",
-        "--out",
-        tmp_path / "o",
-    ]
-    run("run", "self-consistency", "--set", "n=1", "--recording", probed, *options)
-    assert "receipt" in run("verify", tmp_path / "o" / "receipt.json", "--recording", probed)

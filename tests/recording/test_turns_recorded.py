@@ -49,20 +49,6 @@ def test_info_calls_turns_turns(turns):
     assert [column.name for column in pools.columns][2] == "CoTs, turns"
 
 
-def test_derived_recordings_keep_turns(turns, tmp_path):
-    first = select(turns, tmp_path / "first", questions=["toy/0"])
-    rest = select(turns, tmp_path / "rest", questions=["toy/1", "toy/2"])
-    joined = open_recording(merge([first, rest], tmp_path / "joined"))
-    assert (joined.hash, list(joined.pools("toy", "m@revise"))) == (
-        open_recording(turns).hash,
-        ROWS,
-    )
-    read = extract(turns, tmp_path / "x", answer_kind="number", source="text").path
-    assert next(open_recording(read).pools("toy", "m@revise")).answers == ["4", "5", "4", "4", "6"]
-    for path in (joined.path, read):
-        assert verify_recording(path).problems == ()
-
-
 def test_turns_that_are_missing_are_never_read_as_steps(turns, tmp_path):
     path, folder = "turns/toy/m@revise.parquet", write_turns(tmp_path / "unlisted")
     manifest = json.loads((folder / "manifest.json").read_text())

@@ -1,30 +1,23 @@
-"""The votes files, made in a second pass: the same bytes as with everything in memory, in little
-memory.
-"""
+"""The votes files, made in a second pass: they say what was answered, and take little memory."""
 
 import tracemalloc
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small import pool, question, write_rows
 
 from feval.answers.equivalence import AnswerClasses, Comparison, classify
 from feval.cards.names import FINISH_REASONS
-from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
-    ProbeRows,
-    RecordingWriter,
-    open_recording,
-    votes_building,
-)
+from feval.recording import ProbeRows, open_recording, votes_building
 from feval.recording.content import QuestionTable
 from feval.recording.layout import flat
+from feval.recording.layout.files import write_file
 from feval.recording.parquet import reading
+from feval.recording.votes import ABSENT, open_votes
 from feval.recording.votes_building import Scratch, VotesBuilder
-from tests.support.plain_votes import votes_files
-from tests.support.small import pool, question
 
 FORMS = ("4", "4.0", "5", "é\n", "", "five")
 COT = st.tuples(
@@ -37,10 +30,6 @@ LLMS = st.integers(0, 4).flatmap(
         st.lists(st.lists(POOL, min_size=questions, max_size=questions), max_size=3),
     )
 )
-
-
-def as_they_are(question, forms, gold):
-    return AnswerClasses({}, gold)
 
 
 def by_length(question, forms, gold, of_probes=()):
@@ -62,55 +51,77 @@ def pools_of(rows):
             yield replace(plain, answers=answers, finish_reasons=reasons)
 
 
-def written(folder, questions, pools, probes=None):
-    with RecordingWriter(folder / "r", operation={}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), questions)
-        for llm, own in pools.items():
-            writer.add_pools("toy", LLMInfo(llm), "words", own)
-        for llm, rows in (probes or {}).items():
-            writer.add_probes("toy", llm, rows)
-    return folder / "r"
-
-
-def files(folder, questions, pools, *, join):
-    recording = open_recording(written(folder, questions, pools))
+def built(folder, golds, pools, divide=None):
+    """The votes of a recording, read from the files that a builder makes."""
+    recording = open_recording(write_rows(folder / "r", golds, *pools.items()))
+    questions = QuestionTable("toy", recording.questions("toy"))
     with Scratch(folder) as scratch:
-        builder = VotesBuilder(recording, QuestionTable("toy", questions), scratch)
-        builder.build(by_length if join else None)
-        return {part: b"".join(blocks) for part, blocks in builder.files()[0].items()}
+        builder = VotesBuilder(recording, questions, scratch)
+        builder.build(divide)
+        places = [
+            (folder / part, write_file(folder / part, blocks, len(golds)))
+            for part, blocks in builder.files()[0].items()
+        ]
+    return open_votes(*places[0], places[1])
 
 
 @given(LLMS, st.booleans(), st.booleans())
-def test_the_bytes_are_those_of_the_plain_way(tmp_path_factory, drawn, join, tiny_blocks):
+def test_the_arrays_say_what_was_answered(tmp_path_factory, drawn, join, tiny_blocks):
     golds, llms = drawn
-    questions = [question(i, gold) for i, gold in enumerate(golds)]
     pools = {f"llm {i}": list(pools_of(rows)) for i, rows in enumerate(llms)}
     with pytest.MonkeyPatch.context() as patch:
         if tiny_blocks:
             for name in ("_IN_MEMORY_BYTES", "_BLOCK_BYTES", "_BLOCK_QUESTIONS"):
                 patch.setattr(votes_building, name, 2)
-        assert files(tmp_path_factory.mktemp("r"), questions, pools, join=join) == votes_files(
-            "toy", questions, pools, by_length if join else as_they_are
+        votes = built(tmp_path_factory.mktemp("r"), golds, pools, by_length if join else None)
+    of_question = {llm: {own.question_id: own for own in rows} for llm, rows in pools.items()}
+    for row, gold in enumerate(golds):
+        name = f"toy/{row}"
+        assert votes.question_ids[row] == name
+        own = {llm: rows.get(name) or pool(row, []) for llm, rows in of_question.items()}
+        given = [answer for each in own.values() for answer in each.answers]
+        forms = [form for form in dict.fromkeys(given) if form is not None]
+        parties = by_length(name, forms, gold) if join else AnswerClasses({}, gold)
+        keys = dict.fromkeys(
+            [*map(parties.key, forms), *([] if parties.gold is None else [parties.gold])]
         )
+        assert votes.candidates(row) == [*keys]
+        known = [*keys, None]  # of which -1 is the last
+        assert known[votes.gold[row]] == parties.gold
+        assert {form: known[code] for form, code in votes.aliases(row).items()} == {
+            form: key for form, key in parties.joined.items() if key in keys
+        }
+        for llm, each in own.items():
+            arrays, size = votes.llms[llm], len(each.answers)
+            assert arrays.sizes[row] == size
+            assert [known[code] for code in arrays.codes[row, :size]] == [
+                answer if answer is None else parties.key(answer) for answer in each.answers
+            ]
+            assert (arrays.codes[row, size:] == ABSENT).all()
+            assert arrays.output_tokens[row, :size].tolist() == each.output_tokens
+            assert [FINISH_REASONS[at] for at in arrays.finish[row, :size]] == each.finish_reasons
+            sent = each.prompt_tokens if name in of_question[llm] else None
+            assert arrays.prompt_tokens[row] == (-1 if sent is None else sent)
 
 
-@pytest.mark.parametrize("answers", [126, 127, 40_000])
-def test_codes_are_as_wide_as_the_question_with_most_answers_needs(tmp_path, answers):
-    questions = [question(0, "none of them"), question(1, None)]
+@pytest.mark.parametrize(("answers", "kind"), [(125, "int8"), (126, "int16"), (40_000, "int32")])
+def test_codes_are_as_wide_as_the_question_with_most_answers_needs(tmp_path, answers, kind):
     pools = {
         "alpha": [pool(0, [str(i) for i in range(answers)])],
         "beta": [pool(0, ["x"]), pool(1, ["7", "7"])],
     }
-    expected = votes_files("toy", questions, pools, as_they_are)
-    assert files(tmp_path, questions, pools, join=False) == expected
+    votes = built(tmp_path, [None, None], pools)
+    assert {llm.codes.dtype for llm in votes.llms.values()} == {np.dtype(kind)}
+    assert votes.llms["alpha"].codes[0].tolist() == [*range(answers)]
+    assert votes.llms["beta"].codes.tolist() == [[answers, ABSENT], [0, 0]]
 
 
 def test_whether_cots_are_correct_follows_the_parties(tmp_path):
-    questions = [question(0, "4"), question(1, None), question(2, "7"), question(3, "4")]
     own = [pool(0, ["5", "55", None]), pool(1, ["5"]), pool(2, []), pool(3, ["4", "44"])]
-    recording = open_recording(written(tmp_path, questions, {"alpha": own}))
+    recording = open_recording(write_rows(tmp_path / "r", ["4", None, "7", "4"], ("alpha", own)))
     with Scratch() as scratch:
-        builder = VotesBuilder(recording, QuestionTable("toy", questions), scratch)
+        questions = QuestionTable("toy", recording.questions("toy"))
+        builder = VotesBuilder(recording, questions, scratch)
         builder.build(by_length)
         assert list(builder.correct("alpha")) == [True, False, False, None, True, False]
         assert builder.llms["alpha"].is_stale
@@ -128,8 +139,10 @@ def peak_bytes(count, folder, cots=50):
         ProbeRows(each.id, samples, offsets, answers, answers, confidences=confidences)
         for each in questions
     ]
-    written(folder, questions, {"alpha": pools, "beta": pools}, {"beta": probes})
-    recording = open_recording(folder / "r")
+    llms = (("alpha", pools), ("beta", pools))
+    recording = open_recording(
+        write_rows(folder / "r", ["4"] * count, *llms, probes={"beta": probes})
+    )
     tracemalloc.start()
     try:
         with Scratch(folder) as scratch:
