@@ -5,12 +5,10 @@ The in-process transport (`transport`) and the server (`web`) both call it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from traceback import extract_tb
 from typing import Any, Self, TypedDict
 from urllib.parse import parse_qs
 
@@ -27,7 +25,7 @@ from feval.serving.library import BoundedCache, Library
 from feval.serving.matcher import Match, Matcher
 from feval.serving.mismatch import Mismatches
 from feval.serving.openapi import description
-from feval.serving.runs import PoolRequest, RunName, Runs, public_run, run_name, run_of_key
+from feval.serving.runs import RunName, Runs, public_run, run_name, run_of_key
 from feval.serving.wire import (
     OWN_HEADERS,
     Call,
@@ -35,12 +33,12 @@ from feval.serving.wire import (
     Reply,
     RequestError,
     UnknownError,
+    bug_reply,
     error_reply,
     json_reply,
     parse,
 )
 
-_LOG = logging.getLogger("feval.serving")
 _QUESTION_BYTES = 32 << 20
 _QUESTION_OVERHEAD = 2000  # bytes of a match
 _PATHS = (
@@ -73,7 +71,6 @@ class _Question:
 
     request: CompletionRequest
     matches: tuple[Match, ...]
-    pool_requests: tuple[PoolRequest, ...]
     headers: dict[str, str]
 
 
@@ -85,18 +82,16 @@ class Application:
     def __init__(
         self,
         library: Library,
+        matcher: Matcher,
         runs: Runs,
-        file: LedgerFile | None = None,
+        file: LedgerFile | None,
+        pinned: Mapping[str, Any],
         *,
-        seed: int = 0,
-        strict: bool = False,
-        few_shot: str = "none",
-        allow_mismatch: bool = False,
+        allow_mismatch: bool,
     ) -> None:
-        self.library, self.runs, self.seed = library, runs, seed
-        self._file = file
+        self.library, self.runs = library, runs
+        self._matcher, self._file, self._pinned = matcher, file, pinned
         self._texts = TextCache()
-        self._matcher = Matcher(library, strict=strict, few_shot=few_shot)
         self._mismatches = Mismatches(
             lambda llm, row: self._texts.of(llm, row).texts, allowed=allow_mismatch
         )
@@ -104,20 +99,14 @@ class Application:
         self._builder = CompletionBuilder(library.llms)
         self._questions: BoundedCache[object, _Question] = BoundedCache(_QUESTION_BYTES)
         self._warned: set[tuple[str, str]] = set()
-        self._routes: dict[str, tuple[str, Callable[[Call, str, RunName], Reply]]] = {
-            "/v1/chat/completions": (
-                "POST",
-                lambda call, _, run: self._completions("chat", call, run),
-            ),
-            "/v1/completions": (
-                "POST",
-                lambda call, _, run: self._completions("completion", call, run),
-            ),
-            "/v1/models": ("GET", lambda _, path, __: self._models(path)),
-            "/feval/health": ("GET", lambda *_: self._health()),
-            "/feval/ledger": ("GET", lambda call, _, run: self._ledger(call, run)),
-            "/feval/grade": ("POST", lambda call, _, run: self._grade(call, run)),
-            "/feval/reset": ("POST", lambda _, __, run: self._reset(run)),
+        self._routes: dict[str, tuple[str, Callable[[Call, RunName], Reply]]] = {
+            "/v1/chat/completions": ("POST", partial(self._completions, "chat")),
+            "/v1/completions": ("POST", partial(self._completions, "completion")),
+            "/v1/models": ("GET", self._models),
+            "/feval/health": ("GET", self._health),
+            "/feval/ledger": ("GET", self._ledger),
+            "/feval/grade": ("POST", self._grade),
+            "/feval/reset": ("POST", self._reset),
             "/openapi.json": ("GET", lambda *_: json_reply(description(library.model_names()))),
         }
 
@@ -168,21 +157,22 @@ class Application:
         )
         if ledger is None and resume:
             raise UsageError("There is no ledger to continue (--resume); name its file.")
-        pinned = _pinned(library, seed, order, billing)
+        pinned = {  # what draws and dollars depend on
+            "recordings": [recording.hash for recording in library.recordings],
+            "seed": seed,
+            "order": order,
+            "billing": billing,
+            "prices": ",".join(
+                dict.fromkeys(llm.prices.id if llm.prices else "none" for llm in library.llms)
+            ),
+        }
         file = None if ledger is None else LedgerFile(ledger, resume=resume)
         if file is not None:
             file.open(pinned)
         try:
             runs = Runs(order=order, recycle=recycle, billing=billing, file=file, find=library.find)
-            return cls(
-                library,
-                runs,
-                file,
-                seed=seed,
-                strict=strict,
-                few_shot=few_shot,
-                allow_mismatch=allow_mismatch,
-            )
+            matcher = Matcher(library, strict=strict, few_shot=few_shot)
+            return cls(library, matcher, runs, file, pinned, allow_mismatch=allow_mismatch)
         except BaseException:
             if file is not None:
                 file.close()
@@ -199,19 +189,7 @@ class Application:
         except FevalError as error:
             return error_reply(error)
         except Exception as error:  # noqa: BLE001  a bug must not end the connection without an answer
-            # the message itself could show what was sent
-            where = extract_tb(error.__traceback__)[-1]
-            _LOG.error(
-                "A request could not be answered: %s at %s:%s.",
-                type(error).__name__,
-                where.filename,
-                where.lineno,
-            )
-            return error_reply(
-                FevalError(
-                    f"An internal error occurred ({type(error).__name__}); the server logged it."
-                )
-            )
+            return bug_reply(error)
 
     def ledger(self, run: str | None = None, *, detail: bool = False) -> dict[str, Any]:
         """Return what was handed out.
@@ -237,12 +215,10 @@ class Application:
         Raises:
             NotRecordedError: no such run has asked anything.
         """
-        pinned = _pinned(self.library, self.seed, self.runs.order, self.runs.billing)
+        summary = partial(self.runs.summary, detail=detail)
         if run is not None:
-            return pinned | self.runs.summary(run_name(run, self.runs.order).label, detail=detail)
-        return pinned | {
-            "runs": [self.runs.summary(label, detail=detail) for label in self.runs.labels()]
-        }
+            return {**self._pinned, **summary(run_name(run, self.runs.order).label)}
+        return {**self._pinned, "runs": [summary(label) for label in self.runs.labels()]}
 
     def reset(self, run: str) -> None:
         """Start a run again: its draws, its place in every pool and its ledger.
@@ -268,11 +244,17 @@ class Application:
         self.close()
 
     def _routed(self, call: Call) -> Reply:
-        path, name = call.path, None
+        path, name = call.path, call.headers.get("x-feval-run")
         if path.startswith("/run/"):
             name, _, rest = path[5:].partition("/")
             path = f"/{rest}"
-        run = self._run(name, call.headers)
+        if name is not None:
+            run = public_run(name, self.runs.order)
+        else:
+            scheme, _, key = call.headers.get("authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not key:
+                key = call.headers.get("x-api-key") or call.headers.get("api-key") or ""
+            run = run_of_key(key.strip(), self.runs.order)
         path = path.rstrip("/")
         route = self._routes.get("/v1/models" if path.startswith("/v1/models/") else path)
         if route is None:
@@ -291,52 +273,39 @@ class Application:
                 status=405,
                 headers={"allow": method},
             )
-        return handler(call, path, run)
-
-    def _run(self, name: str | None, headers: Mapping[str, str]) -> RunName:
-        order = self.runs.order
-        name = name if name is not None else headers.get("x-feval-run")
-        if name is not None:
-            return public_run(name, order)
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not key:
-            key = headers.get("x-api-key") or headers.get("api-key") or ""
-        return run_of_key(key.strip(), order)
+        return handler(call, run)
 
     def _completions(self, kind: str, call: Call, run: RunName) -> Reply:
         question = self._question(kind, call)
-        cots = [self._texts.of(match.llm, match.row) for match in question.matches]
-        for match, texts in zip(question.matches, cots, strict=True):
+        reads = []
+        for match in question.matches:
+            texts = self._texts.of(*match.key)
             require_texts(match, texts)
+            reads.append(partial(self._cutter.cots, match, texts))
         self._warn(run, question.matches, call.warn)
-        reads = [
-            partial(self._cutter.cots, *each) for each in zip(question.matches, cots, strict=True)
-        ]
-        handouts = self.runs.take(run, question.pool_requests, reads, call.sender)
-        return self._builder.reply(
-            question.request, run, question.matches, handouts, question.headers
-        )
+        handouts = self.runs.take(run, question.matches, reads, call.sender)
+        return self._builder.reply(question.request, run, handouts, question.headers)
 
     def _question(self, kind: str, call: Call) -> _Question:
         key = (kind, call.body, *map(call.headers.get, OWN_HEADERS))
         question = self._questions.get(key)  # most requests are repeated for the next CoTs
         if question is None:
             request = parse(kind, call.body, call.headers)
-            matches = self._matcher.match(request)
-            pool_requests = tuple(self._pool_request(request, match) for match in matches)
-            warned = ((*match.warnings, *self._mismatches.warnings(match)) for match in matches)
+            found = self._matcher.match(request)
+            # all are checked before any is warned of
+            fields = [self._mismatches.check(request, match) for match in found]
             matches = tuple(
-                replace(match, warnings=each) for match, each in zip(matches, warned, strict=True)
+                replace(
+                    match,
+                    use=match.use._replace(mismatch=field),
+                    warnings=(*match.warnings, *self._mismatches.warnings(match)),
+                )
+                for match, field in zip(found, fields, strict=True)
             )
-            question = _Question(request, matches, pool_requests, match_headers(matches))
-            self._questions.put(
-                key, question, 3 * len(call.body) + _QUESTION_OVERHEAD * len(matches)
-            )
+            question = _Question(request, matches, match_headers(matches))
+            size = 3 * len(call.body) + _QUESTION_OVERHEAD * len(matches)
+            self._questions.put(key, question, size)
         return question
-
-    def _pool_request(self, request: CompletionRequest, match: Match) -> PoolRequest:
-        use = match.use(self._mismatches.check(request, match))
-        return PoolRequest(match.llm, match.row, request.n, request.sample, use, match.template)
 
     def _warn(self, run: RunName, matches: Sequence[Match], warn: Callable[[str], object]) -> None:
         """Tell a run, once of each kind and before anything is drawn, which settings have no
@@ -350,7 +319,7 @@ class Application:
                 )
                 self._warned.add((run.label, kind))
 
-    def _models(self, path: str) -> Reply:
+    def _models(self, call: Call, _: RunName) -> Reply:
         models = {
             llm.name: {
                 "id": llm.name,
@@ -360,7 +329,7 @@ class Application:
             }
             for llm in self.library.llms
         }
-        name = path.removeprefix("/v1/models").removeprefix("/")
+        name = call.path.partition("/v1/models")[2].strip("/")
         if not name:
             return json_reply({"object": "list", "data": list(models.values())})
         if name not in models:
@@ -369,7 +338,7 @@ class Application:
             )
         return json_reply(models[name])
 
-    def _health(self) -> Reply:
+    def _health(self, *_: object) -> Reply:
         return json_reply(
             {
                 "status": "ok",
@@ -387,7 +356,7 @@ class Application:
             )
         )
 
-    def _reset(self, run: RunName) -> Reply:
+    def _reset(self, _: Call, run: RunName) -> Reply:
         self.runs.reset(run)
         return json_reply({"run": run.label, "reset": True})
 
@@ -398,16 +367,9 @@ class Application:
             raise RequestError(
                 f"/feval/ledger takes run and detail; {name!r} is neither.", parameter=name
             )
-        label = (
-            query["run"][-1]
-            if "run" in query
-            else run.label
-            if call.path.startswith("/run/")
-            else None
-        )
-        return json_reply(
-            self.ledger(label, detail=query.get("detail", ["0"])[-1] not in {"0", "", "false"})
-        )
+        own = run.label if call.path.startswith("/run/") else None
+        detail = query.get("detail", ["0"])[-1] not in {"0", "", "false"}
+        return json_reply(self.ledger(query.get("run", [own])[-1], detail=detail))
 
 
 def grade(
@@ -430,15 +392,3 @@ def grade(
     return grade_run(
         application.ledger(run, detail=True), application.library, answers, dataset=dataset
     )
-
-
-def _pinned(library: Library, seed: int, order: str, billing: str) -> dict[str, Any]:
-    """What draws and dollars depend on."""
-    prices = {llm.prices.id if llm.prices is not None else "none": None for llm in library.llms}
-    return {
-        "recordings": [recording.hash for recording in library.recordings],
-        "seed": seed,
-        "order": order,
-        "billing": billing,
-        "prices": ",".join(prices),
-    }

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
-import numpy.typing as npt
-
-from feval.cards.billing import Price
+from feval.cards.billing import Price, usd
 from feval.errors import NotRecordedError
 from feval.recording.arrays import TokenLogprobs
 from feval.recording.reader import Recording
 from feval.replay import LLM
-from feval.serving.cots import CotTexts
+from feval.serving.cots import CotTexts, ServedCot
 from feval.serving.matcher import Match
 from feval.serving.runs import Handout, RunName
 from feval.serving.wire import CompletionRequest, MissError, Reply, completion_reply, usage
@@ -27,13 +24,8 @@ _SHOWN = 64
 _MAX_NAMED = 32
 _SAFE = "/:@!$&'()*;=~+ "  # not percent-encoded in a header
 
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What answers one conversation of a request."""
-
-    match: Match
-    handout: Handout
+_Logprobs = tuple[dict[str, Any] | None, dict[str, Any]]
+"""The log-probabilities of a CoT in OpenAI's shape, and what else was recorded of it."""
 
 
 class CompletionBuilder:
@@ -47,30 +39,26 @@ class CompletionBuilder:
         self,
         request: CompletionRequest,
         run: RunName,
-        matches: Sequence[Match],
         handouts: Sequence[Handout],
         headers: Mapping[str, str],
     ) -> Reply:
-        """Return the reply to a request: per conversation its match, and which CoTs the run
-        gets.
-        """
-        parts = [_Part(*each) for each in zip(matches, handouts, strict=True)]
+        """Return the reply to a request: which CoTs the run gets for each conversation."""
         unknown: dict[str, None] = {}
         choices: list[dict[str, Any]] = []
-        for part in parts:
-            choices += self._choices(request, part, len(choices), unknown)
-        llm = matches[0].llm
+        for handout in handouts:
+            choices += self._choices(request, handout, len(choices), unknown)
+        llm = handouts[0].request.llm
         is_chat = request.kind == "chat"
         completion = {
-            "id": f"{'chatcmpl' if is_chat else 'cmpl'}-{_identity(run, parts)}",
+            "id": f"{'chatcmpl' if is_chat else 'cmpl'}-{_identity(run, handouts)}",
             "object": "chat.completion" if is_chat else "text_completion",
             "created": created(llm.recording),
             "model": llm.name,
             "system_fingerprint": f"fp_{llm.recording_hash[:12]}",
             "choices": choices,
-            "usage": _usage(parts, unknown),
+            "usage": _usage(handouts, unknown),
         }
-        headers = {**headers, **self._draw_headers(run, parts)}
+        headers = {**headers, **self._draw_headers(run, handouts)}
         if unknown:
             headers["x-feval-unknown"] = ",".join(unknown)
         return completion_reply(
@@ -78,13 +66,13 @@ class CompletionBuilder:
         )
 
     def _choices(
-        self, request: CompletionRequest, part: _Part, first: int, unknown: dict[str, None]
+        self, request: CompletionRequest, handout: Handout, first: int, unknown: dict[str, None]
     ) -> list[dict[str, Any]]:
-        cots = part.handout.cots
-        is_chat, fresh = request.kind == "chat", len(cots) - part.handout.recycled
-        scores = (
-            self._logprobs(request, part, unknown) if request.logprobs else [(None, {})] * len(cots)
-        )
+        cots = handout.cots
+        is_chat, fresh = request.kind == "chat", len(cots) - handout.recycled
+        scores: list[_Logprobs] = [(None, {})] * len(cots)
+        if request.logprobs:
+            scores = self._logprobs(request, handout, unknown)
         choices = []
         for number, (cot, (logprobs, extra)) in enumerate(zip(cots, scores, strict=True)):
             text, reason = cot.text, cot.finish_reason
@@ -110,37 +98,30 @@ class CompletionBuilder:
         return choices
 
     def _logprobs(
-        self, request: CompletionRequest, part: _Part, unknown: dict[str, None]
-    ) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
-        """The log-probabilities of each CoT in OpenAI's shape, and what else was recorded of
-        them.
-        """
-        samples = part.handout.samples
+        self, request: CompletionRequest, handout: Handout, unknown: dict[str, None]
+    ) -> list[_Logprobs]:
+        pool, row = handout.request.llm.pool, handout.request.row
         try:
             with self._reading:
-                recorded = part.match.llm.pool.logprobs()
+                recorded = pool.logprobs()
         except NotRecordedError:
             unknown["logprobs"] = None
-            return [(None, {})] * len(samples)
+            return [(None, {})] * len(handout.cots)
         unknown["logprobs.token"] = None
         if request.top_logprobs:
             unknown["logprobs.top_logprobs"] = None
-        row = part.match.row
-        found: list[tuple[dict[str, Any] | None, dict[str, Any]]] = []
-        for sample, cot in zip(samples, part.handout.cots, strict=True):
-            lengths = {
-                each.of(row, sample).size for each in (recorded.logprobs, recorded.confidences)
-            }
-            if cot.is_cut and lengths - {0, int(part.match.llm.pool.output_tokens[row, sample])}:
+        found: list[_Logprobs] = []
+        for cot in handout.cots:
+            place = row, cot.sample
+            lengths = {each.of(*place).size for each in (recorded.logprobs, recorded.confidences)}
+            if cot.is_cut and lengths - {0, int(pool.output_tokens[place])}:
                 unknown["logprobs"] = None  # of other tokens than those that were counted
                 found.append((None, {}))
             else:
-                tokens = cot.tokens if cot.is_cut else None
-                found.append(_logprobs_of(request.kind, recorded, row, sample, tokens))
+                found.append(_logprobs_of(request.kind, recorded, row, cot))
         return found
 
-    def _draw_headers(self, run: RunName, parts: Sequence[_Part]) -> dict[str, str]:
-        handouts = [part.handout for part in parts]
+    def _draw_headers(self, run: RunName, handouts: Sequence[Handout]) -> dict[str, str]:
         headers = {
             "x-feval-run": run.label,
             "x-feval-samples": ";".join(
@@ -148,30 +129,28 @@ class CompletionBuilder:
             ),
             "x-feval-remaining": ",".join([str(handout.remaining) for handout in handouts]),
         }
-        dollars = self._dollars(parts)
+        dollars = self._dollars(handouts)
         if dollars is not None:
             headers["x-feval-cost-usd"] = repr(dollars)
         visits = [handout.visit for handout in handouts]
         if max(visits) > 1:
             headers["x-feval-pass"] = ",".join(map(str, visits))
-        if any(handout.recycled or handout.cut or handout.limited for handout in handouts):
-            for name in ("recycled", "cut", "limited"):
-                if count := sum([getattr(handout, name) for handout in handouts]):
-                    headers[f"x-feval-{name}"] = str(count)
+        for name in ("recycled", "cut", "limited"):
+            if count := sum([getattr(handout, name) for handout in handouts]):
+                headers[f"x-feval-{name}"] = str(count)
         return headers
 
-    def _dollars(self, parts: Sequence[_Part]) -> float | None:
+    def _dollars(self, handouts: Sequence[Handout]) -> float | None:
         """What the request adds to the ledger; `None` where something has no price or the prompt
         was not counted.
         """
         dollars = 0.0
-        for part in parts:
-            price: Price | None = self._prices[part.match.llm]
-            prompts, prompt_tokens = part.handout.prompts, part.match.prompt_tokens
-            if price is None or (prompts and prompt_tokens < 0):
+        for handout in handouts:
+            price: Price | None = self._prices[handout.request.llm]
+            prompt_tokens = handout.request.prompt_tokens
+            if price is None or (handout.prompts and prompt_tokens < 0):
                 return None
-            billed = price.input_usd_per_mtok * prompts * prompt_tokens
-            dollars += 1e-6 * (billed + price.output_usd_per_mtok * part.handout.output_tokens)
+            dollars += usd(price, handout.prompts * prompt_tokens, handout.output_tokens)
         return dollars
 
 
@@ -211,23 +190,23 @@ def _message(text: str | None, reasoning: str | None) -> dict[str, Any]:
     return {"role": "assistant", "content": text, **thoughts, "refusal": None}
 
 
-def _identity(run: RunName, parts: Sequence[_Part]) -> str:
+def _identity(run: RunName, handouts: Sequence[Handout]) -> str:
     """A reproducible id: a hash of the run, its questions and the number of this request for the
     first of them.
     """
-    names = [
-        f"{part.match.llm.name}\n{part.match.llm.dataset}\n{part.match.question}" for part in parts
-    ]
-    text = "\n".join([run.label, *names, str(parts[0].handout.round)])
+    asked = [handout.request for handout in handouts]
+    names = [f"{each.llm.name}\n{each.llm.dataset}\n{each.question}" for each in asked]
+    text = "\n".join([run.label, *names, str(handouts[0].round)])
     return blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def _usage(parts: Sequence[_Part], unknown: dict[str, None]) -> dict[str, Any]:
-    prompt = sum([max(part.match.prompt_tokens, 0) for part in parts])
-    output = sum([part.handout.output_tokens for part in parts])
-    if any(part.match.prompt_tokens < 0 for part in parts):
+def _usage(handouts: Sequence[Handout], unknown: dict[str, None]) -> dict[str, Any]:
+    prompts = [handout.request.prompt_tokens for handout in handouts]
+    if min(prompts) < 0:
         unknown["prompt_tokens"] = None
-    reasoning = [cot.reasoning_tokens for part in parts for cot in part.handout.cots]
+    prompt = sum([max(tokens, 0) for tokens in prompts])
+    output = sum([handout.output_tokens for handout in handouts])
+    reasoning = [cot.reasoning_tokens for handout in handouts for cot in handout.cots]
     return usage(prompt, output, reasoning=reasoning)
 
 
@@ -237,7 +216,7 @@ def match_headers(matches: Sequence[Match]) -> dict[str, str]:
         "x-feval-dataset": _id_list(match.llm.dataset for match in matches),
         "x-feval-question": _id_list(match.question for match in matches),
         "x-feval-llm": _id_list(match.llm.name for match in matches),
-        "x-feval-match": ",".join([match.how for match in matches]),
+        "x-feval-match": ",".join([match.use.match for match in matches]),
     }
     if ignored := list(dict.fromkeys(name for match in matches for name in match.ignored)):
         shown = _id_list(name[:_SHOWN] for name in ignored[:_MAX_NAMED])
@@ -250,18 +229,18 @@ def _id_list(ids: Iterable[str]) -> str:
     return ",".join(quote(name, safe=_SAFE) for name in ids)
 
 
-def _logprobs_of(
-    kind: str, recorded: TokenLogprobs, row: int, sample: int, tokens: int | None
-) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+def _logprobs_of(kind: str, recorded: TokenLogprobs, row: int, cot: ServedCot) -> _Logprobs:
     """The log-probabilities of one CoT, or of its first tokens. The texts of tokens are not
     recorded, so they are empty.
     """
     logprobs, confidences = (
-        _decimals(each.of(row, sample)[:tokens])
+        # 32-bit floats as the shortest decimals that read back equal
+        [float(text) for text in each.of(row, cot.sample)[: cot.tokens_if_cut].astype(str).tolist()]
         for each in (recorded.logprobs, recorded.confidences)
     )
-    whole = float(recorded.sequence[row, sample])
-    sequence = whole if tokens is None else math.fsum(logprobs) if logprobs else math.nan
+    sequence = float(recorded.sequence[row, cot.sample])
+    if cot.is_cut:
+        sequence = math.fsum(logprobs) if logprobs else math.nan
     extra: dict[str, Any] = {"token_confidences": confidences} if confidences else {}
     if not math.isnan(sequence):
         extra["sequence_logprob"] = sequence
@@ -279,8 +258,3 @@ def _logprobs_of(
         {"token": "", "logprob": value, "bytes": None, "top_logprobs": []} for value in logprobs
     ]
     return {"content": content, "refusal": None}, extra
-
-
-def _decimals(values: npt.NDArray[Any]) -> list[float]:
-    """32-bit floats as the shortest decimals that read back equal."""
-    return [float(text) for text in values.astype(str).tolist()]

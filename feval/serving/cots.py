@@ -64,9 +64,8 @@ class Cutter:
         if limit is None and not any(stop in (whole.text or "") for stop in bounds.stops):
             may_go_on = bounds.is_longer and (bounds.limit is None or whole.tokens < bounds.limit)
             answer = match.llm.answers(match.row, [sample])[0]
-            return whole._replace(
-                is_limited=may_go_on and whole.finish_reason == "length", answer=answer
-            )
+            is_limited = may_go_on and whole.finish_reason == "length"
+            return whole._replace(is_limited=is_limited, answer=answer)
         counter = self._counter(match.llm.counter)
         if isinstance(counter, FevalError) or whole.text is None:
             raise _not_cut(match, whole, sample, limit, bounds.field, counter)
@@ -89,6 +88,7 @@ class Cutter:
         tokens = min(hidden + kept.tokens + inline.tokens, whole.tokens)
         thought = whole.reasoning_tokens
         return ServedCot(
+            sample,
             parts.reply,
             parts.reasoning,
             "stop" if places else "length",
@@ -157,6 +157,7 @@ class ServedCot(NamedTuple):
     """A CoT as a request gets it.
 
     Attributes:
+        sample: its recorded position.
         text: the reply; `None` where the recording has none.
         reasoning: the thoughts before it; `None` where there are none.
         finish_reason: "unknown" where the recording has none.
@@ -169,14 +170,20 @@ class ServedCot(NamedTuple):
             where the request cuts none.
     """
 
-    text: str | None
-    reasoning: str | None
-    finish_reason: str
-    tokens: int
-    reasoning_tokens: int | None
+    sample: int
+    text: str | None = None
+    reasoning: str | None = None
+    finish_reason: str = "unknown"
+    tokens: int = 0
+    reasoning_tokens: int | None = None
     is_cut: bool = False
     is_limited: bool = False
     answer: str | None = None
+
+    @property
+    def tokens_if_cut(self) -> int | None:
+        """The output tokens of a CoT that is cut; `None` of a whole one, for all of them."""
+        return self.tokens if self.is_cut else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +218,7 @@ class CotTexts:
         """Return a CoT as it was recorded; it is made once."""
         if sample not in self.made:
             self.made[sample] = ServedCot(
+                sample,
                 self.texts[sample],
                 None if self.reasoning is None else self.reasoning[sample],
                 self.finish_reasons[sample],

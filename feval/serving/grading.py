@@ -10,8 +10,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +31,7 @@ from feval.report.tables.tables import text_of_cell
 from feval.serving.ledger import Example, Handed, LedgerFile
 from feval.serving.ledger import read_ledger as read_lines
 from feval.serving.prompts import PromptCounts, prompt_remarks
-from feval.serving.runs import count_entry, run_name
+from feval.serving.runs import run_name
 from feval.serving.wire import RequestError
 
 if TYPE_CHECKING:
@@ -76,20 +79,12 @@ def grade_run(
     """Grade the answers of a run that is served now, by its ledger with details; see
     `feval.serving.grade`.
     """
-    run = ledger["run"]
-    entries = _of_dataset(ledger["asked"], run, dataset)
-    dataset_id = entries[0]["dataset"]
-    by_name = {llm.name: llm for llm in library.llms if llm.dataset == dataset_id}
-    llms = [by_name[name] for name in dict.fromkeys(entry["llm"] for entry in entries)]
-    return _graded(
-        library.datasets[dataset_id],
-        llms,
-        entries,
-        answers,
-        run,
-        ledger["replicate"],
-        ledger["prompts"],
-    )
+
+    def find(dataset: str, names: list[str]) -> tuple[Dataset, list[LLM]]:
+        by_name = {llm.name: llm for llm in library.llms if llm.dataset == dataset}
+        return library.datasets[dataset], [by_name[name] for name in names]
+
+    return _graded(ledger, find, answers, dataset)
 
 
 def grade_posted(
@@ -128,22 +123,31 @@ def grade_posted(
 
 
 def _graded(
-    dataset: Dataset,
-    llms: Sequence[LLM],
-    entries: Sequence[Mapping[str, Any]],
+    ledger: Mapping[str, Any],
+    find: Callable[[str, list[str]], tuple[Dataset, list[LLM]]],
     answers: object,
-    run: str,
-    replicate: int | None,
-    prompts: Sequence[Mapping[str, Any]],
+    dataset: str | None,
 ) -> Graded:
+    """Grade a run by its ledger with details; `find` opens the LLMs of these names on a dataset."""
+    run = ledger["run"]
+    entries = _of_dataset(ledger["asked"], run, dataset)
+    opened, llms = find(
+        entries[0]["dataset"], list(dict.fromkeys(entry["llm"] for entry in entries))
+    )
     names = Consumption.model_fields
     consumed = [
         Consumption(**{name: entry[name] for name in names if name in entry}) for entry in entries
     ]
     grade = grade_answers(
-        dataset, llms, consumed, answers_by_id(dataset, answers), run=run, replicate=replicate
+        opened,
+        llms,
+        consumed,
+        answers_by_id(opened, answers),
+        run=run,
+        replicate=ledger["replicate"],
     )
-    return Graded(grade, dataset, llms, [use for use in prompts if use["dataset"] == dataset.id])
+    prompts = [use for use in ledger.get("prompts", ()) if use["dataset"] == opened.id]
+    return Graded(grade, opened, llms, prompts)
 
 
 def _of_dataset(
@@ -167,33 +171,26 @@ def _of_dataset(
 
 @dataclass(frozen=True, eq=False)
 class SavedLedger:
-    """A ledger read from a file. `runs` holds each run's replicate (`None`: recorded order) and
-    what it was handed out.
-    """
+    """A ledger read from a file. `runs` holds the ledger of each run, with details."""
 
     path: Path
     recordings: Sequence[str]
     seed: int
     billing: str
     prices: str
-    runs: Mapping[str, tuple[int | None, list[dict[str, Any]]]]
-    prompts: Mapping[str, Sequence[Mapping[str, Any]]]
+    runs: Mapping[str, Mapping[str, Any]]
 
-    def run(self, name: str | None) -> str:
-        """Return a run's name, for `None` that of the only run; `UnknownNameError` or `UsageError`
-        without such a run.
+    def run(self, name: str | None) -> Mapping[str, Any]:
+        """Return the ledger of a run, for `None` that of the only one; `UnknownNameError` or
+        `UsageError` without such a run.
         """
-        if name is not None and name not in self.runs:
-            raise UnknownNameError.of(f"run in {self.path} called", name, self.runs)
-        if name is None and len(self.runs) != 1:
-            names = list(self.runs)
-            shown = (
-                f"{', '.join(names[:10])}{'' if len(names) <= 10 else ', ...'}"
-                if names
-                else "nothing"
-            )
+        names = list(self.runs)
+        if name is not None and name not in names:
+            raise UnknownNameError.of(f"run in {self.path} called", name, names)
+        if name is None and len(names) != 1:
+            shown = ", ".join(names[:10]) + ", ..." * (len(names) > 10) or "nothing"
             raise UsageError(f"{self.path} has {len(names)} runs: {shown}. Name one with --run.")
-        return next(iter(self.runs)) if name is None else name
+        return self.runs[name or names[0]]
 
 
 def grade_saved(
@@ -215,19 +212,7 @@ def grade_saved(
             valid.
         NotRecordedError: the ledger names CoTs that were not recorded.
     """
-    name = saved.run(run)
-    replicate, all_entries = saved.runs[name]
-    entries = _of_dataset(all_entries, name, dataset)
-    names = list(dict.fromkeys(entry["llm"] for entry in entries))
-    served = _served(saved, recordings)
-    listed = prices if prices is not None else _prices(saved)
-    loaded, llms = load(
-        entries[0]["dataset"], names, served, seed=saved.seed, prices=listed, billing=saved.billing
-    )
-    return _graded(loaded, llms, entries, answers, name, replicate, saved.prompts[name])
-
-
-def _served(saved: SavedLedger, recordings: Sequence[Recording]) -> list[Recording]:
+    ledger = saved.run(run)
     by_hash = {recording.hash: recording for recording in recordings}
     for digest in saved.recordings:
         if digest not in by_hash:
@@ -238,17 +223,20 @@ def _served(saved: SavedLedger, recordings: Sequence[Recording]) -> list[Recordi
                 f"{saved.path} was made with a recording of hash {digest[:16]}; {hashes}. Give that"
                 " recording with --recording."
             )
-    return [by_hash[digest] for digest in saved.recordings]
-
-
-def _prices(saved: SavedLedger) -> str:
     # it may be a path, and a ledger opens no file
-    if saved.prices != "none" and saved.prices not in price_ids():
+    if prices is None and saved.prices not in ("none", *price_ids()):
         raise UsageError(
             f"{saved.path} was made with a price list {saved.prices!r}, which has no card. Give it"
             " with --prices."
         )
-    return saved.prices
+    find = partial(
+        load,
+        recording=[by_hash[digest] for digest in saved.recordings],
+        seed=saved.seed,
+        prices=saved.prices if prices is None else prices,
+        billing=saved.billing,
+    )
+    return _graded(ledger, find, answers, dataset)
 
 
 def read_ledger(path: Path) -> SavedLedger:
@@ -259,28 +247,32 @@ def read_ledger(path: Path) -> SavedLedger:
         UsageError: the file cannot be read, or is neither.
         SourceError: the file is a damaged ledger.
     """
-    if LedgerFile.HEADER in _first_line(read_text(path)):
-        header, entries = read_lines(path)
-        return _saved(path, header, *_joined(header, entries))
-    try:
-        reply = parse_json(read_text(path))
-        summaries: Any = reply.get("runs", [reply]) if isinstance(reply, dict) else None
-        _RUNS.validate_python(summaries)
-    except ValueError as error:  # pydantic's, too
-        raise UsageError(
-            f"{path} is not a ledger with details. Give a file of `feval serve --ledger`, or save"
-            " GET /feval/ledger?detail=1."
-        ) from error
-    runs = {each["run"]: (each["replicate"], each["asked"]) for each in summaries}
-    return _saved(path, reply, runs, {each["run"]: each.get("prompts", []) for each in summaries})
-
-
-def _first_line(text: str) -> Mapping[str, Any]:
-    try:
+    text, first = read_text(path), None
+    with suppress(ValueError, RecursionError):
         first = json.loads(text.partition("\n")[0])
-    except (ValueError, RecursionError):
-        return {}
-    return first if isinstance(first, dict) else {}
+    head: Mapping[str, Any]
+    runs: Any
+    if isinstance(first, dict) and LedgerFile.HEADER in first:
+        head, entries = read_lines(path)
+        runs = _joined(head, entries)
+    else:
+        try:
+            head = parse_json(text)
+            runs = head.get("runs", [head]) if isinstance(head, dict) else None
+            _RUNS.validate_python(runs)
+        except ValueError as error:  # pydantic's, too
+            raise UsageError(
+                f"{path} is not a ledger with details. Give a file of `feval serve --ledger`, or"
+                " save GET /feval/ledger?detail=1."
+            ) from error
+    try:
+        known = _Served.model_validate(head)
+    except ValidationError as error:
+        raise UsageError(
+            f"{path} does not say what was served: recordings, seed, billing and prices. Save the"
+            " ledger again."
+        ) from error
+    return SavedLedger(path, runs={each["run"]: each for each in runs}, **dict(known))
 
 
 class _Asked(Handed):
@@ -315,28 +307,21 @@ _RUNS = TypeAdapter(list[_Run])
 
 def _joined(
     header: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]
-) -> tuple[dict[str, tuple[int | None, list[dict[str, Any]]]], dict[str, list[dict[str, Any]]]]:
-    """Join the requests of a ledger file per run, dataset, LLM and question; and the prompts per
-    run.
+) -> list[dict[str, Any]]:
+    """Join the requests of a ledger file to the ledgers of its runs, by dataset, LLM and
+    question.
     """
-    joined: dict[str, dict[tuple[str, str, str], dict[str, Any]]] = {}
-    templates: dict[str, PromptCounts] = {}
+    asked: dict[str, dict[tuple[str, ...], dict[str, Any]]] = {}
+    templates: defaultdict[str, PromptCounts] = defaultdict(PromptCounts)
     for entry in entries:
+        run = entry["run"]
         if entry.get("reset"):
-            joined.pop(entry["run"], None)
-            templates.pop(entry["run"], None)
+            asked.pop(run, None)
+            templates.pop(run, None)
             continue
-        key = entry["dataset"], entry["llm"], entry["question"]
-        question = joined.setdefault(entry["run"], {}).setdefault(
-            key,
-            {
-                "dataset": key[0],
-                "llm": key[1],
-                "question": key[2],
-                "requests": 0,
-                "samples": [],
-                "passes": 1,
-            },
+        place = {name: entry[name] for name in ("dataset", "llm", "question")}
+        question = asked.setdefault(run, {}).setdefault(
+            tuple(place.values()), place | {"requests": 0, "samples": [], "passes": 1}
         )
         question["requests"] += 1
         tokens = entry.get("tokens")
@@ -345,29 +330,17 @@ def _joined(
             question["tokens"] = before + (tokens or [None] * len(entry["samples"]))
         question["samples"] += entry["samples"]
         question["passes"] = max(question["passes"], entry.get("pass", 1))
-        count_entry(templates.setdefault(entry["run"], PromptCounts()), entry)
+        templates[run].count_entry(entry)
     order = str(header.get("order"))
-    runs = {
-        label: (run_name(label, order).replicate, list(questions.values()))
-        for label, questions in joined.items()
-    }
-    return runs, {label: used.to_list() for label, used in templates.items()}
-
-
-def _saved(
-    path: Path,
-    head: Mapping[str, Any],
-    runs: Mapping[str, Any],
-    prompts: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> SavedLedger:
-    try:
-        known = _Served.model_validate(head)
-    except ValidationError as error:
-        raise UsageError(
-            f"{path} does not say what was served: recordings, seed, billing and prices. Save the"
-            " ledger again."
-        ) from error
-    return SavedLedger(path, runs=runs, prompts=prompts, **dict(known))
+    return [
+        {
+            "run": run,
+            "replicate": run_name(run, order).replicate,
+            "asked": list(questions.values()),
+            "prompts": templates[run].to_list(),
+        }
+        for run, questions in asked.items()
+    ]
 
 
 _MAX_BYTES = 256 << 20

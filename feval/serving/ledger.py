@@ -140,7 +140,7 @@ def read_ledger(path: str | Path) -> tuple[Mapping[str, Any], list[dict[str, Any
         SourceError: it is not a ledger.
     """
     ledger = LedgerFile(path)
-    with ledger._storage_errors("read"):  # noqa: SLF001  of its own class  of its own module
+    with ledger._storage_errors("read"):  # noqa: SLF001  of its own module
         ledger._read()  # noqa: SLF001
     if not ledger.header:
         raise SourceError(f"The ledger {path} is empty.")
@@ -172,8 +172,8 @@ class _Entry(Handed):
     run: str
     n: Annotated[int, Field(ge=1)]
     limited: list[int] = []
-    match: str | None = None
-    template: str | None = None
+    match: str
+    template: str | None
     mismatch: str | None = None
     example: Example = None
     visit: Annotated[int, Field(alias="pass")] = 1

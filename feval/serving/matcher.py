@@ -37,28 +37,26 @@ _Candidates = Mapping[ServedDataset, list[LLM]]
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """A recorded question (by its row) of a recorded LLM, and how a conversation asks it.
+class PoolRequest:
+    """A request for the next n CoTs of a pool (of an LLM and a question, by its row), or for one
+    recorded `sample`.
 
     Attributes:
-        how: what it was found by: "request", "question", "few-shot" or "id".
-        ignored: fields of the request without effect, because other values were recorded.
-        template: the words around the question; `None` if no message has its text.
-        bounds: what ends CoTs elsewhere than it was recorded; `None` if nothing does.
-        first: where the question begins in the last user message, if exemplars stand before it;
-            else 0.
+        use: how the question is put.
+        template: the words around it; `None` if no message has its text.
     """
 
     llm: LLM
     row: int
-    how: str
-    ignored: tuple[str, ...]
-    warnings: tuple[IgnoredSetting, ...]
-    conversation: Conversation
-    served: ServedDataset
-    template: Template | None
-    bounds: Bounds | None = None
-    first: int = 0
+    n: int
+    sample: int | None
+    use: PromptUse
+    template: Template | None = None
+
+    @property
+    def key(self) -> tuple[LLM, int]:
+        """The pool."""
+        return self.llm, self.row
 
     @property
     def question(self) -> str:
@@ -70,14 +68,41 @@ class Match:
         """Tokens of the question's prompt; -1 if they were not recorded."""
         return int(self.llm.pool.prompt_tokens[self.row])
 
-    def use(self, mismatch: str | None = None) -> PromptUse:
-        """Return how the question is put, for the run's ledger; see `PromptUse`."""
-        return PromptUse(
-            self.llm.dataset,
-            None if self.template is None else self.template.digest,
-            self.how,
-            mismatch,
+    def samples(self, draw: Sequence[int], place: int) -> tuple[int, ...]:
+        """Return the recorded positions of the CoTs, from a place in a whole draw."""
+        if self.sample is not None:
+            return (self.sample,)
+        size, end = len(draw), place + self.n
+        return tuple(
+            draw[place:end]
+            if end <= size
+            else [draw[number % size] for number in range(place, end)]
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match(PoolRequest):
+    """A recorded question of a recorded LLM, and how a conversation asks it; `use.match` says what
+    it was found by: "request", "question", "few-shot" or "id".
+
+    Attributes:
+        ignored: fields of the request without effect, because other values were recorded.
+        bounds: what ends CoTs elsewhere than it was recorded; `None` if nothing does.
+        first: where the question begins in the last user message, if exemplars stand before it;
+            else 0.
+    """
+
+    ignored: tuple[str, ...]
+    warnings: tuple[IgnoredSetting, ...]
+    conversation: Conversation
+    served: ServedDataset
+    bounds: Bounds | None
+    first: int
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the conversation is a recorded prompt."""
+        return self.use.match == "request"
 
 
 class Matcher:
@@ -178,15 +203,19 @@ class Matcher:
             mentioned = mentioned or mentions(candidates, conversation)
             first = exemplars_end(mentioned) if mentioned and place in mentioned[-1].places else 0
         systems = system_text(conversation), served.system_text(llm, row)
+        template = template_of(conversation, served.texts[row], served.choices[row], first=first)
+        digest = None if template is None else template.digest
         return Match(
             llm,
             row,
-            how,
-            ignored,
+            request.n,
+            request.sample,
+            PromptUse(llm.dataset, digest, how),
+            template,
+            ignored=ignored,
             warnings=tuple(settings.warnings(request, llm.name, info, ignored, *systems)),
             conversation=conversation,
             served=served,
-            template=template_of(conversation, served.texts[row], served.choices[row], first=first),
             bounds=settings.bounds(request.settings, info),
             first=first,
         )

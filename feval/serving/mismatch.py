@@ -64,7 +64,7 @@ class Mismatches:
         """Yield a warning if a checked request has an answer of a recorded CoT beside the question,
         as verifiers' prompts do.
         """
-        answer = None if match.how == "request" or self._is_usual(match) else _quoted_answer(match)
+        answer = None if match.is_recorded or self._is_usual(match) else _quoted_answer(match)
         if answer is not None:
             yield IgnoredSetting(
                 "answer",
@@ -90,7 +90,7 @@ class Mismatches:
         )
 
     def _quote_error(self, match: Match) -> MissError | None:
-        if match.how == "request":  # the recorded prompt itself
+        if match.is_recorded:  # the recorded prompt itself
             return None
         size = sum(len(text) for _, text in match.conversation.messages)
         if size > MAX_SEARCHED:
@@ -167,7 +167,7 @@ def _tail_error(match: Match) -> MissError | None:
     """Why a request is refused that goes on after its question where the recorded prompt does
     not.
     """
-    tail = [] if match.how == "request" else _tail(match, match.conversation)
+    tail = [] if match.is_recorded else _tail(match, match.conversation)
     if not tail:
         return None
     recorded = match.served.conversation(match.llm, match.row)

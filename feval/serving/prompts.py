@@ -291,6 +291,11 @@ class PromptUse(NamedTuple):
     mismatch: str | None = None
 
 
+def use_of_entry(entry: Mapping[str, Any]) -> PromptUse:
+    """Return how a request of a ledger file put its question."""
+    return PromptUse(entry["dataset"], entry["template"], entry["match"], entry.get("mismatch"))
+
+
 class PromptCounts:
     """The prompt templates of one run, with how often it used each."""
 
@@ -329,6 +334,13 @@ class PromptCounts:
         differ.
         """
         self._examples[dataset, digest] = list(example)
+
+    def count_entry(self, entry: Mapping[str, Any]) -> None:
+        """Count a request of a ledger file."""
+        use = use_of_entry(entry)
+        self.count(use)
+        if use.digest is not None and entry.get("example"):
+            self.add_example(use.dataset, use.digest, entry["example"])
 
     def to_list(self) -> list[dict[str, Any]]:
         """Return an object per template: dataset, template (digest or null), requests, matches,

@@ -16,24 +16,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from feval.cards.billing import usd
-from feval.errors import ConflictError, NotRecordedError, StorageError, UnknownNameError
+from feval.errors import ConflictError, NotRecordedError, UnknownNameError
 from feval.publish.secrets import LIKE_A_KEY
 from feval.replay import LLM
 from feval.replay.draws import MAX_REPLICATES
 from feval.serving.cots import ServedCot
+from feval.serving.ledger import LedgerFile
 from feval.serving.library import BoundedCache
-from feval.serving.prompts import PromptCounts, PromptUse, Template, difference
+from feval.serving.matcher import PoolRequest
+from feval.serving.prompts import PromptCounts, difference, use_of_entry
 from feval.serving.wire import RequestError, Sender, UsedUpError
-
-if TYPE_CHECKING:
-    from feval.serving.ledger import LedgerFile
-    from feval.serving.wire import Sender
-
 
 ORDERS = ("recorded", "seeded")
 """What a run without a replicate draws: the order of the recording, or replicate 0."""
@@ -102,15 +99,14 @@ class Runs:
             RequestError: no such CoT was recorded, or there are too many runs.
             StorageError: the ledger file cannot be written.
         """
-        draws = [self._draws.of(request.llm, request.row, name.replicate) for request in requests]
+        draws = [self._draws.of(*request.key, name.replicate) for request in requests]
         with self._lock:
             run = self._run(name)
             places: dict[tuple[LLM, int], int] = {}
             cots: list[list[ServedCot]] = []
             for request, draw, read in zip(requests, draws, reads, strict=True):
-                key = request.llm, request.row
-                place = places.get(key, run.place(key))
-                places[key] = place + self._require(name, request, len(draw), place)
+                place = places.get(request.key, run.place(request))
+                places[request.key] = place + self._require(name, request, len(draw), place)
                 cots.append(read(request.samples(draw, place)))
             again = run.begins_again(requests, sender)
             if again and not run.is_warned:
@@ -118,25 +114,21 @@ class Runs:
                 _LOG.warning(
                     "The run %r asks again after it had gone on to other questions, and pays"
                     " again. %s",
-                    run.name.label,
-                    _how_to_start_again(run.name.label),
+                    name.label,
+                    _how_to_start_again(name.label),
                 )
             is_late = self._file is not None and self._file.is_late
-            undo = run.saved(requests) if is_late else None
+            if is_late:  # a request that cannot be written, and is not answered, does not count
+                run = run.copied()
             handouts = run.take(requests, draws, cots, self.billing, again=again)
             entries = []
-            for request, handout in zip(requests, handouts, strict=True):
-                is_new = request.use is not None and run.templates.count(request.use)
+            for handout in handouts:
+                request = handout.request
+                is_new = run.templates.count(request.use)
                 example = self._example(run.templates, request) if is_new else None
-                if self._file is not None:
-                    entries.append(_entry(name, request, handout, example))
+                entries.append(_entry(name, handout, example))
             if self._file is not None:
-                try:
-                    self._file.add(entries, at_once=is_late)
-                except StorageError:  # a request that is not answered does not count
-                    if undo is not None:
-                        undo()
-                    raise
+                self._file.add(entries, at_once=is_late)
             self._runs[name.label] = run
         return handouts
 
@@ -158,11 +150,9 @@ class Runs:
             if run is None:
                 raise self._unknown(label)
             summary, cursors = run.summary(), run.cursors() if detail else []
-        return (
-            summary | {"asked": [self._detail(run.name, *each) for each in cursors]}
-            if detail
-            else summary
-        )
+        if detail:
+            summary["asked"] = [self._detail(run.name, *each) for each in cursors]
+        return summary
 
     def labels(self) -> list[str]:
         """Return the names of the runs, in the order of their first requests."""
@@ -234,8 +224,7 @@ class Runs:
             raise ConflictError(
                 f"{where}, which is not served now. Serve the same datasets and LLMs as before."
             )
-        llm, row = match
-        draw = self._draws.of(llm, row, name.replicate)
+        draw = self._draws.of(*match, name.replicate)
         if not len(draw) or max(entry["samples"]) >= len(draw):
             raise ConflictError(
                 f"{where} that this recording does not have. Continue with the recording that it"
@@ -243,21 +232,28 @@ class Runs:
             )
         chosen = entry["samples"][0] if entry.get("chosen") else None
         run = self._runs[name.label] = self._run(name)
-        request = PoolRequest(llm, row, entry["n"], chosen)
-        again = not run.is_in_pass(request, entry.get("pass", 1))
-        cots = _read_back(
-            entry,
-            llm.pool.output_tokens[
-                row, list(request.samples(draw, run.place((llm, row))))
-            ].tolist(),
-        )
-        [handout] = run.take([request], [draw], [cots], self.billing, again=again)
-        if list(handout.samples) != entry["samples"]:
+        request = PoolRequest(*match, entry["n"], chosen, use_of_entry(entry))
+        samples = list(request.samples(draw, run.place(request)))
+        if samples != entry["samples"]:
             raise ConflictError(
                 f"{where} in another order than these draws. The file was changed, or another"
                 " version of feval wrote it."
             )
-        count_entry(run.templates, entry)
+        llm, row = match
+        recorded = llm.pool.output_tokens[row, samples].tolist()
+        tokens, limited = entry.get("tokens") or [None] * len(samples), entry.get("limited", ())
+        cots = [
+            ServedCot(
+                sample,
+                tokens=whole if cut is None else cut,
+                is_cut=cut is not None,
+                is_limited=sample in limited,
+            )
+            for sample, cut, whole in zip(samples, tokens, recorded, strict=True)
+        ]
+        again = not run.is_in_pass(request, entry.get("pass", 1))
+        run.take([request], [draw], [cots], self.billing, again=again)
+        run.templates.count_entry(entry)
 
     def _detail(self, name: RunName, llm: LLM, row: int, cursor: _Cursor) -> dict[str, Any]:
         draw = self._draws.of(llm, row, name.replicate)
@@ -294,22 +290,12 @@ class DrawCache:
         key = llm, replicate, row // rows
         block = self._cache.get(key)
         if block is None:
-            block = _drawn(
-                llm,
-                replicate,
-                range(key[2] * rows, min((key[2] + 1) * rows, len(llm.pool.sizes))),
-                width,
-            )
-            self._cache.put(
-                key, block, sum(draw.itemsize * len(draw) + _DRAW_OVERHEAD for draw in block)
-            )
+            first = row - row % rows
+            sizes = llm.pool.sizes[first : first + rows].tolist()
+            draws = llm.orders([replicate], width, np.arange(first, first + len(sizes)))[0].tolist()
+            block = [array("H", draw[:size]) for draw, size in zip(draws, sizes, strict=True)]
+            self._cache.put(key, block, sum(2 * len(draw) + _DRAW_OVERHEAD for draw in block))
         return block[row % rows]
-
-
-def _drawn(llm: LLM, replicate: int, rows: range, width: int) -> list[array[int]]:
-    draws = llm.orders([replicate], width, np.array(rows))[0].tolist()
-    sizes = llm.pool.sizes[rows.start : rows.stop].tolist()
-    return [array("H", draw[:size]) for draw, size in zip(draws, sizes, strict=True)]
 
 
 def _how_to_start_again(label: str) -> str:
@@ -321,11 +307,9 @@ def _how_to_start_again(label: str) -> str:
 
 
 def _pool(request: PoolRequest, size: int) -> str:
-    llm = request.llm
-    question = llm.question_ids[request.row]
     return (
-        f"{llm.name} has {size:,} recorded CoT{'s' * (size != 1)} on question {question!r} of"
-        f" {llm.dataset}"
+        f"{request.llm.name} has {size:,} recorded CoT{'s' * (size != 1)} on question"
+        f" {request.question!r} of {request.llm.dataset}"
     )
 
 
@@ -351,31 +335,26 @@ def _used_up(
     return UsedUpError(" ".join(sentences), parameter="n")
 
 
-def _entry(
-    name: RunName, request: PoolRequest, handout: Handout, example: Sequence[str] | None
-) -> dict[str, Any]:
+def _entry(name: RunName, handout: Handout, example: Sequence[str] | None) -> dict[str, Any]:
+    request, use, cots = handout.request, handout.request.use, handout.cots
     entry = {
         "run": name.label,
-        "dataset": request.llm.dataset,
+        "dataset": use.dataset,
         "llm": request.llm.name,
-        "question": request.llm.question_ids[request.row],
+        "question": request.question,
         "samples": handout.samples,
-        "n": len(handout.samples),
+        "n": len(cots),
         "recycled": handout.recycled,
+        "match": use.match,
+        "template": use.digest,
     }
-    if request.use is not None:
-        entry |= {"match": request.use.match, "template": request.use.digest}
-        if request.use.mismatch is not None:
-            entry["mismatch"] = request.use.mismatch
+    if use.mismatch is not None:
+        entry["mismatch"] = use.mismatch
     if handout.cut:
-        entry |= {
-            "tokens": [tokens_if_cut(cot) for cot in handout.cots],
-            "answers": [c.answer for c in handout.cots],
-        }
+        entry["tokens"] = [cot.tokens_if_cut for cot in cots]
+        entry["answers"] = [cot.answer for cot in cots]
     if handout.limited:
-        entry["limited"] = [
-            s for s, cot in zip(handout.samples, handout.cots, strict=True) if cot.is_limited
-        ]
+        entry["limited"] = [cot.sample for cot in cots if cot.is_limited]
     if handout.visit > 1:
         entry["pass"] = handout.visit
     if request.sample is not None:
@@ -385,66 +364,12 @@ def _entry(
     return entry
 
 
-def _read_back(entry: Mapping[str, Any], recorded: Sequence[int]) -> list[ServedCot]:
-    """What the CoTs of a request in a ledger file cost; `recorded` are the tokens of the whole
-    ones.
-    """
-    tokens, limited = entry.get("tokens") or [None] * len(recorded), entry.get("limited", ())
-    return [
-        ServedCot(
-            None,
-            None,
-            "unknown",
-            whole if cut is None else cut,
-            None,
-            cut is not None,
-            sample in limited,
-        )
-        for sample, cut, whole in zip(entry["samples"], tokens, recorded, strict=True)
-    ]
-
-
-def count_entry(templates: PromptCounts, entry: Mapping[str, Any]) -> None:
-    """Count the template of a request in a ledger file; what matches no template has none."""
-    if "match" not in entry:
-        return
-    digest = entry.get("template")
-    templates.count(PromptUse(entry["dataset"], digest, entry["match"], entry.get("mismatch")))
-    if digest is not None and entry.get("example"):
-        templates.add_example(entry["dataset"], digest, entry["example"])
-
-
 _LEEWAY = 8
 _MIN_KEPT = 16
 
 
-@dataclass(frozen=True, slots=True)
-class PoolRequest:
-    """A request for the next n CoTs of a pool, or for one recorded `sample`; `use` is `None` when a
-    ledger file is read back.
-    """
-
-    llm: LLM
-    row: int
-    n: int
-    sample: int | None = None
-    use: PromptUse | None = None
-    template: Template | None = None
-
-    def samples(self, order: Sequence[int], place: int) -> tuple[int, ...]:
-        """Return the recorded positions of the CoTs, from a place in a whole draw."""
-        if self.sample is not None:
-            return (self.sample,)
-        size, end = len(order), place + self.n
-        return tuple(
-            order[place:end]
-            if end <= size
-            else [order[number % size] for number in range(place, end)]
-        )
-
-
 class Handout(NamedTuple):
-    """The CoTs that a run was given for one `PoolRequest`.
+    """The CoTs that a run was given for one request of a pool.
 
     Attributes:
         samples: recorded positions, in draw order.
@@ -459,6 +384,7 @@ class Handout(NamedTuple):
         visit: 2 in the second pass of the run that asks the question, and so on; see `Account`.
     """
 
+    request: PoolRequest
     samples: tuple[int, ...]
     recycled: int
     remaining: int
@@ -493,23 +419,6 @@ class _Cursor:
         self.chosen: Mapping[Taken, int] = _NOTHING  # -> times
         self.cut: Mapping[int, int] = _NOTHING  # number in the draw -> tokens
 
-    def pass_by(self, request: PoolRequest, cots: Sequence[ServedCot]) -> None:
-        """Go past the CoTs of a request."""
-        if request.sample is not None:
-            taken = request.sample, tokens_if_cut(cots[0])
-            self.chosen = {**self.chosen, taken: self.chosen.get(taken, 0) + 1}
-            return
-        cut = {place: cot.tokens for place, cot in enumerate(cots, self.place) if cot.is_cut}
-        self.cut = {**self.cut, **cut} if cut else self.cut
-        self.place += len(cots)
-
-
-def tokens_if_cut(cot: ServedCot) -> int | None:
-    """Return the tokens of a CoT that is cut; `None` of a whole one, for as many as were
-    recorded.
-    """
-    return cot.tokens if cot.is_cut else None
-
 
 class Account:
     """What one run has consumed: its place in every pool, its counts per LLM, its prompts.
@@ -528,7 +437,7 @@ class Account:
         self.name = name
         self.templates = PromptCounts()
         self.is_warned = False
-        self._cursors: dict[tuple[LLM, int], _Cursor] = {}
+        self._cursors: defaultdict[tuple[LLM, int], _Cursor] = defaultdict(_Cursor)
         self._counts: defaultdict[LLM, Counter[str]] = defaultdict(Counter)
         self._pass = 1
         # question -> its pools that were begun, once in each pass
@@ -539,15 +448,14 @@ class Account:
         self._starts = 0  # how often a sender came when all others had gone
         self._latest: Sequence[PoolRequest] = ()  # what was asked last, by whomever
 
-    def place(self, key: tuple[LLM, int]) -> int:
-        """Return how many CoTs of a question's draw (by LLM and row) the run was given."""
-        cursor = self._cursors.get(key)
-        return 0 if cursor is None else cursor.place
+    def place(self, request: PoolRequest) -> int:
+        """Return how many CoTs of a question's draw the run was given."""
+        return self._cursors[request.key].place if request.key in self._cursors else 0
 
     def take(
         self,
         requests: Sequence[PoolRequest],
-        orders: Sequence[Sequence[int]],
+        draws: Sequence[Sequence[int]],
         cots: Sequence[Sequence[ServedCot]],
         billing: str,
         again: bool,
@@ -558,22 +466,15 @@ class Account:
         `again` where another pass begins.
         """
         self._pass += again
-        cursors = [self._cursor(each) for each in requests]
         handouts = [
-            self._take(*each, billing) for each in zip(requests, orders, cursors, cots, strict=True)
+            self._take(request, len(draw), sent, billing)
+            for request, draw, sent in zip(requests, draws, cots, strict=True)
         ]
-        # those of one request are asked together
-        for request, cursor in zip(requests, cursors, strict=True):
+        for request in requests:  # those of one request are asked together
+            cursor = self._cursors[request.key]
             cursor.others, cursor.start = self._others(request), self._starts
         self._latest = requests
         return handouts
-
-    def _cursor(self, request: PoolRequest) -> _Cursor:
-        key = request.llm, request.row
-        cursor = self._cursors.get(key)
-        if cursor is None:
-            cursor = self._cursors[key] = _Cursor()
-        return cursor
 
     def begins_again(self, requests: Sequence[PoolRequest], sender: Sender | None) -> bool:
         """Return whether another pass begins with some requests, and note who sends them."""
@@ -581,7 +482,7 @@ class Account:
             self._starts += not any(map(_is_there, reversed(self._senders)))
         others, is_started_again = 0, False
         for request in requests:
-            cursor = self._cursors.get((request.llm, request.row))
+            cursor = self._cursors.get(request.key)
             if cursor is not None and cursor.last == self._pass:
                 others = max(others, self._others(request) - cursor.others)
                 is_started_again |= cursor.start < self._starts
@@ -601,7 +502,7 @@ class Account:
         """Return whether a request of a ledger file, in the pass `visit` that asks its question,
         belongs to the present pass.
         """
-        cursor = self._cursors.get((request.llm, request.row))
+        cursor = self._cursors.get(request.key)
         return cursor is None or cursor.last < self._pass or cursor.visits == visit
 
     def _others(self, request: PoolRequest) -> int:
@@ -609,41 +510,35 @@ class Account:
         return self._all_begun - self._begun.get((request.llm.dataset, request.row), 0)
 
     def _take(
-        self,
-        request: PoolRequest,
-        order: Sequence[int],
-        cursor: _Cursor,
-        cots: Sequence[ServedCot],
-        billing: str,
+        self, request: PoolRequest, size: int, cots: Sequence[ServedCot], billing: str
     ) -> Handout:
-        llm, row = request.llm, request.row
-        counts = self._counts[llm]
+        llm, row = request.key
+        counts, cursor = self._counts[llm], self._cursors[llm, row]
         if cursor.last < self._pass:
             cursor.last = self._pass
             cursor.visits += 1
             self._begun[llm.dataset, row] = self._begun.get((llm.dataset, row), 0) + 1
             self._all_begun += 1
             counts["asked_again"] += cursor.visits == 2
-        samples = request.samples(order, cursor.place)
-        prompts = (
-            1
-            if billing == "per_round"
-            else len(samples)
-            if billing == "per_sample"
-            else int(not cursor.rounds)
-        )
         counts["questions"] += not cursor.rounds
-        cursor.pass_by(request, cots)
+        recycled = 0
+        if request.sample is not None:
+            taken = request.sample, cots[0].tokens_if_cut
+            cursor.chosen = {**cursor.chosen, taken: cursor.chosen.get(taken, 0) + 1}
+        else:
+            cut = {place: cot.tokens for place, cot in enumerate(cots, cursor.place) if cot.is_cut}
+            if cut:
+                cursor.cut = {**cursor.cut, **cut}
+            cursor.place += len(cots)
+            recycled = min(request.n, max(cursor.place - size, 0))
+        billed = {"per_round": 1, "per_sample": len(cots)}
         handout = Handout(
-            samples,
-            recycled=(
-                0
-                if request.sample is not None
-                else min(request.n, max(cursor.place - len(order), 0))
-            ),
-            remaining=max(len(order) - cursor.place, 0),
+            request,
+            tuple([cot.sample for cot in cots]),
+            recycled,
+            remaining=max(size - cursor.place, 0),
             round=cursor.rounds,
-            prompts=prompts,
+            prompts=billed.get(billing, int(not cursor.rounds)),
             cots=cots,
             output_tokens=sum([cot.tokens for cot in cots]),
             cut=sum([cot.is_cut for cot in cots]),
@@ -652,31 +547,27 @@ class Account:
         )
         cursor.rounds += 1
         counts["requests"] += 1
-        counts["cots"] += len(samples)
+        counts["cots"] += len(cots)
         for name in ("output_tokens", "recycled", "cut", "limited"):
             counts[name] += getattr(handout, name)
-        if (prompt_tokens := int(llm.pool.prompt_tokens[row])) < 0:
-            counts["unknown_prompts"] += prompts
+        if request.prompt_tokens < 0:
+            counts["unknown_prompts"] += handout.prompts
         else:
-            counts["prompt_tokens"] += prompts * prompt_tokens
+            counts["prompt_tokens"] += handout.prompts * request.prompt_tokens
         return handout
 
-    def saved(self, requests: Sequence[PoolRequest]) -> Callable[[], None]:
-        """Return a function that undoes some requests, which are taken after this call."""
-        templates = deepcopy(self.templates)
-        cursors = {
-            key: copy(self._cursors.get(key)) for key in {(each.llm, each.row) for each in requests}
-        }
-        counts = {llm: copy(self._counts.get(llm)) for llm in {each.llm for each in requests}}
-        passes = self._pass, self._begun.copy(), self._all_begun
-
-        def undo() -> None:
-            self.templates = templates
-            self._pass, self._begun, self._all_begun = passes
-            _put_back(self._cursors, cursors)
-            _put_back(self._counts, counts)
-
-        return undo
+    def copied(self) -> Account:
+        """Return a copy, for requests that may turn out not to count."""
+        other = copy(self)
+        vars(other).update(
+            templates=deepcopy(self.templates),
+            _begun=self._begun.copy(),
+            _cursors=defaultdict(
+                _Cursor, {key: copy(cursor) for key, cursor in self._cursors.items()}
+            ),
+            _counts=defaultdict(Counter, {llm: each.copy() for llm, each in self._counts.items()}),
+        )
+        return other
 
     def cursors(self) -> list[tuple[LLM, int, _Cursor]]:
         """Return LLM, row and cursor of every question that was asked."""
@@ -702,14 +593,6 @@ def _questions(requests: Iterable[PoolRequest]) -> set[tuple[str, int]]:
 
 def _is_there(sender: Sender) -> bool:
     return sender[0]() is not sender[1]
-
-
-def _put_back(items: dict[Any, Any], before: Mapping[Any, Any]) -> None:
-    for key, value in before.items():
-        if value is None:
-            items.pop(key, None)
-        else:
-            items[key] = value
 
 
 _COUNTED = (

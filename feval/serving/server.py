@@ -35,7 +35,15 @@ from feval.errors import FevalError, StorageError, UsageError
 from feval.recording.reader import Recording
 from feval.serving.application import Application, ApplicationOptions
 from feval.serving.loopback import is_loopback, refusal
-from feval.serving.wire import Call, Reply, RequestError, Sender, ServingError, error_reply
+from feval.serving.wire import (
+    Call,
+    Reply,
+    RequestError,
+    Sender,
+    ServingError,
+    bug_reply,
+    error_reply,
+)
 
 try:
     import uvicorn
@@ -717,8 +725,5 @@ async def _nobody(_: Request, __: ClientDisconnect) -> Response:
 
 
 async def _bug(_: Request, error: Exception) -> Response:
-    # its text could show what was sent
-    _LOG.error("A request could not be answered: %s.", type(error).__name__)
-    return _error(
-        FevalError(f"An internal error occurred ({type(error).__name__}); the server logged it.")
-    )
+    reply = bug_reply(error)
+    return Response(reply.body, reply.status, reply.headers)

@@ -20,6 +20,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from traceback import extract_tb
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
@@ -101,6 +102,14 @@ def error_reply(error: FevalError) -> Reply:
         "code": fields[1],
     }
     return json_reply({"error": content}, status, fields[2])
+
+
+def bug_reply(error: Exception) -> Reply:
+    """Log where a bug is, and return a reply that says so."""
+    # its text could show what was sent
+    name, where = type(error).__name__, extract_tb(error.__traceback__)[-1]
+    _LOG.error("A request could not be answered: %s at %s:%s.", name, where.filename, where.lineno)
+    return error_reply(FevalError(f"An internal error occurred ({name}); the server logged it."))
 
 
 def usage(
