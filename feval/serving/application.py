@@ -15,11 +15,12 @@ from urllib.parse import parse_qs
 from feval import __version__
 from feval.arguments import checked
 from feval.cards.prices import PriceList
-from feval.errors import FevalError, ReplayWarning, UsageError
+from feval.cards.reading import parse_json
+from feval.errors import ConflictError, FevalError, ReplayWarning, UsageError
 from feval.recording.reader import Recording
 from feval.serving.completions import CompletionBuilder, created, match_headers, require_texts
 from feval.serving.cots import Cutter, TextCache
-from feval.serving.grading import Graded, grade_posted, grade_run
+from feval.serving.grading import Graded, grade_run
 from feval.serving.ledger import LedgerFile
 from feval.serving.library import BoundedCache, Library
 from feval.serving.matcher import Match, Matcher
@@ -350,11 +351,26 @@ class Application:
         )
 
     def _grade(self, call: Call, run: RunName) -> Reply:
-        return json_reply(
-            grade_posted(
-                call.body, lambda name: self.ledger(name or run.label, detail=True), self.library
+        try:
+            fields = parse_json(call.body)
+        except ValueError as error:
+            raise RequestError(
+                f"The body is not valid JSON: {error}. Post an object with `answers`.",
+                code="invalid_json",
+            ) from error
+        if not isinstance(fields, dict) or "answers" not in fields:
+            raise RequestError(
+                "The body lacks `answers`: an object from question to answer.", parameter="answers"
             )
-        )
+        name, dataset = (fields.get(field) for field in ("run", "dataset"))
+        for field, value in (("run", name), ("dataset", dataset)):
+            if not isinstance(value, str | None):
+                raise RequestError(f"`{field}` must be a name, as text.", parameter=field)
+        try:
+            graded = grade(self, name or run.label, fields["answers"], dataset=dataset)
+        except (UsageError, ConflictError) as error:
+            raise RequestError(str(error), parameter="answers") from error
+        return json_reply(graded.to_dict())
 
     def _reset(self, _: Call, run: RunName) -> Reply:
         self.runs.reset(run)
@@ -389,6 +405,5 @@ def grade(
         UnknownNameError: the run did not ask about that dataset.
         ConflictError: a question has two answers.
     """
-    return grade_run(
-        application.ledger(run, detail=True), application.library, answers, dataset=dataset
-    )
+    ledger = application.ledger(run, detail=True)
+    return grade_run(ledger, application.library.opened, answers, dataset)

@@ -69,7 +69,7 @@ class Cutter:
         counter = self._counter(match.llm.counter)
         if isinstance(counter, FevalError) or whole.text is None:
             raise _not_cut(match, whole, sample, limit, bounds.field, counter)
-        marks = (cots.marks[sample] if cots.marks is not None else None) or ()
+        marks = cots.marks[sample] or ()
         room = sys.maxsize if limit is None else limit - hidden
         # as a server sends them: thoughts in a field of their own
         marks = () if of_content_blocks(marks) else marks
@@ -192,13 +192,11 @@ class CotTexts:
 
     Attributes:
         texts: the text of each; `None` where the recording has none.
-        reasoning: the thoughts before it; `None` where there are none, of one or of all.
+        reasoning: the thoughts before it; `None` where there are none.
         finish_reasons: as recorded; "unknown" where the recording has none.
         tokens: output tokens of each.
-        reasoning_tokens: how many of them were reasoning; `None` where that is not known, of one or
-            of all.
-        marks: where the reasoning of each was in its raw text; `None` where it was not, of one or
-            of all.
+        reasoning_tokens: how many of them were reasoning; `None` where that is not known.
+        marks: where the reasoning of each was in its raw text; `None` where it was not.
         tool_calls: how many of them are calls of tools, which recordings do not hold: by their
             finish reason, or because nothing was said where tools were offered (a call that was
             forced ends with "stop").
@@ -206,11 +204,11 @@ class CotTexts:
     """
 
     texts: Sequence[str | None]
-    reasoning: Sequence[str | None] | None
+    reasoning: Sequence[str | None]
     finish_reasons: Sequence[str]
     tokens: Sequence[int]
-    reasoning_tokens: Sequence[int | None] | None
-    marks: Sequence[tuple[Mark, ...] | None] | None
+    reasoning_tokens: Sequence[int | None]
+    marks: Sequence[tuple[Mark, ...] | None]
     tool_calls: int
     made: dict[int, ServedCot] = field(default_factory=dict)
 
@@ -220,10 +218,10 @@ class CotTexts:
             self.made[sample] = ServedCot(
                 sample,
                 self.texts[sample],
-                None if self.reasoning is None else self.reasoning[sample],
+                self.reasoning[sample],
                 self.finish_reasons[sample],
                 self.tokens[sample],
-                None if self.reasoning_tokens is None else self.reasoning_tokens[sample],
+                self.reasoning_tokens[sample],
             )
         return self.made[sample]
 
@@ -253,7 +251,8 @@ class TextCache:
         cots = {place: _cots(llm, place, texts) for place, texts in near.items()}
         for place, each in cots.items():
             size = sum(
-                len(text or "") + _OVERHEAD for text in (*each.texts, *(each.reasoning or ()))
+                len(text or "") + len(thought or "") + _OVERHEAD
+                for text, thought in zip(each.texts, each.reasoning, strict=True)
             )
             self._cache.put((llm, place), each, size)
         return cots[row]
@@ -267,6 +266,13 @@ def _cots(llm: LLM, row: int, texts: list[str | None]) -> CotTexts:
         calls += sum(
             text == "" and reason == "stop" for text, reason in zip(texts, reasons, strict=True)
         )
-    hidden = llm.reasoning_tokens.get(llm.question_ids[row])
-    tokens = llm.pool.output_tokens[row, :size].tolist()
-    return CotTexts(texts, llm.reasoning(row), reasons, tokens, hidden, llm.marks(row), calls)
+    unknown = [None] * size
+    return CotTexts(
+        texts,
+        llm.reasoning(row) or unknown,
+        reasons,
+        llm.pool.output_tokens[row, :size].tolist(),
+        llm.reasoning_tokens.get(llm.question_ids[row]) or unknown,
+        llm.marks(row) or unknown,
+        calls,
+    )

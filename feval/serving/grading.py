@@ -32,12 +32,10 @@ from feval.serving.ledger import Example, Handed, LedgerFile
 from feval.serving.ledger import read_ledger as read_lines
 from feval.serving.prompts import PromptCounts, prompt_remarks
 from feval.serving.runs import run_name
-from feval.serving.wire import RequestError
 
 if TYPE_CHECKING:
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
-    from feval.serving.library import Library
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,55 +72,6 @@ class Graded:
 
 
 def grade_run(
-    ledger: Mapping[str, Any], library: Library, answers: object, *, dataset: str | None = None
-) -> Graded:
-    """Grade the answers of a run that is served now, by its ledger with details; see
-    `feval.serving.grade`.
-    """
-
-    def find(dataset: str, names: list[str]) -> tuple[Dataset, list[LLM]]:
-        by_name = {llm.name: llm for llm in library.llms if llm.dataset == dataset}
-        return library.datasets[dataset], [by_name[name] for name in names]
-
-    return _graded(ledger, find, answers, dataset)
-
-
-def grade_posted(
-    body: bytes, ledger: Callable[[str | None], Mapping[str, Any]], library: Library
-) -> dict[str, Any]:
-    """Grade what was posted to /feval/grade: {"answers": ..., "run": NAME, "dataset": ID}, the last
-    two if needed.
-
-    `ledger` returns the ledger of a run by its name, and that of the request's own run for `None`.
-
-    Raises:
-        RequestError: the body is not valid, or its answers cannot be graded.
-        NotRecordedError: the run has asked nothing.
-    """
-    try:
-        fields = parse_json(body)
-    except ValueError as error:
-        raise RequestError(
-            f"The body is not valid JSON: {error}. Post an object with `answers`.",
-            code="invalid_json",
-        ) from error
-    if not isinstance(fields, dict) or "answers" not in fields:
-        raise RequestError(
-            "The body lacks `answers`: an object from question to answer.", parameter="answers"
-        )
-    for name in ("run", "dataset"):
-        if not isinstance(fields.get(name), (str, type(None))):
-            raise RequestError(f"`{name}` must be a name, as text.", parameter=name)
-    try:
-        graded = grade_run(
-            ledger(fields.get("run")), library, fields["answers"], dataset=fields.get("dataset")
-        )
-    except (UsageError, ConflictError) as error:
-        raise RequestError(str(error), parameter="answers") from error
-    return graded.to_dict()
-
-
-def _graded(
     ledger: Mapping[str, Any],
     find: Callable[[str, list[str]], tuple[Dataset, list[LLM]]],
     answers: object,
@@ -236,7 +185,7 @@ def grade_saved(
         prices=saved.prices if prices is None else prices,
         billing=saved.billing,
     )
-    return _graded(ledger, find, answers, dataset)
+    return grade_run(ledger, find, answers, dataset)
 
 
 def read_ledger(path: Path) -> SavedLedger:

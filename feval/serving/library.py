@@ -59,21 +59,21 @@ class Library:
         """Return an LLM by its full name and the row of a question by its id; `None` without such a
         pair.
         """
-        return next(
-            (
-                (each, served.rows[question])
-                for served in self.served
-                if served.dataset.id == dataset and question in served.rows
-                for each in served.llms
-                if each.name == llm
-            ),
-            None,
-        )
+        for served in self.served:
+            for each in served.llms:
+                if (served.dataset.id, each.name) == (dataset, llm) and question in served.rows:
+                    return each, served.rows[question]
+        return None
+
+    def opened(self, dataset: str, names: Sequence[str]) -> tuple[Dataset, list[LLM]]:
+        """Return a dataset by its id, and LLMs on it by their names."""
+        by_name = {llm.name: llm for llm in self.llms if llm.dataset == dataset}
+        return self.datasets[dataset], [by_name[name] for name in names]
 
     def contents(self) -> str:
         """Return in words which LLMs were recorded on which datasets."""
         shown = [
-            f"{_some([llm.name for llm in each.llms])} on {each.dataset.id}"
+            f"{some([llm.name for llm in each.llms])} on {each.dataset.id}"
             f" ({len(each.ids):,} questions)"
             for each in self.served[:_NAMED]
         ]
@@ -82,9 +82,11 @@ class Library:
         return "; ".join(shown)
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Iterable[str]) -> str:
+    """Return the first five names, and how many more there are."""
+    names = list(names)
     more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(names[:_NAMED]) + f" and {more} more" * (more > 0)
 
 
 def _pairs(
@@ -105,7 +107,7 @@ def _pairs(
             if name not in available:
                 raise NotRecordedError(
                     f"The {noun} {name!r} was to be served, but the recordings do not hold it. They"
-                    f" hold {_some(available)}."
+                    f" hold {some(available)}."
                 )
         chosen.append(wanted)
     pairs = {
@@ -114,7 +116,7 @@ def _pairs(
         if dataset in chosen[0] and (served := [name for name in names if name in chosen[1]])
     }
     if not pairs:
-        what = f"{_some(chosen[1])} on {_some(chosen[0])}" if all_llms else "any LLM"
+        what = f"{some(chosen[1])} on {some(chosen[0])}" if all_llms else "any LLM"
         raise NotRecordedError(f"Nothing is left to serve: the recordings hold no CoTs of {what}.")
     return pairs
 

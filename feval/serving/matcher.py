@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from feval.errors import UnknownNameError
 from feval.replay import LLM
 from feval.serving import settings
-from feval.serving.library import Library, ServedDataset, conversation_digest, system_text
+from feval.serving.library import Library, ServedDataset, conversation_digest, some, system_text
 from feval.serving.prompts import PromptUse, Template, normal, template_of
 from feval.serving.settings import Bounds, IgnoredSetting
 from feval.serving.wire import (
@@ -176,28 +176,49 @@ class Matcher:
             owners, how = self._by_request(candidates, conversation), "request"
             if not owners and not self._strict:
                 mentioned = mentions(candidates, conversation)
-                is_last = (request.few_shot or self._few_shot) == "last" and exemplars_end(
-                    mentioned
-                ) > 0
-                searched, how = (mentioned[-1:], "few-shot") if is_last else (mentioned, "question")
+                searched, how = mentioned, "question"
+                if (request.few_shot or self._few_shot) == "last" and exemplars_end(mentioned):
+                    searched, how = mentioned[-1:], "few-shot"
                 owners = {
                     place: candidates[place.served]
                     for mention in searched
                     for place in mention.places
                 }
         if not owners:
+            counts = ", ".join(f"{len(each.ids):,} of {each.dataset.id}" for each in candidates)
             with self._library.lock:  # the message compares with prompts, which are read for it
-                raise miss(request.model, candidates, conversation, strict=self._strict)
+                reasons = " ".join(_reasons(candidates, conversation, strict=self._strict))
+            raise MissError(
+                f"The request asks {request.model[:_SHOWN]!r} none of the recorded questions"
+                f" ({counts}). {reasons}",
+                parameter="messages",
+            )
         if len(owners) > 1:
-            has_exemplars = how == "question" and exemplars_end(mentioned) > 0
-            raise several_questions(list(owners), has_exemplars=has_exemplars)
+            advice = f"Ask one question at a time, or {_HOW_TO_NAME}."
+            if len({place.served for place in owners}) > 1:
+                advice = f"Serve one dataset (--dataset), or {_HOW_TO_NAME_DATASET}."
+            if how == "question" and exemplars_end(mentioned):
+                advice += (
+                    f" If all but the last are exemplars of a few-shot prompt, {_HOW_TO_TAKE_LAST}."
+                )
+            raise AmbiguousError(
+                f"The request may mean {len(owners)} recorded questions:"
+                f" {some(map(str, owners))}. {advice}",
+                parameter="messages",
+            )
         [(place, llms)] = owners.items()
         llm = _variant(request, place, llms, has_one_prompt=how == "request")
         served, row, info = place.served, place.row, llm.info
         ignored = settings.ignored(request, info, conversation)
         # a pool has CoTs of many seeds
         if self._strict and (other := [name for name in ignored if name != "seed"]):
-            raise strict_miss(request, llm, place, other)
+            asked = settings.both_sides(request.settings, other, info)
+            raise MissError(
+                f"The question {place} was recorded with {llm.name}, but with other settings: the"
+                f" request has {asked}. Send what was recorded, or start the server without"
+                " --strict.",
+                parameter=other[0],
+            )
         first = 0
         if how in {"few-shot", "id"}:
             mentioned = mentioned or mentions(candidates, conversation)
@@ -288,24 +309,18 @@ def _variant(
             return agree[0]
         if agree:
             break
-    shown = ", ".join(f"{llm.name} ({settings.decoding(llm.info)})" for llm in llms[:_NAMED])
-    more = f" and {len(llms) - _NAMED} more" if len(llms) > _NAMED else ""
-    sentences = [
-        (
-            f"{request.model[:_SHOWN]!r} was recorded in {len(llms)} variants on"
-            f" {place.served.dataset.id}: {shown}{more}."
-        )
-    ]
+    why = ""
     if not agree:
-        differ = [
-            (llm, settings.differences(asked, llm.info, stated, cuts=True)) for llm in llms[:_NAMED]
-        ]
-        sides = "; ".join(
-            f"{llm.name}: {settings.both_sides(asked, fields, llm.info)}" for llm, fields in differ
-        )
-        sentences.append(f"None fits the request, which has other settings: {sides}.")
+        sides = []
+        for llm in llms[:_NAMED]:
+            fields = settings.differences(asked, llm.info, stated, cuts=True)
+            sides.append(f"{llm.name}: {settings.both_sides(asked, fields, llm.info)}")
+        why = f" None fits the request, which has other settings: {'; '.join(sides)}."
+    shown = some(f"{llm.name} ({settings.decoding(llm.info)})" for llm in llms)
     raise AmbiguousError(
-        f"{' '.join(sentences)} Give the full name of one as the model.", parameter="model"
+        f"{request.model[:_SHOWN]!r} was recorded in {len(llms)} variants on"
+        f" {place.served.dataset.id}: {shown}.{why} Give the full name of one as the model.",
+        parameter="model",
     )
 
 
@@ -326,52 +341,6 @@ _HOW_TO_NAME = (
 )
 
 
-def miss(
-    model: str, candidates: _Candidates, conversation: Conversation, *, strict: bool
-) -> MissError:
-    """Return the error of a request to an LLM of that name that asks no recorded question of the
-    datasets that were searched.
-    """
-    counts = ", ".join(f"{len(served.ids):,} of {served.dataset.id}" for served in candidates)
-    what = f"The request asks {model[:_SHOWN]!r} none of the recorded questions ({counts})."
-    return MissError(
-        f"{what} {' '.join(_reasons(candidates, conversation, strict=strict))}",
-        parameter="messages",
-    )
-
-
-def several_questions(places: Sequence[Place], *, has_exemplars: bool) -> AmbiguousError:
-    """Return the error of a request that may ask several recorded questions, of which all but the
-    last may be exemplars.
-    """
-    named = ", ".join(map(str, places[:_NAMED]))
-    more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
-    if len({place.served for place in places}) > 1:
-        advice = f"Serve one dataset (--dataset), or {_HOW_TO_NAME_DATASET}."
-    else:
-        advice = f"Ask one question at a time, or {_HOW_TO_NAME}."
-    if has_exemplars:
-        advice += f" If all but the last are exemplars of a few-shot prompt, {_HOW_TO_TAKE_LAST}."
-    return AmbiguousError(
-        f"The request may mean {len(places)} recorded questions: {named}{more}. {advice}",
-        parameter="messages",
-    )
-
-
-def strict_miss(
-    request: CompletionRequest, llm: LLM, place: Place, fields: Sequence[str]
-) -> MissError:
-    """Return the error of a request with other settings than the recorded ones, on a strict
-    server.
-    """
-    asked = settings.both_sides(request.settings, fields, llm.info)
-    return MissError(
-        f"The question {place} was recorded with {llm.name}, but with other settings: the request"
-        f" has {asked}. Send what was recorded, or start the server without --strict.",
-        parameter=fields[0],
-    )
-
-
 def _reasons(candidates: _Candidates, conversation: Conversation, *, strict: bool) -> Iterator[str]:
     text = conversation.last_user_text
     if not text.strip():
@@ -385,10 +354,8 @@ def _reasons(candidates: _Candidates, conversation: Conversation, *, strict: boo
             yield (
                 f"Its last user message holds the text of the question {places[0]}, but the"
                 " messages are not those recorded"
-            )
-            yield (
-                f"({_difference(places[0], candidates, conversation)}), and a strict server answers"
-                " recorded requests only."
+                f" ({_difference(places[0], candidates, conversation)}), and a strict server"
+                " answers recorded requests only."
             )
         else:
             yield (
@@ -411,9 +378,8 @@ def _reasons(candidates: _Candidates, conversation: Conversation, *, strict: boo
                 f"A message before it asks {places[0]}; what an LLM replies to a follow-up was not"
                 " recorded: ask a live LLM."
             )
-    nearest = _nearest(candidates, text)
-    if nearest is not None:
-        place, share = nearest
+    place, share = _nearest(candidates, text)
+    if place is not None:
         begins = place.served.texts[place.row].strip()[:_SHOWN]
         yield (
             f"The nearest is {place}, which begins {begins!r} ({share:.0%} of its words are in the"
@@ -442,7 +408,7 @@ def _difference(place: Place, candidates: _Candidates, conversation: Conversatio
     return "no prompt was recorded for it"
 
 
-def _nearest(candidates: _Candidates, text: str) -> tuple[Place, float] | None:
+def _nearest(candidates: _Candidates, text: str) -> tuple[Place | None, float]:
     """The question with the largest share of its words in a message; `None` if none has a third of
     them.
     """
@@ -453,7 +419,7 @@ def _nearest(candidates: _Candidates, text: str) -> tuple[Place, float] | None:
             share = len(words & words_sent) / max(len(words), 1)
             if share > largest:
                 best, largest = Place(served, row), share
-    return None if best is None else (best, largest)
+    return best, largest
 
 
 MAX_SEARCHED = 1 << 20
@@ -471,13 +437,8 @@ class Place:
     served: ServedDataset
     row: int
 
-    @property
-    def id(self) -> str:
-        """Id of the question."""
-        return self.served.ids[self.row]
-
     def __str__(self) -> str:
-        return f"{self.id[:_SHOWN]!r} of {self.served.dataset.id}"
+        return f"{self.served.ids[self.row][:_SHOWN]!r} of {self.served.dataset.id}"
 
 
 @dataclass(frozen=True, slots=True)

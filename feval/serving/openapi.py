@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from feval import __version__
+from feval.serving.runs import COUNTED
 from feval.serving.wire import FEW_SHOT, ChatRequest, TextRequest
 
 RUN_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@(recorded|[0-9]{1,9}))?$"
@@ -258,13 +259,9 @@ def _replies() -> dict[str, _Schema]:
 
 
 def _accounts() -> dict[str, _Schema]:
-    counted = (
-        "requests", "cots", "output_tokens", "questions", "recycled", "cut", "limited",
-        "asked_again",
-    )  # fmt: skip
     run = {
         "run": _TEXT,
-        **dict.fromkeys(counted, _COUNT),
+        **dict.fromkeys(COUNTED, _COUNT),
         **_or_null(replicate=_INTEGER, prompt_tokens=_COUNT, usd={"type": "number", "minimum": 0}),
         "llms": {"type": "object", "additionalProperties": _ANYTHING},
     }

@@ -67,13 +67,6 @@ class TextIndex:
             _AnchorTable(length, group) for length, group in _by_anchor(self._numbers).items()
         ]
 
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def equal(self, text: str) -> tuple[int, ...]:
-        """Return the numbers of the texts equal to this one."""
-        return self._numbers.get(normal(text).strip(), ())
-
     def outermost(self, message: str) -> list[TextHit]:
         """Return the texts that occur in a message, in order; none inside a longer one.
 

@@ -595,15 +595,16 @@ def _is_there(sender: Sender) -> bool:
     return sender[0]() is not sender[1]
 
 
-_COUNTED = (
+COUNTED = (
     "requests", "cots", "prompt_tokens", "output_tokens", "questions", "recycled", "asked_again",
     "cut", "limited",
 )  # fmt: skip
+"""What the ledger of a run counts."""
 
 
 def _summed(counts: Mapping[LLM, Counter[str]]) -> dict[str, Any]:
     dollars, missing = _dollars(counts)
-    totals = {name: sum(each[name] for each in counts.values()) for name in _COUNTED}
+    totals = {name: sum(each[name] for each in counts.values()) for name in COUNTED}
     return totals | {"usd": dollars} | ({} if missing is None else {"usd_missing": missing})
 
 

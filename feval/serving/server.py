@@ -316,12 +316,8 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.setblocking(False)
     except (OSError, OverflowError) as error:
         listener.close()
-        is_elsewhere = isinstance(error, OSError) and error.errno not in {
-            errno.EADDRINUSE,
-            errno.EACCES,
-        }
         advice = "Name another --port, or 0 for any free one."
-        if is_elsewhere:
+        if getattr(error, "errno", errno.EACCES) not in {errno.EADDRINUSE, errno.EACCES}:
             advice = "Name a --host that is an address of this machine, such as 127.0.0.1."
         why = getattr(error, "strerror", None) or error
         raise StorageError(f"Nothing can listen on {host}, port {port}: {why}. {advice}") from error
@@ -394,9 +390,8 @@ class BoundedHeads(HttpToolsProtocol):
         super().connection_made(transport)
         self._connection = transport
         self.heard = monotonic()
-        self.address = (
-            None if self.client is None or is_loopback(self.client[0]) else self.client[0]
-        )
+        host, _ = self.client or (None, 0)
+        self.address = None if host is None or is_loopback(host) else host
         self._sender = transport.is_closing, True
         self._wait()
         self._is_surplus()
@@ -467,18 +462,13 @@ class BoundedHeads(HttpToolsProtocol):
         """End the connections that have been quiet for longest, until the bounds hold; return
         whether they still do not.
         """
-        most, peers = (
-            cast("int", self.config.limit_concurrency),
-            cast("set[BoundedHeads]", self.connections),
-        )
+        most = cast("int", self.config.limit_concurrency)
+        peers = cast("set[BoundedHeads]", self.connections)
         share = max(most // _SHARE, 1)
         if len(peers) <= share:
             return False
-        if self.address is not None:
-            own = [peer for peer in peers if peer.address == self.address]
-            if self._exceeds(own, share):
-                return True
-        return self._exceeds(peers, most)
+        own = [peer for peer in peers if self.address is not None and peer.address == self.address]
+        return self._exceeds(own, share) or self._exceeds(peers, most)
 
     def _exceeds(self, peers: Collection[BoundedHeads], most: int) -> bool:
         surplus = len(peers) - most
@@ -530,13 +520,9 @@ def replay_routes(application: Application) -> list[BaseRoute]:
         call = Call(request.method, request.scope["path"], query, headers, body, sender=sender)
         # Most requests take less time than a thread would take to start; only grading reads a whole
         # pool.
-        slow = call.path.endswith("/feval/grade")
-        reply = (
-            await run_in_threadpool(application.respond, call)
-            if slow
-            else application.respond(call)
-        )
-        return response(reply, request)
+        if call.path.endswith("/feval/grade"):
+            return response(await run_in_threadpool(application.respond, call), request)
+        return response(application.respond(call), request)
 
     return [Route("/{path:path}", answer, methods=METHODS)]
 
@@ -683,10 +669,8 @@ class _Last(Response):
                 while more and dropped <= _MOST_DROPPED:
                     async with asyncio.timeout(_LINGER_S):
                         message = await receive()
-                    dropped, more = (
-                        dropped + len(message.get("body", b"")),
-                        message.get("more_body", False),
-                    )
+                    dropped += len(message.get("body", b""))
+                    more = message.get("more_body", False)
         await send({"type": "http.response.body"})
 
 

@@ -56,16 +56,15 @@ class _Replay:
                 f"The name of a run is text; {run!r:.80} ({type(run).__name__}) was given."
             )
         self._owned = not isinstance(recording, Application)
-        if isinstance(recording, Application) and options:
-            raise UsageError(
-                f"The application is open already, so {', '.join(sorted(options))} cannot be chosen"
-                " any more. Give that to Application.open."
-            )
-        self.application = (
-            recording
-            if isinstance(recording, Application)
-            else Application.open(recording, **options)
-        )
+        if isinstance(recording, Application):
+            if options:
+                raise UsageError(
+                    f"The application is open already, so {', '.join(sorted(options))} cannot be"
+                    " chosen any more. Give that to Application.open."
+                )
+            self.application = recording
+        else:
+            self.application = Application.open(recording, **options)
         self.run = run
 
     def ledger(self, run: str | None = None, *, detail: bool = False) -> dict[str, Any]:
@@ -96,16 +95,14 @@ class _Replay:
 
     def _respond(self, request: Any, body: bytes, sender: Sender | None) -> Reply:
         url = request.url
-        headers = {
-            name.lower(): value
-            for name, value in request.headers.items()
-            if name.lower() not in _KEYS
-        }
-        headers.setdefault("x-feval-run", self.run)
-        call = Call(
-            request.method, _path(url.path), url.query.decode(), headers, body, _warn, sender
+        headers = {"x-feval-run": self.run}
+        for name, value in request.headers.items():
+            if name.lower() not in _KEYS:
+                headers[name.lower()] = value
+        path, query = _path(url.path), url.query.decode()
+        return self.application.respond(
+            Call(request.method, path, query, headers, body, _warn, sender)
         )
-        return self.application.respond(call)
 
     def _close(self) -> None:
         if self._owned:

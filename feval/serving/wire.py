@@ -88,20 +88,19 @@ def json_reply(value: object, status: int = 200, headers: Mapping[str, str] | No
 
 def error_reply(error: FevalError) -> Reply:
     """Return an error in OpenAI's shape; its text is the message."""
-    status = status_of(error)
-    fields = (
-        (error.parameter, error.code, error.headers)
-        if isinstance(error, ServingError)
-        else (None, None, None)
-    )
+    # lone surrogates are not valid JSON
+    message = str(error).encode("utf-8", "replace").decode()
+    if not isinstance(error, ServingError):
+        statuses = ((NotRecordedError, 404), (UsageError, 400), (StorageError, 507))
+        status = next((status for kind, status in statuses if isinstance(error, kind)), 500)
+        error = ServingError(message, status=status)
     content = {
-        # lone surrogates are not valid JSON
-        "message": str(error).encode("utf-8", "replace").decode(),
-        "type": "invalid_request_error" if status < 500 else "server_error",
-        "param": fields[0],
-        "code": fields[1],
+        "message": message,
+        "type": "invalid_request_error" if error.status < 500 else "server_error",
+        "param": error.parameter,
+        "code": error.code,
     }
-    return json_reply({"error": content}, status, fields[2])
+    return json_reply({"error": content}, error.status, error.headers)
 
 
 def bug_reply(error: Exception) -> Reply:
@@ -143,75 +142,52 @@ def completion_reply(
     """
     if not stream:
         return json_reply(completion, 200, headers)
-    chunks = _text_chunks if completion["object"] == "text_completion" else _chat_chunks
     shared = {"content-type": _STREAM, "cache-control": "no-cache"}
-    return Reply(
-        200,
-        shared | dict(headers or {}),
-        _events(chunks(completion), completion.get("usage"), with_usage=with_usage),
-    )
+    return Reply(200, shared | dict(headers or {}), _events(completion, with_usage=with_usage))
 
 
-def _events(
-    chunks: Iterator[dict[str, Any]], total: object, *, with_usage: bool
-) -> Iterator[bytes]:
-    chunk: dict[str, Any] = {}
-    for chunk in chunks:
-        yield b"data: %b\n\n" % orjson.dumps(chunk | {"usage": None} if with_usage else chunk)
+def _events(completion: Mapping[str, Any], *, with_usage: bool) -> Iterator[bytes]:
+    chunk = {name: value for name, value in completion.items() if name not in {"choices", "usage"}}
+    parts = _text_parts
+    if chunk["object"] != "text_completion":
+        chunk["object"], parts = "chat.completion.chunk", _chat_parts
+    empty = {"usage": None} if with_usage else {}
+    for choice in completion["choices"]:
+        for part in parts(choice):
+            yield b"data: %b\n\n" % orjson.dumps(chunk | {"choices": [part]} | empty)
     if with_usage:
-        yield b"data: %b\n\n" % orjson.dumps(chunk | {"choices": [], "usage": total})
+        total: dict[str, Any] = {"choices": [], "usage": completion.get("usage")}
+        yield b"data: %b\n\n" % orjson.dumps(chunk | total)
     yield b"data: [DONE]\n\n"
 
 
-def _chat_chunks(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Of each choice the role, the reasoning, the text token by token (or word by word), then the
-    finish reason.
+def _text_parts(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The text word by word, then the finish reason with the log-probabilities."""
+    for word in _WORD.findall(choice["text"] or ""):
+        yield {**choice, "text": word, "logprobs": None, "finish_reason": None}
+    yield {**choice, "text": ""}
+
+
+def _chat_parts(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The role, the reasoning, the text token by token (or word by word), then the finish
+    reason.
     """
-    base = {name: value for name, value in completion.items() if name not in {"choices", "usage"}}
-    base["object"] = "chat.completion.chunk"
-    for choice in completion["choices"]:
-        extra = {name: choice[name] for name in ("feval",) if name in choice}
-        for delta, logprobs, finish in _deltas(choice):
-            part = {
-                "index": choice.get("index", 0),
-                "delta": delta,
-                "logprobs": logprobs,
-                "finish_reason": finish,
-            }
-            yield base | {"choices": [part | extra]}
-
-
-def _text_chunks(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Of each choice the text word by word, then the finish reason with the log-probabilities."""
-    base = {name: value for name, value in completion.items() if name not in {"choices", "usage"}}
-    for choice in completion["choices"]:
-        for word in _WORD.findall(choice["text"] or ""):
-            yield base | {
-                "choices": [choice | {"text": word, "logprobs": None, "finish_reason": None}]
-            }
-        yield base | {"choices": [choice | {"text": ""}]}
-
-
-_Delta = tuple[dict[str, Any], dict[str, Any] | None, str | None]
-
-
-def _deltas(choice: Mapping[str, Any]) -> Iterator[_Delta]:
     message = dict(choice["message"])
     content = message.pop("content", None)
     reasoning = _pop_reasoning(message)
     if calls := message.pop("tool_calls", None):  # a stream numbers them
         message["tool_calls"] = [{"index": number} | call for number, call in enumerate(calls)]
-    yield (
-        {"role": "assistant"} | message | {"content": "" if isinstance(content, str) else content},
-        None,
-        None,
-    )
+    part = {"index": choice.get("index", 0), "delta": {}, "logprobs": None, "finish_reason": None}
+    if "feval" in choice:
+        part["feval"] = choice["feval"]
+    first = "" if isinstance(content, str) else content
+    yield part | {"delta": {"role": "assistant"} | message | {"content": first}}
     for word in _WORD.findall(next(iter(reasoning.values()), "")):
-        yield dict.fromkeys(reasoning, word), None, None
+        yield part | {"delta": dict.fromkeys(reasoning, word)}
     if isinstance(content, str):
         for piece, logprobs in _pieces(content, choice.get("logprobs")):
-            yield {"content": piece}, logprobs, None
-    yield {}, None, choice.get("finish_reason")
+            yield part | {"delta": {"content": piece}, "logprobs": logprobs}
+    yield part | {"finish_reason": choice.get("finish_reason")}
 
 
 def _pop_reasoning(message: dict[str, Any]) -> dict[str, str]:
@@ -287,15 +263,6 @@ class UsedUpError(ServingError):
     """The pool has fewer CoTs left than were asked for."""
 
     default_code = "pool_exhausted"
-
-
-def status_of(error: FevalError) -> int:
-    """Return the HTTP status that an error is sent with."""
-    if isinstance(error, ServingError):
-        return error.status
-    if isinstance(error, NotRecordedError):
-        return 404
-    return 400 if isinstance(error, UsageError) else 507 if isinstance(error, StorageError) else 500
 
 
 _SHOWN = 80
@@ -475,7 +442,18 @@ def parse(
     Raises:
         RequestError: the body is not such a request; the message names the field.
     """
-    fields = _fields(body)
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise RequestError(
+            f"The body is not valid JSON: {str(error).splitlines()[0][:_SHOWN]}. Send a JSON object"
+            " in UTF-8, without NaN and Infinity.",
+            code="invalid_json",
+        ) from error
+    if not isinstance(fields, dict):
+        raise RequestError(
+            f"The body is {_named(fields)}; a request is a JSON object with `model` and more."
+        )
     chat = kind == "chat"
     expected = {**_EXPECTED, "model": f"the name of a {models}; GET /v1/models lists them"}
     asked: ChatRequest | TextRequest
@@ -537,22 +515,6 @@ def conversation(messages: Sequence[Any]) -> Conversation:
     return Conversation(tuple(texts), frozenset(not_text))
 
 
-def _fields(body: bytes) -> dict[str, Any]:
-    try:
-        fields = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise RequestError(
-            f"The body is not valid JSON: {_first_words(error)}. Send a JSON object in UTF-8,"
-            " without NaN and Infinity.",
-            code="invalid_json",
-        ) from error
-    if not isinstance(fields, dict):
-        raise RequestError(
-            f"The body is {_named(fields)}; a request is a JSON object with `model` and more."
-        )
-    return fields
-
-
 def _refusal(
     error: ValidationError, fields: Mapping[str, Any], expected: Mapping[str, str]
 ) -> RequestError:
@@ -583,13 +545,11 @@ def _extension(asked: _Fields, headers: Mapping[str, str]) -> dict[str, Any]:
     extension, metadata = asked.feval or Extension(), asked.metadata or {}
     values: dict[str, Any] = {}
     for name in ("question", "dataset"):
-        names = [
-            getattr(extension, name),
-            unquote(headers[f"x-feval-{name}"]) if f"x-feval-{name}" in headers else None,
-            metadata.get(f"feval_{name}"),
-        ]
-        if not isinstance(names[2], str | None):
-            raise _wrong(f"metadata.feval_{name}", "text", names[2])
+        tag = metadata.get(f"feval_{name}")
+        if not isinstance(tag, str | None):
+            raise _wrong(f"metadata.feval_{name}", "text", tag)
+        header = headers.get(f"x-feval-{name}")
+        names = [getattr(extension, name), header and unquote(header), tag]
         distinct = list(dict.fromkeys(value for value in names if value is not None))
         if len(distinct) > 1:
             raise RequestError(
@@ -598,28 +558,25 @@ def _extension(asked: _Fields, headers: Mapping[str, str]) -> dict[str, Any]:
                 parameter=f"feval.{name}",
             )
         values[name] = distinct[0] if distinct else None
-    values["sample"] = _sample(extension.sample, headers.get("x-feval-sample"))
-    header = headers.get("x-feval-few-shot")
-    if header not in (None, *FEW_SHOT):
-        raise _wrong("feval.few_shot", _EXPECTED["feval.few_shot"], header)
-    # the header is for a whole run, the field for one request
-    values["few_shot"] = extension.few_shot or header
-    return values
-
-
-def _sample(field: int | None, header: str | None) -> int | None:
+    sample, header = extension.sample, headers.get("x-feval-sample")
     if header is not None:
         if not (header.isascii() and header.isdigit() and len(header) < 10):
             raise RequestError(
                 f"The header X-Feval-Sample is {header[:_SHOWN]!r}; it must be the position of a"
                 " recorded CoT: 0, 1, 2, ..."
             )
-        if field is not None and field != int(header):
+        if sample not in (None, int(header)):
             raise RequestError(
-                f"The request names two samples, {str(field)[:_SHOWN]} and {header}; name one."
+                f"The request names two samples, {str(sample)[:_SHOWN]} and {header}; name one."
             )
-        return int(header)
-    return field
+        sample = int(header)
+    values["sample"] = sample
+    header = headers.get("x-feval-few-shot")
+    if header not in (None, *FEW_SHOT):
+        raise _wrong("feval.few_shot", _EXPECTED["feval.few_shot"], header)
+    # the header is for a whole run, the field for one request
+    values["few_shot"] = extension.few_shot or header
+    return values
 
 
 def _text(content: object, where: str) -> tuple[str, bool]:
@@ -662,7 +619,3 @@ def _named(value: object) -> str:
     if isinstance(value, str):
         return f"the text {value[:_SHOWN]!r}" if value else "an empty text"
     return f"the number {value}"[:_SHOWN]
-
-
-def _first_words(error: Exception) -> str:
-    return str(error).splitlines()[0][:_SHOWN]
