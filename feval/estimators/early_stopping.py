@@ -62,13 +62,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import pairwise
-from math import comb, factorial
 from typing import Any
 
 import numpy as np
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Floats, Int64, Integers, Numbers, Result, Rows
+from feval.estimators.arrays import Floats, Int64, Integers, Numbers, Result
 from feval.estimators.per_question import distinct
 from feval.estimators.plurality import LARGEST_POOL, Bands, Counts, binomials
 from feval.estimators.probabilities import tie_nodes
@@ -129,63 +128,70 @@ def early_stops(
     fits = (
         windows <= _MOST_WINDOWS_IN_DOUBLES and int(size.max(initial=0)) <= _LARGEST_POOL_IN_FLOATS
     )
+    pools = counts, gold, size, tokens, all_tokens
     kind = np.dtype(np.float64 if fits else np.longdouble)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        results, error = _closed_form(counts, gold, size, tokens, all_tokens, window, windows, kind)
+        results, error = _closed_form(window, windows, kind, *pools)
     few = np.flatnonzero(~(error <= _TOLERANCE))  # NaN compares as false, too
     if len(few):
-        exactly = np.dtype(object)
-        results[:, few], _ = _closed_form(
-            counts[few],
-            gold[few],
-            size[few],
-            tokens[few],
-            all_tokens[few],
-            window,
-            windows,
-            exactly,
-        )
+        kind = np.dtype(object)
+        results[:, few], _ = _closed_form(window, windows, kind, *(part[few] for part in pools))
     right, no_stop, expected, spent = results
     return EarlyStops(np.clip(right, 0.0, 1.0), np.clip(no_stop, 0.0, 1.0), expected, spent)
 
 
 def _closed_form(
+    window: int,
+    windows: int,
+    kind: np.dtype[Any],
     counts: Integers,
     gold: Integers,
     size: Integers,
     tokens: Integers,
     all_tokens: Integers,
-    window: int,
-    windows: int,
-    kind: np.dtype[Any],
 ) -> tuple[Floats, Floats]:
     """[4, Q] the fields of `EarlyStops` in some number type, and [Q] bounds of their errors."""
-    large = min(counts.shape[1], int(size.max(initial=0)) // window)
+    large = int((counts >= window).sum(axis=1).max(initial=0))
     columns = np.argsort(-counts.astype(np.int64), axis=1, kind="stable")[:, :large]
-    largest = np.take_along_axis(counts, columns, axis=1).astype(np.int64)
-    large = int((largest.max(axis=0, initial=0) >= window).sum())  # columns fall
-    columns, largest = columns[:, :large], largest[:, :large]
-    spent = np.take_along_axis(tokens, columns, axis=1).astype(np.int64)
-    is_gold = columns == gold[:, None]
-    plain, marked = _ones(len(size), windows, kind), _zeros(len(size), windows, kind)
-    weighted = marked.copy()
+    largest, spent = (
+        np.take_along_axis(table, columns, axis=1).astype(np.int64) for table in (counts, tokens)
+    )
+    plain, marked, weighted = np.zeros((3, windows + 1, len(size)), kind)
+    plain[0] = _number(np.ones_like(size), kind)
     weighted[0] = _number(all_tokens - spent.sum(axis=1), kind)
     for column in range(large):
         n = _number(largest[:, column], kind)
         falling = _falling(n, window * (windows + 1) + 1)
-        orders = _number(np.ones(windows + 1, np.int64), kind)
-        for t in range(1, windows + 1):
-            orders[t] = orders[t - 1] * t
-        factor = [falling[window * t] / orders[t] for t in range(windows + 1)]
-        more = [falling[window * (t + 1)] / orders[t] * is_gold[:, column] for t in range(windows)]
+        factor = _ways(falling, window, windows)
+        more = _ways(falling, window, windows - 1, window) * (columns[:, column] == gold)
         mean = _number(spent[:, column], kind) / np.maximum(n, 1)
-        extra = [mean * falling[window * t + 1] / orders[t] for t in range(windows)]
+        extra = mean * _ways(falling, window, windows - 1, 1)
         # The extra gold window or sample belongs to this candidate or to an earlier one.
-        marked = _times_series(marked, factor) + _times_series(plain, more)
-        weighted = _times_series(weighted, factor) + _times_series(plain, extra)
-        plain = _times_series(plain, factor)
+        marked = _product(marked, factor) + _product(plain, more)
+        weighted = _product(weighted, factor) + _product(plain, extra)
+        plain = _product(plain, factor)
     below = _falling(_number(size, kind), window * windows + 1)
-    return _summed(plain, marked, weighted, below, window, windows)
+    f = _chances(plain, below, window)
+    g, h = _chances(marked[:-1], below, window, window), _chances(weighted[:-1], below, window, 1)
+    exactly = kind.kind == "O"
+    rounding, least = (0.0, 0.0) if exactly else (_rounding(kind), _LEFT)
+    choose = binomials(windows, windows + 1, kind)
+    signed = choose * (-1) ** np.arange(windows + 1)
+    none, scale = _of_none(signed, f), _of_none(choose, f)
+    last, left = _last(none, scale, rounding, least)
+    tokens_scale = _of_none(choose[:-1], h) / np.maximum(h[0], 1)  # h(0) is the mean per sample
+    terms = (
+        _of_none(signed[:-1], g),
+        none[:-1],
+        window * _of_none(signed[:-1], h),
+        scale[:-1] + tokens_scale,
+    )
+    going = np.arange(windows)[:, None] < last
+    right, expected, paid, rounded = (np.where(going, term, 0).sum(axis=0) for term in terms)
+    no_stop = np.where((last == windows) & (none[-1] > least), none[-1], 0)
+    error = left * (windows - last) + rounding * (rounded + np.where(no_stop > 0, scale[-1], 0))
+    results = np.stack([right, no_stop, expected, paid])
+    return results.astype(np.float64), error.astype(np.float64)
 
 
 def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: bool) -> Ends:
@@ -201,8 +207,8 @@ def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: boo
     ended, chances = [], []
     for j in range(windows if only_unstopped else 1, windows + 1):
         counts = partitions(bounds, window * j)
-        f = _unanimous(counts[:, 1:], window, j)
-        none_before, none = _none_of(j - 1, f), _none_of(j, f)
+        signed = binomials(j, j + 1, object) * (-1) ** np.arange(j + 1)
+        none_before, none = signed[-2:] @ _unanimous(counts[:, 1:], window, j)
         stop_here = np.zeros_like(none) if only_unstopped else none_before - none
         chance = np.asarray(stop_here + none if j == windows else stop_here, np.float64)
         ended.append(counts)
@@ -210,84 +216,24 @@ def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: boo
     return Ends.of(np.concatenate(ended), np.concatenate(chances), window * windows)
 
 
-def _unanimous(counts: Integers, window: int, windows: int) -> list[Numbers]:
-    """f(0) .. f(j) for N counts [N, K] of j windows together."""
+def _unanimous(counts: Integers, window: int, windows: int) -> Numbers:
+    """[j + 1, N] f(0) .. f(j) for N counts [N, K] of j windows together."""
     exactly = windows > MOST_WINDOWS_IN_FLOATS or window * windows > _LARGEST_POOL_IN_FLOATS
     kind: np.dtype[Any] = np.dtype(object if exactly else np.float64)
-    polynomial = _ones(len(counts), windows, kind)
-    for column in range(min(counts.shape[1], windows)):
-        if int(counts[:, column].max(initial=0)) < window:
+    polynomial = np.zeros((windows + 1, len(counts)), kind)
+    polynomial[0] = _number(np.ones(len(counts), np.int64), kind)
+    for column in counts.T[:windows]:
+        if int(column.max(initial=0)) < window:
             break
-        falling = _falling(_number(counts[:, column], kind), window * windows + 1)
-        polynomial = _times_series(
-            polynomial, [falling[window * t] / factorial(t) for t in range(windows + 1)]
-        )
-    size = _number(np.full(1, window * windows), kind)
-    below = _falling(size, window * windows + 1)
-    return [factorial(i) * polynomial[i] / below[window * i] for i in range(windows + 1)]
-
-
-def _none_of(j: int, terms: list[Numbers], signed: bool = True) -> Numbers:
-    """Probability that none of j given windows is unanimous; unsigned, the scale of its rounding
-    error.
-    """
-    return sum(
-        ((-1 if signed else 1) ** i * comb(j, i) * terms[i] for i in range(1, j + 1)),
-        start=terms[0],
-    )
-
-
-def _summed(
-    plain: Numbers, marked: Numbers, weighted: Numbers, below: Numbers, window: int, windows: int
-) -> tuple[Floats, Floats]:
-    """Inclusion-exclusion sums and error bounds; `below` is [wI + 1, Q] the falling factorials of
-    the pools' sizes.
-    """
-    exactly = plain.dtype.kind == "O"
-    orders = _number(np.array([1]), plain.dtype)
-    f, g, h = [plain[0] / below[0]], [marked[0] / below[window]], [weighted[0] / below[1]]
-    for i in range(1, windows + 1):
-        orders = orders * i
-        f.append(orders * plain[i] / below[window * i])
-        if i < windows:
-            g.append(orders * marked[i] / below[window * (i + 1)])
-            h.append(orders * weighted[i] / below[window * i + 1])
-    mean = np.maximum(np.asarray(h[0], np.float64), 1.0)  # tokens per sample
-    results, error = np.zeros((4, len(mean)), plain.dtype), np.zeros(len(mean))
-    rounding = 0.0 if exactly else _ROUNDINGS * float(np.finfo(plain.dtype).eps)
-    reached = np.ones(len(mean), np.bool_)
-    for j in range(windows + 1):
-        none, size = _none_of(j, f), np.asarray(_none_of(j, f, signed=False), np.float64)
-        ending = reached & np.asarray((none <= _LEFT) & (j > 0), np.bool_) & (not exactly)
-        error += ending * (windows - j) * (np.abs(none.astype(np.float64)) + rounding * size)
-        reached &= ~ending
-        if j == windows:
-            results[1] = np.where(reached, none, 0)
-            error += reached * rounding * size
-            break
-        results[0] += np.where(reached, _none_of(j, g), 0)
-        results[2] += np.where(reached, none, 0)
-        results[3] += np.where(reached, window * _none_of(j, h), 0)
-        tokens = np.asarray(_none_of(j, h, signed=False), np.float64) / mean
-        error += reached * rounding * (size + tokens)
-    return results.astype(np.float64), error
+        falling = _falling(_number(column, kind), window * windows + 1)
+        polynomial = _product(polynomial, _ways(falling, window, windows))
+    below = _falling(_number(np.full(1, window * windows), kind), window * windows + 1)
+    return _chances(polynomial, below, window)
 
 
 def _number(values: Integers, kind: np.dtype[Any]) -> Numbers:
-    if kind.kind != "O":
-        return values.astype(kind)
-    return np.array([Fraction(int(value)) for value in values], object)
-
-
-def _zeros(questions: int, windows: int, kind: np.dtype[Any]) -> Numbers:
-    return np.zeros((windows + 1, questions), kind)
-
-
-def _ones(questions: int, windows: int, kind: np.dtype[Any]) -> Numbers:
-    """The polynomial 1 in z, [I + 1, Q]."""
-    one = _zeros(questions, windows, kind)
-    one[0] = Fraction(1) if kind.kind == "O" else 1.0
-    return one
+    exact: Numbers = values.astype(kind)
+    return exact * Fraction(1) if kind.kind == "O" else exact
 
 
 def _falling(n: Numbers, length: int) -> Numbers:
@@ -299,12 +245,51 @@ def _falling(n: Numbers, length: int) -> Numbers:
     return result
 
 
-def _times_series(polynomial: Numbers, factor: list[Numbers]) -> Numbers:
-    """The product of [I + 1, Q] and a list of coefficients [Q], up to z^I."""
-    result = polynomial * factor[0]
-    for t in range(1, len(factor)):
-        if np.any(factor[t] != 0):
-            result[t:] += polynomial[: len(polynomial) - t] * factor[t]
+def _factorials(length: int, kind: np.dtype[Any]) -> Numbers:
+    """[length] 0!, 1!, ..."""
+    result: Numbers = np.cumprod(np.maximum(np.arange(length), 1).astype(kind))
+    return result
+
+
+def _ways(falling: Numbers, window: int, windows: int, more: int = 0) -> Numbers:
+    """[I + 1, Q] (n)_{wt + more} / t!: the series of a candidate with n samples."""
+    return falling[more::window][: windows + 1] / _factorials(windows + 1, falling.dtype)[:, None]
+
+
+def _chances(polynomial: Numbers, below: Numbers, window: int, more: int = 0) -> Numbers:
+    """[I + 1, Q] i! [z^i] of a polynomial over (S)_{wi + more}: the module's f, g and h."""
+    orders = _factorials(len(polynomial), below.dtype)[:, None]
+    return orders * polynomial / below[more::window][: len(polynomial)]
+
+
+def _of_none(choose: Numbers, terms: Numbers) -> Numbers:
+    """[I, Q] sum_{i <= j} C(j, i) terms(i): with signs, that none of j given windows is unanimous;
+    without, the scale of its rounding error. Terms beyond j may have overflowed.
+    """
+    return np.array([row[: j + 1] @ terms[: j + 1] for j, row in enumerate(choose)])
+
+
+def _last(none: Numbers, scale: Numbers, rounding: float, least: float) -> tuple[Int64, Numbers]:
+    """[Q] the window after which hardly any order continues (else I), and the probability of those
+    that do.
+    """
+    few = np.asarray(none <= least, np.bool_)
+    few[0], few[-1] = False, True
+    last = few.argmax(axis=0)
+    at = last, np.arange(len(last))
+    return last, np.where(last < len(none) - 1, np.abs(none[at]) + rounding * scale[at], 0.0)
+
+
+def _rounding(kind: np.dtype[Any]) -> float:
+    return _ROUNDINGS * float(np.finfo(kind).eps)
+
+
+def _product(one: Numbers, other: Numbers) -> Numbers:
+    """[L + 1, G] product of two polynomials, truncated."""
+    result: Numbers = one * other[0]
+    for t in range(1, len(other)):
+        if other[t].any():
+            result[t:] += one[:-t] * other[t]
     return result
 
 
@@ -381,7 +366,7 @@ def early_plurality(
     counts = Counts.of(gold, rivals, size - gold - rivals.sum(axis=1))
     first, rows = distinct((counts.gold, counts.size, *counts.rivals))
     right, error = np.zeros(len(first)), np.zeros(len(first))
-    sum_of = _Sum.of(int(counts.size.max(initial=0)), window, windows, only_unstopped)
+    sum_of = _Sum(int(counts.size.max(initial=0)), window, windows, only_unstopped)
     step = max(1, _CHUNK_NUMBERS // (8 * sum_of.ways[0].size * (window * windows + 1)))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for start in range(0, len(first), step):
@@ -392,47 +377,42 @@ def early_plurality(
     return EarlyPlurality(right[rows], error[rows])
 
 
-class _Sum(Result):
-    """The sum for one window w and number of windows L: `ways` [S + 1, L + 1] (n)_{wt} / t!,
-    `choose` [S + 1, wL + 1] C(n, v).
+class _Sum:
+    """The sum for one window w and number of windows L, with tables for pools up to some size:
+    `ways` [S + 1, L + 1] (n)_{wt} / t!, `choose` [S + 1, wL + 1] C(n, v).
     """
 
-    window: int
-    windows: int
-    only_unstopped: bool
-    ways: Numbers
-    choose: Numbers
-
-    @classmethod
-    def of(cls, size: int, window: int, windows: int, only_unstopped: bool) -> _Sum:
-        """Make it with tables for pools up to some size."""
+    def __init__(self, size: int, window: int, windows: int, only_unstopped: bool) -> None:
         fits = windows <= _MOST_WINDOWS_OF_VOTES and size <= _LARGEST_POOL_IN_FLOATS
-        kind: type[np.floating[Any]] = np.float64 if fits else np.longdouble
-        n = np.arange(size + 1, dtype=kind)
-        ways = np.ones((size + 1, windows + 1), kind)
-        for t in range(1, windows + 1):
-            ways[:, t] = ways[:, t - 1] / t
-            for taken in range(window * (t - 1), window * t):
-                ways[:, t] *= np.maximum(n - taken, 0)
-        return cls(
-            window, windows, only_unstopped, ways, binomials(size, window * windows + 1, kind)
-        )
+        self.kind: np.dtype[Any] = np.dtype(np.float64 if fits else np.longdouble)
+        self.window, self.windows, self.only_unstopped = window, windows, only_unstopped
+        self.ways = _ways(self._falling(np.arange(size + 1)), window, windows).T
+        self.choose = binomials(size, window * windows + 1, self.kind)
+        self.subsets = binomials(windows, windows + 1, self.kind)
+        self.signed = self.subsets * (-1) ** np.arange(windows + 1)
 
     def over(self, counts: Counts) -> tuple[Numbers, Numbers]:
         """[G] probabilities of G questions, and their error bounds."""
-        bands = Bands.of(counts, self.window * self.windows)
+        bands, rounding = Bands.of(counts, self.window * self.windows), _rounding(self.kind)
         small = self._small_rivals(counts.rivals)
-        last, left = self._last(_product(small[0], self.ways[counts.gold].T), counts.size)
-        polynomials = np.zeros(
-            (self.choose.shape[1], self.windows + 1, len(bands.rank)), self.ways.dtype
-        )
+        unanimous = _product(small[0], self.ways[counts.gold].T)
+        f = _chances(unanimous, self._falling(counts.size), self.window)
+        last, left = _last(self.signed @ f, self.subsets @ f, rounding, _LEFT)
+        polynomials = np.zeros((self.choose.shape[1], self.windows + 1, len(bands.rank)), self.kind)
         for rank in np.unique(bands.rank).tolist():
             of_rank = np.flatnonzero(bands.rank == rank)
-            for votes in range(
-                int(bands.low[of_rank].min()) + 1, int(bands.high[of_rank].max()) + 1
-            ):
-                self._add(polynomials, of_rank, rank, votes, bands, counts)
-        sums = np.zeros((2, len(counts.gold)), self.ways.dtype)
+            low, high = bands.low[of_rank], bands.high[of_rank]
+            for votes in range(int(low.min()) + 1, int(high.max()) + 1):
+                chosen = of_rank[(low < votes) & (votes <= high)]
+                question = bands.question[chosen]
+                product = self._rival_product(votes, counts.rivals[:rank, question])
+                product = product * self.choose[counts.gold[question], votes]
+                for t in range(min(votes // self.window, self.windows) + 1):
+                    wide = min(product.shape[1], self.windows + 1 - t)
+                    polynomials[votes : votes + len(product), t : t + wide, chosen] += (
+                        self.ways[votes, t] * product[:, :wide]
+                    )
+        sums = np.zeros((2, len(counts.gold)), self.kind)
         keys = (bands.rest, counts.size[bands.question], last[bands.question])
         order = np.lexsort(keys)
         starts = np.flatnonzero(
@@ -450,58 +430,18 @@ class _Sum(Result):
             )
             for one, more in zip(sums, weighted, strict=True):
                 np.add.at(one, question, more)
-        return sums[0], _ROUNDINGS * np.finfo(sums.dtype).eps * sums[1] + left
+        return sums[0], rounding * sums[1] + left
 
     def _small_rivals(self, rivals: Integers) -> Numbers:
         """[b + 1, L + 1, G] polynomials R of all rivals but the b largest; the others cannot fill a
         window.
         """
         many = int((rivals.max(axis=1, initial=0) >= self.window).sum())
-        result = np.zeros((many + 1, self.windows + 1, rivals.shape[1]), self.ways.dtype)
+        result = np.zeros((many + 1, self.windows + 1, rivals.shape[1]), self.kind)
         result[many, 0] = 1.0
         for rank in range(many - 1, -1, -1):
             result[rank] = _product(result[rank + 1], self.ways[rivals[rank]].T)
         return result
-
-    def _last(self, unanimous: Numbers, size: Integers) -> tuple[Int64, Numbers]:
-        """[G] the window after which hardly any order continues (else L), and the probability of
-        those that do.
-        """
-        t = np.arange(self.windows + 1)
-        all_unanimous = (
-            unanimous * self._factorials()[t][:, None] / self._falling(size)[self.window * t]
-        )
-        subsets = np.array([[comb(j, i) for i in t.tolist()] for j in t.tolist()], self.ways.dtype)
-        none = (subsets * np.where(t % 2, -1, 1)) @ all_unanimous
-        error = _ROUNDINGS * np.finfo(self.ways.dtype).eps * (subsets @ all_unanimous)
-        few = none <= _LEFT
-        few[0], few[-1] = False, True
-        last = few.argmax(axis=0)
-        column = np.arange(len(size))
-        left = np.where(last < self.windows, np.abs(none[last, column]) + error[last, column], 0.0)
-        return last, left
-
-    def _add(
-        self,
-        polynomials: Numbers,
-        of_rank: Rows,
-        rank: int,
-        votes: int,
-        bands: Bands,
-        counts: Counts,
-    ) -> None:
-        """Add the term of so many gold votes to the bands with some rank."""
-        chosen = of_rank[(bands.low[of_rank] < votes) & (votes <= bands.high[of_rank])]
-        if not len(chosen):
-            return
-        question = bands.question[chosen]
-        product = self._rival_product(votes, counts.rivals[:rank, question])
-        product = product * self.choose[counts.gold[question], votes]
-        for t in range(min(votes // self.window, self.windows) + 1):
-            wide = min(product.shape[1], self.windows + 1 - t)
-            polynomials[votes : votes + len(product), t : t + wide, chosen] += (
-                self.ways[votes, t] * product[:, :wide]
-            )
 
     def _rival_product(self, votes: int, rivals: Integers) -> Numbers:
         """int_0^1 prod_a ( sum_{v < k} A(n_a, v) x^v + y A(n_a, k) x^k ) dy for N tuples of rivals
@@ -510,10 +450,10 @@ class _Sum(Result):
         [degree of x + 1, degree of u + 1, N] coefficients.
         """
         if not len(rivals):
-            return np.ones((1, 1, rivals.shape[1]), self.ways.dtype)
-        nodes, weights = (table.astype(self.ways.dtype) for table in tie_nodes(len(rivals)))
+            return np.ones((1, 1, rivals.shape[1]), self.kind)
+        nodes, weights = (table.astype(self.kind) for table in tie_nodes(len(rivals)))
         length, most_given = self.choose.shape[1] - votes, min(votes // self.window, self.windows)
-        product = np.ones((1, 1, len(nodes), rivals.shape[1]), self.ways.dtype)
+        product = np.ones((1, 1, len(nodes), rivals.shape[1]), self.kind)
         for rival in rivals:
             choices = np.repeat(
                 self.choose.T[: votes + 1, None].take(rival, axis=2), len(nodes), axis=1
@@ -523,7 +463,7 @@ class _Sum(Result):
                 min(length, len(product) + votes),
                 min(self.windows + 1, product.shape[1] + most_given),
             )
-            longer = np.zeros((*degrees, *product.shape[2:]), self.ways.dtype)
+            longer = np.zeros((*degrees, *product.shape[2:]), self.kind)
             for v in range(min(votes, degrees[0] - 1) + 1):
                 terms = product[: degrees[0] - v] * choices[v]
                 for t in range(min(v // self.window, self.windows) + 1):
@@ -538,10 +478,14 @@ class _Sum(Result):
 
         `rest` is the number of samples of the merged rivals and without an answer.
         """
-        signed = self._signs(last) * self._orders(size)
-        both = np.stack([signed, np.abs(signed)])
         width, length = self.windows + 1, self.choose.shape[1]
-        result = np.zeros((2, width, length, width), self.ways.dtype)
+        j, i = np.indices((width, width))
+        factorials = _factorials(length, self.kind)
+        falling = self._falling(np.array([size]))[:: self.window]
+        orders = factorials[i] * (factorials[np.maximum(j - i, 0) * self.window] / falling)
+        signed = self._signs(last) * orders  # of G(j, i): i! ((j - i) w)! / (S)_{jw}
+        both = np.stack([signed, np.abs(signed)])
+        result = np.zeros((2, width, length, width), self.kind)
         drawn = self.window * np.arange(width)[:, None] - np.arange(length)
         for t in range(min(rest // self.window, self.windows) + 1):
             left = drawn - self.window * t  # samples from the power of 1 + x
@@ -551,36 +495,17 @@ class _Sum(Result):
             result[:, t, :, : width - t] = np.einsum("sji,jd->sdi", both[:, :, t:], power)
         return result.reshape(2 * width, -1)
 
+    def _falling(self, n: Integers) -> Numbers:
+        return _falling(n.astype(self.kind), self.window * self.windows + 1)
+
     def _signs(self, last: int) -> Numbers:
         """[L + 1, L + 1] coefficient of G(j, i)."""
-        signs = np.zeros((self.windows + 1, self.windows + 1), self.ways.dtype)
-        for j in range(1, last + 1):
-            for i in range(1, j + 1):
-                signs[j, i] = 0 if self.only_unstopped else (-1) ** (i - 1) * comb(j - 1, i - 1)
+        signs = np.zeros_like(self.signed)
+        if not self.only_unstopped:
+            signs[1 : last + 1, 1:] = self.signed[:last, :-1]
         if last == self.windows:
-            free = last if self.only_unstopped else last - 1
-            signs[last] = [(-1) ** i * comb(free, i) for i in range(last + 1)]
+            signs[last] = self.signed[last - (not self.only_unstopped)]
         return signs
-
-    def _orders(self, size: int) -> Numbers:
-        """[L + 1, L + 1] i! ((j - i) w)! / (S)_{jw}."""
-        factorials, window = self._factorials(), self.window
-        falling = self._falling(np.array([size]))[:, 0]
-        result = np.zeros((self.windows + 1, self.windows + 1), self.ways.dtype)
-        for j in range(self.windows + 1):
-            for i in range(j + 1):
-                result[j, i] = factorials[i] * (factorials[(j - i) * window] / falling[j * window])
-        return result
-
-    def _factorials(self) -> Numbers:
-        """[wL + 1] 0!, 1!, ..."""
-        return np.cumprod(np.maximum(np.arange(self.choose.shape[1], dtype=self.ways.dtype), 1))
-
-    def _falling(self, size: Integers) -> Numbers:
-        """[wL + 1, G] (S)_0, (S)_1, ..."""
-        factors = size - np.arange(-1, self.choose.shape[1] - 1)[:, None].astype(self.ways.dtype)
-        factors[0] = 1
-        return np.cumprod(factors, axis=0)
 
 
 def _times(weights: Numbers, values: Numbers) -> Numbers:
@@ -590,13 +515,4 @@ def _times(weights: Numbers, values: Numbers) -> Numbers:
     rows, columns = np.flatnonzero(weights.any(axis=1)), np.flatnonzero(weights.any(axis=0))
     result = np.zeros((len(weights), values.shape[1]), weights.dtype)
     result[rows] = weights[np.ix_(rows, columns)] @ values[columns]
-    return result
-
-
-def _product(one: Numbers, other: Numbers) -> Numbers:
-    """[L + 1, G] product of two polynomials, truncated."""
-    result: Numbers = one * other[0]
-    for t in range(1, len(other)):
-        if other[t].any():
-            result[t:] += one[:-t] * other[t]
     return result

@@ -29,7 +29,6 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
 from feval.estimators.arrays import (
-    ONE_QUESTION,
     Floats,
     Int64,
     Numbers,
@@ -41,7 +40,6 @@ from feval.estimators.arrays import (
     require_each,
 )
 from feval.estimators.per_question import distinct
-from feval.estimators.plurality import hypergeometric_majority
 from feval.estimators.probabilities import compositions
 from feval.estimators.vote_polynomials import budget_index, check_budget, majority_accuracy
 
@@ -83,29 +81,6 @@ class BestMixture(Result):
     gain: float
     mu: float
     tried: int
-
-
-class Overtaking(Result):
-    """Pairs in which the policy that is worse at one call is better at voting.
-
-    Attributes:
-        pairs: [P, 2] overtaking and overtaken policy; largest lead first.
-        before, after: [P] V_0 and V_n of the first minus those of the second; negative and
-            positive.
-        se_before, se_after: [P] standard errors, from differences per question. NaN for a single
-            question.
-    """
-
-    pairs: Int64
-    before: Floats
-    after: Floats
-    se_before: Floats
-    se_after: Floats
-
-    @property
-    def reasons(self) -> Texts:
-        """[P] why the standard errors are NaN, or ""."""
-        return missing_reasons((np.isnan(self.se_after), ONE_QUESTION))
 
 
 def mixture_from_probabilities(
@@ -244,44 +219,6 @@ def best_mixture(
     )
 
 
-def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overtaking:
-    """Pairs of policies whose order at one call is reversed by voting (arXiv 2605.03379, appendix
-    E.2).
-
-    Args:
-        counts, size: [Q, J] right calls, of K recorded ones per question and policy.
-        votes: an odd number up to K.
-
-    Returns:
-        The pairs by point estimates; compare `before` and `after` with their standard errors.
-
-    Raises:
-        ShortPoolError: more votes than recorded calls.
-        OutOfRangeError: an even number of votes, or wrong counts.
-    """
-    right = _counts(counts, size)
-    budget_index(votes)
-    one, many = right / float(size), hypergeometric_majority(right, size, votes)
-    first, second = (
-        np.array([(a, b) for a in range(right.shape[1]) for b in range(right.shape[1])], int)
-        .reshape(-1, 2)
-        .T
-    )
-    mean_one, mean_many = one.mean(0), many.mean(0)
-    reversed_order = (mean_one[first] < mean_one[second]) & (mean_many[first] > mean_many[second])
-    first, second = first[reversed_order], second[reversed_order]
-    order = np.argsort(mean_many[second] - mean_many[first], kind="stable")
-    first, second = first[order], second[order]
-    before, after = one[:, first] - one[:, second], many[:, first] - many[:, second]
-    return Overtaking(
-        np.stack([first, second], -1),
-        before.mean(0),
-        after.mean(0),
-        _standard_error(before),
-        _standard_error(after),
-    )
-
-
 class _Table(Result):
     """Compositions [C, J] of m and, for each, m! / prod k_j! x A(k)."""
 
@@ -350,14 +287,6 @@ def _around(centre: Floats, width: float) -> Floats:
     head = centre[:-1] + moves.reshape(-1, free)
     points = np.column_stack([head, 1.0 - head.sum(1)])
     return np.vstack([centre, points[(points >= 0.0).all(1)]])
-
-
-def _standard_error(differences: Floats) -> Floats:
-    questions = len(differences)
-    if questions < 2:
-        return np.full(differences.shape[1], np.nan)
-    result: Floats = differences.std(0, ddof=1) / np.sqrt(questions)
-    return result
 
 
 def _weights(weights: npt.ArrayLike) -> Floats:

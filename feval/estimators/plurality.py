@@ -46,7 +46,6 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from math import comb
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -348,12 +347,12 @@ def _runs(ordered: Int64) -> Iterator[tuple[int, slice]]:
             yield int(ordered[start]), slice(start, stop)
 
 
-def binomials(most: int, length: int, kind: type[np.floating[Any]] = np.float64) -> Numbers:
+def binomials(most: int, length: int, kind: npt.DTypeLike = np.float64) -> Numbers:
     """[most + 1, length] C(m, i) by Pascal's rule: exact up to m = 56 in doubles, correctly rounded
     sums beyond.
     """
     choose = np.zeros((most + 1, length), kind)
-    choose[:, 0] = 1.0
+    choose[:, 0] = 1
     for m in range(1, most + 1):
         np.add(choose[m - 1, 1:], choose[m - 1, :-1], out=choose[m, 1:])
     return choose

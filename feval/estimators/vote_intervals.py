@@ -6,8 +6,7 @@ equals the least a + b mu + c nu with a + b q + c q^2 >= g(q) on [0, 1]. A `Quad
 both sides: the distribution (at most three atoms) attains the value, and the quadratic proves that
 nothing exceeds it, however they were found. `check` verifies the moments, the gap, and the
 inequality on all of [0, 1], at its critical points or, for polynomials other than P_n, in integers
-that are rounded down; `proven_margin` does the last for one entry in exact fractions, for any
-objective.
+that are rounded down; `proven_margin` does the last for one entry, for any objective.
 
 A quadratic that touches g exactly would cross it by about 1e-15 once its coefficients are rounded
 to floats. So a is moved outwards by more than all rounding (`ROOM`, about 2e-13): the floats of
@@ -54,7 +53,6 @@ from feval.estimators.vote_polynomials import (
     UnitPolynomial,
     check_budget,
     least_distances,
-    least_value,
     majority_accuracy,
     majority_curvature,
     majority_polynomial,
@@ -121,7 +119,7 @@ class QuadraticBound(Result):
         a, b, c = np.moveaxis(self.quadratic, -1, 0)
         allowed = a + b * self.moments.mu + c * self.moments.nu
         rounding = 4.0 * np.finfo(np.float64).eps * (np.abs(a) + np.abs(b) + np.abs(c))
-        result: Floats = allowed + rounding if self.side == "upper" else allowed - rounding
+        result: Floats = allowed + self._sign * rounding
         return result
 
     def law(self, index: int | tuple[int, ...] = ()) -> tuple[Floats, Floats]:
@@ -140,7 +138,12 @@ class QuadraticBound(Result):
         is monotone and has one root at most; the least value is at one of these or at 0 or 1.
         Bisection finds them all. Other polynomials use `least_distances`, whose margin is a proof.
         """
-        reached = (self.weights * self._objective(self.atoms)).sum(-1)
+        heights = (
+            majority_accuracy(self.objective, self.atoms)
+            if isinstance(self.objective, int)
+            else self.objective(self.atoms)
+        )
+        reached = (self.weights * heights).sum(-1)
         a, b, c = np.moveaxis(self.quadratic, -1, 0)
         target = np.stack([np.ones(self.moments.shape), self.moments.mu, self.moments.nu], -1)
         powers = self.atoms[..., None, :] ** np.arange(3)[:, None]
@@ -153,36 +156,26 @@ class QuadraticBound(Result):
 
     def proven_margin(self, index: int | tuple[int, ...] = (), slack: float = 1e-13) -> Fraction:
         """A proven lower bound of quadratic minus g (g minus quadratic for a lower bound) on [0,
-        1], within `slack` of the least.
+        1], within `slack` of the least; see `least_distances`.
 
-        a + b mu + c nu minus this number is a bound without rounding. Takes milliseconds at n = 2,
-        about a second at n = 50. OutOfRangeError if the slack was not reached.
+        a + b mu + c nu minus this number is a bound without rounding.
         """
-        objective = (
-            majority_polynomial(self.objective)
-            if isinstance(self.objective, int)
-            else self.objective
-        )
-        residual = UnitPolynomial.of_powers(self.quadratic[index].tolist()) - objective
-        return least_value(residual if self.side == "upper" else -residual, slack)
+        goal = self.objective
+        goal = majority_polynomial(goal) if isinstance(goal, int) else goal
+        return Fraction(float(least_distances(self.quadratic[index], goal, self._sign, slack)))
 
-    def _objective(self, q: Floats) -> Floats:
-        if isinstance(self.objective, int):
-            return majority_accuracy(self.objective, q)
-        return self.objective(q)
+    @property
+    def _sign(self) -> int:
+        return 1 if self.side == "upper" else -1
 
     def _dual_margin(self) -> Floats:
         if isinstance(self.objective, int):
-            return _least_distance(
-                self.objective, self.quadratic, 1.0 if self.side == "upper" else -1.0
-            )
+            return _least_distance(self.objective, self.quadratic, self._sign)
         scale = float(max(abs(value) for value in self.objective.coefficients))
-        return least_distances(
-            self.quadratic, self.objective, 1 if self.side == "upper" else -1, _SLACK * scale
-        )
+        return least_distances(self.quadratic, self.objective, self._sign, _SLACK * scale)
 
 
-def _least_distance(n: int, quadratic: Floats, sign: float) -> Floats:
+def _least_distance(n: int, quadratic: Floats, sign: int) -> Floats:
     """[...] least of sign x (a + b q + c q^2 - P_n(q)) on [0, 1]."""
     a, b, c = np.moveaxis(quadratic[..., None], -2, 0)
 

@@ -9,12 +9,12 @@ P_{n-1}. Assumes calls that are independent given the question, each right with 
 
 `UnitPolynomial` holds any polynomial on [0, 1] by its Bernstein coefficients, as exact fractions.
 P_n has n + 1 zeros and then n + 1 ones. The coefficients give lower bounds that are proofs
-(`least_value`), unlike samples on a grid.
+(`least_distances`), unlike samples on a grid.
 
 Proven distances on [0, 1] of a table of quadratics from one polynomial.
 
-`vote_polynomials.least_value` encloses one minimum in fractions, whose numerators grow with every
-halving. Here all entries of a table are halved together in 62-bit integers. A piece holds integers
+All entries of a table are halved together in 62-bit integers, since the numerators of fractions
+would grow with every halving. A piece holds integers
 x and a unit 2^-u such that every Bernstein coefficient of the difference on the piece is at least x
 2^-u. Both steps preserve that:
 
@@ -32,7 +32,6 @@ assumes nothing about the calls.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -260,56 +259,6 @@ def majority_polynomial(n: int) -> UnitPolynomial:
     """
     check_budget(n)
     return UnitPolynomial((Fraction(0),) * (n + 1) + (Fraction(1),) * (n + 1))
-
-
-def least_value(
-    polynomial: UnitPolynomial, slack: float = 1e-13, most_pieces: int = 20_000
-) -> Fraction:
-    """A proven lower bound of a polynomial on [0, 1], within `slack` of its minimum.
-
-    On any piece of [0, 1] a polynomial lies above the least of its Bernstein coefficients there.
-    Pieces are halved, the lowest first, until that bound is within `slack` of a value the
-    polynomial takes. All arithmetic is on integers, so the bound is a proof without rounding.
-    OutOfRangeError if `slack` is not reached within `most_pieces` halvings. Feval's own.
-    """
-    if not slack > 0:
-        raise OutOfRangeError(
-            f"The minimum of a polynomial is enclosed to a slack above 0; {slack!r} was given."
-        )
-    degree, room = polynomial.degree, Fraction(slack)
-    common = np.lcm.reduce(
-        np.array([1, *(value.denominator for value in polynomial.coefficients)], dtype=object)
-    )
-    whole = np.array([int(value * common) for value in polynomial.coefficients], dtype=object)
-    attained = min(Fraction(whole[0], common), Fraction(whole[-1], common))
-    pieces = [(Fraction(min(whole), common), 0, common, whole)]
-    for count in range(1, most_pieces):
-        lowest, _, unit, coefficients = heapq.heappop(pieces)
-        if attained - lowest <= room:
-            return lowest
-        unit = unit << degree
-        for side, half in enumerate(_halves(coefficients, degree)):
-            attained = min(attained, Fraction(half[0], unit), Fraction(half[-1], unit))
-            heapq.heappush(pieces, (Fraction(min(half), unit), 2 * count + side, unit, half))
-    raise OutOfRangeError(
-        f"The minimum was not enclosed to {slack:g} within {most_pieces} halvings; allow a larger"
-        " slack."
-    )
-
-
-def _halves(coefficients: Numbers, degree: int) -> tuple[Numbers, Numbers]:
-    """Integer coefficients on the left and the right half, both times 2^degree (de Casteljau's
-    triangle at 1/2).
-    """
-    left, right = np.empty_like(coefficients), np.empty_like(coefficients)
-    rows = coefficients
-    for level in range(degree + 1):
-        left[level], right[degree - level] = (
-            rows[0] << (degree - level),
-            rows[-1] << (degree - level),
-        )
-        rows = rows[:-1] + rows[1:]
-    return left, right
 
 
 def check_budget(n: float) -> None:

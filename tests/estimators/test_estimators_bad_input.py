@@ -10,11 +10,7 @@ import numpy as np
 import pytest
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError
-from feval.estimators.approximations import (
-    empirical_plurality_accuracy,
-    gaussian_estimate,
-    monte_carlo_plurality_accuracy,
-)
+from feval.estimators.approximations import gaussian_estimate, monte_carlo_plurality_accuracy
 from feval.estimators.comparisons import accuracy_at, bradley_terry, hull_area
 from feval.estimators.coupling import (
     coupled_correctness,
@@ -52,9 +48,7 @@ from feval.estimators.self_consistency import (
     average_error,
     best_integer_split,
     budget_split,
-    high_probability_bound,
     icc_variance_phat,
-    multiclass_error,
     multiclass_plugin_expectation,
     self_consistency_bias,
     self_consistency_bound,
@@ -74,7 +68,6 @@ from feval.estimators.winrates import (
 A = np.array
 HALF = A([0.5]), A([[0.5]]), A([0.0])
 TWO = A([3]), A([[2]]), A([0])  # three samples with the gold answer, two with another one
-CODES = A([[0, 1, 0], [0, 1, -2]])
 CELLS = A([[3, 1], [5, 6]])
 COSTS, CURVE = A([1.0, 2.0]), A([[0.5, 0.6]])
 ZEROS = np.zeros(2, int)
@@ -169,7 +162,6 @@ OUT_OF_RANGE = [
     (lambda: monte_carlo_plurality_accuracy(*HALF, [1], replicates=1.5), "replicates=1.5"),
     (lambda: monte_carlo_plurality_accuracy(*HALF, [1], seed=-1), "seed=-1"),
     (lambda: monte_carlo_plurality_accuracy(*HALF, [1], keys=A([1, 2])), "each of the 1 questions"),
-    (lambda: empirical_plurality_accuracy(CODES.astype(float), ZEROS, [1]), "integers"),
     (lambda: subsets([3], [[-1]], [1]), "question 0 has -1 in rivals"),
     (lambda: subsets([0.5], [[1]], [1]), "gold holds float64"),
     (lambda: subsets([3, 3], [[1]], [1]), "the shapes are"),
@@ -198,10 +190,10 @@ OUT_OF_RANGE = [
     (lambda: self_consistency_bias(A([0.2, 0.3]), A([1, 2, 3])), "p, n"),
     (lambda: self_consistency_bias(0.5, A([2.0])), r"n holds float64"),
     (
-        lambda: multiclass_error(A([[0.5, 0.5], [0.5, 0.4]])),
+        lambda: multiclass_plugin_expectation(A([[0.5, 0.5], [0.5, 0.4]]), 2),
         r"those of p at index \[1\] sum to 0\.9",
     ),
-    (lambda: multiclass_error(np.float64(1.0)), r"the shape is \(\)"),
+    (lambda: multiclass_plugin_expectation(np.float64(1.0), 2), r"the shape is \(\)"),
     (lambda: multiclass_plugin_expectation(A([0.5, 0.5]), 2.5), r"2\.5 were given"),
     (lambda: average_error(A([0.1, nan])), "question 1 has nan"),
     (lambda: average_error(np.zeros(0)), r"1 question or more"),
@@ -213,9 +205,6 @@ OUT_OF_RANGE = [
     (lambda: self_consistency_bound(A([3.0, 5.0]), A([1.0, 2.0, 3.0])), "shapes of m, n"),
     (lambda: budget_split(0), r"0 was given"),
     (lambda: best_integer_split(7.5), r"7\.5 was given"),
-    (lambda: high_probability_bound(5, 5.5), r"n=5\.5"),
-    (lambda: high_probability_bound(5, 5, 1.0), r"confidence=1\.0"),
-    (lambda: high_probability_bound(5, 5, strategy="hope"), r"'hope'"),
     (lambda: icc_variance_phat(0.2, 2.5, 0.1), r"n=2\.5"),
     # coupled LLMs
     (lambda: gumbel_coupling_joint([0.5, 0.5], [1.0]), "shape"),
@@ -273,11 +262,6 @@ SHORT_POOL = [
         r"Question 1 has a pool of 3 samples; draws of 4",
     ),
     (lambda: pass_at_k(A([1]), A([3]), [4]), "Question 0 has a pool of 3"),
-    (lambda: empirical_plurality_accuracy(CODES, ZEROS, [2]), "2 were recorded for question 1"),
-    (
-        lambda: empirical_plurality_accuracy(CODES[:1], ZEROS[:1], [4]),
-        "Ensembles of 4 out of 3 calls",
-    ),
     (
         lambda: hypergeometric_majority([1, 1], [6, 3], 5),
         r"5 votes were asked for, and 3 calls are recorded at index \[1\]",

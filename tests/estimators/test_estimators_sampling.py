@@ -1,54 +1,12 @@
-"""Recorded and simulated votes: the empirical and the Monte-Carlo estimator of voting accuracy."""
-
-from collections import Counter
+"""Simulated votes: the Monte-Carlo estimator of voting accuracy."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from feval.estimators.approximations import (
-    empirical_plurality_accuracy,
-    monte_carlo_plurality_accuracy,
-    plurality_credit,
-)
+from feval.estimators.approximations import monte_carlo_plurality_accuracy, plurality_credit
 from feval.estimators.probabilities import TIES
 
 ONE = np.array([0.5]), np.array([[0.3, 0.1]]), np.array([0.1])
-
-
-def by_hand(calls, gold, ties):
-    votes = Counter(call for call in calls if call >= 0)
-    leaders = [answer for answer, count in votes.items() if count == max(votes.values())]
-    if gold not in leaders:
-        return 0.0
-    return {"uniform": 1 / len(leaders), "strict": float(len(leaders) == 1), "lenient": 1.0}[ties]
-
-
-@given(
-    st.lists(st.lists(st.integers(-1, 3), min_size=12, max_size=12), min_size=1, max_size=4),
-    st.sampled_from(TIES),
-)
-@settings(max_examples=60, deadline=None)
-def test_the_empirical_estimate_counts_disjoint_ensembles(codes, ties):
-    votes = [1, 5, 12, 4]
-    result = empirical_plurality_accuracy(
-        np.array(codes), np.ones(len(codes), int), votes, ties=ties
-    )
-    assert result.ensembles.tolist() == [12, 2, 1, 3]
-    for row, calls in enumerate(codes):
-        for column, size in enumerate(votes):
-            recorded = [
-                by_hand(calls[i * size : (i + 1) * size], 1, ties) for i in range(12 // size)
-            ]
-            assert result.values[row, column] == pytest.approx(np.mean(recorded), abs=1e-15)
-
-
-def test_a_gold_answer_that_nobody_can_give_is_never_right():
-    result = empirical_plurality_accuracy(
-        np.array([[0, 0, -1, -1]]), np.array([-1]), [1, 2], ties="lenient"
-    )
-    assert result.values.tolist() == [[0.0, 0.0]]
 
 
 @pytest.mark.parametrize("ties", TIES)

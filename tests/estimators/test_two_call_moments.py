@@ -4,7 +4,7 @@ and pair tables.
 
 import json
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, product, zip_longest
 from math import comb
 
 import numpy as np
@@ -25,7 +25,6 @@ from feval.estimators.vote_polynomials import (
     budget_index,
     even_vote_accuracy,
     least_distances,
-    least_value,
     majority_accuracy,
     majority_polynomial,
 )
@@ -126,20 +125,6 @@ def test_odd_budgets_have_an_index():
     assert [budget_index(votes) for votes in (1, 3, 1001)] == [0, 1, 500]
 
 
-@given(coefficients=st.lists(st.integers(-20, 20), min_size=1, max_size=6))
-def test_the_least_value_of_a_polynomial_is_enclosed(coefficients):
-    polynomial = UnitPolynomial.of_powers(coefficients)
-    values = np.polynomial.Polynomial(coefficients)
-    inner = [
-        float(root.real)
-        for root in values.deriv().roots()
-        if abs(root.imag) < 1e-7 and 0 < root.real < 1
-    ]
-    lowest = min(float(values(q)) for q in (0.0, 1.0, *inner))
-    bound = float(least_value(polynomial, 1e-9))
-    assert lowest - 1e-8 <= bound <= lowest + 1e-8
-
-
 COEFFICIENT = st.one_of(
     st.floats(-1e6, 1e6),
     st.floats(-1e-9, 1e-9),
@@ -158,13 +143,18 @@ def test_distances_of_a_table_lie_below_the_exact_minima_by_no_more_than_the_sla
     quadratics, coefficients, sign, slack
 ):
     goal = UnitPolynomial.of_powers(coefficients)
-    for quadratic, result in zip(
-        quadratics, least_distances(np.array(quadratics), goal, sign, slack).tolist(), strict=True
-    ):
-        fine = Fraction(max(20, *map(abs, quadratic))) / 10**14
-        bound = least_value(sign * (UnitPolynomial.of_powers(quadratic) - goal), float(fine))
-        assert Fraction(result) <= bound + fine
-        assert Fraction(result) >= bound - Fraction(slack) - 20 * fine
+    found = least_distances(np.array(quadratics), goal, sign, slack).tolist()
+    for quadratic, result in zip(quadratics, found, strict=True):
+        powers = [
+            sign * (Fraction(c) - d) for c, d in zip_longest(quadratic, coefficients, fillvalue=0)
+        ]
+        size = max(20, *map(abs, quadratic))
+        scaled = [float(c / Fraction(size)) for c in powers]
+        slopes = [k * c * (abs(c) > 1e-30) for k, c in enumerate(scaled)][:0:-1]
+        places = [Fraction(float(np.clip(root.real, 0, 1))) for root in np.roots(slopes)]
+        values = [sum(c * q**k for k, c in enumerate(powers)) for q in (0, 1, *places)]
+        assert Fraction(result) <= min(values)
+        assert Fraction(result) >= min(values) - Fraction(slack) - 20 * Fraction(size) / 10**14
 
 
 @pytest.mark.slow

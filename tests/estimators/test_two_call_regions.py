@@ -11,12 +11,7 @@ import pytest
 from two_call_cases import table_of_moments
 
 from feval.estimators.completions import ldgp_completion, maxent_completion
-from feval.estimators.mixtures import (
-    best_mixture,
-    mixture_from_counts,
-    mixture_from_probabilities,
-    overtaking_pairs,
-)
+from feval.estimators.mixtures import best_mixture, mixture_from_counts, mixture_from_probabilities
 from feval.estimators.moments import Moments, PairTable, pair_table_summary
 from feval.estimators.plurality import empirical_vote_accuracy
 from feval.estimators.vote_intervals import infinite_vote_interval, vote_interval
@@ -302,15 +297,3 @@ def test_the_best_mixture_beats_a_fine_grid_and_every_policy():
     assert best.votes == pytest.approx(
         float(mixture_from_counts(counts, 5, shares).votes[2]), abs=1e-12
     )
-
-
-def test_overtaking_is_found_with_paired_errors():
-    # Policy 0 is right on six of ten questions always; policy 1 has 3 of 5 right everywhere but on
-    # one question it never has.
-    counts = np.array([[5, 3]] * 6 + [[0, 3]] * 3 + [[0, 0]])
-    result = overtaking_pairs(counts, 5, 5)
-    assert result.pairs.tolist() == [[1, 0]]
-    assert result.before.tolist() == pytest.approx([-0.06])
-    assert result.after.tolist() == pytest.approx([0.3])
-    differences = np.array([0] * 6 + [1] * 3 + [0])
-    assert result.se_after.tolist() == pytest.approx([differences.std(ddof=1) / math.sqrt(10)])
