@@ -4,15 +4,16 @@ what cost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Self
 
 import numpy as np
 
 from feval.arguments import checked
 from feval.cards.billing import Price, billed_prompts, usd
-from feval.errors import OutOfRangeError, PriceNotFoundError
+from feval.errors import OutOfRangeError, PriceNotFoundError, UsageError
 from feval.estimators.arrays import Floats
 from feval.estimators.intervals import accuracy_interval
 from feval.estimators.multinomial import plugin_plurality_accuracy
@@ -87,7 +88,10 @@ def plan(
         UnlabelledError: questions have no gold answer that can be read.
         PriceNotFoundError: a budget in USD without a price, or no prompt tokens.
     """
-    budget = PlanBudget.of(budget_usd, budget_tokens)
+    if (budget_usd is None) == (budget_tokens is None):
+        raise UsageError("A plan has one budget: give budget_usd or budget_tokens, and not both.")
+    given = (budget_tokens, "tokens") if budget_usd is None else (budget_usd, "usd")
+    budget = PlanBudget.checked(float(given[0] or 0.0), given[1])
     dataset.require([llm])
     pilot_set = question_set(dataset, [(llm, 2)], unlabelled=unlabelled, short_pools=short_pools)
     number = len(pilot_set.rows) if questions is None else questions
@@ -100,10 +104,18 @@ def plan(
         raise OutOfRangeError(
             f"A family has 1 plan or more, and at most a million; {family} was given."
         )
-    costs = QuestionCosts.of(dataset, llm, pilot_set.rows, budget)
-    costs.require(1)
-    pilot = Pilot.of(
-        dataset, llm, ordered_by_key(dataset, pilot_set.rows), confidence, resamples, family
+    costs = QuestionCosts.at_mean_question(dataset, llm, pilot_set.rows, budget)
+    costs.require_one_call()
+    rows = ordered_by_key(dataset, pilot_set.rows)
+    counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
+    draws = min(resamples, _MOMENT_RESAMPLES)
+    pilot = Pilot(
+        counts,
+        sample_moments(counts, resamples=draws, seed=llm.seed % (1 << 64)),
+        int(llm.pool.sizes[rows].min()),
+        rare_pairs(counts),
+        confidence,
+        family,
     )
     options = _options(pilot, costs, number, range(1, most_votes + 1, 2))
     sample, _ = moments_of(pilot.moments)
@@ -114,7 +126,7 @@ def plan(
         recording_hashes=dataset.recording_hashes,
         budget=budget,
         questions=number,
-        pilot_questions=len(pilot_set.rows),
+        pilot_questions=len(rows),
         pilot_calls=pilot.pool,
         prices=llm.prices.id if llm.prices is not None and llm.price is not None else None,
         billing=llm.billing,
@@ -130,8 +142,8 @@ def plan(
         seed=llm.seed,
         estimating=estimation_split(costs),
         options=tuple(options),
-        purchase=_purchase(options, costs, number),
-        warnings=(*plan_warnings(options, pilot, number), *mixed_parties(dataset)),
+        purchase=_purchase(options, number),
+        warnings=(*_warnings(options, pilot, number), *mixed_parties(dataset)),
         left_out=pilot_set.left_out,
     )
 
@@ -146,8 +158,11 @@ def _options(
     for m, (accuracy, low, high), at_once in zip(votes, pluralities, together, strict=True):
         sharp, spread = vote_interval(m // 2, sample), vote_interval(m // 2, resampled)
         limit = float(np.quantile(spread.low - resampled.mu, 1.0 - pilot.confidence))
-        sure = float(np.quantile(spread.low, tail)), float(np.quantile(spread.high, 1.0 - tail))
+        sure: tuple[float | None, float | None] = None, None
+        if pilot.can_certify:
+            sure = float(np.quantile(spread.low, tail)), float(np.quantile(spread.high, 1.0 - tail))
         certified = m > 1 and limit > 1e-12 and pilot.can_certify
+        paid = costs.paid(m)
         options.append(
             VoteOption(
                 votes=m,
@@ -157,8 +172,8 @@ def _options(
                 plurality_kind="subsets" if m <= pilot.pool else "plug-in",
                 majority_bound_low=float(sharp.low),
                 majority_bound_high=float(sharp.high),
-                majority_low=sure[0] if pilot.can_certify else None,
-                majority_high=sure[1] if pilot.can_certify else None,
+                majority_low=sure[0],
+                majority_high=sure[1],
                 majority_gain_bound=float(sharp.low) - pilot.moments.mu,
                 majority_gain_low=limit,
                 certified=certified,
@@ -167,63 +182,52 @@ def _options(
                 cost_per_question=costs.cost(m),
                 usd_per_question=costs.usd(m),
                 tokens_per_question=costs.tokens(m),
-                questions=costs.paid(m),
-                affordable=costs.paid(m) >= questions,
+                questions=paid,
+                affordable=paid >= questions,
             )
         )
     return options
 
 
-def _purchase(options: Sequence[VoteOption], costs: QuestionCosts, questions: int) -> Purchase:
+def _purchase(options: Sequence[VoteOption], questions: int) -> Purchase:
     paid = [option for option in options if option.affordable]
     known = [option for option in paid if option.plurality_kind == "subsets"]
     if not known:
-        single = options[0]
+        chosen = options[0]
         why = (
-            f"The budget pays one call on {single.questions:,} of {questions:,} questions, and no"
+            f"The budget pays one call on {chosen.questions:,} of {questions:,} questions, and no"
             " vote on all of them."
         )
-        return _bought(single, min(single.questions, questions), costs, why)
-    best = max(known, key=lambda option: option.plurality)
-    beyond = [
-        option
-        for option in paid
-        if option.plurality_kind == "plug-in"
-        and option.majority_low is not None
-        and option.majority_low > best.plurality
-    ]
-    if beyond:
-        chosen = beyond[0]
-        sure, measured = 100 * (chosen.majority_low or 0.0), 100 * best.plurality
-        why = (
-            f"Its majority reaches at least {sure:.2f} %, more than the {measured:.2f} % of the"
-            " best vote the pilot measures."
-        )
+        questions = min(chosen.questions, questions)
     else:
+        best = max(known, key=lambda option: option.plurality)
         chosen = next(option for option in known if option.plurality >= best.plurality - _AS_GOOD)
         why = (
             "One call: no vote that the budget pays is expected to be better by more than a tenth"
             " of a point."
             if chosen.votes == 1
-            else (
-                "The smallest vote within a tenth of a point of the best that the budget pays"
-                f" ({best.votes} votes)."
-            )
+            else "The smallest vote within a tenth of a point of the best that the budget pays"
+            f" ({best.votes} votes)."
         )
-    return _bought(chosen, questions, costs, why)
-
-
-def _bought(option: VoteOption, questions: int, costs: QuestionCosts, why: str) -> Purchase:
-    dollars = costs.usd(option.votes)
+        for option in paid:
+            sure = option.majority_low or 0.0
+            if option.plurality_kind == "plug-in" and sure > best.plurality:
+                chosen = option
+                why = (
+                    f"Its majority reaches at least {100 * sure:.2f} %, more than the"
+                    f" {100 * best.plurality:.2f} % of the best vote the pilot measures."
+                )
+                break
+    dollars = chosen.usd_per_question
     return Purchase(
-        option.votes,
+        chosen.votes,
         questions,
-        option.plurality,
-        option.plurality_low,
-        option.plurality_high,
-        option.plurality_kind,
+        chosen.plurality,
+        chosen.plurality_low,
+        chosen.plurality_high,
+        chosen.plurality_kind,
         None if dollars is None else questions * dollars,
-        questions * costs.tokens(option.votes),
+        questions * chosen.tokens_per_question,
         why,
     )
 
@@ -242,7 +246,7 @@ class QuestionCosts:
     price: Price | None
 
     @classmethod
-    def of(cls, dataset: Dataset, llm: LLM, rows: Rows, budget: PlanBudget) -> Self:
+    def at_mean_question(cls, dataset: Dataset, llm: LLM, rows: Rows, budget: PlanBudget) -> Self:
         """Take the means over some questions of a pilot.
 
         Raises:
@@ -273,11 +277,9 @@ class QuestionCosts:
 
     def usd(self, calls: int) -> float | None:
         """Mean USD; `None` without a price."""
-        return (
-            None
-            if self.price is None
-            else usd(self.price, self._prompts(calls), calls * self.output_tokens)
-        )
+        if self.price is None:
+            return None
+        return usd(self.price, self._prompts(calls), calls * self.output_tokens)
 
     def cost(self, calls: int) -> float:
         """Mean cost in the budget's unit."""
@@ -291,23 +293,22 @@ class QuestionCosts:
         """Number of questions that the budget pays for, with so many calls each."""
         return int(self.budget.amount / self.cost(calls) * (1.0 + 1e-12))
 
-    def require(self, calls: int) -> None:
+    def require_one_call(self) -> None:
         """Refuse a budget that pays no question, or any number of them.
 
         Raises:
             OutOfRangeError: either of these.
         """
-        if not self.cost(calls) > 0.0:
+        amount, unit = _plain(self.budget.amount), self.budget.unit
+        if not self.cost(1) > 0.0:
             raise OutOfRangeError(
-                f"Calls cost nothing in {self.budget.unit} at these prices, so"
-                f" {self.budget.amount:g} {self.budget.unit} pay any number of them. Give a budget"
-                " in tokens."
+                f"Calls cost nothing in {unit} at these prices, so {amount} {unit} pay any number"
+                " of them. Give a budget in tokens."
             )
-        if self.paid(calls) < 1:
-            unit = self.budget.unit
+        if self.paid(1) < 1:
             raise OutOfRangeError(
-                f"A budget of {_plain(self.budget.amount)} {unit} does not pay a single call: one"
-                f" on a mean question costs {_plain(self.cost(calls))} {unit}. Raise the budget."
+                f"A budget of {amount} {unit} does not pay a single call: one on a mean question"
+                f" costs {_plain(self.cost(1))} {unit}. Raise the budget."
             )
 
 
@@ -315,14 +316,9 @@ def estimation_split(costs: QuestionCosts) -> EstimationSplit:
     """Return the integers n and m = floor(B / cost(n)) that minimise Theorem 1's bound; the fewest
     calls among equals.
     """
-    candidates: list[tuple[int, int]] = []
-    for calls in range(1, _MOST_CALLS + 1):
-        questions = costs.paid(calls)
-        if questions < 1:
-            break
-        candidates.append((questions, calls))
-    m, n = np.array(candidates, np.float64).T
-    bounds = self_consistency_bound(m, n)
+    payable = ((costs.paid(calls), calls) for calls in range(1, _MOST_CALLS + 1))
+    candidates = list(takewhile(lambda split: split[0] >= 1, payable))
+    bounds = self_consistency_bound(*np.array(candidates, np.float64).T)
     best = int(bounds.argmin())
     questions, calls = candidates[best]
     return EstimationSplit(questions, calls, float(bounds[best]), questions * costs.cost(calls))
@@ -348,19 +344,6 @@ class Pilot:
     confidence: float
     family: int
 
-    @classmethod
-    def of(
-        cls, dataset: Dataset, llm: LLM, rows: Rows, confidence: float, resamples: int, family: int
-    ) -> Self:
-        """Count the pilot's calls on some questions."""
-        counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
-        draws = min(resamples, _MOMENT_RESAMPLES)
-        moments = sample_moments(
-            counts.gold, counts.size, resamples=draws, seed=llm.seed % (1 << 64)
-        )
-        rare = rare_pairs(counts.gold, counts.size)
-        return cls(counts, moments, int(llm.pool.sizes[rows].min()), rare, confidence, family)
-
     @property
     def can_certify(self) -> bool:
         """Whether there are enough questions for the resampled limit to prove a gain."""
@@ -381,36 +364,32 @@ class Pilot:
         its shares beyond.
         """
         within, beyond = [m for m in votes if m <= self.pool], [m for m in votes if m > self.pool]
-        values = (
-            self._subsets(within).beside(self._plug_in(beyond)) if beyond else self._subsets(within)
-        )
+        values = self.subsets(within)
+        if beyond:
+            values = values.beside(self.plug_in(beyond))
         ends = accuracy_interval(values, self.confidence)
         return np.stack([values.mean(), ends.low, ends.high])
 
-    def seam(self, votes: int) -> tuple[float, float]:
-        """Accuracy of a vote within the pool over subsets, and as predicted from the pool's
-        shares.
-        """
-        return float(self._subsets([votes]).mean()[0]), float(self._plug_in([votes]).mean()[0])
-
-    def _subsets(self, votes: Sequence[int]) -> PerQuestion:
+    def subsets(self, votes: Sequence[int]) -> PerQuestion:
+        """Accuracy of votes of the pilot's own calls, over all subsets of them."""
         return subset_plurality_accuracy(
             self.counts.gold, self.counts.rivals, self.counts.no_answer, votes
         )
 
-    def _plug_in(self, votes: Sequence[int]) -> PerQuestion:
+    def plug_in(self, votes: Sequence[int]) -> PerQuestion:
+        """Accuracy of votes of independent calls at the shares of the pilot's."""
         return plugin_plurality_accuracy(
             self.counts.gold, self.counts.rivals, self.counts.no_answer, votes
         )
 
 
-def plan_warnings(options: Sequence[VoteOption], pilot: Pilot, questions: int) -> list[str]:
-    """Return the warnings of a plan for so many questions."""
-    sentences, number = [], len(pilot.counts.gold)
+def _warnings(options: Sequence[VoteOption], pilot: Pilot, questions: int) -> Iterator[str]:
+    """Yield the warnings of a plan for so many questions."""
+    number = len(pilot.counts.gold)
     if options[-1].plurality_kind == "plug-in":
-        sentences.append(_beyond(options, pilot))
+        yield _beyond(options, pilot)
     if pilot.moments.clipped:
-        sentences.append(
+        yield (
             "The pilot's calls on a question disagree more often than independent calls would,"
             " which happens by chance on few questions; the bounds assume that all questions are"
             " equally hard."
@@ -419,62 +398,60 @@ def plan_warnings(options: Sequence[VoteOption], pilot: Pilot, questions: int) -
         why = f"{number} question{'s' if number > 1 else ''}"
         if pilot.rare is not None:
             why += f", and a cell of its pair table holds fewer than 5 of them ({pilot.rare})"
-        sentences.append(
+        yield (
             f"The pilot has {why}: resampling them would look too certain, so no vote is certified,"
             " and intervals may be too narrow. Record more questions."
         )
-    sentences += _family(options, pilot)
+    yield from _family(options, pilot)
     if questions != number:
-        sentences.append(
+        yield (
             f"The intervals are for the pilot's {number} questions; the {questions:,} to answer are"
             " assumed to be like them."
         )
-    return sentences
 
 
 def _beyond(options: Sequence[VoteOption], pilot: Pilot) -> str:
     """Say what is wrong with pluralities beyond the pool, and by how much where that is visible."""
     last = max(option.votes for option in options if option.plurality_kind == "subsets")
-    measured, predicted = pilot.seam(last)
-    beyond = [option for option in options if option.plurality_kind == "plug-in"]
-    over = [option.votes for option in beyond if (option.majority_low or 0.0) > option.plurality]
+    [measured], [predicted] = pilot.subsets([last]).mean(), pilot.plug_in([last]).mean()
+    over = [
+        option.votes
+        for option in options
+        if option.plurality_kind == "plug-in" and (option.majority_low or 0.0) > option.plurality
+    ]
     instead = (
         f" At M = {over[0]} even the lower bound of a majority exceeds them: use that."
         if over
         else ""
     )
-    alike = int(pilot.counts.size.max()) == pilot.pool
-    pool = "the pilot's pool" if alike else "the pilot's smallest pool"
-    vote = f"the {pilot.pool}-call vote" if alike else "the vote of all calls that a question has"
+    pool, vote = "pool", f"the {pilot.pool}-call vote"
+    if int(pilot.counts.size.max()) > pilot.pool:
+        pool, vote = "smallest pool", "the vote of all calls that a question has"
     return (
-        f"Beyond M = {pilot.pool}, {pool}, pluralities are those of independent calls at the pool's"
-        f" shares: they level off at {vote}, whatever more votes would do, and their intervals do"
-        f" not cover that bias. At M = {last} the pilot measures {100 * measured:.2f} %, and the"
-        f" shares predict {100 * predicted:.2f} %.{instead} Record more calls to measure them."
+        f"Beyond M = {pilot.pool}, the pilot's {pool}, pluralities are those of independent calls"
+        f" at the pool's shares: they level off at {vote}, whatever more votes would do, and their"
+        f" intervals do not cover that bias. At M = {last} the pilot measures"
+        f" {100 * measured:.2f} %, and the shares predict {100 * predicted:.2f} %.{instead} Record"
+        " more calls to measure them."
     )
 
 
-def _family(options: Sequence[VoteOption], pilot: Pilot) -> list[str]:
+def _family(options: Sequence[VoteOption], pilot: Pilot) -> Iterator[str]:
     """Say how certain the certificates are, taken together."""
     certified = sum(option.certified for option in options)
     together = sum(option.certified_together for option in options)
     if certified < 2 and not (certified and pilot.family > 1):
-        return []
+        return
     level = f"{100 * pilot.confidence:g} %"
     plans = f" in all {pilot.family} plans of the family" if pilot.family > 1 else ""
-    which = (
-        "none of them is"
-        if not together
-        else "all of them are"
-        if together == certified
-        else f"{together} of them are"
+    which = {0: "none of them is", certified: "all of them are"}.get(
+        together, f"{together} of them are"
     )
     alone = "The vote is" if certified == 1 else f"Each of the {certified} votes is"
+    how = f"by one region of mu and nu for every vote, at {level} for all together."
     if options[-1].majority_gain_low_together is None:
         how = (
             "the questions show no spread in some direction, so there is no region of mu and nu to"
             " prove it with."
         )
-    else:
-        how = f"by one region of mu and nu for every vote, at {level} for all together."
-    return [f"{alone} certified alone, at {level}. Together{plans}, {which}: {how}"]
+    yield f"{alone} certified alone, at {level}. Together{plans}, {which}: {how}"

@@ -37,25 +37,11 @@ class PlanBudget:
                 "A budget is a number above 0, written in digits, with its unit, usd or tokens,"
                 f" such as 20usd or 500000tokens; {text!r:.100} was given."
             )
-        return cls._checked(float(match[1].replace(",", "").replace("_", "")), match[2].lower())
+        return cls.checked(float(match[1].replace(",", "").replace("_", "")), match[2].lower())
 
     @classmethod
-    def of(cls, usd: float | None, tokens: float | None) -> Self:
-        """Make it from one of two numbers; neither or both is a `UsageError`, one out of range an
-        `OutOfRangeError`.
-        """
-        if (usd is None) == (tokens is None):
-            raise UsageError(
-                "A plan has one budget: give budget_usd or budget_tokens, and not both."
-            )
-        return (
-            cls._checked(float(usd), "usd")
-            if usd is not None
-            else cls._checked(float(tokens or 0.0), "tokens")
-        )
-
-    @classmethod
-    def _checked(cls, amount: float, unit: str) -> Self:
+    def checked(cls, amount: float, unit: str) -> Self:
+        """The budget; an `OutOfRangeError` for 0, or more than 10^15."""
         if not 0.0 < amount <= 1e15:
             raise OutOfRangeError(
                 f"A budget is more than 0 and at most 10^15; {amount:g} {unit} was given."

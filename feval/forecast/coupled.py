@@ -12,7 +12,7 @@ otherwise from the coupled recordings, by pairing call s of one LLM with call s 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -27,13 +27,13 @@ from feval.evaluation.questions import question_set
 from feval.executors.progress import reports
 from feval.forecast.coupled_pairs import (
     SCHEMES,
+    CallPair,
     CoupledPair,
     ErrorCurve,
     LLMCalls,
     PairOfLLMs,
     RankedLLM,
     calls_of,
-    independent_pair,
     judge_name,
     judged_outcomes,
     outcomes_of_calls,
@@ -120,14 +120,11 @@ def couple(
     pairs, curves, covariances, variances = [], {}, {}, {}
     for one, two in combinations(range(len(together)), 2):
         pair = together[one].name, together[two].name
-        both = PairOfLLMs(
-            together[one],
-            together[two],
-            *independent_pair(together, apart, one, two),
-            apart is not None,
-        )
+        calls = CallPair(together[one], together[two])
+        free = calls.shifted() if apart is None else CallPair(apart[one], apart[two])
+        both = PairOfLLMs(calls, free, apart is not None)
         pairs += [both.figures(area, at, samples, settings) for area, at in where.items()]
-        covariances[pair] = both.statistics().covariance
+        covariances[pair] = calls.statistics().covariance
         variances[pair] = both.variances()
         curves[pair] = both.curve()
     warnings = [*_left_out(dataset, len(rows)), *_weak_evidence(pairs), *mixed_parties(dataset)]
@@ -163,46 +160,36 @@ def couple(
     )
 
 
-def _left_out(dataset: Dataset, with_gold: int) -> list[str]:
-    if not with_gold:
-        return [
-            (
-                f"No question of {dataset.id} has a gold answer, so there are no figures of"
-                " correctness."
-            )
-        ]
+def _left_out(dataset: Dataset, with_gold: int) -> Iterator[str]:
     without = len(dataset.gold) - with_gold
-    if not without:
-        return []
-    return [
-        (
-            f"{without} question{' was' if without == 1 else 's were'} left out without a gold"
-            " answer that can be read."
+    if not with_gold:
+        yield (
+            f"No question of {dataset.id} has a gold answer, so there are no figures of"
+            " correctness."
         )
-    ]
+    elif without:
+        were = " was" if without == 1 else "s were"
+        yield f"{without} question{were} left out without a gold answer that can be read."
 
 
-def _weak_evidence(pairs: Sequence[CoupledPair]) -> list[str]:
+def _weak_evidence(pairs: Sequence[CoupledPair]) -> Iterator[str]:
     """Warn where the evidence on pairs of LLMs is weak."""
-    sentences = [
-        f"{pair.first} and {pair.second} are not measurably more often right together than without"
-        " shared noise; do their vocabularies share tokens"
-        " (`recorders.shared_noise.shared_tokens`)?"
+    for pair in pairs:
+        if pair.area is None and pair.covariance_low <= 0 and pair.variance_independent > 0:
+            yield (
+                f"{pair.first} and {pair.second} are not measurably more often right together than"
+                " without shared noise; do their vocabularies share tokens"
+                " (`recorders.shared_noise.shared_tokens`)?"
+            )
+    if few := {
+        f"{pair.area or 'all'} ({pair.questions})"
         for pair in pairs
-        if pair.area is None and pair.covariance_low <= 0 and pair.variance_independent > 0
-    ]
-    if few := sorted(
-        {
-            f"{pair.area or 'all'} ({pair.questions})"
-            for pair in pairs
-            if pair.questions < _FEW_QUESTIONS
-        }
-    ):
-        sentences.append(
+        if pair.questions < _FEW_QUESTIONS
+    }:
+        yield (
             f"Intervals over fewer than {_FEW_QUESTIONS} questions are too narrow, and a single"
-            f" question has none: {', '.join(few)}."
+            f" question has none: {', '.join(sorted(few))}."
         )
-    return sentences
 
 
 def _shared_noise(llms: Sequence[LLM], independent: Sequence[LLM]) -> Any:
@@ -239,9 +226,9 @@ def _areas(
     if areas is None:
         return places
     area_of_row = [areas.get(dataset.question_ids[row]) for row in rows]
-    for area in (
-        names if names is not None else sorted({area for area in area_of_row if area is not None})
-    ):
+    if names is None:
+        names = sorted({area for area in area_of_row if area is not None})
+    for area in names:
         at = np.array([place for place, name in enumerate(area_of_row) if name == area], np.intp)
         if not len(at):
             raise NotRecordedError(

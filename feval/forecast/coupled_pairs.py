@@ -89,11 +89,11 @@ class CoupledPair:
     agreement_coupled: float
     agreement_independent: float
     independent_samples: int
-    error: float | None
-    coupled_samples: int | None
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
+    error: float | None = None
+    coupled_samples: int | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,17 +174,31 @@ def require_equal_sizes(calls: Sequence[LLMCalls]) -> None:
         )
 
 
-def independent_pair(
-    together: Sequence[LLMCalls], apart: Sequence[LLMCalls] | None, one: int, two: int
-) -> tuple[LLMCalls, LLMCalls]:
-    """Return independent calls of two LLMs: recorded ones, or the coupled calls shifted by one."""
-    if apart is not None:
-        return apart[one], apart[two]
-    other = together[two]
-    roll = partial(np.roll, shift=-1, axis=1)
-    return together[one], LLMCalls(
-        other.name, roll(other.codes), roll(other.right), roll(other.scores)
-    )
+@dataclass(frozen=True, eq=False)
+class CallPair:
+    """The calls of two LLMs that are paired one by one."""
+
+    first: LLMCalls
+    second: LLMCalls
+
+    def statistics(self, at: Rows | slice = slice(None)) -> CoupledStatistics:
+        """Their statistics on some or all questions."""
+        return coupled_statistics(self.first.right[at], self.second.right[at])
+
+    def differences(self, at: Rows | slice = slice(None)) -> Floats:
+        """[Q, S] differences in correctness."""
+        return self.first.right[at] - self.second.right[at]
+
+    def agreement(self, at: Rows) -> float:
+        """Share of pairs with the same answer."""
+        one, two = self.first.codes[at], self.second.codes[at]
+        return float(((one == two) & (one >= 0)).mean())
+
+    def shifted(self) -> CallPair:
+        """The calls of the first beside the next calls of the second, which share no noise."""
+        roll, other = partial(np.roll, shift=-1, axis=1), self.second
+        calls = LLMCalls(other.name, roll(other.codes), roll(other.right), roll(other.scores))
+        return CallPair(self.first, calls)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,58 +207,46 @@ class PairOfLLMs:
     recordings of their own.
     """
 
-    first: LLMCalls
-    second: LLMCalls
-    first_apart: LLMCalls
-    second_apart: LLMCalls
+    coupled: CallPair
+    independent: CallPair
     recorded_apart: bool
-
-    def statistics(self, at: Rows | slice = slice(None)) -> CoupledStatistics:
-        """Statistics of the coupled calls on some or all questions."""
-        return coupled_statistics(self.first.right[at], self.second.right[at])
-
-    def statistics_apart(self, at: Rows | slice = slice(None)) -> CoupledStatistics:
-        """Statistics of the independent calls on some or all questions."""
-        return coupled_statistics(self.first_apart.right[at], self.second_apart.right[at])
 
     def variances(self) -> Floats:
         """[2, Q] within-question variances of the difference, coupled and independent."""
-        coupled = self.statistics()
+        coupled = self.coupled.statistics()
         # Shifted pairs of one recording depend on each other; its own two variances are unbiased.
         apart = (
-            self.statistics_apart().variance_coupled
+            self.independent.statistics().variance_coupled
             if self.recorded_apart
             else coupled.variance_independent
         )
         return np.stack([coupled.variance_coupled, apart])
 
-    def differences(self, at: Rows) -> tuple[Floats, Floats]:
-        """[Q, S] differences in correctness, coupled and independent."""
-        coupled = self.first.right[at] - self.second.right[at]
-        return coupled, self.first_apart.right[at] - self.second_apart.right[at]
-
     def figures(
         self, area: str | None, at: Rows, samples: int, settings: Mapping[str, Any]
     ) -> CoupledPair:
         """All figures on some questions."""
-        statistics = self.statistics(at)
-        coupled, independent = self.differences(at)
+        statistics = self.coupled.statistics(at)
+        coupled, independent = self.coupled.differences(at), self.independent.differences(at)
         interval = bootstrap_interval(statistics.covariance[:, None], **settings)
         if samples < 1:
             raise OutOfRangeError(
                 f"The error is that of 1 independent pair or more; {samples} were given."
             )
         number = min(samples, independent.size)
-        equal = None
+        worth: dict[str, Any] = {}
         if (
             coupled.shape == independent.shape
             and np.ptp(independent) > 0
             and number < independent.size
         ):
             equal = equal_error_samples(coupled, independent, number, **settings)
+            worth = {"error": equal.error, "coupled_samples": equal.coupled, "ratio": equal.ratio}
+            if len(at) > 1:
+                worth |= {"ratio_low": equal.low, "ratio_high": equal.high}
         return CoupledPair(
-            first=self.first.name,
-            second=self.second.name,
+            first=self.coupled.first.name,
+            second=self.coupled.second.name,
             area=area,
             questions=len(at),
             calls=coupled.shape[1],
@@ -256,50 +258,43 @@ class PairOfLLMs:
             variance_coupled=statistics.total_coupled,
             # As in `variances`, plus the variance between questions.
             variance_independent=(
-                self.statistics_apart(at).total_coupled
+                self.independent.statistics(at).total_coupled
                 if self.recorded_apart
                 else statistics.total_independent
             ),
-            agreement_coupled=_agreement(self.first, self.second, at),
-            agreement_independent=_agreement(self.first_apart, self.second_apart, at),
+            agreement_coupled=self.coupled.agreement(at),
+            agreement_independent=self.independent.agreement(at),
             independent_samples=number,
-            error=None if equal is None else equal.error,
-            coupled_samples=None if equal is None else equal.coupled,
-            ratio=None if equal is None else equal.ratio,
-            ratio_low=None if equal is None or len(at) == 1 else equal.low,
-            ratio_high=None if equal is None or len(at) == 1 else equal.high,
+            **worth,
         )
 
     def _law_covariance(self, at: Rows) -> float:
         """Mean covariance of correctness under the coupling of the two empirical answer
         distributions.
         """
-        one, two = self.first.codes[at], self.second.codes[at]
-        width = 2 + int(max(one.max(), two.max()))
-        counts = [
-            np.stack([(codes == code).sum(axis=1) for code in range(-1, width - 1)], axis=1)
-            for codes in (one, two)
+        both = self.coupled.first, self.coupled.second
+        width = 2 + max(int(calls.codes[at].max()) for calls in both)
+        laws = [
+            laws_of_counts(
+                np.stack(
+                    [(calls.codes[at] == code).sum(axis=1) for code in range(-1, width - 1)], axis=1
+                )
+            )
+            for calls in both
         ]
-        laws = list(map(laws_of_counts, counts))
         right = np.zeros(laws[0].shape, bool)
-        for calls in (self.first, self.second):
+        for calls in both:
             question, call = np.nonzero(calls.right[at])
             right[question, calls.codes[at][question, call] + 1] = True
         return float(coupled_correctness(laws[0], laws[1], right).covariance.mean())
 
     def curve(self) -> ErrorCurve:
         """Mean absolute error against the number of pairs."""
-        coupled, independent = self.differences(np.arange(len(self.first.right)))
-        most = min(coupled.size, independent.size, _LARGEST_SIZE)
+        differences = [pair.differences() for pair in (self.coupled, self.independent)]
+        most = min(*(values.size for values in differences), _LARGEST_SIZE)
         sizes = np.unique(np.rint(np.geomspace(min(10, most), most, _POINTS)).astype(np.int64))
-        errors = (estimation_error(values, sizes) for values in (coupled, independent))
-        shared, apart = (tuple(values.tolist()) for values in errors)
-        return ErrorCurve(tuple(sizes.tolist()), shared, apart)
-
-
-def _agreement(first: LLMCalls, second: LLMCalls, at: Rows) -> float:
-    one, two = first.codes[at], second.codes[at]
-    return float(((one == two) & (one >= 0)).mean())
+        errors = [tuple(estimation_error(values, sizes).tolist()) for values in differences]
+        return ErrorCurve(tuple(sizes.tolist()), *errors)
 
 
 SCHEMES = ("coupled", "independent")
@@ -320,20 +315,12 @@ def ranked_llms(
         half = (table[..., 0] + table[..., 2] / 2).mean(axis=2)
         strengths = bradley_terry(half[None])[0]
         ties = table[..., 2].mean(axis=2).sum(axis=1) / others
-        for place, name in enumerate(names):
-            entries.append(
-                RankedLLM(
-                    llm=name,
-                    scheme=scheme,
-                    winrate=float(ranked.rates[place]),
-                    low=float(ranked.low[place]),
-                    high=float(ranked.high[place]),
-                    ties=float(ties[place]),
-                    rank=int(ranked.rank[place]),
-                    worst_rank=int(ranked.worst_rank[place]),
-                    strength=float(strengths[place]),
-                )
-            )
+        columns = (
+            *(ranked.rates, ranked.low, ranked.high, ties),
+            *(ranked.rank, ranked.worst_rank, strengths),
+        )
+        rows = zip(names, *(column.tolist() for column in columns), strict=True)
+        entries += [RankedLLM(name, scheme, *row) for name, *row in rows]
     change = ranking_change(averages[0], averages[1])
     changes = [
         (names[one], names[two], float(p))

@@ -4,7 +4,7 @@ error is visible.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +15,15 @@ from feval.errors import OutOfRangeError, UnknownNameError
 from feval.estimators.arrays import require_confidence
 from feval.estimators.per_question import vote_counts
 from feval.estimators.plurality import hypergeometric_majority, subset_plurality_accuracy
+from feval.estimators.probabilities import MOST_VOTES
 from feval.evaluation.cautions import few_questions, mixed_parties
+from feval.evaluation.curves import ascending
 from feval.evaluation.questions import Rows, question_set
 from feval.evaluation.replicates import loaded, with_numbers
 from feval.executors.progress import reports
 from feval.forecast.estimators import (
-    ESTIMATORS,
     DrawnCalls,
-    checked_votes,
+    estimated_curve,
     exact_values,
     gaussian_values,
     ordered_by_key,
@@ -43,6 +44,7 @@ from feval.replay.pools import without_gaps
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from feval.estimators.moments import PairTable
     from feval.replay import LLM, Dataset
 
 
@@ -107,23 +109,25 @@ def estimate(
         UnknownNameError: an unknown method.
         UsageError: dataset and LLM from different loads.
     """
-    votes = checked_votes(m)
+    votes = ascending(m, "forecast", "numbers of votes")
+    if votes[-1] > MOST_VOTES:
+        raise OutOfRangeError(
+            f"A vote has 1 to {MOST_VOTES:,} calls; M = {votes[-1]} was asked for."
+        )
     _check(g, methods, confidence)
     dataset.require([llm])
     questions = question_set(dataset, [(llm, g)], unlabelled=unlabelled, short_pools=short_pools)
     rows = ordered_by_key(dataset, questions.rows)
-    how = g, replicate, votes, (confidence, resamples, simulations)
-    calls = DrawnCalls.of(dataset, llm, rows, *how)
+    how = g, replicate, votes, confidence, resamples, simulations
+    calls = DrawnCalls.from_pool(dataset, llm, rows, *how)
     pool = _reference(dataset, llm, questions.rows, votes)
+    work: Any = estimated_curve
+    tasks: list[tuple[Any, ...]] = [(name, calls) for name in methods]
     with executors.opened(workers, given=executor) as opened:
-        if opened is None:
-            estimates = tuple(
-                executors.results(_estimated, [(name, calls) for name in methods], None, progress)
-            )
-        else:
+        if opened is not None:
             recipe, chosen = LoadRecipe.from_loaded(dataset, [llm]), without_gaps(questions.rows)
-            tasks = [(name, recipe, chosen, how) for name in methods]
-            estimates = tuple(executors.results(_estimated_there, tasks, opened, progress))
+            work, tasks = _estimated_there, [(name, recipe, chosen, how) for name in methods]
+        estimates = tuple(executors.results(work, tasks, opened, progress))
     return Forecast(
         dataset=dataset.id,
         llm=llm.name,
@@ -146,17 +150,13 @@ def estimate(
     )
 
 
-def _estimated(name: str, calls: DrawnCalls) -> EstimatedCurve:
-    return ESTIMATORS[name](calls)
-
-
 def _estimated_there(
     name: str, recipe: LoadRecipe, rows: Rows | slice, how: tuple[Any, ...]
 ) -> EstimatedCurve:
     """Estimate in a process that draws the calls itself: a task."""
     dataset, [llm] = loaded(recipe)
-    calls = DrawnCalls.of(dataset, llm, ordered_by_key(dataset, with_numbers(rows)), *how)
-    return _estimated(name, calls)
+    calls = DrawnCalls.from_pool(dataset, llm, ordered_by_key(dataset, with_numbers(rows)), *how)
+    return estimated_curve(name, calls)
 
 
 def _check(g: int, methods: Sequence[str], confidence: float) -> None:
@@ -192,14 +192,8 @@ def _reference(dataset: Dataset, llm: LLM, rows: Rows, votes: list[int]) -> Pool
     plurality = subset_plurality_accuracy(
         counts.gold, counts.rivals, counts.no_answer, within
     ).mean()
-    majority = [
-        float(
-            hypergeometric_majority(
-                counts.gold.astype(np.int64), counts.size.astype(np.int64), m
-            ).mean()
-        )
-        for m in within
-    ]
+    right, size_of = counts.gold.astype(np.int64), counts.size.astype(np.int64)
+    majority = [float(hypergeometric_majority(right, size_of, m).mean()) for m in within]
     return PoolCurves(size, (*plurality.tolist(), *beyond), (*majority, *beyond))
 
 
@@ -209,77 +203,78 @@ _SHARE_OF_QUESTIONS = 0.05
 
 def forecast_warnings(
     calls: DrawnCalls, methods: Sequence[str], estimates: Sequence[EstimatedCurve], pool: int
-) -> list[str]:
-    """Return the warnings of a forecast; `pool` is the size of the smallest pool."""
-    sentences = [
-        *few_questions(len(calls.keys)),
-        _biased(calls, [name for name in methods if name in PLUG_IN]),
-        _saturation(calls, [name for name in methods if name in PLUG_IN]),
-        *_missing(estimates),
-        _rivals(calls) if "gaussian" in methods else None,
-        _cells(calls) if "two-call" in methods else None,
-        *_completions(calls, [name for name in methods if name in COMPLETIONS]),
-        _majority(calls, [name for name in methods if name in OF_MAJORITY]),
-        _reach(calls.votes, pool),
-    ]
-    return [sentence for sentence in sentences if sentence is not None]
-
-
-def _biased(calls: DrawnCalls, names: Sequence[str]) -> str | None:
-    within = [votes for votes in calls.votes if 1 < votes <= calls.g]
-    if not within or not names:
-        return None
-    return (
-        f"{', '.join(names)}: biased for every M above 1, since shares of {calls.g} calls replace"
-        f" the LLM's probabilities. Up to M = {calls.g} an unbiased estimate exists: use unbiased"
-        " there."
+) -> Iterator[str]:
+    """Yield the warnings of a forecast; `pool` is the size of the smallest pool."""
+    most = calls.votes[-1]
+    plug_in, completions, of_majority = (
+        ", ".join(name for name in methods if name in group)
+        for group in (PLUG_IN, COMPLETIONS, OF_MAJORITY)
     )
+    yield from few_questions(len(calls.keys))
+    if plug_in:
+        yield from _plug_in(calls, plug_in)
+    for curve in estimates:
+        reasons = dict.fromkeys(point.reason for point in curve.points if point.reason)
+        yield from (f"{curve.method}: {reason}" for reason in reasons)
+    if "gaussian" in methods:
+        yield from _rivals(calls)
+    if "two-call" in methods and bool(calls.pairs.sparse):
+        yield _cells(calls.pairs)
+    if completions and calls.moments().clipped:
+        yield (
+            f"{completions}: the calls on a question disagree more often than independent calls"
+            " would, which happens by chance on few questions. The curve assumes that all questions"
+            " are equally hard."
+        )
+    if completions and (rare := rare_pairs(calls.counts)):
+        yield (
+            f"{completions}: a cell of the pair table holds fewer than 5 questions ({rare}). The"
+            " intervals resample questions and are too narrow; record more questions."
+        )
+    if of_majority:
+        even = [votes for votes in calls.votes if votes % 2 == 0]
+        equals = " An even M equals M - 1 (ties broken at random): M = {} equals M = {}."
+        equals = equals.format(even[0], even[0] - 1) if even else ""
+        yield (
+            f"{of_majority}: estimates of a majority of right calls. A plurality needs fewer right"
+            " calls where wrong answers differ, so these are compared with the pool's majority"
+            f" curve.{equals}"
+        )
+    if most > pool:
+        yield f"The pool has {pool} calls per question: beyond M = {pool} the error is unknown."
 
 
-def _saturation(calls: DrawnCalls, names: Sequence[str]) -> str | None:
+def _plug_in(calls: DrawnCalls, names: str) -> Iterator[str]:
+    """Say what is wrong with estimators that take shares for probabilities."""
     g, most = calls.g, calls.votes[-1]
-    if most <= g or not names:
-        return None
-    few = f"{g} call{'s' if g > 1 else ''}"
-    instead = "record more calls, or use the two-call bounds" if g > 1 else "record more calls"
-    return (
-        f"{', '.join(names)}: made from {few} per question and extended to M = {most}. Beyond M ="
-        f" {g} it levels off at the accuracy of a {g}-call vote, whatever more votes would do;"
-        f" {instead}."
-    )
+    if any(1 < votes <= g for votes in calls.votes):
+        yield (
+            f"{names}: biased for every M above 1, since shares of {g} calls replace the LLM's"
+            f" probabilities. Up to M = {g} an unbiased estimate exists: use unbiased there."
+        )
+    if most > g:
+        few, bounds = ("s", ", or use the two-call bounds") if g > 1 else ("", "")
+        yield (
+            f"{names}: made from {g} call{few} per question and extended to M = {most}. Beyond M ="
+            f" {g} it levels off at the accuracy of a {g}-call vote, whatever more votes would do;"
+            f" record more calls{bounds}."
+        )
 
 
-def _missing(estimates: Sequence[EstimatedCurve]) -> list[str]:
-    """Why values are missing, once per estimator and reason."""
-    reasons_by_method = {
-        curve.method: [point.reason for point in curve.points if point.reason]
-        for curve in estimates
-    }
-    return [
-        f"{method}: {reason}"
-        for method, reasons in reasons_by_method.items()
-        for reason in dict.fromkeys(reasons)
-    ]
-
-
-def _rivals(calls: DrawnCalls) -> str | None:
+def _rivals(calls: DrawnCalls) -> Iterator[str]:
     many = float((np.count_nonzero(calls.counts.rivals, axis=1) >= _MANY_RIVALS).mean())
-    if many < _SHARE_OF_QUESTIONS:
-        return None
-    gap = gaussian_values(calls).mean() - exact_values(calls).mean()
-    worst = int(np.abs(gap).argmax())
-    return (
-        f"gaussian: {100 * many:.0f} % of the questions have {_MANY_RIVALS} or more different wrong"
-        f" answers among their {calls.g} calls. It treats rivals as independent, and at M ="
-        f" {calls.votes[worst]} it is {100 * gap[worst]:+.1f} points off the exact value at the"
-        " same shares; use exact."
-    )
+    if many >= _SHARE_OF_QUESTIONS:
+        gap = gaussian_values(calls).mean() - exact_values(calls).mean()
+        worst = int(np.abs(gap).argmax())
+        yield (
+            f"gaussian: {100 * many:.0f} % of the questions have {_MANY_RIVALS} or more different"
+            f" wrong answers among their {calls.g} calls. It treats rivals as independent, and at M"
+            f" = {calls.votes[worst]} it is {100 * gap[worst]:+.1f} points off the exact value at"
+            " the same shares; use exact."
+        )
 
 
-def _cells(calls: DrawnCalls) -> str | None:
-    table = calls.pairs
-    if not bool(table.sparse):
-        return None
+def _cells(table: PairTable) -> str:
     cells = {
         "both right": table.both_right,
         "one right": table.disagree,
@@ -287,52 +282,9 @@ def _cells(calls: DrawnCalls) -> str | None:
     }
     few = [f"{name} {int(count)}" for name, count in cells.items() if count < 5]
     total = int(table.questions)
-    questions = f"{total} question{'s' if total > 1 else ''}"
     what = "is empty" if 0 in map(int, cells.values()) else "is nearly empty"
     return (
-        f"two-call: a cell of the pair table ({questions}) {what} ({', '.join(few)}). A Wald region"
-        " would be too narrow, so the interval is from the likelihood; record more questions."
+        f"two-call: a cell of the pair table ({total} question{'s' if total > 1 else ''}) {what}"
+        f" ({', '.join(few)}). A Wald region would be too narrow, so the interval is from the"
+        " likelihood; record more questions."
     )
-
-
-def _completions(calls: DrawnCalls, names: Sequence[str]) -> list[str | None]:
-    if not names:
-        return []
-    rare = rare_pairs(calls.counts.gold, calls.counts.size)
-    narrow = (
-        f"{', '.join(names)}: a cell of the pair table holds fewer than 5 questions ({rare}). The"
-        " intervals resample questions and are too narrow; record more questions."
-    )
-    return [_clipped(calls, names), None if rare is None else narrow]
-
-
-def _clipped(calls: DrawnCalls, names: Sequence[str]) -> str | None:
-    if not calls.moments().clipped:
-        return None
-    return (
-        f"{', '.join(names)}: the calls on a question disagree more often than independent calls"
-        " would, which happens by chance on few questions. The curve assumes that all questions"
-        " are equally hard."
-    )
-
-
-def _majority(calls: DrawnCalls, names: Sequence[str]) -> str | None:
-    if not names:
-        return None
-    even = next((votes for votes in calls.votes if votes % 2 == 0), None)
-    equals = (
-        ""
-        if even is None
-        else f" An even M equals M - 1 (ties broken at random): M = {even} equals M = {even - 1}."
-    )
-    return (
-        f"{', '.join(names)}: estimates of a majority of right calls. A plurality needs fewer right"
-        " calls where wrong answers differ, so these are compared with the pool's majority"
-        f" curve.{equals}"
-    )
-
-
-def _reach(votes: list[int], pool: int) -> str | None:
-    if votes[-1] <= pool:
-        return None
-    return f"The pool has {pool} calls per question: beyond M = {pool} the error is unknown."

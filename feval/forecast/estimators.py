@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from feval.errors import OutOfRangeError
 from feval.estimators.approximations import gaussian_estimate, monte_carlo_plurality_accuracy
-from feval.estimators.arrays import Floats, Integers, UInt64
+from feval.estimators.arrays import Floats, UInt64
 from feval.estimators.completions import ldgp_completion, maxent_completion
 from feval.estimators.intervals import accuracy_interval, bootstrap_means
 from feval.estimators.moments import Moments, PairTable, pair_table
@@ -37,41 +34,34 @@ class DrawnCalls:
     Attributes:
         counts: their votes.
         pairs: questions by how many of the first two calls were right; not used for g = 1.
-        votes: numbers of votes, M.
         keys: [Q] question keys.
         seed: of resamples and simulations.
+        votes: numbers of votes, M.
         simulations: votes simulated per question.
     """
 
     counts: VoteCounts
     pairs: PairTable
-    votes: list[int]
     keys: UInt64
     g: int
     seed: int
+    votes: list[int]
     confidence: float
     resamples: int
     simulations: int
 
     @classmethod
-    def of(
-        cls,
-        dataset: Dataset,
-        llm: LLM,
-        rows: Rows,
-        g: int,
-        replicate: int,
-        votes: list[int],
-        how: tuple[float, int, int],
+    def from_pool(
+        cls, dataset: Dataset, llm: LLM, rows: Rows, g: int, replicate: int, *how: Any
     ) -> DrawnCalls:
-        """Draw g calls per question; `how` is confidence, resamples and simulations."""
+        """Draw g calls per question; `how` is votes, confidence, resamples and simulations."""
         codes, gold = (
             drawn(llm.pool.codes[rows], llm.orders([replicate], g, rows))[0],
             dataset.gold[rows],
         )
         pairs = pair_table(codes[:, [0, min(g, 2) - 1]] == gold[:, None])
         keys = dataset.question_keys[rows]
-        return cls(vote_counts(codes, gold), pairs, votes, keys, g, llm.seed % (1 << 64), *how)
+        return cls(vote_counts(codes, gold), pairs, keys, g, llm.seed % (1 << 64), *how)
 
     def shares(self) -> tuple[Floats, Floats, Floats]:
         """Shares c / g of the gold answer, of each rival, and of no answer."""
@@ -81,21 +71,22 @@ class DrawnCalls:
     def moments(self) -> SampleMoments:
         """Estimate mu and nu from all pairs of the calls."""
         resamples = min(self.resamples, _MODEL_RESAMPLES)
-        return sample_moments(
-            self.counts.gold, self.counts.size, resamples=resamples, seed=self.seed
-        )
+        return sample_moments(self.counts, resamples=resamples, seed=self.seed)
 
     def with_interval(self, method: str, values: PerQuestion) -> EstimatedCurve:
         """Make the curve of values per question, with their intervals."""
         ends = accuracy_interval(values, self.confidence)
-        columns = zip(
-            self.votes, values.mean().tolist(), ends.low.tolist(), ends.high.tolist(), strict=False
-        )
+        rows = np.stack([values.mean(), ends.low, ends.high], axis=1).tolist()
         points = [
-            EstimatePoint(votes, mean, None, None, low, high) for votes, mean, low, high in columns
+            EstimatePoint(votes, mean, None, None, *interval)
+            for votes, (mean, *interval) in zip(self.votes, rows, strict=False)
         ]
+        why = (
+            f"No unbiased estimate from {self.g} call{'s' if self.g > 1 else ''} exists beyond M ="
+            f" {self.g}, so none is given there."
+        )
         points += [
-            EstimatePoint(votes, None, None, None, None, None, _no_unbiased(self.g))
+            EstimatePoint(votes, None, None, None, None, None, why)
             for votes in self.votes[len(points) :]
         ]
         return EstimatedCurve(method, "plurality", "student", tuple(points))
@@ -113,29 +104,28 @@ def gaussian_values(calls: DrawnCalls) -> PerQuestion:
     return gaussian_estimate(correct, rivals, calls.votes)
 
 
-def _monte_carlo(calls: DrawnCalls) -> EstimatedCurve:
-    simulated = monte_carlo_plurality_accuracy(
+def _simulated_values(calls: DrawnCalls) -> PerQuestion:
+    return monte_carlo_plurality_accuracy(
         *calls.shares(), calls.votes, replicates=calls.simulations, seed=calls.seed, keys=calls.keys
     )
-    return calls.with_interval("monte-carlo", simulated)
 
 
-def _unbiased(calls: DrawnCalls) -> EstimatedCurve:
+def _unbiased_values(calls: DrawnCalls) -> PerQuestion:
     within = [votes for votes in calls.votes if votes <= calls.g]
     if not within:
-        nothing = PerQuestion(np.empty((1, 0)), np.zeros(len(calls.keys), np.intp))
-        return calls.with_interval("unbiased", nothing)
+        return PerQuestion(np.empty((1, 0)), np.zeros(len(calls.keys), np.intp))
     counts = calls.counts
-    return calls.with_interval(
-        "unbiased", subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, within)
-    )
+    return subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, within)
 
 
 def _two_call(calls: DrawnCalls) -> EstimatedCurve:
     table = calls.pairs
     sparse = bool(table.sparse) or int(table.questions) < 2
     project = likelihood_projection if sparse else wald_projection
-    moments = table.moments() if _is_feasible(table) else None
+    both, apart = int(table.both_right), int(table.disagree)
+    # nu >= mu^2 in the sample
+    is_feasible = 4 * both * int(table.questions) >= (2 * both + apart) ** 2
+    moments = table.moments() if is_feasible else None
     points, values = [], {}
     for votes in calls.votes:
         n = _budget(votes)
@@ -157,15 +147,10 @@ _NO_BOUNDS = (
 )
 
 
-def _is_feasible(table: PairTable) -> bool:
-    """Whether nu >= mu^2 in the sample."""
-    both, apart = int(table.both_right), int(table.disagree)
-    return 4 * both * int(table.questions) >= (2 * both + apart) ** 2
-
-
-def _completed(
-    method: str, complete: Callable[[Moments, list[int]], Any], calls: DrawnCalls
-) -> EstimatedCurve:
+def _completed(method: str, calls: DrawnCalls) -> EstimatedCurve:
+    complete: Callable[[Moments, list[int]], Any] = (
+        ldgp_completion if method == "ldgp" else maxent_completion
+    )
     sample, resampled = moments_of(calls.moments())
     budgets = sorted({_budget(votes) for votes in calls.votes})
     tail = (1.0 - calls.confidence) / 2.0
@@ -185,28 +170,22 @@ def _budget(votes: int) -> int:
     return budget_index(votes - 1 + votes % 2)
 
 
-ESTIMATORS: dict[str, Callable[[DrawnCalls], EstimatedCurve]] = {
-    "exact": lambda calls: calls.with_interval("exact", exact_values(calls)),
-    "monte-carlo": _monte_carlo,
-    "gaussian": lambda calls: calls.with_interval("gaussian", gaussian_values(calls)),
-    "two-call": _two_call,
-    "max-entropy": partial(_completed, "max-entropy", maxent_completion),
-    "ldgp": partial(_completed, "ldgp", ldgp_completion),
-    "unbiased": _unbiased,
+_VALUES: dict[str, Callable[[DrawnCalls], PerQuestion]] = {
+    "unbiased": _unbiased_values,
+    "exact": exact_values,
+    "monte-carlo": _simulated_values,
+    "gaussian": gaussian_values,
 }
 
 
-def _no_unbiased(g: int) -> str:
-    return (
-        f"No unbiased estimate from {g} call{'s' if g > 1 else ''} exists beyond M = {g}, so none"
-        " is given there."
-    )
+def estimated_curve(method: str, calls: DrawnCalls) -> EstimatedCurve:
+    """The values of one of `feval.forecast.METHODS`."""
+    if method in _VALUES:
+        return calls.with_interval(method, _VALUES[method](calls))
+    return _two_call(calls) if method == "two-call" else _completed(method, calls)
 
 
 _FEWEST_IN_A_CELL = 5  # as `PairTable.sparse` has it
-
-MOST_VOTES = 10_000
-"""The largest M of a forecast."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,32 +208,16 @@ class SampleMoments:
     unclipped: Floats
 
 
-def checked_votes(m: Any) -> list[int]:
-    """Check that numbers of votes are distinct integers from 1 to `MOST_VOTES`, and return them in
-    ascending order.
-    """
-    votes = [int(value) for value in m]
-    wrong = next((value for value in votes if not 1 <= value <= MOST_VOTES), None)
-    if wrong is not None:
-        raise OutOfRangeError(f"A vote has 1 to {MOST_VOTES:,} calls; M = {wrong} was asked for.")
-    if not votes or len(set(votes)) < len(votes):
-        raise OutOfRangeError(
-            f"A forecast takes distinct numbers of votes, such as range(1, 41); {votes[:10]} was"
-            " given."
-        )
-    return sorted(votes)
-
-
-def ordered_by_key(dataset: Dataset, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+def ordered_by_key(dataset: Dataset, rows: Rows) -> Rows:
     """[Q] rows sorted by question key, so that intervals do not depend on the recording's order."""
     return rows[np.argsort(dataset.question_keys[rows], kind="stable")]
 
 
-def sample_moments(right: Integers, size: Integers, *, resamples: int, seed: int) -> SampleMoments:
-    """Estimate mu and nu from [Q] right calls out of [Q] sizes of at least 2, with resamples over
-    questions.
+def sample_moments(counts: VoteCounts, *, resamples: int, seed: int) -> SampleMoments:
+    """Estimate mu and nu from the right calls among two or more of each question, with resamples
+    over questions.
     """
-    c, g = right.astype(np.float64), size.astype(np.float64)
+    c, g = counts.gold.astype(np.float64), counts.size.astype(np.float64)
     columns = np.stack([c / g, c * (c - 1.0) / (g * (g - 1.0))], axis=1)
     mu, nu = columns.mean(axis=0).tolist()
     resampled = bootstrap_means(columns, resamples=resamples, seed=seed)
@@ -264,24 +227,22 @@ def sample_moments(right: Integers, size: Integers, *, resamples: int, seed: int
     return SampleMoments(mu, float(np.clip(nu, mu * mu, mu)), nu < mu * mu, resampled, unclipped)
 
 
-def rare_pairs(right: Integers, size: Integers) -> str | None:
+def rare_pairs(counts: VoteCounts) -> str | None:
     """Name the kinds of pairs of calls that fewer than 5 questions show, such as "both wrong 0";
     `None` if there are none.
 
     Resamples never show a kind that the questions lack, so their moments then look more certain
     than they are.
     """
-    wrong = size - right
+    right, wrong = counts.gold, counts.size - counts.gold
     kinds = {
         "both right": right >= 2,
         "one right": (right >= 1) & (wrong >= 1),
         "both wrong": wrong >= 2,
     }
-    counts = {kind: int(np.count_nonzero(questions)) for kind, questions in kinds.items()}
-    return (
-        ", ".join(f"{kind} {count}" for kind, count in counts.items() if count < _FEWEST_IN_A_CELL)
-        or None
-    )
+    numbers = {kind: int(np.count_nonzero(questions)) for kind, questions in kinds.items()}
+    rare = [f"{kind} {number}" for kind, number in numbers.items() if number < _FEWEST_IN_A_CELL]
+    return ", ".join(rare) or None
 
 
 def moments_of(sample: SampleMoments) -> tuple[Moments, Moments]:

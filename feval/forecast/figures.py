@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -153,48 +153,33 @@ class Recorded:
     left_out: LeftOut
 
     @classmethod
-    def of(
-        cls,
-        dataset: Dataset,
-        llms: Sequence[LLM],
-        options: FigureOptions,
-        least: int = 2,
-        *,
-        golds: bool = True,
+    def chosen(
+        cls, dataset: Dataset, llms: Sequence[LLM], options: FigureOptions, least: int = 2
     ) -> Recorded:
-        """Choose the questions on which each LLM has at least so many CoTs, and which have a gold
-        where figures need one.
-        """
-        if golds:
-            chosen = question_set(
-                dataset,
-                [(llm, least) for llm in llms],
-                unlabelled=options.unlabelled,
-                short_pools=options.short_pools,
-            )
-            rows, left_out = chosen.rows, chosen.left_out
-        else:
-            rows, left_out = np.arange(len(dataset)), LeftOut()
-            for llm in llms:
-                llm.require(None, least)
+        """Choose the questions with a gold on which each LLM has at least so many CoTs."""
+        questions = question_set(
+            dataset,
+            [(llm, least) for llm in llms],
+            unlabelled=options.unlabelled,
+            short_pools=options.short_pools,
+        )
+        return cls.on_rows(dataset, llms, questions.rows, questions.left_out)
+
+    @classmethod
+    def on_rows(
+        cls, dataset: Dataset, llms: Sequence[LLM], rows: Rows, left_out: LeftOut
+    ) -> Recorded:
+        """The CoTs on some questions."""
         calls = min(int(llm.pool.sizes[rows].min()) for llm in llms)
         return cls(dataset, llms, rows, calls, left_out)
 
     def codes(self, llm: LLM) -> Integers:
         """[Q, calls] codes of the answers."""
-        codes: Integers = llm.pool.codes[self.rows][:, : self.calls]
-        return codes
+        return llm.pool.codes[self.rows][:, : self.calls]
 
     def counts(self, llm: LLM) -> VoteCounts:
         """The votes of an LLM's CoTs."""
         return vote_counts(self.codes(llm), self.dataset.gold[self.rows])
-
-    def right(self, llm: LLM) -> Integers:
-        """[Q] right CoTs."""
-        right: Integers = np.count_nonzero(
-            self.codes(llm) == self.dataset.gold[self.rows][:, None], axis=1
-        )
-        return right
 
     def about(self) -> str:
         """How many questions and CoTs there are, for a line of the figure."""
@@ -225,13 +210,15 @@ _CALLS = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, 448,
 
 def answer_mass(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
     """Mean share of the r most frequent answers, and entropy by strata of accuracy; over
-    temperature, where LLMs differ in it.
+    temperature, where LLMs differ in it (CEV, Figures 3 and 4).
     """
-    recorded = Recorded.of(dataset, llms, options, 1)
-    counts = [recorded.counts(llm) for llm in llms]
+    recorded = Recorded.chosen(dataset, llms, options, 1)
     everything, strata = (
-        [_strata(each, (1.0,)) for each in counts],
-        [_strata(each, QUARTERS) for each in counts],
+        [
+            strata_summary(each.gold, each.rivals, each.no_answer, upper)
+            for each in map(recorded.counts, llms)
+        ]
+        for upper in ((1.0,), QUARTERS)
     )
     lines = (
         f"{recorded.about()}; strata of each LLM's own accuracy",
@@ -240,22 +227,19 @@ def answer_mass(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -
             " outcome, and are biased downward"
         ),
     )
+    names, entropies = [llm.name for llm in llms], [llm.name for llm in llms]
+    masses = [each.cumulative_mass[0] for each in everything]
     if len(llms) == 1:
-        names = [f"accuracy up to {100 * upper:g} %" for upper in QUARTERS]
-        mass = [_mass("all questions", everything[0].cumulative_mass[0])]
-        mass += [
-            _mass(name, row) for name, row in zip(names, strata[0].cumulative_mass, strict=True)
-        ]
-    else:
-        mass = [
-            _mass(llm.name, each.cumulative_mass[0])
-            for llm, each in zip(llms, everything, strict=True)
-        ]
+        entropies = ["entropy"]
+        names = ["all questions", *(f"accuracy up to {100 * upper:g} %" for upper in QUARTERS)]
+        masses += list(strata[0].cumulative_mass)
+    mass = [
+        Series(name, list(range(1, len(row[:_RANKS]) + 1)), row[:_RANKS].tolist())
+        for name, row in zip(names, masses, strict=True)
+    ]
     entropy = [
-        Series(
-            "entropy" if len(llms) == 1 else llm.name, [1.0, 2.0, 3.0, 4.0], each.entropy.tolist()
-        )
-        for llm, each in zip(llms, strata, strict=True)
+        Series(name, [1.0, 2.0, 3.0, 4.0], each.entropy.tolist())
+        for name, each in zip(entropies, strata, strict=True)
     ]
     panels = [
         Panel("most frequent answers, r", "share of the CoTs", tuple(mass)),
@@ -272,15 +256,6 @@ def answer_mass(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -
     ]
     panels += _over_temperature(llms, everything)
     return recorded.figure("answer-mass", "How the answers are spread", lines, panels)
-
-
-def _strata(counts: VoteCounts, upper: tuple[float, ...]) -> Strata:
-    return strata_summary(counts.gold, counts.rivals, counts.no_answer, upper)
-
-
-def _mass(label: str, cumulative: Floats) -> Series:
-    shown = cumulative[:_RANKS].tolist()
-    return Series(label, list(range(1, len(shown) + 1)), shown)
 
 
 def _over_temperature(llms: Sequence[LLM], everything: Sequence[Strata]) -> list[Panel]:
@@ -307,10 +282,10 @@ def _over_temperature(llms: Sequence[LLM], everything: Sequence[Strata]) -> list
 
 def approximation_error(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
     """Error of plug-in vote accuracies from G calls against those from all calls, over the number
-    of votes.
+    of votes (CEV, Figure 5).
     """
     votes = list(range(1, (options.votes or _MOST_VOTES) + 1, 2))
-    recorded = Recorded.of(dataset, llms, options, options.calls + 1)
+    recorded = Recorded.chosen(dataset, llms, options, options.calls + 1)
     errors, biases = [], []
     for llm in llms:
         counts = recorded.counts(llm)
@@ -348,11 +323,13 @@ def _estimates(recorded: Recorded, llm: LLM, calls: int, votes: Sequence[int]) -
     return means
 
 
-def consistency_error(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
+def consistency_error(dataset: Dataset, llms: Sequence[LLM], _: FigureOptions) -> Figure:
     """1 - max_c p_c, what n calls would show of it, and Theorem 1's bound over the splits of the
-    recording's calls.
+    recording's calls (arXiv 2509.19489).
     """
-    recorded = Recorded.of(dataset, llms, options, golds=False)
+    for llm in llms:
+        llm.require(None, 2)
+    recorded = Recorded.on_rows(dataset, llms, np.arange(len(dataset)), LeftOut())
     if recorded.calls > _CALLS[-1]:
         raise OutOfRangeError(
             f"This figure takes up to {_CALLS[-1]} CoTs of a question; {recorded.calls} are"
@@ -414,15 +391,14 @@ _MOST_TICKS = 12
 
 def two_call_plane(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
     """Accuracy mu of one call against the correlation rho of being right in two, with the boundary
-    of certified gains.
+    of certified gains (arXiv 2605.03379, Figure 2).
     """
-    recorded = Recorded.of(dataset, llms, options)
+    recorded = Recorded.chosen(dataset, llms, options)
     tails = [(1.0 - options.confidence) / 2.0, (1.0 + options.confidence) / 2.0]
     series = []
     for llm in llms:
-        counts = recorded.counts(llm)
         sample = sample_moments(
-            counts.gold, counts.size, resamples=_RESAMPLES, seed=llm.seed % (1 << 64)
+            recorded.counts(llm), resamples=_RESAMPLES, seed=llm.seed % (1 << 64)
         )
         mus, nus = sample.unclipped.T
         rho, *resampled = _rho(mus, nus).tolist()
@@ -460,17 +436,17 @@ def two_call_plane(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions
 
 def certified_gains(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
     """Gains of majorities over one call: recorded ones, those that two calls allow, and the least
-    that are certified together.
+    that are certified together (arXiv 2605.03379, Theorem 4.1).
     """
-    recorded = Recorded.of(dataset, llms, options, options.votes or 3)
+    recorded = Recorded.chosen(dataset, llms, options, options.votes or 3)
     votes = list(range(3, min(options.votes or 9, recorded.calls) + 1, 2))
     level = 1.0 - (1.0 - options.confidence) / len(llms)
     series = []
     for llm in llms:
         counts = recorded.counts(llm)
         gold, size = counts.gold.astype(np.int64), counts.size.astype(np.int64)
-        sample = sample_moments(gold, size, resamples=1, seed=0)
-        moments, rare = Moments.of(sample.mu, sample.nu), rare_pairs(gold, size)
+        sample = sample_moments(counts, resamples=1, seed=0)
+        moments, rare = Moments.of(sample.mu, sample.nu), rare_pairs(counts)
         intervals = [vote_interval(m // 2, moments) for m in votes]
         gains = [hypergeometric_majority(gold, size, m) - gold / size for m in votes]
         least = np.full(len(votes), np.nan)
@@ -501,7 +477,7 @@ def certified_gains(dataset: Dataset, llms: Sequence[LLM], options: FigureOption
 
 def mixtures(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> Figure:
     """Votes over calls that pick an LLM at random: accuracy over the weight, the two-call plane,
-    and who overtakes whom.
+    and who overtakes whom (arXiv 2605.03379, appendix E).
     """
     votes = options.votes or 5
     if len(llms) < 2:
@@ -509,14 +485,14 @@ def mixtures(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> F
             f"A mixture takes two LLMs or more; {llms[0].name} alone was given. Name others, --llm"
             " NAME."
         )
-    recorded = Recorded.of(dataset, llms, options, votes)
+    recorded = Recorded.chosen(dataset, llms, options, votes)
     size, names = recorded.calls, [llm.name for llm in llms]
     if size < votes:
         raise ShortPoolError(
             f"{votes} votes need as many CoTs of each question; {size} are recorded. Ask for fewer"
             " votes."
         )
-    counts = np.stack([recorded.right(llm) for llm in llms], axis=1).astype(np.int64)
+    counts = np.stack([recorded.counts(llm).gold for llm in llms], axis=1).astype(np.int64)
     best = best_mixture(counts, size, votes)
     alone = mixture_from_counts(counts, size, np.eye(len(llms)), [0, votes // 2])
     pair = (
@@ -582,55 +558,13 @@ def _rho(mu: Floats, nu: Floats) -> Floats:
     return np.divide(nu - mu * mu, spread, out=np.full_like(mu, np.nan), where=spread > 0)
 
 
-__all__ = ["FIGURES", "Figure", "FigureKind", "FigureOptions", "Panel", "Series", "make_figure"]
-
-
-class FigureKind(NamedTuple):
-    """A figure by name: what it shows, whether it needs gold answers, and the function that makes
-    it.
-    """
-
-    about: str
-    needs_golds: bool
-    make: Callable[[Dataset, Sequence[LLM], FigureOptions], Figure]
-
-
-FIGURES: Mapping[str, FigureKind] = {
-    "answer-mass": FigureKind(
-        "share of the most frequent answers and entropy, by difficulty and temperature (CEV,"
-        " Figures 3 and 4)",
-        True,
-        answer_mass,
-    ),
-    "approximation-error": FigureKind(
-        "error of vote accuracies estimated from a few calls, by temperature (CEV, Figure 5)",
-        True,
-        approximation_error,
-    ),
-    "self-consistency-error": FigureKind(
-        "how often a call disagrees with the LLM's own favourite, and how to split a budget (arXiv"
-        " 2509.19489)",
-        False,
-        consistency_error,
-    ),
-    "two-call-plane": FigureKind(
-        "accuracy of one call against the correlation of two: what votes can gain (arXiv"
-        " 2605.03379, Figure 2)",
-        True,
-        two_call_plane,
-    ),
-    "certified-gains": FigureKind(
-        "gains of votes over one call: recorded, possible, and certified together (arXiv"
-        " 2605.03379, Theorem 4.1)",
-        True,
-        certified_gains,
-    ),
-    "mixtures": FigureKind(
-        "votes over calls of several LLMs, and which LLM overtakes another by voting (arXiv"
-        " 2605.03379, appendix E)",
-        True,
-        mixtures,
-    ),
+FIGURES: Mapping[str, Callable[[Dataset, Sequence[LLM], FigureOptions], Figure]] = {
+    "answer-mass": answer_mass,
+    "approximation-error": approximation_error,
+    "self-consistency-error": consistency_error,
+    "two-call-plane": two_call_plane,
+    "certified-gains": certified_gains,
+    "mixtures": mixtures,
 }
 """The figures by name. CEV is "Compute-efficient evaluation of LLM voting accuracy"."""
 
@@ -656,4 +590,4 @@ def make_figure(
     if name not in FIGURES:
         raise UnknownNameError.of("figure", name, FIGURES)
     dataset.require(llms)
-    return FIGURES[name].make(dataset, llms, options or FigureOptions())
+    return FIGURES[name](dataset, llms, options or FigureOptions())

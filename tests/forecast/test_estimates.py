@@ -272,7 +272,7 @@ def test_what_lies_beyond_the_pool_is_said(loaded):
         ({"g": 7}, ShortPoolError, "6 recorded CoTs"),
         ({"g": 0}, OutOfRangeError, "g = 0 was asked for"),
         ({"g": 1}, OutOfRangeError, "two-call looks at pairs"),
-        ({"m": [0, 3]}, OutOfRangeError, "M = 0"),
+        ({"m": [0, 3]}, OutOfRangeError, "from 1 up"),
         ({"m": [10_001]}, OutOfRangeError, "M = 10001"),
         ({"m": []}, OutOfRangeError, "distinct numbers of votes"),
         ({"m": [3, 3]}, OutOfRangeError, "distinct numbers of votes"),
