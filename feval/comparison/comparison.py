@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.cards.prices import PriceList
-    from feval.comparison.runner import MethodCurve
-    from feval.evaluation.evaluation import Evaluation
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
     from feval.replay.clock import Timing

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.cards.prices import PriceList
-    from feval.evaluation.user_methods import MethodFile
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
 

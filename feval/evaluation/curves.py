@@ -46,11 +46,9 @@ from feval.replay.draws import ORDERS
 from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from concurrent.futures import Executor
 
     from feval.evaluation.evaluation import Evaluation
-    from feval.methods.protocol import Floats, Integers
     from feval.replay import LLM, Dataset
     from feval.replay.pools import Pool
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from feval.methods.protocol import Expectation, Orders
     from feval.replay.clock import Timing
     from feval.replay.dataset import Dataset
-    from feval.replay.llm import LLM
     from feval.replay.pools import Pool
 
 

@@ -7,10 +7,22 @@ compares LLMs that share noise.
 
 from __future__ import annotations
 
-from feval.forecast.budget import plan
-from feval.forecast.budget_plan import BudgetPlan, EstimationSplit, PlanBudget, Purchase, VoteOption
-from feval.forecast.estimation import estimate
-from feval.forecast.forecasts import METHODS, EstimatedCurve, EstimatePoint, Forecast, PoolCurves
+from feval.forecast.budget import (
+    BudgetPlan,
+    EstimationSplit,
+    PlanBudget,
+    Purchase,
+    VoteOption,
+    plan,
+)
+from feval.forecast.forecasts import (
+    METHODS,
+    EstimatedCurve,
+    EstimatePoint,
+    Forecast,
+    PoolCurves,
+    estimate,
+)
 
 __all__ = [
     "METHODS",

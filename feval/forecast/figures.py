@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -30,12 +30,9 @@ from feval.estimators.wald_regions import simultaneous_gains
 from feval.evaluation.cautions import mixed_parties
 from feval.evaluation.questions import LeftOut, Rows, question_set
 from feval.executors.progress import reports
-from feval.forecast.estimators import rare_pairs, sample_moments
+from feval.forecast.forecasts import rare_pairs, sample_moments
 from feval.methods.protocol import drawn
 from feval.replay import LLM, Dataset
-
-if TYPE_CHECKING:
-    from feval.replay import LLM, Dataset
 
 
 @dataclass(frozen=True, slots=True)

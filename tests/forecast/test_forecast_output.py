@@ -9,12 +9,11 @@ import sys
 
 import pytest
 from forecasts import GOLDS, NAME, POOLS, accuracies
+from invoked import call, said
 from places import ROOT
 from settings_files import settings_file
 from small import write_toy
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.forecast import METHODS, estimate, plan
 from feval.replay import load
 from feval.report import pictures
@@ -52,25 +51,21 @@ def test_the_bounds_of_one_number_of_votes_have_a_bar_and_two_marks(loaded):
     [bar] = axes.collections
     low, high = (float(y) for _, y in bar.get_segments()[0])
     [point] = result.estimates[0].points
-    assert (low, high) == pytest.approx((100 * (point.low or 0), 100 * (point.high or 0)))
+    assert (low, high) == pytest.approx((100 * point.low, 100 * point.high))
     assert sum(line.get_marker() == "_" for line in axes.lines) == 2
 
 
 def test_a_picture_says_what_is_extrapolated_and_lists_only_what_is_drawn(loaded):
-    for votes, warnings in (
+    for votes, words in (
         ([1, 3], ""),
         ([2, 5], "right of the dotted line"),
         ([5, 6], "all M are above G = 3"),
     ):
-        [axes] = (
-            pictures.forecast(estimate(*loaded, g=3, m=votes, methods=["exact"], resamples=200))
-            .figure()
-            .axes
-        )
-        result = [text.get_text() for text in axes.texts if text.get_text().startswith("from ")]
-        assert len(result) == 1
-        assert warnings in result[0]
-        assert ("extrapolated" in result[0]) is bool(warnings)
+        drawn = estimate(*loaded, g=3, m=votes, methods=["exact"], resamples=200)
+        [axes] = pictures.forecast(drawn).figure().axes
+        [text] = [text.get_text() for text in axes.texts if text.get_text().startswith("from ")]
+        assert words in text
+        assert ("extrapolated" in text) is bool(words)
     nothing = estimate(*loaded, g=3, m=[9], methods=["unbiased"], resamples=200)
     assert pictures.forecast(nothing).figure().legends == []
     assert "largest M" in plain(forecast_tables(nothing)[1])
@@ -100,25 +95,10 @@ def folder(tmp_path_factory):
     )
 
 
-def feval(*arguments):
-    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
-
-
 def test_estimate_prints_tables_and_warnings_and_writes_files(folder, tmp_path):
-    requested = (
-        "estimate",
-        "--recording",
-        folder,
-        "--llm",
-        NAME,
-        "--g",
-        "3",
-        "--m",
-        "1..9",
-        "--out",
-        tmp_path / "out",
-    )
-    done = feval(*requested, "--method", "exact,two-call")
+    asked = "estimate", "--recording", folder, "--llm", NAME, "--g", "3", "--m", "1..9"
+    requested = *asked, "--out", tmp_path / "out"
+    done = call(*requested, "--method", "exact,two-call")
     assert done.exit_code == 0, done.output
     assert "Error against the whole pool" in done.stdout
     assert "note: exact: made from 3 calls per question and extended to M = 9." in done.stderr
@@ -129,8 +109,8 @@ def test_estimate_prints_tables_and_warnings_and_writes_files(folder, tmp_path):
     assert json.loads((tmp_path / "out" / "estimate.json").read_text()) == json.loads(
         json.dumps(result.to_dict())
     )
-    assert feval(*requested, "--method", "exact,two-call", "--quiet").output == ""
-    again = feval(*requested, "--method", "exact")
+    assert call(*requested, "--method", "exact,two-call", "--quiet").output == ""
+    again = call(*requested, "--method", "exact")
     assert (again.exit_code, "--force" in again.stderr) == (1, True)
 
 
@@ -140,30 +120,16 @@ def _open(folder):
 
 
 def test_estimate_and_plan_print_one_json_object(folder):
-    result = feval(
-        "estimate",
-        "--recording",
-        folder,
-        "--llm",
-        NAME,
-        "--g",
-        "2",
-        "--m",
-        "3",
-        "--seed",
-        "5",
-        "--json",
-    )
-    assert (json.loads(result.stdout)["seed"], json.loads(result.stdout)["m"]) == (5, [3])
-    planned = feval(
-        "plan", "--budget", "300tokens", "--recording", folder, "--llm", "unsold", "--json"
-    )
-    assert json.loads(planned.stdout)["purchase"]["usd"] is None
+    more = "--g", "2", "--m", "3", "--seed", "5", "--json"
+    result = json.loads(said("estimate", "--recording", folder, "--llm", NAME, *more))
+    assert (result["seed"], result["m"]) == (5, [3])
+    more = "--budget", "300tokens", "--llm", "unsold", "--json"
+    assert json.loads(said("plan", "--recording", folder, *more))["purchase"]["usd"] is None
 
 
 def test_plan_says_what_to_buy(folder, tmp_path):
     settings = settings_file(tmp_path, "questions = 50")
-    done = feval("plan", "--budget", "1usd", "--recording", folder, "--llm", NAME, *settings)
+    done = call("plan", "--budget", "1usd", "--recording", folder, "--llm", NAME, *settings)
     assert done.exit_code == 0, done.output
     assert "1 USD for 50 questions" in done.stdout
     assert "note: The intervals are for the pilot's 4 questions;" in done.stderr
@@ -189,7 +155,7 @@ def test_plan_says_what_to_buy(folder, tmp_path):
     ],
 )
 def test_wrong_usage_is_one_sentence(folder, arguments, code, piece):
-    done = feval(*arguments, "--recording", folder)
+    done = call(*arguments, "--recording", folder)
     assert (done.exit_code, done.stdout) == (code, ""), done.output
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
@@ -198,29 +164,12 @@ def test_wrong_usage_is_one_sentence(folder, arguments, code, piece):
 
 @pytest.mark.slow
 def test_the_calibration_study_runs_on_the_bundled_recording():
-    root = ROOT
-    command = [
-        sys.executable,
-        "-W",
-        "error",
-        "examples/calibration_study.py",
-        "recorders/tiny/recording",
-    ]
-    requested = [
-        "--replicates",
-        "1",
-        "--draws",
-        "4",
-        "--calls",
-        "2,3",
-        "--methods",
-        "exact,ldgp,unbiased",
-    ]
-    environment = os.environ | {"PYTHONPATH": str(root)}
+    program = "-W error examples/calibration_study.py recorders/tiny/recording --replicates 1"
+    options = "--draws 4 --calls 2,3 --methods exact,ldgp,unbiased"
     done = subprocess.run(
-        [*command, *requested],
-        cwd=root,
-        env=environment,
+        [sys.executable, *program.split(), *options.split()],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

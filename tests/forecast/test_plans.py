@@ -6,7 +6,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from forecasts import GOLDS, NAME, POOLS, credit, mean, toy
+from forecasts import GOLDS, NAME, POOLS, credit, mean, toy, warned
 from small import pool, write_rows, write_toy
 
 from feval.cards.billing import Price
@@ -34,7 +34,6 @@ def test_a_plan_costs_what_its_votes_cost(loaded):
     ]
     assert [option.affordable for option in result.options] == [True, True, False]
     price = loaded[1].price
-    assert price is not None
     dollars = (7 * price.input_usd_per_mtok + 3 * CALL * price.output_usd_per_mtok) / 1e6
     assert result.options[1].usd_per_question == pytest.approx(dollars)
 
@@ -65,12 +64,8 @@ def test_the_purchase_is_the_smallest_of_the_best_that_are_paid(loaded):
     paid = {option.votes: option.plurality for option in result.options if option.affordable}
     assert max(paid) == 5
     bought = result.purchase
-    assert bought.plurality >= max(paid.values()) - 1e-3
-    assert all(
-        accuracy < max(paid.values()) - 1e-3
-        for votes, accuracy in paid.items()
-        if votes < bought.votes
-    )
+    good = [votes for votes, accuracy in paid.items() if accuracy >= max(paid.values()) - 1e-3]
+    assert bought.votes == min(good)
     assert bought.tokens == pytest.approx(4 * (7 + bought.votes * CALL))
     assert bought.tokens <= result.budget.amount + 1e-9
 
@@ -79,7 +74,7 @@ def test_a_budget_for_some_questions_buys_one_call_on_those(loaded):
     result = plan(*loaded, budget_tokens=45, questions=100)
     assert (result.purchase.votes, result.purchase.questions) == (1, 2)
     assert "2 of 100 questions" in result.purchase.why
-    assert any("assumed to be like them" in sentence for sentence in result.warnings)
+    assert warned(result, "assumed to be like them")
 
 
 CLIPPED = (
@@ -149,68 +144,56 @@ def test_certificates_hold_together_by_one_region_and_over_a_family_by_a_wider_o
 def test_too_few_questions_certify_nothing_and_say_so(tmp_path, pools, pieces):
     result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
     assert not any(option.certified for option in result.options)
-    [warnings] = [sentence for sentence in result.warnings if "no vote is certified" in sentence]
-    assert all(piece in warnings for piece in pieces), warnings
+    assert warned(result, "no vote is certified", *pieces), result.warnings
 
 
 def test_a_price_list_is_named_only_where_it_prices(loaded, tmp_path):
-    assert plan(*loaded, budget_tokens=1000, most_votes=1).prices == "2025-06-02"
-    assert (
-        plan(*toy(tmp_path, llm="nobody-sells-this"), budget_tokens=1000, most_votes=1).prices
-        is None
-    )
+    unsold = toy(tmp_path, llm="nobody-sells-this")
+    plans = [plan(*each, budget_tokens=1000, most_votes=1) for each in (loaded, unsold)]
+    assert [each.prices for each in plans] == ["2025-06-02", None]
 
 
-def test_the_column_of_pluralities_holds_pluralities_up_to_the_pool_and_beyond_it(tmp_path):
-    pools = [["a", "a", "b", "c"], ["a", "b", "b", "c"], ["a", "a", "a", None]]
-    result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
-    assert [option.plurality_kind for option in result.options] == ["subsets", "subsets", "plug-in"]
-    for option in result.options:
-        drawn = permutations if option.plurality_kind == "subsets" else _with_replacement
-        votes = [mean([credit(vote) for vote in drawn(own, option.votes)]) for own in pools]
-        assert option.plurality == pytest.approx(float(mean(votes)), abs=1e-12)
-        assert option.plurality_low <= option.plurality <= option.plurality_high
-    assert result.purchase.votes <= 3
+ABC = [["a", "a", "b", "c"], ["a", "b", "b", "c"], ["a", "a", "a", None]]
 
 
-def _with_replacement(pool, votes):
+def enumerated(ways, votes, pools=ABC):
+    """Mean accuracy of votes that are drawn in these ways."""
+    return float(mean([mean([credit(vote) for vote in ways(own, votes)]) for own in pools]))
+
+
+def with_replacement(pool, votes):
     return product(pool, repeat=votes)
 
 
-def test_pluralities_beyond_the_pool_are_warned_of_with_what_they_miss_where_it_can_be_seen(
-    tmp_path,
-):
-    pools = [["a", "a", "b", "c"], ["a", "b", "b", "c"], ["a", "a", "a", None]]
-    result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
-    measured = mean([mean([credit(vote) for vote in permutations(own, 3)]) for own in pools])
-    shares = mean([mean([credit(vote) for vote in product(own, repeat=3)]) for own in pools])
-    [warnings] = [
-        sentence
-        for sentence in result.warnings
-        if sentence.startswith("Beyond M = 4, the pilot's pool")
-    ]
-    assert "level off at the 4-call vote" in warnings
-    assert f"At M = 3 the pilot measures {100 * float(measured):.2f} %" in warnings
-    assert f"the shares predict {100 * float(shares):.2f} %" in warnings
-    assert not any(
-        "Beyond M" in warnings
-        for warnings in plan(*toy(tmp_path / "b", pools), budget_tokens=500, most_votes=3).warnings
+def test_pluralities_up_to_the_pool_and_beyond_it(tmp_path):
+    result = plan(*toy(tmp_path, ABC), budget_tokens=10**6, most_votes=5)
+    assert [option.plurality_kind for option in result.options] == ["subsets", "subsets", "plug-in"]
+    for option, ways in zip(result.options, (permutations,) * 2 + (with_replacement,), strict=True):
+        assert option.plurality == pytest.approx(enumerated(ways, option.votes), abs=1e-12)
+        assert option.plurality_low <= option.plurality <= option.plurality_high
+    assert result.purchase.votes <= 3
+    # beyond it they are warned of, with what they miss where that can be seen
+    assert warned(
+        result,
+        "Beyond M = 4, the pilot's pool",
+        "level off at the 4-call vote",
+        f"At M = 3 the pilot measures {100 * enumerated(permutations, 3):.2f} %",
+        f"the shares predict {100 * enumerated(with_replacement, 3):.2f} %",
     )
+    within = plan(*toy(tmp_path / "b", ABC), budget_tokens=500, most_votes=3)
+    assert not warned(within, "Beyond M")
 
 
-def test_the_warning_of_pools_of_several_sizes_names_the_smallest_and_no_vote_that_not_all_level_off_at(  # noqa: E501
-    tmp_path,
-):
+def test_the_smallest_of_pools_of_several_sizes_is_named(tmp_path):
     pools = [["a", "a", "b", "c"], ["a", "b", "b", "c", "b", "a"], ["a", "a", "a", None, "b"]]
     result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
-    shares = mean([mean([credit(vote) for vote in product(own, repeat=5)]) for own in pools])
-    assert result.options[-1].plurality == pytest.approx(float(shares), abs=1e-12)
-    [warnings] = [
-        sentence
-        for sentence in result.warnings
-        if sentence.startswith("Beyond M = 4, the pilot's smallest pool")
-    ]
-    assert "level off at the vote of all calls that a question has" in warnings
+    last = enumerated(with_replacement, 5, pools)
+    assert result.options[-1].plurality == pytest.approx(last, abs=1e-12)
+    assert warned(
+        result,
+        "Beyond M = 4, the pilot's smallest pool",
+        "level off at the vote of all calls that a question has",
+    )
 
 
 def test_what_is_sure_of_a_majority_holds_its_bounds_and_is_missing_where_nothing_can_be_certified(
@@ -219,9 +202,7 @@ def test_what_is_sure_of_a_majority_holds_its_bounds_and_is_missing_where_nothin
     few = plan(
         *toy(tmp_path / "few", [["a", "a", "b", "c"]] * 3), budget_tokens=10**6, most_votes=5
     )
-    assert [(option.majority_low, option.majority_high) for option in few.options] == [
-        (None, None)
-    ] * 3
+    assert {(option.majority_low, option.majority_high) for option in few.options} == {(None, None)}
     pools = [["a"] * c + ["b"] * (10 - c) for c in (4, 6, 7, 8, 9, 10) for _ in range(6)]
     result = plan(*toy(tmp_path / "many", pools), budget_tokens=10**6, most_votes=7)
     right = np.array([pool.count("a") for pool in pools])
@@ -230,8 +211,6 @@ def test_what_is_sure_of_a_majority_holds_its_bounds_and_is_missing_where_nothin
         sharp = vote_interval(option.votes // 2, moments)
         ends = option.majority_bound_low, option.majority_bound_high
         assert ends == pytest.approx((float(sharp.low), float(sharp.high)), abs=1e-12)
-        assert option.majority_low is not None
-        assert option.majority_high is not None
         assert option.majority_low < ends[0] <= ends[1] < option.majority_high
         assert option.majority_gain_bound == pytest.approx(ends[0] - float(moments.mu), abs=1e-12)
 
@@ -242,24 +221,15 @@ def test_a_vote_beyond_the_pool_is_bought_only_where_its_majority_is_sure_to_bea
     pools = [["a"] * c + ["b"] * (10 - c) for c in (5, 8) for _ in range(100)]
     result = plan(*toy(tmp_path, pools), budget_tokens=10**9, most_votes=51)
     best = max(option.plurality for option in result.options if option.plurality_kind == "subsets")
-    sure = [
-        option
-        for option in result.options
-        if option.votes > 10 and (option.majority_low or 0.0) > best
-    ]
+    sure = [each for each in result.options if each.votes > 10 and each.majority_low > best]
     bought = result.purchase
     assert (bought.votes, bought.plurality_kind) == (sure[0].votes, "plug-in")
     assert bought.plurality == sure[0].plurality
-    assert f"reaches at least {100 * (sure[0].majority_low or 0.0):.2f} %" in bought.why
-    assert any(
-        f"At M = {sure[0].votes} even the lower bound of a majority exceeds them" in warnings
-        for warnings in result.warnings
-    )
+    assert f"reaches at least {100 * sure[0].majority_low:.2f} %" in bought.why
+    assert warned(result, f"At M = {sure[0].votes} even the lower bound of a majority exceeds them")
     within = plan(*toy(tmp_path / "within", pools), budget_tokens=10**9, most_votes=9)
-    assert (within.purchase.votes, within.purchase.plurality_kind) == (
-        5,
-        "subsets",
-    )  # two wrong of ten never lead there
+    # two wrong of ten never lead there
+    assert (within.purchase.votes, within.purchase.plurality_kind) == (5, "subsets")
 
 
 @pytest.mark.parametrize(
@@ -301,17 +271,9 @@ def test_a_pilot_of_single_calls_is_too_small(tmp_path):
         plan(*toy(tmp_path, [["a"], ["b"]]), budget_tokens=100)
 
 
-@pytest.mark.parametrize(
-    ("text", "amount", "unit"),
-    [
-        ("20usd", 20, "usd"),
-        ("0.5 USD", 0.5, "usd"),
-        ("500000tokens", 5e5, "tokens"),
-        ("1,000_000 tokens", 1e6, "tokens"),
-    ],
-)
-def test_budgets_are_read(text, amount, unit):
-    assert PlanBudget.parse(text) == PlanBudget(amount, unit)
+def test_budgets_are_read():
+    read = [PlanBudget.parse(text) for text in ("20usd", "0.5 USD", "1,000_000 tokens")]
+    assert read == [PlanBudget(20, "usd"), PlanBudget(0.5, "usd"), PlanBudget(1e6, "tokens")]
 
 
 @pytest.mark.parametrize(

@@ -47,3 +47,8 @@ def drawn(dataset, llm, g, replicate):
 def accuracies(forecast, method):
     [own] = [one for one in forecast.estimates if one.method == method]
     return [point.accuracy for point in own.points]
+
+
+def warned(result, *pieces):
+    """Whether one of the warnings holds all of these."""
+    return any(all(piece in sentence for piece in pieces) for sentence in result.warnings)

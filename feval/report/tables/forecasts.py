@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from feval.forecast.coupled_pairs import CoupledPair
+from feval.forecast.coupled import CoupledPair
 from feval.forecast.forecasts import COMPLETIONS, PLUG_IN
 from feval.report.tables.results import Records
 from feval.report.tables.tables import (
@@ -35,8 +35,7 @@ from feval.report.text import (
 
 if TYPE_CHECKING:
     from feval.forecast import BudgetPlan, EstimatedCurve, EstimatePoint, Forecast
-    from feval.forecast.coupled import Coupling
-    from feval.forecast.coupled_pairs import RankedLLM
+    from feval.forecast.coupled import Coupling, RankedLLM
 
 FORECAST_COLUMNS = (
     "method", "of", "m", "accuracy", "bound_low", "bound_high", "low", "high", "pool", "error",
