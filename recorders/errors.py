@@ -27,40 +27,31 @@ LONGEST_WAIT_S = 600.0
 """A server that asks to wait longer ends the run."""
 
 
-def _waiting(reason: str, retry_after: float | None) -> str:
-    return f"{reason}; it asks to wait {duration(retry_after)}" if retry_after else reason
-
-
 class RecorderError(FevalError):
     """Base of all errors of recorders."""
 
 
 class BackendError(RecorderError):
-    """A request brought no completion; `reason` says why, without secrets."""
+    """A request brought no completion; `reason` says why, without secrets.
 
-    def __init__(self, reason: str) -> None:
+    `retry_after` is how many seconds the server asks to wait, if it says so.
+    """
+
+    def __init__(self, reason: str, retry_after: float | None = None) -> None:
+        if retry_after:
+            reason += f"; it asks to wait {duration(retry_after)}"
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.retry_after = reason, retry_after
 
 
 class RateLimited(BackendError):  # noqa: N818  named after the server's status
-    """The server limits the rate (429), and asks to wait `retry_after` seconds, if it says so."""
-
-    def __init__(
-        self, retry_after: float | None = None, reason: str = "the server limits the rate"
-    ) -> None:
-        super().__init__(_waiting(reason, retry_after))
-        self.retry_after = retry_after
+    """The server limits the rate (429)."""
 
 
 class Transient(BackendError):  # noqa: N818  named after the kind of failure
     """The same request may work next time: a timeout, a broken connection, a 5xx, a reply that
     cannot be read.
     """
-
-    def __init__(self, reason: str, retry_after: float | None = None) -> None:
-        super().__init__(_waiting(reason, retry_after))
-        self.retry_after = retry_after
 
 
 class Unreachable(Transient):

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from feval.appendlog import AppendLog
@@ -133,10 +133,6 @@ class Assignment(ABC, Generic[Batch, Reply]):
     def before_commit(self) -> None:
         """Hand to the journal what else the next commit should write."""
 
-    def notes(self) -> list[str]:
-        """Return what was unusual, in sentences."""
-        return []
-
 
 _RATE_WINDOW_S = 30.0
 _PROGRESS_EVERY_S = 0.1
@@ -144,33 +140,41 @@ _PROGRESS_EVERY_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run is. The unit of counts is what the run asks for: CoTs, scores or comparisons.
+    """Where a run is, and how it ended. The unit of counts is what the run asks for: CoTs, scores
+    or comparisons.
 
     Attributes:
         done: in the journal.
         total: wanted.
         new: acknowledged in this run.
+        requests: sent in this run.
         in_flight: requests sent and not answered.
-        concurrency: most requests in flight at present.
         per_second: rate over the last half minute; 0 before the first.
         usd: paid so far, earlier runs included; `None` without a price.
         waiting_s: seconds until the server's Retry-After is over; 0 if there is none.
         stopping: whether nothing more is sent, and replies in flight are awaited.
         trouble: why the last request failed, if none was answered since; it is sent again.
         warning: what the replies so far show to be wrong with the settings.
+        error: why the run ended before everything was there.
     """
 
     done: int
     total: int
     new: int
+    requests: int
     in_flight: int
-    concurrency: int
     per_second: float
     usd: float | None
     waiting_s: float
-    stopping: bool = False
-    trouble: str | None = None
-    warning: str | None = None
+    stopping: bool
+    trouble: str | None
+    warning: str | None
+    error: RecorderError | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether a run that has ended has everything."""
+        return self.error is None
 
 
 class RunBar:
@@ -194,57 +198,6 @@ class RunBar:
         self._bar(state.done, state.total)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a run ended, with an `error` if before everything was there. `done` and `usd` include
-    earlier runs.
-    """
-
-    done: int
-    total: int
-    new: int
-    requests: int
-    usd: float | None
-    notes: tuple[str, ...]
-    error: RecorderError | None
-
-    @property
-    def complete(self) -> bool:
-        """Whether the journal holds everything."""
-        return self.error is None
-
-
-@dataclass(slots=True)
-class Speedometer:
-    """Acknowledged items per second over the last half minute, and when progress is due again."""
-
-    clock: Clock
-    marks: deque[tuple[float, int]] = field(default_factory=deque)
-    shown_at: float = float("-inf")
-
-    def mark(self, new: int) -> None:
-        """Note how many items are new by now."""
-        now = self.clock.now()
-        self.marks.append((now, new))
-        while len(self.marks) > 2 and now - self.marks[0][0] > _RATE_WINDOW_S:
-            self.marks.popleft()
-
-    def per_second(self) -> float:
-        """Return the rate; 0 before the second mark."""
-        if len(self.marks) < 2:
-            return 0.0
-        (start, before), (end, after) = self.marks[0], self.marks[-1]
-        return (after - before) / (end - start) if end > start else 0.0
-
-    def due(self) -> bool:
-        """Return whether progress should be shown now: at most ten times a second."""
-        now = self.clock.now()
-        if now - self.shown_at < _PROGRESS_EVERY_S:
-            return False
-        self.shown_at = now
-        return True
-
-
 GRACE_S = 30.0
 """How long SIGTERM and SIGHUP wait for replies in flight."""
 
@@ -259,10 +212,6 @@ class Control:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wish = 0
         self.signal = signal.SIGINT
-
-    def finish(self) -> None:
-        """Send nothing more; wait for replies in flight."""
-        self._set(1)
 
     def now(self) -> None:
         """Send nothing more and wait for nothing; what has arrived is still written."""
@@ -293,12 +242,12 @@ class Control:
 
 
 def run(
-    asking: Coroutine[Any, Any, Outcome],
+    asking: Coroutine[Any, Any, Progress],
     control: Control,
     close: Callable[[], Awaitable[None]],
     *,
     blocks: bool = False,
-) -> Outcome:
+) -> Progress:
     """Run to the end, or until something stops it, and close what was asked.
 
     In the main thread, the first Ctrl-C waits for replies in flight, SIGTERM and SIGHUP for 30
@@ -306,7 +255,7 @@ def run(
     own function does, the second raises KeyboardInterrupt in it.
     """
 
-    async def whole() -> Outcome:
+    async def whole() -> Progress:
         try:
             with _interruptible(control, blocks=blocks):
                 return await asking
@@ -314,25 +263,15 @@ def run(
             await close()
 
     try:
-        outcome = _in_a_loop(whole(), control)
-    except InterruptedByUser as error:
-        error.exit_code = 128 + control.signal
-        raise
-    if isinstance(outcome.error, InterruptedByUser):
-        outcome.error.exit_code = 128 + control.signal
-    return outcome
-
-
-def _in_a_loop(work: Coroutine[Any, Any, Outcome], control: Control) -> Outcome:
-    """Run a coroutine to its end, in a thread of its own if a loop is running already, as in
-    notebooks.
-    """
-    try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1, "recorder") as thread:
-        result = thread.submit(asyncio.run, work)
+        try:
+            return asyncio.run(whole())
+        except InterruptedByUser as error:  # a function of the user's, which knows of no signals
+            error.exit_code = 128 + control.signal
+            raise
+    with ThreadPoolExecutor(1, "recorder") as thread:  # a loop is running already, as in notebooks
+        result = thread.submit(asyncio.run, whole())
         while True:
             try:
                 return result.result()
@@ -401,16 +340,18 @@ async def ask(
     acknowledged: Callable[[Sequence[Any]], None] | None = None,
     control: Control | None = None,
     clock: Clock | None = None,
-) -> Outcome:
-    """Ask for everything that an assignment lacks; the outcome's `error` says why the run ended
-    early, if it did.
+) -> Progress:
+    """Ask for everything that an assignment lacks; the `error` of what is returned says why the run
+    ended early, if it did.
 
     `progress` is called at most ten times a second, `acknowledged` with the keys of items once they
     are on the disk. A `StorageError` of the journal, and what an assignment raises besides
     `BackendError`, end the run and are raised as they are.
     """
-    run = _Run(assignment, limits or Limits(), progress, acknowledged, clock or LoopClock())
-    (control or Control()).attach(run.obey)
+    control = control or Control()
+    clock = clock or LoopClock()
+    run = _Run(assignment, limits or Limits(), progress, acknowledged, control, clock)
+    control.attach(run.obey)
     return await run.run()
 
 
@@ -440,9 +381,11 @@ class _Run(Generic[Batch, Reply]):
         limits: Limits,
         progress: Callable[[Progress], None] | None,
         acknowledged: Callable[[Sequence[Any]], None] | None,
+        control: Control,
         clock: Clock,
     ) -> None:
         self._assignment, self._limits, self._clock = assignment, limits, clock
+        self._control = control
         self._progress, self._acknowledged = progress, acknowledged
         self._concurrency = min(limits.concurrency, assignment.concurrency or limits.concurrency)
         self._new = self._requests = self._replies = self._failures_in_a_row = 0
@@ -454,7 +397,9 @@ class _Run(Generic[Batch, Reply]):
         self._failure: BaseException | None = None
         self._trouble: str | None = None
         self._pace = Pace(limits, clock)
-        self._speed = Speedometer(clock)
+        # When how many items were new, over the last half minute.
+        self._marks = deque([(clock.now(), 0)])
+        self._shown_at = float("-inf")
         self._jobs: dict[asyncio.Task[None], _Job[Batch]] = {}
         self._changed = asyncio.Event()
         self._dirty = asyncio.Event()
@@ -462,8 +407,7 @@ class _Run(Generic[Batch, Reply]):
         self._dispatcher: asyncio.Task[None] | None = None
         self._closing = False
 
-    async def run(self) -> Outcome:
-        self._speed.mark(0)
+    async def run(self) -> Progress:
         with ThreadPoolExecutor(1, "journal") as disk:
             committer = asyncio.create_task(self._commit_forever(disk))
             self._dispatcher = asyncio.create_task(self._dispatch())
@@ -480,10 +424,8 @@ class _Run(Generic[Batch, Reply]):
             self._dispatcher.result()
         if self._failure is not None:
             raise self._failure
-        state = self._assignment
-        error = None if self._is_complete else self._error()
-        counts = state.done, state.total, self._new, self._requests, state.budget.usd
-        return Outcome(*counts, tuple(state.notes()), error)
+        is_complete = not self._unsettled and self._assignment.next_batch() is None
+        return self._state(None if is_complete else self._error())
 
     def obey(self, wish: int) -> None:
         """Stop: with 1 after replies in flight, with 2 at once."""
@@ -499,10 +441,6 @@ class _Run(Generic[Batch, Reply]):
     def _is_stopping(self) -> bool:
         return self._reason is not None or self._failure is not None
 
-    @property
-    def _is_complete(self) -> bool:
-        return not self._unsettled and self._assignment.next_batch() is None
-
     async def _end(self, tasks: set[asyncio.Task[None]], committer: asyncio.Task[None]) -> None:
         for task in tasks:
             task.cancel()
@@ -515,14 +453,13 @@ class _Run(Generic[Batch, Reply]):
     def _error(self) -> RecorderError:
         """Why something is missing, what is there, and what to do."""
         activity, standing = self._assignment.ACTIVITY, self._standing()
-        advice = (
-            ""
-            if len(self._assignment.journal)
-            else " Fix that, or wait, and run the command again."
-        )
+        is_empty = not len(self._assignment.journal)
+        advice = " Fix that, or wait, and run the command again." if is_empty else ""
         match self._reason:
             case InterruptedByUser():
-                return InterruptedByUser(f"{activity} was interrupted: {standing}")
+                return InterruptedByUser(
+                    f"{activity} was interrupted: {standing}", 128 + self._control.signal
+                )
             case CostLimitReached():
                 return CostLimitReached(
                     f"The next request could pass the cost limit ({self._assignment.budget}), so"
@@ -755,28 +692,36 @@ class _Run(Generic[Batch, Reply]):
     def _count(self, keys: list[Any]) -> None:
         self._new += len(keys)
         if keys:
-            self._speed.mark(self._new)
+            now = self._clock.now()
+            self._marks.append((now, self._new))
+            while len(self._marks) > 2 and now - self._marks[0][0] > _RATE_WINDOW_S:
+                self._marks.popleft()
             if self._acknowledged is not None:
                 self._acknowledged(keys)
 
     def _show(self, *, final: bool = False) -> None:
-        if self._progress is None or not (final or self._speed.due()):
-            return
+        """Show the progress, unless it was shown a moment ago."""
+        now = self._clock.now()
+        if self._progress is not None and (final or now - self._shown_at >= _PROGRESS_EVERY_S):
+            self._shown_at = now
+            self._progress(self._state())
+
+    def _state(self, error: RecorderError | None = None) -> Progress:
         state = self._assignment
-        self._progress(
-            Progress(
-                done=state.done,
-                total=state.total,
-                new=self._new,
-                in_flight=self._pace.in_flight,
-                concurrency=int(self._pace.window),
-                per_second=self._speed.per_second(),
-                usd=state.budget.usd,
-                waiting_s=self._pace.held_for,
-                stopping=self._is_stopping,
-                trouble=self._trouble,
-                warning=state.warning,
-            )
+        (start, before), (end, after) = self._marks[0], self._marks[-1]
+        return Progress(
+            done=state.done,
+            total=state.total,
+            new=self._new,
+            requests=self._requests,
+            in_flight=self._pace.in_flight,
+            per_second=(after - before) / (end - start) if end > start else 0.0,
+            usd=state.budget.usd,
+            waiting_s=self._pace.held_for,
+            stopping=self._is_stopping,
+            trouble=self._trouble,
+            warning=state.warning,
+            error=error,
         )
 
 

@@ -96,6 +96,9 @@ class LoopClock:
         await asyncio.sleep(seconds)
 
 
+_UNLIMITED = 1e18  # per minute
+
+
 class Bucket:
     """A limit per minute: a token bucket that holds one second's worth (at least one) and may be
     overdrawn once.
@@ -146,12 +149,8 @@ class Pace:
         self._limits = limits
         self._clock = clock or LoopClock()
         now = self._clock.now()
-        self._requests = (
-            None if limits.requests_per_minute is None else Bucket(limits.requests_per_minute, now)
-        )
-        self._tokens = (
-            None if limits.tokens_per_minute is None else Bucket(limits.tokens_per_minute, now)
-        )
+        self._requests = Bucket(limits.requests_per_minute or _UNLIMITED, now)
+        self._tokens = Bucket(limits.tokens_per_minute or _UNLIMITED, now)
         self.window = float(min(limits.concurrency, 16))
         self.in_flight = 0
         self._threshold = math.inf
@@ -179,15 +178,20 @@ class Pace:
                 elif wait > 0:
                     await self._clock.sleep(wait)
                 else:
-                    return self._send(tokens)
+                    break
+            now = self._clock.now()
+            self._requests.take(1, now)
+            self._tokens.take(tokens, now)
+            self.in_flight += 1
+            self._sent += 1
+            return self._sent
 
     def release(self, expected_tokens: float = 0.0, tokens: float = 0.0) -> None:
         """Count a request as answered, with the tokens that `acquire` was given and those that it
         took.
         """
         self.in_flight -= 1
-        if self._tokens is not None:
-            self._tokens.take(tokens - expected_tokens, self._clock.now())
+        self._tokens.take(tokens - expected_tokens, self._clock.now())
         self._freed.set()
 
     def content(self) -> None:
@@ -211,19 +215,5 @@ class Pace:
 
     def _wait(self, tokens: float) -> float:
         now = self._clock.now()
-        wait = self._held_until - now
-        if self._requests is not None:
-            wait = max(wait, self._requests.wait(1, now))
-        if self._tokens is not None:
-            wait = max(wait, self._tokens.wait(tokens, now))
-        return wait
-
-    def _send(self, tokens: float) -> int:
-        now = self._clock.now()
-        if self._requests is not None:
-            self._requests.take(1, now)
-        if self._tokens is not None:
-            self._tokens.take(tokens, now)
-        self.in_flight += 1
-        self._sent += 1
-        return self._sent
+        waits = self._requests.wait(1, now), self._tokens.wait(tokens, now)
+        return max(self._held_until - now, *waits)

@@ -9,7 +9,7 @@ once, keep a few numbers per question, and return sentences.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ from feval.cards.billing import Price
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError
 from recorders.asking.budget import Budget, CostEstimate, check_cost_limit, cost
-from recorders.asking.engine import Assignment, Control, Outcome, Progress, TokenEstimate, ask
+from recorders.asking.engine import Assignment, Control, Progress, TokenEstimate, ask
 from recorders.asking.pace import Clock, Limits
 from recorders.errors import MissingError, Refused, Transient
 from recorders.journal import MOST_SAMPLES, Journal, utc_now
@@ -123,7 +123,6 @@ class MissingSamples(Assignment[SampleBatch, list[Completion]]):
         self._per_request = limits.samples_per_request or plan.samples
         self._honours_n = False
         self._short_replies = 0
-        self._checks = ReplyChecks(plan.decoding)
         self._watch = LimitWatch(plan.decoding, thoughts, missing)
 
     def _find(self) -> tuple[int, int]:
@@ -234,9 +233,6 @@ class MissingSamples(Assignment[SampleBatch, list[Completion]]):
         while self._backend_notes:
             self.journal.note(self._backend_notes.pop(0))
 
-    def notes(self) -> list[str]:
-        return [*self.journal.notes, *self._checks.notes()]
-
     def _learn(self, asked: int, got: int, request: Request) -> None:
         """Notice what a server makes of n. With seeds a request has one sample, and no server
         ignored anything.
@@ -270,9 +266,8 @@ class MissingSamples(Assignment[SampleBatch, list[Completion]]):
             seeds=base if base is None else [base + n for n in self._numbers(lack, samples)],
             refused=refused,
         )
-        for completion in completions:
-            self._checks.see(lack.key, completion, refused=refused is not None)
-            if refused is None and (sentence := self._watch.see(completion)):
+        for completion in completions if refused is None else ():
+            if sentence := self._watch.see(completion):
                 # Said at once, before more is paid for; the recording keeps it.
                 self.warning = sentence
                 self.journal.note(sentence)
@@ -294,7 +289,7 @@ async def record_samples(
     now: Callable[[], str] = utc_now,
     thoughts: Thoughts | None = None,
     missing: Callable[..., MissingSamples] = MissingSamples,
-) -> Outcome:
+) -> Progress:
     """Ask the backend, which stays open, for every sample that the journal lacks.
 
     Nothing is sent that could pass `cost_limit_usd`, which covers earlier runs, if every CoT in
@@ -356,81 +351,6 @@ def estimate_samples(
 _LOOKS = (20, 100)  # after so many CoTs, check whether too many end at the limit
 _MOST_AT_LIMIT = 0.05
 _ROOM_TO_THINK = 32_768
-_ENOUGH_REPEATS = 3
-
-
-class ReplyChecks:
-    """Counts oddities among the CoTs of one LLM on one dataset."""
-
-    def __init__(self, decoding: Decoding) -> None:
-        self._decoding = decoding
-        # By question: a hash of the first text, their number, and whether any differs.
-        self._questions: dict[str, tuple[int, int, bool]] = {}
-        self._seen: Counter[str] = Counter()
-        self._doubts: Counter[str] = Counter()
-
-    def see(self, key: str, completion: Completion, *, refused: bool = False) -> None:
-        """Look at one CoT of a question's `key`; `refused` marks the placeholder of a refused
-        request.
-        """
-        seen = self._seen
-        if refused:
-            seen["refused"] += 1
-            return
-        seen["cots"] += 1
-        seen[completion.finish_reason] += 1
-        seen["empty"] += not completion.text
-        if completion.usage_doubt is not None:
-            self._doubts[completion.usage_doubt] += 1
-        else:
-            seen["without usage"] += completion.output_tokens is None
-        seen["without logprobs"] += completion.token_logprobs is None
-        text = hash(completion.text)
-        first, count, differ = self._questions.get(key, (text, 0, False))
-        self._questions[key] = first, count + 1, differ or text != first
-
-    def notes(self) -> list[str]:
-        """Return the oddities, in sentences."""
-        seen = self._seen
-        have = "CoT has" if seen["refused"] == 1 else "CoTs have"
-        of = f"of {seen['cots']} CoTs"
-        facts = {
-            "refused": f"{have} no text because the server refused the request, which counts as no"
-            " answer.",
-            "length": f"{of} were cut off at the limit on output tokens.",
-            "content_filter": f"{of} were stopped by a content filter; they count as no answer.",
-            "error": f"{of} ended in an error of the server; they count as no answer.",
-            "unknown": f"{of} came without a finish reason.",
-            "empty": f"{of} are empty.",
-            "without usage": f"{of} came without a count of their tokens.",
-        }
-        doubtful = f"{of} came with a count of tokens that cannot be, and was not taken"
-        numbered = [(seen[name], sentence) for name, sentence in facts.items()]
-        numbered += [(n, f"{doubtful}: {doubt}.") for doubt, n in sorted(self._doubts.items())]
-        if self._decoding.logprobs is not None:
-            lacking = f"{of} came without the log-probabilities that were asked for."
-            numbered.append((seen["without logprobs"], lacking))
-        stated = [f"{number} {sentence}" for number, sentence in numbered if number]
-        return stated + self._about_temperature()
-
-    def _about_temperature(self) -> list[str]:
-        temperature = self._decoding.temperature
-        several = [(count, differ) for _, count, differ in self._questions.values() if count > 1]
-        equal = sum(not differ for _, differ in several)
-        repeats = sum(count - 1 for count, _ in several)
-        if temperature == 0 or repeats < _ENOUGH_REPEATS or 2 * equal < len(several):
-            return []
-        requested = (
-            "the provider's default temperature"
-            if temperature is None
-            else f"the temperature {temperature:g}"
-        )
-        sentence = (
-            f"On {equal} of {len(several)} questions all CoTs are equal word for word, though"
-            f" {requested} was asked for; the server may ignore the temperature, or a cache may"
-            " answer."
-        )
-        return [sentence]
 
 
 class LimitWatch:

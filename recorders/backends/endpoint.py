@@ -320,7 +320,7 @@ def answer_error(answer: Answer, endpoint: Endpoint, model: str) -> BackendError
             " command again."
         )
     if status == 429:
-        return RateLimited(wait, reason)
+        return RateLimited(reason, wait)
     if status >= 500 or status in _PASSING:
         return Transient(reason, wait)
     if status == 401:

@@ -37,7 +37,7 @@ from feval.recording import LLMInfo, PoolRows, Recording, open_recording, verify
 from feval.recording.layout.format import recording_around
 from feval.recording.verify import open_sound
 from recorders.asking.budget import CostEstimate, check_cost_limit
-from recorders.asking.engine import Control, Outcome, Progress, RunBar, run
+from recorders.asking.engine import Control, Progress, RunBar, run
 from recorders.asking.pace import Limits
 from recorders.asking.probing import MissingProbes, estimate_probes
 from recorders.asking.samples import MissingSamples, SamplePlan, estimate_samples, record_samples
@@ -159,7 +159,7 @@ def record_dataset(
             "thoughts": thoughts_of(task.llm_name),
         }  # fmt: skip
 
-        async def everything() -> Outcome:
+        async def everything() -> Progress:
             ask = partial_of(record_samples, plan, backend, opened, **options)
             missing: Callable[..., MissingSamples] = MissingSamples
             if task.tree is not None:

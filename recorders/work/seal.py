@@ -8,6 +8,7 @@ extractor or counter while the journal exists.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,12 +42,12 @@ from feval.recording.content import ProbeRows
 from feval.recording.parts import EXTRA_COLUMNS
 from feval.report.text import counted
 from recorders.asking.probing import Probing
-from recorders.asking.samples import ReplyChecks
 from recorders.asking.trees import Levels, Played, Tree, reply_of
 from recorders.errors import JournalError
-from recorders.journal import COMPLETION_FIELDS, Journal
+from recorders.journal import Journal
 from recorders.request import Completion, Decoding, Request
 
+_ENOUGH_REPEATS = 3
 _PROVIDERS_COUNTS = ("reasoning_tokens", "cached_tokens")
 
 
@@ -180,6 +181,76 @@ class _Contents:
         return " and ".join([*[cots] * bool(self._uncounted), *[prompts] * bool(self._unpriced)])
 
 
+class _ReplyChecks:
+    """Counts oddities among the CoTs of one LLM on one dataset."""
+
+    def __init__(self, decoding: Decoding) -> None:
+        self._decoding = decoding
+        # By question: a hash of the first text, their number, and whether any differs.
+        self._questions: dict[str, tuple[int, int, bool]] = {}
+        self._seen: Counter[str] = Counter()
+        self._doubts: Counter[str] = Counter()
+
+    def see(self, key: str, record: Mapping[str, Any]) -> None:
+        """Look at one CoT of a question's `key`."""
+        seen = self._seen
+        if "refused" in record:
+            seen["refused"] += 1
+            return
+        seen["cots"] += 1
+        seen[record["finish_reason"]] += 1
+        seen["empty"] += not record["text"]
+        if "usage_doubt" in record:
+            self._doubts[record["usage_doubt"]] += 1
+        else:
+            seen["without usage"] += "output_tokens" not in record
+        seen["without logprobs"] += "token_logprobs" not in record
+        text = hash(record["text"])
+        first, count, differ = self._questions.get(key, (text, 0, False))
+        self._questions[key] = first, count + 1, differ or text != first
+
+    def notes(self) -> list[str]:
+        seen = self._seen
+        have = "CoT has" if seen["refused"] == 1 else "CoTs have"
+        of = f"of {seen['cots']} CoTs"
+        facts = {
+            "refused": f"{have} no text because the server refused the request, which counts as no"
+            " answer.",
+            "length": f"{of} were cut off at the limit on output tokens.",
+            "content_filter": f"{of} were stopped by a content filter; they count as no answer.",
+            "error": f"{of} ended in an error of the server; they count as no answer.",
+            "unknown": f"{of} came without a finish reason.",
+            "empty": f"{of} are empty.",
+            "without usage": f"{of} came without a count of their tokens.",
+        }
+        doubtful = f"{of} came with a count of tokens that cannot be, and was not taken"
+        numbered = [(seen[name], sentence) for name, sentence in facts.items()]
+        numbered += [(n, f"{doubtful}: {doubt}.") for doubt, n in sorted(self._doubts.items())]
+        if self._decoding.logprobs is not None:
+            lacking = f"{of} came without the log-probabilities that were asked for."
+            numbered.append((seen["without logprobs"], lacking))
+        stated = [f"{number} {sentence}" for number, sentence in numbered if number]
+        return stated + self._about_temperature()
+
+    def _about_temperature(self) -> list[str]:
+        temperature = self._decoding.temperature
+        several = [(count, differ) for _, count, differ in self._questions.values() if count > 1]
+        equal = sum(not differ for _, differ in several)
+        repeats = sum(count - 1 for count, _ in several)
+        if temperature == 0 or repeats < _ENOUGH_REPEATS or 2 * equal < len(several):
+            return []
+        requested = "the provider's default temperature"
+        if temperature is not None:
+            requested = f"the temperature {temperature:g}"
+        return [
+            (
+                f"On {equal} of {len(several)} questions all CoTs are equal word for word, though"
+                f" {requested} was asked for; the server may ignore the temperature, or a cache may"
+                " answer."
+            )
+        ]
+
+
 def _column(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
     return [record.get(name) for record in records]
 
@@ -203,7 +274,7 @@ class _Sealing:
         self._tree = replies.tree if is_tree else None
         self._count = None if is_usage(self.counter) else token_counter(self.counter)
         decoding = replies.requests[0].decoding if replies.requests else Decoding()
-        self._checks = ReplyChecks(decoding)
+        self._checks = _ReplyChecks(decoding)
         self._repeated_ids = self._shared = self._with_thoughts = self._without_reply = 0
         self._uncounted = False
         self._keys: set[str] = set()
@@ -256,10 +327,7 @@ class _Sealing:
             return
         self._keys.add(key)
         for record in records:
-            completion = Completion(
-                **{name: record[name] for name in COMPLETION_FIELDS if name in record}
-            )
-            self._checks.see(key, completion, refused="refused" in record)
+            self._checks.see(key, record)
         ids = [
             r["response_id"]
             for r in records

@@ -46,60 +46,52 @@ def texts(folder):
         }
 
 
-def go(folder, wanted, backend, *, mode="new_episodes", **options):
-    clock = options.pop("clock", FakeClock())
+def go(folder, backend=None, wanted=None, *, mode="new_episodes", clock=None, **options):
+    """Record five samples of four questions, or what is wanted."""
+    clock, asked = clock or FakeClock(), (wanted or plan(4, 5), backend or FakeBackend())
     with Journal.open(folder, {}, mode=mode) as journal:
-        return clock.run(
-            record_samples(wanted, backend, journal, clock=clock, now=lambda: NOW, **options)
-        )
+        return clock.run(record_samples(*asked, journal, clock=clock, now=lambda: NOW, **options))
 
 
-EQUAL = (
-    "On 4 of 4 questions all CoTs are equal word for word, though the temperature 0.7 was asked"
-    " for; the server may ignore the temperature, or a cache may answer."
-)
+def one_by_one(folder, *faults, **options):
+    """Record with one request at a time, the first of which have faults."""
+    return go(folder, FakeBackend(faults), limits=Limits(1), **options)
+
+
 EVERYTHING = {(f"toy/{i}", s): reply(i, s).text for i in range(4) for s in range(5)}
 
 
 def test_everything_is_asked_for_once_with_n(tmp_path):
     backend = FakeBackend()
-    outcome = go(tmp_path, plan(4, 5), backend)
+    outcome = go(tmp_path, backend)
     assert outcome.complete
     assert (outcome.done, outcome.total, outcome.new, outcome.requests) == (20, 20, 20, 4)
-    assert outcome.error is None
-    assert outcome.notes == ()
     assert backend.calls == [(f"toy/{i}", (0, 1, 2, 3, 4)) for i in range(4)]
     assert texts(tmp_path) == EVERYTHING
-
-
-def test_the_same_again_asks_for_nothing(tmp_path):
-    go(tmp_path, plan(4, 5), FakeBackend())
-    backend = FakeBackend()
-    assert go(tmp_path, plan(4, 5), backend).complete
-    assert backend.calls == []
+    assert go(tmp_path, again := FakeBackend()).complete
+    assert again.calls == []
 
 
 def test_more_samples_top_up(tmp_path):
-    go(tmp_path, plan(4, 2), FakeBackend())
-    backend = FakeBackend()
-    go(tmp_path, plan(4, 5), backend)
+    go(tmp_path, wanted=plan(4, 2))
+    go(tmp_path, backend := FakeBackend())
     assert backend.calls == [(f"toy/{i}", (2, 3, 4)) for i in range(4)]
     assert texts(tmp_path) == EVERYTHING
 
 
 @pytest.mark.parametrize("mode", ["once", "none"])
 def test_modes_that_ask_for_nothing_say_what_is_missing(tmp_path, mode):
-    go(tmp_path, plan(4, 2), FakeBackend(), mode="once")
-    assert go(tmp_path, plan(4, 2), FakeBackend(), mode=mode).complete
+    go(tmp_path, wanted=plan(4, 2), mode="once")
+    assert go(tmp_path, wanted=plan(4, 2), mode=mode).complete
     backend = FakeBackend()
     with pytest.raises(MissingError, match="lacks 12 of 20 CoTs"):
-        go(tmp_path, plan(4, 5), backend, mode=mode)
+        go(tmp_path, backend, mode=mode)
     assert backend.calls == []
 
 
 FAULTS = {
-    "429": RateLimited(None),
-    "429 with Retry-After": RateLimited(30.0),
+    "429": RateLimited("busy"),
+    "429 with Retry-After": RateLimited("busy", 30.0),
     "transient": Transient("a 503"),
     "transient with Retry-After": Transient("a 503", retry_after=5.0),
     "one instead of n": lambda replies: replies[:1],
@@ -124,30 +116,34 @@ def test_any_mixture_of_faults_changes_nothing(
     folder = tmp_path_factory.mktemp("j")
     backend = FakeBackend(faults, pause=pause)
     limits = Limits(concurrency, samples_per_request=per_request, retries=20)
-    assert go(folder, plan(4, 5), backend, limits=limits).complete
+    assert go(folder, backend, limits=limits).complete
     assert texts(folder) == EVERYTHING
     assert backend.most_in_flight <= concurrency
     assert all(count == 1 for count in backend.asked.values())
 
 
+def notes(folder):
+    with Journal.open(folder, {}) as journal:
+        return journal.notes
+
+
 def test_a_server_that_ignores_n_is_noticed_and_asked_one_by_one(tmp_path):
     backend = FakeBackend([lambda replies: replies[:1]] * 1000)
-    outcome = go(tmp_path, plan(4, 5), backend, limits=Limits(1))
-    assert outcome.complete
-    assert outcome.notes == (note_on_number(1, 5),)
+    assert go(tmp_path, backend, limits=Limits(1)).complete
+    assert notes(tmp_path) == [note_on_number(1, 5)]
     assert [len(samples) for _, samples in backend.calls] == [5, 4, *[1] * 18]
 
 
 def test_one_short_reply_does_not_give_up_n(tmp_path):
     backend = FakeBackend([lambda replies: replies[:1]])
-    go(tmp_path, plan(4, 5), backend, limits=Limits(1))
+    go(tmp_path, backend, limits=Limits(1))
     assert [len(samples) for _, samples in backend.calls] == [5, 4, 5, 5, 5]
 
 
 def test_with_seeds_one_sample_per_reply_is_no_fault(tmp_path):
     backend = FakeBackend([lambda replies: replies[:1]] * 1000, takes_seed=True)
-    outcome = go(tmp_path, plan(2, 3, Decoding(seed=100)), backend)
-    assert outcome.notes == ()
+    go(tmp_path, backend, plan(2, 3, Decoding(seed=100)))
+    assert notes(tmp_path) == []
     with Journal.open(tmp_path, {}) as journal:
         seeds = {
             (e.record["sample"], e.record["seed"]) for e in journal.entries() if e.kind == "cot"
@@ -156,39 +152,26 @@ def test_with_seeds_one_sample_per_reply_is_no_fault(tmp_path):
 
 
 def test_a_backend_without_seeds_records_none(tmp_path):
-    go(tmp_path, plan(1, 1, Decoding(seed=100)), FakeBackend())
+    go(tmp_path, wanted=plan(1, 1, Decoding(seed=100)))
     with Journal.open(tmp_path, {}) as journal:
         assert all("seed" not in e.record for e in journal.entries())
 
 
-def test_what_a_server_ignores_is_noticed(tmp_path):
-    same = FakeBackend(answer=lambda _, __: Completion("4", "length"))
-    notes = go(tmp_path, plan(4, 5, Decoding(logprobs=5)), same).notes
-    at_limit = (
+def test_a_limit_that_cuts_answers_off_is_said_at_once(tmp_path):
+    go(tmp_path, FakeBackend(answer=lambda _, __: Completion("4", "length")))
+    [said] = notes(tmp_path)
+    assert said == (
         "20 of the first 20 CoTs end at the limit of 2,048 output tokens, so that their answers are"
         " not known. Stop, and record into another folder with a higher limit, such as --max-tokens"
         " 4096."
     )
-    assert notes == (
-        at_limit,
-        "20 of 20 CoTs were cut off at the limit on output tokens.",
-        "20 of 20 CoTs came without a count of their tokens.",
-        "20 of 20 CoTs came without the log-probabilities that were asked for.",
-        EQUAL,
-    )
-
-
-def test_equal_cots_are_as_expected_at_temperature_0(tmp_path):
-    same = FakeBackend(answer=lambda _, __: Completion("4", "stop", output_tokens=1))
-    assert go(tmp_path, plan(4, 5, Decoding(temperature=0)), same).notes == ()
 
 
 def test_notes_of_the_backend_reach_the_journal(tmp_path):
     said = []
     backend = FakeBackend([lambda replies: (said.append("It has a cold."), replies)[1]])
-    assert go(tmp_path, plan(4, 5), backend, backend_notes=said).notes == ("It has a cold.",)
-    with Journal.open(tmp_path, {}) as journal:
-        assert journal.notes == ["It has a cold."]
+    go(tmp_path, backend, backend_notes=said)
+    assert notes(tmp_path) == ["It has a cold."]
 
 
 def test_a_retry_after_is_honoured_by_every_request(tmp_path):
@@ -200,19 +183,17 @@ def test_a_retry_after_is_honoured_by_every_request(tmp_path):
             sent.append(clock.now())
             return await super().complete(request, samples)
 
-    assert go(
-        tmp_path, plan(4, 5), Watched([RateLimited(30.0)]), clock=clock, limits=Limits(1)
-    ).complete
+    backend = Watched([RateLimited("busy", 30.0)])
+    assert go(tmp_path, backend, clock=clock, limits=Limits(1)).complete
     assert sent[0] == 0
     assert sent[1] >= 30
 
 
 @pytest.mark.parametrize(
-    "error", [RateLimited(601.0, "host said 429"), Transient("host said 429", 5400.0)]
+    "error", [RateLimited("host said 429", 601.0), Transient("host said 429", 5400.0)]
 )
 def test_a_retry_after_beyond_ten_minutes_stops_the_run_and_says_so(tmp_path, error):
-    clock = FakeClock()
-    outcome = go(tmp_path, plan(4, 5), FakeBackend([None, error]), clock=clock, limits=Limits(1))
+    outcome = one_by_one(tmp_path, None, error, clock=(clock := FakeClock()))
     assert type(outcome.error) is StoppedError
     wait = "10 min" if isinstance(error, RateLimited) else "90 min"
     assert (
@@ -222,14 +203,12 @@ def test_a_retry_after_beyond_ten_minutes_stops_the_run_and_says_so(tmp_path, er
         " from there. Run it again when the time is over."
     )
     assert clock.now() < 60
-    assert go(tmp_path, plan(4, 5), FakeBackend()).complete
+    assert go(tmp_path).complete
 
 
 def test_a_retry_after_of_ten_minutes_is_waited_for(tmp_path):
-    clock = FakeClock()
-    assert go(
-        tmp_path, plan(4, 5), FakeBackend([RateLimited(600.0)]), clock=clock, limits=Limits(1)
-    ).complete
+    busy = RateLimited("busy", 600.0)
+    assert one_by_one(tmp_path, busy, clock=(clock := FakeClock())).complete
     assert clock.now() >= 600
 
 
@@ -239,27 +218,26 @@ def test_a_display_that_fails_ends_the_run_and_loses_nothing(tmp_path):
             raise OSError(5, "the terminal is gone")
 
     with pytest.raises(OSError, match="terminal is gone"):
-        go(tmp_path, plan(40, 5), FakeBackend(pause=3), progress=broken)
+        go(tmp_path, FakeBackend(pause=3), plan(40, 5), progress=broken)
     assert len(texts(tmp_path)) >= 5
 
 
 def test_an_address_where_nothing_listens_is_given_up_within_seconds(tmp_path):
     clock, gone = FakeClock(), Unreachable("the connection to 10.0.0.1:8000 failed")
-    outcome = go(tmp_path, plan(4, 5), FakeBackend([gone] * 1000), clock=clock)
+    outcome = go(tmp_path, FakeBackend([gone] * 1000), clock=clock)
     assert isinstance(outcome.error, Fatal)
     said = "Nothing answers: the connection to 10.0.0.1:8000 failed. Check the address (--base-url)"
     assert str(outcome.error).startswith(said)
     assert clock.now() < 4
-    silent = FakeBackend([Unreachable("10.0.0.1:8000 took no connection within 8 s", 8.0)] * 1000)
-    waited = go(tmp_path, plan(4, 5), silent, limits=Limits(1))
+    silent = Unreachable("10.0.0.1:8000 took no connection within 8 s", 8.0)
+    waited = one_by_one(tmp_path, *[silent] * 1000)
     assert (isinstance(waited.error, Fatal), waited.requests) == (True, 1)
-    after_a_reply = FakeBackend([None, *[gone] * 5])
-    assert go(tmp_path, plan(4, 5), after_a_reply, limits=Limits(1)).complete
+    assert one_by_one(tmp_path, None, *[gone] * 5).complete
 
 
 def test_a_reply_that_never_comes_is_given_up(tmp_path):
     never = FakeBackend([lambda replies: asyncio.sleep(1000, replies)])
-    outcome = go(tmp_path, plan(4, 5), never, limits=Limits(timeout_s=0.02))
+    outcome = go(tmp_path, never, limits=Limits(timeout_s=0.02))
     assert outcome.complete
     assert outcome.requests == 5
 
@@ -270,18 +248,18 @@ def test_requests_that_keep_failing_are_left_out_and_said(tmp_path):
             raise Transient("the reply is cut short")
         return reply(int(request.question_id[4:]), sample)
 
-    outcome = go(tmp_path, plan(4, 5), FakeBackend(answer=of_question_2), limits=Limits(retries=3))
+    outcome = go(tmp_path, FakeBackend(answer=of_question_2), limits=Limits(retries=3))
     assert (outcome.done, outcome.requests) == (15, 3 + 4)
     assert isinstance(outcome.error, StoppedError)
     assert "1 request failed 4 times each (the reply is cut short): 15 of 20 CoTs" in str(
         outcome.error
     )
-    assert go(tmp_path, plan(4, 5), FakeBackend()).new == 5
+    assert go(tmp_path).new == 5
 
 
 def test_a_server_that_is_down_ends_the_run(tmp_path):
     backend = FakeBackend([Transient("a 503")] * 10_000)
-    outcome = go(tmp_path, plan(100, 5), backend, limits=Limits(4, retries=2))
+    outcome = go(tmp_path, backend, plan(100, 5), limits=Limits(4, retries=2))
     assert isinstance(outcome.error, Transient)
     assert (
         "3 requests in a row failed 3 times each, the last one because a 503. Recording stopped:"
@@ -292,21 +270,20 @@ def test_a_server_that_is_down_ends_the_run(tmp_path):
 
 def test_a_busy_server_is_waited_for_as_long_as_it_answers_others(tmp_path):
     """Far more 429s than retries, but never without a reply between two of the same request."""
-    backend = FakeBackend([fault for _ in range(60) for fault in (RateLimited(None), None)])
-    outcome = go(tmp_path, plan(12, 5), backend, limits=Limits(2, retries=2, samples_per_request=1))
+    backend = FakeBackend([fault for _ in range(60) for fault in (RateLimited("busy"), None)])
+    outcome = go(tmp_path, backend, plan(12, 5), limits=Limits(2, retries=2, samples_per_request=1))
     assert outcome.complete
 
 
 def test_a_fatal_error_stops_and_keeps_everything(tmp_path):
-    backend = FakeBackend([None, None, Fatal("The key is wrong")])
-    outcome = go(tmp_path, plan(4, 5), backend, limits=Limits(1))
+    outcome = one_by_one(tmp_path, None, None, Fatal("The key is wrong"))
     assert isinstance(outcome.error, Fatal)
     assert (
         str(outcome.error)
         == f"The key is wrong. Recording stopped: 10 of 20 CoTs are recorded, in {tmp_path}, and"
         " the same command continues from there."
     )
-    assert len(backend.calls) == 3
+    assert outcome.requests == 3
     assert len(texts(tmp_path)) == 10
 
 
@@ -315,7 +292,7 @@ def test_what_is_in_flight_when_a_fatal_error_comes_is_kept(tmp_path):
         await asyncio.sleep(0.02)
         return replies
 
-    outcome = go(tmp_path, plan(4, 5), FakeBackend([late, Fatal("no"), late, late]))
+    outcome = go(tmp_path, FakeBackend([late, Fatal("no"), late, late]))
     assert outcome.done == 15
 
 
@@ -326,7 +303,7 @@ def test_a_refused_question_has_cots_without_answers(tmp_path):
         return reply(int(request.question_id[4:]), sample)
 
     backend = FakeBackend(answer=refuse_1)
-    outcome = go(tmp_path, plan(4, 5), backend, limits=Limits(samples_per_request=1, concurrency=1))
+    outcome = go(tmp_path, backend, limits=Limits(samples_per_request=1, concurrency=1))
     assert outcome.complete
     assert sum(question == "toy/1" for question, _ in backend.calls) == 1
     with Journal.open(tmp_path, {}) as journal:
@@ -339,20 +316,14 @@ def test_a_refused_question_has_cots_without_answers(tmp_path):
 
 
 def test_refusals_before_the_first_reply_wait_for_it(tmp_path):
-    outcome = go(
-        tmp_path,
-        plan(4, 5),
-        FakeBackend([Refused("too long"), Refused("too long")]),
-        limits=Limits(1),
-    )
-    assert outcome.complete
+    assert one_by_one(tmp_path, *[Refused("too long")] * 2).complete
     assert sum(text == "" for text in texts(tmp_path).values()) == 10
 
 
 @pytest.mark.parametrize("questions", [3, 100])
 def test_if_everything_is_refused_nothing_is_recorded(tmp_path, questions):
     backend = FakeBackend([Refused("no such parameter")] * 1000)
-    outcome = go(tmp_path, plan(questions, 5), backend, limits=Limits(2))
+    outcome = go(tmp_path, backend, plan(questions, 5), limits=Limits(2))
     assert isinstance(outcome.error, Fatal)
     assert "refused: no such parameter." in str(outcome.error)
     assert len(backend.calls) <= 10
@@ -361,7 +332,7 @@ def test_if_everything_is_refused_nothing_is_recorded(tmp_path, questions):
 
 def test_a_mistake_in_a_backend_is_not_hidden(tmp_path):
     with pytest.raises(ZeroDivisionError):
-        go(tmp_path, plan(4, 5), FakeBackend([None, ZeroDivisionError()]), limits=Limits(1))
+        one_by_one(tmp_path, None, ZeroDivisionError())
     assert len(texts(tmp_path)) == 5
 
 
@@ -377,10 +348,10 @@ def test_a_full_disk_stops_the_run(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Journal, "commit", failing)
     with pytest.raises(StorageError, match="The disk is full"):
-        go(tmp_path, plan(100, 5), FakeBackend(pause=3), limits=Limits(2))
+        go(tmp_path, FakeBackend(pause=3), plan(100, 5), limits=Limits(2))
     monkeypatch.undo()
     assert 0 < len(texts(tmp_path)) < 500
-    assert go(tmp_path, plan(100, 5), FakeBackend()).complete
+    assert go(tmp_path, wanted=plan(100, 5)).complete
 
 
 def stop_after(replies, how):
@@ -403,13 +374,13 @@ def stop_after(replies, how):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_interrupt_waits_for_what_is_in_flight(tmp_path, number):
     backend, control = stop_after(3, lambda c: c.interrupt(number))
-    outcome = go(tmp_path, plan(100, 5), backend, control=control)
+    outcome = go(tmp_path, backend, plan(100, 5), control=control)
     assert isinstance(outcome.error, InterruptedByUser)
     assert number != signal.SIGINT or outcome.error.exit_code == 130
     assert "Recording was interrupted: 80 of 500 CoTs are recorded, in" in str(outcome.error)
     assert outcome.done == len(texts(tmp_path)) == 5 * len(backend.calls) == 80
     again = FakeBackend()
-    assert go(tmp_path, plan(100, 5), again).complete
+    assert go(tmp_path, again, plan(100, 5)).complete
     assert max((backend.asked + again.asked).values()) == 1  # no CoT is paid for twice
 
 
@@ -419,7 +390,7 @@ def test_neither_a_second_interrupt_nor_sigterm_waits_forever(tmp_path, monkeypa
     backend, control = stop_after(
         3, lambda c: [c.interrupt(number) for _ in range(1 + (number == signal.SIGINT))]
     )
-    outcome = go(tmp_path, plan(100, 5), backend, control=control)
+    outcome = go(tmp_path, backend, plan(100, 5), control=control)
     assert isinstance(outcome.error, InterruptedByUser)
     assert outcome.done == len(texts(tmp_path)) == 5 * (len(backend.calls) - 2)
 
@@ -435,7 +406,7 @@ def test_an_interrupt_ends_a_long_wait(tmp_path):
     async def both(journal):
         recording = record_samples(
             plan(4, 5),
-            FakeBackend([RateLimited(500.0)]),
+            FakeBackend([RateLimited("busy", 500.0)]),
             journal,
             clock=clock,
             control=control,
@@ -450,10 +421,9 @@ def test_an_interrupt_ends_a_long_wait(tmp_path):
 
 
 def test_a_stop_before_the_start_sends_nothing(tmp_path):
-    control = Control()
-    control.finish()
-    backend = FakeBackend()
-    assert isinstance(go(tmp_path, plan(4, 5), backend, control=control).error, InterruptedByUser)
+    control, backend = Control(), FakeBackend()
+    control.interrupt()
+    assert isinstance(go(tmp_path, backend, control=control).error, InterruptedByUser)
     assert backend.calls == []
 
 
@@ -483,52 +453,39 @@ def test_nothing_is_sent_that_could_pass_the_cost_limit(tmp_path):
     one CoT.
     """
     backend = FakeBackend(pause=3)
-    decoding = Decoding(max_tokens=10)
     options = {"price": PRICE, "limits": Limits(8, samples_per_request=1)}
-    outcome = go(tmp_path, plan(10, 10, decoding), backend, cost_limit_usd=0.0024, **options)
+    options["wanted"] = plan(10, 10, Decoding(max_tokens=10))
+    outcome = go(tmp_path, backend, cost_limit_usd=0.0024, **options)
     assert isinstance(outcome.error, CostLimitReached)
     assert outcome.usd is not None
     assert outcome.usd <= 0.0024
     assert outcome.done == round(outcome.usd / 120e-6) >= 15
     assert "of 0.0024 USD are spent), so nothing more was sent" in str(outcome.error)
-    again = go(tmp_path, plan(10, 10, decoding), FakeBackend(), cost_limit_usd=0.0024, **options)
+    again = go(tmp_path, cost_limit_usd=0.0024, **options)
     assert again.done <= 20, "earlier runs count"
-    assert go(
-        tmp_path, plan(10, 10, decoding), FakeBackend(), cost_limit_usd=1.0, **options
-    ).complete
+    assert go(tmp_path, cost_limit_usd=1.0, **options).complete
 
 
 def test_a_cost_limit_needs_a_price_and_a_number(tmp_path):
     with pytest.raises(PriceNotFoundError, match="no price for this LLM"):
-        go(tmp_path, plan(1, 1), FakeBackend(), cost_limit_usd=1.0)
+        go(tmp_path, cost_limit_usd=1.0)
     with pytest.raises(OutOfRangeError, match="above 0"):
-        go(tmp_path, plan(1, 1), FakeBackend(), cost_limit_usd=0.0, price=PRICE)
+        go(tmp_path, cost_limit_usd=0.0, price=PRICE)
     with pytest.raises(OutOfRangeError, match="has 1 to 1,048,576 CoTs"):
         plan(1, 0)
 
 
 def test_prompts_are_paid_once_per_reply(tmp_path):
-    assert go(tmp_path, plan(4, 5), FakeBackend(), price=PRICE).usd == pytest.approx(
-        1e-6 * 4 * (20 + 5 * 10 * 10)
-    )
+    assert go(tmp_path, price=PRICE).usd == pytest.approx(1e-6 * 4 * (20 + 5 * 10 * 10))
     other = tmp_path / "single"
-    outcome = go(
-        other, plan(4, 5), FakeBackend(), price=PRICE, limits=Limits(samples_per_request=1)
-    )
+    outcome = go(other, price=PRICE, limits=Limits(samples_per_request=1))
     assert outcome.usd == pytest.approx(1e-6 * 20 * (20 + 10 * 10))
 
 
 def test_progress_ends_with_everything_done(tmp_path):
     seen = []
     acknowledged = []
-    go(
-        tmp_path,
-        plan(4, 5),
-        FakeBackend(),
-        price=PRICE,
-        progress=seen.append,
-        acknowledged=acknowledged.extend,
-    )
+    go(tmp_path, price=PRICE, progress=seen.append, acknowledged=acknowledged.extend)
     assert (seen[-1].done, seen[-1].total, seen[-1].new, seen[-1].in_flight) == (20, 20, 20, 0)
     assert seen[-1].usd == pytest.approx(0.00208)
     assert len(set(acknowledged)) == len(acknowledged) == 20
@@ -536,12 +493,8 @@ def test_progress_ends_with_everything_done(tmp_path):
 
 def test_an_estimate_before_anything_is_an_upper_bound():
     estimate = estimate_samples(plan(4, 5, Decoding(max_tokens=100)), price=PRICE)
-    assert (estimate.cots, estimate.calls, estimate.output_tokens, estimate.at_most) == (
-        20,
-        4,
-        2000,
-        True,
-    )
+    known = estimate.cots, estimate.calls, estimate.output_tokens, estimate.at_most
+    assert known == (20, 4, 2000, True)
     assert estimate.usd == pytest.approx(1e-6 * (estimate.prompt_tokens + 20_000))
     assert "an upper bound" in estimate.basis
     unknown = estimate_samples(plan(4, 5, Decoding(max_tokens=None)), price=PRICE)
@@ -551,14 +504,10 @@ def test_an_estimate_before_anything_is_an_upper_bound():
 
 
 def test_an_estimate_after_some_is_what_they_were_like(tmp_path):
-    go(tmp_path, plan(4, 2), FakeBackend())
+    go(tmp_path, wanted=plan(4, 2))
     with Journal.open(tmp_path, {}) as journal:
         estimate = estimate_samples(plan(4, 5), journal, price=PRICE)
-    assert (estimate.cots, estimate.calls, estimate.prompt_tokens, estimate.output_tokens) == (
-        12,
-        4,
-        80,
-        120,
-    )
+    known = estimate.cots, estimate.calls, estimate.prompt_tokens, estimate.output_tokens
+    assert known == (12, 4, 80, 120)
     assert estimate.usd == pytest.approx(1e-6 * (80 + 1200))
     assert not estimate.at_most

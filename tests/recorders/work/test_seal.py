@@ -31,7 +31,7 @@ from feval.recording import Question, open_recording, select, verify_recording
 from recorders.asking.pace import Limits
 from recorders.errors import CostLimitReached, Fatal, MissingError, Refused
 from recorders.journal import Journal, journal_folder
-from recorders.request import Decoding, Message
+from recorders.request import Completion, Decoding, Message
 from recorders.work.record import estimate_dataset, record_dataset
 from recorders.work.task import RecordingTask
 
@@ -401,6 +401,21 @@ def test_reasoning_and_logprobs_are_kept_where_they_came(tmp_path):
     assert any(
         "that an earlier reply to the same question had: 12; a cache" in note for note in notes
     )
+
+
+def test_what_a_server_ignores_is_noted(tmp_path):
+    def same(request, _sample):
+        return Completion("4", "length" if request.question_id == "toy/1" else "stop")
+
+    for name, decoding in (("warm", Decoding(logprobs=5)), ("cold", Decoding(temperature=0))):
+        out = go(tmp_path / name, FakeBackend(answer=same), replace(WORK, decoding=decoding))
+        notes = open_recording(out).manifest.raw["notes"]
+        assert "5 of 20 CoTs were cut off at the limit on output tokens." in notes
+        equal = [note for note in notes if "equal word for word" in note]
+        assert len(equal) == (name == "warm")
+        assert (
+            "20 of 20 CoTs came without the log-probabilities that were asked for." in notes
+        ) == (name == "warm")
 
 
 def test_equal_questions_share_cots(tmp_path):
