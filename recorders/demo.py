@@ -22,6 +22,7 @@ from feval.evaluation.curves import Curve, Surface, self_consistency_curve, surf
 from feval.executors.progress import reports
 from feval.recording import verify_recording
 from feval.recording.layout.files import NewFolder, storage_errors
+from feval.recording.verify import Steps
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.files import save_files
@@ -103,7 +104,7 @@ def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -
     A folder that an earlier run made is used again, after its recordings are verified; any other
     that is not empty is refused. `progress` is called with (steps done, steps in all).
     """
-    step = _steps(5 + len(LLMS), progress)
+    step = Steps(5 + len(LLMS), progress).step
     _claim(folder)
     recording, depth = folder / "recording", folder / "depth"
     for copied in (recording, depth):
@@ -129,11 +130,6 @@ def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -
     written = save_files(folder, reports, replace=True)
     step()
     return Demo(folder, recording, recording_hash, live, tuple(curves), depth, cut, tuple(written))
-
-
-def _steps(total: int, progress: Callable[[int, int], None] | None) -> Callable[[], None]:
-    done = iter(range(1, total + 1))
-    return lambda: None if progress is None else progress(next(done), total)
 
 
 def _claim(folder: Path) -> None:

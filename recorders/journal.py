@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple, Self
 
 from feval.appendlog import AppendLog, Line, LineIndex, clean
@@ -34,7 +35,7 @@ from feval.cards.tokens import count_words
 from feval.errors import FevalError, UnknownNameError
 from feval.publish.secrets import make_private
 from recorders.errors import JournalError, LockedJournalError
-from recorders.request import Completion, Request
+from recorders.request import Completion, Request, as_json
 
 JOURNAL = "journal.jsonl"
 _VERY_UNLIKELY = 9999.0
@@ -54,27 +55,27 @@ MODES: Mapping[str, str] = {
 
 # kind of line -> the field that only it has
 _KINDS = {"request": "request", "note": "note", "probe": "probing"}
-COMPLETION_FIELDS = tuple(field.name for field in fields(Completion))
-_TYPES: Mapping[str, Any] = {
-    **dict.fromkeys(("question_id", "text", "finish_reason", "recorded_at"), str),
-    **dict.fromkeys(
-        (
-            "reasoning", "response_id", "served_model", "system_fingerprint", "stop_text",
-            "usage_doubt",
-        ),
-        (str, type(None)),
-    ),
-    **dict.fromkeys(
-        ("output_tokens", "reasoning_tokens", "prompt_tokens", "cached_tokens", "seed"),
-        (int, type(None)),
-    ),
-    **dict.fromkeys(
-        ("token_logprobs", "token_confidences", "token_lengths"), (list, type(None))
-    ),
-    "sequence_logprob": (float, type(None)),
-    "tokens_split": (bool, type(None)),
-    "duration_s": (float, int, type(None)),
-}  # fmt: skip
+# As JSON holds the fields of a completion; the tuples are lists.
+_JSON_TYPES: Mapping[str, Any] = {
+    "str": str,
+    "str | None": (str, NoneType),
+    "int | None": (int, NoneType),
+    "float | None": (float, int, NoneType),
+    "bool | None": (bool, NoneType),
+}
+_OF_REPLIES: Mapping[str, Any] = {
+    "key": str,
+    "recorded_at": str,
+    "seed": (int, NoneType),
+    **{each.name: _JSON_TYPES.get(str(each.type), (list, NoneType)) for each in fields(Completion)},
+}
+# kind of line -> its fields and their types
+_TYPES: Mapping[str, Mapping[str, Any]] = {
+    "note": {"note": str},
+    "request": {"request": str, "messages": list},
+    "probe": {"probing": str, "offset": int, **_OF_REPLIES},
+    "cot": {"question_id": str, **_OF_REPLIES},
+}
 
 
 def journal_folder(out: str | Path) -> Path:
@@ -265,9 +266,7 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
                     "question_id": request.question_id,
                     "model": request.model,
                     "decoding": request.decoding.content(),
-                    "messages": _cleaned(
-                        {"role": each.role, "content": each.content} for each in request.messages
-                    ),
+                    "messages": _cleaned(as_json(request.messages)),
                 }
                 lines.insert(0, self._line(sent))
             self._collect(lines, records)
@@ -374,6 +373,13 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         return JournalEntry(line.number, line.offset, kind, record)
 
 
+def completion_of(record: Mapping[str, Any]) -> Completion:
+    """Return the reply in the line of a CoT or probe."""
+    return Completion(
+        **{each.name: record[each.name] for each in fields(Completion) if each.name in record}
+    )
+
+
 @contextmanager
 def never_empty(journal: Journal) -> Iterator[None]:
     """After a failure, remove a journal without CoTs: it would only block the corrected command."""
@@ -395,7 +401,7 @@ def _cleaned(messages: Any) -> list[dict[str, str]]:
 
 def _record(completion: Completion, **others: Any) -> dict[str, Any]:
     """Return a reply as the journal holds it, with other fields; what is `None` is left out."""
-    values = others | {name: getattr(completion, name) for name in COMPLETION_FIELDS}
+    values = others | {each.name: getattr(completion, each.name) for each in fields(completion)}
     for name in ("token_logprobs", "token_confidences"):
         values[name] = _finite(values[name])
     if completion.finish_reason not in FINISH_REASONS:
@@ -428,24 +434,17 @@ def _are_messages(value: object) -> bool:
 
 
 def _wrong_field(kind: str, record: Mapping[str, Any]) -> str | None:
-    if kind == "note":
-        return None if isinstance(record["note"], str) else "note"
-    if kind == "request":
-        if not isinstance(record.get("messages"), list):
-            return "messages"
-        return None if isinstance(record["request"], str) else "request"
+    for name, types in _TYPES[kind].items():
+        if not isinstance(record.get(name), types):
+            return name
+    if kind in {"note", "request"}:
+        return None
     sample, offset = record.get("sample"), record.get("offset", 1)
     wrong = {
-        "key": not isinstance(record.get("key"), str),
         "sample": type(sample) is not int or not 0 <= sample < MOST_SAMPLES,
-        "probing": not isinstance(record.get("probing", ""), str),
         "offset": type(offset) is not int or not 0 < offset < 1 << 31,
         "messages": not _are_messages(record.get("messages", [])),
         "parent": type(record.get("parent", 0)) is not int,
+        "finish_reason": record["finish_reason"] not in FINISH_REASONS,
     }
-    wrong["offset"] |= kind == "probe" and "offset" not in record
-    for name, kinds in _TYPES.items():
-        if not (kind == "probe" and name == "question_id"):
-            wrong[name] = not isinstance(record.get(name), kinds)
-    wrong["finish_reason"] = wrong["finish_reason"] or record["finish_reason"] not in FINISH_REASONS
     return next((name for name, is_wrong in wrong.items() if is_wrong), None)

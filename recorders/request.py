@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, takewhile
 from typing import Any, Protocol
 
 import orjson
@@ -35,6 +35,11 @@ class Message:
 
     role: str
     content: str
+
+
+def as_json(messages: Iterable[Message]) -> list[dict[str, str]]:
+    """Return messages as JSON values."""
+    return [{"role": message.role, "content": message.content} for message in messages]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,16 @@ class Decoding:
             OutOfRangeError: a number outside its range.
             UsageError: shared noise together with a seed, or without randomness.
         """
-        self._check_noise()
+        if self.noise_seed is not None and self.seed is not None:
+            raise UsageError(
+                f"Coupled samples are drawn with noise seed {self.noise_seed}, and have no seed of"
+                f" their own; leave the seed {self.seed} out."
+            )
+        if self.noise_seed is not None and self.temperature == 0:
+            raise UsageError(
+                "At temperature 0 nothing is drawn, so no noise can be shared; choose a temperature"
+                " above 0."
+            )
         limit = 2**63 - 1
         counts = {"max_tokens": (1, limit), "logprobs": (0, limit), "noise_seed": (0, limit)}
         counts["seed"] = (0, limit - _ROOM_FOR_SAMPLES)
@@ -95,38 +109,17 @@ class Decoding:
                     f"The setting {name} must be {least} to {top}; {value} was given."
                 )
 
-    def _check_noise(self) -> None:
-        if self.noise_seed is None:
-            return
-        if self.seed is not None:
-            raise UsageError(
-                f"Coupled samples are drawn with noise seed {self.noise_seed}, and have no seed of"
-                f" their own; leave the seed {self.seed} out."
-            )
-        if self.temperature == 0:
-            raise UsageError(
-                "At temperature 0 nothing is drawn, so no noise can be shared; choose a temperature"
-                " above 0."
-            )
-
     def content(self) -> dict[str, Any]:
         """Return every parameter except the seed, as JSON values: what all samples of a request
         share.
         """
-        noise = (
-            {}
-            if self.noise_seed is None
-            else {"noise": {"scheme": NOISE_SCHEME, "seed": self.noise_seed}}
-        )
-        return noise | {
-            # 1 and 1.0 are one temperature.
-            "temperature": None if self.temperature is None else float(self.temperature),
-            "top_p": None if self.top_p is None else float(self.top_p),
-            "max_tokens": self.max_tokens,
-            "stop": list(self.stop),
-            "logprobs": self.logprobs,
-            "extra_body": dict(self.extra_body),
-        }
+        values = {name: getattr(self, name) for name in ("max_tokens", "logprobs")}
+        for name in ("temperature", "top_p"):  # 1 and 1.0 are one temperature
+            value = getattr(self, name)
+            values[name] = None if value is None else float(value)
+        if self.noise_seed is not None:
+            values["noise"] = {"scheme": NOISE_SCHEME, "seed": self.noise_seed}
+        return values | {"stop": list(self.stop), "extra_body": dict(self.extra_body)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +182,8 @@ class Request:
         """Return what was said behind the last reply of the conversation, as JSON values; nothing
         without a conversation.
         """
-        replies = [
-            place for place, message in enumerate(self.conversation) if message.role == "assistant"
-        ]
-        return [
-            {"role": m.role, "content": m.content}
-            for m in self.conversation[replies[-1] + 1 if replies else 0 :]
-        ]
+        said = takewhile(lambda message: message.role != "assistant", self.conversation[::-1])
+        return as_json(said)[::-1]
 
     def key(self) -> str:
         """Return the content key: the sha256, in hex, of model, messages and decoding without its
@@ -212,9 +200,7 @@ class Request:
 
     def prompt(self) -> str:
         """Return the messages as a recording stores them: a JSON array."""
-        return orjson.dumps(
-            [{"role": m.role, "content": m.content} for m in self.messages]
-        ).decode()
+        return orjson.dumps(as_json(self.messages)).decode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import argparse
 import logging
 import time
 from collections.abc import Iterator
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from tiny_recipes import RECIPES, Recipe
 from torch.nn import functional
 
 from recorders.tiny.model import Shape
-from recorders.tiny.problems import Problem, training_problems
+from recorders.tiny.problems import Problem, problem
 from recorders.tiny.tokenizer import PAD, tokenizer
 
 Weights = dict[str, torch.Tensor]
@@ -186,11 +186,9 @@ def _batches(recipe: Recipe, start: int) -> Iterator[tuple[torch.Tensor, torch.T
         order = torch.randperm(_POOL, generator=source).tolist()
         if number < first:
             continue
-        problems = training_problems(recipe.seed, number * _POOL * recipe.batch)
-        pool = sorted(
-            (_row(problem) for problem in islice(problems, _POOL * recipe.batch)),
-            key=lambda row: len(row[0]),
-        )
+        size = _POOL * recipe.batch
+        told = (problem(recipe.seed, "training", number * size + place) for place in range(size))
+        pool = sorted(map(_row, told), key=lambda row: len(row[0]))
         for part in order[skipped:]:
             yield _padded(pool[part * recipe.batch : (part + 1) * recipe.batch])
         skipped = 0

@@ -249,7 +249,7 @@ def proxy(
             server = servers.proxy.proxy_server(proxy, host=host, port=port)
             if endpoint.warning:
                 show.note(endpoint.warning)
-            if proxy.token and not (endpoint.has_key or endpoint.headers):
+            if proxy.token and not endpoint.headers:
                 show.note(
                     f"Clients send the token as their key, so {endpoint.host} gets none;"
                     " --api-key-env names one."

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from feval.cards.billing import Price, usd
+from feval.cards.prices import price_list
 from feval.errors import OutOfRangeError, PriceNotFoundError
 
 # more than text in any common language takes; replaced by what the server counts
@@ -90,6 +91,11 @@ def check_cost_limit(
             f"A cost limit was given, but there is no price for {llm}{where}; name a price list"
             " that has it, or leave the limit out."
         )
+
+
+def find_price(prices: str, llm: str) -> Price | None:
+    """Return the price of an LLM in a list, by its id; `None` in the list "none"."""
+    return None if prices == "none" else price_list(prices).find(llm)
 
 
 def cost(price: Price | None, prompt: float | None, output: float | None) -> float | None:

@@ -472,7 +472,7 @@ class Turns(Levels):
         self, before: Place, record: Record, thoughts: Thoughts | None
     ) -> tuple[Place, bool]:
         reply = reply_of(record, thoughts)
-        said = [Message(each["role"], each["content"]) for each in record.get("messages", ())]
+        said = [Message(**each) for each in record.get("messages", ())]
         conversation = (*before.conversation, *said, Message("assistant", reply))
         place = Place(record["sample"], before.level + 1, conversation=conversation)
         is_broken = "refused" in record or record["finish_reason"] in UNANSWERED

@@ -52,26 +52,35 @@ class Endpoint:
 
     Credentials inside the base URL are removed from it and sent as HTTP Basic authentication
     instead of the key.
-    """
 
-    __slots__ = ("_basic", "_key", "_redaction", "host", "url")
+    Attributes:
+        url: without credentials.
+        host: with its port.
+        client_key: the key for the official client; a placeholder if there is none.
+        headers: that carry the credentials, if there are any.
+        redaction: removes the credentials from texts.
+    """
 
     def __init__(self, base_url: str, key: str | None = None) -> None:
         parts = _split(base_url)
         self.host = parts.netloc.rpartition("@")[2]
         self.url = f"{parts.scheme}://{self.host}{parts.path.rstrip('/')}"
-        self._key = _checked(key)
+        if key and not (key.isascii() and key.isprintable() and " " not in key):
+            raise UsageError(
+                "The API key holds a blank, a line break or a character outside ASCII, which no"
+                " HTTP header can carry. Check the environment variable it comes from; the key is"
+                " not shown here."
+            )
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
-        pair = f"{user}:{password}"
-        self._basic = base64.b64encode(pair.encode()).decode() if user or password else None
-        secrets = (
-            self._key,
-            self._basic,
-            password,
-            user if not password else None,
-            pair if self._basic else None,
-        )
-        self._redaction = Redaction(*(secret for secret in secrets if secret))
+        secrets = [key] if key else []
+        self.client_key = key or _PLACEHOLDER
+        self.headers = {"Authorization": f"Bearer {key}"} if key else {}
+        if user or password:
+            pair = f"{user}:{password}"
+            basic = base64.b64encode(pair.encode()).decode()
+            self.headers = {"Authorization": f"Basic {basic}"}
+            secrets += [basic, password or user, pair]
+        self.redaction = Redaction(*secrets)
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url!r})"
@@ -107,36 +116,12 @@ class Endpoint:
         return endpoint
 
     @property
-    def client_key(self) -> str:
-        """The key for the client; a placeholder if there is none."""
-        return self._key or _PLACEHOLDER
-
-    @property
-    def has_key(self) -> bool:
-        """Whether there is a key."""
-        return self._key is not None
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Headers to send instead of the key."""
-        return {} if self._basic is None else {"Authorization": f"Basic {self._basic}"}
-
-    @property
-    def redaction(self) -> Redaction:
-        """Removes the credentials from texts."""
-        return self._redaction
-
-    @property
     def warning(self) -> str | None:
         """A sentence if what is sent can be read in transit; `None` otherwise."""
         parts = urlsplit(self.url)
         if parts.scheme == "https" or is_loopback(parts.hostname or ""):
             return None
-        what = (
-            "Questions, replies and the credentials"
-            if self._key or self._basic
-            else "Questions and replies"
-        )
+        what = "Questions, replies and the credentials" if self.headers else "Questions and replies"
         return (
             f"{what} travel unencrypted to {self.host}: its base URL begins with http://. Use"
             " https:// if possible."
@@ -237,16 +222,6 @@ def _harmless(url: str) -> str:
     return re.split(r"[?#]", url.rpartition("@")[2])[0][:80]
 
 
-def _checked(key: str | None) -> str | None:
-    if key and not (key.isascii() and key.isprintable() and " " not in key):
-        raise UsageError(
-            "The API key holds a blank, a line break or a character outside ASCII, which no HTTP"
-            " header can carry. Check the environment variable it comes from; the key is not shown"
-            " here."
-        )
-    return key or None
-
-
 _POLICY = re.compile(
     r"content[_ ]?(?:filter|policy|management)|responsible[ _]?ai|safety"
     r" (?:system|filter|polic)|usage polic|moderation"
@@ -280,8 +255,6 @@ _LONGEST_WAIT_S = 366 * 86_400.0  # whoever asks for more asks for as long as th
 
 class Answer:
     """An HTTP error; its body is a JSON value, or a text if it is not JSON."""
-
-    __slots__ = ("code", "headers", "message", "parameter", "status")
 
     def __init__(self, status: int, headers: Mapping[str, str], body: object) -> None:
         # OpenAI wraps errors in `error`, and its client has already unwrapped them; others give a

@@ -23,7 +23,15 @@ from feval.answers.thoughts import mark_tokens
 from feval.errors import OutOfRangeError, SourceError, UnknownNameError, UsageError
 from recorders import tiny
 from recorders.errors import Fatal, Refused, Transient
-from recorders.request import Completion, Decoding, Message, Request, ignore_note, lengths_within
+from recorders.request import (
+    Completion,
+    Decoding,
+    Message,
+    Request,
+    as_json,
+    ignore_note,
+    lengths_within,
+)
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
 from recorders.tiny.tokenizer import END, SPECIAL
 
@@ -83,8 +91,7 @@ class TransformersLocal:
         added = self._tokenizer.get_added_vocab()
         self._marks = {int(added[token]): token for token in mark_tokens(added)}
         self._batch = batch
-        self._note = note
-        self._noted = False
+        self._note = cache(note)  # each sentence once
         self._shared: TokenNoise | None = None
         self._thread = ThreadPoolExecutor(1, "transformers")
 
@@ -136,16 +143,13 @@ class TransformersLocal:
     def _prompt(self, messages: Sequence[Message], beginning: str) -> list[int]:
         """Return the tokens that the model continues, with the beginning of its reply."""
         if self._tokenizer.chat_template is None:
-            if not self._noted:
-                self._noted = True
-                self._note(_NO_TEMPLATE)
+            self._note(_NO_TEMPLATE)
             text = "\n\n".join(message.content for message in messages) + beginning
             return [int(token) for token in self._tokenizer(text)["input_ids"]]
-        turns = [{"role": message.role, "content": message.content} for message in messages]
-        text = (
-            self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-            + beginning
+        text = self._tokenizer.apply_chat_template(
+            as_json(messages), add_generation_prompt=True, tokenize=False
         )
+        text += beginning
         # A template writes the special tokens itself.
         return [
             int(token) for token in self._tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -482,16 +486,14 @@ class Tiny:
     shares_noise = True
 
     def __init__(self, *, note: Callable[[str], None] = ignore_note) -> None:
-        self._note = note
-        self._noted: set[str] = set()
+        self._note = cache(note)  # each sentence once
         # One thread: the models are small, and most of the time Python's lock is held.
         self._thread = ThreadPoolExecutor(1, "tiny")
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
         """Draw one completion per sample; the question is the request's last user message."""
         for part, sentence in ((request.messages[1:], _ALONE), (request.conversation, _OWN_WAY)):
-            if part and sentence not in self._noted:
-                self._noted.add(sentence)
+            if part:
                 self._note(sentence)
         return await asyncio.get_running_loop().run_in_executor(
             self._thread, _draw, request, samples

@@ -15,6 +15,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from time import perf_counter
 from types import ModuleType
@@ -24,7 +25,7 @@ from feval.errors import OutOfRangeError, UsageError
 from recorders.backends import replies
 from recorders.backends.endpoint import Answer, Endpoint, answer_error, error_in_reply
 from recorders.errors import BackendError, Fatal, Refused, Transient, Unreachable
-from recorders.request import Completion, Request, ignore_note
+from recorders.request import Completion, Request, as_json, ignore_note
 
 if TYPE_CHECKING:
     import openai
@@ -74,21 +75,16 @@ class OpenAICompatible:
             )
         self._endpoint = endpoint
         # A whole URL: a path would be joined to the base URL, and parsed, anew for every request.
-        self._url, self._text_url = (
-            f"{endpoint.url}/chat/completions",
-            f"{endpoint.url}/completions",
-        )
+        self._text_url = f"{endpoint.url}/completions"
+        self._url = f"{endpoint.url}/chat/completions"
         self._timeout_s = timeout_s
-        self._note = note
-        self._noted: set[str] = set()
+        self._note = cache(note)  # each sentence once
         self._limit_name = "max_tokens"
         self._takes_n = True
         self._clients = _Clients(endpoint, timeout_s)
         endpoint.redaction.guard_logs()
-        self._say(*filter(None, [endpoint.warning]))
-
-    def __repr__(self) -> str:
-        return f"OpenAICompatible({self._endpoint.url!r})"
+        if endpoint.warning:
+            note(endpoint.warning)
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
         """Ask once; return between one completion and one per sample, for the first samples."""
@@ -97,32 +93,41 @@ class OpenAICompatible:
                 f"The extra body holds {reserved[0]!r}, which the recorder sets itself; leave it"
                 " out there."
             )
+        decoding, prefill = request.decoding, request.prefill
+        url = None if prefill is None or prefill.template is None else self._text_url
+        body = self._body(request, samples)
+        reply, count, seconds = await self._asked(body, decoding.max_tokens, url)
+        clean = self._endpoint.redaction.reply
+        reading = replies.read(reply, count, decoding.logprobs, clean, decoding.max_tokens, seconds)
+        for sentence in reading.notes:
+            self._note(sentence)
+        return list(reading.completions)
+
+    async def chat(self, body: dict[str, Any], max_tokens: int) -> Mapping[str, Any]:
+        """Ask once with a body of one's own, but for the limit on output tokens."""
+        reply, _, _ = await self._asked(body, max_tokens)
+        return reply
+
+    async def _asked(
+        self, body: dict[str, Any], max_tokens: int | None, url: str | None = None
+    ) -> tuple[Mapping[str, Any], int, float]:
+        """Return the reply to a body, how many choices were asked for, and the seconds it took."""
         while True:
-            batch = (
-                samples[:1] if request.decoding.seed is not None or not self._takes_n else samples
-            )
-            limit_name = self._limit_name
-            continues_text = request.prefill is not None and request.prefill.template is not None
-            url = self._text_url if continues_text else None
+            if not self._takes_n:
+                body.pop("n", None)
+            count, limit_name = body.get("n", 1), self._limit_name
+            limit = {} if max_tokens is None else {limit_name: max_tokens}
             began = perf_counter()
-            answer = await self._send(self._body(request, batch, limit_name), url)
+            answer = await self._send(body | limit, url)
             if isinstance(answer, bytes):
-                return self._read(answer, request, len(batch), round(perf_counter() - began, 6))
+                seconds = round(perf_counter() - began, 6)
+                reply = replies.parse(answer)
+                if error := error_in_reply(reply, self._endpoint, body["model"]):
+                    raise error
+                return reply, count, seconds
             # Each of the two adaptations changes what is sent, and happens at most once per
             # request.
-            if not self._adapts(answer, len(batch), limit_name):
-                raise answer_error(answer, self._endpoint, request.model)
-
-    async def chat(self, body: Mapping[str, Any], max_tokens: int) -> Mapping[str, Any]:
-        """Ask once with a body of one's own; servers spell the limit on output tokens in two ways,
-        so it comes apart.
-        """
-        while True:
-            limit_name = self._limit_name
-            answer = await self._send({**body, limit_name: max_tokens})
-            if isinstance(answer, bytes):
-                return self._parsed(answer, body["model"])
-            if not self._adapts(answer, 1, limit_name):
+            if not self._adapts(answer, count, limit_name):
                 raise answer_error(answer, self._endpoint, body["model"])
 
     def token_lengths(self, model: str, text: str) -> None:
@@ -163,7 +168,10 @@ class OpenAICompatible:
             cause = error.__cause__  # openai 2 wraps whatever is raised while a reply is read
             if not isinstance(cause, BackendError):
                 kind = Unreachable if type(cause).__name__ == "ConnectError" else Transient
-                cause = kind(self._endpoint.redaction.reason(_broken(self._endpoint.host, error)))
+                words = type(cause or error).__name__
+                words += f": {cause}" if cause and str(cause) else ""
+                reason = f"the connection to {self._endpoint.host} failed ({words})"
+                cause = kind(self._endpoint.redaction.reason(reason))
             failure = cause
         except UnicodeEncodeError:
             failure = Refused(
@@ -174,16 +182,15 @@ class OpenAICompatible:
         # `endpoint`.
         raise failure
 
-    def _body(self, request: Request, samples: Sequence[int], limit_name: str) -> dict[str, Any]:
-        """Return the body; what is `None` is left out."""
+    def _body(self, request: Request, samples: Sequence[int]) -> dict[str, Any]:
+        """Return the body but for the limit on output tokens; what is `None` is left out."""
         decoding = request.decoding
         fields = {
             "temperature": decoding.temperature,
             "top_p": decoding.top_p,
-            limit_name: decoding.max_tokens,
             "stop": list(decoding.stop) or None,
             "seed": None if decoding.seed is None else decoding.seed + samples[0],
-            "n": len(samples) if len(samples) > 1 else None,
+            "n": len(samples) if len(samples) > 1 and decoding.seed is None else None,
             "logprobs": None if decoding.logprobs is None else True,
             "top_logprobs": decoding.logprobs or None,
         }
@@ -194,7 +201,7 @@ class OpenAICompatible:
             if decoding.logprobs is not None:
                 sent["logprobs"] = sent.pop("top_logprobs", 0)
             return {"model": request.model, "prompt": prompt} | sent | dict(decoding.extra_body)
-        messages = [{"role": message.role, "content": message.content} for message in request.sent]
+        messages = as_json(request.sent)
         if prefill is not None:
             messages.append({"role": "assistant", "content": prefill.opening + prefill.text})
             sent |= {"continue_final_message": True, "add_generation_prompt": False}
@@ -210,33 +217,9 @@ class OpenAICompatible:
             return True
         if count > 1 and (answer.parameter == "n" or _ONLY_ONE.search(answer.message)):
             self._takes_n = False
-            self._say("The server refuses n above 1: each sample is asked for in its own request.")
+            self._note("The server refuses n above 1: each sample is asked for in its own request.")
             return True
         return False
-
-    def _read(
-        self, content: bytes, request: Request, count: int, seconds: float
-    ) -> list[Completion]:
-        reply, decoding, clean = (
-            self._parsed(content, request.model),
-            request.decoding,
-            self._endpoint.redaction.reply,
-        )
-        reading = replies.read(reply, count, decoding.logprobs, clean, decoding.max_tokens, seconds)
-        self._say(*reading.notes)
-        return list(reading.completions)
-
-    def _parsed(self, content: bytes, model: str) -> Mapping[str, Any]:
-        reply = replies.parse(content)
-        if error := error_in_reply(reply, self._endpoint, model):
-            raise error
-        return reply
-
-    def _say(self, *notes: str) -> None:
-        for note in notes:
-            if note not in self._noted:
-                self._noted.add(note)
-                self._note(note)
 
 
 class _Clients:
@@ -348,13 +331,3 @@ def _official_client() -> ModuleType:
             " pip install 'feval[record]'."
         ) from error
     return openai
-
-
-def _broken(host: str, error: openai.APIConnectionError) -> str:
-    cause = error.__cause__
-    words = (
-        f"{type(cause).__name__}: {cause}"
-        if cause and str(cause)
-        else type(cause or error).__name__
-    )
-    return f"the connection to {host} failed ({words})"

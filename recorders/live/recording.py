@@ -28,10 +28,10 @@ from feval.recording import Question, RecordingWriter
 from feval.recording.verify import Steps
 from recorders.asking.trees import Played
 from recorders.errors import RecorderError
-from recorders.journal import COMPLETION_FIELDS, Journal, journal_folder, never_empty, utc_now
+from recorders.journal import Journal, completion_of, journal_folder, never_empty, utc_now
 from recorders.live.llm import LiveLLM, live
 from recorders.live.source import Ask, Numbered
-from recorders.request import Backend, Completion, Request
+from recorders.request import Backend, Request
 from recorders.work.seal import JournaledLLM, add_pools, gold_questions, require_sound
 from recorders.work.task import RecordingTask
 
@@ -265,10 +265,7 @@ class Tape:
         replies: Numbered = []
         while recorded and len(replies) < len(seeds):
             record = recorded.popleft()
-            completion = Completion(
-                **{name: record[name] for name in COMPLETION_FIELDS if name in record}
-            )
-            replies.append((record["sample"], completion))
+            replies.append((record["sample"], completion_of(record)))
         base = request.decoding.seed if self._takes_seed else None
         # Numbered before anything comes, so that a run that goes on hands out the replies in the
         # same order.

@@ -50,7 +50,7 @@ from recorders.asking.pace import Limits, backoff
 from recorders.asking.probing import Probing, prefix, settled
 from recorders.asking.trees import Place, Tree, child_seed, root
 from recorders.errors import LONGEST_WAIT_S, RateLimited, StoppedError, Transient
-from recorders.request import Backend, Completion, Decoding, Message, Prefill, Request
+from recorders.request import Backend, Completion, Decoding, Message, Prefill, Request, as_json
 from recorders.scoring.scores import Item, Score, Scorer
 from recorders.work.seal import confidence_of
 
@@ -269,7 +269,7 @@ class LiveSource(Source):
     def request(self, place: int | None) -> LLMRequest:
         said = self._start if place is None else self._said[place]
         conversation = said.behind.conversation[:-1]
-        messages = [asdict(message) for message in (*self._request.messages, *conversation)]
+        messages = as_json((*self._request.messages, *conversation))
         tokens = self._prompt_tokens + said.extra
         dollars = None if self.price is None else float(usd(self.price, tokens, 0))
         return LLMRequest(json.dumps(messages, ensure_ascii=False), tokens, dollars)
@@ -284,7 +284,7 @@ class LiveSource(Source):
             raise UsageError(
                 f"A live {self.name} is replied to with a text or messages; none were given."
             )
-        said = [[Message(each["role"], each["content"]) for each in own or ()] for own in messages]
+        said = [[Message(**each) for each in own or ()] for own in messages]
         texts = [text for own in said for each in own for text in (each.role, each.content)]
         if not all(isinstance(text, str) for text in texts):
             raise UsageError(

@@ -10,7 +10,7 @@ import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from feval.errors import UsageError
 from feval.executors.tasks import run_task
 from feval.recording import ScorerInfo
 from recorders.errors import InterruptedByUser, RecorderError
-from recorders.scoring.scores import Item, Score, read_score
+from recorders.scoring.scores import Item, Score, Scorer, read_score
 
 _HERE, _IMPORTING = (str(Path(file).parent) for file in (__file__, importlib.__file__))
 
@@ -32,16 +32,12 @@ _PLACES = {"question_id", "llm", "sample"}
 _LOADING = Lock()  # a worker may have several threads
 
 
-class FunctionScorer:
+class FunctionScorer(Scorer):
     """A function MODULE:FUNCTION of (question, text, answer) that returns a number, a list of step
     scores, or `None`.
 
     It gets `question_id`, `llm` and `sample`, too, where it has parameters of these names.
     """
-
-    request_cost = None
-    facts: Mapping[str, Any] = {}
-    warnings: tuple[str, ...] = ()
 
     def __init__(self, where: str, name: str | None, executor: Executor | None = None) -> None:
         self._where, self._executor = where, executor
@@ -63,9 +59,6 @@ class FunctionScorer:
             await asyncio.sleep(0)  # so that Ctrl-C and the progress bar get their turn
             scores.append(self._score(item))
         return scores
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
     async def _scored_elsewhere(self, executor: Executor, items: Sequence[Item]) -> list[Score]:
         task = self._where, self.info.parameters.get("source_sha256"), items

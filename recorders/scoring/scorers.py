@@ -142,13 +142,10 @@ class Check:
     read: Callable[[str, Mapping[str, Any]], float | None]
 
 
-class ChatScorer:
+class ChatScorer(Scorer):
     """An LLM that is asked one question about each CoT; for an estimate (`asks` is false) it needs
     neither key nor client.
     """
-
-    batch = 1
-    concurrency = None
 
     def __init__(
         self,
@@ -187,13 +184,8 @@ class ChatScorer:
             )
         fields = dict(self._check.fields)
         max_tokens = fields.pop("max_tokens")
-        body = {
-            "model": self._model,
-            "messages": self._check.ask(item),
-            "temperature": 0.0,
-            **fields,
-        }
-        reply = await self._backend.chat(body, max_tokens)
+        body = {"model": self._model, "messages": self._check.ask(item), "temperature": 0.0}
+        reply = await self._backend.chat(body | fields, max_tokens)
         [completion] = replies.read(
             reply, 1, None, self._endpoint.redaction.reply, max_tokens
         ).completions
@@ -372,7 +364,7 @@ PAIRWISE = Check("pairwise", "pairwise-1", {"max_tokens": 1024}, _comparing, _pr
 _CONNECT_TIMEOUT_S = 15.0
 
 
-class HTTPScorer:
+class HTTPScorer(Scorer):
     """A reward model behind HTTP.
 
     Without a `model` it speaks feval's own protocol: a list of CoTs in, a list of scores out, in
@@ -383,8 +375,6 @@ class HTTPScorer:
     """
 
     batch = 64
-    concurrency = None
-    request_cost: RequestCost | None = None
 
     def __init__(
         self, endpoint: Endpoint, model: str | None, name: str | None, timeout_s: float
@@ -392,7 +382,7 @@ class HTTPScorer:
         self._endpoint, self._model, self._timeout_s = endpoint, model, timeout_s
         self._client: httpx2.AsyncClient | None = None
         self.warnings = () if endpoint.warning is None else (endpoint.warning,)
-        self.facts: Mapping[str, Any] = {"base_url": endpoint.url}
+        self.facts = {"base_url": endpoint.url}
         kind, parameters = "http", {"url": endpoint.url, "protocol": "feval-rewards-1"}
         if model is not None:
             kind, parameters = "vllm-score", {"model": model}
@@ -485,7 +475,6 @@ class HTTPScorer:
                 follow_redirects=False,
                 headers={
                     "Content-Type": "application/json",
-                    "Authorization": f"Bearer {self._endpoint.client_key}",
                     **replies.ACCEPTED,
                     **self._endpoint.headers,
                 },
@@ -516,12 +505,10 @@ _SEPARATOR = "\n"
 _HASHED = ("config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json")
 
 
-class LocalRewardModel:
+class LocalRewardModel(Scorer):
     """A reward model from a folder as `save_pretrained` writes it, with the tokenizer."""
 
-    batch = 8
-    concurrency = 1
-    request_cost = None
+    batch, concurrency = 8, 1
 
     def __init__(self, folder: Path, name: str | None = None) -> None:
         if not (folder / "config.json").is_file():
@@ -550,18 +537,11 @@ class LocalRewardModel:
         self._longest = int(getattr(config, "max_position_embeddings", 0) or 0)
         parameters = {"model": folder.name, "by_step": self.by_step, "sha256": _hash(folder)}
         self.info = ScorerInfo(name or f"transformers:{folder.name}", "transformers", parameters)
-        self.facts: Mapping[str, Any] = {
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        }
-        self.warnings: tuple[str, ...] = ()
+        self.facts = {"torch": torch.__version__, "transformers": transformers.__version__}
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
         """Return one result per CoT, computed in another thread."""
         return await asyncio.to_thread(lambda: [self._one(item) for item in items])
-
-    async def aclose(self) -> None:
-        """Do nothing: memory is released with the process."""
 
     def _one(self, item: Item) -> Score:
         ids = self._ids(item.question_text + _SEPARATOR)

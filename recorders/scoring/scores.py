@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 from feval.appendlog import AppendLog, Line, LineIndex, clean
 from feval.recording import Question, ScorerInfo
@@ -67,35 +67,29 @@ class RequestCost:
     text: Callable[[Item], str]
 
 
-class Scorer(Protocol):
-    """Something that scores CoTs."""
+class Scorer:
+    """Something that scores CoTs.
 
-    @property
-    def info(self) -> ScorerInfo:
-        """Name, kind and parameters, for the recording."""
+    Attributes:
+        info: name, kind and parameters, for the recording.
+        batch: most CoTs of one question to hand over together.
+        concurrency: most batches at a time; `None` for as many as the run allows.
+        request_cost: what is sent for each CoT; `None` if nothing is known of tokens, or there are
+            none.
+        facts: where it runs and the like, for the recording's operation (JSON values, no secrets).
+        warnings: sentences for the user.
+    """
 
-    @property
-    def batch(self) -> int:
-        """Most CoTs of one question to hand over together."""
-
-    @property
-    def concurrency(self) -> int | None:
-        """Most batches at a time; `None` for as many as the run allows."""
-
-    @property
-    def request_cost(self) -> RequestCost | None:
-        """What is sent for each CoT; `None` if nothing is known of tokens, or there are none."""
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """Where it runs and the like, for the recording's operation (JSON values, no secrets)."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentences for the user."""
+    info: ScorerInfo
+    batch = 1
+    concurrency: int | None = None
+    request_cost: RequestCost | None = None
+    facts: Mapping[str, Any] = {}
+    warnings: tuple[str, ...] = ()
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
         """Return one result per CoT; all CoTs answer one question."""
+        raise NotImplementedError
 
     async def aclose(self) -> None:
         """Release connections and memory."""

@@ -19,8 +19,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from feval.cards.billing import Price
-from feval.cards.prices import price_list
 from feval.cards.tokens import count_words
 from feval.errors import (
     DamagedRecordingError,
@@ -33,7 +31,7 @@ from feval.executors.progress import reports
 from feval.recording import Recording, ScoreRows, add_scores, open_recording, verify_recording
 from feval.recording.arrays import conversation, path_texts
 from feval.report.text import counted
-from recorders.asking.budget import Budget, CostEstimate, check_cost_limit
+from recorders.asking.budget import Budget, CostEstimate, check_cost_limit, find_price
 from recorders.asking.budget import cost as usd_of
 from recorders.asking.engine import Assignment, Control, Progress, RunBar, TokenEstimate, ask, run
 from recorders.asking.pace import Limits
@@ -230,7 +228,8 @@ def run_scoring(
             " lists all problems."
         )
     scorer, limits, control = task.scorer, limits or Limits(), Control()
-    price = _price(scorer, prices)
+    cost = scorer.request_cost
+    price = None if cost is None else find_price(prices, cost.model)
     check_cost_limit(cost_limit_usd, price, f"the scorer {scorer.info.name!r}", prices)
     with ScoreJournal.open(journal_folder(out), task.identity) as journal:
         scores = _MissingScores(task, journal, Budget(price, cost_limit_usd), limits)
@@ -323,13 +322,8 @@ def _estimate(task: ScoringTask[Any], journal: ScoreJournal | None, prices: str)
             else ""
         )
         basis = f"the words of the prompts{bound}"
-    dollars = usd_of(_price(task.scorer, prices), prompt, output)
+    dollars = usd_of(find_price(prices, cost.model), prompt, output)
     return CostEstimate(cots, calls, prompt, output, dollars, basis, at_most)
-
-
-def _price(scorer: Scorer, prices: str) -> Price | None:
-    cost = scorer.request_cost
-    return None if prices == "none" or cost is None else price_list(prices).find(cost.model)
 
 
 def check_named(

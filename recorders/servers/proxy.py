@@ -402,8 +402,8 @@ class Proxy:
 
     def _redaction(self, call: HTTPRequest) -> Redaction:
         headers = [value for name, value in call.headers.items() if _KEY_NAME.search(name)]
-        upstream = self._upstream.headers.get("Authorization", self._upstream.client_key)
-        keys = [_SCHEME.sub("", value).strip() for value in (*headers, upstream, self.token or "")]
+        headers += [*self._upstream.headers.values(), self.token or ""]
+        keys = [_SCHEME.sub("", value).strip() for value in headers]
         return Redaction(*keys, *(orjson.dumps(key).decode()[1:-1] for key in keys))
 
     async def _forwarded(self, call: HTTPRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -455,10 +455,7 @@ class Proxy:
     async def _sent(self, call: HTTPRequest, body: bytes) -> httpx2.Response:
         headers = {name: value for name, value in call.headers.items() if name not in _HOP}
         headers["accept-encoding"] = "identity"
-        if self._upstream.headers:
-            headers["authorization"] = self._upstream.headers["Authorization"]
-        elif self._upstream.has_key:
-            headers["authorization"] = f"Bearer {self._upstream.client_key}"
+        headers |= {name.lower(): value for name, value in self._upstream.headers.items()}
         target = call.scope["raw_path"].decode("latin-1").removeprefix("/v1")
         if query := call.scope["query_string"].decode("latin-1"):
             target += f"?{query}"
@@ -754,9 +751,7 @@ def _requests(journal: Journal, dataset: str) -> list[Request]:
                 **record["decoding"],
                 "stop": tuple(record["decoding"]["stop"]),
             }
-            messages = tuple(
-                Message(message["role"], message["content"]) for message in record["messages"]
-            )
+            messages = tuple(Message(**message) for message in record["messages"])
             request = Request(
                 dataset, record["question_id"], messages, record["model"], Decoding(**decoding)
             )

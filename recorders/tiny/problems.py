@@ -17,9 +17,12 @@ with another name or thing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from bisect import bisect
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import accumulate
 from typing import Literal
 
 DATASET_ID = "tiny_sums"
@@ -60,6 +63,14 @@ _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.floordiv,
+}
+
+
 @dataclass(frozen=True)
 class Step:
     """One operation, "+", "-", "*" or "/", and its number."""
@@ -69,15 +80,7 @@ class Step:
 
     def apply(self, total: int) -> int:
         """Return the total after this step; divisions are exact."""
-        match self.operation:
-            case "+":
-                return total + self.number
-            case "-":
-                return total - self.number
-            case "*":
-                return total * self.number
-            case _:
-                return total // self.number
+        return _OPERATIONS[self.operation](total, self.number)
 
 
 @dataclass(frozen=True)
@@ -106,17 +109,11 @@ def test_questions() -> list[Problem]:
     return list(problems.values())
 
 
-def training_problems(seed: int, start: int = 0) -> Iterator[Problem]:
-    """Yield training problems endlessly, from number `start` on; none is reserved for testing."""
-    while True:
-        yield problem(seed, "training", start)
-        start += 1
-
-
 def problem(seed: int, split: Split, index: int) -> Problem:
     """Return problem number `index` of a split, which has either only reserved problems or none."""
     draws = _Draws(f"{_VERSION}/{seed}/{split}/{index}")
-    count = 1 + draws.weighted(STEP_WEIGHTS)
+    ends = [*accumulate(STEP_WEIGHTS)]
+    count = 1 + bisect(ends, draws.below(ends[-1]))
     while True:
         first, steps = _arithmetic(draws, count)
         if is_reserved(first, steps) == (split == "test"):
@@ -127,19 +124,6 @@ def is_reserved(first: int, steps: tuple[Step, ...]) -> bool:
     """Return whether this arithmetic is kept for testing: one in eight is, by its hash."""
     text = str(first) + "".join(f"{step.operation}{step.number}" for step in steps)
     return sha256(f"{_VERSION}/reserved/{text}".encode()).digest()[0] % 8 == 0
-
-
-def words() -> list[str]:
-    """Return every word that a question or chain can contain, sorted."""
-    phrases = [
-        _FIRST,
-        _ASKED,
-        _START,
-        _END,
-        *(phrase for group in _PHRASES.values() for phrase in group),
-    ]
-    spelled = {word.strip(".?") for phrase in phrases for word in phrase.split()}
-    return sorted({word for word in spelled if "{" not in word} | {*_NAMES, *_THINGS})
 
 
 class _Draws:
@@ -162,14 +146,6 @@ class _Draws:
 
     def between(self, low: int, high: int) -> int:
         return low + self.below(high - low + 1)
-
-    def weighted(self, weights: tuple[int, ...]) -> int:
-        point = self.below(sum(weights))
-        for position, weight in enumerate(weights):
-            point -= weight
-            if point < 0:
-                return position
-        raise AssertionError("the point lies below the sum of the weights")
 
 
 def _arithmetic(draws: _Draws, count: int) -> tuple[int, tuple[Step, ...]]:
@@ -202,11 +178,8 @@ def _worded(draws: _Draws, first: int, steps: tuple[Step, ...]) -> Problem:
     name = _NAMES[draws.below(len(_NAMES))]
     friends = [other for other in _NAMES if other != name]
     things = _THINGS[draws.below(len(_THINGS))]
-    question, chain, total = (
-        [_FIRST.format(name=name, number=first, things=things)],
-        [_START.format(number=first)],
-        first,
-    )
+    question = [_FIRST.format(name=name, number=first, things=things)]
+    chain, total = [_START.format(number=first)], first
     for step in steps:
         phrases = _PHRASES[step.operation]
         phrase, friend = phrases[draws.below(len(phrases))], friends[draws.below(len(friends))]

@@ -15,29 +15,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
 
-from recorders.tiny.problems import words
-
-__all__ = [
-    "ANSWER",
-    "END",
-    "PAD",
-    "QUESTION",
-    "SPECIAL",
-    "UNKNOWN",
-    "Tokenizer",
-    "build_vocabulary",
-    "tokenizer",
-]
-
 SPECIAL = ("<pad>", "<unknown>", "<question>", "<answer>", "<end>")
 PAD, UNKNOWN, QUESTION, ANSWER, END = range(5)
-
-_CHARACTERS = ["\n", *map(chr, range(32, 127))]
-
-
-def build_vocabulary() -> list[str]:
-    """Return all tokens by number: the special ones, the characters, the words."""
-    return [*SPECIAL, *_CHARACTERS, *(f" {word}" for word in words())]
 
 
 class Tokenizer:

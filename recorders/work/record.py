@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from feval.appendlog import difference
-from feval.cards.billing import Price
 from feval.cards.cards import thoughts_of
 from feval.cards.prices import price_list
 from feval.cards.tokens import SPLIT_USAGE, is_usage, token_counter
@@ -36,7 +35,7 @@ from feval.executors.progress import reports
 from feval.recording import LLMInfo, PoolRows, Recording, open_recording, verify_recording
 from feval.recording.layout.format import recording_around
 from feval.recording.verify import open_sound
-from recorders.asking.budget import CostEstimate, check_cost_limit
+from recorders.asking.budget import CostEstimate, check_cost_limit, find_price
 from recorders.asking.engine import Control, Progress, RunBar, run
 from recorders.asking.pace import Limits
 from recorders.asking.probing import MissingProbes, estimate_probes
@@ -44,10 +43,10 @@ from recorders.asking.samples import MissingSamples, SamplePlan, estimate_sample
 from recorders.asking.trees import MissingSteps, Tree, Turns, estimate_tree, estimate_turns
 from recorders.errors import InterruptedByUser, MissingError, RecorderError
 from recorders.journal import (
-    COMPLETION_FIELDS,
     JOURNAL,
     MODES,
     Journal,
+    completion_of,
     journal_folder,
     never_empty,
     utc_now,
@@ -124,7 +123,7 @@ def record_dataset(
         UsageError: a name or number that cannot task.
     """
     out = Path(out)
-    price = _price(prices, task.llm_name)
+    price = find_price(prices, task.llm_name)
     if task.decoding.noise_seed is not None and not backend.shares_noise:
         raise UsageError(
             "Coupled samples need a model that draws with feval's noise; the backend"
@@ -230,16 +229,17 @@ def estimate_dataset(
             0, 0, 0, 0, 0.0, "the recording, which is sealed and complete", at_most=False
         )
     folder = journal_folder(out) if journal is None else Path(journal)
-    options: dict[str, Any] = {"price": _price(prices, task.llm_name), "limits": limits}
+    options: dict[str, Any] = {"price": find_price(prices, task.llm_name), "limits": limits}
     options["output_tokens_per_cot"] = output_tokens_per_cot
-    plan = task.plan()
-    if mode != "all" and not (folder / JOURNAL).exists() and start is not None:
-        with tempfile.TemporaryDirectory() as place, Journal.open(place, task.identity()) as opened:
-            start_from(start, opened, task, plan.requests)
-            return _estimate(task, plan, opened, options)
-    if mode == "all" or not (folder / JOURNAL).exists():
+    plan, is_new = task.plan(), not (folder / JOURNAL).exists()
+    if mode == "all" or (is_new and start is None):
         return _estimate(task, plan, None, options)
-    with Journal.open(folder, task.identity()) as opened:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        Journal.open(place if is_new else folder, task.identity()) as opened,
+    ):
+        if is_new and start is not None:
+            start_from(start, opened, task, plan.requests)
         return _estimate(task, plan, opened, options)
 
 
@@ -250,26 +250,16 @@ def _estimate(
         return estimate_tree(task.tree, plan, journal, options["price"])
     if isinstance(task.tree, Turns):
         return estimate_turns(task.tree, plan, journal, options["price"])
-    probing = task.probing
     cots = estimate_samples(plan, journal, **options)
-    probes = (
-        None if probing is None else estimate_probes(probing, plan, cots, journal, options["price"])
-    )
+    if task.probing is None:
+        return cots
+    probes = estimate_probes(task.probing, plan, cots, journal, options["price"])
     return replace(cots, probes=probes)
-
-
-def _least(task: RecordingTask) -> int:
-    """Return how many rows each question of a complete recording has at least."""
-    return task.samples if task.tree is None else task.tree.first
 
 
 def _check_mode(mode: str) -> None:
     if mode not in MODES:
         raise UnknownNameError.of("record mode", mode, MODES)
-
-
-def _price(prices: str, llm: str) -> Price | None:
-    return None if prices == "none" else price_list(prices).find(llm)
 
 
 def _remove_leftover(out: Path, folder: Path, identity: Mapping[str, Any]) -> None:
@@ -381,7 +371,8 @@ def _difference(recording: Recording, identity: Mapping[str, Any]) -> str | None
 
 
 def _require_enough(recording: Recording, out: Path, task: RecordingTask) -> None:
-    probing, samples = task.probing, _least(task)
+    probing = task.probing
+    samples = task.samples if task.tree is None else task.tree.first  # at least
     more = (
         "A sealed recording is never changed: record into another folder that begins with its"
         f" CoTs, --out NEW --from {out}, and only what is missing is asked for."
@@ -468,13 +459,10 @@ def _records(request: Request, pool: PoolRows) -> Iterator[tuple[int, dict[str, 
 
 
 def _completion(record: Mapping[str, Any], prompt_tokens: int | None, counter: str) -> Completion:
-    known = {name: record[name] for name in COMPLETION_FIELDS if name in record}
-    return Completion(
-        **known
-        | {
-            "text": record["text"] or "",
-            "output_tokens": record["output_tokens"] if is_usage(counter) else None,
-            "prompt_tokens": prompt_tokens,
-            "tokens_split": counter == SPLIT_USAGE or None,
-        }
+    return replace(
+        completion_of(record),
+        text=record["text"] or "",
+        output_tokens=record["output_tokens"] if is_usage(counter) else None,
+        prompt_tokens=prompt_tokens,
+        tokens_split=counter == SPLIT_USAGE or None,
     )
