@@ -4,32 +4,32 @@ back.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from feval.cards.reading import sentence
 from feval.errors import SourceError, UnknownNameError
-from feval.importers.files import Row, opened_table
-from feval.importers.reading import Reader, opened
-from feval.importers.rows import Rows
-from feval.importers.source import Imported, ImportRequest
+from feval.importers.files import TableRow
+from feval.importers.reading import opened
+from feval.importers.source import Imported
 from feval.recording.content import ScorerInfo
 
 FACTS = b"feval"
 """Key of the metadata."""
 FACTS_VERSION = 1
 
+ALONE = "{alone}"
+"""Column of rows that have no CoT."""
+
 _MAGIC = b"PAR1"
-_DERIVED = {"dataset", "correct"}
 
 
 class _Facts(BaseModel):
@@ -117,118 +117,45 @@ def facts_of(source: Path) -> Facts | None:
     return facts
 
 
-def read(source: Path, request: ImportRequest, facts: Facts) -> Imported:
-    """Read an exported table; its rows may have been changed, added to, left out or sorted."""
-    reader, chosen = Reader(), _chosen(request.dataset, facts)
-    parts = {dataset: _Part(source.name, request, facts, dataset) for dataset in chosen}
-    with opened_table(source, reader) as table:
-        for where, row in table.rows:
-            part = parts.get(str(row.get("dataset") or next(iter(facts.datasets))))
-            if part is not None:
-                part.add(row, where)
-    imported = [part.imported(reader, chosen[dataset]) for dataset, part in parts.items()]
-    return replace(imported[0], others=imported[1:])
-
-
-def _chosen(asked: str, facts: Facts) -> dict[str, str]:
-    """Return the datasets to read, each with its id in the recording: the one that was asked for,
-    or all; one is renamed.
+def with_missing(rows: Iterable[TableRow], facts: Facts, source: str) -> Iterator[TableRow]:
+    """Yield the rows of an exported table, and where an LLM has no CoTs on a question, a row
+    `{ALONE: True, ...}` without any. Rows may have been changed, added to, left out or sorted.
     """
-    if asked and asked not in facts.datasets:
-        return {next(iter(facts.datasets)): asked}
-    return {dataset: dataset for dataset in facts.datasets if asked in ("", dataset)}
+    pairs = [(name, llm) for name, about in facts.datasets.items() for llm in about.llms]
+    order = {pair: number for number, pair in enumerate(pairs)}
+    waiting, asked, last = deque(facts.without_rows), Counter[Any](), None
+    for row in chain(rows, [None]):
+        if row is not None:
+            pair = str(row.cells.get("dataset")), str(row.cells.get("llm"))
+            if last == (last := (pair, row.cells.get("question_id"))):
+                yield row
+                continue
+            here = order.get(pair, -1)
+        while waiting:
+            place, line = waiting[0]
+            other = str(line.get("dataset")), str(line.get("llm"))
+            if row is not None and (order.get(other, -1), place) > (here, asked[pair]):
+                break
+            waiting.popleft()
+            asked[other] += 1
+            yield TableRow(f"the metadata of {source}", {**line, ALONE: True})
+        if row is not None:
+            asked[pair] += 1
+            yield row
 
 
-@dataclass(slots=True)
-class _Asked:
-    """The questions that an LLM was asked so far: how many, the last one, and those to come that
-    have no rows.
-    """
-
-    without_rows: deque[tuple[int, Row]] = field(default_factory=deque)
-    count: int = 0
-    last: Any = None
-
-
-class _Part:
-    """The rows of a dataset."""
-
-    def __init__(self, source: str, request: ImportRequest, facts: Facts, dataset: str) -> None:
-        self._facts, self._about = facts, facts.datasets[dataset]
-        self._rows = Rows(source, request)
-        self._where = f"the metadata of {source}"
-        self._asked = {llm: _Asked() for llm in self._about.llms}
-        for place, line in facts.without_rows:
-            asked = self._asked.get(str(line.get("llm")))
-            if line.get("dataset") == dataset and asked is not None:
-                asked.without_rows.append((place, line))
-
-    def add(self, row: Row, where: str) -> None:
-        """Add a row, behind the questions before it that have none."""
-        llm = str(row.get("llm"))
-        if llm in self._asked:
-            for other in self._asked:
-                if other == llm:
-                    break
-                self._add_without_rows(self._asked[other])
-            asked, question = self._asked[llm], row.get("question_id")
-            if question != asked.last:
-                self._add_without_rows(asked, asked.count)
-                asked.last, asked.count = question, asked.count + 1
-        self._rows.add(_line(row), where)
-
-    def _add_without_rows(self, asked: _Asked, place: int | None = None) -> None:
-        """Add the questions without rows that come next; all of them where no place is given."""
-        while asked.without_rows and (place is None or asked.without_rows[0][0] <= place):
-            _, line = asked.without_rows.popleft()
-            self._rows.add(_line(line), self._where, cot=False)
-            asked.count += 1
-            place = None if place is None else place + 1
-
-    def imported(self, reader: Reader, dataset: str) -> Imported:
-        """Return the dataset."""
-        for asked in self._asked.values():
-            self._add_without_rows(asked)
-        imported = self._rows.imported(reader)
-        known = self._facts.scorers.items()
-        scorers = {name: ScorerInfo(name, each.kind, each.parameters) for name, each in known}
-        return replace(
-            imported,
-            dataset=dataset,
-            system_prompt=self._about.system_prompt,
-            scorers=scorers,
-            llms=(
-                # with the counter that its tokens are from
-                replace(llm, counter=self._about.llms.get(llm.info.name) if llm.counted else None)
-                for llm in imported.llms
-            ),
-        )
-
-
-def _known(row: Mapping[str, Any]) -> Row:
-    return {name: value for name, value in row.items() if value is not None or name == "answer"}
-
-
-def _line(row: Mapping[str, Any]) -> Row:
-    """Return a row as `feval import jsonl` has it: without what is not known; an answer that is
-    null is no answer.
-    """
-    line: Row = {}
-    for name, value in _known(row).items():
-        kind, dot, scorer = name.partition(".")
-        if name in _DERIVED:
-            continue
-        if dot and kind in {"score", "step_scores"}:
-            line.setdefault(kind, {})[scorer] = value
-        elif name == "decoding" and isinstance(value, str):
-            # the catalogue says what else it should be
-            with suppress(orjson.JSONDecodeError):
-                value = orjson.loads(value)
-            line[name] = value
-        elif name == "probes" and isinstance(value, list):
-            line[name] = [_known(each) if isinstance(each, dict) else each for each in value]
-        else:
-            line[name] = value
-    if line.get("ends") is False:
-        line.pop("answer", None)
-    return line
+def as_exported(imported: Imported, facts: Facts) -> Imported:
+    """Return a dataset with what its facts say, and LLMs with the counters of their tokens."""
+    about = facts.of(imported.dataset)
+    return replace(
+        imported,
+        system_prompt=about.system_prompt,
+        scorers={
+            name: ScorerInfo(name, each.kind, each.parameters)
+            for name, each in facts.scorers.items()
+        },
+        llms=(
+            replace(llm, counter=about.llms.get(llm.info.name) if llm.counted else None)
+            for llm in imported.llms
+        ),
+    )

@@ -21,7 +21,6 @@ import orjson
 from feval.cards.cards import find_dataset_card
 from feval.cards.tokens import count_words
 from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
-from feval.importers import exported
 from feval.importers.columns import (
     COLUMNS,
     RowReader,
@@ -33,6 +32,7 @@ from feval.importers.columns import (
     sentence_start,
     whole_number,
 )
+from feval.importers.exported import ALONE, as_exported, with_missing
 from feval.importers.files import Row, TableFile, TableRow, check_width, opened_table, plain
 from feval.importers.files import table_files as files_of
 from feval.importers.layouts import Layout, layout_of
@@ -383,7 +383,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
     does, or chooses among them.
     """
     if request.facts is not None:
-        return exported.read(source, request, request.facts)
+        request = replace(request, layout=Layout(ignored=("correct", ALONE)))
     reader, content = Reader(), _Content(source.name, request)
     for path in files_of(source):
         with opened_table(path, reader, content.layout.rows) as table:
@@ -444,7 +444,12 @@ class _Content:
         questions, and a row for each LLM that the names of columns show.
         """
         patterns = [name for name in self.layout.columns.values() if _LLM in name]
-        for where, row in self._numbered(table) if self.layout.number else table.rows:
+        rows: Iterator[TableRow] = table.rows
+        if self.layout.number:
+            rows = self._numbered(table)
+        elif self._request.facts is not None:
+            rows = with_missing(rows, self._request.facts, table.name)
+        for where, row in rows:
             for name in self.layout.required:
                 if name not in row:
                     member({key: row[key] for key in row if key != _ID}, name, object, where)
@@ -519,7 +524,7 @@ class _Content:
             if self.layout.lists:
                 self._add_samples(what, row, where)
             else:
-                self._add_row(what, row, where)
+                self._add_row(what, row, where, cot=ALONE not in row)
         self._unread |= {
             name: example.get(name)
             for name in (*what.unread, *unread)
@@ -647,7 +652,7 @@ class _Content:
         if rows is None:
             if not isinstance(dataset, str) or not dataset.strip():
                 refuse(f"The dataset of {where}", "text that is not empty", dataset)
-            if not self._request.dataset:
+            if not self._request.dataset and self._request.facts is None:
                 card = find_dataset_card(dataset)
                 known_answer_kind(
                     dataset, self._request.answer_kind or (card.answer_kind if card else None)
@@ -709,7 +714,9 @@ class _Content:
             wanted = tuple(llm for llm in self._request.llms if not several or llm in rows.llms)
             if wanted or not self._request.llms:
                 part = rows.imported(reader, wanted, () if parts else notes)
-                parts.append(replace(part, dataset=dataset))
+                part = replace(part, dataset=dataset)
+                facts = self._request.facts
+                parts.append(part if facts is None else as_exported(part, facts))
         return replace(parts[0], others=parts[1:])
 
     def _chosen(self, notes: list[str]) -> Mapping[str, Rows]:
