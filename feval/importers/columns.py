@@ -55,7 +55,7 @@ def sentence_start(where: str) -> str:
 
 def member(record: object, name: str, kind: type[_T], where: str) -> _T:
     """Return the value of `name` in a JSON object; raise unless it has the given type (a bool is
-    not an int).
+    not an int; `object` is any).
     """
     if not isinstance(record, dict):
         refuse(where, "an object", record)
@@ -63,7 +63,7 @@ def member(record: object, name: str, kind: type[_T], where: str) -> _T:
         names = ", ".join(repr(known)[:40] for known in list(record)[:12]) or "nothing"
         raise SourceError(f"{where} has no {name!r}; it has {names}. {_ADVICE}")
     value = record[name]
-    if type(value) is not kind:
+    if kind is not object and type(value) is not kind:
         refuse(f"{name!r} of {where}", _WORDS[kind], value)
     return value
 

@@ -172,9 +172,7 @@ def _samples(log: Any, name: str) -> Iterator[tuple[Any, str]]:
 
 
 def _add(drafts: dict[str, dict[int, _Epoch]], sample: Any, model: str, where: str) -> None:
-    if not isinstance(sample, dict) or "id" not in sample:
-        member(sample, "id", str, where)
-    name = identifier(sample["id"], f"'id' of {where}")
+    name = identifier(member(sample, "id", object, where), f"'id' of {where}")
     epochs, number = drafts.setdefault(name, {}), member(sample, "epoch", int, where)
     if number in epochs:
         raise ConflictError(

@@ -41,7 +41,7 @@ from feval.importers.logs import (
     labelled,
 )
 from feval.importers.reading import Reader, read_bytes, read_lines
-from feval.importers.rows import Rows
+from feval.importers.rows import collected
 from feval.importers.source import Imported, ImportRequest, Prompt, chat, counted_notes
 
 _NAME = re.compile(
@@ -107,16 +107,15 @@ def read(source: Path, request: ImportRequest) -> Imported:
         ),
         None,
     )
-    rows = Rows(source.name, request, null_stays=True)
-    for number in sorted(docs):
-        doc = docs[number]
+    questions = []
+    for number, doc in sorted(docs.items()):
+        stored = doc.filtered[chosen] or () if chosen else None
+        cots = [
+            {"text": reply} | ({} if stored is None else {"answer": stored[repeat]})
+            for repeat, reply in enumerate(doc.texts)
+        ]
         row = about | doc.question | {"id": request.question_id(number)}
-        where = f"doc_id {number} of {source.name}"
-        for repeat, reply in enumerate(doc.texts):
-            stored = {"answer": (doc.filtered[chosen] or ())[repeat]} if chosen else {}
-            rows.add(row | stored | {"text": reply}, f"repeat {repeat} of {where}")
-        if not doc.texts:
-            rows.add(row, where, cot=False)
+        questions.append((row, cots, f"doc_id {number} of {source.name}"))
     names = ", ".join(repr(name)[:60] for name in list(first.filtered)[:10])
     notes = [
         f"None of the filters ({names}) extracted one answer per repeat."
@@ -135,7 +134,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
             "The generation arguments differ between questions; those of the first stand in the"
             " recording."
         )
-    imported = rows.imported(reader, notes=[*results_notes, *notes])
+    imported = collected(source, request, questions, reader, results_notes + notes)
     return replace(imported, system_prompt=system_prompt)
 
 
@@ -174,9 +173,7 @@ def _add(docs: dict[int, _Doc], line: Any, where: str) -> None:
 def _doc(line: Any, where: str) -> _Doc:
     doc = member(line, "doc", dict, where)
     prompt, arguments = _request(line, where)
-    if "target" not in line:
-        member(line, "target", str, where)
-    gold, others = gold_of(line["target"], where)
+    gold, others = gold_of(member(line, "target", object, where), where)
     last = gold.rpartition(_GSM8K_MARK)[2] if gold is not None else None
     short = gold if last is None or "\n" in last.strip() else last  # a heading closes nothing
     named = (

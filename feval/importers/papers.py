@@ -15,18 +15,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from feval.answers import decimal_key
-from feval.errors import ConflictError, SourceError, UsageError
+from feval.errors import SourceError, UsageError
 from feval.importers.columns import member, refuse, scalar_text, sentence_start, strings, whole
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.rows import Rows
-from feval.importers.source import Imported, ImportRequest, SourceQuestion, counted_notes
+from feval.importers.rows import collected
+from feval.importers.source import Imported, ImportRequest, counted_notes
 
 # SHA-256 of the uncompressed file -> what its content alone does not show.
 _KNOWN_FAULTS = {
@@ -67,29 +66,6 @@ def mmlu_answer(text: str) -> str:
     return first if first in _LETTERS else "E"
 
 
-def _collected(
-    questions: Iterable[tuple[SourceQuestion, str, Sequence[dict[str, Any]]]],
-    source: Path,
-    request: ImportRequest,
-) -> Rows:
-    """Return the questions, each with its place and the rows of its CoTs."""
-    rows = Rows(source.name, request, null_stays=True)
-    seen: set[str] = set()
-    for question, where, cots in questions:
-        about = {"id": question.id, "question": question.text, "gold": question.gold}
-        if question.id in seen:
-            raise ConflictError(
-                f"{source.name} has two entries for the question id {question.id!r}, the second is"
-                f" {where}. Remove one of them or give each its own id."
-            )
-        seen.add(question.id)
-        for sample, cot in enumerate(cots):
-            rows.add(about | cot, f"sample {sample} of {where}")
-        if not cots:
-            rows.add_question(about, where)
-    return rows
-
-
 def _entries(source: Path, reader: Reader) -> Iterator[tuple[int, Any, str]]:
     """Yield number, content and place of the entry of each question in a JSON array."""
     entries = reader.entries(read_bytes(source), source.name)
@@ -101,12 +77,13 @@ def read_mot(source: Path, request: ImportRequest) -> Imported:
     """Read MoT: `question`, `answer` (gold), `generated` (texts), `results` (the extracted answers,
     null where none).
     """
-    reader, questions = Reader(), []
-    golds_by_option, kinds = 0, Counter[type]()
+    reader, entries, kinds = Reader(), [], Counter[type]()
     for row, entry, where in _entries(source, reader):
-        text = member(entry, "question", str, where)
-        gold = member(entry, "answer", object, where) if "answer" not in entry else entry["answer"]
-        golds_by_option += isinstance(gold, dict)
+        about = {
+            "id": request.question_id(row),
+            "question": member(entry, "question", str, where),
+            "gold": _gold(member(entry, "answer", object, where), where),
+        }
         texts = strings(member(entry, "generated", list, where), where)
         results = member(entry, "results", list, where)
         if len(texts) < len(results):
@@ -114,13 +91,12 @@ def read_mot(source: Path, request: ImportRequest) -> Imported:
                 f"{sentence_start(where)} has {len(texts)} texts in 'generated' and {len(results)}"
                 " answers in 'results'; there should be at most one answer for each text."
             )
-        kinds.update(map(type, results))
-        question = SourceQuestion(request.question_id(row), text, _gold(gold, where))
-        questions.append((question, where, texts, results))
+        kinds.update(map(type, [*results, {}] if isinstance(entry["answer"], dict) else results))
+        entries.append((about, where, texts, results))
     notes = counted_notes(
         (
             "Gold answers that are an object {option: 0 or 1}, whose option marked 1 was taken",
-            golds_by_option,
+            kinds.pop(dict, 0),
         )
     )
     if kinds[str] and kinds[int] + kinds[float]:
@@ -131,22 +107,29 @@ def read_mot(source: Path, request: ImportRequest) -> Imported:
     digest = hashlib.sha256(read_bytes(source)).hexdigest()
     notes += [_KNOWN_FAULTS[digest]] if digest in _KNOWN_FAULTS else []
     halves = [
-        (q, where, texts[: len(texts) // 2], a[: len(a) // 2]) for q, where, texts, a in questions
+        (about, where, *(values[: len(values) // 2] for values in columns))
+        for about, where, *columns in entries
     ]
     stored_twice = all(
-        texts == half * 2 and answers == first * 2
-        for (*_, texts, answers), (*_, half, first) in zip(questions, halves, strict=True)
+        [values * 2 for values in half] == columns
+        for (_, _, *columns), (_, _, *half) in zip(entries, halves, strict=True)
     )
     # greedy decoding repeats itself anyway
-    if stored_twice and any(len({*texts}) > 1 for *_, texts, _ in questions):
-        questions = questions if request.keep_duplicates else halves
+    if stored_twice and any(len({*texts}) > 1 for _, _, texts, _ in entries):
+        entries = entries if request.keep_duplicates else halves
         kept = "both halves were kept, as requested"
         notes.append(
             "On every question the second half of the samples repeats the first half;"
             f" {kept if request.keep_duplicates else 'only the first half was imported'}."
         )
-    failed = [q.id for q, _, texts, answers in questions if texts and not answers]
-    unpaired = [q.id for q, _, texts, answers in questions if 0 < len(answers) < len(texts)]
+    failed, unpaired = [], []
+    questions = []
+    for about, where, texts, answers in entries:
+        if len(answers) < len(texts):
+            (unpaired if answers else failed).append(about["id"])
+            texts, answers = ([], []) if answers else (texts, [None] * len(texts))
+        cots = [{"text": t, "answer": a} for t, a in zip(texts, answers, strict=True)]
+        questions.append((about, cots, where))
     for what, ids, result in (
         ("with texts and no result", failed, "Their texts were imported without answers."),
         (
@@ -161,41 +144,21 @@ def read_mot(source: Path, request: ImportRequest) -> Imported:
     ):
         if ids:
             shown = ", ".join(ids[:5]) + ", ..." * (len(ids) > 5)
-            notes.append(
-                f"Questions {what}: {len(ids):,} of {len(questions):,} ({shown}). {result}"
-            )
-    rows = _collected(
-        (
-            (
-                question,
-                where,
-                [
-                    {"text": text, "answer": answer}
-                    for text, answer in zip(texts, answers or [None] * len(texts), strict=False)
-                    if question.id not in unpaired
-                ],
-            )
-            for question, where, texts, answers in questions
-        ),
-        source,
-        request,
-    )
-    return rows.imported(reader, notes=notes)
+            notes.append(f"Questions {what}: {len(ids):,} of {len(entries):,} ({shown}). {result}")
+    return collected(source, request, questions, reader, notes)
 
 
 def _gold(answer: Any, where: str) -> str | None:
     """Return the gold answer; from an object {option: 0 or 1}, the option marked 1."""
     if not isinstance(answer, dict):
         return scalar_text(answer, f"The gold answer of {where}")
-    right: list[str] = [
-        option for option, mark in answer.items() if mark == 1 and not isinstance(mark, bool)
-    ]
+    right = [option for option, mark in answer.items() if type(mark) is not bool and mark == 1]
     if len(right) != 1:
         raise SourceError(
             f"The gold answer of {where} is an object {{option: 0 or 1}} with {len(right)} options"
             " marked 1; it should be one."
         )
-    return right[0]
+    return str(right[0])
 
 
 def read_coupled_mmlu(source: Path, request: ImportRequest) -> Imported:
@@ -234,11 +197,10 @@ def read_coupled_mmlu(source: Path, request: ImportRequest) -> Imported:
             f" file has {len(known)}, from {next(iter(known), 'none')!r}. The two must have the"
             " same questions."
         )
-    about: dict[str, Any] = {}
-    notes = []
+    decoding, notes = None, []
     if seeded := _SEED.search(name):
         seed = int(seeded[1])
-        about["decoding"] = {"noise": {"scheme": _SCHEME, "seed": seed}}
+        decoding = {"noise": {"scheme": _SCHEME, "seed": seed}}
         notes.append(
             f"The replies were drawn with noise seed {seed}. LLMs recorded with the same seed share"
             " their noise, reply by reply: their answers are correlated beyond the question."
@@ -248,16 +210,17 @@ def read_coupled_mmlu(source: Path, request: ImportRequest) -> Imported:
             "The questions file has no texts; requests and their tokens are not known, so nothing"
             " can be priced."
         )
-    texts = [{"text": record[0], **about} for record in records[1:]]
-    rows = _collected(
+    texts = [{"text": text} for [text] in records[1:]]
+    questions = (
         (
-            (known[each], f"question {row} of {name}", texts[row * _MMLU_SAMPLES :][:_MMLU_SAMPLES])
-            for row, each in enumerate(ids)
-        ),
-        source,
-        request,
+            {"id": each, "question": known[each].text, "gold": known[each].gold}
+            | {"decoding": decoding},
+            texts[row * _MMLU_SAMPLES :][:_MMLU_SAMPLES],
+            f"question {row} of {name}",
+        )
+        for row, each in enumerate(ids)
     )
-    return rows.imported(reader, notes=notes)
+    return collected(source, request, questions, reader, notes)
 
 
 def beside_linc(source: Path) -> tuple[Path, ...]:
@@ -312,25 +275,20 @@ def read_linc(source: Path, request: ImportRequest) -> Imported:
             "The source has no question texts; requests and their tokens are not known, so nothing"
             " can be priced."
         )
-    about = _linc_model(reader, source)
     # Only a questions file has the texts of questions.
-    unknown = "" if request.questions is None else None
-    rows = _collected(
+    about = _linc_model(reader, source) | {"question": "" if request.questions is None else None}
+    questions = (
         (
-            (
-                SourceQuestion(request.question_id(row), unknown, golds[row]),
-                f"question {row} of {name}",
-                [
-                    {"text": text, "answer": None if label == "Error" else label, **about}
-                    for text, label in zip(texts[row], labels[row], strict=True)
-                ],
-            )
-            for row in range(len(labels))
-        ),
-        source,
-        request,
+            about | {"id": request.question_id(row), "gold": gold},
+            [
+                {"text": text, "answer": None if label == "Error" else label}
+                for text, label in zip(own, said, strict=True)
+            ],
+            f"question {row} of {name}",
+        )
+        for row, (own, said, gold) in enumerate(zip(texts, labels, golds, strict=True))
     )
-    return rows.imported(reader, notes=notes)
+    return collected(source, request, questions, reader, notes)
 
 
 def _listed(values: Any, where: str) -> list[str]:
@@ -388,8 +346,9 @@ def read_game24(source: Path, request: ImportRequest) -> Imported:
             (answer == _TARGET) != verdict
             for answer, verdict in zip(answers, _verdicts(entry, where), strict=True)
         )
+        about = {"id": name, "question": question.text, "gold": _TARGET}
         cots = [{"text": t, "answer": a} for t, a in zip(texts, answers, strict=True)]
-        questions.append((replace(question, gold=_TARGET), where, cots))
+        questions.append((about, cots, where))
         usage = entry.get("usage_so_far")
     notes = counted_notes(
         (
@@ -410,7 +369,7 @@ def read_game24(source: Path, request: ImportRequest) -> Imported:
             f"The log states {counts[0]} completion and {counts[1]} prompt tokens up to its end,"
             " but not those of a sample."
         )
-    return _collected(questions, source, request).imported(reader, notes=notes)
+    return collected(source, request, questions, reader, notes)
 
 
 _COUNTED = ("completion", "prompt")

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from feval.cards.tokens import Usage
@@ -501,6 +502,26 @@ class Rows:
             for name, info in chosen
             if name and name != info.name
         ]
+
+
+def collected(
+    source: Path,
+    request: ImportRequest,
+    questions: Iterable[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]], str]],
+    reader: Reader,
+    notes: Iterable[str],
+) -> Imported:
+    """Return a source whose questions are given with their CoTs: columns that these share, those of
+    each, and the question's place. Answers that are null are no answers.
+    """
+    rows = Rows(source.name, request, null_stays=True)
+    for about, cots, where in questions:
+        for sample, cot in enumerate(cots):
+            line = None if sample else where
+            rows.add({**about, **cot}, f"sample {sample} of {where}", line=line)
+        if not cots:
+            rows.add(about, where, line=where, cot=False)
+    return rows.imported(reader, notes=notes)
 
 
 def _agreed(known: _T | None, value: _T | None, what: str, name: str, where: str) -> _T | None:
