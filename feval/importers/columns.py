@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from feval.answers import decimal_key
 from feval.errors import ConflictError, SourceError
-from feval.importers.source import FINISH_REASON_WORDS, Prompt, chat
+from feval.importers.source import FINISH_REASON_WORDS, Prompt, Row, chat
 
 _T = TypeVar("_T")
 _Read = Callable[[Any, str], Any]
@@ -62,7 +62,7 @@ def member(record: object, name: str, kind: type[_T], where: str) -> _T:
     if name not in record:
         names = ", ".join(repr(known)[:40] for known in list(record)[:12]) or "nothing"
         raise SourceError(f"{where} has no {name!r}; it has {names}. {_ADVICE}")
-    value = record[name]
+    value: _T = record[name]
     if kind is not object and type(value) is not kind:
         refuse(f"{name!r} of {where}", _WORDS[kind], value)
     return value
@@ -248,7 +248,7 @@ def _by_scorer(read: _Read) -> _Read:
     is called "score".
     """
 
-    def by_scorer(value: Any, where: str) -> dict[str, Any]:
+    def by_scorer(value: Any, where: str) -> Row:
         if not isinstance(value, dict):
             return {"score": read(value, where)}
         return {
@@ -291,11 +291,11 @@ def _truth(value: Any, where: str) -> bool:
     return value if isinstance(value, bool) else refuse(where, "true or false", value)
 
 
-def _object(value: Any, where: str) -> dict[str, Any]:
+def _object(value: Any, where: str) -> Row:
     return value if isinstance(value, dict) else refuse(where, "an object", value)
 
 
-def _objects(value: Any, where: str) -> list[dict[str, Any]]:
+def _objects(value: Any, where: str) -> list[Row]:
     if not isinstance(value, list):
         refuse(where, "a list of objects", value)
     return [_object(each, f"Entry {position} of {where}") for position, each in enumerate(value)]
@@ -504,9 +504,7 @@ class RowReader:
         self._names = names
         self._plans: dict[tuple[str, ...], _Plan] = {}
 
-    def read(
-        self, row: Mapping[str, Any], where: str
-    ) -> tuple[dict[str, Any], dict[str, Any], frozenset[str]]:
+    def read(self, row: Row, where: str) -> tuple[Row, Row, frozenset[str]]:
         """Read a row, as the source has it; `where` is such as "line 3 of x.jsonl".
 
         Returns:
@@ -550,9 +548,9 @@ class RowReader:
 
     def _read_checked(
         self, members: Sequence[str], values: Sequence[Any], plan: _Plan, where: str
-    ) -> dict[str, Any]:
+    ) -> Row:
         """Read one value after the other; say which is wrong, or which two differ."""
-        read: dict[str, Any] = {}
+        read: Row = {}
         first: dict[str, int] = {}
         for place, name, reader in plan.known:
             value, column = values[place], self._names[members[place]]
@@ -589,7 +587,7 @@ def _flat(items: Iterable[tuple[str, Any]], prefix: str = "") -> Iterable[tuple[
             yield f"{prefix}{name}", value
 
 
-def examples(values: Mapping[str, Any]) -> str:
+def examples(values: Row) -> str:
     """Return names with one value each, for a note."""
     shown = ", ".join(
         f"{name:.40} (such as {value!r:.40})" for name, value in list(values.items())[:20]

@@ -19,7 +19,7 @@ from feval.cards.reading import sentence
 from feval.errors import SourceError, UnknownNameError
 from feval.importers.files import TableRow
 from feval.importers.reading import opened
-from feval.importers.source import Imported
+from feval.importers.source import Imported, Row
 from feval.recording.content import ScorerInfo
 
 FACTS = b"feval"
@@ -40,7 +40,7 @@ class ScorerFacts(_Facts):
     """Kind and parameters of a scorer."""
 
     kind: str
-    parameters: dict[str, Any]
+    parameters: Row
 
 
 class DatasetFacts(_Facts):
@@ -67,7 +67,7 @@ class Facts(_Facts):
     version: int
     datasets: dict[str, DatasetFacts] = Field(min_length=1)
     scorers: dict[str, ScorerFacts]
-    without_rows: list[tuple[int, dict[str, Any]]]
+    without_rows: list[tuple[int, Row]]
 
     def of(self, dataset: str) -> DatasetFacts:
         """Return the facts of a dataset, also where the only one gets another id.

@@ -41,9 +41,9 @@ from feval.importers.reading import (
     read_lines,
     regular_file,
 )
+from feval.importers.source import Row
 from feval.recording.parquet import Bounds, expanded_bytes, most_values
 
-Row = dict[str, Any]
 _Blocks = Generator[Any, None, None]
 Choice = Callable[[list[str]], Sequence[str]]
 """Columns of a table -> those that are read."""

@@ -34,7 +34,7 @@ from feval.importers.logs import (
 )
 from feval.importers.reading import Archive, Reader, is_archive, opened_archive, read_bytes
 from feval.importers.rows import Rows
-from feval.importers.source import Imported, ImportRequest, Prompt, counted_notes
+from feval.importers.source import Imported, ImportRequest, Prompt, Row, counted_notes
 
 _VERSION = 2
 _HEADER, _START = "header.json", "_journal/start.json"
@@ -59,9 +59,9 @@ class _Epoch:
     """
 
     where: str
-    question: dict[str, Any]
+    question: Row
     several_golds: bool
-    cots: list[dict[str, Any]]
+    cots: list[Row]
     answers: dict[str, str | None]
     without_answer: frozenset[str]
     tokens: int | None
@@ -118,7 +118,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
     return rows.imported(reader, notes=notes)
 
 
-def _header(log: Any, where: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+def _header(log: Any, where: str) -> tuple[Row, Row, list[str]]:
     """Return the run's own description, its LLM and decoding as columns, and notes."""
     version = member(log, "version", int, where)
     if version > _VERSION:
@@ -128,7 +128,7 @@ def _header(log: Any, where: str) -> tuple[dict[str, Any], dict[str, Any], list[
         )
     spec = member(log, "eval", dict, where)
     plan = log.get("plan")
-    values: dict[str, Any] = {}
+    values: Row = {}
     for config in (
         plan.get("config") if isinstance(plan, dict) else None,
         spec.get("model_generate_config"),
@@ -194,11 +194,11 @@ def _add(drafts: dict[str, dict[int, _Epoch]], sample: Any, model: str, where: s
         )
 
 
-def _short(question: dict[str, Any]) -> str:
+def _short(question: Row) -> str:
     return f"{question['question']!r:.60} with target {question['gold']!r:.30}"
 
 
-def _input_text(sample: dict[str, Any], where: str) -> str:
+def _input_text(sample: Row, where: str) -> str:
     """Return the question: the input's text, or the last user message of a conversation."""
     content = sample.get("input")
     if isinstance(content, str):
@@ -212,7 +212,7 @@ def _input_text(sample: dict[str, Any], where: str) -> str:
     return _attached(text_of(users[-1].get("content"), f"the input of {where}"), sample)
 
 
-def _attached(text: str, sample: dict[str, Any]) -> str:
+def _attached(text: str, sample: Row) -> str:
     """Return a text; long ones are kept among the attachments, under their hash."""
     attachments = sample.get("attachments")
     if text.startswith(_ATTACHMENT) and isinstance(attachments, dict):
@@ -225,9 +225,7 @@ def _role(message: Any, where: str) -> str:
     return member(message, "role", str, f"a message of {where}")
 
 
-def _epoch(
-    sample: dict[str, Any], question: dict[str, Any], several_golds: bool, model: str, where: str
-) -> _Epoch:
+def _epoch(sample: Row, question: Row, several_golds: bool, model: str, where: str) -> _Epoch:
     output = sample.get("output") if sample.get("output") is not None else {}
     if not isinstance(output, dict):
         refuse(f"'output' of {where}", "an object", output)
@@ -276,7 +274,7 @@ def _epoch(
     )
 
 
-def _cot(choice: Any, sample: dict[str, Any], where: str, *, failed: bool) -> dict[str, Any]:
+def _cot(choice: Any, sample: Row, where: str, *, failed: bool) -> Row:
     message = member(choice, "message", dict, f"a choice of {where}")
     thoughts, here = reasoning_of(message), f"The finish reason of a choice of {where}"
     return {
@@ -302,7 +300,7 @@ def _tokens(usage: Any, where: str) -> tuple[int | None, int | None]:
     return settled.output, settled.prompt
 
 
-def _chosen_scorer(spec: dict[str, Any], epochs: Sequence[_Epoch]) -> tuple[str | None, str]:
+def _chosen_scorer(spec: Row, epochs: Sequence[_Epoch]) -> tuple[str | None, str]:
     """Return the scorer whose answers are taken, and a note that says so."""
     listed = [each.get("name") for each in spec.get("scorers") or () if isinstance(each, dict)]
     stated = list(dict.fromkeys(name for epoch in epochs for name in epoch.answers))

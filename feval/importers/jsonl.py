@@ -8,7 +8,7 @@ per CoT or step, with all. Verbatim answers are the stored ones.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +19,7 @@ from feval.executors.tasks import results
 from feval.importers.columns import RowReader, names_of, question_names, refuse, sentence_start
 from feval.importers.reading import Reader, read_lines
 from feval.importers.rows import Rows, RowsOfPiece
-from feval.importers.source import Imported, ImportRequest
+from feval.importers.source import Imported, ImportRequest, Row
 
 _SAMPLES = ("samples", "completions", "responses")
 _COT_NAMES = names_of("cot").keys() | {*_SAMPLES}
@@ -155,7 +155,7 @@ class _Lines:
             self._add_question(line, samples, where)
         self._count += 1
 
-    def _add_question(self, line: dict[str, Any], samples: str, where: str) -> None:
+    def _add_question(self, line: Row, samples: str, where: str) -> None:
         shared = {name: value for name, value in line.items() if name != samples}
         values = self.rows.recognised(shared, self._questions, where)
         if values.get("id") is None:
@@ -173,7 +173,7 @@ class _Lines:
         if not cots:
             self.rows.add_row(question, values, where, line=where, cot=False)
 
-    def _sample(self, shared: dict[str, Any], cot: Any, where: str) -> dict[str, Any]:
+    def _sample(self, shared: Row, cot: Any, where: str) -> Row:
         """Return the values of a sample, an object or its text alone; its line's values apply to
         it.
         """
@@ -197,7 +197,7 @@ class _Lines:
         }
 
 
-def _is_tree(line: Mapping[str, Any]) -> bool:
+def _is_tree(line: Row) -> bool:
     """Whether a line has the steps of a tree, and not an unknown member of that name: an empty list
     is a tree of no steps.
     """

@@ -27,7 +27,7 @@ from feval.importers.files import opened_parquet, shortest_floats
 from feval.importers.logs import SEVERAL_GOLDS, chat_prompt, decoding, gold_of, labelled
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.rows import Rows
-from feval.importers.source import Imported, ImportRequest, Prompt, counted_notes
+from feval.importers.source import Imported, ImportRequest, Prompt, Row, counted_notes
 
 _DOC = ("query", "choices", "gold_index", "id", "instruction")
 _RESPONSE = ("text", "reasonings", "input", "input_tokens", "output_tokens")
@@ -54,7 +54,7 @@ class _Row:
     """One question with its columns, those of its samples, and what else is noted of it."""
 
     place: int
-    question: dict[str, Any]
+    question: Row
     other_golds: bool
     texts: list[str | None]
     reasoning: list[str | None]
@@ -86,7 +86,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
         if not row.texts:
             collected.add(shared, row.where, line=row.where, cot=False)
         for sample, (text, reasoning, tokens) in enumerate(columns):
-            cot: dict[str, Any] = {"text": text or "", "reasoning": reasoning}
+            cot: Row = {"text": text or "", "reasoning": reasoning}
             if tokens is not None:
                 cot["tokens"] = tokens.count
             collected.add(
@@ -165,7 +165,7 @@ def _without_padding(samples: list[_Tokens]) -> int:
     return len(filled)
 
 
-def _question(doc: Any, where: str) -> tuple[dict[str, Any], bool]:
+def _question(doc: Any, where: str) -> tuple[Row, bool]:
     """Return the question's columns, and whether it has other accepted answers than its gold."""
     text = member(doc, "query", str, where)
     choices = strings(member(doc, "choices", list, where), where)
@@ -213,7 +213,7 @@ def _needed(name: str, columns: Sequence[str]) -> Sequence[str]:
     return needed
 
 
-def _results(source: Path, reader: Reader) -> dict[str, Any]:
+def _results(source: Path, reader: Reader) -> Row:
     """Return name and decoding of the model, as the results state them."""
     for path in beside(source):
         results = reader.json(read_bytes(path), path.name)

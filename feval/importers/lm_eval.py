@@ -42,7 +42,7 @@ from feval.importers.logs import (
 )
 from feval.importers.reading import Reader, read_bytes, read_lines
 from feval.importers.rows import collected
-from feval.importers.source import Imported, ImportRequest, Prompt, chat, counted_notes
+from feval.importers.source import Imported, ImportRequest, Prompt, Row, chat, counted_notes
 
 _NAME = re.compile(
     r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)\.jsonl(?:\.gz)?"
@@ -62,11 +62,11 @@ class _Doc:
     arguments. `filtered`: filter -> answers; `None` where it kept another number of them.
     """
 
-    question: dict[str, Any]
+    question: Row
     other_golds: bool
     shortened_gold: bool
     texts: list[str]
-    arguments: dict[str, Any]
+    arguments: Row
     filtered: dict[str, Sequence[str | None] | None] = field(default_factory=dict)
 
 
@@ -91,7 +91,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
     model, system_prompt, results_notes = _results(source, reader)
     ordered = [docs[number] for number in sorted(docs)]
     first = ordered[0]
-    about = {"llm": model} | decoding(first.arguments, _LIMITS, _DECODING)
+    about: Row = {"llm": model} | decoding(first.arguments, _LIMITS, _DECODING)
     if about["temperature"] is None and first.arguments.get("do_sample") is False:
         about["temperature"] = 0.0
     chosen = next(
@@ -110,7 +110,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
     questions = []
     for number, doc in sorted(docs.items()):
         stored = doc.filtered[chosen] or () if chosen else None
-        cots = [
+        cots: list[Row] = [
             {"text": reply} | ({} if stored is None else {"answer": stored[repeat]})
             for repeat, reply in enumerate(doc.texts)
         ]
@@ -202,7 +202,7 @@ def _doc(line: Any, where: str) -> _Doc:
     )
 
 
-def _request(line: Any, where: str) -> tuple[Prompt, dict[str, Any]]:
+def _request(line: Any, where: str) -> tuple[Prompt, Row]:
     """Return request and generation arguments: `{"gen_args_0": {"arg_0", "arg_1"}}`, formerly
     `[[request, arguments]]`.
     """
@@ -231,7 +231,7 @@ def _request(line: Any, where: str) -> tuple[Prompt, dict[str, Any]]:
     return chat_prompt(messages, where), how
 
 
-def _choices(doc: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def _choices(doc: Row) -> tuple[tuple[str, str], ...]:
     """Return the options of a question: a list of texts, or `{"text": [...], "label": [...]}`."""
     choices = doc.get("choices")
     labels = choices.get("label") if isinstance(choices, dict) else None
@@ -257,7 +257,7 @@ def _results(source: Path, reader: Reader) -> tuple[str | None, str | None, list
     return None, None, []
 
 
-def _results_notes(results: dict[str, Any], source: Path) -> list[str]:
+def _results_notes(results: Row, source: Path) -> list[str]:
     notes = []
     if isinstance(version := results.get("lm_eval_version"), str):
         notes.append(f"The samples were written by lm-evaluation-harness {version:.40}.")

@@ -5,11 +5,11 @@ raise a `SourceError`.
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
 from feval.importers.columns import member, refuse, scalar_text
-from feval.importers.source import Prompt, chat
+from feval.importers.source import Prompt, Row, chat
 
 SEVERAL_GOLDS = "Questions with several accepted answers, whose first is the gold answer"
 """A note, with their number."""
@@ -46,7 +46,7 @@ def text_of(content: object, where: str) -> str:
     )
 
 
-def reasoning_of(message: Mapping[str, Any]) -> str | None:
+def reasoning_of(message: Row) -> str | None:
     """Return the reasoning of a message: its reasoning parts (a redacted one has at most a
     summary), or its field `reasoning`.
     """
@@ -79,9 +79,7 @@ def labelled(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple(zip(labels, texts, strict=True))
 
 
-def decoding(
-    values: Mapping[str, Any], limits: Sequence[str], names: Iterable[str]
-) -> dict[str, Any]:
+def decoding(values: Row, limits: Sequence[str], names: Iterable[str]) -> Row:
     """Return temperature, limit (under one of several names) and other named parameters of the
     decoding that are set: numbers, texts, true or false, and short lists of texts.
     """

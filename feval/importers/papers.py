@@ -25,7 +25,7 @@ from feval.errors import SourceError, UsageError
 from feval.importers.columns import member, refuse, scalar_text, sentence_start, strings, whole
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.rows import collected
-from feval.importers.source import Imported, ImportRequest, counted_notes
+from feval.importers.source import Imported, ImportRequest, Row, counted_notes
 
 # SHA-256 of the uncompressed file -> what its content alone does not show.
 _KNOWN_FAULTS = {
@@ -77,7 +77,8 @@ def read_mot(source: Path, request: ImportRequest) -> Imported:
     """Read MoT: `question`, `answer` (gold), `generated` (texts), `results` (the extracted answers,
     null where none).
     """
-    reader, entries, kinds = Reader(), [], Counter[type]()
+    reader, kinds = Reader(), Counter[type]()
+    entries: list[Any] = []
     for row, entry, where in _entries(source, reader):
         about = {
             "id": request.question_id(row),
@@ -106,23 +107,20 @@ def read_mot(source: Path, request: ImportRequest) -> Imported:
         )
     digest = hashlib.sha256(read_bytes(source)).hexdigest()
     notes += [_KNOWN_FAULTS[digest]] if digest in _KNOWN_FAULTS else []
-    halves = [
-        (about, where, *(values[: len(values) // 2] for values in columns))
-        for about, where, *columns in entries
-    ]
     stored_twice = all(
-        [values * 2 for values in half] == columns
-        for (_, _, *columns), (_, _, *half) in zip(entries, halves, strict=True)
+        _half(column) * 2 == column for *_, texts, results in entries for column in (texts, results)
     )
     # greedy decoding repeats itself anyway
     if stored_twice and any(len({*texts}) > 1 for _, _, texts, _ in entries):
-        entries = entries if request.keep_duplicates else halves
+        if not request.keep_duplicates:
+            entries = [(*about, _half(texts), _half(results)) for *about, texts, results in entries]
         kept = "both halves were kept, as requested"
         notes.append(
             "On every question the second half of the samples repeats the first half;"
             f" {kept if request.keep_duplicates else 'only the first half was imported'}."
         )
-    failed, unpaired = [], []
+    failed: list[str] = []
+    unpaired: list[str] = []
     questions = []
     for about, where, texts, answers in entries:
         if len(answers) < len(texts):
@@ -146,6 +144,10 @@ def read_mot(source: Path, request: ImportRequest) -> Imported:
             shown = ", ".join(ids[:5]) + ", ..." * (len(ids) > 5)
             notes.append(f"Questions {what}: {len(ids):,} of {len(entries):,} ({shown}). {result}")
     return collected(source, request, questions, reader, notes)
+
+
+def _half(values: list[Any]) -> list[Any]:
+    return values[: len(values) // 2]
 
 
 def _gold(answer: Any, where: str) -> str | None:
@@ -197,10 +199,11 @@ def read_coupled_mmlu(source: Path, request: ImportRequest) -> Imported:
             f" file has {len(known)}, from {next(iter(known), 'none')!r}. The two must have the"
             " same questions."
         )
-    decoding, notes = None, []
+    about: Row = {}
+    notes = []
     if seeded := _SEED.search(name):
         seed = int(seeded[1])
-        decoding = {"noise": {"scheme": _SCHEME, "seed": seed}}
+        about["decoding"] = {"noise": {"scheme": _SCHEME, "seed": seed}}
         notes.append(
             f"The replies were drawn with noise seed {seed}. LLMs recorded with the same seed share"
             " their noise, reply by reply: their answers are correlated beyond the question."
@@ -213,8 +216,7 @@ def read_coupled_mmlu(source: Path, request: ImportRequest) -> Imported:
     texts = [{"text": text} for [text] in records[1:]]
     questions = (
         (
-            {"id": each, "question": known[each].text, "gold": known[each].gold}
-            | {"decoding": decoding},
+            about | {"id": each, "question": known[each].text, "gold": known[each].gold},
             texts[row * _MMLU_SAMPLES :][:_MMLU_SAMPLES],
             f"question {row} of {name}",
         )

@@ -24,7 +24,7 @@ from feval.cards.reading import parse_json
 from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
 from feval.importers.columns import RowReader, member, question_names, refuse
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.source import SourceQuestion
+from feval.importers.source import Row, SourceQuestion
 
 _NAMES = question_names("question")
 _READER = RowReader(_NAMES)
@@ -103,11 +103,11 @@ def _csv_questions(data: bytes, path: Path, dataset: str, reader: Reader) -> lis
     return [SourceQuestion(f"{dataset}/{row}", "", record[2]) for row, record in enumerate(rows)]
 
 
-def _cells(header: list[str], record: list[str], where: str) -> dict[str, Any]:
+def _cells(header: list[str], record: list[str], where: str) -> Row:
     """Return the cells of a record by column, without empty ones."""
     if len(record) != len(header):
         refuse(where, f"{len(header)} cells, as the first line has", record)
-    line: dict[str, Any] = {name: cell for name, cell in zip(header, record, strict=True) if cell}
+    line: Row = {name: cell for name, cell in zip(header, record, strict=True) if cell}
     for name in ("choices", "options"):
         with suppress(ValueError):
             line |= {name: parse_json(line[name])} if name in line else {}

@@ -32,6 +32,7 @@ from feval.importers.source import (
     Imported,
     ImportRequest,
     Prompt,
+    Row,
     SourceLLM,
     SourcePool,
     SourceQuestion,
@@ -41,7 +42,6 @@ from feval.recording.content import LLMInfo, ScoreRows
 from feval.recording.parts import EXTRA_COLUMNS
 
 _T = TypeVar("_T")
-_Cot = Mapping[str, Any]
 _COT_COLUMNS = frozenset(column.name for column in COLUMNS if column.of == "cot")
 _OF_LLM = ("temperature", "max_tokens", "decoding", "probe_cue", "step_stop", "step_policy")
 _COUNTED = ("answer", "tokens", "node", "turns", "turn_messages")
@@ -52,7 +52,7 @@ class _CotRow(NamedTuple):
     """A CoT and the place of its row."""
 
     place: str
-    cot: _Cot
+    cot: Row
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class _LLM:
     """
 
     number: int
-    decoding: dict[str, Any] = field(default_factory=dict)
+    decoding: Row = field(default_factory=dict)
     probes_answered: bool = False
     unanswered_probe: str = ""
     first_place: str = ""
@@ -87,7 +87,7 @@ class RowsOfPiece(NamedTuple):
     questions: list[SourceQuestion]
     llms: dict[str | None, _LLM]
     rows: PackedRows
-    others: dict[str, Any]
+    others: Row
     noted: set[str]
 
 
@@ -114,7 +114,7 @@ class Rows:
         self._source, self._request, self._null_stays = source, request, null_stays
         self._reader = RowReader(names_of("question", "request", "llm", "cot"))
         self._probes, self._turns = RowReader(probe_names()), RowReader(turn_names())
-        self._others: dict[str, Any] = {}
+        self._others: Row = {}
         self._noted: set[str] = set()
         self._gaps = 0
 
@@ -142,9 +142,7 @@ class Rows:
         self._others = {**self._others, **piece.others, **self._others}
         self._noted |= piece.noted
 
-    def add(
-        self, row: Mapping[str, Any], where: str, *, line: str | None = None, cot: bool = True
-    ) -> None:
+    def add(self, row: Row, where: str, *, line: str | None = None, cot: bool = True) -> None:
         """Add a row of any members: a CoT with its question, request and LLM, or these alone."""
         values = self.recognised(row, self._reader, where)
         if values.get("id") is None:
@@ -154,7 +152,7 @@ class Rows:
             )
         self.add_row(self.add_question(values, where), values, where, line=line, cot=cot)
 
-    def recognised(self, row: Mapping[str, Any], reader: RowReader, where: str) -> dict[str, Any]:
+    def recognised(self, row: Row, reader: RowReader, where: str) -> Row:
         """Read the known columns of a row; note unknown members."""
         values, others, without_unit = reader.read(row, where)
         if not others.keys() <= self._others.keys():
@@ -165,7 +163,7 @@ class Rows:
             self._settle_counts(values, where)
         return values
 
-    def _settle_counts(self, values: dict[str, Any], where: str) -> None:
+    def _settle_counts(self, values: Row, where: str) -> None:
         """Make the token counts of a row those of a recording, by the rule of `Usage.of`."""
         prompt = "turn_prompt_tokens" if "turn_prompt_tokens" in values else "prompt_tokens"
         stated = {USAGE[name]: values.pop(name) for name in USAGE if name in values}
@@ -190,7 +188,7 @@ class Rows:
                 f"The source counts {added} beside the others, to which they were added."
             )
 
-    def add_question(self, values: Mapping[str, Any], where: str) -> int:
+    def add_question(self, values: Row, where: str) -> int:
         """Add the question of a row, which must agree with earlier rows; return its number, from
         0.
         """
@@ -215,13 +213,7 @@ class Rows:
         return number
 
     def add_row(
-        self,
-        question: int,
-        values: Mapping[str, Any],
-        where: str,
-        *,
-        line: str | None = None,
-        cot: bool = True,
+        self, question: int, values: Row, where: str, *, line: str | None = None, cot: bool = True
     ) -> None:
         """Add LLM, request and CoT of a row; `line` names the line whose first row of this LLM it
         is, if a line has several.
@@ -236,7 +228,7 @@ class Rows:
         content = self._counted(llm, values, where) if cot else None
         self.stored.add(llm.number, question, (where, line, *request, prompt_tokens, content))
 
-    def _llm_named(self, name: str | None, values: Mapping[str, Any], where: str) -> _LLM:
+    def _llm_named(self, name: str | None, values: Row, where: str) -> _LLM:
         """Return an LLM; raise where a row states another decoding of it than rows before."""
         llm = self.llms.get(name) or self.llms.setdefault(name, _LLM(len(self.llms)))
         decoding = llm.decoding
@@ -253,7 +245,7 @@ class Rows:
                 )
         return llm
 
-    def _counted(self, llm: _LLM, values: Mapping[str, Any], where: str) -> _Cot:
+    def _counted(self, llm: _LLM, values: Row, where: str) -> Row:
         """Return the CoT of a row, counted."""
         cot = {
             name: value
@@ -278,7 +270,7 @@ class Rows:
             having["to be read"] += 1
         return cot
 
-    def _turn(self, llm: _LLM, turn: Mapping[str, Any], where: str) -> _Cot:
+    def _turn(self, llm: _LLM, turn: Row, where: str) -> Row:
         """Return a turn of a CoT, counted as a CoT."""
         values = self.recognised(turn, self._turns, where)
         if values.get("turn_messages") is None:
@@ -288,9 +280,7 @@ class Rows:
             )
         return self._counted(llm, values, where)
 
-    def _read_probes(
-        self, llm: _LLM, probes: Sequence[Mapping[str, Any]], where: str
-    ) -> list[list[Any]]:
+    def _read_probes(self, llm: _LLM, probes: Sequence[Row], where: str) -> list[list[Any]]:
         """Return the probes of a CoT by offset; each has an offset of its own, and an answer or a
         text.
         """
@@ -426,7 +416,7 @@ class Rows:
         for number, prompt, prompt_tokens, rows in self._by_question(llm):
             yield from repeat(empty, number - done)
             question, cots = self._questions[number].id, [row.cot for row in rows]
-            tree: dict[str, Any] = {}
+            tree: Row = {}
             if llm.having["node"] or llm.having["turn_messages"]:
                 cots, tree["parents"], tree["ends"] = _ordered_tree(cots, question)
             if llm.having["turn_messages"]:
@@ -507,7 +497,7 @@ class Rows:
 def collected(
     source: Path,
     request: ImportRequest,
-    questions: Iterable[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]], str]],
+    questions: Iterable[tuple[Row, Sequence[Row], str]],
     reader: Reader,
     notes: Iterable[str],
 ) -> Imported:
@@ -536,7 +526,7 @@ def _agreed(known: _T | None, value: _T | None, what: str, name: str, where: str
     return known if known is not None else value
 
 
-def _pool(question: str, cots: Sequence[_Cot], *, stored: bool, counted: bool) -> SourcePool:
+def _pool(question: str, cots: Sequence[Row], *, stored: bool, counted: bool) -> SourcePool:
     names: set[str] = set().union(*cots)
 
     def column(name: str) -> list[Any] | None:
@@ -563,7 +553,7 @@ def _pool(question: str, cots: Sequence[_Cot], *, stored: bool, counted: bool) -
     )
 
 
-def _sequence_logprobs(cots: Sequence[_Cot]) -> list[float | None] | None:
+def _sequence_logprobs(cots: Sequence[Row]) -> list[float | None] | None:
     """Return the log-probability of each CoT: as given, else the sum of its tokens'."""
     sums = [
         (
@@ -578,7 +568,7 @@ def _sequence_logprobs(cots: Sequence[_Cot]) -> list[float | None] | None:
     return sums if any(value is not None for value in sums) else None
 
 
-def _scores(question: str, cots: Sequence[_Cot]) -> dict[str, ScoreRows]:
+def _scores(question: str, cots: Sequence[Row]) -> dict[str, ScoreRows]:
     """Return the scores of each scorer."""
     scorers = dict.fromkeys(
         name for cot in cots for column in ("score", "step_scores") for name in cot.get(column, ())
@@ -600,7 +590,7 @@ def _turn_place(position: int, where: str) -> str:
     return f"turn {position} of {where}"
 
 
-def _chained(where: str, cot: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _chained(where: str, cot: Row) -> Iterator[tuple[str, Row]]:
     """Yield a CoT and its turns, each with its place, as nodes: each replies to the one before."""
     own = {name: value for name, value in cot.items() if name != "turns"}
     parent: dict[str, str] = {}
@@ -611,16 +601,16 @@ def _chained(where: str, cot: Mapping[str, Any]) -> Iterator[tuple[str, dict[str
 
 
 def _ordered_tree(
-    steps: Sequence[_Cot], question: str
-) -> tuple[list[_Cot], list[int | None], list[bool]]:
+    steps: Sequence[Row], question: str
+) -> tuple[list[Row], list[int | None], list[bool]]:
     """Return the steps of a question, each behind its parent and beside its siblings, with their
     parents and ends.
 
     Siblings stay in their order. What is no tree is a `SourceError`, a name that comes twice a
     `ConflictError`.
     """
-    children: dict[str | None, list[_Cot]] = {}
-    by_name: dict[str, _Cot] = {}
+    children: dict[str | None, list[Row]] = {}
+    by_name: dict[str, Row] = {}
     for step in steps:
         if by_name.setdefault(step["node"], step) is not step:
             raise ConflictError(
@@ -645,7 +635,7 @@ def _ordered_tree(
     return ordered, parents, [step["ends"] for step in ordered]
 
 
-def _problem_of(step: _Cot, by_name: Mapping[str, _Cot]) -> str:
+def _problem_of(step: Row, by_name: Mapping[str, Row]) -> str:
     """Return what is wrong with a step of a tree, as the end of a sentence; empty if nothing is."""
     parent = by_name.get(step["parent"]) if "parent" in step else None
     if "parent" in step and parent is None:

@@ -16,6 +16,9 @@ from feval.errors import SourceError, UnknownNameError, UsageError
 from feval.importers.layouts import Layout
 from feval.recording.content import LLMInfo, ScorerInfo, ScoreRows
 
+Row = dict[str, Any]
+"""What one row, CoT or object of a source has, by name."""
+
 FINISH_REASON_WORDS = {
     "stop": "stop",
     "length": "length",

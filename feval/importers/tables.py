@@ -33,13 +33,13 @@ from feval.importers.columns import (
     whole_number,
 )
 from feval.importers.exported import ALONE, as_exported, with_missing
-from feval.importers.files import Row, TableFile, TableRow, check_width, opened_table, plain
+from feval.importers.files import TableFile, TableRow, check_width, opened_table, plain
 from feval.importers.files import table_files as files_of
 from feval.importers.layouts import Layout, layout_of
 from feval.importers.questions import known_answer_kind, read_questions
 from feval.importers.reading import Reader
 from feval.importers.rows import Rows
-from feval.importers.source import Imported, ImportRequest, counted_notes
+from feval.importers.source import Imported, ImportRequest, Row, counted_notes
 from feval.importers.stored_rows import ROW_BYTES
 
 NAMES = names_of("table", "question", "request", "llm", "cot")
@@ -107,7 +107,7 @@ class Meanings:
         """The use of each of the catalogue's columns."""
         return {use.target: use for use in reversed(self.uses) if not use.scorer}
 
-    def read(self, row: Mapping[str, Any], where: str) -> Row:
+    def read(self, row: Row, where: str) -> Row:
         """Return a row under the catalogue's names; scores as objects scorer -> value."""
         values: Row = {}
         for column, name, scorer, read in self._steps:
@@ -135,12 +135,7 @@ class Meanings:
 
 
 def meanings(
-    table: TableFile,
-    columns: Sequence[str],
-    example: Mapping[str, Any],
-    layout: Layout,
-    *,
-    has_golds: bool,
+    table: TableFile, columns: Sequence[str], example: Row, layout: Layout, *, has_golds: bool
 ) -> Meanings:
     """Return what the columns of a table mean.
 
@@ -232,7 +227,7 @@ def _usual(uses: Sequence[Use], free: Sequence[str], targets: Iterable[str]) -> 
     return [Use(column, target, NAMES[target].about) for target, column in found if column]
 
 
-def _named(example: Mapping[str, Any], layout: Layout) -> Iterator[Use]:
+def _named(example: Row, layout: Layout) -> Iterator[Use]:
     """Yield the uses of columns that somebody named, whether or not they are there."""
     if any(_LLM in column for column in layout.columns.values()):
         yield Use(_LLM, "llm", "name of the LLM, in the names of columns")
@@ -270,7 +265,7 @@ def _snake(name: str) -> str:
     return re.sub(r"[\s_-]+", "_", words).lower()
 
 
-def _nested(row: Mapping[str, Any], path: str, where: str) -> Any:
+def _nested(row: Row, path: str, where: str) -> Any:
     """Return the value that a path leads to, `None` where there is none; a list is as long as the
     path asks.
     """
@@ -359,7 +354,7 @@ class Understood:
     uses: tuple[Use, ...]
     unread: tuple[str, ...]
     ignored: tuple[str, ...]
-    examples: Mapping[str, Any]
+    examples: Row
 
 
 def understood(source: Path, layout: Layout, questions: Path | None = None) -> Understood:
