@@ -18,6 +18,7 @@ import pyarrow as pa
 from feval import executors
 from feval.errors import DamagedRecordingError, NotRecordedError, UsageError
 from feval.importers.exported import FACTS, FACTS_VERSION
+from feval.importers.source import Row
 from feval.recording.content import PoolRows, ProbeRows, Question, ScoreRows, read_messages
 from feval.recording.derived.rewriting import Block, blocks
 from feval.recording.parts import EXTRA_COLUMNS, has_value
@@ -277,8 +278,6 @@ def blocks_of(recording: Recording, dataset: str, llm: str) -> Iterator[Block]:
     most = max(1, _BLOCK_BYTES * questions // max(size, 1))
     yield from blocks(recording, dataset, llm, cots=_BLOCK_COTS, most_questions=most)
 
-
-Row = dict[str, Any]
 
 _PROBE_MEMBERS = {"texts": "text", "output_tokens": "tokens", "confidences": "confidence"}
 

@@ -28,6 +28,7 @@ from feval.cards.cards import find_dataset_card
 from feval.errors import NotRecordedError, UsageError
 from feval.executors.tasks import results
 from feval.exporters.arrow import AHEAD, Export, blocks_of, pairs_of, questions_of
+from feval.importers.source import Row
 from feval.recording.derived.rewriting import Block
 from feval.recording.layout.files import HashedFile, NewFolder, write_file
 from feval.recording.reader import Recording
@@ -120,7 +121,7 @@ def _write_lines(
     blocks: Iterable[Block],
     executor: Executor | None,
     report: Callable[[int, int | None], None] | None,
-) -> dict[str, Any]:
+) -> Row:
     """Write the lines of some blocks; return rows, bytes and hash of the file."""
     file, rows = HashedFile(path), 0
     try:
@@ -186,7 +187,7 @@ def _right_shares(recording: Recording, dataset: str, llm: str) -> npt.NDArray[n
     return np.asarray(right / pool.sizes[known], np.float64)
 
 
-def _summary(recording: Recording, pair: tuple[str, str], record: dict[str, Any]) -> dict[str, Any]:
+def _summary(recording: Recording, pair: tuple[str, str], record: Row) -> Row:
     """Return the aggregate record of an LLM on a dataset."""
     dataset, llm = pair
     shared, shares, info = (
@@ -253,7 +254,7 @@ def _summary(recording: Recording, pair: tuple[str, str], record: dict[str, Any]
     }
 
 
-def _shared(recording: Recording, dataset: str, llm: str) -> dict[str, Any]:
+def _shared(recording: Recording, dataset: str, llm: str) -> Row:
     """Return what all lines of an LLM on a dataset have."""
     run = f"{dataset}/{llm.replace('/', '_')}/{_timestamp(recording)}"
     return {
@@ -266,8 +267,8 @@ def _shared(recording: Recording, dataset: str, llm: str) -> dict[str, Any]:
     }
 
 
-def _question(about: dict[str, Any]) -> dict[str, Any]:
-    asked: dict[str, Any] = {"raw": about["question"], "reference": [about["gold"]]}
+def _question(about: Row) -> Row:
+    asked: Row = {"raw": about["question"], "reference": [about["gold"]]}
     if about["prompt"]:
         asked["formatted"] = orjson.dumps(about["prompt"]).decode()
     if about["choices"]:
@@ -276,15 +277,15 @@ def _question(about: dict[str, Any]) -> dict[str, Any]:
     return {"sample_id": about["question_id"], "sample_hash": digest, "input": asked}
 
 
-def _cot(about: dict[str, Any], cot: dict[str, Any]) -> dict[str, Any]:
+def _cot(about: Row, cot: Row) -> Row:
     text, thoughts, prompt, answer = (
         cot["text"],
         cot.get("reasoning"),
         about["prompt_tokens"],
         cot["answer"],
     )
-    output: dict[str, Any] = {"raw": [] if text is None else [text]}
-    line: dict[str, Any] = {
+    output: Row = {"raw": [] if text is None else [text]}
+    line: Row = {
         "output": output | ({"reasoning_trace": [thoughts]} if thoughts else {}),
         "answer_attribution": [],
         "evaluation": {"score": float(cot["correct"]), "is_correct": cot["correct"]},
@@ -323,7 +324,7 @@ def _cot(about: dict[str, Any], cot: dict[str, Any]) -> dict[str, Any]:
     return line
 
 
-def _uncertainty(shares: Any) -> dict[str, Any]:
+def _uncertainty(shares: Any) -> Row:
     """Return the standard error over questions; nothing for a single one."""
     if len(shares) < 2:
         return {}
@@ -338,7 +339,7 @@ def _uncertainty(shares: Any) -> dict[str, Any]:
     }
 
 
-def _generation(recording: Recording, llm: str) -> dict[str, Any]:
+def _generation(recording: Recording, llm: str) -> Row:
     info = recording.llm_info(llm)
     named = {"temperature": info.temperature, "max_tokens": info.max_tokens}
     named |= {name: info.decoding[name] for name in ("top_p", "top_k") if name in info.decoding}
@@ -353,7 +354,7 @@ def _generation(recording: Recording, llm: str) -> dict[str, Any]:
     }
 
 
-def _source(dataset: str, title: str) -> dict[str, Any]:
+def _source(dataset: str, title: str) -> Row:
     card = find_dataset_card(dataset)
     if card is None or card.hub is None:
         return {"dataset_name": title, "source_type": "other"}

@@ -48,15 +48,7 @@ from feval.importers.source import (
     counted_notes,
 )
 from feval.importers.stored_rows import StoredRows
-from feval.recording import (
-    DatasetInfo,
-    PoolRows,
-    ProbeRows,
-    Question,
-    RecordingWriter,
-    ScorerInfo,
-    ScoreRows,
-)
+from feval.recording import DatasetInfo, ProbeRows, Question, RecordingWriter, ScorerInfo, ScoreRows
 from feval.recording.arrays import direction_question
 from feval.recording.layout.files import storage_errors
 
@@ -166,7 +158,7 @@ def import_recording(
     )
     sources = list(importer.files(source)) if importer.files else [source]
     files = sources if questions is None else [*sources, questions]
-    before = list(map(file_state, files))
+    before = {path: file_state(path) for path in files}
     operation: dict[str, Any] = {
         "name": "import",
         "format": importer.name,
@@ -182,8 +174,8 @@ def import_recording(
     if address is not None:
         operation["address"] = address
     prices = prices if prices == "none" else price_list(prices).id
-    licences = {"questions": known.licence if known else None}
-    with RecordingWriter(out, operation=operation, prices=prices, licences=licences) as writer:
+    licences: set[str] = set()
+    with RecordingWriter(out, operation=operation, prices=prices) as writer:
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
         with storage_errors(out):  # temporary files
@@ -194,26 +186,31 @@ def import_recording(
             imported = _read(importer, source, given)
         done, parts = 0, (imported, *imported.others)
         total = sum(part.llm_count * len(part.questions) for part in parts)
+
+        def report(now: int) -> None:
+            if progress is not None:
+                progress(done + now, total)
+
         for part in parts:
             info = _dataset_info(
                 part.dataset or request.dataset, answer_kind, equality, request.facts
             )
+            licences.add(info.licence or "not stated")
             joined, gold_notes = completed(
                 part.questions,
                 file,
                 info.answer_kind,
                 (source.name, questions.name if questions else ""),
             )
-            compares = (
-                answer_kind is None and request.facts is None and info.answer_kind != "verbatim"
-            )
             reading = Reading(
                 importer,
                 info.answer_kind,
                 info.equality,
-                answers == "text",
-                compares,
-                bool(gold_notes),
+                always_text=answers == "text",
+                compares=answer_kind is None
+                and request.facts is None
+                and info.answer_kind != "verbatim",
+                golds_are_positions=bool(gold_notes),
             )
             conversion = _Conversion(joined, reading, counter, writer.root, part.scorers)
             info = replace(info, extractor=EXTRACTOR_VERSION) if answers == "text" else info
@@ -221,30 +218,15 @@ def import_recording(
                 replace(info, system_prompt=part.system_prompt), conversion.questions()
             )
             for one in part.llms:
-                report = None if progress is None else partial(_report, progress, total, done)
-                writer.add_pools(
-                    info.id,
-                    one.info,
-                    conversion.counter(one),
-                    conversion.pools(one, executor),
-                    report,
-                )
-                for scorer, rows in conversion.scores():
-                    writer.add_scores(info.id, one.info.name, scorer, rows)
-                if conversion.has_probes:
-                    writer.add_probes(
-                        info.id, one.info.name, conversion.probes(one), cue=one.probe_cue
-                    )
+                conversion.write(writer, info.id, one, executor, report)
                 done += len(joined)
             card = find_dataset_card(info.id)
             expected = card.questions if card else None
             for note in [*part.notes, *reader.notes(), *gold_notes, *conversion.notes(expected)]:
                 writer.note(note)
-        if known is None:  # only the rows named the datasets
-            cards = [find_dataset_card(part.dataset) for part in parts]
-            stated = sorted({(card.licence if card else None) or "not stated" for card in cards})
-            writer.licences["questions"] = None if stated == ["not stated"] else "; ".join(stated)
-        for file_read, state in zip(files, before, strict=True):
+        stated = "; ".join(sorted(licences))
+        writer.licences["questions"] = None if stated == "not stated" else stated
+        for file_read, state in before.items():
             if file_state(file_read) != state:
                 raise SourceError(
                     f"{file_read} changed while it was read; import it again when nothing writes"
@@ -308,10 +290,6 @@ def _check_options(request: ImportRequest, answers: str) -> None:
         )
 
 
-def _report(progress: Callable[[int, int], None], total: int, start: int, done: int) -> None:
-    progress(start + done, total)
-
-
 class _Conversion:
     """Makes the rows of one import, question by question, and counts what is unusual."""
 
@@ -351,30 +329,48 @@ class _Conversion:
                 q.id, q.text or "", q.gold, canonical_gold(self._kind, q.gold, q.choices), q.choices
             )
 
-    def counter(self, llm: SourceLLM) -> str:
-        """Return the token counter for an LLM: the one asked for, else the source's counts, else
-        words.
+    def write(
+        self,
+        writer: RecordingWriter,
+        dataset: str,
+        llm: SourceLLM,
+        executor: Executor | None,
+        report: Callable[[int], None],
+    ) -> None:
+        """Write the CoTs of an LLM, their scores and probes. Tokens are counted by the counter that
+        was asked for, else by the source, else in words.
         """
+        name = llm.info.name
         if self._counter == "usage" and not llm.counted:
             raise TokenCounterError(
                 "The token counter 'usage' stands for counts in the source, and this"
-                f" {self._importer.name} source has none for {llm.info.name}; take 'words' or"
+                f" {self._importer.name} source has none for {name}; take 'words' or"
                 " 'tiktoken:ENCODING'."
             )
-        return self._counter or llm.counter or ("usage" if llm.counted else "words")
-
-    def pools(self, llm: SourceLLM, executor: Executor | None) -> Iterator[PoolRows]:
-        """Yield the rows of one LLM, one pool per question."""
-        name = llm.info.name
+        counter = self._counter or llm.counter or ("usage" if llm.counted else "words")
         self._scorers, self._scores = {}, StoredRows(self._scratch)
-        self._probes, self.has_probes = StoredRows(self._scratch), False
-        counter = self.counter(llm)
-        count = None if counter in ("usage", llm.counter) else token_counter(counter)
-        seen = self._seen[name] = Counter()
+        self._probes, self._has_probes = StoredRows(self._scratch), False
         reading = replace(
-            self._reading, count=count, counted=llm.counted, thoughts=thoughts_of(name), seen=seen
+            self._reading,
+            count=None if counter in ("usage", llm.counter) else token_counter(counter),
+            counted=llm.counted,
+            thoughts=thoughts_of(name),
+            seen=self._seen.setdefault(name, Counter()),
         )
-        yield from pool_rows(reading, self._cots_alone(name, llm.pools), executor, self._scratch)
+        pairs = self._cots_alone(name, llm.pools)
+        rows = pool_rows(reading, pairs, executor, self._scratch)
+        writer.add_pools(dataset, llm.info, counter, rows, report)
+        for scorer, group in self._scorers.items():
+            scored = (
+                ScoreRows(self._questions[number].id, *columns)
+                for number, (columns,) in self._scores.questions(group)
+            )
+            origin = _SCORES_OF.get(self._importer.name, self._importer.name)
+            own = ScorerInfo(scorer, "imported", {"format": origin})
+            info = self._known_scorers.get(scorer, own)
+            writer.add_scores(dataset, name, info, scored)
+        if self._has_probes:
+            writer.add_probes(dataset, name, self._probe_rows(llm), cue=llm.probe_cue)
 
     def _cots_alone(
         self, llm: str, pools: Iterable[SourcePool]
@@ -399,7 +395,7 @@ class _Conversion:
                     group, number, (rows.sample_indices, rows.scores, rows.step_scores)
                 )
             if pool.probes:
-                self.has_probes = True
+                self._has_probes = True
                 self._probes.add(0, number, pool.probes)
                 if pool.tokens is not None:
                     beyond = sum(probe[1] > pool.tokens[probe[0]] for probe in pool.probes)
@@ -426,21 +422,7 @@ class _Conversion:
                 f"Questions without samples of {llm}: {sizes[0]:,} of {sizes.total():,} ({ids})."
             )
 
-    def scores(self) -> Iterator[tuple[ScorerInfo, Iterator[ScoreRows]]]:
-        """Yield the scores of the LLM whose pools came last, by scorer."""
-        for name, group in self._scorers.items():
-            blocks = self._scores.questions(group)
-            rows = (
-                ScoreRows(self._questions[number].id, *columns) for number, (columns,) in blocks
-            )
-            own = ScorerInfo(
-                name,
-                "imported",
-                {"format": _SCORES_OF.get(self._importer.name, self._importer.name)},
-            )
-            yield self._known_scorers.get(name, own), rows
-
-    def probes(self, llm: SourceLLM) -> Iterator[ProbeRows]:
+    def _probe_rows(self, llm: SourceLLM) -> Iterator[ProbeRows]:
         """Yield the probes of the LLM whose pools came last, with their answers normalised.
 
         A probe sees a prefix of its CoT only: its answer is stored or read in its own text, and

@@ -13,6 +13,7 @@ from the texts. Tokens are the provider's usage.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,7 +24,6 @@ from feval.cards.tokens import Usage
 from feval.errors import ConflictError, SourceError
 from feval.importers.columns import finish_reason, identifier, member, refuse, strings, whole
 from feval.importers.logs import (
-    SEVERAL_GOLDS,
     chat_prompt,
     decoding,
     extracted,
@@ -38,6 +38,12 @@ from feval.importers.source import Imported, ImportRequest, Prompt, Row, counted
 
 _VERSION = 2
 _HEADER, _START = "header.json", "_journal/start.json"
+_FAILED = "Samples that ended in an error, with no answer and the finish reason 'error'"
+_CALLS = "Samples of several calls, with the text of the last and the tokens of all"
+_CHOICES = "Samples with several choices, each of them a CoT"
+_UNEVEN = (
+    "Questions whose epochs differ in their input tokens, of which those of the first were taken"
+)
 _NO_ANSWER = ("invalid_response_format", "no_response")
 _ATTACHMENT = "attachment://"
 _USAGE = {
@@ -60,7 +66,6 @@ class _Epoch:
 
     where: str
     question: Row
-    several_golds: bool
     cots: list[Row]
     answers: dict[str, str | None]
     without_answer: frozenset[str]
@@ -68,12 +73,11 @@ class _Epoch:
     prompt_tokens: int | None
     prompt: Prompt | None
     failed: bool
-    calls: int
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
     """Read one log, a zip or JSON. The request may give the LLM another name."""
-    reader = Reader()
+    reader, noted = Reader(), Counter[str]()
     drafts: dict[str, dict[int, _Epoch]] = {}
     with ExitStack() as stack:
         archive = stack.enter_context(opened_archive(source)) if is_archive(source) else None
@@ -87,7 +91,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
         for sample, place in (
             _samples(log, where) if archive is None else _archived(archive, reader)
         ):
-            _add(drafts, sample, about["llm"], place)
+            _add(drafts, sample, about["llm"], place, noted)
     if not drafts:
         raise SourceError(f"{source.name} has no samples; there is nothing to import.")
     data = spec.get("dataset")
@@ -106,6 +110,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
         if counted:
             counts = [epoch.prompt_tokens for epoch in draft if epoch.prompt_tokens is not None]
             shared["prompt_tokens"] = next(iter(counts), None)
+            noted[_UNEVEN] += len({*counts} - {0}) > 1
         for epoch in draft:
             row = shared | epoch.question
             if counted:
@@ -114,8 +119,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
                 row["answer"] = epoch.answers.get(scorer)
             for cot in epoch.cots:
                 rows.add(row | cot, epoch.where)
-    notes += [note, *_epoch_notes(ordered, counted=counted)]
-    return rows.imported(reader, notes=notes)
+    return rows.imported(reader, notes=[*notes, note, *counted_notes(*noted.items())])
 
 
 def _header(log: Any, where: str) -> tuple[Row, Row, list[str]]:
@@ -171,20 +175,24 @@ def _samples(log: Any, name: str) -> Iterator[tuple[Any, str]]:
         samples[position] = None  # its events need not stay in memory
 
 
-def _add(drafts: dict[str, dict[int, _Epoch]], sample: Any, model: str, where: str) -> None:
+def _add(
+    drafts: dict[str, dict[int, _Epoch]], sample: Any, model: str, where: str, noted: Counter[str]
+) -> None:
     name = identifier(member(sample, "id", object, where), f"'id' of {where}")
     epochs, number = drafts.setdefault(name, {}), member(sample, "epoch", int, where)
     if number in epochs:
         raise ConflictError(
             f"{where} is epoch {number} of sample {name!r} a second time; import one run at a time."
         )
-    gold, several = gold_of(sample.get("target"), where)
-    options: tuple[tuple[str, str], ...] = ()
+    question: Row = {
+        "id": name,
+        "question": _input_text(sample, where),
+        "gold": gold_of(sample.get("target"), where, Counter() if epochs else noted) or None,
+        "choices": (),
+    }
     if sample.get("choices") is not None:
-        options = labelled(strings(member(sample, "choices", list, where), where))
-    text = _input_text(sample, where)
-    question = {"id": name, "question": text, "gold": gold or None, "choices": options}
-    epochs[number] = _epoch(sample, question, several, model, where)
+        question["choices"] = labelled(strings(member(sample, "choices", list, where), where))
+    epochs[number] = _epoch(sample, question, model, where, noted)
     first = next(iter(epochs.values())).question
     if first != question:
         raise ConflictError(
@@ -225,7 +233,7 @@ def _role(message: Any, where: str) -> str:
     return member(message, "role", str, f"a message of {where}")
 
 
-def _epoch(sample: Row, question: Row, several_golds: bool, model: str, where: str) -> _Epoch:
+def _epoch(sample: Row, question: Row, model: str, where: str, noted: Counter[str]) -> _Epoch:
     output = sample.get("output") if sample.get("output") is not None else {}
     if not isinstance(output, dict):
         refuse(f"'output' of {where}", "an object", output)
@@ -258,10 +266,12 @@ def _epoch(sample: Row, question: Row, several_golds: bool, model: str, where: s
     for name, score in by_scorer.items():
         if not isinstance(score.get("answer"), str | None):
             refuse(f"The answer of scorer {name!r:.40} in {where}", "text or null", score["answer"])
+    noted[_FAILED] += failed
+    noted[_CALLS] += calls > 1
+    noted[_CHOICES] += len(choices) > 1
     return _Epoch(
         where,
         question,
-        several_golds,
         [_cot(choice, sample, where, failed=failed) for choice in choices]
         or [{"text": "", "finish_reason": "error"}],
         {} if failed else {name: score.get("answer") for name, score in by_scorer.items()},
@@ -270,7 +280,6 @@ def _epoch(sample: Row, question: Row, several_golds: bool, model: str, where: s
         prompt_tokens,
         chat_prompt(sent, where) if sent else None,
         failed,
-        calls,
     )
 
 
@@ -316,33 +325,4 @@ def _chosen_scorer(spec: Row, epochs: Sequence[_Epoch]) -> tuple[str | None, str
     return (
         None,
         f"None of the scorers ({names or 'there are none'}) says which answer it extracted.",
-    )
-
-
-def _epoch_notes(drafts: Sequence[Sequence[_Epoch]], *, counted: bool) -> list[str]:
-    epochs = [epoch for draft in drafts for epoch in draft]
-    uneven = sum(
-        len({epoch.prompt_tokens for epoch in draft if epoch.prompt_tokens}) > 1 for draft in drafts
-    )
-    return counted_notes(
-        (SEVERAL_GOLDS, sum(draft[0].several_golds for draft in drafts)),
-        (
-            "Samples that ended in an error, with no answer and the finish reason 'error'",
-            sum(epoch.failed for epoch in epochs),
-        ),
-        (
-            "Samples of several calls, with the text of the last and the tokens of all",
-            sum(epoch.calls > 1 for epoch in epochs),
-        ),
-        (
-            "Samples with several choices, each of them a CoT",
-            sum(len(epoch.cots) > 1 for epoch in epochs),
-        ),
-        (
-            (
-                "Questions whose epochs differ in their input tokens, of which those of the first"
-                " were taken"
-            ),
-            uneven if counted else 0,
-        ),
     )

@@ -16,17 +16,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from feval.errors import SourceError
 from feval.importers.columns import member, refuse, strings
 from feval.importers.files import opened_parquet, shortest_floats
-from feval.importers.logs import SEVERAL_GOLDS, chat_prompt, decoding, gold_of, labelled
+from feval.importers.logs import chat_prompt, decoding, gold_of, labelled
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.rows import Rows
+from feval.importers.rows import collected
 from feval.importers.source import Imported, ImportRequest, Prompt, Row, counted_notes
 
 _DOC = ("query", "choices", "gold_index", "id", "instruction")
@@ -36,6 +37,8 @@ _DECODING = (
     "presence_penalty",
 )  # fmt: skip
 _ROWS_AT_ONCE = 8
+_FILLED = "Samples that batches filled up with their end token, which was counted once"
+_NULL = "Samples without a text (null), which were read as empty texts"
 
 
 def beside(source: Path) -> tuple[Path, ...]:
@@ -49,17 +52,14 @@ def beside(source: Path) -> tuple[Path, ...]:
     return ()
 
 
-@dataclass(slots=True)
-class _Row:
-    """One question with its columns, those of its samples, and what else is noted of it."""
+class _Question(NamedTuple):
+    """One question with its columns and those of its CoTs, which have as `ids` how many token ids
+    there are, the last one, and how often that stands at the end; `None` where that is not known.
+    """
 
     place: int
-    question: Row
-    other_golds: bool
-    texts: list[str | None]
-    reasoning: list[str | None]
-    tokens: list[_Tokens] | None
-    prompt_tokens: int | None
+    about: Row
+    cots: list[Row]
     instruction: Any
     where: str
 
@@ -68,105 +68,86 @@ def read(source: Path, request: ImportRequest) -> Imported:
     """Read the Parquet details of one task. The request names the LLM if the results are not where
     lighteval puts them.
     """
-    reader = Reader()
-    rows = sorted(_rows(source), key=lambda row: row.place)
+    reader, noted = Reader(), Counter[str]()
+    rows = sorted(_rows(source, noted), key=itemgetter(0))
     if not rows:
         raise SourceError(f"{source.name} has no questions; there is nothing to import.")
-    counted = all(row.tokens is not None for row in rows)
-    filled = (
-        _without_padding([sample for row in rows for sample in row.tokens or ()]) if counted else 0
-    )
-    about = _results(source, reader)
-    collected = Rows(source.name, request, null_stays=True)
-    for row in rows:
-        shared = about | row.question | {"id": request.question_id(row.place)}
-        shared["prompt_tokens"] = row.prompt_tokens if counted else None
-        lengths = row.tokens if row.tokens and counted else [None] * len(row.texts)
-        columns = zip(row.texts, row.reasoning, lengths, strict=True)
-        if not row.texts:
-            collected.add(shared, row.where, line=row.where, cot=False)
-        for sample, (text, reasoning, tokens) in enumerate(columns):
-            cot: Row = {"text": text or "", "reasoning": reasoning}
-            if tokens is not None:
-                cot["tokens"] = tokens.count
-            collected.add(
-                shared | cot, f"sample {sample} of {row.where}", line=None if sample else row.where
-            )
-    notes = counted_notes(
-        (SEVERAL_GOLDS, sum(row.other_golds for row in rows)),
-        ("Samples that batches filled up with their end token, which was counted once", filled),
-        (
-            "Samples without a text (null), which were read as empty texts",
-            sum(row.texts.count(None) for row in rows),
-        ),
+    cots = [cot for row in rows for cot in row.cots]
+    ids = [cot.pop("ids") for cot in cots]
+    counted = None not in ids
+    ends = Counter(last for _, last, _ in ids) if counted else Counter[Any]()
+    usual = max(ends, key=ends.__getitem__, default=None)
+    for cot, (count, last, repeats) in zip(cots, ids if counted else (), strict=counted):
+        filled = repeats - 1 if last == usual else 0
+        noted[_FILLED] += filled > 0
+        cot["tokens"] = count - filled
+    about = _results(source, reader) | ({} if counted else {"prompt_tokens": None})
+    questions = (
+        (row.about | about | {"id": request.question_id(row.place)}, row.cots, row.where)
+        for row in rows
     )
     instructions = {row.instruction for row in rows if isinstance(row.instruction, str)}
     system_prompt = instructions.pop() if len(instructions) == 1 else None
-    return replace(collected.imported(reader, notes=notes), system_prompt=system_prompt)
+    notes = counted_notes(*noted.items())
+    imported = collected(source, request, questions, reader, notes)
+    return replace(imported, system_prompt=system_prompt)
 
 
-def _row(doc: Any, response: Any, number: int, where: str) -> _Row:
-    name, question = doc.get("id"), _question(doc, where)
+def _rows(source: Path, noted: Counter[str]) -> Iterator[_Question]:
+    number = 0
+    with opened_parquet(source, partial(_needed, source.name)) as (file, _):
+        columns = [f"doc.{name}" for name in _DOC] + [
+            f"model_response.{name}" for name in _RESPONSE
+        ]
+        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
+            for record in shortest_floats(batch).to_pylist():
+                where = f"row {number} of {source.name}"
+                doc = member(record, "doc", dict, where)
+                response = member(record, "model_response", dict, where)
+                yield _question(doc, response, number, where, noted)
+                number += 1
+
+
+def _question(doc: Row, response: Row, number: int, where: str, noted: Counter[str]) -> _Question:
+    about, name = _about(doc, where, noted), doc.get("id")
     texts = member(response, "text", list, where)
     strings([text for text in texts if text is not None], where)
-    reasoning = response.get("reasonings")
-    if not isinstance(reasoning, list) or len(reasoning) != len(texts):
-        reasoning = [None] * len(texts)
+    noted[_NULL] += texts.count(None)
+    none = [None] * len(texts)
+    columns = (response.get(column) for column in ("reasonings", "output_tokens"))
+    reasoning, ids = (
+        column if isinstance(column, list) and len(column) == len(texts) else none
+        for column in columns
+    )
     if not all(thoughts is None or isinstance(thoughts, str) for thoughts in reasoning):
         refuse(f"'reasonings' of {where}", "texts or null", reasoning)
     query, given = response.get("input"), response.get("input_tokens")
     if isinstance(query, list) and query and isinstance(query[0], dict):
         query = chat_prompt(query, where)
-    return _Row(
+    about["prompt"] = query if isinstance(query, str | Prompt) and query else None
+    about["prompt_tokens"] = len(given) if isinstance(given, list) and given else None
+    return _Question(
         int(name) if isinstance(name, str) and name.isdecimal() and len(name) < 10 else number,
-        question[0] | {"prompt": query if isinstance(query, str | Prompt) and query else None},
-        question[1],
-        texts,
-        [thoughts or None for thoughts in reasoning],
-        _token_ids(response.get("output_tokens"), len(texts)),
-        len(given) if isinstance(given, list) and given else None,
+        about,
+        [
+            {"text": text or "", "reasoning": thoughts or None, "ids": _ends(own)}
+            for text, thoughts, own in zip(texts, reasoning, ids, strict=True)
+        ],
         doc.get("instruction"),
         where,
     )
 
 
-@dataclass(slots=True)
-class _Tokens:
-    """How many token ids a sample has, the last one, and how often that stands at its end."""
-
-    count: int
-    last: Any
-    repeats: int
-
-
-def _token_ids(ids: Any, samples: int) -> list[_Tokens] | None:
-    """Return what is needed of the token ids of each sample; `None` where a sample has none."""
-    if (
-        not isinstance(ids, list)
-        or len(ids) != samples
-        or not all(isinstance(sample, list) and sample for sample in ids)
-    ):
+def _ends(ids: Any) -> tuple[int, Any, int] | None:
+    if not isinstance(ids, list) or not ids:
         return None
-    ends = (
-        next((n for n, token in enumerate(reversed(each)) if token != each[-1]), len(each))
-        for each in ids
-    )
-    return [_Tokens(len(each), each[-1], repeats) for each, repeats in zip(ids, ends, strict=True)]
+    last = ids[-1]
+    repeats = next((n for n, token in enumerate(reversed(ids)) if token != last), len(ids))
+    return len(ids), last, repeats
 
 
-def _without_padding(samples: list[_Tokens]) -> int:
-    """Count what repeats the usual last token at the end of each sample once; return in how many
-    samples there was any.
-    """
-    ((last, _),) = Counter(sample.last for sample in samples).most_common(1) or [(None, 0)]
-    filled = [sample for sample in samples if sample.last == last and sample.repeats > 1]
-    for sample in filled:
-        sample.count -= sample.repeats - 1
-    return len(filled)
-
-
-def _question(doc: Any, where: str) -> tuple[Row, bool]:
-    """Return the question's columns, and whether it has other accepted answers than its gold."""
+def _about(doc: Row, where: str, noted: Counter[str]) -> Row:
+    """Return the columns of the question."""
     text = member(doc, "query", str, where)
     choices = strings(member(doc, "choices", list, where), where)
     gold_index = doc.get("gold_index")
@@ -180,25 +161,7 @@ def _question(doc: Any, where: str) -> tuple[Row, bool]:
     # Where every choice is right, they are ways to write one answer and no options.
     options = labelled(choices) if len(set(places)) < len(choices) and len(choices) > 1 else ()
     golds = [options[place][0] if options else choices[place].strip() for place in places]
-    gold, others = gold_of(golds, where)
-    return {"question": text, "gold": gold, "choices": options}, others
-
-
-def _rows(source: Path) -> Iterator[_Row]:
-    number = 0
-    with opened_parquet(source, partial(_needed, source.name)) as (file, _):
-        columns = [f"doc.{name}" for name in _DOC] + [
-            f"model_response.{name}" for name in _RESPONSE
-        ]
-        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
-            for record in shortest_floats(batch).to_pylist():
-                where = f"row {number} of {source.name}"
-                doc, response = (
-                    member(record, "doc", dict, where),
-                    member(record, "model_response", dict, where),
-                )
-                yield _row(doc, response, number, where)
-                number += 1
+    return {"question": text, "gold": gold_of(golds, where, noted), "choices": options}
 
 
 def _needed(name: str, columns: Sequence[str]) -> Sequence[str]:

@@ -14,6 +14,7 @@ and answers are extracted from the texts. Finish reasons and token counts are no
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -31,15 +32,7 @@ from feval.importers.columns import (
     whole,
     whole_number,
 )
-from feval.importers.logs import (
-    SEVERAL_GOLDS,
-    are_texts,
-    chat_prompt,
-    decoding,
-    extracted,
-    gold_of,
-    labelled,
-)
+from feval.importers.logs import are_texts, chat_prompt, decoding, extracted, gold_of, labelled
 from feval.importers.reading import Reader, read_bytes, read_lines
 from feval.importers.rows import collected
 from feval.importers.source import Imported, ImportRequest, Prompt, Row, chat, counted_notes
@@ -54,19 +47,20 @@ _QUESTION_MEMBERS = (
 _LIMITS = ("max_gen_toks", "max_tokens", "max_new_tokens")
 _DECODING = ("do_sample", "top_p", "top_k", "min_p", "seed", "until")
 _GSM8K_MARK = "#### "
+_WORKED = "Questions whose target is a worked solution, with the gold answer behind '####'"
 
 
 @dataclass(slots=True)
 class _Doc:
-    """What the lines of one question say: its columns, the texts of all repeats and the generation
-    arguments. `filtered`: filter -> answers; `None` where it kept another number of them.
+    """What the lines of one question say: its columns, the texts of all repeats, the generation
+    arguments and what is noted. `filtered`: filter -> answers; `None` where it kept another number
+    of them.
     """
 
     question: Row
-    other_golds: bool
-    shortened_gold: bool
     texts: list[str]
     arguments: Row
+    noted: Counter[str]
     filtered: dict[str, Sequence[str | None] | None] = field(default_factory=dict)
 
 
@@ -121,13 +115,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
         f"None of the filters ({names}) extracted one answer per repeat."
         if chosen is None
         else f"The stored answers are those of the filter {chosen!r:.60}; the filters are {names}.",
-        *counted_notes(
-            (SEVERAL_GOLDS, sum(doc.other_golds for doc in ordered)),
-            (
-                "Questions whose target is a worked solution, with the gold answer behind '####'",
-                sum(doc.shortened_gold for doc in ordered),
-            ),
-        ),
+        *counted_notes(*sum((doc.noted for doc in ordered), Counter[str]()).items()),
     ]
     if any(doc.arguments != first.arguments for doc in ordered):
         notes.append(
@@ -173,9 +161,11 @@ def _add(docs: dict[int, _Doc], line: Any, where: str) -> None:
 def _doc(line: Any, where: str) -> _Doc:
     doc = member(line, "doc", dict, where)
     prompt, arguments = _request(line, where)
-    gold, others = gold_of(member(line, "target", object, where), where)
+    noted = Counter[str]()
+    gold = gold_of(member(line, "target", object, where), where, noted)
     last = gold.rpartition(_GSM8K_MARK)[2] if gold is not None else None
     short = gold if last is None or "\n" in last.strip() else last  # a heading closes nothing
+    noted[_WORKED] += short != gold
     named = (
         doc[name] for name in _QUESTION_MEMBERS if isinstance(doc.get(name), str) and doc[name]
     )
@@ -195,10 +185,9 @@ def _doc(line: Any, where: str) -> _Doc:
             "choices": _choices(doc),
             "prompt": prompt,
         },
-        others,
-        short != gold,
         strings(texts, where),
         arguments,
+        noted,
     )
 
 

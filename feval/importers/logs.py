@@ -5,14 +5,12 @@ raise a `SourceError`.
 from __future__ import annotations
 
 import string
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
 from feval.importers.columns import member, refuse, scalar_text
 from feval.importers.source import Prompt, Row, chat
-
-SEVERAL_GOLDS = "Questions with several accepted answers, whose first is the gold answer"
-"""A note, with their number."""
 
 
 def chat_prompt(messages: Iterable[Any], where: str) -> Prompt:
@@ -60,13 +58,13 @@ def reasoning_of(message: Row) -> str | None:
     return "\n".join(text for text in texts if isinstance(text, str) and text) or None
 
 
-def gold_of(value: object, where: str) -> tuple[str | None, bool]:
-    """Return the gold answer, the first of a list of accepted ones, and whether there are
-    others.
-    """
+def gold_of(value: object, where: str, noted: Counter[str]) -> str | None:
+    """Return the gold answer, the first of those accepted; count where there are others."""
     values = value if isinstance(value, list) else [value]
     golds = [scalar_text(each, f"The gold answer of {where}") for each in values]
-    return (golds[0] if golds else None), len(set(golds)) > 1
+    several = "Questions with several accepted answers, whose first is the gold answer"
+    noted[several] += len(set(golds)) > 1
+    return golds[0] if golds else None
 
 
 def labelled(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -208,13 +209,6 @@ def _may_matter(name: str, layout: Layout) -> bool:
     return known and "*" not in layout.ignored
 
 
-def _require_known(layout: Layout) -> None:
-    """Raise where a layout names a column that feval does not have: before a table is opened."""
-    for name in layout.columns:
-        if name not in NAMES:
-            raise UnknownNameError.of("column of feval's,", name, NAMES)
-
-
 def _usual(uses: Sequence[Use], free: Sequence[str], targets: Iterable[str]) -> list[Use]:
     """Return the uses of some of the catalogue's columns that have none yet, by usual names."""
     known, taken = {use.target for use in uses}, {use.column for use in uses}
@@ -397,7 +391,9 @@ class _Content:
 
     def __init__(self, source: str, request: ImportRequest) -> None:
         self.layout = request.layout or Layout()
-        _require_known(self.layout)
+        for name in self.layout.columns:
+            if name not in NAMES:
+                raise UnknownNameError.of("column of feval's,", name, NAMES)
         self._source, self._request = source, request
         self._has_golds = any(question.gold is not None for question in request.questions or ())
         self._meanings: Meanings | None = None
@@ -461,41 +457,39 @@ class _Content:
 
     def _numbered(self, table: TableFile) -> Iterator[TableRow]:
         """Yield the rows with the ids of their questions, in the order of the numbers."""
-        number, ids = self.layout.number, self._request.question_id
-        if number == "row":
-            yield from (
-                TableRow(where, row | {_ID: ids(place)})
-                for place, (where, row) in enumerate(table.rows)
-            )
-            return
-        rows = list(table.rows)
-        if not any(number in row for _, row in rows):
-            self._order_notes.append(
-                f"The source does not number its questions ({number!r}); their ids count its rows,"
-                " which files may have in any order."
-            )
-            rows = [
-                TableRow(where, row | {number: place}) for place, (where, row) in enumerate(rows)
-            ]
-        places = [
-            whole_number(member(row, number, int, where), f"{number!r} of {where}")
-            for where, row in rows
-        ]
-        if len({*places}) < len(places):
-            twice = max(places, key=places.count)
-            here = [rows[at].where for at, place in enumerate(places) if place == twice]
-            raise ConflictError(
-                f"{sentence_start(here[1])} has the {number!r} of {here[0]}, {twice}: two entries"
-                " for one question id. Remove one of them or give each its own."
-            )
-        order = sorted(range(len(places)), key=places.__getitem__)
-        if order != list(range(len(places))):
-            self._order_notes.append(
-                "The source is in shuffled order; its questions were put in the order of their"
-                " numbers."
-            )
-        for at in order:
-            yield TableRow(rows[at].where, rows[at].cells | {_ID: ids(places[at])})
+        number = self.layout.number
+        numbered: Iterable[tuple[int, TableRow]] = enumerate(table.rows)
+        if number != "row":
+            rows = list(numbered)
+            if any(number in row.cells for _, row in rows):
+                rows = [
+                    (
+                        whole_number(
+                            member(row.cells, number, int, row.where), f"{number!r} of {row.where}"
+                        ),
+                        row,
+                    )
+                    for _, row in rows
+                ]
+            else:
+                self._order_notes.append(
+                    f"The source does not number its questions ({number!r}); their ids count its"
+                    " rows, which files may have in any order."
+                )
+            numbered = sorted(rows, key=itemgetter(0))
+            for (place, row), (other, twice) in pairwise(numbered):
+                if place == other:
+                    raise ConflictError(
+                        f"{sentence_start(twice.where)} has the {number!r} of {row.where}, {place}:"
+                        " two entries for one question id. Remove one of them or give each its own."
+                    )
+            if numbered != rows:
+                self._order_notes.append(
+                    "The source is in shuffled order; its questions were put in the order of their"
+                    " numbers."
+                )
+        for place, row in numbered:
+            yield TableRow(row.where, row.cells | {_ID: self._request.question_id(place)})
 
     def add(self, table: TableFile) -> None:
         """Add the rows of a file."""
