@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks import reference
 from benchmarks.measure import ROOT, Goal, Workspace
-from feval.recording.layout.format import file_path
+from feval.recording.layout.format import Part
 
 LLMS = 3
 LOAD = """
@@ -49,10 +49,10 @@ def goals(workspace: Workspace) -> list[Goal]:
     names = reference.LLM_NAMES[:2]
     needed = {
         "manifest.json",
-        *(file_path(part, reference.DATASET) for part in ("questions", "votes", "details")),
+        *(Part(name, reference.DATASET).path for name in ("questions", "votes", "details")),
     }
     needed |= {
-        file_path(part, reference.DATASET, llm) for part in ("requests", "samples") for llm in names
+        Part(name, reference.DATASET, llm).path for name in ("requests", "samples") for llm in names
     }
     distinct = {files[path] for path in needed}  # the cache keeps equal files as one
     with HubDouble() as hub, tempfile.TemporaryDirectory(prefix="feval-bench-hub-") as home:

@@ -28,16 +28,9 @@ from feval.hub.client import RepoFile, cache_folder
 from feval.hub.snapshots import Snapshot, open_snapshot
 from feval.recording import open_recording
 from feval.recording.layout.files import NewFolder, storage_errors
-from feval.recording.layout.format import MANIFEST, MOST_BYTES, README, file_path
+from feval.recording.layout.format import MANIFEST, MOST_BYTES, README, Part
 from feval.recording.reader import Recording
-from feval.recording.verify import (
-    Part,
-    check_leaf,
-    check_votes,
-    listed_parts,
-    paths_of,
-    write_origin,
-)
+from feval.recording.verify import check_leaf, check_votes, listed_parts, paths_of, write_origin
 
 _LOG = logging.getLogger(__name__)
 _Progress = Callable[[int, int], None]
@@ -180,7 +173,7 @@ class RemoteFiles:
         for path in paths:
             recording.file_record(path)
         parts = dict.fromkeys(self._parts[path] for path in paths if path not in self._fetched)
-        new = [path for part in parts for path in part.paths(recording.manifest)]
+        new = [path for part in parts for path in recording.files(*part)]
         records = {path: recording.file_record(path) for path in new}
         files = {
             path: RepoFile(record["bytes"], record["sha256"], None)
@@ -193,7 +186,7 @@ class RemoteFiles:
         return fetched
 
     def _check_content(self, recording: Recording, part: Part) -> None:
-        hashes = (recording.file_record(path)["sha256"] for path in part.paths(recording.manifest))
+        hashes = (recording.file_record(path)["sha256"] for path in recording.files(*part))
         check = f"leaf {' '.join(hashes)}"
         if check not in self._checks:
             check_leaf(recording, part)
@@ -201,7 +194,7 @@ class RemoteFiles:
 
     def check_votes(self, recording: Recording, dataset: str, llms: Iterable[str]) -> None:
         """Check that the votes of some LLMs agree with their Parquet files."""
-        sha256 = recording.file_record(file_path("votes", dataset))["sha256"]
+        sha256 = recording.file_record(Part("votes", dataset).path)["sha256"]
         new = [llm for llm in llms if f"votes {sha256} {llm}" not in self._checks]
         if new:
             check_votes(recording, dataset, new)

@@ -363,7 +363,7 @@ def configs_of(recording: Recording) -> list[Config]:
         own: dict[str, list[tuple[str, str, str | None]]] = {"samples": []}
         own["questions"] = [("questions", "questions", None)]
         for llm in recording.llm_names(dataset):
-            keyed = recording.keyed_parts(dataset, llm)
+            keyed = [part.name for part in recording.keyed_parts(dataset, llm)]
             for part in (*PAIR_PARTS, *recording.channels(dataset, llm), *keyed):
                 kind, _, scorer = part.partition("/")
                 split = f"{splits[llm]}.{_split_name(scorer)}" if scorer else splits[llm]

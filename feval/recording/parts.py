@@ -33,7 +33,7 @@ from feval.recording.content import (
     utc_text,
     utc_time,
 )
-from feval.recording.layout.format import PROBES, SCORES, LeafHash, leaf_hash
+from feval.recording.layout.format import PROBES, SCORES, LeafHash, Part, leaf_hash
 
 _MAX_COUNT = 2**31 - 1
 _MAX_FLOAT = float.fromhex("0x1.fffffep+127")  # of 32 bits
@@ -421,12 +421,13 @@ class RowsTally:
         self._key: dict[str, Any] = {"dataset": dataset, "llm": llm}
         header: list[Any]
         if isinstance(given_by, ScorerInfo):
-            self.part, self._key["scorer"] = SCORES + given_by.name, given_by.name
+            name, self._key["scorer"] = SCORES + given_by.name, given_by.name
             header = [given_by.name, given_by.kind, dict(given_by.parameters)]
         else:
-            self.part, self._key["cue"] = PROBES, given_by
+            name, self._key["cue"] = PROBES, given_by
             header = [given_by]
-        self._spec, self._who = spec_of(self.part), f"{self.part} of {llm} on {dataset}"
+        self.part = Part(name, dataset, llm)
+        self._spec, self._who = spec_of(name), f"{name} of {llm} on {dataset}"
         self._questions, self._sizes, self._last = questions, sizes, -1
         self._counts = dict.fromkeys(self._spec.counts, 0)
         self._interval: int | None = None
@@ -453,7 +454,7 @@ class RowsTally:
     def record(self) -> dict[str, Any]:
         """The record in the manifest, a `ScoresRecord` or a `ProbesRecord`."""
         interval = {"interval": self._interval if self._is_regular else None}
-        return {**self._key, **(interval if self.part == PROBES else {}), **self._counts}
+        return {**self._key, **(interval if "cue" in self._key else {}), **self._counts}
 
     def _checked(self, rows: ScoreRows | ProbeRows, where: str) -> dict[str, Sequence[Any]]:
         columns = self._spec.columns_of(rows)

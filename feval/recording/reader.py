@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
@@ -33,9 +33,9 @@ from feval.recording.content import (
     ScoreRows,
     checked_messages,
 )
-from feval.recording.layout.format import PROBE_VOTES, PROBES, SCORES, file_path, file_paths, origin
+from feval.recording.layout.format import PROBE_VOTES, PROBES, SCORES, Part, origin
 from feval.recording.layout.manifest import Manifest, read_manifest
-from feval.recording.parts import CHANNELS, spec_of
+from feval.recording.parts import CHANNELS, has_value, spec_of
 from feval.recording.votes import Votes, open_probes, open_votes
 
 _TEXT_FILES_OPEN = 64
@@ -98,14 +98,14 @@ class Recording(Browsable):
         return lru_cache(_TEXT_FILES_OPEN)(self._open_table)
 
     @cached_property
-    def _parts(self) -> Callable[[str, str, str | None], parquet.PartTable]:
+    def _parts(self) -> Callable[[Part], parquet.PartTable]:
         return lru_cache(_TEXT_FILES_OPEN)(self._open_part)
 
     def files(self, part: str, dataset: str, llm: str | None = None) -> list[str]:
         """The paths of the files that hold a part of a dataset, or of an LLM on it, in their order:
         one, several, or none.
         """
-        return file_paths(self.manifest.files, part, dataset, llm)
+        return Part(part, dataset, llm).paths(self.manifest.files)
 
     @cached_property
     def address(self) -> str | None:
@@ -149,25 +149,22 @@ class Recording(Browsable):
         """The arrays that votes need, mapped and checked against the manifest."""
         if dataset not in self._votes:
             self.require(dataset)
-            self._votes[dataset] = self._read_votes(dataset)
+            paths = self.votes_paths(dataset)
+            for name in paths:
+                self._have(name)
+            (path, record), details = ((self.path / each, self.file_record(each)) for each in paths)
+            votes = open_votes(path, record, details)
+            if votes.dataset != dataset or set(votes.llms) != set(self.llm_names(dataset)):
+                # the hash pins the bytes; a manifest made by hand may pin the wrong ones
+                raise DamagedRecordingError(
+                    f"{path} is of other LLMs or another dataset than manifest.json says."
+                )
+            self._votes[dataset] = votes
         return self._votes[dataset]
-
-    def _read_votes(self, dataset: str) -> Votes:
-        paths = self.votes_paths(dataset)
-        for name in paths:
-            self._have(name)
-        (path, record), details = ((self.path / path, self.file_record(path)) for path in paths)
-        votes = open_votes(path, record, details)
-        if votes.dataset != dataset or set(votes.llms) != set(self.llm_names(dataset)):
-            # the hash pins the bytes; a manifest made by hand may pin the wrong ones
-            raise DamagedRecordingError(
-                f"{path} is of other LLMs or another dataset than manifest.json says."
-            )
-        return votes
 
     def votes_paths(self, dataset: str) -> list[str]:
         """The paths of the votes of a dataset and of their details."""
-        return [file_path(part, dataset) for part in ("votes", "details")]
+        return [Part(name, dataset).path for name in ("votes", "details")]
 
     def dataset_info(self, dataset: str) -> DatasetInfo:
         """What the manifest says about a dataset."""
@@ -201,13 +198,13 @@ class Recording(Browsable):
         """The questions of a dataset, as `questions` has them, or those of some rows, one row group
         in memory at a time.
         """
-        part, hashes = self._part("questions", dataset), array("q")
-        with self.shape(part.path):
-            for question in parquet.questions_of_tables(part.groups(None, rows)):
+        hashes = array("q")
+        with self._reading(Part("questions", dataset)) as own:
+            for question in parquet.questions_of_tables(own.groups(None, rows)):
                 hashes.append(hash(question.id))
                 yield question
             if len(np.unique(hashes)) < len(hashes):
-                ids = {question.id for question in parquet.questions_of_tables(part.groups())}
+                ids = {question.id for question in parquet.questions_of_tables(own.groups())}
                 if len(ids) < len(hashes):
                     raise ValueError("a question id comes twice")
 
@@ -221,8 +218,8 @@ class Recording(Browsable):
         """(question id, its verdicts), for the questions of a dataset that have any."""
         self.require(dataset)
         if self.files("equality", dataset):
-            with self.shape(self.path / file_path("equality", dataset)):
-                for question, columns in self.scan("equality", dataset):
+            with self._reading(Part("equality", dataset)) as own:
+                for question, columns in own.questions():
                     names = (column.name for column in spec_of("equality").columns)
                     rows = zip(*(columns[name] for name in names), strict=True)
                     yield question, [Verdict(*row) for row in rows]
@@ -231,69 +228,66 @@ class Recording(Browsable):
         """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one
         row group.
         """
-        return self._column("texts", "text", dataset, llm, question) or []
+        return self._column(Part("texts", dataset, llm), "text", question) or []
 
     def reasoning(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
         """The recorded thoughts of one LLM on one question (by its row), in recorded order; `None`
         where there are none.
         """
-        return self._column("reasoning", "reasoning", dataset, llm, question)
+        return self._column(Part("reasoning", dataset, llm), "reasoning", question)
 
     def marks(self, dataset: str, llm: str, question: int) -> list[tuple[Mark, ...] | None] | None:
         """Where the thoughts of an LLM on one question (by its row) were in the raw texts; `None`
         where there are none.
         """
-        marks = self._column("reasoning", "marks", dataset, llm, question)
+        marks = self._column(Part("reasoning", dataset, llm), "marks", question)
         return marks and [own and tuple(Mark(**mark) for mark in own) for own in marks]
 
     def messages(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
         """What each turn of one LLM on one question (by its row) replies to, `None` for no turn;
         `None` where there are none.
         """
-        sent = self._column("turns", "messages", dataset, llm, question)
+        part = Part("turns", dataset, llm)
+        sent = self._column(part, "messages", question)
         if sent is None:
             return None
-        with self.shape(self._part("turns", dataset, llm).path):
+        with self._reading(part):
             return list(checked_messages(sent))
 
-    def _column(
-        self, part: str, name: str, dataset: str, llm: str, question: int
-    ) -> list[Any] | None:
-        if (dataset, llm, part) not in self.manifest.leaves:
-            self.require(dataset, llm)
+    def _column(self, part: Part, name: str, question: int) -> list[Any] | None:
+        if part not in self.manifest.leaves:
+            self.require(part.dataset, part.llm)
             return None
-        own = self._part(part, dataset, llm)
-        with self.shape(own.path):
-            start, stop = self._starts(part, dataset, llm)[question : question + 2].tolist()
+        with self._reading(part) as own:
+            start, stop = self._starts(part)[question : question + 2].tolist()
             return own.column(name, start, stop) if stop > start else None
 
     def reasoning_tokens(self, dataset: str, llm: str) -> dict[str, list[int | None]]:
         """Question id -> how many of each CoT's output tokens were thoughts; only questions for
         which the provider reports it.
         """
-        rows = self.scan("samples", dataset, llm, ["question_id", "reasoning_tokens"])
-        counts = ((question, values["reasoning_tokens"]) for question, values in rows)
-        with self.shape(self._part("samples", dataset, llm).path):
+        name = "reasoning_tokens"
+        with self._reading(Part("samples", dataset, llm)) as own:
             return {
-                question: values
-                for question, values in counts
-                if any(count is not None for count in values)
+                question: values[name]
+                for question, values in own.questions(["question_id", name])
+                if has_value(values[name])
             }
 
     def texts_near(self, dataset: str, llm: str, question: int) -> dict[int, list[str | None]]:
         """Row -> texts of a question (by its row) and all others in its row group: reading that one
         decodes them anyway.
         """
-        part = self._part("texts", dataset, llm)
-        with self.shape(part.path):
-            starts = self._starts("texts", dataset, llm)
+        part = Part("texts", dataset, llm)
+        with self._reading(part) as own:
+            starts = self._starts(part)
             if starts[question] == starts[question + 1]:
                 return {question: []}
-            column, first = part.group_at(int(starts[question]), "text")
+            column, first = own.group_at(int(starts[question]), "text")
             texts, end = column.to_pylist(), first + len(column)
             if starts[question + 1] > end:
                 raise DamagedRecordingError(
-                    f"{part.path} ends before the CoTs that the votes count."
+                    f"{own.path} ends before the CoTs that the votes count."
                 )
             rows = range(
                 int(starts.searchsorted(first)), int(starts.searchsorted(end, "right")) - 1
@@ -306,16 +300,15 @@ class Recording(Browsable):
         """The texts of one LLM on all or some questions of a dataset in recorded order, one row
         group at a time.
         """
-        part = self._part("texts", dataset, llm)
-        with self.shape(part.path):
-            for table in part.groups(["text"], self._cut("texts", dataset, llm, rows)):
+        part = Part("texts", dataset, llm)
+        with self._reading(part) as own:
+            for table in own.groups(["text"], self._cut(part, rows)):
                 yield table.column("text").to_pylist()
 
-    def rows(self, part: str, dataset: str, llm: str) -> npt.NDArray[np.int64]:
+    def rows(self, part: Part) -> npt.NDArray[np.int64]:
         """The rows of the questions that a part of an LLM has, in its order."""
-        rows, row_of = array("q"), self.votes(dataset).rows_in_order()
-        own = self._part(part, dataset, llm)
-        with self.shape(own.path):
+        rows, row_of = array("q"), self.votes(part.dataset).rows_in_order()
+        with self._reading(part) as own:
             for question, _ in own.runs():
                 if (row := row_of(question)) != (rows[-1] if rows else -1):
                     rows.append(row)
@@ -324,7 +317,7 @@ class Recording(Browsable):
     def channels(self, dataset: str, llm: str) -> list[str]:
         """The optional parts that an LLM has on a dataset, the keys of `content.CHANNELS`."""
         self.require(dataset, llm)
-        return [part for part in CHANNELS if (dataset, llm, part) in self.manifest.leaves]
+        return [name for name in CHANNELS if Part(name, dataset, llm) in self.manifest.leaves]
 
     def has_marks(self, dataset: str, llm: str) -> bool:
         """Whether thoughts were split off texts of an LLM on a dataset."""
@@ -332,13 +325,14 @@ class Recording(Browsable):
             any(columns.get("marks", ())) for _, columns in self.scan("reasoning", dataset, llm)
         )
 
-    def require_part(self, part: str, dataset: str, llm: str) -> None:
+    def require_part(self, part: Part) -> None:
         """Raise a `NotRecordedError` if an LLM on a dataset lacks a part."""
+        name, dataset, llm = part
         self.require(dataset, llm)
-        if (dataset, llm, part) not in self.manifest.leaves:
-            names = self.scorers(dataset, llm)
-            _, by, scorer = part.partition("/")
-            spec = spec_of(part)
+        if part not in self.manifest.leaves:
+            names = self.scorers(dataset, str(llm))
+            _, by, scorer = name.partition("/")
+            spec = spec_of(name)
             what = spec.noun or spec.name
             whose = f" by {scorer!r}" if by else ""
             held = f"; it holds {what} by {', '.join(names)}" if by and names else ""
@@ -346,67 +340,63 @@ class Recording(Browsable):
                 f"{self.path} holds no {what} of {llm} on {dataset}{whose}{held}. {spec.advice}"
             )
 
-    def lines(self, part: str, dataset: str, llm: str) -> Iterator[list[Any]]:
+    def lines(self, part: Part) -> Iterator[list[Any]]:
         """The lines in the leaf of a part of an LLM's pools. A pool without a CoT has a line and no
         rows; only the requests list it.
         """
-        line, rows = spec_of(part).line, self.scan(part, dataset, llm)
-        if part not in {"samples", "texts"}:
+        line, rows = spec_of(part.name).line, self.scan(*part)
+        if part.name not in {"samples", "texts"}:
             yield from (line(*each) for each in rows)
             return
         own = parquet.Aligned(rows)
-        for question, _ in self.scan("requests", dataset, llm, ["question_id"]):
+        for question, _ in self.scan("requests", *part[1:], ["question_id"]):
             yield line(question, own.take(question))
         if own.next is not None:
             yield line(*own.next)
 
-    def _arrays(
-        self, part: str, dataset: str, llm: str, columns: list[str] | None = None
-    ) -> dict[str, Any]:
+    def _arrays(self, part: Part, columns: list[str] | None = None) -> dict[str, Any]:
         """The numbers of a part as arrays, as `parquet.arrays_of_tables` has them."""
-        own, votes = self._part(part, dataset, llm), self.votes(dataset)
-        shape = votes.llms[llm].codes.shape
-        with self.shape(own.path):
+        self.require_part(part)
+        votes = self.votes(part.dataset)
+        shape = votes.llms[str(part.llm)].codes.shape
+        with self._reading(part) as own:
             tables = own.groups(columns)
-            return parquet.arrays_of_tables(part, tables, votes.question_ids, shape)
+            return parquet.arrays_of_tables(part.name, tables, votes.question_ids, shape)
 
     def logprobs(self, dataset: str, llm: str) -> TokenLogprobs:
         """Log-probabilities of the tokens of an LLM's CoTs on a dataset, as arrays."""
-        arrays = self._arrays("logprobs", dataset, llm)
+        arrays = self._arrays(Part("logprobs", dataset, llm))
         names = ("sequence_logprob", "token_confidences", "token_logprobs")
         return TokenLogprobs(*(arrays[name] for name in names))
 
-    def part_record(self, part: str, dataset: str, llm: str) -> dict[str, Any]:
+    def part_record(self, part: Part) -> dict[str, Any]:
         """What the manifest says about some scores or probes of an LLM on a dataset."""
-        self.require_part(part, dataset, llm)
-        return self.manifest.keyed[dataset, llm, part]
+        self.require_part(part)
+        return self.manifest.keyed[part]
 
-    def given_by(self, part: str, dataset: str, llm: str) -> ScorerInfo | str | None:
+    def given_by(self, part: Part) -> ScorerInfo | str | None:
         """The scorer of some scores; the cue of probes."""
-        record = self.part_record(part, dataset, llm)
-        return record["cue"] if part == PROBES else self.scorer_info(record["scorer"])
+        record = self.part_record(part)
+        return record["cue"] if part.name == PROBES else self.scorer_info(record["scorer"])
 
-    def keyed_parts(self, dataset: str, llm: str) -> list[str]:
-        """The scores and probes of an LLM on a dataset, as parts."""
+    def keyed_parts(self, dataset: str, llm: str) -> list[Part]:
+        """The scores and probes of an LLM on a dataset."""
         self.require(dataset, llm)
-        return [part for *pair, part in self.manifest.keyed if pair == [dataset, llm]]
+        return [part for part in self.manifest.keyed if part[1:] == (dataset, llm)]
 
-    def part_rows(
-        self, part: str, dataset: str, llm: str, rows: range | None = None
-    ) -> Iterator[Any]:
+    def part_rows(self, part: Part, rows: range | None = None) -> Iterator[Any]:
         """Some scores or probes of an LLM on all or some questions, question by question, as they
         were added.
         """
-        self.require_part(part, dataset, llm)
-        own = self._part(part, dataset, llm)
-        with self.shape(own.path):
-            columns = own.questions(None, self._cut(part, dataset, llm, rows))
-            yield from parquet.rows_of_part(part, columns)
+        self.require_part(part)
+        with self._reading(part) as own:
+            columns = own.questions(None, self._cut(part, rows))
+            yield from parquet.rows_of_part(part.name, columns)
 
     def scorers(self, dataset: str, llm: str) -> list[str]:
         """Names of the scorers that scored an LLM on a dataset."""
         keyed = self.keyed_parts(dataset, llm)
-        return [part.removeprefix(SCORES) for part in keyed if part.startswith(SCORES)]
+        return [part.name.removeprefix(SCORES) for part in keyed if part.name != PROBES]
 
     def scorer_info(self, scorer: str) -> ScorerInfo:
         """What the manifest says about a scorer."""
@@ -415,8 +405,7 @@ class Recording(Browsable):
 
     def scores(self, dataset: str, llm: str, scorer: str) -> Scores:
         """One scorer's scores of an LLM on a dataset, as arrays."""
-        self.require_part(SCORES + scorer, dataset, llm)
-        arrays = self._arrays(SCORES + scorer, dataset, llm, _SCORE_COLUMNS)
+        arrays = self._arrays(Part(SCORES + scorer, dataset, llm), _SCORE_COLUMNS)
         return Scores(
             scorer=self.scorer_info(scorer),
             values=arrays["score"],
@@ -432,35 +421,35 @@ class Recording(Browsable):
         """One scorer's scores of an LLM on all or some questions, with verdicts, question by
         question, as they were added.
         """
-        return self.part_rows(SCORES + scorer, dataset, llm, rows)
+        return self.part_rows(Part(SCORES + scorer, dataset, llm), rows)
 
     def has_probes(self, dataset: str, llm: str) -> bool:
         """Whether probes of an LLM's CoTs on a dataset were recorded."""
-        return (dataset, llm, PROBES) in self.manifest.keyed
+        return Part(PROBES, dataset, llm) in self.manifest.keyed
 
     def probes_record(self, dataset: str, llm: str) -> dict[str, Any]:
         """What the manifest says about the probes of an LLM on a dataset: cue, interval and
         counts.
         """
-        return self.part_record(PROBES, dataset, llm)
+        return self.part_record(Part(PROBES, dataset, llm))
 
     def probes(self, dataset: str, llm: str) -> Probes:
         """The probes of an LLM on a dataset, as arrays that are mapped and checked against manifest
         and votes.
         """
         record, votes = self.probes_record(dataset, llm), self.votes(dataset)
-        self._have(path := file_path(PROBE_VOTES, dataset, llm))
+        self._have(path := Part(PROBE_VOTES, dataset, llm).path)
         return open_probes(self.path / path, self.file_record(path), record["interval"], votes, llm)
 
     def probe_rows(self, dataset: str, llm: str, rows: range | None = None) -> Iterator[ProbeRows]:
         """The probes of an LLM on all or some questions, with raw answers and texts, question by
         question, as they were added.
         """
-        return self.part_rows(PROBES, dataset, llm, rows)
+        return self.part_rows(Part(PROBES, dataset, llm), rows)
 
     def has_steps(self, dataset: str, llm: str) -> bool:
         """Whether an LLM was recorded on a dataset as trees of steps, and not as whole CoTs."""
-        return (dataset, llm, "steps") in self.manifest.leaves
+        return Part("steps", dataset, llm) in self.manifest.leaves
 
     def steps(self, dataset: str, llm: str) -> Steps | None:
         """The steps that an LLM's pools on a dataset consist of, as arrays; `None` where they
@@ -488,11 +477,9 @@ class Recording(Browsable):
         """(question id, request as in `prompts`), of all or some questions in their order, one row
         group at a time.
         """
-        part = self._part("requests", dataset, llm)
-        with self.shape(part.path):
-            for table in part.groups(
-                ["question_id", "prompt"], self._cut("requests", dataset, llm, rows)
-            ):
+        part = Part("requests", dataset, llm)
+        with self._reading(part) as own:
+            for table in own.groups(["question_id", "prompt"], self._cut(part, rows)):
                 yield from zip(
                     table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True
                 )
@@ -501,8 +488,7 @@ class Recording(Browsable):
         """Everything recorded of one LLM on a dataset, question by question; `rows` are those of
         some questions.
         """
-        path = self._part("samples", dataset, llm).path
-        with self.shape(path):
+        with self._reading(Part("samples", dataset, llm)) as own:
             requests, samples = (
                 self.scan(part, dataset, llm, rows=rows) for part in ("requests", "samples")
             )
@@ -511,7 +497,7 @@ class Recording(Browsable):
                 part: self.scan(part, dataset, llm, rows=rows)
                 for part in self.channels(dataset, llm)
             }
-            yield from parquet.pools_of_rows(path, requests, samples, texts, channels)
+            yield from parquet.pools_of_rows(own.path, requests, samples, texts, channels)
 
     def scan(
         self,
@@ -527,15 +513,13 @@ class Recording(Browsable):
 
         `rows` are those of the questions, for a part of an LLM; `None` reads all.
         """
-        place = self._part(part, dataset, llm)
-        with self.shape(place.path):
-            yield from place.questions(
-                columns, None if llm is None else self._cut(part, dataset, llm, rows)
-            )
+        key = Part(part, dataset, llm)
+        with self._reading(key) as own:
+            yield from own.questions(columns, self._cut(key, rows))
 
     def named_llms(self, path: str) -> set[str]:
         """The LLMs named in the rows of a Parquet file."""
-        with self.shape(self.path / path):
+        with parquet.readable(self.path / path):
             groups = self._tables(path).groups(["llm"])
             return {name for table in groups for name in table.column("llm").unique().to_pylist()}
 
@@ -573,43 +557,45 @@ class Recording(Browsable):
         self._have(path)
         return parquet.Table(self.path / path, self.file_record(path))
 
-    def _part(self, part: str, dataset: str, llm: str | None = None) -> parquet.PartTable:
-        self.require(dataset, llm)
-        if llm is not None and spec_of(part).is_optional:
-            self.require_part(part, dataset, llm)
-        return self._parts(part, dataset, llm)
+    @contextmanager
+    def _reading(self, part: Part) -> Iterator[parquet.PartTable]:
+        """A part of an LLM, or of a dataset, for a block that reads it: any error there is a
+        `DamagedRecordingError`.
+        """
+        self.require(part.dataset, part.llm)
+        if spec_of(part.name).is_optional:
+            self.require_part(part)
+        own = self._parts(part)
+        with parquet.readable(own.path):
+            yield own
 
-    def _open_part(self, part: str, dataset: str, llm: str | None) -> parquet.PartTable:
-        paths = self.files(part, dataset, llm) or [file_path(part, dataset, llm)]
+    def _open_part(self, part: Part) -> parquet.PartTable:
+        paths = part.paths(self.manifest.files) or [part.path]
         return parquet.PartTable(
             self.path, {path: self.file_record(path) for path in paths}, self._tables
         )
 
-    def _starts(self, name: str, dataset: str, llm: str) -> npt.NDArray[np.int64]:
+    def _starts(self, part: Part) -> npt.NDArray[np.int64]:
         """[Q + 1] first row of each question in a part of an LLM, and the number of rows."""
-        part = self._part(name, dataset, llm)
-        if part.starts is None:
-            votes = self.votes(dataset)
-            sizes = votes.llms[llm].sizes
-            if name not in {"texts", "samples"}:  # others may lack CoTs
+        own = self._parts(part)
+        if own.starts is None:
+            votes = self.votes(part.dataset)
+            sizes = votes.llms[str(part.llm)].sizes
+            if part.name not in {"texts", "samples"}:  # others may lack CoTs
                 sizes, row_of = np.zeros(len(votes), np.int64), votes.rows_in_order()
-                for question, size in part.runs():
+                for question, size in own.runs():
                     sizes[row_of(question)] += size
-            part.starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-            if part.starts[-1] != part.rows:
+            own.starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+            if own.starts[-1] != own.rows:
                 raise DamagedRecordingError(
-                    f"{part.path} has {part.rows} {name}, and the votes have {part.starts[-1]}"
+                    f"{own.path} has {own.rows} {part.name}, and the votes have {own.starts[-1]}"
                     " CoTs."
                 )
-        return part.starts
+        return own.starts
 
-    def _cut(self, part: str, dataset: str, llm: str, rows: range | None) -> range | None:
+    def _cut(self, part: Part, rows: range | None) -> range | None:
         """The rows of some questions in a part."""
         if rows is None:
             return None
-        starts = self._starts(part, dataset, llm)
+        starts = self._starts(part)
         return range(int(starts[rows.start]), int(starts[rows.stop]))
-
-    def shape(self, path: Path) -> AbstractContextManager[None]:
-        """Turn any error of a block that reads a Parquet file into a `DamagedRecordingError`."""
-        return parquet.readable(path)

@@ -38,14 +38,14 @@ from feval.recording.layout.format import (
     PULLED,
     README,
     LeafHash,
+    Part,
     cached_from,
-    file_path,
-    file_paths,
     is_beside,
     leaf_hash,
     open_regular,
 )
 from feval.recording.layout.manifest import Manifest, check_manifest
+from feval.recording.parquet import readable
 from feval.recording.parts import (
     CHANNELS,
     PAIR_PARTS,
@@ -208,7 +208,7 @@ def _check_strays(recording: Recording) -> list[str]:
     ]
 
 
-_Leaves = dict[tuple[str, str | None, str], str]
+_Leaves = dict[Part, str]
 _Check = Callable[[Recording, str, str, _Leaves], Iterator[str]]
 """(recording, dataset, LLM or "", leaves that the check adds to) -> problems."""
 
@@ -261,9 +261,8 @@ def _check_content(recording: Recording, steps: Steps, executor: Executor | None
         *unlisted,
         *chain.from_iterable(problems.values()),
         *(
-            f"Leaf {' / '.join(filter(None, key))}: {stated} expected, {found} found in the"
-            " content."
-            for key, stated, found in _differing_leaves(recording.manifest.leaves, computed)
+            f"Leaf {part}: {stated} expected, {found} found in the content."
+            for part, stated, found in _differing_leaves(recording.manifest.leaves, computed)
         ),
     ]
 
@@ -291,7 +290,7 @@ def _outcome(recording: Recording | Path, check: _Check, dataset: str, llm: str)
 def _check_questions(recording: Recording, dataset: str, _: str, leaves: _Leaves) -> Iterator[str]:
     golds = [question.answer_key for question in recording.scan_questions(dataset)]
     counted = {"questions": len(golds), "with_gold": len(golds) - golds.count(None)}
-    leaves |= leaves_of(recording, Part("questions", dataset, None))
+    leaves |= leaves_of(recording, Part("questions", dataset))
     yield from _check_counts(recording.manifest.datasets[dataset], counted, dataset)
 
 
@@ -311,7 +310,7 @@ def _check_equality(recording: Recording, dataset: str, _: str, leaves: _Leaves)
     stated = recording.manifest.datasets[dataset]["equality"]
     if stated:
         tally = VerdictTally(stated["name"], recording.scan_verdicts(dataset))
-        leaves[dataset, None, "equality"] = tally.leaf()
+        leaves[Part("equality", dataset)] = tally.leaf()
         counted = tally.counts(stated["not_asked"])
         yield from _check_counts(stated, counted, f"the equality of {dataset}")
 
@@ -320,21 +319,22 @@ def _check_keys(recording: Recording, dataset: str, llm: str, _leaves: _Leaves) 
     """Check that every row of an LLM's files names the LLM, and that texts and samples are of the
     same CoTs, with whole pools.
     """
-    channels, keyed = recording.channels(dataset, llm), recording.keyed_parts(dataset, llm)
-    for part in (*PAIR_PARTS, *channels, *keyed):
-        for path in recording.files(part, dataset, llm):
+    names = (*PAIR_PARTS, *recording.channels(dataset, llm))
+    keyed = recording.keyed_parts(dataset, llm)
+    for part in (*(Part(name, dataset, llm) for name in names), *keyed):
+        for path in recording.files(*part):
             if recording.named_llms(path) - {llm}:
                 yield f"{path}: its column `llm` names another LLM than {llm!r}."
     samples, texts = (
-        recording.scan(part, dataset, llm, ["question_id", "sample_index"])
-        for part in ("samples", "texts")
+        recording.scan(name, dataset, llm, ["question_id", "sample_index"])
+        for name in ("samples", "texts")
     )
     if any(of_samples != of_texts for of_samples, of_texts in zip_longest(samples, texts)):
         [path, *_] = recording.files("texts", dataset, llm)
         yield f"{path}: its question ids and sample indices differ from those of the samples."
     starts = np.cumsum(recording.votes(dataset).llms[llm].sizes, dtype=np.int64)
-    for part in ("samples", "texts"):
-        paths = recording.files(part, dataset, llm)
+    for name in ("samples", "texts"):
+        paths = recording.files(name, dataset, llm)
         ends = np.cumsum([recording.file_record(path)["rows"] for path in paths])
         for path, end in zip(paths, ends.tolist(), strict=True):
             if end and starts[min(starts.searchsorted(end), len(starts) - 1)] != end:
@@ -342,7 +342,8 @@ def _check_keys(recording: Recording, dataset: str, llm: str, _leaves: _Leaves) 
 
 
 def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -> Iterator[str]:
-    hashes = {part: LeafHash() for part in (*PAIR_PARTS, *recording.channels(dataset, llm))}
+    names = (*PAIR_PARTS, *recording.channels(dataset, llm))
+    hashes = {Part(name, dataset, llm): LeafHash() for name in names}
     votes, who = recording.votes(dataset), f"{llm} on {dataset}"
     tally, row_of = PairTally(votes), votes.rows_in_order()
     for pool in recording.pools(dataset, llm):
@@ -357,8 +358,9 @@ def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -
             raise DamagedRecordingError(
                 f"{llm} was asked {pool.question_id!r:.80}, which {wrong} {dataset}."
             ) from error
-        for part, columns in pool_columns(pool).items():
-            hashes[part].add(spec_of(part).line(pool.question_id, columns))
+        for name, columns in pool_columns(pool).items():
+            line = spec_of(name).line(pool.question_id, columns)
+            hashes[Part(name, dataset, llm)].add(line)
         unknown = sorted(set(pool.finish_reasons) - FINISH_CODES.keys())
         problem = f"unknown finish reasons {unknown}" if unknown else pool.tree_problem()
         if not pool.marks_fit():
@@ -367,10 +369,10 @@ def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -
             raise DamagedRecordingError(f"{who}, question {pool.question_id!r}: {problem}.")
         tally.add(pool)
     for part in recording.keyed_parts(dataset, llm):
-        leaves |= leaves_of(recording, Part(part, dataset, llm))
+        leaves |= leaves_of(recording, part)
     counter = recording.counter(dataset, llm)
-    leaves[dataset, llm, "llm"] = llm_leaf(recording.llm_info(llm), counter)
-    leaves |= {(dataset, llm, part): each.hexdigest() for part, each in hashes.items()}
+    leaves[Part("llm", dataset, llm)] = llm_leaf(recording.llm_info(llm), counter)
+    leaves |= {part: each.hexdigest() for part, each in hashes.items()}
     yield from _check_counts(recording.manifest.pairs[dataset, llm], tally.record(), who)
 
 
@@ -401,24 +403,13 @@ TEXT_PARTS = ("texts", "reasoning")
 """The long texts: most bytes of a recording, and not needed for voting."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What a file of a recording holds: a part of a dataset, or of an LLM on it."""
-
-    part: str
-    dataset: str
-    llm: str | None
-
-    def paths(self, manifest: Manifest) -> list[str]:
-        """The files of the part, in their order."""
-        return file_paths(manifest.files, self.part, self.dataset, self.llm)
-
-
 def listed_parts(manifest: Manifest) -> dict[str, Part]:
     """Return path -> what it holds, for all files in the manifest except README.md; paths that no
     recording has are refused.
     """
-    known = {path: part for part in _possible_parts(manifest) for path in part.paths(manifest)}
+    known = {
+        path: part for part in _possible_parts(manifest) for path in part.paths(manifest.files)
+    }
     strange = manifest.files.keys() - known.keys() - {README}
     if strange:
         raise DamagedRecordingError(
@@ -430,17 +421,12 @@ def listed_parts(manifest: Manifest) -> dict[str, Part]:
 
 
 def _possible_parts(manifest: Manifest) -> Iterator[Part]:
-    for dataset in manifest.datasets:
-        yield from (
-            Part(part, dataset, None) for part in ("questions", "equality", "votes", "details")
-        )
-    for dataset, llm in manifest.pairs:
-        yield from (Part(part, dataset, llm) for part in (*PAIR_PARTS, *CHANNELS))
-    for dataset, llm, part in manifest.keyed:
-        yield from (
-            Part(each, dataset, llm)
-            for each in ((part, PROBE_VOTES) if part == PROBES else (part,))
-        )
+    for name in ("questions", "equality", "votes", "details"):
+        yield from (Part(name, dataset) for dataset in manifest.datasets)
+    for name in (*PAIR_PARTS, *CHANNELS):
+        yield from (Part(name, *pair) for pair in manifest.pairs)
+    for part in manifest.keyed:
+        yield from (part, part._replace(name=PROBE_VOTES)) if part.name == PROBES else (part,)
 
 
 def check_names(paths: Iterable[str]) -> None:
@@ -482,7 +468,7 @@ def paths_of(
         for path, part in listed_parts(manifest).items()
         if part.dataset in ids
         and (part.llm is None or names is None or part.llm in names)
-        and (texts or part.part not in TEXT_PARTS)
+        and (texts or part.name not in TEXT_PARTS)
     ]
 
 
@@ -497,18 +483,18 @@ def check_leaf(recording: Recording, part: Part) -> None:
 
     The flat file of probes has no leaf, and is compared with the Parquet file instead.
     """
-    if part.part in {"votes", "details"}:
+    if part.name in {"votes", "details"}:
         return
-    if part.part == PROBE_VOTES:
+    if part.name == PROBE_VOTES:
         _refuse(recording, part.dataset, [], [str(part.llm)])
         return
     computed = leaves_of(recording, part)
     stated = {key: recording.manifest.leaves.get(key) for key in computed}
     for key, expected, found in _differing_leaves(stated, computed):
-        [path, *_] = part.paths(recording.manifest)
+        [path, *_] = recording.files(*part)
         raise DamagedRecordingError(
-            f"{recording.path / path}: the leaf {' / '.join(filter(None, key))} should be"
-            f" {expected}, found {found} in its content. Its owner has to publish it again."
+            f"{recording.path / path}: the leaf {key} should be {expected}, found {found} in its"
+            " content. Its owner has to publish it again."
         )
 
 
@@ -516,33 +502,33 @@ def leaves_of(recording: Recording, part: Part) -> _Leaves:
     """Recompute the leaf of a part, and that of its dataset or LLM; a `DamagedRecordingError` if
     scores or probes are not what the manifest counts.
     """
-    dataset, llm, own = part.dataset, part.llm, (part.dataset, part.llm, part.part)
+    name, dataset, llm = part
     info = recording.dataset_info(dataset)
-    if part.part == "questions":
+    if name == "questions":
         leaf = leaf_hash(map(question_line, recording.scan_questions(dataset)))
-        return {own: leaf, (dataset, None, "dataset"): dataset_leaf(info)}
+        return {part: leaf, Part("dataset", dataset): dataset_leaf(info)}
     if llm is None:
-        return {own: VerdictTally(info.equality, recording.scan_verdicts(dataset)).leaf()}
+        return {part: VerdictTally(info.equality, recording.scan_verdicts(dataset)).leaf()}
     leaf = (
-        _keyed_leaf(recording, part.part, dataset, llm)
-        if spec_of(part.part).joins == "keyed"
-        else leaf_hash(recording.lines(part.part, dataset, llm))
+        _keyed_leaf(recording, part, llm)
+        if spec_of(name).joins == "keyed"
+        else leaf_hash(recording.lines(part))
     )
     counter = recording.counter(dataset, llm)
-    return {own: leaf, (dataset, llm, "llm"): llm_leaf(recording.llm_info(llm), counter)}
+    return {part: leaf, Part("llm", dataset, llm): llm_leaf(recording.llm_info(llm), counter)}
 
 
-def _keyed_leaf(recording: Recording, part: str, dataset: str, llm: str) -> str:
-    votes, stated = recording.votes(dataset), recording.part_record(part, dataset, llm)
-    given_by = recording.given_by(part, dataset, llm)
+def _keyed_leaf(recording: Recording, part: Part, llm: str) -> str:
+    votes, stated = recording.votes(part.dataset), recording.part_record(part)
+    given_by, sizes = recording.given_by(part), votes.llms[llm].sizes
     try:
-        tally = RowsTally(dataset, llm, given_by, votes.question_ids, votes.llms[llm].sizes)
-        for rows in recording.part_rows(part, dataset, llm):
+        tally = RowsTally(part.dataset, llm, given_by, votes.question_ids, sizes)
+        for rows in recording.part_rows(part):
             tally.add(rows)
     except (UsageError, ConflictError) as error:
         raise DamagedRecordingError(str(error)) from error
     if stated != (counted := tally.record()):
-        raise DamagedRecordingError(f"{MANIFEST}: {part} should be {counted}, found {stated}.")
+        raise DamagedRecordingError(f"{MANIFEST}: {part.name} should be {counted}, found {stated}.")
     return tally.leaf()
 
 
@@ -552,7 +538,7 @@ def check_votes(recording: Recording, dataset: str, llms: Iterable[str]) -> None
 
 
 def _refuse(recording: Recording, dataset: str, llms: list[str], probed: list[str]) -> None:
-    with recording.shape(recording.path / file_path("votes", dataset)):
+    with readable(recording.path / Part("votes", dataset).path):
         for problem in votes_problems(recording, dataset, llms, probed):
             raise DamagedRecordingError(
                 f"{recording.path}/{problem}. Its owner has to publish it again."
@@ -578,7 +564,7 @@ def votes_problems(
         return classes_from_verdicts(verdicts.get(question, ()), gold)
 
     def contradiction(what: str, part: str = "votes", llm: str | None = None) -> str:
-        return f"{file_path(part, dataset, llm)}: it contradicts the Parquet files ({what})"
+        return f"{Part(part, dataset, llm).path}: it contradicts the Parquet files ({what})"
 
     if list(questions.ids) != list(votes.question_ids):
         yield contradiction("question ids")

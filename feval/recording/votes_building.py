@@ -29,7 +29,7 @@ from feval.recording import parquet
 from feval.recording.arrays import message_numbers, unknown_as_minus_one
 from feval.recording.content import PoolRows, QuestionTable
 from feval.recording.layout.flat import FlatArray, offsets_of, pack
-from feval.recording.layout.format import PROBES, file_path
+from feval.recording.layout.format import PROBES, Part
 from feval.recording.parts import Verdicts, VerdictTally, has_value
 from feval.recording.reader import Recording
 from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER
@@ -297,7 +297,7 @@ class _Files:
         self._taken = {part: rows.take(question) for part, rows in self._parts.items()}
         for part, columns in self._taken.items():
             if columns and (missing := self._columns[part] - columns.keys()):
-                path = self._recording.path / file_path(part, self._dataset, self._llm)
+                path = self._recording.path / Part(part, self._dataset, self._llm).path
                 raise DamagedRecordingError(
                     f"{path} cannot be read (it lacks {min(missing)}); run `feval verify`."
                 )

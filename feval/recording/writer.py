@@ -37,12 +37,9 @@ from feval.recording.layout.format import (
     MANIFEST,
     PROBE_VOTES,
     README,
-    LeafHash,
+    Part,
     check_name,
-    file_path,
-    file_paths,
     leaf_hash,
-    part_path,
     recording_hash,
 )
 from feval.recording.layout.manifest import Manifest, features, manifest_bytes
@@ -107,7 +104,7 @@ class RecordingWriter:
         self._pairs: dict[tuple[str, str], dict[str, Any]] = {}
         self._pools: dict[tuple[str, str], tuple[Sequence[str], npt.NDArray[np.uint32]]] = {}
         self._records: dict[str, list[dict[str, Any]]] = {"scores": [], "probes": []}
-        self._leaves: dict[tuple[str, str | None, str], str] = {}
+        self._leaves: dict[Part, str] = {}
         self._files: dict[str, dict[str, Any]] = {}
         self._claimed: dict[str, str] = {}
         self._linked: dict[str, None] = {}
@@ -168,12 +165,12 @@ class RecordingWriter:
             UsageError: a name that cannot be stored.
         """
         self._new_dataset(info)
-        leaf, table, spec = LeafHash(), QuestionTable(info.id), spec_of("questions")
-        with storage_errors(self.out), self._part_files("questions", info.id) as files:
+        part, table, spec = Part("questions", info.id), QuestionTable(info.id), spec_of("questions")
+        with storage_errors(self.out), self._part_files(part) as files:
             for question in questions:
                 check_name("question", question.id)
                 columns = spec.columns_of(question)
-                leaf.add(spec.line(question.id, columns))
+                files.leaf.add(spec.line(question.id, columns))
                 table.add(question)
                 files.add(question.id, columns)
             self._files |= (written := files.close())
@@ -183,7 +180,7 @@ class RecordingWriter:
         self._counts[info.id] = {"questions": len(table), "with_gold": table.with_gold}
         self._verdicts[info.id] = verdicts or {}, self._budget, not_asked
         self._sources[info.id], self._tables[info.id] = parent, table
-        self._leaves[info.id, None, "questions"] = leaf.hexdigest()
+        self._leaves[part] = files.leaf.hexdigest()
 
     def add_pools(
         self,
@@ -231,7 +228,7 @@ class RecordingWriter:
                 finally:
                     pair.abandon()
                 self._files |= files
-                self._leaves |= {(dataset, name, part): leaf for part, leaf in leaves.items()}
+                self._leaves |= leaves
                 for parent in parents:
                     self._link_if_same(parent, files)
                 sizes = pair.sizes
@@ -250,10 +247,10 @@ class RecordingWriter:
             for part in dict.fromkeys(
                 part
                 for parent in parents
-                for where, of, part in parent.manifest.leaves
-                if (where, of) == (dataset, name) and part not in {"llm", *rewritten}
+                for part in parent.manifest.leaves
+                if part[1:] == (dataset, name) and part.name not in {"llm", *rewritten}
             ):
-                self.link_part(part, dataset, name, parents)
+                self.link_part(part, parents)
 
     def add_scores(
         self, dataset: str, llm: str, scorer: ScorerInfo, rows: Iterable[ScoreRows]
@@ -291,48 +288,39 @@ class RecordingWriter:
         are linked to those of `parent` where they are equal.
         """
         tally = self._tally(dataset, llm, given_by)
-        with storage_errors(self.out), self._part_files(tally.part, dataset, llm) as files:
+        with storage_errors(self.out), self._part_files(tally.part) as files:
             for block in rows:
                 files.add(block.question_id, tally.add(block))
             self._files |= (written := files.close())
             self._link_if_same(parent, written)
-        self._end_rows(dataset, llm, tally.part, tally.leaf(), tally.record())
+        self._end_rows(tally.part, tally.leaf(), tally.record())
 
-    def link_part(
-        self, part: str, dataset: str, llm: str | None, parents: Sequence[Recording]
-    ) -> None:
+    def link_part(self, part: Part, parents: Sequence[Recording]) -> None:
         """Link the files of a part as those of one; the leaf of several is made from their rows."""
-        key = dataset, llm, part
-        holders = [parent for parent in parents if key in parent.manifest.leaves]
-        files = [(each, path) for each in holders for path in each.files(part, dataset, llm)]
+        holders = [parent for parent in parents if part in parent.manifest.leaves]
+        files = [(each, path) for each in holders for path in each.files(*part)]
         for number, (parent, path) in enumerate(files):
-            whole = file_path(part, dataset, llm)
-            self._link(
-                parent, path, whole if len(files) == 1 else part_path(part, dataset, llm, number)
+            self._link(parent, path, part.path if len(files) == 1 else part.numbered_path(number))
+        first, is_one = holders[0].manifest, len(holders) == 1
+        if spec_of(part.name).joins == "keyed":
+            tally = self._tally(part.dataset, str(part.llm), common_giver(part, holders))
+            for parent in () if is_one else holders:
+                for rows in parent.part_rows(part):
+                    tally.add(rows)
+            made = (
+                (first.leaves[part], first.keyed[part])
+                if is_one
+                else (tally.leaf(), tally.record())
             )
-        if llm is not None and spec_of(part).joins == "keyed":
-            tally = self._tally(dataset, llm, common_giver(part, dataset, llm, holders))
-            leaf, record = (
-                holders[0].manifest.leaves[key],
-                holders[0].part_record(part, dataset, llm),
-            )
-            if len(holders) > 1:
-                for parent in holders:
-                    for rows in parent.part_rows(part, dataset, llm):
-                        tally.add(rows)
-                leaf, record = tally.leaf(), tally.record()
-            self._end_rows(dataset, llm, part, leaf, record)
-        elif len(holders) == 1:
-            self._leaves[key] = holders[0].manifest.leaves[key]
+            self._end_rows(part, *made)
+        elif is_one:
+            self._leaves[part] = first.leaves[part]
         else:
-            lines = (parent.lines(part, dataset, str(llm)) for parent in holders)
-            self._leaves[key] = leaf_hash(chain.from_iterable(lines))
+            lines = (parent.lines(part) for parent in holders)
+            self._leaves[part] = leaf_hash(chain.from_iterable(lines))
 
-    def keep_dataset(
-        self, parent: Recording, dataset: str, without: Collection[tuple[str, str]] = ()
-    ) -> None:
-        """Take a dataset and everything on it from another recording, linked, but for some parts
-        (LLM, part).
+    def keep_dataset(self, parent: Recording, dataset: str, without: Collection[Part] = ()) -> None:
+        """Take a dataset and everything on it from another recording, linked, but for some parts.
 
         Raises:
             ConflictError: the dataset was added already, or an LLM under another decoding, or a
@@ -354,21 +342,21 @@ class RecordingWriter:
                 if parent.has_steps(dataset, llm):
                     check_votes(parent, dataset, [llm])  # forged trees are not linked
                 if parent.has_probes(dataset, llm):
-                    self._link(parent, file_path(PROBE_VOTES, dataset, llm))
-            for where, of, part in parent.manifest.leaves:
+                    self._link(parent, Part(PROBE_VOTES, dataset, llm).path)
+            for part in parent.manifest.leaves:
                 if (
-                    where == dataset
-                    and part not in {"dataset", "llm"}
-                    and (of, part) not in without
+                    part.dataset == dataset
+                    and part.name not in {"dataset", "llm"}
+                    and part not in without
                 ):
-                    self.link_part(part, dataset, of, [parent])
+                    self.link_part(part, [parent])
 
     def _new_dataset(self, info: DatasetInfo) -> None:
         check_name("dataset", info.id)
         if info.id in self._datasets:
             raise ConflictError(f"Dataset {info.id} was added twice.")
         self._datasets[info.id] = info
-        self._leaves[info.id, None, "dataset"] = dataset_leaf(info)
+        self._leaves[Part("dataset", info.id)] = dataset_leaf(info)
 
     def _new_pair(self, dataset: str, llm: LLMInfo, counter: str) -> None:
         check_name("LLM", llm.name)
@@ -386,7 +374,7 @@ class RecordingWriter:
             raise UsageError(
                 f"{llm.name} has CoTs for dataset {dataset!r}, which was not added; add it first."
             )
-        self._leaves[dataset, llm.name, "llm"] = llm_leaf(llm, counter)
+        self._leaves[Part("llm", dataset, llm.name)] = llm_leaf(llm, counter)
 
     def _tally(self, dataset: str, llm: str, given_by: ScorerInfo | str | None) -> RowsTally:
         """Return what checks the scores by a scorer, or the probes with a cue."""
@@ -395,11 +383,11 @@ class RecordingWriter:
         )
         if (dataset, llm) not in self._pools:
             raise UsageError(
-                f"There are {tally.part} of {llm!r} on {dataset!r}, whose CoTs were not added; add"
-                " them first."
+                f"There are {tally.part.name} of {llm!r} on {dataset!r}, whose CoTs were not added;"
+                " add them first."
             )
-        if (dataset, llm, tally.part) in self._leaves:
-            raise ConflictError(f"The {tally.part} of {llm} on {dataset} were added twice.")
+        if tally.part in self._leaves:
+            raise ConflictError(f"The {tally.part.name} of {llm} on {dataset} were added twice.")
         if isinstance(given_by, ScorerInfo):
             check_name("scorer", given_by.name)
             if self._scorers.setdefault(given_by.name, given_by) != given_by:
@@ -409,11 +397,9 @@ class RecordingWriter:
                 )
         return tally
 
-    def _end_rows(
-        self, dataset: str, llm: str, part: str, leaf: str, record: dict[str, Any]
-    ) -> None:
-        self._leaves[dataset, llm, part] = leaf
-        self._records[spec_of(part).name].append(record)
+    def _end_rows(self, part: Part, leaf: str, record: dict[str, Any]) -> None:
+        self._leaves[part] = leaf
+        self._records[spec_of(part.name).name].append(record)
 
     def _claim(self, path: str) -> str:
         """Register a path; refuse two that differ only in case, which some disks cannot tell
@@ -427,8 +413,8 @@ class RecordingWriter:
             )
         return path
 
-    def _part_files(self, part: str, dataset: str, llm: str | None = None) -> PartFiles:
-        return PartFiles(self._claim, self.root, (part, dataset, llm))
+    def _part_files(self, part: Part) -> PartFiles:
+        return PartFiles(self._claim, self.root, part)
 
     def _link(self, parent: Recording, path: str, target: str | None = None) -> None:
         """Link a file of a parent under a new path, or under its own."""
@@ -473,10 +459,11 @@ class RecordingWriter:
         if name == NORMAL_FORM:
             votes.build()
         else:
-            with self._part_files("equality", dataset) as files:
+            part = Part("equality", dataset)
+            with self._part_files(part) as files:
                 leaf, counts = merge_equal_answers(votes, files.add, name, *self._verdicts[dataset])
                 self._files |= files.close()
-            self._leaves[dataset, None, "equality"] = leaf
+            self._leaves[part] = leaf
             self._equality[dataset] = {"name": name, **counts}
             self._notes += [
                 f"{dataset}: {counts[outcome]} pairs of answers {what} ({name}); they count as"
@@ -486,10 +473,8 @@ class RecordingWriter:
             ]
         for llm, pools in votes.llms.items():
             if pools.is_stale:
-                samples, correct = (
-                    file_paths(self._files, "samples", dataset, llm),
-                    votes.correct(llm),
-                )
+                samples = Part("samples", dataset, llm).paths(self._files)
+                correct = votes.correct(llm)
                 for path in samples:
                     self._files[path] = with_correct(self.root / path, correct) or self._files[path]
                 self._link_if_same(source, samples)
@@ -500,24 +485,24 @@ class RecordingWriter:
             }
         flat, probes = votes.files()
         questions = self._counts[dataset]["questions"]
-        new = [(file_path(part, dataset), blocks, questions) for part, blocks in flat.items()]
+        new = [(Part(name, dataset), blocks, questions) for name, blocks in flat.items()]
         new += [
-            (file_path(PROBE_VOTES, dataset, llm), blocks, votes.probes[llm].count)
+            (Part(PROBE_VOTES, dataset, llm), blocks, votes.probes[llm].count)
             for llm, blocks in probes.items()
         ]
-        for path, blocks, rows in new:
-            self._files[self._claim(path)] = write_file(self.root / path, blocks, rows)
+        for part, blocks, rows in new:
+            path = self._claim(part.path)
+            self._files[path] = write_file(self.root / path, blocks, rows)
             self._link_if_same(source, [path])
 
     def _manifest(self) -> dict[str, Any]:
-        leaves = [(*key, leaf) for key, leaf in self._leaves.items()]
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            "features": features((part for _, _, part in self._leaves), self._files),
+            "features": features((part.name for part in self._leaves), self._files),
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "feval_version": __version__,
-            "recording_hash": recording_hash(leaves),
+            "recording_hash": recording_hash(self._leaves),
             "prices": self._prices,
             "operation": self._operation,
             "parents": self._parents,
@@ -532,8 +517,8 @@ class RecordingWriter:
             "scorers": [asdict(scorer) for scorer in self._scorers.values()],
             **self._records,
             "leaves": [
-                dict(zip(("dataset", "llm", "part", "sha256"), leaf, strict=True))
-                for leaf in leaves
+                {"dataset": part.dataset, "llm": part.llm, "part": part.name, "sha256": leaf}
+                for part, leaf in self._leaves.items()
             ],
             "files": self._files,
         }
@@ -555,19 +540,17 @@ def _joined(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return joined
 
 
-def common_giver(
-    part: str, dataset: str, llm: str, parents: Sequence[Recording]
-) -> ScorerInfo | str | None:
+def common_giver(part: Part, parents: Sequence[Recording]) -> ScorerInfo | str | None:
     """Return the scorer of some scores, or the cue of probes; different ones in some recordings are
     a `ConflictError`.
     """
-    first, *others = [(parent, parent.given_by(part, dataset, llm)) for parent in parents]
+    first, *others = [(parent, parent.given_by(part)) for parent in parents]
     for parent, other in others:
         if other != first[1]:
             raise ConflictError(
-                f"The {part} of {llm} on {dataset} were made with {first[1]!r:.160} in"
-                f" {first[0].path} and with {other!r:.160} in {parent.path}, so they do not"
-                " compare. Keep the recordings apart, or give the LLM or the scorer of one a name"
-                " of its own."
+                f"The {part.name} of {part.llm} on {part.dataset} were made with"
+                f" {first[1]!r:.160} in {first[0].path} and with {other!r:.160} in {parent.path},"
+                " so they do not compare. Keep the recordings apart, or give the LLM or the scorer"
+                " of one a name of its own."
             )
     return first[1]

@@ -168,7 +168,7 @@ def test_answers_of_an_earlier_extractor_stay_what_they_are(tmp_path):
         for key, leaf in again.manifest.leaves.items()
         if original.manifest.leaves.get(key) != leaf
     }
-    assert ("toy", None, "dataset") not in changed
+    assert ("dataset", "toy", None) not in changed
     import_recording("table", exported, tmp_path / "text", answers="text", answer_kind="number")
     assert open_recording(tmp_path / "text").dataset_info("toy").extractor == EXTRACTOR_VERSION
 

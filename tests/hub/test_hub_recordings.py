@@ -35,8 +35,8 @@ from feval.errors import (
 from feval.hub import local_folder, open_place, pull
 from feval.methods import SequentialRevision
 from feval.recording import merge, open_recording, select, verify_recording
-from feval.recording.layout.format import file_path, recording_hash
-from feval.recording.layout.manifest import manifest_bytes
+from feval.recording.layout.format import Part, recording_hash
+from feval.recording.layout.manifest import Manifest, manifest_bytes
 
 REPO = "somebody/recording"
 PRICES = "tiny-2026-11"
@@ -143,8 +143,8 @@ def came(hub, folder, paths):
 
 
 def needed(dataset, llms):
-    own = {file_path(part, dataset, llm) for part in ("requests", "samples") for llm in llms}
-    return {file_path(part, dataset) for part in ("questions", "votes", "details")} | own
+    own = {Part(name, dataset, llm).path for name in ("requests", "samples") for llm in llms}
+    return {Part(name, dataset).path for name in ("questions", "votes", "details")} | own
 
 
 def test_every_byte_is_sent_once(hub, folder, address):
@@ -601,11 +601,7 @@ def test_a_leaf_that_is_missing_is_refused(hub, folder):
         manifest["leaves"] = [
             leaf for leaf in manifest["leaves"] if (leaf["llm"], leaf["part"]) != ("a", "samples")
         ]
-        keys = [
-            (leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"])
-            for leaf in manifest["leaves"]
-        ]
-        manifest["recording_hash"] = recording_hash(keys)
+        manifest["recording_hash"] = recording_hash(Manifest.from_record(manifest).leaves)
 
     with pytest.raises(DamagedRecordingError, match="the leaf toy / a / samples should be None"):
         load(publish_changed(hub, folder, change), "a")

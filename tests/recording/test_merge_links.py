@@ -127,7 +127,7 @@ def test_an_llm_that_one_recording_has_is_linked_beside_others(tmp_path):
             assert own.items() <= inodes(merged).items()
     assert open_recording(merged).manifest.pairs["toy", "beta"]["smallest_pool"] == 0
     pairs = [
-        open_recording(folder).manifest.leaves["toy", "alpha", "texts"]
+        open_recording(folder).manifest.leaves["texts", "toy", "alpha"]
         for folder in (alone, merged)
     ]
     assert pairs[0] == pairs[1]

@@ -33,7 +33,7 @@ def shared(one, other, path):
 
 def test_a_selection_of_llms_has_their_probes(probed, tmp_path):
     recording = sound(select(probed, tmp_path / "one", llms=["alpha"]))
-    assert [each[:2] for each in recording.manifest.keyed] == [("toy", "alpha")]
+    assert [*recording.manifest.keyed] == [("probes", "toy", "alpha")]
     assert probe_words(recording, "alpha") == as_words(ALPHA)
     assert shared(probed, tmp_path / "one", PARQUET)
 

@@ -22,7 +22,7 @@ from feval.recording import (
     open_recording,
     verify_recording,
 )
-from feval.recording.layout.format import file_path
+from feval.recording.layout.format import Part
 
 POOLS = {
     "alpha": [["4", "4", None], ["7"], [], ["1", "2"]],
@@ -177,7 +177,7 @@ def test_the_rest_is_linked_and_the_parent_untouched(toy, tmp_path):
     before = content(toy)
     out = add_scores(toy, tmp_path / "scored", JUDGE, {("toy", "alpha"): ROWS})
     assert content(toy) == before
-    path = file_path("scores/org/judge", "toy", "alpha")
+    path = Part("scores/org/judge", "toy", "alpha").path
     assert path.startswith("scores/toy/alpha/org--judge")
     assert content(out).keys() == before.keys() | {path}
     assert {name for name in before if not (toy / name).samefile(out / name)} == {
@@ -292,7 +292,7 @@ def test_extraction_keeps_scores_and_says_what_they_saw(scored, tmp_path):
     assert extraction.notes == (
         "toy: org/judge scored the CoTs of alpha with the answers of the parent.",
     )
-    path = file_path("scores/org/judge", "toy", "alpha")
+    path = Part("scores/org/judge", "toy", "alpha").path
     assert (scored / path).samefile(tmp_path / "new" / path)
     assert open_recording(tmp_path / "new").scorers("toy", "alpha") == ["org/judge"]
     assert verify_recording(tmp_path / "new").problems == ()

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from small import pool, write_rows
 
 from feval.recording import DatasetInfo, ScorerInfo, ScoreRows, open_recording, verify_recording
-from feval.recording.layout.format import file_paths
+from feval.recording.layout.format import Part
 from feval.recording.parquet import writing
 
 PARTS = ("requests", "samples", "texts", "reasoning", "scores/judge")
@@ -48,8 +48,8 @@ def test_a_part_that_grows_too_large_continues_in_another_file(tmp_path, monkeyp
         open_recording(tmp_path / "whole").pools("toy", LLM)
     )
     for part in PARTS:
-        [single] = file_paths(whole["files"], part, "toy", LLM)
-        paths = file_paths(cut["files"], part, "toy", LLM)
+        [single] = Part(part, "toy", LLM).paths(whole["files"])
+        paths = Part(part, "toy", LLM).paths(cut["files"])
         assert [Path(path).name for path in paths] == [
             f"part-0000{i}.parquet" for i in range(len(paths))
         ]
@@ -82,7 +82,7 @@ def test_row_groups_of_texts_grow_with_their_file_and_hold_whole_questions(tmp_p
     monkeypatch.setattr(writing, "_LARGEST_TEXT_GROUP_BYTES", 800)
     monkeypatch.setattr(writing, "_TEXT_GROUPS", 8)
     manifest = write(tmp_path / "r", questions=200)
-    [path] = file_paths(manifest["files"], "texts", "toy", LLM)
+    [path] = Part("texts", "toy", LLM).paths(manifest["files"])
     sizes = []
     seen = set()
     for table in groups(tmp_path / "r" / path):

@@ -26,6 +26,7 @@ from feval.recording.derived.rewriting import (
     merged_questions,
     merged_rows,
 )
+from feval.recording.layout.format import Part
 from feval.recording.parts import spec_of
 from feval.recording.reader import Recording
 from feval.recording.verify import Steps, open_sound
@@ -112,9 +113,9 @@ class _Source:
     recording: Recording
     rows: npt.NDArray[np.int64]
 
-    def places(self, part: str, dataset: str, llm: str) -> npt.NDArray[np.int64]:
+    def places(self, part: Part) -> npt.NDArray[np.int64]:
         """Return the merged rows of the questions that a part has, in its order."""
-        return self.rows[self.recording.rows(part, dataset, llm)]
+        return self.rows[self.recording.rows(part)]
 
 
 def _add_llm(writer: RecordingWriter, dataset: str, llm: str, sources: Sequence[_Source]) -> None:
@@ -122,7 +123,7 @@ def _add_llm(writer: RecordingWriter, dataset: str, llm: str, sources: Sequence[
     those of the other.
     """
     places = [
-        (copies[0].places("requests", dataset, llm), copies)
+        (copies[0].places(Part("requests", dataset, llm)), copies)
         for copies in _contents(dataset, llm, sources)
     ]
     places.sort(key=lambda each: int(each[0].min(initial=len(each[1][0].rows))))
@@ -145,22 +146,20 @@ def _add_llm(writer: RecordingWriter, dataset: str, llm: str, sources: Sequence[
         pools = _longest(streams, _pool_items, f"{llm} on {dataset} is in {folders}")
     info, counter = owners[0].llm_info(llm), owners[0].counter(dataset, llm)
     parents = owners if is_linked else []
-    writer.add_pools(dataset, info, counter, pools, parents=parents, rewritten=keyed)
+    rewritten = [part.name for part in keyed]
+    writer.add_pools(dataset, info, counter, pools, parents=parents, rewritten=rewritten)
     for part in keyed:
-        holders = _holders(part, dataset, llm, contents)
+        holders = _holders(part, contents)
         recordings = [each.recording for each in holders]
         if is_linked:
-            writer.link_part(part, dataset, llm, recordings)
+            writer.link_part(part, recordings)
             continue
         rows_of = [
-            in_order(
-                partial(each.recording.part_rows, part, dataset, llm),
-                each.places(part, dataset, llm),
-            )
-            for each in holders
+            in_order(partial(each.recording.part_rows, part), each.places(part)) for each in holders
         ]
-        joined = _longest(rows_of, partial(_row_items, part), f"{part} of {llm} on {dataset}")
-        writer.add_rows(dataset, llm, common_giver(part, dataset, llm, recordings), joined)
+        what = f"{part.name} of {llm} on {dataset}"
+        joined = _longest(rows_of, partial(_row_items, part.name), what)
+        writer.add_rows(dataset, llm, common_giver(part, recordings), joined)
 
 
 def _longest(
@@ -201,22 +200,19 @@ def _row_items(part: str, rows: ScoreRows | ProbeRows) -> list[Any]:
     return list(zip(*columns, strict=True))
 
 
-def _holders(
-    part: str, dataset: str, llm: str, contents: Sequence[Sequence[_Source]]
-) -> list[_Source]:
+def _holders(part: Part, contents: Sequence[Sequence[_Source]]) -> list[_Source]:
     """Return a recording with a part for each content that has it; recordings with equal CoTs must
     have equal ones.
     """
     holders = []
     for copies in contents:
-        having = [each for each in copies if (dataset, llm, part) in each.recording.manifest.leaves]
-        leaves = {
-            each.recording.manifest.leaves[dataset, llm, part]: each.recording.path
-            for each in having
-        }
+        having = [each for each in copies if part in each.recording.manifest.leaves]
+        leaves = {each.recording.manifest.leaves[part]: each.recording.path for each in having}
         if len(leaves) > 1:
             one, other, *_ = leaves.values()
-            raise ConflictError(f"{one} and {other} hold different {part} of {llm} on {dataset}.")
+            raise ConflictError(
+                f"{one} and {other} hold different {part.name} of {part.llm} on {part.dataset}."
+            )
         holders += having[:1]
     return holders
 
@@ -227,11 +223,11 @@ def _contents(dataset: str, llm: str, sources: Sequence[_Source]) -> list[list[_
     for source in sources:
         if (dataset, llm) in source.recording.manifest.pairs:
             # not scores and probes: those of several recordings may be joined
+            manifest = source.recording.manifest
             own = frozenset(
-                (part, digest)
-                for (*pair, part), digest in source.recording.manifest.leaves.items()
-                if pair == [dataset, llm]
-                and (dataset, llm, part) not in source.recording.manifest.keyed
+                (part.name, leaf)
+                for part, leaf in manifest.leaves.items()
+                if part[1:] == (dataset, llm) and part not in manifest.keyed
             )
             by_leaves.setdefault(own, []).append(source)
     for (own, [one, *_]), (others, [other, *_]) in combinations(by_leaves.items(), 2):

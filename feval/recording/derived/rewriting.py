@@ -24,7 +24,7 @@ from feval.recording.content import (
     ScorerInfo,
     ScoreRows,
 )
-from feval.recording.layout.format import SCORES
+from feval.recording.layout.format import SCORES, Part
 from feval.recording.reader import Recording, open_recording
 from feval.recording.verify import open_sound
 from feval.recording.writer import RecordingWriter
@@ -122,7 +122,7 @@ def merged_questions(dataset: str, holders: Sequence[Recording]) -> Iterator[Que
     """
     by_leaf: dict[str, Recording] = {}
     for holder in holders:
-        by_leaf.setdefault(holder.manifest.leaves[dataset, None, "questions"], holder)
+        by_leaf.setdefault(holder.manifest.leaves[Part("questions", dataset)], holder)
     distinct = list(by_leaf.values())
     rows = merged_rows(dataset, distinct)
     if len(distinct) == 1 or max(each.max(initial=-1) for each in rows) + 1 == sum(map(len, rows)):
@@ -334,19 +334,18 @@ def add_scorers(
     one.
     """
     source = open_sound(recording)
-    new = {(dataset, llm, scorer.name) for scorer, rows in scores for dataset, llm in rows}
-    for dataset, llm, scorer_name in sorted(new):
-        source.require(dataset, llm)
-        if not replacing and scorer_name in source.scorers(dataset, llm):
+    new = {Part(SCORES + scorer.name, *pair) for scorer, rows in scores for pair in rows}
+    for part in sorted(new, key=str):
+        source.require(part.dataset, part.llm)
+        if not replacing and part in source.manifest.keyed:
             raise ConflictError(
-                f"{source.path} already has scores of {llm} on {dataset} by {scorer_name!r}. Give"
-                " the scorer another name."
+                f"{source.path} already has scores of {part.llm} on {part.dataset} by"
+                f" {part.name.removeprefix(SCORES)!r}. Give the scorer another name."
             )
     old_notes = [note for note in source.manifest.raw["notes"] if note not in without_notes]
     with derived_writer([source], out, {"name": "score", **operation}, old_notes) as writer:
         for dataset in source.dataset_ids():
-            without = {(llm, SCORES + name) for where, llm, name in new if where == dataset}
-            writer.keep_dataset(source, dataset, without)
+            writer.keep_dataset(source, dataset, new)
         for scorer, rows in scores:
             for pair, scored in rows.items():
                 writer.add_rows(*pair, scorer, scored)

@@ -133,8 +133,8 @@ def select(
                     pools = _chosen(source.pools(*pair), ids, samples, llm)
                     writer.add_pools(dataset, variant, counter, pools)
                     for part in source.keyed_parts(*pair):
-                        scored = _chosen(source.part_rows(part, *pair), ids, samples, llm)
-                        writer.add_rows(dataset, name, source.given_by(part, *pair), scored)
+                        scored = _chosen(source.part_rows(part), ids, samples, llm)
+                        writer.add_rows(dataset, name, source.given_by(part), scored)
                 steps.step()
         if missing:
             raise NotRecordedError(

@@ -9,10 +9,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from feval.cards.reading import open_regular as open_regular
 from feval.cards.reading import parse_json, read_regular
@@ -80,34 +80,48 @@ def slug(name: str) -> str:
     return f"{safe.lstrip('.')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def file_path(part: str, dataset: str, llm: str | None = None) -> str:
-    """Return the path of a part below the recording's folder, with "/" between the names."""
-    if part in _VOTES:
-        return f"votes/{slug(dataset)}.{part}"
-    if llm is not None and part == PROBE_VOTES:
-        return f"votes/{slug(dataset)}/{slug(llm)}.probes"
-    if llm is not None and part.startswith(SCORES):
-        return f"{SCORES}{slug(dataset)}/{slug(llm)}/{slug(part.removeprefix(SCORES))}.parquet"
-    if llm is None:
-        return f"{part}/{slug(dataset)}.parquet"
-    return f"{part}/{slug(dataset)}/{slug(llm)}.parquet"
+class Part(NamedTuple):
+    """A part of a dataset, or of an LLM on it: what its leaf, its record and its files are found
+    by.
 
-
-def part_path(part: str, dataset: str, llm: str | None, number: int) -> str:
-    """Return the path of one file, counted from 0, of a part that lies in several."""
-    return f"{file_path(part, dataset, llm).removesuffix('.parquet')}/part-{number:05d}.parquet"
-
-
-def file_paths(files: Container[str], part: str, dataset: str, llm: str | None = None) -> list[str]:
-    """Return which of some files hold a part of a dataset, or of an LLM on it, in their order: one,
-    several, or none.
+    `name` is that of a `PartSpec`, of scores with the scorer behind a slash, or of a leaf or file
+    beside them.
     """
-    if (path := file_path(part, dataset, llm)) in files:
-        return [path]
-    paths: list[str] = []
-    while (path := part_path(part, dataset, llm, len(paths))) in files:
-        paths.append(path)
-    return paths
+
+    name: str
+    dataset: str
+    llm: str | None = None
+
+    def __str__(self) -> str:
+        return " / ".join(filter(None, (self.dataset, self.llm, self.name)))
+
+    @property
+    def path(self) -> str:
+        """Its path below the recording's folder, with "/" between the names."""
+        dataset = slug(self.dataset)
+        if self.name in _VOTES:
+            return f"votes/{dataset}.{self.name}"
+        if self.llm is None:
+            return f"{self.name}/{dataset}.parquet"
+        llm = slug(self.llm)
+        if self.name == PROBE_VOTES:
+            return f"votes/{dataset}/{llm}.probes"
+        if self.name.startswith(SCORES):
+            return f"{SCORES}{dataset}/{llm}/{slug(self.name.removeprefix(SCORES))}.parquet"
+        return f"{self.name}/{dataset}/{llm}.parquet"
+
+    def numbered_path(self, number: int) -> str:
+        """The path of one file, counted from 0, where it lies in several."""
+        return f"{self.path.removesuffix('.parquet')}/part-{number:05d}.parquet"
+
+    def paths(self, files: Container[str]) -> list[str]:
+        """Which of some files hold it, in their order: one, several, or none."""
+        if self.path in files:
+            return [self.path]
+        paths: list[str] = []
+        while (path := self.numbered_path(len(paths))) in files:
+            paths.append(path)
+        return paths
 
 
 def is_safe_path(path: object) -> bool:
@@ -177,11 +191,11 @@ def leaf_hash(lines: Iterable[Sequence[Any] | dict[str, Any]]) -> str:
     return leaf.hexdigest()
 
 
-def recording_hash(leaves: Iterable[tuple[str, str | None, str, str]]) -> str:
+def recording_hash(leaves: Mapping[Part, str]) -> str:
     """Return the Merkle root: SHA-256 over the sorted leaves (dataset, LLM or "", part, hex
     digest), as one JSON line.
     """
-    rows = sorted([dataset, llm or "", part, digest] for dataset, llm, part, digest in leaves)
+    rows = sorted([part.dataset, part.llm or "", part.name, leaf] for part, leaf in leaves.items())
     return hashlib.sha256(
         json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
     ).hexdigest()

@@ -31,6 +31,7 @@ from feval.recording.layout.format import (
     MANIFEST,
     PROBES,
     SCORES,
+    Part,
     is_safe_path,
     leaf_hash,
     read_json,
@@ -205,7 +206,7 @@ class Manifest:
     """A manifest that was read and checked, with its records by name.
 
     `raw` is the whole `ManifestRecord`, `hash` the recording hash, `prices` the id of the price
-    list it was recorded under, `keyed` has the records of scores and probes by dataset, LLM, part.
+    list it was recorded under, `keyed` has the records of scores and probes by part.
     """
 
     raw: dict[str, Any]
@@ -214,14 +215,14 @@ class Manifest:
     datasets: dict[str, dict[str, Any]]
     llms: dict[str, dict[str, Any]]
     pairs: dict[tuple[str, str], dict[str, Any]]
-    keyed: dict[tuple[str, str, str], dict[str, Any]]
+    keyed: dict[Part, dict[str, Any]]
     files: dict[str, dict[str, Any]]
-    leaves: dict[tuple[str, str | None, str], str]
+    leaves: dict[Part, str]
 
     @classmethod
     def from_record(cls, raw: dict[str, Any]) -> Manifest:
         """Index the records of a manifest."""
-        scores = {_pair(each, SCORES + each["scorer"]): each for each in raw["scores"]}
+        scores = {_part(SCORES + each["scorer"], each): each for each in raw["scores"]}
         return cls(
             raw=raw,
             hash=raw["recording_hash"],
@@ -229,9 +230,9 @@ class Manifest:
             datasets={record["id"]: record for record in raw["datasets"]},
             llms={record["name"]: record for record in raw["llms"]},
             pairs={(record["dataset"], record["llm"]): record for record in raw["pairs"]},
-            keyed=scores | {_pair(record, PROBES): record for record in raw["probes"]},
+            keyed=scores | {_part(PROBES, record): record for record in raw["probes"]},
             files=raw["files"],
-            leaves={_pair(leaf, leaf["part"]): leaf["sha256"] for leaf in raw["leaves"]},
+            leaves={_part(leaf["part"], leaf): leaf["sha256"] for leaf in raw["leaves"]},
         )
 
     def served_models(self) -> Iterator[Served]:
@@ -244,8 +245,8 @@ class Manifest:
                 yield Served(llm, dataset, asked, names)
 
 
-def _pair(record: Mapping[str, Any], part: str) -> tuple[str, Any, str]:
-    return record["dataset"], record["llm"], part
+def _part(name: str, record: Mapping[str, Any]) -> Part:
+    return Part(name, record["dataset"], record["llm"])
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -275,7 +276,8 @@ def read_manifest(folder: Path) -> Manifest:
             f"{path} {sentence(error)}; fetch or make the recording again."
         ) from error
     manifest = Manifest.from_record(raw)
-    _check_records(path, manifest)
+    for problem in _contradictions(manifest):
+        raise DamagedRecordingError(f"{path} {problem}; fetch or make the recording again.")
     if raw["checksum"] != (computed := checksum(raw)):
         raise DamagedRecordingError(
             f"{path} was changed after it was written: it should have the checksum"
@@ -319,20 +321,15 @@ def _adapter() -> TypeAdapter[ManifestRecord]:
     return TypeAdapter(ManifestRecord)
 
 
-def _check_records(path: Path, manifest: Manifest) -> None:
-    """Check what the records say of each other."""
-    for problem in _contradictions(manifest):
-        raise DamagedRecordingError(f"{path} {problem}; fetch or make the recording again.")
-
-
 def _contradictions(manifest: Manifest) -> Iterator[str]:
+    """Yield what the records say wrongly of each other."""
     raw, leaves = manifest.raw, manifest.leaves
     entries = {name: raw[name] for name in ("datasets", "llms", "pairs", "leaves")}
     for name, records in (entries | {"keyed": raw["scores"] + raw["probes"]}).items():
         if len(records) > len(getattr(manifest, name)):
             field = "scores or probes" if name == "keyed" else name
             yield f"has two entries for the same in the field {field!r}"
-    computed = recording_hash((*key, leaf) for key, leaf in leaves.items())
+    computed = recording_hash(leaves)
     if computed != manifest.hash:
         yield f"states the hash {manifest.hash}, and its leaves hash to {computed}"
     for name in manifest.files:
@@ -348,16 +345,16 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
             )
         if pair.get("scorer") not in scorers:
             yield f"has scores by {pair['scorer']!r:.80}, and describes no such scorer"
-    for dataset, llm, part in manifest.keyed:
+    for part, dataset, llm in manifest.keyed:
         if (dataset, llm) not in manifest.pairs:
             yield f"has {part} of {llm!r:.80} on {dataset!r:.80}, and no CoTs of it"
-    parts = {leaf for leaf in leaves if leaf[2] == PROBES or leaf[2].startswith(SCORES)}
-    for on, of, part in sorted(manifest.keyed.keys() ^ parts, key=str):
+    parts = {leaf for leaf in leaves if leaf.name == PROBES or leaf.name.startswith(SCORES)}
+    for part, dataset, llm in sorted(manifest.keyed.keys() ^ parts, key=str):
         yield (
-            f"has {part} of {of!r:.80} on {on!r:.80} among its leaves or among its entries, and not"
-            " in both"
+            f"has {part} of {llm!r:.80} on {dataset!r:.80} among its leaves or among its entries,"
+            " and not in both"
         )
-    if (found := features((part for _, _, part in leaves), manifest.files)) != raw["features"]:
+    if (found := features((leaf.name for leaf in leaves), manifest.files)) != raw["features"]:
         yield f"states the features {raw['features']}, and lists files and leaves of {found}"
 
 

@@ -17,7 +17,7 @@ from feval.cards.names import FINISH_REASONS
 from feval.errors import UsageError
 from feval.recording.content import PairTally, PoolRows, QuestionTable, utc_time
 from feval.recording.layout.files import HashedFile
-from feval.recording.layout.format import LeafHash, file_path, part_path
+from feval.recording.layout.format import LeafHash, Part
 from feval.recording.parts import (
     EXTRA_COLUMNS,
     PAIR_PARTS,
@@ -73,20 +73,18 @@ class PartFiles:
     about `FILE_BYTES`.
 
     Groups of texts grow with their file, so that one text is a small read and the footer stays
-    small. `claim` registers the path of a file before it is written, `key` is part, dataset, LLM.
+    small. `claim` registers the path of a file before it is written; `leaf` is for who adds lines.
     """
 
-    def __init__(
-        self, claim: Callable[[str], str], root: Path, key: tuple[str, str, str | None]
-    ) -> None:
-        self._claim, self._root, self._key = claim, root, key
-        self._spec, self._schema = spec_of(key[0]), schema_of(key[0])
+    def __init__(self, claim: Callable[[str], str], root: Path, part: Part) -> None:
+        self._claim, self._root, self.part, self.leaf = claim, root, part, LeafHash()
+        self._spec, self._schema = spec_of(part.name), schema_of(part.name)
         self._sized = [column.name for column in self._spec.columns if column.is_sized]
         self._group_rows = (
             _QUESTIONS_GROUP_ROWS if self._spec.joins == "entry" else NARROW_GROUP_ROWS
         )
         self._records: dict[str, dict[str, Any]] = {}
-        self._open(file_path(*key))
+        self._open(part.path)
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +97,7 @@ class PartFiles:
         rows = len(next(iter(columns.values())))
         if not rows:
             return
-        if self._file.size >= FILE_BYTES and self._key[2] is not None:
+        if self._file.size >= FILE_BYTES and self.part.llm is not None:
             self._continue()
         self._questions.append(question)
         self._counts.append(rows)
@@ -122,7 +120,7 @@ class PartFiles:
 
     def _open(self, path: str) -> None:
         self._path = self._claim(path)
-        self._file = ParquetFile(self._root / path, self._key[0])
+        self._file = ParquetFile(self._root / path, self.part.name)
         self._written = 0
         self._start_group()
 
@@ -136,11 +134,11 @@ class PartFiles:
         """End the file and begin the next; the first one gets its number."""
         record = self._file.close()
         if not self._records:
-            single, self._path = self._path, self._claim(part_path(*self._key, 0))
+            single, self._path = self._path, self._claim(self.part.numbered_path(0))
             (self._root / self._path).parent.mkdir(exist_ok=True)
             (self._root / single).rename(self._root / self._path)
         self._records[self._path] = record
-        self._open(part_path(*self._key, len(self._records)))
+        self._open(self.part.numbered_path(len(self._records)))
 
     def _group_bytes(self) -> int:
         if not self._spec.grows:
@@ -155,8 +153,8 @@ class PartFiles:
         if self._rows:
             questions = chain.from_iterable(map(repeat, self._questions, self._counts))
             columns: dict[str, Any] = {"question_id": list(questions), **self._columns}
-            if self._key[2] is not None:
-                columns["llm"] = pa.repeat(self._key[2], self._rows)
+            if self.part.llm is not None:
+                columns["llm"] = pa.repeat(self.part.llm, self._rows)
             if self._spec.joins == "cots":
                 columns["sample_index"] = list(chain.from_iterable(map(range, self._counts)))
             for column in self._spec.columns:
@@ -266,10 +264,9 @@ class PairFiles:
         only: Collection[str],
     ) -> None:
         self._claim, self._root, self._who = claim, root, f"{llm} on {questions.dataset}"
-        self._pair, self._questions = (questions.dataset, llm), questions
+        self._llm, self._questions = llm, questions
         self._only = {spec.name for spec in POOL_PARTS}.intersection(only)
         self._files: dict[str, PartFiles] = {}
-        self._leaves: dict[str, LeafHash] = {}
         self._row = -1
         self._is_tree: bool | None = None
         self._tally = PairTally(questions)
@@ -286,35 +283,37 @@ class PairFiles:
         for part, own in columns.items():
             if part not in self._only:
                 continue
-            self._open(part)
-            line = spec_of(part).line(pool.question_id, own)
-            self._leaves[part].add(line, f"{self._who}, question {pool.question_id!r}, {part}: ")
+            files = self._of(part)
+            files.leaf.add(
+                spec_of(part).line(name, own), f"{self._who}, question {name!r}, {part}: "
+            )
             if part == "samples":
                 right = [None if gold is None else answer == gold for answer in pool.answers]
                 own["correct"] = right
-            self._files[part].add(pool.question_id, own)
+            files.add(name, own)
         self.sizes[self._row] = len(pool.answers)
         self._tally.add(pool)
 
-    def close(self) -> tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, int]]:
+    def close(self) -> tuple[dict[str, dict[str, Any]], dict[Part, str], dict[str, int]]:
         """Finish the files; return their records, their leaves, and the summary of the pools."""
         for part in self._only.intersection(PAIR_PARTS):
-            self._open(part)
-        files = {
-            path: record for part in self._files.values() for path, record in part.close().items()
-        }
-        leaves = {part: leaf.hexdigest() for part, leaf in self._leaves.items()}
-        return files, leaves, self._tally.record()
+            self._of(part)
+        records: dict[str, dict[str, Any]] = {}
+        for files in self._files.values():
+            records |= files.close()
+        leaves = {files.part: files.leaf.hexdigest() for files in self._files.values()}
+        return records, leaves, self._tally.record()
 
     def abandon(self) -> None:
         """Close the files, whatever state they are in."""
         for files in self._files.values():
             files.abandon()
 
-    def _open(self, part: str) -> None:
-        if part not in self._files:
-            self._files[part] = PartFiles(self._claim, self._root, (part, *self._pair))
-            self._leaves[part] = LeafHash()
+    def _of(self, name: str) -> PartFiles:
+        if name not in self._files:
+            part = Part(name, self._questions.dataset, self._llm)
+            self._files[name] = PartFiles(self._claim, self._root, part)
+        return self._files[name]
 
     def _checked_columns(self, pool: PoolRows) -> dict[str, dict[str, Sequence[Any]]]:
         """Return the columns of a pool by part after a check that they can be stored."""

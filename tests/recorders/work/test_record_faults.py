@@ -67,10 +67,8 @@ def recorded(server, out, limits=QUICK, **decoding):
     )
     assert verify_recording(out).ok
     manifest = open_recording(out).manifest
-    leaves = [leaf for leaf in manifest.raw["leaves"] if leaf["part"] != "llm"]
-    return recording_hash(
-        (leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"]) for leaf in leaves
-    )
+    leaves = manifest.leaves.items()
+    return recording_hash({part: leaf for part, leaf in leaves if part.name != "llm"})
 
 
 def some_each(names, each):
