@@ -24,31 +24,25 @@ from feval.methods.fields import Count, ExactNumber, Whole, as_fraction, frozen_
 from feval.methods.protocol import (
     EXACT,
     Decisions,
-    DrawOrders,
-    ErrorShares,
     Expectation,
     Floats,
     Integers,
-    Ledger,
     Orders,
     Sampler,
     drawn,
-    most_tokens,
-    one_llm,
-    require_draws,
 )
 from feval.methods.stops import (
+    StoppingMethod,
     early_votes_of_whole_pool,
     gold_share_of_lead,
     mean_over_orders,
     right_over_orders,
-    split_of_stops,
 )
 from feval.methods.vote import (
     NoAnswerRule,
+    decide_on_first,
     no_answer_wins,
     plurality,
-    plurality_codes,
     plurality_is_right,
 )
 from feval.replay.draws import uniforms
@@ -79,7 +73,7 @@ class _Coin(Sampler, Protocol):
 
 
 @frozen_method
-class AdaptiveConsistency:
+class AdaptiveConsistency(StoppingMethod):
     """Self-consistency that draws one CoT per request, looks at the vote after each, and stops when
     the vote looks settled.
 
@@ -102,9 +96,9 @@ class AdaptiveConsistency:
         seed: of the coins of "random".
     """
 
+    scope, most = "Adaptive-Consistency draws CoTs of one LLM", "budget"
     # What it draws one by one is all of its output.
     capabilities = EXACT
-    fraction_windows = 0
 
     criterion: Literal["beta", "dirichlet", "entropy", "majority", "random", "crp"] = "beta"
     # The text "0.95" and the float 0.95 are the same rational number, 19/20.
@@ -134,10 +128,6 @@ class AdaptiveConsistency:
             as_fraction(self.concentration),
         )
 
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """The most CoTs drawn from the one LLM."""
-        return one_llm(self.budget, llms, "Adaptive-Consistency draws CoTs of one LLM")
-
     def __call__(self, question: str, llm: _Coin) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one. For "random", the LLM also has
         `uniform()`.
@@ -160,19 +150,10 @@ class AdaptiveConsistency:
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        require_draws(self, pools, orders)
-        pool, order = pools[0], orders[0][:, :, : self.budget]
+        pool, order = self.only(pools, orders)
         codes = drawn(pool.codes, order)
         cots = self.stops(pool, order, codes)
-        seen = np.arange(self.budget, dtype=np.int16) < cots[:, :, None].astype(np.int16)
-        np.putmask(codes, ~seen, -2)  # which votes under neither rule
-        answer = plurality_codes(codes, no_answer=self.no_answer)
-        each = drawn(pool.output_tokens, order) * seen
-        tokens, longest = each.sum(axis=2, dtype=np.int64), most_tokens(each)
-        return Decisions(
-            answer,
-            (Ledger(cots, cots, tokens, sequential_tokens=tokens, longest_trace_tokens=longest),),
-        )
+        return decide_on_first(pool, order, codes, cots, cots, no_answer=self.no_answer)
 
     def stops(self, pool: Pool, order: Orders, codes: Integers) -> Integers:
         """[R, Q] CoTs drawn until the stop, in orders [R, Q, budget] that have these answer
@@ -199,12 +180,6 @@ class AdaptiveConsistency:
             expected = Expectation(means.right, means.samples, means.samples, means.output_tokens)
         return replace(expected, sequential_tokens=expected.output_tokens)
 
-    def exact_errors(
-        self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders
-    ) -> ErrorShares:
-        """How wrong answers come about over all draws; see `ExactMethod.exact_errors`."""
-        return split_of_stops(self, pool, gold, right, self._no_answer(pool), draw)
-
     def _exact_random(self, pool: Pool, gold: Integers) -> Expectation:
         """The coin does not look at the answers: a mixture of self-consistency over numbers of
         CoTs.
@@ -216,7 +191,7 @@ class AdaptiveConsistency:
             right, cots, cots, cots * mean_output_tokens(pool.output_tokens, pool.sizes)
         )
 
-    def _no_answer(self, pool: Pool) -> Floats:
+    def silent(self, pool: Pool) -> Floats:
         """[Q] probability of no answer."""
         if self.criterion == "random":
             n, share = np.arange(1, self.budget + 1), self._coin_stops
@@ -242,11 +217,6 @@ class AdaptiveConsistency:
         n, stop = np.arange(1, self.budget + 1), float(self.rule.threshold)
         share: Floats = np.where(n < self.budget, stop, 1.0) * (1.0 - stop) ** (n - 1)
         return share
-
-    @property
-    def stops_at_most(self) -> int:
-        """See `StoppingMethod`."""
-        return self.budget
 
     def early_of_whole_pool(self, pools: AnswerCounts, wrong: Floats) -> Floats:
         """See `StoppingMethod`."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from feval.methods.cuts import Cuts, CutTraces, revealed
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import EXACT, one_llm
+from feval.methods.protocol import EXACT
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
@@ -35,14 +35,11 @@ class AnswerConvergence(CutTraces):
         width: traces per question.
     """
 
+    scope, most = "Answer convergence stops traces of one LLM", "width"
     capabilities = replace(EXACT, cuts_cots=True)
 
     streak: Count = 14
     width: Count = 1
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """Traces drawn from the one LLM."""
-        return one_llm(self.width, llms, "Answer convergence stops traces of one LLM")
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no trace has one."""

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,6 +19,7 @@ from feval.methods.protocol import (
     InTurn,
     Orders,
     Sampler,
+    with_calls,
 )
 
 if TYPE_CHECKING:
@@ -110,23 +110,16 @@ class AutoMix:
         decisions = turn.decisions()
         if self.verification == "free":
             return decisions
-        calls, prompts, outputs = (
+        spent = [
             np.where(codes >= 0, count.ravel()[cells], 0).reshape(shape)
             for count in self._scoring_tokens(pools[0])
-        )
-        ledger = replace(
-            decisions.ledgers[0],
-            auxiliary_calls=calls,
-            auxiliary_prompt_tokens=prompts,
-            auxiliary_output_tokens=outputs,
-        )
-        return replace(decisions, ledgers=(ledger, decisions.ledgers[1]))
+        ]
+        return with_calls(decisions, spent)
 
     def _scoring_tokens(self, pool: Pool) -> tuple[Integers, Integers, Integers]:
         """[Q, S] calls, prompt tokens and output tokens that verify each CoT."""
         if self.verification == "recorded":
-            recorded = pool.scoring_tokens(self.scorer)
-            return recorded.calls, recorded.prompt_tokens, recorded.output_tokens
+            return pool.scoring_tokens(self.scorer)
         _known(int(pool.prompt_tokens.min(initial=0)))
         prompts = np.broadcast_to(pool.prompt_tokens[:, None], pool.codes.shape)
         return np.ones_like(prompts), prompts, pool.output_tokens

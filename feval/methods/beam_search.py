@@ -15,7 +15,7 @@ import numpy as np
 
 from feval.errors import OutOfRangeError
 from feval.methods.fields import Count, Transform, frozen_method
-from feval.methods.protocol import Capabilities, Decisions, Floats, Integers, Orders, one_llm
+from feval.methods.protocol import Capabilities, Decisions, Floats, Integers, OneLLM, Orders
 from feval.methods.trees import (
     NOBODY,
     Aggregate,
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
 
 @frozen_method
-class _ScoredSearch:
+class _ScoredSearch(OneLLM):
     """The fields of both searches."""
 
+    scope = "A search by scores takes the trees of one LLM"
     capabilities = Capabilities(searches=True)
 
     n: Count = 16
@@ -54,10 +55,6 @@ class _ScoredSearch:
                 f"{type(self).__name__} keeps n / width paths, so n is a multiple of width;"
                 f" n={self.n} and width={self.width} were given."
             )
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """Steps of the first round."""
-        return one_llm(self.n, llms, f"{type(self).__name__} searches the trees of one LLM")
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
         """The scores of paths; see `feval.methods.protocol`."""

@@ -21,6 +21,7 @@ from feval.methods.protocol import (
     Orders,
     decide_at_once,
     sums_of_draws,
+    with_calls,
 )
 from feval.methods.vote import (
     confidence_weights,
@@ -158,16 +159,7 @@ class ConfidenceWeighted(OneLLM):
         if not self._checks:
             return decisions
         checks = pool.scoring_tokens(self.confidence, prefix_cached=self.self_check == "cached")
-        calls, prompts, outputs = sums_of_draws(
-            order, self.n, checks.calls, checks.prompt_tokens, checks.output_tokens
-        )
-        ledger = replace(
-            decisions.ledgers[0],
-            auxiliary_calls=calls,
-            auxiliary_prompt_tokens=prompts,
-            auxiliary_output_tokens=outputs,
-        )
-        return Decisions(decisions.answer, (ledger,))
+        return with_calls(decisions, sums_of_draws(order, self.n, *checks))
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
         """The confidences of CoTs; see `feval.methods.protocol`."""

@@ -8,7 +8,7 @@ end; allocate CoTs to the others from what their neighbours in the ranking neede
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -22,22 +22,21 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Integers,
-    Ledger,
+    OneLLM,
     Orders,
     Rows,
     drawn,
     most_tokens,
-    one_llm,
-    require_draws,
+    with_calls,
 )
-from feval.methods.vote import plurality_codes
+from feval.methods.vote import decide_on_first
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
 
 @frozen_method
-class DifficultyAdaptive:
+class DifficultyAdaptive(OneLLM):
     """DSC: rank, partition, pre-allocate. It sees the whole set of questions, so it has only the
     batch form.
 
@@ -72,6 +71,7 @@ class DifficultyAdaptive:
             the cost of prompts per round depends on it.
     """
 
+    scope, most = "DSC draws CoTs of one LLM", "budget"
     capabilities = Capabilities(
         whole_set=True,
         needs="Its scores rank the questions by difficulty; ranking='prompt-length' needs none.",
@@ -96,27 +96,23 @@ class DifficultyAdaptive:
                 f" budget={self.budget} were given."
             )
 
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """The budget, of one LLM."""
-        return one_llm(self.budget, llms, "DSC draws CoTs of one LLM")
-
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """Answers and ledgers [R, Q] of the whole set of questions; see `BatchMethod.decide`."""
         allocation = self.allocation(pools, orders)
         easy, first = allocation.easy, allocation.first
         size = np.where(easy, 1, self._sizes(allocation.confident, first))
         rounds = np.where(easy, 1, self._requests(size, first))
-        seen = np.arange(self.budget) < size[..., None]
-        answer = plurality_codes(np.where(seen, allocation.codes, -1))
-        tokens = drawn(pools[0].output_tokens, orders[0][:, :, : self.budget]) * seen
-        ledger = Ledger(
-            rounds, size, tokens.sum(axis=-1, dtype=np.int64), *allocation.ranking_calls
+
+        pool, order = self.only(pools, orders)
+        decisions = decide_on_first(
+            pool,
+            order,
+            allocation.codes,
+            size,
+            rounds,
+            lambda tokens: self._sequential(tokens, first, pool.at_once),
         )
-        latency = {
-            "sequential_tokens": self._sequential(tokens, first, pools[0].at_once),
-            "longest_trace_tokens": most_tokens(tokens),
-        }
-        return Decisions(answer, (replace(ledger, **latency),))
+        return with_calls(decisions, allocation.ranking_calls)
 
     def _sequential(self, tokens: Integers, first: Integers, at_once: int | None) -> Integers:
         """[R, Q] the longest CoT of each request, summed, of tokens [R, Q, budget] that are 0 where
@@ -142,8 +138,7 @@ class DifficultyAdaptive:
 
     def allocation(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Allocation:
         """The outcome of ranking, partition and pre-allocation; arguments as for `decide`."""
-        require_draws(self, pools, orders)
-        pool, order = pools[0], orders[0][:, :, : self.budget]
+        pool, order = self.only(pools, orders)
         ranked, ranking_calls = self._ranked(pool, (order.shape[0], order.shape[1]))
         codes = drawn(pool.codes, order)
         confident = _confident(codes, Criterion("beta", as_fraction(self.threshold), self.budget))

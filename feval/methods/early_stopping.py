@@ -5,7 +5,7 @@ et al., arXiv 2401.10480).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -26,28 +26,23 @@ from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import (
     Capabilities,
     Decisions,
-    DrawOrders,
-    ErrorShares,
     Expectation,
     Floats,
     Integers,
-    Ledger,
     Orders,
     Sampler,
     drawn,
     most_tokens,
-    one_llm,
-    require_draws,
 )
 from feval.methods.stops import (
     PoolCounts,
+    StoppingMethod,
     distinct_pools,
     early_votes_of_whole_pool,
     gold_share_of_lead,
     right_over_orders,
-    split_of_stops,
 )
-from feval.methods.vote import plurality, plurality_codes
+from feval.methods.vote import decide_on_first, plurality
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
@@ -57,7 +52,7 @@ _TOLERANCE = 1e-10  # most that rounding may change a probability
 
 
 @frozen_method
-class EarlyStopping:
+class EarlyStopping(StoppingMethod):
     """Self-consistency that stops after the first window of CoTs that all give the same answer
     (ESC, algorithm 1).
 
@@ -73,6 +68,7 @@ class EarlyStopping:
             that of the unanimous window.
     """
 
+    scope, most = "Early stopping draws windows of one LLM", "whole"
     capabilities = Capabilities(exact=True, exact_errors=True)
 
     window: Count = 5
@@ -94,9 +90,10 @@ class EarlyStopping:
         """Most windows drawn."""
         return self.budget // self.window
 
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """The most CoTs drawn from the one LLM."""
-        return one_llm(self.windows * self.window, llms, "Early stopping draws windows of one LLM")
+    @property
+    def whole(self) -> int:
+        """CoTs of all windows."""
+        return self.windows * self.window
 
     def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one."""
@@ -110,32 +107,25 @@ class EarlyStopping:
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        [draws] = require_draws(self, pools, orders)
-        pool, order = pools[0], orders[0][:, :, :draws]
+        pool, order = self.only(pools, orders)
         codes = drawn(pool.codes, order)
         windows = codes.reshape(*codes.shape[:2], self.windows, self.window)
         unanimous = (windows == windows[..., :1]).all(axis=3) & (windows[..., 0] >= 0)
         stopped = unanimous.any(axis=2)
         rounds = np.where(stopped, unanimous.argmax(axis=2) + 1, self.windows).astype(np.int32)
-        cots = rounds * self.window
-        seen = np.arange(draws, dtype=np.int32) < cots[:, :, None]
-        answer = plurality_codes(np.where(seen, codes, codes.dtype.type(-1)))
-        if self.answer == "window":
-            last = np.take_along_axis(codes, (cots - 1)[:, :, None].astype(np.intp), axis=2)[
-                :, :, 0
-            ]
-            answer = np.where(stopped, last, answer)
-        each = drawn(pool.output_tokens, order) * seen
-        by_window = most_tokens(each.reshape(windows.shape), pool.at_once)
-        sequential, longest = by_window.sum(axis=2), by_window.max(axis=2)
-        ledger = Ledger(
+        last = np.take_along_axis(windows[..., 0], rounds[:, :, None] - 1, axis=2)[:, :, 0]
+        shape, at_once = windows.shape, pool.at_once
+        decisions = decide_on_first(
+            pool,
+            order,
+            codes,
+            rounds * self.window,
             rounds,
-            cots,
-            each.sum(axis=2, dtype=np.int64),
-            sequential_tokens=sequential,
-            longest_trace_tokens=longest,
+            lambda each: most_tokens(each.reshape(shape), at_once).sum(axis=2),
         )
-        return Decisions(answer, (ledger,))
+        if self.answer == "all":
+            return decisions
+        return replace(decisions, answer=np.where(stopped, last, decisions.answer))
 
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`.
@@ -153,7 +143,7 @@ class EarlyStopping:
             right = stops.gold_window
         elif self.answer == "all":
             right = self._right_votes(pools)[rows]
-        elif bool((pool.sizes == self.draws(1)[0]).all()):  # without a stop the whole pool votes
+        elif bool((pool.sizes == self.whole).all()):  # without a stop the whole pool votes
             right = stops.gold_window + stops.no_stop * gold_share_of_lead(pools)[rows]
         else:
             right = stops.gold_window + self._right_votes(pools)[rows]
@@ -193,17 +183,9 @@ class EarlyStopping:
         )
         return right
 
-    def exact_errors(
-        self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders
-    ) -> ErrorShares:
-        """How wrong answers come about over all draws; see `ExactMethod.exact_errors`."""
-        none = no_answer_probability(pool, *self.draws(1))
-        return split_of_stops(self, pool, gold, right, none, draw)
-
-    @property
-    def stops_at_most(self) -> int:
-        """See `StoppingMethod`."""
-        return self.windows
+    def silent(self, pool: Pool) -> Floats:
+        """[Q] probability of no answer."""
+        return no_answer_probability(pool, self.whole)
 
     @property
     def fraction_windows(self) -> int:
@@ -231,7 +213,7 @@ class EarlyStopping:
         ends = window_ends(
             pools.bounds(), window=self.window, windows=self.windows, only_unstopped=False
         )
-        return wrong_ends(pools, ends.ending, self.window * self.windows - 1)
+        return wrong_ends(pools, ends.ending, self.whole - 1)
 
     def _wrong_windows(self, pools: AnswerCounts) -> Floats:
         """[Q] probability of stopping at a window with another answer than the gold, before the

@@ -21,12 +21,11 @@ from feval.methods.protocol import (
     Decisions,
     Integers,
     Ledger,
+    OneLLM,
     Orders,
     Rows,
     drawn,
     most_tokens,
-    one_llm,
-    require_draws,
 )
 from feval.methods.vote import plurality
 
@@ -46,7 +45,7 @@ _SEEN = 16  # CoTs looked at together to settle a tie
 
 
 @frozen_method
-class ParallelProbe:
+class ParallelProbe(OneLLM):
     """The answer that `width` traces agree on while they grow, all by one interval in each step.
 
     In a step every trace that was neither dropped nor is finished grows and is probed; all that
@@ -67,6 +66,7 @@ class ParallelProbe:
         steps: most steps.
     """
 
+    scope, most = "Parallel-Probe grows traces of one LLM", "width"
     capabilities = Capabilities(cuts_cots=True)
 
     width: Count = 64
@@ -75,10 +75,6 @@ class ParallelProbe:
     patience: Count = 7
     warmup: Whole = 15
     steps: Count = 100
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """Traces drawn from the one LLM."""
-        return one_llm(self.width, llms, "Parallel-Probe grows traces of one LLM")
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no trace has one."""
@@ -104,8 +100,7 @@ class ParallelProbe:
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        require_draws(self, pools, orders)
-        pool, order = pools[0], orders[0][:, :, : self.width]
+        pool, order = self.only(pools, orders)
         replicates, questions = order.shape[:2]
         answer, numbers = (
             np.empty((replicates, questions), np.int32),

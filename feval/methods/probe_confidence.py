@@ -11,7 +11,7 @@ import numpy as np
 
 from feval.methods.cuts import Cuts, CutTraces
 from feval.methods.fields import Count, Share, as_fraction, frozen_method
-from feval.methods.protocol import EXACT, one_llm
+from feval.methods.protocol import EXACT
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
@@ -34,14 +34,11 @@ class ProbeConfidence(CutTraces):
         width: traces per question.
     """
 
+    scope, most = "Exit by confidence stops traces of one LLM", "width"
     capabilities = replace(EXACT, cuts_cots=True)
 
     threshold: Share = 0.95  # DEER's
     width: Count = 1
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """Traces drawn from the one LLM."""
-        return one_llm(self.width, llms, "Exit by confidence stops traces of one LLM")
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no trace has one."""

@@ -256,34 +256,31 @@ def most_tokens(tokens: npt.NDArray[Any], at_once: int | None = None) -> npt.NDA
     return most.reshape(shape)
 
 
-def one_llm(draws: int, llms: int, rule: str) -> tuple[int]:
-    """The draws of a method of one LLM.
-
-    Raises:
-        UsageError: another number of LLMs; the message begins with the method's rule.
-    """
-    if llms != 1:
-        raise UsageError(f"{rule}; {llms} were given.")
-    return (draws,)
-
-
 class OneLLM:
-    """A method that draws at most n CoTs of one LLM.
+    """A method of one LLM.
 
     Attributes:
         scope: what it does with the one LLM; begins the message that refuses another number.
+        most: its field or property that says how many CoTs it draws at most.
     """
 
-    n: int
     scope: str
+    most = "n"
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """The most CoTs, or the least steps of a tree, that it draws from the one LLM."""
-        return one_llm(self.n, llms, self.scope)
+        if llms != 1:
+            raise UsageError(f"{self.scope}; {llms} were given.")
+        return (getattr(self, self.most),)
+
+    def only(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> tuple[Pool, Orders]:
+        """The one pool and the draws that it may take, checked by `require_draws`."""
+        [draws] = require_draws(self, pools, orders)
+        return pools[0], orders[0][:, :, :draws]
 
 
 def require_draws(
-    method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]
+    method: BatchMethod | OneLLM, pools: Sequence[Pool], orders: Sequence[Orders]
 ) -> tuple[int, ...]:
     """Check that a method can decide on these pools and orders.
 
@@ -459,6 +456,15 @@ class ErrorShares:
     estimate: MonteCarloPart | None = None
 
 
+def with_calls(decisions: Decisions, calls: Sequence[Integers]) -> Decisions:
+    """The same decisions with auxiliary calls of the first LLM, their prompt tokens and their
+    output tokens, [R, Q] each; nothing for none.
+    """
+    first, *others = decisions.ledgers
+    own = dict(zip(LEDGER_FIELDS[3:6], calls, strict=False))
+    return replace(decisions, ledgers=(replace(first, **own), *others))
+
+
 _BLOCK = 1 << 17  # draws
 
 
@@ -571,7 +577,7 @@ class InTurn:
 
 
 def decide_at_once(
-    method: BatchMethod,
+    method: OneLLM,
     pools: Sequence[Pool],
     orders: Sequence[Orders],
     choose: Callable[[Batch], Integers],
@@ -579,15 +585,16 @@ def decide_at_once(
     """The decisions of a method of one LLM that takes all its CoTs in one request; `choose` gives
     the answers [R', Q'] of a batch.
     """
-    [draws], [pool], [order] = require_draws(method, pools, orders), pools, orders
-    answer = np.empty(order.shape[:2], pool.codes.dtype)
-    tokens, longest = np.empty((2, *order.shape[:2]), np.int64)
+    pool, order = method.only(pools, orders)
+    *shape, draws = order.shape
+    answer = np.empty(shape, pool.codes.dtype)
+    tokens, longest = np.empty((2, *shape), np.int64)
     for batch in batches(order, draws, pool.codes.shape[1]):
         answer[batch.where] = choose(batch)
         each = batch.drawn(pool.output_tokens)
         tokens[batch.where] = each.sum(axis=2, dtype=np.int64)
         longest[batch.where] = most_tokens(each, pool.at_once)
-    asked = np.ones(answer.shape, np.bool_)
+    asked = np.ones(shape, np.bool_)
     return Decisions(answer, (Ledger.one_round(asked, draws, tokens, longest),))
 
 

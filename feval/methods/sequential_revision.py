@@ -25,8 +25,8 @@ from feval.methods.protocol import (
     Expectation,
     Floats,
     Integers,
+    OneLLM,
     Orders,
-    one_llm,
 )
 from feval.methods.self_consistency import SelfConsistency
 from feval.methods.trees import NOBODY, REQUEST, Searches
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @frozen_method
-class SequentialRevision:
+class SequentialRevision(OneLLM):
     """n / turns chains, each a CoT and its revisions, one turn after the other; every chain gives
     an answer, and the chains vote.
 
@@ -75,6 +75,7 @@ class SequentialRevision:
             `WeightedBestOfN`.
     """
 
+    scope, most = "Sequential revision follows the turns of one LLM", "chains"
     capabilities = Capabilities(searches=True, exact=True, exact_latency=True)
 
     n: Count = 16
@@ -101,10 +102,6 @@ class SequentialRevision:
     def seeded_only(self) -> bool:
         """Whether no exact expectation is known."""
         return self.answer in ("weighted", "all")
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """First CoTs of chains."""
-        return one_llm(self.chains, llms, "Sequential revision follows the turns of one LLM")
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no chain has one."""

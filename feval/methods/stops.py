@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,18 +33,18 @@ from feval.estimators.stopping_orders import (
 )
 from feval.methods.expectation import split_errors
 from feval.methods.protocol import (
-    BatchMethod,
     Bools,
     ErrorShares,
     Floats,
     Integers,
     MonteCarloPart,
+    OneLLM,
     Rows,
 )
 from feval.methods.vote import distinct_votes
 
 if TYPE_CHECKING:
-    from feval.methods.protocol import DrawOrders
+    from feval.methods.protocol import Decisions, DrawOrders, Orders
     from feval.replay.pools import Pool
 
 
@@ -182,54 +183,60 @@ _ESTIMATE_CODES = 30_000_000  # codes drawn for an estimate
 _MOST_REPLICATES, _LEAST_REPLICATES = 1_000, 100
 
 
-class StoppingMethod(BatchMethod, Protocol):
-    """A method of one LLM that may stop before its budget, as the split of its errors sees it."""
+class StoppingMethod(OneLLM, ABC):
+    """A method of one LLM that may stop before its budget, and how its wrong answers come about.
 
-    @property
-    def stops_at_most(self) -> int:
-        """At how many places it may stop, the budget included."""
+    Attributes:
+        window: CoTs after which it may stop.
+    """
+
+    window: int = 1
+
+    @abstractmethod
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+        """See `BatchMethod.decide`."""
 
     @property
     def fraction_windows(self) -> int:
         """Number of windows where its sums are taken in fractions, which takes far longer; 0 where
         they are not.
         """
+        return 0
 
+    @abstractmethod
+    def silent(self, pool: Pool) -> Floats:
+        """[Q] probability of no answer."""
+
+    @abstractmethod
     def early_of_whole_pool(self, pools: AnswerCounts, wrong: Floats) -> Floats:
         """[Q] probability of being stopped too early where the budget is the whole pool, given [Q]
         that of being wrong.
         """
 
+    @abstractmethod
     def wrong_before_budget(self, pools: AnswerCounts) -> Floats:
         """[N] probability of stopping before the budget with another answer than the gold, which
         leads in the whole budget.
         """
 
+    def exact_errors(
+        self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders
+    ) -> ErrorShares:
+        """How wrong answers come about over all draws; see `ExactMethod.exact_errors`.
 
-def split_of_stops(
-    method: StoppingMethod,
-    pool: Pool,
-    gold: Integers,
-    right: Floats,
-    no_answer: Floats,
-    draw: DrawOrders,
-) -> ErrorShares:
-    """How wrong answers of a method of one LLM that may stop early come about, from [Q]
-    probabilities of a right one and of none.
-
-    Milliseconds where the budget is the whole pool, otherwise up to some seconds. `draw` is for
-    what must be estimated.
-    """
-    wrong = np.maximum(1.0 - right - no_answer, 0.0)
-    early, estimate = _stopped_early(method, pool, gold, wrong, draw)
-    return ErrorShares(no_answer, early, np.broadcast_to(0.0, wrong.shape), estimate)
+        Milliseconds where the budget is the whole pool, otherwise up to some seconds.
+        """
+        none = self.silent(pool)
+        wrong = np.maximum(1.0 - right - none, 0.0)
+        early, estimate = _stopped_early(self, pool, gold, wrong, draw)
+        return ErrorShares(none, early, np.broadcast_to(0.0, wrong.shape), estimate)
 
 
 def _stopped_early(
     method: StoppingMethod, pool: Pool, gold: Integers, wrong: Floats, draw: DrawOrders
 ) -> tuple[Floats, MonteCarloPart | None]:
     [budget] = method.draws(1)
-    if method.stops_at_most == 1:
+    if method.window == budget:
         return np.zeros(len(wrong)), None
     pools, vectors = distinct_pools(pool, gold, "drop")
     early, each = np.zeros(len(pools.gold)), wrong

@@ -9,7 +9,7 @@ exact estimators.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +18,16 @@ import numpy as np
 from feval.errors import UsageError
 from feval.estimators.per_question import PerQuestion, VoteCounts, distinct_vote_counts
 from feval.estimators.plurality import subset_plurality_accuracy
-from feval.methods.protocol import Floats, Integers, Rows
+from feval.methods.protocol import (
+    Decisions,
+    Floats,
+    Integers,
+    Ledger,
+    Orders,
+    Rows,
+    drawn,
+    most_tokens,
+)
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
@@ -60,6 +69,41 @@ def plurality_codes(codes: Integers, *, no_answer: str = "drop") -> Integers:
         shifted: Integers = plurality_codes(codes.astype(np.int32) + 1) - 1
         return shifted.astype(codes.dtype)
     return _elected(codes)
+
+
+def decide_on_first(
+    pool: Pool,
+    order: Orders,
+    codes: Integers,
+    cots: Integers,
+    rounds: Integers,
+    sequential: Callable[[Integers], Integers] | None = None,
+    no_answer: str = "drop",
+) -> Decisions:
+    """The plurality of the first CoTs of each order, and what they cost.
+
+    Args:
+        pool: of the one LLM.
+        order: [R, Q, n].
+        codes: [R, Q, n] of the drawn CoTs; those beyond the first ones are overwritten.
+        cots: [R, Q] how many were drawn, in so many rounds [R, Q].
+        sequential: [R, Q] sequential tokens, from those of the drawn CoTs [R, Q, n], 0 beyond the
+            first ones; `None` where they came one after the other.
+        no_answer: see `plurality`.
+    """
+    seen = np.arange(order.shape[2], dtype=np.int16) < cots[:, :, None].astype(np.int16)
+    np.putmask(codes, ~seen, -2)  # which votes under neither rule
+    answer = plurality_codes(codes, no_answer=no_answer)
+    each = drawn(pool.output_tokens, order) * seen
+    tokens = each.sum(axis=2, dtype=np.int64)
+    ledger = Ledger(
+        rounds,
+        cots,
+        tokens,
+        sequential_tokens=tokens if sequential is None else sequential(each),
+        longest_trace_tokens=most_tokens(each),
+    )
+    return Decisions(answer, (ledger,))
 
 
 def _elected(codes: Integers, weights: Floats | None = None) -> Integers:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -398,8 +398,7 @@ def _finish_at(finish: Integers | Callable[[], Integers], places: Rows | slice) 
     return (finish() if callable(finish) else finish)[places]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ScoringTokens:
+class ScoringTokens(NamedTuple):
     """Tokens that scoring CoTs took; arrays of one shape.
 
     Attributes:
