@@ -21,6 +21,7 @@ from feval.methods.protocol import (
     Sampler,
     with_calls,
 )
+from feval.methods.vote import reaches
 
 if TYPE_CHECKING:
     from feval.replay.meter import MeteredLLM
@@ -126,10 +127,7 @@ class AutoMix:
 
     def _keeps(self, verified: Any) -> Any:
         """Whether a score, or each of an array, reaches the threshold; NaN does not."""
-        # A mean of verifications is a float, so the threshold is taken to the nearest one: 1/3 is
-        # reached by one in three.
-        bar = float(as_fraction(self.threshold))
-        return verified > bar if self.strict else verified >= bar
+        return reaches(verified, as_fraction(self.threshold), strict=self.strict)
 
 
 def _known(prompt_tokens: int | None) -> int:

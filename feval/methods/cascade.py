@@ -4,9 +4,9 @@ al., arXiv 2305.05176).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
-from decimal import Context, Decimal, Inexact
+from decimal import Decimal
 from fractions import Fraction
 from itertools import permutations
 from math import ceil, floor
@@ -43,7 +43,7 @@ from feval.methods.protocol import (
     Samples,
     require_draws,
 )
-from feval.methods.vote import plurality, plurality_codes
+from feval.methods.vote import plurality, plurality_codes, reaches, votes_needed
 
 if TYPE_CHECKING:
     from feval.replay.meter import MeteredLLM
@@ -158,11 +158,11 @@ class Cascade:
         return plurality(llms[last].sample(samples[last]).answers)
 
     def _trusts(self, response: LLMResponse, answer: str, delta: Fraction) -> bool:
-        answers = list(response.answers)
+        answers = response.answers
         if self.score == "vote-share":
-            return answers.count(answer) >= self._votes_needed(len(answers), delta)
+            return answers.count(answer) >= self._needed(answers, delta)
         score = response.scores(self.scorer, self.aggregate)[answers.index(answer)]
-        return score is not None and bool(self._passes(score, delta))
+        return score is not None and bool(reaches(score, 1 - delta, strict=self.strict))
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats | None]:
         """The scores of every LLM but the last; see `feval.methods.protocol`."""
@@ -190,11 +190,11 @@ class Cascade:
         """[N] whether the leaders' scores pass."""
         passed: Bools
         if self.score == "vote-share":
-            passed = (samples.codes == leader).sum(axis=0) >= self._votes_needed(
-                len(samples.codes), delta
-            )
+            votes = (samples.codes == leader).sum(axis=0)
+            passed = votes >= self._needed(samples.codes, delta)
         else:
-            passed = self._passes(self._recorded(pool, samples, leader), delta)
+            scores = self._recorded(pool, samples, leader)
+            passed = reaches(scores, 1 - delta, strict=self.strict)
         return passed
 
     def _recorded(self, pool: Pool, samples: Samples, leader: Integers) -> Floats:
@@ -205,16 +205,8 @@ class Cascade:
         scores: Floats = pool.aggregated(self.scorer, self.aggregate).ravel()[cells]
         return scores
 
-    def _passes(self, score: Any, delta: Fraction) -> Any:
-        # A score is a float, so 1 - delta is taken to the nearest one: 0.9 does not exceed the bar
-        # of delta 0.1.
-        bar = float(1 - delta)
-        return score > bar if self.strict else score >= bar
-
-    def _votes_needed(self, votes: int, delta: Fraction) -> int:
-        """The fewest votes whose share passes, in exact arithmetic."""
-        share = (1 - delta) * votes
-        return floor(share) + 1 if self.strict else ceil(share)
+    def _needed(self, votes: Sized, delta: Fraction) -> int:
+        return votes_needed(1 - delta, len(votes), strict=self.strict)
 
     def _chain(self, llms: int) -> tuple[int, ...]:
         return tuple(range(llms)) if self.order is None else self.order
@@ -256,37 +248,27 @@ class Cascade:
         times = min(pool.smallest // n for pool, n in zip(pools, needed, strict=True))
         llms = self._chain(len(pools))
         stages = {llm: self._stage(pools[llm], llm, needed[llm], times, gold, llms) for llm in llms}
-        best: Choice | None = None
-        for chain in self._candidates(llms):
-            choice = best_choice(
-                [stages[llm] for llm in chain],
-                budget=self.budget,
-                non_decreasing=self.non_decreasing,
-            )
-            if choice is not None and (
-                best is None or (choice.right, -choice.cost) > (best.right, -best.cost)
-            ):
-                best, order = choice, chain
-        if best is None:
+        lengths = range(1, len(llms) + 1) if self.chains == "any" else [len(llms)]
+        orders = (chain for length in lengths for chain in permutations(llms, length))
+        choices = [
+            choice
+            for chain in ([llms] if self.chains == "given" else orders)
+            if (choice := self._best_choice(chain, [stages[llm] for llm in chain])) is not None
+        ]
+        if not choices:
             least = min(float(stage.cost.mean()) for stage in stages.values())
             raise OutOfRangeError(
                 f"No cascade stays within {self.budget}"
                 f" {'tokens' if self.prices is None else 'USD'} per question; the cheapest LLM"
                 f" alone takes {least:.6g}."
             )
-        early = zip(order, best.levels, strict=False)
+        best = max(choices, key=lambda choice: (choice.right, -choice.cost))
+        early = zip(best.order, best.levels, strict=False)
         return replace(
             self,
-            thresholds=tuple(written(1 - stages[llm].bars.values[level]) for llm, level in early),
-            order=order,
+            thresholds=tuple(written(1 - stages[llm].bars[level]) for llm, level in early),
+            order=best.order,
         )
-
-    def _candidates(self, llms: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        if self.chains == "given":
-            yield llms
-            return
-        for length in [len(llms)] if self.chains == "permutations" else range(1, len(llms) + 1):
-            yield from permutations(llms, length)
 
     def _stage(
         self, pool: Pool, llm: int, samples: int, times: int, gold: Integers, llms: tuple[int, ...]
@@ -301,22 +283,11 @@ class Cascade:
         by_votes = self.score == "vote-share"
         if self.chains == "given" and llm == llms[-1]:
             score = np.full(len(leader), np.nan)  # the last LLM needs no scores
+        elif by_votes:
+            score = (cots.codes == leader).mean(axis=0)
         else:
-            score = (
-                (cots.codes == leader).mean(axis=0)
-                if by_votes
-                else self._recorded(pool, cots, leader)
-            )
+            score = self._recorded(pool, cots, leader)
         score[leader < 0] = np.nan
-        right = (leader >= 0) & (leader == np.tile(gold, times))
-        cost = self._cost(pool, llm, sampler.ledger().output_tokens.ravel(), times)
-        return Stage(
-            right,
-            cost,
-            bars(score, self.grid, strict=self.strict, samples=samples if by_votes else None),
-        )
-
-    def _cost(self, pool: Pool, llm: int, output_tokens: Integers, times: int) -> Floats:
         if int(pool.prompt_tokens.min()) < 0:
             raise NotRecordedError(
                 f"The prompt tokens of {pool.llm} are not known on every question, so neither is"
@@ -325,24 +296,48 @@ class Cascade:
         prompt, output = (
             (1.0, 1.0) if self.prices is None else (1e-6 * price for price in self.prices[llm])
         )
-        cost: Floats = prompt * np.tile(pool.prompt_tokens, times) + output * output_tokens
-        return cost
+        tokens = sampler.ledger().output_tokens.ravel()
+        return Stage(
+            (leader >= 0) & (leader == np.tile(gold, times)),
+            prompt * np.tile(pool.prompt_tokens, times) + output * tokens,
+            *bars(score, self.grid, strict=self.strict, samples=samples if by_votes else None),
+        )
+
+    def _best_choice(self, order: tuple[int, ...], stages: Sequence[Stage]) -> Choice | None:
+        """The bars with most right answers within the budget, of the stages of a chain with as many
+        bars each; of several the cheapest, and of those the first in the grid.
+
+        Raises:
+            OutOfRangeError: too many combinations.
+        """
+        levels, choices = len(stages[0].bars), len(stages) - 1
+        if levels**choices > _MOST_CELLS:
+            raise OutOfRangeError(
+                f"A cascade of {len(stages)} LLMs with {levels - 2} quantiles each has too many"
+                " combinations of thresholds; set grid to"
+                f" {int(_MOST_CELLS ** (1 / choices)) - 2} or less."
+            )
+        right, cost = np.zeros((2, *(levels,) * choices))
+        firsts = [stage.first for stage in stages]
+        for place, stage in enumerate(stages):
+            rejecting, accepting = firsts[:place], firsts[place : place + (place < choices)]
+            cost += _sums(rejecting, [], stage.cost, levels, choices)
+            right += _sums(rejecting, accepting, stage.right, levels, choices)
+        allowed = np.ones(right.shape, np.bool_)
+        if self.non_decreasing:
+            level = np.indices(right.shape)
+            allowed &= (level[:-1] <= level[1:]).all(axis=0)
+        if self.budget is not None:
+            allowed &= cost <= self.budget * len(stages[0].right)
+        if not allowed.any():
+            return None
+        most = right[allowed].max()
+        cheapest = np.where(allowed & (right == most), cost, np.inf)
+        best = np.unravel_index(int(cheapest.argmin()), cheapest.shape)
+        return Choice(round(most), float(cheapest[best]), order, tuple(map(int, best)))
 
 
 _MOST_CELLS = 1 << 22  # of the table of all combinations
-
-
-@dataclass(frozen=True, eq=False)
-class Bars:
-    """Bars for the scores of one LLM.
-
-    Attributes:
-        values: L bars, from one that accepts nothing down to one that accepts every score.
-        first: [N] the first bar that accepts each answer; L where none does.
-    """
-
-    values: list[Fraction]
-    first: Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,12 +347,14 @@ class Stage:
     Attributes:
         right: [N] whether its answer is the gold.
         cost: [N] of asking it.
-        bars: which bars accept its answers.
+        bars: L bars, from one that accepts nothing down to one that accepts every score.
+        first: [N] the first bar that accepts each answer; L where none does.
     """
 
     right: Bools
     cost: Floats
-    bars: Bars
+    bars: list[Fraction]
+    first: Rows
 
 
 @dataclass(frozen=True)
@@ -367,24 +364,28 @@ class Choice:
     Attributes:
         right: right answers out of N.
         cost: of all N.
+        order: the LLMs of the chain.
         levels: which bar, for every stage but the last.
     """
 
     right: int
     cost: float
+    order: tuple[int, ...]
     levels: tuple[int, ...]
 
 
-def bars(scores: Floats, grid: int, *, strict: bool, samples: int | None = None) -> Bars:
+def bars(
+    scores: Floats, grid: int, *, strict: bool, samples: int | None = None
+) -> tuple[list[Fraction], Rows]:
     """`grid` quantiles of [N] scores (NaN where there is none) as bars, and one bar beyond either
-    end.
+    end; and the first of them that accepts each score, see `Stage`.
 
     A strict bar must be exceeded, not only reached. `samples` is the number of votes where scores
     are shares of votes; bars are then exactly such shares.
     """
     known = np.sort(scores[~np.isnan(scores)])[::-1]
     if not known.size:
-        return Bars([Fraction(0)] * (grid + 2), np.full(len(scores), grid + 2))
+        return [Fraction(0)] * (grid + 2), np.full(len(scores), grid + 2)
     picks = known[np.rint(np.linspace(0, len(known) - 1, grid)).astype(np.intp)].tolist()
     if samples is None:
         # Beyond either end by more than rounding, so that scores not seen in training are all
@@ -400,60 +401,20 @@ def bars(scores: Floats, grid: int, *, strict: bool, samples: int | None = None)
     accepting = np.searchsorted(
         [float(bar) for bar in values[::-1]], scores, side="left" if strict else "right"
     )
-    return Bars(values, np.where(np.isnan(scores), len(values), len(values) - accepting))
+    return values, np.where(np.isnan(scores), len(values), len(values) - accepting)
 
 
-def best_choice(
-    stages: Sequence[Stage], *, budget: float | None, non_decreasing: bool
-) -> Choice | None:
-    """The bars with most right answers within the budget; of several the cheapest, and of those the
-    first in the grid.
-
-    Args:
-        stages: the chain; each with as many bars.
-        budget: largest mean cost; `None` for no limit.
-        non_decreasing: whether a later stage's bar must be at least as far down its list as an
-            earlier stage's.
-
-    Raises:
-        OutOfRangeError: too many combinations.
-    """
-    levels, choices = len(stages[0].bars.values), len(stages) - 1
-    if levels**choices > _MOST_CELLS:
-        raise OutOfRangeError(
-            f"A cascade of {len(stages)} LLMs with {levels - 2} quantiles each has too many"
-            f" combinations of thresholds; set grid to {int(_MOST_CELLS ** (1 / choices)) - 2} or"
-            " less."
-        )
-    right, cost = np.zeros((levels,) * choices), np.zeros((levels,) * choices)
-    firsts = [stage.bars.first for stage in stages]
-    for place, stage in enumerate(stages):
-        cost += _spread(_sums(firsts[:place], None, stage.cost, levels), choices)
-        accepting = firsts[place] if place < choices else None
-        right += _spread(_sums(firsts[:place], accepting, stage.right, levels), choices)
-    allowed = np.ones(right.shape, np.bool_)
-    if non_decreasing:
-        level = np.indices(right.shape)
-        allowed &= (level[:-1] <= level[1:]).all(axis=0)
-    if budget is not None:
-        allowed &= cost <= budget * len(stages[0].right)
-    if not allowed.any():
-        return None
-    most = right[allowed].max()
-    cheapest = np.where(allowed & (right == most), cost, np.inf)
-    best = np.unravel_index(int(cheapest.argmin()), cheapest.shape)
-    return Choice(round(most), float(cheapest[best]), tuple(int(level) for level in best))
-
-
-def _sums(rejecting: Sequence[Rows], accepting: Rows | None, values: Any, levels: int) -> Floats:
+def _sums(
+    rejecting: Sequence[Rows], accepting: Sequence[Rows], values: Any, levels: int, choices: int
+) -> Floats:
     """Sums of [N] values over the answers that all earlier stages reject and this one accepts, for
     every choice of bars.
 
-    `rejecting` has `first` of each earlier stage, `accepting` that of this one, or `None` where it
-    does not matter whether it accepts. The result has one axis of length `levels` per stage that
-    matters.
+    `rejecting` has `first` of each earlier stage, `accepting` that of this one, or nothing where it
+    does not matter whether it accepts. The result has one axis per choice, of length `levels` for
+    those that matter, else 1.
     """
-    axes = [*rejecting] if accepting is None else [*rejecting, accepting]
+    axes = [*rejecting, *accepting]
     shape = (levels + 1,) * len(axes)
     cells = np.ravel_multi_index(tuple(axes), shape) if axes else np.zeros(len(values), np.intp)
     counted = np.bincount(
@@ -464,21 +425,10 @@ def _sums(rejecting: Sequence[Rows], accepting: Rows | None, values: Any, levels
         up_to = table.cumsum(axis=axis)
         accepted = up_to.take(range(levels), axis=axis)
         table = up_to.take([levels], axis=axis) - accepted if axis < len(rejecting) else accepted
-    return table
-
-
-def _spread(table: Floats, axes: int) -> Floats:
-    """The table with axes of length 1 for the stages it does not depend on."""
-    return table.reshape(table.shape + (1,) * (axes - table.ndim))
+    return table.reshape(table.shape + (1,) * (choices - table.ndim))
 
 
 def written(number: Fraction) -> str:
     """A fraction as text: a decimal where it has one, such as "0.35", else "1/3"."""
-    try:
-        return str(
-            Context(prec=400, traps=[Inexact]).divide(
-                Decimal(number.numerator), Decimal(number.denominator)
-            )
-        )
-    except Inexact:
-        return str(number)
+    decimal = str(Decimal(number.numerator) / number.denominator)
+    return decimal if Fraction(decimal) == number else str(number)

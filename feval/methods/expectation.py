@@ -49,6 +49,8 @@ def no_answer_probability(pool: Pool, n: int) -> Floats:
 class OneRequest(OneLLM):
     """The exact forms of a method that always takes n CoTs of one LLM in one request."""
 
+    n: int
+
     def right(self, pool: Pool, gold: Integers) -> Floats:
         """[Q] probability that its answer is the gold."""
         raise NotImplementedError

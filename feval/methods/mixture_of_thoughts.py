@@ -4,8 +4,7 @@ arXiv 2310.03094).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import ceil, floor
+from collections.abc import Sequence, Sized
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from feval.errors import UsageError
 from feval.methods.fields import Count, CountPerLLM, Share, as_fraction, frozen_method, per_llm
 from feval.methods.protocol import Bools, Decisions, Integers, InTurn, Orders, Sampler
-from feval.methods.vote import NoAnswerRule, plurality, plurality_codes
+from feval.methods.vote import NoAnswerRule, plurality, plurality_codes, votes_needed
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
@@ -105,9 +104,7 @@ class MixtureOfThoughts:
         else:
             votes = [answer for prompt in answers for answer in prompt]
             leader = plurality(votes, no_answer=self.no_answer)
-            if self._may_win(leader is not None) and votes.count(leader) >= self._votes_needed(
-                len(votes)
-            ):
+            if self._may_win(leader is not None) and votes.count(leader) >= self._needed(votes):
                 return leader
         return plurality(strong.sample(strong_samples).answers, no_answer=self.no_answer)
 
@@ -135,14 +132,13 @@ class MixtureOfThoughts:
         """[N] whether the leader of all votes has enough of them, and that leader."""
         votes = np.concatenate(codes)
         leader = plurality_codes(votes.T, no_answer=self.no_answer)
-        enough = (votes == leader).sum(axis=0) >= self._votes_needed(len(votes))
+        enough = (votes == leader).sum(axis=0) >= self._needed(votes)
         return enough & self._may_win(leader >= 0), leader
 
     def _may_win(self, answered: Any) -> Any:
         """Whether a leader may be accepted: no answer only if it votes."""
         return answered | (self.no_answer == "vote")
 
-    def _votes_needed(self, votes: int) -> int:
-        """The fewest votes whose share passes the threshold, in exact arithmetic."""
-        share = as_fraction(self.threshold) * votes
-        return floor(share) + 1 if self.strict else ceil(share)
+    def _needed(self, votes: Sized) -> int:
+        """The fewest of the votes that are accepted."""
+        return votes_needed(as_fraction(self.threshold), len(votes), strict=self.strict)

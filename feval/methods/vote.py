@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from math import prod
-from typing import TYPE_CHECKING, Literal
+from fractions import Fraction
+from math import ceil, floor, prod
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -86,7 +87,8 @@ def decide_on_first(
         pool: of the one LLM.
         order: [R, Q, n].
         codes: [R, Q, n] of the drawn CoTs; those beyond the first ones are overwritten.
-        cots: [R, Q] how many were drawn, in so many rounds [R, Q].
+        cots: [R, Q] how many were drawn.
+        rounds: [R, Q] in how many requests.
         sequential: [R, Q] sequential tokens, from those of the drawn CoTs [R, Q, n], 0 beyond the
             first ones; `None` where they came one after the other.
         no_answer: see `plurality`.
@@ -143,6 +145,19 @@ def _winners(rows: Integers, candidates: int) -> Integers:
     leading = (draws >= 0) & (leads[np.maximum(draws, 0), tied] == 1)
     winner[tied] = draws[leading.argmax(axis=0), np.arange(len(tied))]
     return winner
+
+
+def reaches(value: Any, bar: Fraction, *, strict: bool) -> Any:
+    """Whether a score, or each of an array, reaches a bar, or exceeds it if `strict`; NaN does not.
+
+    A score is a float, so the bar is taken to the nearest one: 1/3 is reached by one in three.
+    """
+    return value > float(bar) if strict else value >= float(bar)
+
+
+def votes_needed(share: Fraction, votes: int, *, strict: bool) -> int:
+    """The fewest votes whose share of all reaches, or exceeds, a share, in exact arithmetic."""
+    return floor(share * votes) + 1 if strict else ceil(share * votes)
 
 
 def share_of_lead(codes: Integers, answer: Integers) -> Floats:
