@@ -6,7 +6,7 @@ Feval's own; they assume nothing about the calls.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Self, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +30,14 @@ class Result:
     since `==` on arrays has no single answer.
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]  # so that type checkers let `replace` take one
+
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, eq=False)(cls)
 
     def take(self, index: Any) -> Self:
         """Select entries of all fields, which are arrays of equal length or shape."""
-        return type(self)(*(np.asarray(getattr(self, part.name)[index]) for part in fields(self)))  # type: ignore[arg-type]  # a subclass is a dataclass
+        return type(self)(*(np.asarray(getattr(self, part.name)[index]) for part in fields(self)))
 
 
 _SUM_TOLERANCE = 1e-9

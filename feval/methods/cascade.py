@@ -17,6 +17,7 @@ import numpy.typing as npt
 from pydantic import BeforeValidator, Field
 
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
+from feval.estimators.arrays import Result
 from feval.methods.fields import (
     Aggregate,
     Cost,
@@ -340,8 +341,7 @@ class Cascade:
 _MOST_CELLS = 1 << 22  # of the table of all combinations
 
 
-@dataclass(frozen=True, eq=False)
-class Stage:
+class Stage(Result):
     """One LLM, asked N times on training questions.
 
     Attributes:

@@ -7,12 +7,13 @@ in every form (`CutTraces`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from feval.estimators.arrays import Result
 from feval.estimators.per_question import mean_output_tokens
 from feval.methods.expectation import longest_of_draws
 from feval.methods.protocol import (
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
 Int64 = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Cuts:
+class Cuts(Result):
     """How each CoT of a pool is cut.
 
     Attributes:

@@ -8,12 +8,12 @@ end; allocate CoTs to the others from what their neighbours in the ranking neede
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
 from feval.errors import NotRecordedError, OutOfRangeError
+from feval.estimators.arrays import Result
 from feval.estimators.stopping_criteria import Criterion
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
 from feval.methods.protocol import (
@@ -243,8 +243,7 @@ class DifficultyAdaptive(OneLLM):
         return 1 + -(-(size - first) // self.window)
 
 
-@dataclass(frozen=True, eq=False)
-class Allocation:
+class Allocation(Result):
     """Which of Q questions are easy in R replicates, and how the others begin.
 
     Attributes:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import scipy
 
 from feval.errors import NotRecordedError
+from feval.estimators.arrays import Result
 from feval.methods.cuts import known_tokens
 from feval.methods.fields import Count, Whole, frozen_method
 from feval.methods.protocol import (
@@ -200,8 +201,7 @@ def _counter(most: int) -> type[np.integer[Any]]:
     return np.uint8 if most <= np.iinfo(np.uint8).max else np.int32
 
 
-@dataclass(frozen=True, eq=False)
-class _Visits:
+class _Visits(Result):
     """Where the CoTs of a pool can be looked at: after every interval, and at their ends.
 
     Attributes:

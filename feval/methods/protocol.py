@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ShortPoolError, UsageError
+from feval.estimators.arrays import Result
 from feval.replay.clock import SECONDS, makespan
 
 if TYPE_CHECKING:
@@ -315,8 +316,7 @@ def require_pool(method: object, pool: Pool, draws: int) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Ledger:
+class Ledger(Result):
     """Requests and tokens of one LLM, for R replicates and Q questions. All billings derive from
     it.
 
@@ -377,8 +377,7 @@ LEDGER_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Ledger))
 """The numbers of a ledger, in order; a metered LLM has them as attributes."""
 
 
-@dataclass(frozen=True, eq=False)
-class Decisions:
+class Decisions(Result):
     """The outcome of a method for R replicates and Q questions.
 
     Attributes:
@@ -391,8 +390,7 @@ class Decisions:
     ledgers: tuple[Ledger, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Expectation:
+class Expectation(Result):
     """Means over all draws, of a method of one LLM on Q questions.
 
     Attributes:
@@ -437,8 +435,7 @@ class MonteCarloPart:
     standard_error: float
 
 
-@dataclass(frozen=True, eq=False)
-class ErrorShares:
+class ErrorShares(Result):
     """How wrong answers come about on Q questions; the rest are wrong votes.
 
     Attributes:
@@ -468,8 +465,7 @@ def with_calls(decisions: Decisions, calls: Sequence[Integers]) -> Decisions:
 _BLOCK = 1 << 17  # draws
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
+class Batch(Result):
     """Some replicates (R' of them) of some questions (Q').
 
     Attributes:
@@ -502,8 +498,7 @@ def batches(orders: Orders, draws: int, width: int) -> Iterator[Batch]:
             yield Batch(where, places)
 
 
-@dataclass(frozen=True, eq=False)
-class Samples:
+class Samples(Result):
     """CoTs of one LLM at N places, one request each.
 
     Attributes:

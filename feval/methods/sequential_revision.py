@@ -9,12 +9,13 @@ and chains in parallel.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from feval.errors import NotExactError, OutOfRangeError, UsageError
+from feval.estimators.arrays import Result
 from feval.estimators.per_question import by_blocks, mean_output_tokens
 from feval.estimators.plurality import subset_best_accuracy
 from feval.methods.expectation import longest_of_draws
@@ -258,8 +259,7 @@ class SequentialRevision(OneLLM):
         return _Chains(whole, scores, tokens, beyond)
 
 
-@dataclass(frozen=True, eq=False)
-class _Chains:
+class _Chains(Result):
     """The W chains of each question as a pool whose CoTs they are; scores and prompt tokens [Q, W],
     and tokens of each turn.
     """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from feval.errors import UsageError
+from feval.estimators.arrays import Result
 from feval.estimators.per_question import distinct, question_blocks
 from feval.estimators.stopping_ends import (
     LARGEST_BUDGET,
@@ -51,8 +52,7 @@ if TYPE_CHECKING:
 _PARTITIONS_PER_SUBPOOL = 6  # that take as long as one sub-pool
 
 
-@dataclass(frozen=True, eq=False)
-class PoolCounts:
+class PoolCounts(Result):
     """How often each answer was recorded on Q questions, and how many output tokens its CoTs have.
 
     Attributes:
