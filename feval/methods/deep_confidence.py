@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -28,7 +29,6 @@ from feval.methods.protocol import (
     Orders,
     batches,
     most_tokens,
-    require_draws,
 )
 from feval.methods.vote import rated, weighted_plurality, weighted_plurality_codes
 
@@ -118,14 +118,15 @@ class DeepConfidence(OneLLM):
         Raises:
             UsageError: there is one below 0, so that votes for an answer would count against it.
         """
-        confidences: Floats = pool.channels.derived(
-            ("trace confidences", self.measure, self.group, self.tail),
-            lambda: _by_question(
-                pool,
-                lambda tokens, lengths: trace_confidences(
-                    tokens, lengths, self.measure, self.group, self.tail
-                ),
-            ),
+        shape = self.measure, self.group, self.tail
+
+        def measured() -> Floats:
+            return np.array(
+                [trace_confidences(values, lengths, *shape) for values, lengths in _traces(pool)]
+            )
+
+        confidences = pool.channels.derived(("trace confidences", *shape), measured).reshape(
+            pool.codes.shape  # of no question, too
         )
         if (confidences < -_ROUNDING).any():
             raise UsageError(
@@ -149,11 +150,15 @@ class DeepConfidence(OneLLM):
 
     def _votes(self, llm: MeteredLLM) -> Votes:
         response = llm.sample(self._until)
-        answers, known = self._rated(response)
+        confidences = self._measured(response)
         # Online, traces without an answer set the bar, too.
-        every = known if self.mode == "offline" else self._known(response)
-        bar = float(np.percentile(every, 100 - self._eta)) if len(every) else -np.inf
-        votes = _above(answers, known, bar)
+        known = [
+            confidence
+            for answer, confidence in zip(response.answers, confidences, strict=True)
+            if confidence is not None and (answer is not None or self.mode == "online")
+        ]
+        bar = float(np.percentile(known, 100 - self._eta)) if known else -np.inf
+        votes = _above(response, confidences, bar)
         count = self._until
         while count < self.n and not self._agreed(votes):
             # Unless the votes are looked at in between, all later traces are one request.
@@ -162,23 +167,17 @@ class DeepConfidence(OneLLM):
                 if trace is not None and (tokens := self._cut(trace, bar)) is not None:
                     llm.truncate(count, tokens)
                 count += 1
-            votes += _above(*self._rated(response), bar)
+            votes += _above(response, self._measured(response), bar)
         return votes
 
-    def _rated(self, response: LLMResponse) -> tuple[list[str], Floats]:
-        confidences = [self._confidence(trace) for trace in response.token_confidences]
-        return rated(response.answers, confidences)
-
-    def _known(self, response: LLMResponse) -> Floats:
-        traces = [trace for trace in response.token_confidences if trace is not None]
-        return np.array([self._confidence(trace) for trace in traces], np.float64)
-
-    def _confidence(self, trace: npt.NDArray[Any] | None) -> float | None:
-        if trace is None:
-            return None
-        return float(
-            trace_confidences(trace, np.array([len(trace)]), self.measure, self.group, self.tail)[0]
-        )
+    def _measured(self, response: LLMResponse) -> list[float | None]:
+        shape = self.measure, self.group, self.tail
+        return [
+            None
+            if each is None
+            else float(trace_confidences(each, np.array([len(each)]), *shape)[0])
+            for each in response.token_confidences
+        ]
 
     def _cut(self, trace: npt.NDArray[Any], bar: float) -> int | None:
         """Tokens of a trace up to the end of its first group below the bar; `None` if it is not
@@ -191,10 +190,10 @@ class DeepConfidence(OneLLM):
     def _agreed(self, votes: Votes) -> bool:
         if self.consensus is None:
             return False
-        sums: dict[str, float] = {}
+        sums: dict[str, float] = defaultdict(float)
         total = 0.0
         for answer, confidence in votes:
-            sums[answer] = sums.get(answer, 0.0) + self._weight(confidence)
+            sums[answer] += self._weight(confidence)
             total += self._weight(confidence)
         share = as_fraction(self.consensus)
         return total > 0 and max(sums.values()) * share.denominator >= share.numerator * total
@@ -208,23 +207,17 @@ class DeepConfidence(OneLLM):
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        require_draws(self, pools, orders)
-        [pool], [order] = pools, orders
+        pool, order = self.only(pools, orders)
         confidences = self.confidences(pool)
         if self.mode == "offline":  # traces without an answer are no part of the percentile
             confidences = np.where(pool.codes < 0, np.nan, confidences)
-        shape = order.shape[:2]
-        answer = np.empty(shape, pool.codes.dtype)
-        cots, tokens, sequential, longest = np.empty((4, *shape), np.int64)
+        answer = np.empty(order.shape[:2], pool.codes.dtype)
+        cots, tokens, sequential, longest = np.empty((4, *order.shape[:2]), np.int64)
         for batch in batches(order, self.n, pool.codes.shape[1]):
             known = batch.drawn(confidences)
             bars = known_percentiles(known[:, :, : self._until], 100 - self._eta)[:, :, None]
             codes = np.where(known >= bars, batch.drawn(pool.codes), -1)
-            weights = (
-                np.where(known >= bars, known, 0.0)
-                if self.vote == "weighted"
-                else np.ones(known.shape)
-            )
+            weights = np.where(known >= bars, known if self.vote == "weighted" else 1.0, 0.0)
             traces = self._traces_drawn(codes, weights)
             seen = np.arange(self.n) < traces[:, :, None]
             answer[batch.where] = weighted_plurality_codes(np.where(seen, codes, -1), weights)
@@ -232,44 +225,34 @@ class DeepConfidence(OneLLM):
             tokens[batch.where], longest[batch.where] = billed.sum(axis=2), most_tokens(billed)
             if pool.clock is not None:
                 billed = pool.clock.after(billed, batch.drawn)
-            sequential[batch.where] = self._sequential(billed, pool.at_once)
+            first, later = billed[:, :, : self._until], billed[:, :, self._until :]
+            sequential[batch.where] = most_tokens(first, pool.at_once) + (
+                most_tokens(later, pool.at_once) if self.consensus is None else later.sum(axis=2)
+            )
             cots[batch.where] = traces
-        rounds = self._rounds(cots)
+        # later ones are one request each, or one together
+        asked = cots - self._until
+        rounds = 1 + (np.minimum(asked, 1) if self.consensus is None else asked)
         ledger = Ledger(
             rounds, cots, tokens, sequential_tokens=sequential, longest_trace_tokens=longest
         )
         return Decisions(answer, (ledger,))
-
-    def _sequential(self, billed: Int64, at_once: int | None) -> Int64:
-        """[R', Q'] the longest trace of each round, summed."""
-        first, later = billed[:, :, : self._until], billed[:, :, self._until :]
-        longest = most_tokens(first, at_once)
-        return longest + (
-            most_tokens(later, at_once) if self.consensus is None else later.sum(axis=2)
-        )
 
     @property
     def _until(self) -> int:
         """How many traces set the bar."""
         return self.warm_up if self.mode == "online" else self.n
 
-    def _rounds(self, cots: Int64) -> Int64:
-        if self.mode == "offline":
-            return np.ones_like(cots)
-        later = cots - self.warm_up
-        return 1 + (later if self.consensus is not None else np.minimum(later, 1))
-
     def _traces_drawn(self, codes: npt.NDArray[Any], weights: Floats) -> Int64:
         """[R', Q'] traces drawn until the votes [R', Q', n] agree."""
         if self.consensus is None:
             return np.full(codes.shape[:2], self.n, np.int64)
-        size, share = codes.shape[0] * codes.shape[1], as_fraction(self.consensus)
-        voting = np.ascontiguousarray(codes.reshape(size, self.n).T) >= 0
-        cast = np.where(voting, weights.reshape(size, self.n).T, 0.0)
+        share = as_fraction(self.consensus)
+        by_draw, cast = (each.reshape(-1, self.n).T for each in (codes, weights))
+        size = by_draw.shape[1]
+        cast = np.where(by_draw < 0, 0.0, cast)
         # A table [candidates, N]; traces that do not vote add nothing to the first candidate.
-        cells = np.maximum(codes.reshape(size, self.n).T, 0).astype(np.intp) * size + np.arange(
-            size
-        )
+        cells = np.maximum(by_draw, 0).astype(np.intp) * size + np.arange(size)
         sums = np.zeros((int(codes.max(initial=0)) + 1) * size)
         leader, total = np.zeros((2, size))
         traces = np.full(size, self.n, np.int64)
@@ -293,15 +276,15 @@ class DeepConfidence(OneLLM):
                 ("low groups", self.group), lambda: low_groups(list(_traces(pool)), self.group)
             )
             heights = np.broadcast_to(bars, known.shape)[cut]
-            tokens[cut] = np.minimum(
-                tokens[cut], tokens_until_below(low, batch.places[cut], heights)
-            )
+            below = tokens_until_below(low, batch.places[cut], heights)
+            tokens[cut] = np.minimum(tokens[cut], below)
         return tokens
 
 
-def _above(answers: Sequence[str], confidences: Floats, bar: float) -> Votes:
+def _above(response: LLMResponse, confidences: Sequence[float | None], bar: float) -> Votes:
     """The votes of traces at or above the bar."""
-    each = zip(answers, confidences.tolist(), strict=True)
+    answers, known = rated(response.answers, confidences)
+    each = zip(answers, known.tolist(), strict=True)
     return [(answer, confidence) for answer, confidence in each if confidence >= bar]
 
 
@@ -312,11 +295,3 @@ def _traces(pool: Pool) -> Iterator[tuple[npt.NDArray[Any], Int64]]:
     confidences = pool.logprobs().confidences
     for row, lengths in enumerate(confidences.lengths()):
         yield confidences.of_question(row), lengths
-
-
-def _by_question(pool: Pool, measure: Any) -> Floats:
-    """[Q, S] a measure of every trace."""
-    values = np.empty(pool.codes.shape)
-    for row, (tokens, lengths) in enumerate(_traces(pool)):
-        values[row] = measure(tokens, lengths)
-    return values

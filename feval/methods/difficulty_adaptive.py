@@ -8,6 +8,7 @@ end; allocate CoTs to the others from what their neighbours in the ranking neede
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -139,7 +140,7 @@ class DifficultyAdaptive(OneLLM):
     def allocation(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Allocation:
         """The outcome of ranking, partition and pre-allocation; arguments as for `decide`."""
         pool, order = self.only(pools, orders)
-        ranked, ranking_calls = self._ranked(pool, (order.shape[0], order.shape[1]))
+        ranked, ranking_calls = self._ranked(pool, order.shape[:2])
         codes = drawn(pool.codes, order)
         confident = _confident(codes, Criterion("beta", as_fraction(self.threshold), self.budget))
         unanimous = (codes[:, :, : self.window] == codes[:, :, :1]).all(axis=-1) & (
@@ -152,10 +153,10 @@ class DifficultyAdaptive(OneLLM):
         place[ranked] = np.arange(len(ranked))
         return Allocation(codes, confident, easy[:, place], first[:, place], ranking_calls)
 
-    def _ranked(self, pool: Pool, shape: tuple[int, int]) -> tuple[Rows, list[Integers]]:
+    def _ranked(self, pool: Pool, shape: tuple[int, ...]) -> tuple[Rows, list[Integers]]:
         """[Q] rows from easy to hard, and the calls and tokens of ranking them."""
         if self.ranking == "prompt-length":
-            if len(pool.sizes) and int(pool.prompt_tokens.min()) < 0:
+            if int(pool.prompt_tokens.min(initial=0)) < 0:
                 raise NotRecordedError(
                     f"The prompt tokens of {pool.llm} were not recorded; rank by a scorer instead."
                 )
@@ -172,17 +173,16 @@ class DifficultyAdaptive(OneLLM):
         spent = [
             np.where(t > 0, t, 0).sum(axis=1) for t in (scores.prompt_tokens, scores.output_tokens)
         ]
-        calls = (scores.prompt_tokens >= 0).sum(axis=1)
-        return np.argsort(difficulty, kind="stable"), [
-            np.broadcast_to(a, shape) for a in (calls, *spent)
-        ]
+        each = (scores.prompt_tokens >= 0).sum(axis=1), *spent
+        calls = [np.broadcast_to(sums, shape) for sums in each]
+        return np.argsort(difficulty, kind="stable"), calls
 
     def _easy(self, unanimous: Bools) -> Bools:
         """[R, Q] by rank: which questions are easy. From the hard end, k unanimous ones in a row
         make all easier ones easy.
         """
         easy = np.zeros_like(unanimous)
-        run, past_border = np.zeros(len(unanimous), np.int64), np.zeros(len(unanimous), np.bool_)
+        run, past_border = np.zeros(len(easy), np.int64), np.zeros(len(easy), np.bool_)
         for rank in range(unanimous.shape[1])[::-1]:
             easy[:, rank] = past_border
             run = np.where(unanimous[:, rank], run + 1, 0)
@@ -202,24 +202,16 @@ class DifficultyAdaptive(OneLLM):
         # Figure 3 starts at the hard questions; the authors' allocate_run is given all of them,
         # from the easiest on.
         counted = ~easy if self.allocate_over == "hard" else np.ones_like(easy)
-        # position among the counted questions of its replicate, from 1
-        number = np.cumsum(counted, axis=1)
-        needs = np.cumsum(np.where(counted, true_size, 0), axis=1)
-        # needs of the first i counted ones
-        ends = np.zeros((easy.shape[0], easy.shape[1] + 1), np.int64)
-        replicate, rank = np.nonzero(counted)
-        ends[replicate, number[replicate, rank]] = needs[replicate, rank]
-        before = number[replicate, rank] - 1
-        enough = before >= self.neighbours
-        replicate, rank, before = replicate[enough], rank[enough], before[enough]
-        total = ends[replicate, before] - ends[replicate, before - self.neighbours]
-        # Python's round, half to even, of the mean in windows; exact, in whole numbers
-        whole, rest = np.divmod(total, self.neighbours * self.window)
-        twice = 2 * rest
-        unit = self.neighbours * self.window
-        rounded = whole + ((twice > unit) | ((twice == unit) & (whole % 2 == 1)))
-        guess = np.clip(rounded * self.window, self.window, self.budget)
-        first[replicate, rank] = np.where(unanimous[replicate, rank], self.window, guess)
+        for row, own in enumerate(counted):
+            ranks = np.flatnonzero(own)
+            needs = np.append(0, np.cumsum(true_size[row, ranks]))
+            # of the questions before each one that has enough of them
+            total = needs[self.neighbours : -1] - needs[: -self.neighbours - 1]
+            # half to even, as Python rounds; a quotient of so small numbers is a half only if it is
+            means = np.rint(total / (self.neighbours * self.window)).astype(np.int64)
+            guess = np.clip(means * self.window, self.window, self.budget)
+            ranks = ranks[self.neighbours :]
+            first[row, ranks] = np.where(unanimous[row, ranks], self.window, guess)
         return first
 
     def _sizes(self, confident: Bools, first: Integers) -> Integers:
@@ -236,11 +228,9 @@ class DifficultyAdaptive(OneLLM):
 
     def _requests(self, size: Integers, first: Integers) -> Integers:
         """[R, Q] requests that a hard question is billed for."""
-        # the authors' script, which counts every request as large as the first
-        if self.requests == "billed":
-            billed: Integers = np.maximum(size // first, 1)
-            return billed
-        return 1 + -(-(size - first) // self.window)
+        # the authors' script counts every request as large as the first
+        billed, made = np.maximum(size // first, 1), 1 + -(-(size - first) // self.window)
+        return billed if self.requests == "billed" else made
 
 
 class Allocation(Result):
@@ -266,22 +256,17 @@ class Allocation(Result):
 
 def _confident(codes: Integers, rule: Criterion) -> Bools:
     """[R, Q, N] whether the Beta criterion holds for the first n draws, n = 1..N."""
-    replicates, questions, draws = np.shape(codes)
-    counts = np.zeros((replicates, questions, max(int(codes.max(initial=0)), 0) + 2), np.int16)
     confident, settled = np.empty(codes.shape, np.bool_), rule.of_two_counts()
-    v1, v2 = np.zeros((2, replicates, questions), np.intp)
-    leader = np.full((replicates, questions), -1, codes.dtype)
+    *grid, draws = codes.shape
+    rows = np.arange(prod(grid))
+    votes = np.zeros((len(rows), int(codes.max(initial=0)) + 2), np.intp)
+    first = second = np.zeros(len(rows), np.intp)
     for n in range(draws):
-        code = codes[..., n]
-        answered = code >= 0
-        place = np.where(answered, code, counts.shape[2] - 1)[..., None].astype(np.intp)
-        count = np.take_along_axis(counts, place, axis=-1)[..., 0] + 1
-        np.put_along_axis(counts, place, count[..., None], axis=-1)
-        count = np.where(answered, count, 0)
-        leads = answered & (code == leader)
-        overtakes = answered & ~leads & (count > v1)
-        v2 = np.where(overtakes, v1, np.where(leads, v2, np.maximum(v2, count)))
-        v1 = np.where(leads | overtakes, count, v1)
-        leader = np.where(overtakes, code, leader)
-        confident[..., n] = settled(v1, v2, n + 1)
+        code = codes[..., n].ravel()
+        votes[rows, code] += 1  # no answer, -1, in the last column
+        count = np.where(code < 0, 0, votes[rows, code])
+        # A count that passes the largest was the largest, or tied with it.
+        second = np.where(count > first, second, np.maximum(second, count))
+        first = np.maximum(first, count)
+        confident[..., n] = settled(first, second, n + 1).reshape(grid)
     return confident
