@@ -15,18 +15,18 @@ import numpy as np
 
 from feval.errors import OutOfRangeError
 from feval.methods.fields import Count, Transform, frozen_method
-from feval.methods.protocol import Capabilities, Decisions, Floats, Integers, OneLLM, Orders
-from feval.methods.trees import (
-    NOBODY,
-    Aggregate,
-    Choice,
-    Places,
-    Searches,
-    chosen,
-    path_scores,
-    ranked,
+from feval.methods.protocol import Capabilities, Decisions, Floats, OneLLM, Orders
+from feval.methods.trees import NOBODY, Aggregate, Choice, Places, Searches, path_scores
+from feval.methods.vote import (
+    best_rated,
+    plurality,
+    plurality_codes,
+    rated,
+    vote_weights,
+    weighable,
+    weighted_plurality,
+    weighted_plurality_codes,
 )
-from feval.methods.vote import weighable
 
 if TYPE_CHECKING:
     from feval.replay.meter import MeteredLLM, Node
@@ -59,20 +59,43 @@ class _ScoredSearch(OneLLM):
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
         """The scores of paths; see `feval.methods.protocol`."""
         [pool], scores = pools, path_scores(pools[0], self.scorer, self.aggregate)
-        return [
-            (
-                weighable(pool, scores, self.transform, self.scorer)
-                if self.answer == "weighted"
-                else scores
-            )
-        ]
+        if self.answer == "weighted":
+            return [weighable(pool, scores, self.transform, self.scorer)]
+        return [scores]
 
     def _score(self, node: Node) -> float:
-        return ranked(node, self.scorer, self.aggregate)
+        """What a node is compared with others by: least where it has no score."""
+        score = node.score(self.scorer, self.aggregate)
+        return -np.inf if score is None else score
 
-    def _elected(self, searches: Searches, finished: Sequence[Places], scores: Floats) -> Integers:
+    def _chosen(self, finished: Sequence[Node]) -> str | None:
+        """The answer among finished paths, in the order in which they ended; those without a score
+        vote in a majority only.
+        """
+        answers = [node.answer for node in finished]
+        if self.answer == "majority":
+            return plurality(answers)
+        scores = [node.score(self.scorer, self.aggregate) for node in finished]
+        if self.answer == "best":
+            return best_rated(answers, scores)
+        known, each = rated(answers, scores)
+        weights = vote_weights(each, self.transform, self.scorer)
+        return weighted_plurality(known, weights.tolist())
+
+    def _decided(
+        self, searches: Searches, pool: Pool, scores: Floats, finished: Sequence[Places]
+    ) -> Decisions:
+        """The same for all searches."""
         paths = np.concatenate(finished, axis=1)
-        return searches.elected(paths, scores, self.answer, self.transform, self.scorer)
+        codes, score = searches.scored(paths, scores)
+        if self.answer == "majority":
+            chosen = plurality_codes(searches.of(pool.codes, paths, -1))
+        elif self.answer == "best":
+            chosen = searches.first_of_most(codes, score)
+        else:
+            weights = vote_weights(score, self.transform, self.scorer)
+            chosen = weighted_plurality_codes(codes, weights)
+        return searches.decisions(chosen)
 
 
 @frozen_method
@@ -111,7 +134,7 @@ class BeamSearch(_ScoredSearch):
                 break
             steps = [child for children in llm.expand(kept, self.width) for child in children]
             finished += [step for step in steps if step.ends]
-        return chosen(finished, self.scorer, self.aggregate, self.answer, self.transform)
+        return self._chosen(finished)
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
@@ -130,7 +153,7 @@ class BeamSearch(_ScoredSearch):
                 break
             steps = searches.expand(np.repeat(kept, self.width, axis=1))
             finished.append(np.where(searches.ends(steps), steps, NOBODY))
-        return searches.decisions(self._elected(searches, finished, scores))
+        return self._decided(searches, pools[0], scores, finished)
 
 
 @frozen_method
@@ -166,7 +189,7 @@ class DVTS(_ScoredSearch):
             paths = [step for step in best if not step.ends]
             if not paths:
                 break
-        return chosen(finished, self.scorer, self.aggregate, self.answer, self.transform)
+        return self._chosen(finished)
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
@@ -185,4 +208,4 @@ class DVTS(_ScoredSearch):
             paths = np.where(ends, NOBODY, step)
             if (paths == NOBODY).all():
                 break
-        return searches.decisions(self._elected(searches, finished, scores))
+        return self._decided(searches, pools[0], scores, finished)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import numpy.typing as npt
 import scipy
 
 from feval.errors import NotRecordedError
-from feval.estimators.arrays import Result
 from feval.methods.cuts import known_tokens
 from feval.methods.fields import Count, Whole, frozen_method
 from feval.methods.protocol import (
@@ -31,8 +29,6 @@ from feval.methods.protocol import (
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
-    from feval.recording.arrays import Probes
-    from feval.replay.clock import Clock
     from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
 
@@ -103,37 +99,22 @@ class ParallelProbe(OneLLM):
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         pool, order = self.only(pools, orders)
         replicates, questions = order.shape[:2]
-        answer, numbers = (
-            np.empty((replicates, questions), np.int32),
-            np.empty((5, replicates, questions), np.int64),
-        )
+        answer = np.empty((replicates, questions), np.int32)
+        numbers = np.empty((5, replicates, questions), np.int64)
         samples, columns = max(pool.codes.shape[1], 1), max(min(replicates, _REPLICATES), 1)
         rows = max(1, _BLOCK // (samples * max(columns, 16)))
         for q in range(0, questions, rows):
-            visits = _Visits.of(pool.rows(np.arange(q, min(q + rows, questions))), self.interval)
+            visits = _Visits(pool.rows(np.arange(q, min(q + rows, questions))), self.interval)
             for r in range(0, replicates, columns):
                 where = slice(r, r + columns), slice(q, q + rows)
                 decided, grown = self._grown(visits, order[where])
-                answer[where], numbers[:, where[0], where[1]] = (
-                    decided.T,
-                    visits.ledger(grown).transpose(0, 2, 1),
-                )
-                if visits.clock is not None:
-                    numbers[1][where] = visits.microseconds(visits.clock, grown, order[where])
-        tokens, sequential, longest, probes, probe_tokens = numbers
+                answer[where] = decided.T
+                numbers[:, *where] = visits.ledger(grown).transpose(0, 2, 1)
+                if visits.uneven:
+                    numbers[1][where] = visits.sequential(grown, order[where])
+        tokens, *others = numbers
         rounds = np.ones(answer.shape, np.int32)
-        ledger = Ledger(
-            rounds,
-            self.width * rounds,
-            tokens,
-            None,
-            None,
-            None,
-            sequential,
-            longest,
-            probes,
-            probe_tokens,
-        )
+        ledger = Ledger(rounds, self.width * rounds, tokens, None, None, None, *others)
         return Decisions(answer, (ledger,))
 
     def _grown(self, visits: _Visits, order: Orders) -> tuple[Integers, Integers]:
@@ -141,25 +122,19 @@ class ParallelProbe(OneLLM):
         [R, Q, width].
         """
         replicates, questions = order.shape[:2]
-        samples, kind = (
-            visits.counts.shape[1],
-            _counter(max(self.width, self.steps + 1, self.patience)),
-        )
-        first = np.arange(questions, dtype=np.int32) * samples
+        kind = _counter(max(self.width, self.steps + 1, self.patience))
+        first = np.arange(questions, dtype=np.int32) * visits.counts.shape[1]
         order = order.transpose(1, 0, 2) + first[:, None, None]
         # Until they are dropped, or the question ends.
         grown = np.zeros((visits.counts.size, replicates), kind)
         grown[order, np.arange(replicates)[:, None]] = np.iinfo(kind).max
-        traces = _Traces.of(visits, grown)
+        traces = _Traces(visits, grown)
         # After the last visit nothing changes any more.
         steps = min(self.steps, max(int(visits.counts.max(initial=0)), 1))
         answer = np.full((questions, replicates), -1, np.int32)
         until = np.full(answer.shape, steps + 1, kind)
-        winner, stable, done = (
-            answer,
-            np.zeros(answer.shape, np.int32),
-            np.zeros(answer.shape, np.bool_),
-        )
+        winner, stable = answer, np.zeros(answer.shape, np.int32)
+        done = np.zeros(answer.shape, np.bool_)
         places, misses = np.arange(questions), np.zeros_like(traces.left)
         for step in range(steps):
             running = traces.advance(step + 2)
@@ -201,111 +176,76 @@ def _counter(most: int) -> type[np.integer[Any]]:
     return np.uint8 if most <= np.iinfo(np.uint8).max else np.int32
 
 
-class _Visits(Result):
+class _Visits:
     """Where the CoTs of a pool can be looked at: after every interval, and at their ends.
 
     Attributes:
         interval: tokens.
         every: how many probes there are in an interval.
         probes: of the pool.
+        first: [Q, S] place of the first probe of each CoT.
         counts: [Q, S] visits before the end.
         final: [Q, S] answer at the end.
         tokens: [Q, S] of the whole CoT; a probe may lie beyond its last token.
-        clock: of the pool.
+        rest: [Q, S] of these, those generated in the last round.
+        clock, at_once: of the pool.
+        uneven: whether a round may be longer than one in which a CoT grows by an interval.
     """
 
-    interval: int
-    every: int
-    probes: Probes
-    counts: Int64
-    final: Integers
-    tokens: Int64
-    clock: Clock | None
-
-    @classmethod
-    def of(cls, pool: Pool, interval: int) -> _Visits:
-        """The visits of the CoTs of a pool; `NotRecordedError` where they were not probed at these
-        places.
-        """
-        probes = pool.probes()
-        if probes.interval is None or interval % probes.interval:
-            asked = (
-                f"Parallel-Probe looks at traces every {interval} tokens; those of {pool.llm} were"
-                " probed"
+    def __init__(self, pool: Pool, interval: int) -> None:
+        """Raise `NotRecordedError` where the CoTs were not probed at these places."""
+        self.probes, self.clock, self.at_once = pool.probes(), pool.clock, pool.at_once
+        probed = self.probes.interval
+        if probed is None or interval % probed:
+            how = (
+                "at no fixed interval. Take a method that goes from probe to probe, such as"
+                " answer-convergence."
+                if probed is None
+                else f"every {probed}. Take {probed} or a multiple as the interval."
             )
-            if probes.interval is None:
-                raise NotRecordedError(
-                    f"{asked} at no fixed interval. Take a method that goes from probe to probe,"
-                    " such as answer-convergence."
-                )
             raise NotRecordedError(
-                f"{asked} every {probes.interval}. Take {probes.interval} or a multiple as the"
-                " interval."
+                f"Parallel-Probe looks at traces every {interval} tokens; those of {pool.llm} were"
+                f" probed {how}"
             )
-        every = interval // probes.interval
-        counts = probes.counts() // every
-        final = pool.codes.astype(np.result_type(pool.codes, probes.codes))
-        whole = np.maximum(pool.output_tokens, counts * interval)
-        return cls(interval, every, probes, counts, final, whole, pool.clock)
-
-    @property
-    def first(self) -> Int64:
-        """[Q, S] place of the first probe of each CoT."""
-        return self.probes.starts[:-1].reshape(self.counts.shape)
+        self.interval, self.every = interval, interval // probed
+        self.counts = self.probes.counts() // self.every
+        self.first = self.probes.starts[:-1].reshape(self.counts.shape)
+        self.final = pool.codes.astype(np.result_type(pool.codes, self.probes.codes))
+        self.tokens = np.maximum(pool.output_tokens, self.counts * interval)
+        self.rest = self.tokens - self.counts * interval
+        self.uneven = self.clock is not None or bool((self.rest > interval).any())
 
     def ledger(self, grown: Integers) -> Int64:
-        """[5, Q, R] tokens, sequential tokens, tokens of the longest trace, probes, their tokens,
-        from rounds [Q, S, R].
+        """[5, Q, R] tokens, sequential tokens unless rounds are uneven, tokens of the longest
+        trace, probes, their tokens, from rounds [Q, S, R].
         """
         counts, kind = self.counts[:, :, None], grown.dtype
         visited = np.minimum(grown, np.minimum(counts, np.iinfo(kind).max).astype(kind))
         finished = grown > counts
         # in which a trace grew by a whole interval
         rounds = visited.max(axis=1, initial=0).astype(np.int64)
-        rest = self.tokens - self.counts * self.interval  # generated in the last round
         total = np.add.reduce(visited, axis=1, dtype=np.int64)
-        tokens = total * self.interval + np.einsum("qsr,qs->qr", finished, rest)
-        last = (finished & (visited == rounds[:, None].astype(kind))) * rest[:, :, None].astype(
-            np.int32
-        )
-        longest = last.max(axis=1, initial=0)
-        sequential = rounds * self.interval + longest
-        # Before that, a last piece that is longer than an interval makes its round longer.
-        question, sample = np.nonzero(rest > self.interval)
-        order = np.lexsort((self.counts[question, sample], question))
-        question, sample = question[order], sample[order]
-        long = finished[question, sample] & (visited[question, sample] < rounds[question])
-        more = long * (rest[question, sample] - self.interval)[:, None]
-        opens = np.flatnonzero(
-            np.diff(question, prepend=-1) | np.diff(self.counts[question, sample], prepend=-1)
-        )
-        if len(opens):
-            np.add.at(sequential, question[opens], np.maximum.reduceat(more, opens, axis=0))
+        tokens = total * self.interval + np.einsum("qsr,qs->qr", finished, self.rest)
+        last = finished & (visited == rounds[:, None].astype(kind))
+        longest = (last * self.rest[:, :, None].astype(np.int32)).max(axis=1, initial=0)
         ends = (finished * self.tokens[:, :, None].astype(np.int32)).max(axis=1, initial=0)
         calls = total - np.add.reduce(visited > 0, axis=1, dtype=np.int64)
-        return np.array(
-            [
-                tokens,
-                sequential,
-                np.maximum(rounds * self.interval, ends),
-                calls,
-                self._spent(visited),
-            ]
-        )
+        whole = rounds * self.interval
+        spent = self._spent(visited)
+        return np.array([tokens, whole + longest, np.maximum(whole, ends), calls, spent])
 
-    def microseconds(self, clock: Clock, grown: Integers, order: Orders) -> Int64:
-        """[R, Q] microseconds of all rounds, one after the other, from rounds [Q, S, R] and orders
-        [R, Q, width].
+    def sequential(self, grown: Integers, order: Orders) -> Int64:
+        """[R, Q] tokens of all rounds, one after the other, with a clock their microseconds; from
+        rounds [Q, S, R] and orders [R, Q, width].
         """
         total = np.zeros(order.shape[:2], np.int64)
         drawn_grown = np.take_along_axis(grown.transpose(2, 0, 1), order.astype(np.intp), axis=2)
         before = np.zeros(self.counts.shape, np.int64)
         for step in range(1, int(drawn_grown.max(initial=0)) + 1):
-            tokens = np.where(step <= self.counts, step * self.interval, self.tokens)
-            reached = clock.after(np.minimum(tokens, self.tokens))
-            total += most_tokens(
-                drawn(reached - before, order) * (drawn_grown >= step), clock.at_once
-            )
+            reached = np.where(step <= self.counts, step * self.interval, self.tokens)
+            reached = reached if self.clock is None else self.clock.after(reached)
+            grew = drawn(reached - before, order) * (drawn_grown >= step)
+            total += most_tokens(grew, self.at_once)
             before = reached
         return total
 
@@ -325,9 +265,10 @@ class _Visits(Result):
         return spent
 
 
-@dataclass(eq=False)
 class _Traces:
     """N CoTs that grow, the longest first, and what they answer; those of some questions at a time.
+
+    They are the CoTs that some replicate chose, from numbers that are not 0 there [Q * S, R].
 
     Attributes:
         visits: where they can be looked at.
@@ -340,22 +281,13 @@ class _Traces:
         least: [Q] votes that the winner of each question had in every replicate, at the last look.
     """
 
-    visits: _Visits
-    rows: Rows
-    question: Rows
-    left: Integers
-    codes: Integers
-    numbers: Integers
-    least: Int64
-
-    @classmethod
-    def of(cls, visits: _Visits, chosen: Integers) -> _Traces:
-        """The CoTs that some replicate chose, from numbers that are not 0 there [Q * S, R]."""
+    def __init__(self, visits: _Visits, chosen: Integers) -> None:
         rows = np.argsort(-visits.counts, axis=None, kind="stable")
-        rows = rows[np.any(chosen, axis=1)[rows]]
-        left, codes = np.minimum(chosen[rows], 1), visits.final.ravel()[rows]
-        least = np.ones(len(visits.counts), np.int64)
-        return cls(visits, rows, rows // max(visits.counts.shape[1], 1), left, codes, codes, least)
+        self.rows = rows[np.any(chosen, axis=1)[rows]]
+        self.visits, self.question = visits, self.rows // max(visits.counts.shape[1], 1)
+        self.left, self.codes = np.minimum(chosen[self.rows], 1), visits.final.ravel()[self.rows]
+        self.numbers: Integers = self.codes
+        self.least = np.ones(len(visits.counts), np.int64)
 
     def advance(self, rounds: int) -> int:
         """Show the answers after some rounds; returns how many CoTs, the first ones, are running
@@ -375,13 +307,9 @@ class _Traces:
 
     def _sums(self, cells: Integers, most: int) -> Integers:
         """[most, R] how many of the first CoTs are left, by cell."""
-        shape = most, len(cells)
-        parts = (
-            np.ones(len(cells), self.left.dtype),
-            cells.astype(np.int32),
-            np.arange(len(cells) + 1, dtype=np.int32),
-        )
-        sums: Integers = scipy.sparse.csc_array(parts, shape) @ self.left[: len(cells)]
+        ones, each = np.ones(len(cells), self.left.dtype), np.arange(len(cells) + 1, dtype=np.int32)
+        one_each = scipy.sparse.csc_array((ones, cells.astype(np.int32), each), (most, len(cells)))
+        sums: Integers = one_each @ self.left[: len(cells)]
         return sums
 
     def keep(self, going: Bools, done: Bools) -> Rows:
@@ -437,9 +365,8 @@ class _Traces:
         codes = np.full((questions, none + 1), -1, np.int32)
         codes[owner, number] = able % kinds - 1
         leads = votes == np.maximum(most, 1)[:, None]
-        number = (leads.view(np.uint8) * np.arange(none + 1, dtype=numbers.dtype)[:, None]).max(
-            axis=1
-        )
+        each = np.arange(none + 1, dtype=numbers.dtype)[:, None]
+        number = (leads.view(np.uint8) * each).max(axis=1)
         tied = np.add.reduce(leads.view(np.uint8), axis=1, dtype=self.left.dtype) > 1
         self._settle(number, leads, order, *np.nonzero(tied & ~done))
         first = np.arange(questions)[:, None] * (none + 1)

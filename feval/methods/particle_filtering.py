@@ -14,7 +14,7 @@ import numpy as np
 from feval.errors import UsageError
 from feval.methods.fields import Count, Whole, frozen_method
 from feval.methods.protocol import Capabilities, Decisions, Floats, Integers, OneLLM, Orders
-from feval.methods.trees import Aggregate, Searches, path_scores
+from feval.methods.trees import NOBODY, Aggregate, Searches, path_scores
 from feval.replay.draws import more_uniforms, uniforms
 
 if TYPE_CHECKING:
@@ -71,8 +71,6 @@ class ParticleFiltering(OneLLM):
         weights = self._weights(particles)
         answers = [(particle.answer if particle.ends else None) for particle in particles]
         valid = np.where([answer is None for answer in answers], 0.0, weights)
-        if not valid.any():
-            return None
         if self.answer == "heaviest":
             return answers[int(valid.argmax())]
         # A number that has resampled no particle.
@@ -80,9 +78,12 @@ class ParticleFiltering(OneLLM):
 
     def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
         """The scores of paths; see `feval.methods.protocol`."""
-        [pool], scores = pools, path_scores(pools[0], self.scorer, self.aggregate)
-        _weights(scores, pool.scores(self.scorer).scorer.name)
-        return [scores]
+        self._pool_weights(pools[0])
+        return [path_scores(pools[0], self.scorer, self.aggregate)]
+
+    def _pool_weights(self, pool: Pool) -> Floats:
+        scores = path_scores(pool, self.scorer, self.aggregate)
+        return _weights(scores, pool.scores(self.scorer).scorer.name)
 
     def _weights(self, particles: Sequence[Node]) -> Floats:
         scores = [particle.score(self.scorer, self.aggregate) for particle in particles]
@@ -96,14 +97,8 @@ class ParticleFiltering(OneLLM):
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         searches, [pool], [order] = Searches(self, pools, orders), pools, orders
-        weights = _weights(
-            path_scores(pool, self.scorer, self.aggregate), pool.scores(self.scorer).scorer.name
-        )
-        keys = (
-            np.zeros(order.shape[1], np.uint64)
-            if pool.question_keys is None
-            else pool.question_keys
-        )
+        weights, keys = self._pool_weights(pool), pool.question_keys
+        keys = np.zeros(order.shape[1], np.uint64) if keys is None else keys
         streams = uniforms(keys, order, self.seed).reshape(len(searches.question), -1)
 
         def random(count: int) -> Floats:
@@ -115,20 +110,19 @@ class ParticleFiltering(OneLLM):
             waits = searches.ends(particles).all(axis=1, keepdims=True)
             if waits.all():
                 break
-            drawn = np.take_along_axis(
-                particles, _drawn(searches.of(weights, particles, 0.0), random(self.n)), axis=1
-            )
+            places = _drawn(searches.of(weights, particles, 0.0), random(self.n))
+            drawn = np.take_along_axis(particles, places, axis=1)
             particles = np.where(waits, particles, drawn)
             stays = searches.ends(particles)
-            particles = np.where(stays, particles, searches.expand(np.where(stays, -2, particles)))
+            grown = searches.expand(np.where(stays, NOBODY, particles))
+            particles = np.where(stays, particles, grown)
         codes = np.where(searches.ends(particles), searches.of(pool.codes, particles, -1), -1)
         valid = np.where(codes < 0, 0.0, searches.of(weights, particles, 0.0))
         if self.answer == "heaviest":
             return searches.decisions(searches.first_of_most(codes, valid))
         # a number that has resampled no particle
         place = _drawn(valid, random(self.n + 1)[:, self.n :])
-        answers = np.take_along_axis(codes, place, axis=1)[:, 0]
-        return searches.decisions(np.where((codes < 0).all(axis=1), -1, answers))
+        return searches.decisions(np.take_along_axis(codes, place, axis=1)[:, 0])
 
 
 def _weights(scores: Floats, scorer: str | None) -> Floats:

@@ -16,7 +16,7 @@ import numpy as np
 from feval.estimators.stopping_criteria import Criterion
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
 from feval.methods.protocol import Capabilities, Decisions, Integers, OneLLM, Orders
-from feval.methods.trees import NOBODY, REQUEST, Places, Searches, along_paths
+from feval.methods.trees import NOBODY, REQUEST, Places, Searches, path_depths
 from feval.methods.vote import plurality, plurality_codes
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class PathConsistency(OneLLM):
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         searches, [pool] = Searches(self, pools, orders), pools
-        depths = along_paths(searches.steps, np.ones(pool.codes.shape, np.int64), np.add)
+        depths = path_depths(searches.steps)
         prefix = np.full((len(searches.question), 1), REQUEST)
         branches = np.empty((len(prefix), 0), np.intp)
         for drawn in range(0, self.n, self.window):
@@ -108,10 +108,8 @@ def _longer(prefix: Node | None, branches: Sequence[Node]) -> Node | None:
     """The prefix with one step more, of the first branch with the leading answer that goes on
     behind it; else as it is.
     """
-    depth, leader = (
-        0 if prefix is None else prefix.depth,
-        plurality([step.answer for step in branches]),
-    )
+    depth = 0 if prefix is None else prefix.depth
+    leader = plurality([step.answer for step in branches])
     for path in (step.path for step in branches if step.answer == leader):
         if len(path) > depth + 1 and (prefix is None or path[depth - 1] is prefix):
             return path[depth]

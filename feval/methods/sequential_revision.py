@@ -149,13 +149,14 @@ class SequentialRevision(OneLLM):
         places = np.stack(turns, axis=2)
         flat = places.reshape(len(places), -1)
         if self.answer == "best":
-            return searches.decisions(searches.elected(flat, self._scores(pool), "best"))
+            codes, score = searches.scored(flat, self._scores(pool))
+            return searches.decisions(searches.first_of_most(codes, score))
         codes = searches.of(pool.codes, flat, -1)
         if self.answer == "all":
             return searches.decisions(plurality_codes(codes))
         if self.answer == "weighted":
-            score = np.where(codes < 0, np.nan, searches.of(self._scores(pool), flat, np.nan))
-            codes = np.where(np.isnan(score), -1, codes).reshape(places.shape)
+            codes, score = searches.scored(flat, self._scores(pool))
+            codes = codes.reshape(places.shape)
             weights = vote_weights(score, self.transform, self.scorer).reshape(places.shape)
             own = weighted_plurality_codes(codes, weights)
             best = np.where((codes == own[:, :, None]) & (codes >= 0), weights, 0.0).max(axis=2)
@@ -168,11 +169,9 @@ class SequentialRevision(OneLLM):
 
     def _scores(self, pool: Pool) -> Floats:
         scores = pool.aggregated(self.scorer, self.aggregate)
-        return (
-            weighable(pool, scores, self.transform, self.scorer)
-            if self.answer == "weighted"
-            else scores
-        )
+        if self.answer == "best":
+            return scores
+        return weighable(pool, scores, self.transform, self.scorer)
 
     def _of_chains(self, codes: Integers) -> Integers:
         """[..., chains] the answers of chains of turns [..., chains, turns]."""

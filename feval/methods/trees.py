@@ -22,20 +22,10 @@ from feval.methods.protocol import (
     Orders,
     most_tokens,
 )
-from feval.methods.vote import (
-    best_rated,
-    plurality,
-    plurality_codes,
-    rated,
-    vote_weights,
-    weighted_plurality,
-    weighted_plurality_codes,
-)
 from feval.replay.llm import called, few_first_cots, few_turns, missing_messages, missing_steps
 
 if TYPE_CHECKING:
     from feval.recording.arrays import Steps
-    from feval.replay.meter import Node
     from feval.replay.pools import Pool
 
 
@@ -54,32 +44,6 @@ largest sum of scores.
 """
 
 
-def ranked(node: Node, scorer: str | None, aggregate: str) -> float:
-    """The score by which a node is compared with others: least where it has none."""
-    score = node.score(scorer, aggregate)
-    return -np.inf if score is None else score
-
-
-def chosen(
-    finished: Sequence[Node],
-    scorer: str | None,
-    aggregate: str,
-    choice: str,
-    transform: str = "none",
-) -> str | None:
-    """The answer among finished paths, in the order in which they ended; those without a score vote
-    in a majority only.
-    """
-    if choice == "majority":
-        return plurality([node.answer for node in finished])
-    answers, scores = rated(
-        [node.answer for node in finished], [node.score(scorer, aggregate) for node in finished]
-    )
-    if choice == "weighted":
-        return weighted_plurality(answers, vote_weights(scores, transform, scorer).tolist())
-    return best_rated(answers, scores.tolist())
-
-
 def path_scores(pool: Pool, scorer: str | None, aggregate: str) -> Floats:
     """[Q, S] the score of the path to each step; NaN where a score that it takes is missing."""
     steps, scores = pool.steps(), pool.aggregated(scorer)
@@ -89,13 +53,15 @@ def path_scores(pool: Pool, scorer: str | None, aggregate: str) -> Floats:
 
     def make() -> Floats:
         along: Floats = along_paths(steps, scores, combine)
-        if aggregate != "mean":
-            return along
-        depths = along_paths(steps, np.ones(scores.shape, np.int64), np.add)
-        means: Floats = along / depths
-        return means
+        return along / path_depths(steps) if aggregate == "mean" else along
 
     return pool.channels.derived(("paths", scorer, aggregate), make)
+
+
+def path_depths(steps: Steps) -> Integers:
+    """[Q, S] how many steps the path to each step has."""
+    depths: Integers = along_paths(steps, np.ones(steps.parents.shape, np.int64), np.add)
+    return depths
 
 
 def along_paths(
@@ -156,9 +122,8 @@ class Searches:
         self._path_tokens = along_paths(
             self.steps, self._pool.output_tokens.astype(np.int64), np.add
         )
-        self.cots, self._rounds, self._tokens, self._sequential, self._longest, self._beyond = (
-            np.zeros((6, len(self.question)), np.int64)
-        )
+        self._spent = np.zeros((6, len(self.question)), np.int64)
+        self._rounds, self.cots, *_ = self._spent
 
     def of(self, values: npt.NDArray[Any], nodes: Places, otherwise: Any) -> npt.NDArray[Any]:
         """[B, n] the values [Q, S] of some steps; `otherwise` where there is none."""
@@ -174,10 +139,9 @@ class Searches:
         """
         self._pool.channels.require_trees()
         if (lacking := np.flatnonzero(self._counts[:, 0] < n)).size:
-            row, where = lacking[0], self._pool.channels.question(int(lacking[0]))
-            raise NotRecordedError(
-                missing_steps(self._pool.llm, where, REQUEST, n, int(self._counts[row, 0]))
-            )
+            row = int(lacking[0])
+            where, recorded = self._pool.channels.question(row), int(self._counts[row, 0])
+            raise NotRecordedError(missing_steps(self._pool.llm, where, REQUEST, n, recorded))
         return np.full((len(self.question), n), REQUEST)
 
     def expand(self, nodes: Places) -> Places:
@@ -198,21 +162,16 @@ class Searches:
             parent, question = nodes[search, column] + 1, self.question[search]
             used = self._used[search, parent]
             if (lacking := np.flatnonzero(used >= self._counts[question, parent])).size:
-                self._refuse(
-                    nodes[search[lacking[0]], column:],
-                    question[lacking[0]],
-                    int(parent[lacking[0]]) - 1,
-                )
+                which = lacking[0]
+                later = nodes[search[which], column:]
+                self._refuse(later, int(question[which]), int(parent[which]) - 1)
             children[search, column] = self._children[search, self._first[question, parent] + used]
             self._used[search, parent] += 1
         tokens = self.of(self._pool.output_tokens, children, 0).astype(np.int64)
-        self.cots += (children >= 0).sum(axis=1)
-        self._rounds += (children >= 0).any(axis=1)
-        self._tokens += tokens.sum(axis=1)
-        self._sequential += most_tokens(tokens, self._pool.at_once)
-        self._longest = np.maximum(
-            self._longest, self.of(self._path_tokens, children, 0).max(axis=1, initial=0)
-        )
+        cots, paths = children >= 0, self.of(self._path_tokens, children, 0)
+        sequential = most_tokens(tokens, self._pool.at_once)
+        self._spent[:4] += cots.any(axis=1), cots.sum(axis=1), tokens.sum(axis=1), sequential
+        self._spent[4] = np.maximum(self._spent[4], paths.max(axis=1, initial=0))
         return children
 
     def first(self, k: int) -> Places:
@@ -244,7 +203,7 @@ class Searches:
             )
         turns = self._grown(nodes)
         self._rounds += np.maximum((turns >= 0).sum(axis=1) - 1, 0)
-        self._beyond += self.of(self.beyond, turns, 0).sum(axis=1)
+        self._spent[5] += self.of(self.beyond, turns, 0).sum(axis=1)
         return turns
 
     def recorded(self, nodes: Places) -> Integers:
@@ -284,37 +243,24 @@ class Searches:
         where = self._pool.channels.question(row)
         return f"{called(self.steps, row, place)} of {self._pool.llm} on {where}"
 
-    def _refuse(self, nodes: Places, row: np.intp, parent: int) -> None:
+    def _refuse(self, nodes: Places, row: int, parent: int) -> None:
         recorded = int(self._counts[row, parent + 1])
         # all that were recorded are handed out before
         asked = recorded + int((nodes == parent).sum())
-        llm, where = self._pool.llm, self._pool.channels.question(int(row))
+        llm, where = self._pool.llm, self._pool.channels.question(row)
         if self.steps.turns is None or parent < 0:
-            raise NotRecordedError(missing_steps(llm, where, parent, asked, recorded))
-        if not recorded:
-            raise NotRecordedError(missing_messages(self._called(int(row), parent), None, []))
-        raise NotRecordedError(
-            few_turns(llm, where, called(self.steps, int(row), parent), asked, recorded)
-        )
+            sentence = missing_steps(llm, where, parent, asked, recorded)
+        elif not recorded:
+            sentence = missing_messages(self._called(row, parent), None, [])
+        else:
+            sentence = few_turns(llm, where, called(self.steps, row, parent), asked, recorded)
+        raise NotRecordedError(sentence)
 
-    def elected(
-        self,
-        finished: Places,
-        scores: Floats,
-        choice: str,
-        transform: str = "none",
-        scorer: str | None = None,
-    ) -> Integers:
-        """[B] codes of the answers among finished paths; as `chosen`."""
-        codes = self.of(self._pool.codes, finished, -1)
-        if choice == "majority":
-            return plurality_codes(codes)
-        score = self.of(scores, finished, np.nan)
+    def scored(self, steps: Places, scores: Floats) -> tuple[Integers, Floats]:
+        """[B, n] answer codes and scores of steps; one without an answer or a score has neither."""
+        codes, score = self.of(self._pool.codes, steps, -1), self.of(scores, steps, np.nan)
         codes = np.where(np.isnan(score), -1, codes)
-        if choice == "weighted":
-            weights = vote_weights(np.where(codes < 0, np.nan, score), transform, scorer)
-            return weighted_plurality_codes(codes, weights)
-        return self.first_of_most(codes, score)
+        return codes, np.where(codes < 0, np.nan, score)
 
     def first_of_most(self, codes: Integers, weights: Floats) -> Integers:
         """[B] the code with the largest weight, of several the first; -1 where there is none."""
@@ -322,27 +268,11 @@ class Searches:
             return np.full(len(codes), -1)
         best = np.where(codes < 0, -np.inf, weights).argmax(axis=1)
         answers: Integers = np.maximum(codes[self._search, best], -1)
-        return np.where((codes < 0).all(axis=1), -1, answers)
+        return answers
 
     def decisions(self, answers: Integers) -> Decisions:
         """The answers [B] with the ledgers."""
-        parts = (
-            self._rounds,
-            self.cots,
-            self._tokens,
-            self._sequential,
-            self._longest,
-            self._beyond,
-        )
-        rounds, cots, tokens, sequential, longest, beyond = (
-            part.reshape(self.shape) for part in parts
-        )
-        ledger = Ledger(
-            rounds,
-            cots,
-            tokens,
-            auxiliary_prompt_tokens=None if self.steps.turns is None else beyond,
-            sequential_tokens=sequential,
-            longest_trace_tokens=longest,
-        )
+        rounds, cots, tokens, *latency, beyond = self._spent.reshape(6, *self.shape)
+        extra = None if self.steps.turns is None else beyond
+        ledger = Ledger(rounds, cots, tokens, None, extra, None, *latency)
         return Decisions(answers.reshape(self.shape), (ledger,))
