@@ -29,6 +29,7 @@ from feval.methods.protocol import (
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
+    from feval.replay.clock import Clock
     from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
 
@@ -110,8 +111,8 @@ class ParallelProbe(OneLLM):
                 decided, grown = self._grown(visits, order[where])
                 answer[where] = decided.T
                 numbers[:, *where] = visits.ledger(grown).transpose(0, 2, 1)
-                if visits.uneven:
-                    numbers[1][where] = visits.sequential(grown, order[where])
+                if visits.clock is not None:
+                    numbers[1][where] = visits.microseconds(visits.clock, grown, order[where])
         tokens, *others = numbers
         rounds = np.ones(answer.shape, np.int32)
         ledger = Ledger(rounds, self.width * rounds, tokens, None, None, None, *others)
@@ -188,13 +189,12 @@ class _Visits:
         final: [Q, S] answer at the end.
         tokens: [Q, S] of the whole CoT; a probe may lie beyond its last token.
         rest: [Q, S] of these, those generated in the last round.
-        clock, at_once: of the pool.
-        uneven: whether a round may be longer than one in which a CoT grows by an interval.
+        clock: of the pool.
     """
 
     def __init__(self, pool: Pool, interval: int) -> None:
         """Raise `NotRecordedError` where the CoTs were not probed at these places."""
-        self.probes, self.clock, self.at_once = pool.probes(), pool.clock, pool.at_once
+        self.probes, self.clock = pool.probes(), pool.clock
         probed = self.probes.interval
         if probed is None or interval % probed:
             how = (
@@ -213,11 +213,10 @@ class _Visits:
         self.final = pool.codes.astype(np.result_type(pool.codes, self.probes.codes))
         self.tokens = np.maximum(pool.output_tokens, self.counts * interval)
         self.rest = self.tokens - self.counts * interval
-        self.uneven = self.clock is not None or bool((self.rest > interval).any())
 
     def ledger(self, grown: Integers) -> Int64:
-        """[5, Q, R] tokens, sequential tokens unless rounds are uneven, tokens of the longest
-        trace, probes, their tokens, from rounds [Q, S, R].
+        """[5, Q, R] tokens, sequential tokens, tokens of the longest trace, probes, their tokens,
+        from rounds [Q, S, R].
         """
         counts, kind = self.counts[:, :, None], grown.dtype
         visited = np.minimum(grown, np.minimum(counts, np.iinfo(kind).max).astype(kind))
@@ -231,21 +230,32 @@ class _Visits:
         ends = (finished * self.tokens[:, :, None].astype(np.int32)).max(axis=1, initial=0)
         calls = total - np.add.reduce(visited > 0, axis=1, dtype=np.int64)
         whole = rounds * self.interval
+        sequential = whole + longest
+        # Before that, a last piece that is longer than an interval makes its round longer.
+        question, sample = np.nonzero(self.rest > self.interval)
+        counted = self.counts[question, sample]
+        order = np.lexsort((counted, question))
+        question, sample, counted = question[order], sample[order], counted[order]
+        long = finished[question, sample] & (visited[question, sample] < rounds[question])
+        more = long * (self.rest[question, sample] - self.interval)[:, None]
+        opens = np.flatnonzero(np.diff(question, prepend=-1) | np.diff(counted, prepend=-1))
+        if len(opens):
+            np.add.at(sequential, question[opens], np.maximum.reduceat(more, opens, axis=0))
         spent = self._spent(visited)
-        return np.array([tokens, whole + longest, np.maximum(whole, ends), calls, spent])
+        return np.array([tokens, sequential, np.maximum(whole, ends), calls, spent])
 
-    def sequential(self, grown: Integers, order: Orders) -> Int64:
-        """[R, Q] tokens of all rounds, one after the other, with a clock their microseconds; from
-        rounds [Q, S, R] and orders [R, Q, width].
+    def microseconds(self, clock: Clock, grown: Integers, order: Orders) -> Int64:
+        """[R, Q] microseconds of all rounds, one after the other, from rounds [Q, S, R] and orders
+        [R, Q, width].
         """
         total = np.zeros(order.shape[:2], np.int64)
         drawn_grown = np.take_along_axis(grown.transpose(2, 0, 1), order.astype(np.intp), axis=2)
         before = np.zeros(self.counts.shape, np.int64)
         for step in range(1, int(drawn_grown.max(initial=0)) + 1):
-            reached = np.where(step <= self.counts, step * self.interval, self.tokens)
-            reached = reached if self.clock is None else self.clock.after(reached)
+            tokens = np.where(step <= self.counts, step * self.interval, self.tokens)
+            reached = clock.after(tokens)
             grew = drawn(reached - before, order) * (drawn_grown >= step)
-            total += most_tokens(grew, self.at_once)
+            total += most_tokens(grew, clock.at_once)
             before = reached
         return total
 

@@ -170,9 +170,7 @@ def test_the_share_accepted_does_not_decrease_from_stage_to_stage(data):
     lists = [
         [
             written(1 - bar)
-            for bar in bars(
-                pool.scores().values.T[: orders[0].shape[0]].ravel(), 3, strict=True
-            )[0]
+            for bar in bars(pool.scores().values.T[: orders[0].shape[0]].ravel(), 3, strict=True)[0]
         ]
         for pool in answered(pools)
     ]
