@@ -22,8 +22,7 @@ NAMES = (
     "open", "curve", "intervals", "replay", "methods", "depth", "cascades", "confidence",
     "comparison", "estimators", "two_call",
     "startup", "importing", "recording", "report", "serving", "tiny", "hub", "coupled",
-    "extraction", "house", "executors",
-    "scale",
+    "extraction", "executors", "scale",
 )  # fmt: skip
 
 
