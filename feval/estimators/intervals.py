@@ -341,8 +341,16 @@ def _resampled_means(
             f" resamples={resamples} were given."
         )
     bits = np.random.Philox(key=seed)
-    sums, sizes, rows = _resampled_units(distinct, bits, dealt)
-    grid, unit = _on_grid(sums)
+    sizes = np.ones(len(distinct.values))
+    if dealt is None and len(distinct) > MOST_QUESTIONS:
+        dealt = Clusters(len(distinct), seed)
+        sums = [dealt.sums(distinct.column(place)) for place in range(distinct.values.shape[1])]
+        distinct = PerQuestion(np.stack(sums, axis=1), np.arange(CLUSTERS))
+    if dealt is not None:
+        bits.random_raw(dealt.drawn, output=False)
+        sizes = dealt.sizes
+    rows = distinct.rows
+    grid, unit = _on_grid(distinct.values)
     means = np.empty((grid.shape[1], resamples))
     step = max(1, _CHUNK_DRAWS // len(rows))
     for start in range(0, resamples, step):
@@ -378,7 +386,9 @@ class Clusters:
         self._given = given
         self.sizes = np.ones(questions) if given is None else np.bincount(given).astype(np.float64)
         self.drawn = len(self.sizes) if len(self.sizes) > MOST_QUESTIONS else 0
-        self._places = _dealt(self.drawn, np.random.Philox(key=seed)) if self.drawn else None
+        # the questions in the order in which they are dealt to the groups
+        keys = np.random.Philox(key=seed).random_raw(self.drawn) if self.drawn else None
+        self._places = None if keys is None else np.argsort(keys, kind="stable")
         self.sizes = self._grouped(self.sizes)
 
     def sums(self, values: Floats) -> Floats:
@@ -397,35 +407,6 @@ class Clusters:
             turn = self._places[start : start + CLUSTERS]
             sums[: len(turn)] += values[turn]
         return sums
-
-
-def _resampled_units(
-    distinct: PerQuestion, bits: np.random.Philox, dealt: Clusters | None = None
-) -> tuple[Floats, Floats, Integers]:
-    """Sums [G, C] and numbers of questions [G] of distinct units to resample, and the index of each
-    unit among them.
-
-    `distinct` are the sums of `dealt` where that is given.
-    """
-    if dealt is not None:
-        bits.random_raw(dealt.drawn, output=False)
-        return distinct.values, dealt.sizes, distinct.rows
-    questions = len(distinct)
-    if questions <= MOST_QUESTIONS:
-        return distinct.values, np.ones(len(distinct.values)), distinct.rows
-    places = np.arange(CLUSTERS)
-    sizes = questions // CLUSTERS + (places < questions % CLUSTERS).astype(np.float64)
-    order = _dealt(questions, bits)
-    sums = np.zeros((CLUSTERS, distinct.values.shape[1]))
-    for start in range(0, questions, CLUSTERS):
-        turn = distinct.rows[order[start : start + CLUSTERS]]
-        sums[: len(turn)] += distinct.values[turn]
-    return sums, sizes, places
-
-
-def _dealt(questions: int, bits: np.random.Philox) -> Rows:
-    """[Q] the questions in the order in which they are dealt to the clusters."""
-    return np.argsort(bits.random_raw(questions), kind="stable")
 
 
 def _on_grid(values: Floats) -> tuple[Floats, Floats]:

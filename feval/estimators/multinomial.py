@@ -18,7 +18,7 @@ tests. How it is evaluated:
    (`Circle`). The e_{k-1} of all k are running sums over k.
 2. A k above M / 2 wins, and so does a k that no rival reaches; both are the whole generating
    function minus a running sum. Rivals that reach the smallest relevant k with probability below
-   1e-18 are treated like no answer.
+   1e-15 are treated like no answer.
 3. The product over the rivals does not depend on p*: questions with the same rivals share it, and
    equal rivals are a power.
 4. Questions with the same (p*, sorted p_y, p_0) are solved once: 5,000 questions with G = 10 have
@@ -81,14 +81,14 @@ many votes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import comb
 from typing import Any
 
 import numpy as np
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Bools, Complex, Floats, Int64, Integers, Result, Rows, is_whole
+from feval.estimators.arrays import Complex, Floats, Int64, Integers, Result, Rows, is_whole
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.plurality import LARGEST_POOL, binomials, subset_plurality_accuracy
 from feval.estimators.probabilities import (
@@ -244,19 +244,22 @@ def _accuracy(circle: Circle, batch: list[_Contest], ties: str) -> Floats:
     """
     correct = np.array([p for contest in batch for p in contest.correct])
     circle.tabulate(np.concatenate([correct, *(contest.rivals for contest in batch)]))
-    chances = np.array([circle.probabilities(p) for p in correct.tolist()])
+    chances = np.array([circle.chances[p] for p in correct.tolist()])
     won, contested = (
         circle.everything(correct),
         np.zeros((len(correct), circle.roots.shape[1]), np.complex128),
     )
     start = 0
     for contest in batch:
-        low, high = _contested(circle, contest)
+        fewest, most = circle.reach[contest.rivals[0]]
+        reaches = [circle.reach[p] for p in contest.correct]
+        low = max(1, fewest, min(reach[0] for reach in reaches))
+        high = min(circle.most, most, max(reach[1] for reach in reaches))
         rows = slice(start, start := start + len(contest.correct))
         for place, p in enumerate(contest.correct, rows.start):
             won[place] -= circle.at_most(p, high)
         if low <= high:
-            near = [circle.reach(p)[1] >= low for p in contest.rivals]
+            near = [circle.reach[p][1] >= low for p in contest.rivals]
             far = sum(
                 p * n
                 for p, n, yes in zip(contest.rivals, contest.powers, near, strict=True)
@@ -270,17 +273,6 @@ def _accuracy(circle: Circle, batch: list[_Contest], ties: str) -> Floats:
                 out=contested[rows],
             )
     return circle.coefficients(won * circle.everything(1.0 - correct) + contested)
-
-
-def _contested(circle: Circle, contest: _Contest) -> tuple[int, int]:
-    """Smallest and largest k of the gold answer for which the rivals matter; none if the first is
-    larger.
-    """
-    fewest, most = circle.reach(contest.rivals[0])
-    reaches = [circle.reach(p) for p in contest.correct]
-    low = max(1, fewest, min(reach[0] for reach in reaches))
-    high = min(circle.most, most, max(reach[1] for reach in reaches))
-    return low, high
 
 
 def _rival_product(
@@ -320,7 +312,7 @@ def _power(base: Complex, exponent: int) -> Complex:
 
 _WIDTH = 2.8  # width of a window in sqrt(M): its ends have a hundredth of the mass of its middle
 _NEGLIGIBLE = 42.0  # e^-42 = 6e-19
-_TINY = 1e-300  # replaces 0 in x log x
+_TAIL = 35.0 / 3.0  # e^-35 = 6e-16
 _TABLES_BYTES = 1 << 26  # most memory for a circle's cached tables
 
 
@@ -347,6 +339,9 @@ class Circle:
         most: most votes of an answer that are tabulated; floor(max(M) / 2) is enough for a
             plurality, since more than that wins.
         roots: [most + 1, J] w^(jk), for k votes.
+        chances: by the share of an answer [most + 1] probability of k votes: Poisson(lambda p).
+        reach: by share, fewest and most votes for all M of the window, up to a probability below
+            1e-15.
     """
 
     def __init__(self, votes: Int64, most: int | None = None) -> None:
@@ -356,19 +351,13 @@ class Circle:
         self.points = self._enough_points()
         self.most = self.high // 2 if most is None else most
         angles = np.arange(self.points) * (-2.0 * np.pi / self.points)
-        self._unit = np.exp(1j * angles)
         self._minus_one = np.expm1(1j * angles[: self.points // 2 + 1])
-        self.roots: Complex = self.powers(np.arange(self.most + 1))
+        places = np.outer(np.arange(self.most + 1), np.arange(self.points // 2 + 1))
+        self.roots: Complex = np.exp(1j * angles)[places % self.points]
         self._mass = _poisson(self.rate, self.high + 1)[votes]
-        self._probabilities: dict[float, Floats] = {}
+        self.chances: dict[float, Floats] = {}
+        self.reach: dict[float, list[int]] = {}
         self._tables: dict[float, tuple[Complex, Complex]] = {}
-        self._reach: dict[float, tuple[int, int]] = {}
-
-    def powers(self, exponents: Int64) -> Complex:
-        """[K, J] w^(jk) for K exponents k."""
-        half = np.arange(self.points // 2 + 1)
-        result: Complex = self._unit[np.outer(exponents, half) % self.points]
-        return result
 
     def everything(self, share: float | Floats) -> Complex:
         """[..., J] generating function of an answer with any number of votes: e^(lambda p (x -
@@ -379,31 +368,31 @@ class Circle:
         )
         return result
 
-    def probabilities(self, share: float) -> Floats:
-        """[most + 1] probability of k votes for an answer: Poisson(lambda p)."""
-        if share not in self._probabilities:
-            self.tabulate(np.array([share]))
-        return self._probabilities[share]
-
     def tabulate(self, shares: Floats) -> None:
-        """Compute `probabilities` and `reach` of S answers at once, and cache them."""
-        new = np.setdiff1d(shares, np.array(list(self._reach)))
-        fewest, most = _likely(self.low, new)[0], _likely(self.high, new)[1]
-        reach = zip(np.minimum(fewest, most).tolist(), most.tolist(), strict=True)
-        self._reach.update(zip(new.tolist(), reach, strict=True))
+        """Compute `chances` and `reach` of S answers at once; Bernstein's inequality bounds the
+        tails beyond.
+        """
+        new = np.setdiff1d(shares, np.array(list(self.reach)))
+        fewest, most = (
+            calls * new
+            + sign * (_TAIL + np.sqrt(_TAIL**2 + 6.0 * _TAIL * calls * new * (1.0 - new)))
+            for calls, sign in ((self.low, -1), (self.high, 1))
+        )
+        fewest, most = np.maximum(fewest, 0.0), np.minimum(np.ceil(most), self.high)
+        reach = np.column_stack([fewest, most]).astype(np.int64).tolist()
+        self.reach.update(zip(new.tolist(), reach, strict=True))
         step = max(1, _TABLES_BYTES // (32 * (self.most + 60)))
         for start in range(0, len(new), step):
             block = new[start : start + step]
-            self._probabilities.update(
-                zip(block.tolist(), _poisson(self.rate * block, self.most + 1), strict=True)
-            )
+            chances = _poisson(self.rate * block, self.most + 1)
+            self.chances.update(zip(block.tolist(), chances, strict=True))
 
     def terms(self, share: float) -> tuple[Complex, Complex]:
         """[most + 1, J] generating functions of an answer with exactly, and with at most, k
         votes.
         """
         if share not in self._tables:
-            exactly = self.probabilities(share)[:, None] * self.roots
+            exactly = self.chances[share][:, None] * self.roots
             if len(self._tables) * 2 * exactly.nbytes > _TABLES_BYTES:
                 self._tables.clear()
             self._tables[share] = exactly, np.cumsum(exactly, axis=0)
@@ -423,15 +412,7 @@ class Circle:
         if share in self._tables:
             result: Complex = self._tables[share][1][votes]
             return result
-        return self.probabilities(share)[: votes + 1] @ self.roots[: votes + 1]
-
-    def reach(self, share: float) -> tuple[int, int]:
-        """Fewest and most votes of an answer for all M of the window, up to a probability below
-        1e-18.
-        """
-        if share not in self._reach:
-            self.tabulate(np.array([share]))
-        return self._reach[share]
+        return self.chances[share][: votes + 1] @ self.roots[: votes + 1]
 
     def coefficients(self, values: Complex) -> Floats:
         """[..., D] probabilities from the generating function F at the points, [..., J]."""
@@ -467,41 +448,6 @@ def _poisson(mean: float | Floats, length: int) -> Floats:
     whole = above * np.cumprod(down[..., ::-1], axis=-1)[..., ::-1]
     result: Floats = whole[..., :length] / whole.sum(axis=-1, keepdims=True)
     return result
-
-
-def _likely(calls: int, shares: Floats) -> tuple[Int64, Int64]:
-    """[S] fewest and most successes of binomials, up to tails that Chernoff's exp(-M KL(k/M || p))
-    puts below 1e-18.
-    """
-    p = np.clip(shares, np.finfo(np.float64).tiny, 1.0 - 2.0**-53)
-
-    def unlikely(k: Int64) -> Bools:
-        """Whether M KL(k / M || p), which falls up to the mean and rises after it, is too large."""
-        hit, missed = k / calls, 1.0 - k / calls
-        logs = hit * (np.log(np.maximum(hit, _TINY)) - np.log(p)) + missed * (
-            np.log(np.maximum(missed, _TINY)) - np.log1p(-p)
-        )
-        return np.asarray(calls * logs > _NEGLIGIBLE)
-
-    mean = (calls * p).astype(np.int64)
-    fewest = _first(np.zeros_like(mean), mean, lambda k: ~unlikely(k))
-    most = _first(mean + 1, np.full_like(mean, calls + 1), unlikely) - 1
-    certain = shares >= 1.0
-    return np.where(certain, calls, fewest), np.where(
-        certain, calls, np.where(shares <= 0.0, 0, most)
-    )
-
-
-def _first(low: Int64, high: Int64, reached: Callable[[Int64], Bools]) -> Int64:
-    """[S] the first k in low..high that meets a monotone condition, by bisection; high if none
-    does.
-    """
-    low, high = low.copy(), high.copy()
-    for _ in range(int((high - low).max(initial=0)).bit_length()):
-        middle = (low + high) // 2
-        holds = reached(np.minimum(middle, high)) | (low >= high)
-        low, high = np.where(holds, low, middle + 1), np.where(holds, middle, high)
-    return low
 
 
 MOST_OUTCOMES = 1_000_000
@@ -555,19 +501,15 @@ def unbiased_plurality_accuracy(
                 gold[rows], rivals[rows], no_answer[rows], numbers[columns], ties=ties
             )
             values[np.ix_(rows, columns)] = subsets.per_question()
-    return Unbiased(
-        PerQuestion(values, np.arange(len(size))), tuple(_reason(m, size) for m in numbers.tolist())
-    )
-
-
-def _reason(votes: int, size: Int64) -> str:
-    short = np.flatnonzero(size < votes)
-    if not len(short):
-        return ""
-    return (
-        f"No unbiased estimate of the accuracy of {votes} votes exists from fewer calls; question"
-        f" {short[0]} has {size[short[0]]}. Record more calls, or use bounds that hold."
-    )
+    reasons = [
+        f"No unbiased estimate of the accuracy of {m} votes exists from fewer calls; question"
+        f" {np.argmax(size < m)} has {size[np.argmax(size < m)]}. Record more calls, or use bounds"
+        " that hold."
+        if (size < m).any()
+        else ""
+        for m in numbers.tolist()
+    ]
+    return Unbiased(PerQuestion(values, np.arange(len(size))), tuple(reasons))
 
 
 def plugin_expectation(

@@ -47,7 +47,6 @@ from feval.errors import OutOfRangeError
 from feval.estimators.arrays import (
     Floats,
     Integers,
-    Numbers,
     Result,
     broadcast,
     checked_distribution,
@@ -132,7 +131,8 @@ def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
     """
     a = self_consistency_error(p)
     calls = np.asarray(n)
-    _require_integers(n=calls)
+    if calls.size and calls.dtype.kind not in "iu":
+        raise OutOfRangeError(f"Numbers of calls are integers; n holds {calls.dtype}.")
     a, calls = broadcast(p=a, n=calls)
     require_each(calls >= 1, "A plug-in takes 1 call or more; n={0} was found{at}.", calls)
     half = calls // 2
@@ -263,12 +263,6 @@ def _weights(weights: Floats | None, questions: int) -> Floats:
         raise OutOfRangeError(f"Weights are finite numbers from 0, not all of them 0; {problem}.")
     result: Floats = q / q.sum()
     return result
-
-
-def _require_integers(**arrays: Numbers) -> None:
-    for name, array in arrays.items():
-        if array.size and array.dtype.kind not in "iu":
-            raise OutOfRangeError(f"Numbers of calls are integers; {name} holds {array.dtype}.")
 
 
 class BudgetSplit(Result):
