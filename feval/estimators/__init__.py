@@ -3,11 +3,11 @@
 - Votes: `plurality` of recorded calls and `multinomial` of independent ones, both exact;
   `approximations`, the papers' estimators; `diagnostics`, the spread of answers.
 - One LLM with itself: `self_consistency`, its error, bounds, and splits of a budget.
-- Methods that stop: `stopping_criteria`; `stopping_ends`, where a rule ends; `stopping_orders`,
-  means over all orders; `early_stopping`, ESC in closed form; `trace_confidence`, DeepConf.
+- Methods that stop: `stopping_criteria`; `stopping_orders`, where a rule ends and means over all
+  orders; `early_stopping`, ESC in closed form; `trace_confidence`, DeepConf.
 - Two calls per question: `moments`, `vote_intervals`, `polynomial_objectives`, `wald_regions`,
   `completions` and `mixtures`, over `vote_polynomials`.
-- Shared noise: `coupling`, `winrates`. Questions as evidence: `intervals`, `comparisons`, `drift`.
-- Below them all: `arrays`, types and checks; `per_question`, counts of votes and values;
-  `probabilities`.
+- Shared noise: `coupling`, `winrates`. Questions as evidence: `intervals`, `comparisons`.
+- Below them all: `arrays`, types and checks; `per_question`, counts of votes, values and answer
+  probabilities.
 """

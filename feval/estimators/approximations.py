@@ -44,11 +44,12 @@ import scipy
 
 from feval.errors import OutOfRangeError, UnknownNameError
 from feval.estimators.arrays import Floats, Int64, Integers, Rows, is_whole
-from feval.estimators.per_question import PerQuestion, distinct
-from feval.estimators.probabilities import (
+from feval.estimators.per_question import (
     NORMALISED,
+    PerQuestion,
     check_ties,
     checked_votes,
+    distinct,
     require_shares,
     signatures_of_probabilities,
 )

@@ -30,7 +30,7 @@ from feval.estimators.arrays import (
     Texts,
     missing_reasons,
 )
-from feval.estimators.probabilities import signatures_of_counts
+from feval.estimators.per_question import signatures_of_counts
 
 QUARTERS = (0.25, 0.5, 0.75, 1.0)
 """Upper ends of the strata of accuracy; the first is the paper's "difficult"."""

@@ -68,10 +68,9 @@ import numpy as np
 
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats, Int64, Integers, Numbers, Result
-from feval.estimators.per_question import distinct
+from feval.estimators.per_question import distinct, tie_nodes
 from feval.estimators.plurality import LARGEST_POOL, Bands, Counts, binomials
-from feval.estimators.probabilities import tie_nodes
-from feval.estimators.stopping_ends import Ends, partitions, require_budget
+from feval.estimators.stopping_orders import Ends, partitions, require_budget
 
 _MOST_WINDOWS_IN_DOUBLES = 8
 MOST_WINDOWS_IN_FLOATS = 14
@@ -200,7 +199,7 @@ def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: boo
 
     Given the counts v after j windows, every order is equally likely, so f(i) of the module with v
     for n and jw for S gives the probability that none of the j windows is unanimous, and that only
-    the last is. `bounds` are those of `ends.AnswerCounts`; `only_unstopped` leaves out ends at a
+    the last is. `bounds` are those of `AnswerCounts`; `only_unstopped` leaves out ends at a
     unanimous window.
     """
     require_budget(window * windows)

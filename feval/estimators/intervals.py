@@ -387,8 +387,9 @@ class Clusters:
         self.sizes = np.ones(questions) if given is None else np.bincount(given).astype(np.float64)
         self.drawn = len(self.sizes) if len(self.sizes) > MOST_QUESTIONS else 0
         # the questions in the order in which they are dealt to the groups
-        keys = np.random.Philox(key=seed).random_raw(self.drawn) if self.drawn else None
-        self._places = None if keys is None else np.argsort(keys, kind="stable")
+        bits = np.random.Philox(key=seed)
+        dealt = np.argsort(bits.random_raw(self.drawn), kind="stable") if self.drawn else None
+        self._places = dealt
         self.sizes = self._grouped(self.sizes)
 
     def sums(self, values: Floats) -> Floats:

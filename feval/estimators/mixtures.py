@@ -39,8 +39,7 @@ from feval.estimators.arrays import (
     missing_reasons,
     require_each,
 )
-from feval.estimators.per_question import distinct
-from feval.estimators.probabilities import compositions
+from feval.estimators.per_question import compositions, distinct
 from feval.estimators.vote_polynomials import budget_index, check_budget, majority_accuracy
 
 _MOST_POINTS = 20_000

@@ -89,9 +89,8 @@ import numpy as np
 
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Complex, Floats, Int64, Integers, Result, Rows, is_whole
-from feval.estimators.per_question import PerQuestion
-from feval.estimators.plurality import LARGEST_POOL, binomials, subset_plurality_accuracy
-from feval.estimators.probabilities import (
+from feval.estimators.per_question import (
+    PerQuestion,
     Signatures,
     check_ties,
     checked_votes,
@@ -100,6 +99,7 @@ from feval.estimators.probabilities import (
     signatures_of_probabilities,
     tie_nodes,
 )
+from feval.estimators.plurality import LARGEST_POOL, binomials, subset_plurality_accuracy
 
 _BATCH_NUMBERS = 1 << 20  # complex numbers of generating functions held at once
 

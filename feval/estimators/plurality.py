@@ -64,8 +64,13 @@ from feval.estimators.arrays import (
     require_counts,
     require_each,
 )
-from feval.estimators.per_question import PerQuestion, distinct
-from feval.estimators.probabilities import check_ties, require_shapes, tie_nodes
+from feval.estimators.per_question import (
+    PerQuestion,
+    check_ties,
+    distinct,
+    require_shapes,
+    tie_nodes,
+)
 
 LARGEST_POOL = 1000
 """Most samples per question for which binomials and their sums fit a double."""

@@ -55,7 +55,7 @@ from feval.estimators.arrays import (
     require_each,
 )
 from feval.estimators.multinomial import circles
-from feval.estimators.probabilities import MOST_VOTES
+from feval.estimators.per_question import MOST_VOTES
 
 MOST_CALLS = 100_000
 """Most calls per question for exact moments."""

@@ -17,8 +17,14 @@ from feval.estimators.arrays import Int64
 from feval.estimators.per_question import answered_counts, distinct_vote_counts, mean_output_tokens
 from feval.estimators.plurality import pass_at_k
 from feval.estimators.stopping_criteria import Criterion
-from feval.estimators.stopping_ends import AnswerCounts, Ending, Ends, ending_of_rule, ends_of_rule
-from feval.estimators.stopping_orders import wrong_ends
+from feval.estimators.stopping_orders import (
+    AnswerCounts,
+    Ending,
+    Ends,
+    ending_of_rule,
+    ends_of_rule,
+    wrong_ends,
+)
 from feval.methods.expectation import no_answer_probability
 from feval.methods.fields import Count, ExactNumber, Whole, as_fraction, frozen_method
 from feval.methods.protocol import (

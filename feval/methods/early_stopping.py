@@ -19,8 +19,7 @@ from feval.estimators.early_stopping import (
     window_ends,
 )
 from feval.estimators.per_question import question_blocks
-from feval.estimators.stopping_ends import AnswerCounts
-from feval.estimators.stopping_orders import wrong_ends
+from feval.estimators.stopping_orders import AnswerCounts, wrong_ends
 from feval.methods.expectation import no_answer_probability
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import (

@@ -12,23 +12,21 @@ import numpy as np
 from feval.errors import UsageError
 from feval.estimators.arrays import Result
 from feval.estimators.per_question import distinct, question_blocks
-from feval.estimators.stopping_ends import (
+from feval.estimators.stopping_orders import (
     LARGEST_BUDGET,
+    MOST_SUBPOOLS,
+    MOST_TERMS,
     AnswerCounts,
     Ends,
+    OverOrders,
     ending_of_rule,
     ends_of_rule,
     number_of_counts,
-    partitions,
-    require_budget,
-)
-from feval.estimators.stopping_orders import (
-    MOST_SUBPOOLS,
-    MOST_TERMS,
-    OverOrders,
     number_of_partitions,
     number_of_subpools,
     over_partitions,
+    partitions,
+    require_budget,
     require_few_partitions,
     votes_over_subpools,
 )

@@ -11,7 +11,7 @@ import pytest
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError
 from feval.estimators.approximations import gaussian_estimate, monte_carlo_plurality_accuracy
-from feval.estimators.comparisons import accuracy_at, bradley_terry, hull_area
+from feval.estimators.comparisons import accuracy_at, bradley_terry, drift, hull_area
 from feval.estimators.coupling import (
     coupled_correctness,
     coupled_statistics,
@@ -22,7 +22,6 @@ from feval.estimators.coupling import (
     score_difference_variance,
 )
 from feval.estimators.diagnostics import difficulty_strata, mass_by_rank, strata_difference
-from feval.estimators.drift import drift
 from feval.estimators.intervals import (
     accuracy_interval,
     bootstrap_interval,
@@ -36,14 +35,13 @@ from feval.estimators.multinomial import (
     plugin_plurality_accuracy,
     plurality_accuracy,
 )
-from feval.estimators.per_question import PerQuestion, mean_output_tokens, vote_counts
+from feval.estimators.per_question import MOST_VOTES, PerQuestion, mean_output_tokens, vote_counts
 from feval.estimators.plurality import (
     empirical_vote_accuracy,
     hypergeometric_majority,
     pass_at_k,
     subset_plurality_accuracy,
 )
-from feval.estimators.probabilities import MOST_VOTES
 from feval.estimators.self_consistency import (
     average_error,
     best_integer_split,

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, rankdata
 
-from feval.estimators.comparisons import holm
-from feval.estimators.drift import drift
+from feval.estimators.comparisons import drift, holm
 
 
 def compared(cots, **options):

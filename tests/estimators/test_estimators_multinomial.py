@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from feval.estimators.multinomial import circles, plugin_plurality_accuracy, plurality_accuracy
-from feval.estimators.probabilities import MOST_VOTES, TIES
+from feval.estimators.per_question import MOST_VOTES, TIES
 
 POOLS = st.tuples(
     st.integers(0, 6), st.lists(st.integers(0, 6), max_size=3), st.integers(0, 4)

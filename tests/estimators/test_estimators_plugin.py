@@ -15,8 +15,8 @@ from feval.estimators.multinomial import (
     plurality_accuracy,
     unbiased_plurality_accuracy,
 )
+from feval.estimators.per_question import TIES, compositions
 from feval.estimators.plurality import subset_plurality_accuracy
-from feval.estimators.probabilities import TIES, compositions
 
 LAWS = st.lists(st.integers(0, 5), min_size=2, max_size=4).filter(sum)
 

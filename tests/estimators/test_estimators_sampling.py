@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feval.estimators.approximations import monte_carlo_plurality_accuracy, plurality_credit
-from feval.estimators.probabilities import TIES
+from feval.estimators.per_question import TIES
 
 ONE = np.array([0.5]), np.array([[0.3, 0.1]]), np.array([0.1])
 

@@ -19,7 +19,7 @@ from recorded_pools import Recorded, not_asked, pool_of
 
 from feval import compare, evaluate, load
 from feval.comparison.plan import Plan
-from feval.estimators.stopping_ends import number_of_counts, partitions
+from feval.estimators.stopping_orders import number_of_counts, partitions
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
 from feval.methods.expectation import split_errors
 from feval.methods.oracle import Oracle

@@ -19,8 +19,13 @@ from feval.estimators.stopping_criteria import (
     crp_confidence,
     dirichlet_confidence,
 )
-from feval.estimators.stopping_ends import AnswerCounts, partitions
-from feval.estimators.stopping_orders import MOST_SUBPOOLS, number_of_partitions, number_of_subpools
+from feval.estimators.stopping_orders import (
+    MOST_SUBPOOLS,
+    AnswerCounts,
+    number_of_partitions,
+    number_of_subpools,
+    partitions,
+)
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 
 ROWS = [
