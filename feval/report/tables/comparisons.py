@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,11 +29,11 @@ from feval.report.tables.tables import (
     make_table,
     marked,
     number,
+    numbers,
     per_questions,
     per_round_field,
     records_csv,
     share,
-    text,
     timing_notes,
     usd_scale,
 )
@@ -149,62 +149,45 @@ class _Shown:
         scale = self.scale if cost == "usd" else 1
         values = [get(record, name) for record in records for name in names]
         decimals = cost_decimals(cost, (scale * value for value in values if value))
-        return [number(name, decimals, scale=scale, none=none) for name in names]
+        return [number(decimals, name, scale=scale, none=none) for name in names]
 
     def best(self) -> Table:
         """The most accurate setting within a cost; on a terminal what is within noise of it is in
         the notes.
         """
-        comparison = self.comparison
+        comparison, confidence = self.comparison, self.comparison.plan.confidence
         [cost] = self.costs(comparison.best, "budget")
-
-        def of(write: Callable[[tuple[Evaluation, str]], str], none: str = "-") -> Write:
-            return lambda best: (
-                none if best.chosen is None else write(named_point(comparison, best.chosen))
-            )
-
-        def evaluated(write: Write) -> Write:
-            return of(lambda point: write(point[0]))
-
-        fields: dict[str, Write] = {
-            f"#up to {self.unit}": cost,
-            "method": lambda best: "none is as cheap" if best.chosen is None else best.chosen[0],
-            "budget": of(lambda point: point[1] or "-"),
-        }
-        shares = accuracy(comparison.plan.confidence)
-        fields |= {heading: evaluated(write) for heading, write in shares.items()}
-        notes = [
-            (
-                "Chosen on the questions that it is judged on, which flatters its accuracy; with"
-                f" {100 * comparison.plan.confidence:g} % confidence, the truly best setting is"
-                " this one or one within noise of it."
-            )
-        ]
+        fields = {f"#up to {self.unit}": cost, "method": "method", "budget": "setting"}
+        fields |= accuracy(confidence)
+        flattered = (
+            "Chosen on the questions that it is judged on, which flatters its accuracy; with"
+            f" {100 * confidence:g} % confidence, the truly best setting is this one or one within"
+            " noise of it."
+        )
+        notes = [flattered]
         if self.page:
-            fields["#chosen from"] = text("settings")
-            fields["within noise"] = lambda best: (
-                "" if best.chosen is None else _within_noise(comparison, best)
-            )
-        else:
-            notes += [
-                f"up to {cost(best)}: of {counted(best.settings, 'setting')}; within noise of it:"
-                f" {_within_noise(comparison, best, _CLOSE)}"
-                for best in comparison.best
-                if best.chosen is not None
-            ]
+            fields |= {"#chosen from": "settings", "within noise": "close to it"}
+        records: list[Any] = []
+        for best in comparison.best:
+            if best.chosen is None:
+                records.append([best, {"method": "none is as cheap", "close to it": ""}])
+                continue
+            point, setting = named_point(comparison, best.chosen)
+            close = _within_noise(comparison, best, None if self.page else _CLOSE)
+            own = {"method": best.chosen[0], "setting": setting or "-", "close to it": close}
+            records.append([best, own, point])
+            if not self.page:
+                of = f"of {counted(best.settings, 'setting')}; within noise of it: {close}"
+                notes.append(f"up to {cost(best)}: {of}")
         title = "Best at three budgets" if len(comparison.best) == 3 else "Best"
-        return make_table(title, fields, comparison.best, notes, id="best", link="Best")
+        return make_table(title, fields, records, notes, id="best", link="Best")
 
     def results(self) -> Table:
         """Every point of a method, and the single calls."""
         comparison = self.comparison
-        records = [each for each in _points(comparison) if each["role"] != "ceiling"]
-        points = [each["of"] for each in records]
+        records = [each for each in self.points() if each[0]["role"] != "ceiling"]
+        points = [point for _, point in records]
         cost = comparison.plan.cost
-
-        def of(fields: Fields) -> Fields:
-            return {name: _of(write) for name, write in fields.items()}
-
         every = (*POINT_COSTS, *([cost] if cost in OTHER_COSTS else []))
         costs = {
             # a narrow terminal may leave out all but the cost that is compared
@@ -212,22 +195,21 @@ class _Shown:
             for own in every
             for heading, write in cost_fields([own], points, comparison.timing, self.scale).items()
         }
-        kinds = {"kind": text("kind")} if len({point.kind for point in points}) > 1 else {}
         fields = {
-            "method": text("label"),
-            "budget": text("budget"),
-            **of(kinds),
-            **of(accuracy(comparison.plan.confidence)),
-            **of(costs),
-            **of(per_round_field(comparison.plan.billing, points, self.scale)),
-            **(of({"LLMs": text("llm")}) if self.page else {}),
+            "method": "label",
+            "budget": "budget",
+            **({"kind": "kind"} if len({point.kind for point in points}) > 1 else {}),
+            **accuracy(comparison.plan.confidence),
+            **costs,
+            **per_round_field(comparison.plan.billing, points, self.scale),
+            **({"LLMs": "llm"} if self.page else {}),
         }
         questions = counted_questions(points[0].questions, comparison.left_out)
         notes = comparison.warnings if self.page else results_notes(comparison)
         return make_table(
             "Results" if self.page else f"{comparison.plan.dataset}, {questions}",
             fields,
-            [each | {"budget": each["budget"] or "-"} for each in records],
+            [[own | {"budget": own["budget"] or "-"}, point] for own, point in records],
             notes,
             id="results",
             link="Results",
@@ -238,21 +220,29 @@ class _Shown:
         )
 
     def errors(self) -> Table:
-        fields = {name: text(name) for name in ("method", "budget")}
         named = [
-            ({"method": each["label"], "budget": each["budget"]}, each["of"])
-            for each in _points(self.comparison)
-            if each["role"] == "method"
+            ({name: own[name] for name in ("label", "budget")}, point)
+            for own, point in self.points()
+            if own["role"] == "method"
         ]
         intro = "Wrong answers in percent of all questions."
+        fields = {"method": "label", "budget": "budget"}
         return errors_table(fields, named, id="errors", link="Errors", intro=intro)
+
+    def points(self) -> list[list[Any]]:
+        """What names every point, and its evaluation, in the order of the report."""
+        names = ("role", "label", "point", "budget")
+        return [
+            [dict(zip(names, own, strict=True)), point]
+            for *own, point in self.comparison.named_points()
+        ]
 
     def frontier(self) -> Table:
         """The Pareto frontier, by cost."""
         comparison = self.comparison
         [cost] = self.costs(comparison.frontier, "cost")
         fields: Fields = {
-            "method": text("label"),
+            "method": "label",
             "budget": lambda point: named_point(comparison, (point.label, point.point))[1] or "-",
             f"#{self.unit}": cost,
             "#accuracy %": share("accuracy"),
@@ -325,23 +315,20 @@ class _Shown:
         """A table of differences that are tested together."""
         comparison = self.comparison
         rows, rest = self._readable(every)
-        small = not self.page  # on a page numbers of a column have equally many decimals
-
-        def ends(row: AccuracyDifference) -> str:
-            return " to ".join(signed_points(end, small=small) for end in (row.low, row.high))
-
+        # on a page numbers of a column have equally many decimals
+        points = partial(signed_points, small=not self.page)
         accuracies = {"#accuracy %": share("accuracy_a"), "#of other %": share("accuracy_b")}
         fields = {
-            "method": text("a"),
-            "minus": text("b"),
+            "method": "a",
+            "minus": "b",
             **costs,
             **(accuracies if self.page else {}),
-            "#points": lambda row: Cell(signed_points(row.difference, small=small), row.difference),
-            self.interval: lambda row: Cell(ends(row), row.low),
+            "#points": numbers("difference", write=points),
+            self.interval: numbers("low", "high", write=points),
             **({"#around 0": _around_0("difference")} if self.page else {}),
             "~reversed %": share("flips"),
-            "~p": lambda row: Cell(p_value(row.p_value), row.p_value),
-            "#p (Holm)": lambda row: Cell(p_value(row.p_holm), row.p_holm),
+            "~p": numbers("p_value", write=p_value),
+            "#p (Holm)": numbers("p_holm", write=p_value),
         }
         tests = sum(row.p_value is not None for row in every)
         least = comparison.least_p(tests)
@@ -382,10 +369,10 @@ class _Shown:
         every = self.comparison.savings
         rows, rest = self._readable(every)
         first, second = self.costs(every, "cost_a", "cost_b", none="never")
-        ratio: Fields = {"#ratio": number("ratio", 3), self.interval: _ratio_range}
+        ratio: Fields = {"#ratio": number(3, "ratio"), self.interval: _ratio_range}
         fields = {
-            "method": text("a"),
-            "over": text("b"),
+            "method": "a",
+            "over": "b",
             "#accuracy %": share("accuracy"),
             "~cost": first,
             "~cost of other": second,
@@ -416,7 +403,7 @@ class _Shown:
         every = self.comparison.reaches
         cost, low, high = self.costs(every, "cost", "cost_low", "cost_high", none="never")
         fields: Fields = {
-            "method": text("label"),
+            "method": "label",
             "#accuracy %": share("accuracy"),
             f"#{self.unit}": cost,
             self.interval: lambda row: Cell(f"{low(row)} to {high(row)}", row.cost_low),
@@ -430,21 +417,15 @@ class _Shown:
         comparison = self.comparison
         every, areas = comparison.ranking, {area.label: area for area in comparison.areas}
         [cost] = self.costs(every, "cost")
-
-        def area(write: Write) -> Write:
-            return lambda row: "-" if row.label not in areas else write(areas[row.label])
-
-        hull = {
-            "#AIQ %": area(share("area")),
-            "~its interval": area(share("area_low", "area_high")),
-        }
+        strength = "{:+.3f}".format
+        hull = {"#AIQ %": share("area"), "~its interval": share("area_low", "area_high")}
         fields: Fields = {
-            "#": text("rank"),
-            "method": text("label"),
+            "#": "rank",
+            "method": "label",
             f"~{self.unit}": cost,
             "#accuracy %": share("accuracy"),
-            "#strength": lambda row: Cell(f"{row.strength:+.3f}", row.strength),
-            self.interval: lambda row: Cell(f"{row.low:+.3f} to {row.high:+.3f}", row.low),
+            "#strength": numbers("strength", write=strength),
+            self.interval: numbers("low", "high", write=strength),
             **({"#around 0": _around_0("strength")} if self.page else {}),
             "#first %": share("first"),
             **({} if self.page else hull),
@@ -464,7 +445,7 @@ class _Shown:
             if self.page
             else "Ranking (Bradley-Terry over questions) and area under the hull (AIQ)",
             fields,
-            every,
+            [[row, areas.get(row.label)] for row in every],
             [] if self.page else [f"ranking: {where}", *of],
             id="ranking",
             link="Ranking",
@@ -474,7 +455,7 @@ class _Shown:
     def areas(self) -> Table:
         every = self.comparison.areas
         interval = share("area_low", "area_high")
-        fields = {"method": text("label"), "#AIQ %": share("area"), self.interval: interval}
+        fields = {"method": "label", "#AIQ %": share("area"), self.interval: interval}
         of = f" {self._range()}" if every else ""
         intro = f"Average height of each curve's convex hull{of} (RouterBench's AIQ)."
         title = "Area under each curve"
@@ -490,7 +471,7 @@ class _Shown:
         )
 
     def missing(self) -> Table:
-        fields = {"method": text("label"), "reason": text("reason")}
+        fields = {"method": "label", "reason": "reason"}
         intro = (
             "What was asked for and could not be evaluated; everything else on this page is not"
             " affected by it."
@@ -499,18 +480,14 @@ class _Shown:
         return make_table("Missing", fields, self.comparison.missing, **page)
 
 
-def _of(write: Write) -> Write:
-    """Writes the evaluation of a record of `_points`."""
-    return lambda record: write(record["of"])
-
-
 def _around_0(middle: str) -> Write:
     """A picture of an interval; its dot is open where nothing was tested."""
 
     def write(row: Any) -> str:
-        value = get(row, middle)
-        is_open = getattr(row, "untested", None) is not None
-        return Cell("", value, [row.low, value, row.high], is_open=is_open)
+        low, value, high, untested = (
+            get(row, name) for name in ("low", middle, "high", "untested")
+        )
+        return Cell("", value, [low, value, high], is_open=untested is not None)
 
     return write
 
@@ -562,12 +539,6 @@ def results_notes(comparison: Comparison) -> tuple[str, ...]:
         *timing_notes(comparison.timing),
         *comparison.warnings,
     )
-
-
-def _points(comparison: Comparison) -> list[dict[str, Any]]:
-    """Role, label, budget and evaluation of every point, in the order of the report."""
-    names = ("role", "label", "point", "budget", "of")
-    return [dict(zip(names, each, strict=True)) for each in comparison.named_points()]
 
 
 def _within_noise(comparison: Comparison, best: BestPoint, most: int | None = None) -> str:

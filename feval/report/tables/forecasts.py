@@ -16,12 +16,10 @@ from feval.report.tables.tables import (
     billing_note,
     columns,
     csv_text,
-    get,
     make_table,
     number,
     per_questions,
     share,
-    text,
 )
 from feval.report.text import (
     counted,
@@ -100,12 +98,12 @@ def _estimate(point: EstimatePoint) -> str:
 
 def _errors(forecast: Forecast) -> Table:
     fields = {
-        "method": text("method"),
-        "#largest M": text("m"),
+        "method": "method",
+        "#largest M": "m",
         f"#{interval_name(forecast.confidence)} there %": share("low", "high"),
         "#mean |error|": share("mean"),
         "#largest |error|": share("worst"),
-        "#at M": text("at"),
+        "#at M": "at",
     }
     records = [_error_record(forecast, curve) for curve in forecast.estimates]
     title = "Error against the whole pool, in points"
@@ -238,10 +236,10 @@ def _votes(plan: BudgetPlan) -> Table:
             if option.votes > 1 and option.majority_low is not None
             else "-"
         ),
-        "#certified": _yes_or_no("certified"),
-        "#together": _yes_or_no("certified_together"),
-        f"#{per_questions(_unit(plan))}": number("cost_per_question", decimals),
-        "#questions paid": text("questions"),
+        "#certified": "certified",
+        "#together": "certified_together",
+        f"#{per_questions(_unit(plan))}": number(decimals, "cost_per_question"),
+        "#questions paid": "questions",
     }
     rests = billing_note(plan.billing, plan.prices, plan.options)
     notes = (
@@ -261,10 +259,6 @@ def _votes(plan: BudgetPlan) -> Table:
         f"{rests}; seed {plan.seed}",
     )
     return make_table("Votes", fields, options, notes)
-
-
-def _yes_or_no(name: str) -> Write:
-    return lambda record: "yes" if get(record, name) else "no"
 
 
 def short_names(llms: Sequence[str]) -> dict[str, str]:
@@ -295,14 +289,6 @@ def _named(coupling: Coupling) -> Fields:
     }
 
 
-def _range(low: str, high: str, decimals: int) -> Write:
-    def write(record: Any) -> str:
-        ends = get(record, low), get(record, high)
-        return "-" if None in ends else " to ".join(fixed(end, decimals) for end in ends)
-
-    return write
-
-
 def _pairs(coupling: Coupling) -> Table:
     def ratio(pair: CoupledPair) -> str:
         independent = pair.variance_independent
@@ -310,13 +296,13 @@ def _pairs(coupling: Coupling) -> Table:
 
     fields: Fields = {
         **_named(coupling),
-        "#questions": text("questions"),
-        "#difference": number("difference", 4),
-        "#covariance": number("covariance", 4),
-        "#interval": _range("covariance_low", "covariance_high", 4),
-        "#of answer laws": number("law_covariance", 4),
-        "#coupled": number("variance_coupled", 4),
-        "#independent": number("variance_independent", 4),
+        "#questions": "questions",
+        "#difference": number(4, "difference"),
+        "#covariance": number(4, "covariance"),
+        "#interval": number(4, "covariance_low", "covariance_high"),
+        "#of answer laws": number(4, "law_covariance"),
+        "#coupled": number(4, "variance_coupled"),
+        "#independent": number(4, "variance_independent"),
         "#ratio": ratio,
     }
     source = (
@@ -349,10 +335,10 @@ def _savings(coupling: Coupling) -> Table:
     fields: Fields = {
         **_named(coupling),
         "#independent pairs": lambda pair: str(pair.independent_samples),
-        "#mean |error|": known(number("error", 4)),
+        "#mean |error|": known(number(4, "error")),
         "#coupled pairs": known(lambda pair: str(pair.coupled_samples)),
-        "#ratio": known(number("ratio", 3)),
-        "#interval": known(_range("ratio_low", "ratio_high", 3)),
+        "#ratio": known(number(3, "ratio")),
+        "#interval": known(number(3, "ratio_low", "ratio_high")),
         "#same answer %": share("agreement_coupled"),
         "#independent %": share("agreement_independent"),
     }
@@ -387,7 +373,7 @@ def _ranks(coupling: Coupling) -> Table:
         "#win-rate %": share("winrate"),
         "#interval": share("low", "high"),
         "#ties %": share("ties"),
-        "#Bradley-Terry": number("strength", 3),
+        "#Bradley-Terry": number(3, "strength"),
     }
     return Table(
         title=f"Average win-rates by {coupling.compared_by}: coupled, then independent",

@@ -16,7 +16,7 @@ from feval.importers import IMPORTERS
 from feval.importers.columns import COLUMNS
 from feval.importers.layouts import layout_names, layout_of
 from feval.methods import METHODS
-from feval.report.tables.tables import Fields, Table, Write, make_table, text
+from feval.report.tables.tables import Fields, Table, make_table
 
 if TYPE_CHECKING:
     from feval.recording.content import Question
@@ -104,15 +104,8 @@ def known_table(rows: list[Row]) -> Table:
         words = name.replace("_", " ").replace("llm", "LLM").replace("usd per mtok", "USD/Mtok")
         return f"#{words}" if is_number else words
 
-    def cell(name: str) -> Write:
-        def write(row: Row) -> str:
-            value = row[name]
-            return ("yes" if value else "no") if isinstance(value, bool) else text(name)(row)
-
-        return write
-
     names = [name for name in rows[0] if not isinstance(rows[0][name], list)] if rows else []
-    return make_table("", {heading(name): cell(name) for name in names}, rows)
+    return make_table("", {heading(name): name for name in names}, rows)
 
 
 _QUESTION_WIDTH = 80

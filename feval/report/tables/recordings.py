@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from feval.answers.equivalence import NORMAL_FORM
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
-from feval.report.tables.tables import Fields, Table, Write, columns, get, make_table, share, text
+from feval.report.tables.tables import (
+    Fields,
+    Table,
+    Write,
+    columns,
+    get,
+    json_text,
+    make_table,
+    nested,
+    share,
+)
 from feval.report.text import counted, size
 
 if TYPE_CHECKING:
@@ -85,47 +94,43 @@ def _equality(dataset: Mapping[str, Any]) -> str:
     return f"{equality['name']}{remark}"
 
 
-def _json(name: str) -> Write:
-    return lambda record: _value(record.get(name))
-
-
-_DATASETS = {
-    "dataset": _json("id"),
-    "#questions": _json("questions"),
-    "#with gold": _json("with_gold"),
-    "answer kind": _json("answer_kind"),
+_DATASETS: Fields = {
+    "dataset": "id",
+    "#questions": "questions",
+    "#with gold": "with_gold",
+    "answer kind": "answer_kind",
     "equality": _equality,
-    "extractor": _json("extractor"),
-    "licence": _json("licence"),
-    "title": _json("title"),
+    "extractor": "extractor",
+    "licence": "licence",
+    "title": "title",
 }
-_DECODING = {
-    "LLM": _json("name"),
-    "#temperature": _json("temperature"),
-    "#max tokens": _json("max_tokens"),
-    "other": _json("decoding"),
+_DECODING: Fields = {
+    "LLM": "name",
+    "#temperature": "temperature",
+    "#max tokens": "max_tokens",
+    "other": "decoding",
 }
-_SCORES = {
-    "dataset": _json("dataset"),
-    "LLM": _json("llm"),
-    "scorer": _json("scorer"),
-    "#CoTs": _json("cots"),
-    "#with score": _json("with_score"),
-    "#with steps": _json("with_steps"),
-    "#prompt tokens": _json("prompt_tokens"),
-    "#output tokens": _json("output_tokens"),
+_SCORES: Fields = {
+    "dataset": "dataset",
+    "LLM": "llm",
+    "scorer": "scorer",
+    "#CoTs": "cots",
+    "#with score": "with_score",
+    "#with steps": "with_steps",
+    "#prompt tokens": "prompt_tokens",
+    "#output tokens": "output_tokens",
 }
-_SCORERS = {"scorer": _json("name"), "kind": _json("kind"), "parameters": _json("parameters")}
-_PROBES = {
-    "dataset": _json("dataset"),
-    "LLM": _json("llm"),
-    "#CoTs": _json("traces"),
-    "#probes": _json("probes"),
+_SCORERS: Fields = {"scorer": "name", "kind": "kind", "parameters": "parameters"}
+_PROBES: Fields = {
+    "dataset": "dataset",
+    "LLM": "llm",
+    "#CoTs": "traces",
+    "#probes": "probes",
     # a dash is an irregular interval
-    "#interval": _json("interval"),
-    "#without answer": _json("no_answer"),
-    "#output tokens": _json("output_tokens"),
-    "cue": _json("cue"),
+    "#interval": "interval",
+    "#without answer": "no_answer",
+    "#output tokens": "output_tokens",
+    "cue": "cue",
 }
 
 
@@ -192,7 +197,7 @@ def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
 
     def per_question(pair: Mapping[str, Any]) -> str:
         ends = dict.fromkeys((pair.get("smallest_pool"), pair.get("largest_pool")))
-        return " to ".join(map(_value, ends))
+        return " to ".join(map(json_text, ends))
 
     shares = {
         f"#{name.replace('_', ' ')} %": share(f"{name}_rate")
@@ -200,12 +205,12 @@ def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
         if missing is None or any(pair.get(name) for pair in pairs)
     }
     fields: Fields = {
-        "dataset": text("dataset"),
-        "LLM": text("llm"),
-        f"#{pool_kinds(pairs)}": text("cots"),
+        "dataset": "dataset",
+        "LLM": "llm",
+        f"#{pool_kinds(pairs)}": "cots",
         "#per question": per_question,
         **shares,
-        "token counter": text("counter"),
+        "token counter": "counter",
     }
     return make_table("pools", fields, pairs)
 
@@ -225,53 +230,35 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _value(value: Any) -> str:
-    """Write a JSON value in a cell: null is a dash, an object is `key value, key value`."""
-    if value is None:
-        return "-"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    if isinstance(value, Mapping):
-        known = (f"{key} {_nested(item)}" for key, item in value.items() if item is not None)
-        return ", ".join(known) or "-"
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 def _operation(operation: Any) -> str:
     """Write {"name": "import", "format": "esc"} as `import (format esc)`."""
     if not isinstance(operation, Mapping) or "name" not in operation:
-        return _value(operation)
-    details = _value({key: value for key, value in operation.items() if key != "name"})
-    return _nested(operation["name"]) + (f" ({details})" if details != "-" else "")
+        return json_text(operation)
+    details = json_text({key: value for key, value in operation.items() if key != "name"})
+    return nested(operation["name"]) + (f" ({details})" if details != "-" else "")
 
 
 def _parent(parent: Any) -> str:
     if not isinstance(parent, Mapping):
-        return _value(parent)
-    return f"{_value(parent.get('hash'))}, made by {_operation(parent.get('operation'))}"
-
-
-def _nested(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f"({_value(value)})"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return json_text(parent)
+    return f"{json_text(parent.get('hash'))}, made by {_operation(parent.get('operation'))}"
 
 
 def changes_tables(extraction: Extraction) -> list[Table]:
     """Return the tables of `feval extract`: changes per LLM, changed golds, examples of changed
     answers.
     """
-    changed = [(each, llm) for each in extraction.datasets for llm in each.llms]
+    changed = [[llm, each] for each in extraction.datasets for llm in each.llms]
     golds = sum(each.golds_changed for each in extraction.datasets)
     counts: Fields = {
-        "dataset": _of(0, text("dataset")),
-        "LLM": _of(1, text("llm")),
-        "#CoTs": _of(1, text("cots")),
-        "#gained": _of(1, text("gained")),
-        "#lost": _of(1, text("lost")),
-        "#changed": _of(1, text("changed")),
-        "#right before": _of(1, text("right_before")),
-        "#right now": _of(1, text("right_after")),
+        "dataset": "dataset",
+        "LLM": "llm",
+        "#CoTs": "cots",
+        "#gained": "gained",
+        "#lost": "lost",
+        "#changed": "changed",
+        "#right before": "right_before",
+        "#right now": "right_after",
     }
     notes = [
         f"{each.dataset}: {_was_is('answer kind', each.answer_kind_before, each.answer_kind)},"
@@ -279,41 +266,36 @@ def changes_tables(extraction: Extraction) -> list[Table]:
         for each in extraction.datasets
     ]
     gold_fields: Fields = {
-        "dataset": _of(0, text("dataset")),
-        "question": _of(1, text("question_id")),
-        "before": _of(1, _key("before")),
-        "now": _of(1, _key("after")),
-        "gold as written": _of(1, _key("answer")),
+        "dataset": "dataset",
+        "question": "question_id",
+        "before": _key("before"),
+        "now": _key("after"),
+        "gold as written": _key("answer"),
     }
     answer_fields: Fields = {
-        "dataset": _of(0, text("dataset")),
-        "LLM": _of(1, text("llm")),
-        "question": _of(2, text("question_id")),
-        "#CoT": _of(2, text("sample_index")),
-        "before": _of(2, _key("before")),
-        "now": _of(2, _key("after")),
-        "read before": _of(2, _key("raw_before")),
-        "read now": _of(2, _key("raw_after")),
+        "dataset": "dataset",
+        "LLM": "llm",
+        "question": "question_id",
+        "#CoT": "sample_index",
+        "before": _key("before"),
+        "now": _key("after"),
+        "read before": _key("raw_before"),
+        "read now": _key("raw_after"),
     }
     tables = (
         make_table("answers", counts, changed, notes),
         make_table(
             f"golds that changed: {golds:,}, the first of each dataset",
             gold_fields,
-            [(each, gold) for each in extraction.datasets for gold in each.gold_examples],
+            [[gold, each] for each in extraction.datasets for gold in each.gold_examples],
         ),
         make_table(
             "answers that changed, a few of each kind",
             answer_fields,
-            [(each, llm, one) for each, llm in changed for one in llm.examples],
+            [[one, llm, each] for llm, each in changed for one in llm.examples],
         ),
     )
     return [table for table in tables if table.rows]
-
-
-def _of(place: int, write: Write) -> Write:
-    """Writes one of several things that a row is about."""
-    return lambda things: write(things[place])
 
 
 def _was_is(noun: str, before: str, after: str) -> str:

@@ -27,7 +27,6 @@ from feval.report.tables.tables import (
     per_round_field,
     records_csv,
     share,
-    text,
     timing_notes,
     usd_scale,
 )
@@ -96,12 +95,12 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
     if tokens:
         asked.pop("sequential-tokens", None)
     generated: Fields = {
-        "#output tokens": number("output_tokens_per_question", 1),
-        "#sequential tokens": number("sequential_tokens_per_question", 1),
+        "#output tokens": number(1, "output_tokens_per_question"),
+        "#sequential tokens": number(1, "sequential_tokens_per_question"),
     }
     fields = {
         "method": label,
-        "LLMs": text("llm"),
+        "LLMs": "llm",
         **accuracy(first.confidence),
         **cost_fields(POINT_COSTS, evaluations),
         **(generated if tokens else {}),
@@ -112,7 +111,7 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
     results = make_table(title, fields, evaluations, _notes(evaluations))
     results = marked(results, [name for each in evaluations for name in each.counters])
     named = [(label(each), each) for each in evaluations]
-    errors = errors_table({"method": text("method")}, [({"method": own}, e) for own, e in named])
+    errors = errors_table({"method": "method"}, [({"method": own}, e) for own, e in named])
     return [results, errors] if errors.rows else [results]
 
 
@@ -151,8 +150,8 @@ def grade_table(grade: Grade) -> Table:
         else f"replicate {grade.replicate}, seed {grade.seed}"
     )
     fields = {
-        "run": text("run"),
-        "LLMs": text("llm"),
+        "run": "run",
+        "LLMs": "llm",
         **accuracy(grade.confidence),
         **cost_fields(POINT_COSTS, [record]),
     }
@@ -207,9 +206,9 @@ def curves_table(curves: Sequence[Curve]) -> Table:
     if first.cost in _MORE_COSTS:
         decimals = cost_decimals(first.cost, (point.cost for point in points))
         unit = per_questions(cost_words(first.cost, first.timing)[1])
-        own = {f"#{unit}": number("cost", decimals)}
+        own = {f"#{unit}": number(decimals, "cost")}
     fields = {
-        **({"LLM": text("llm")} if several else {}),
+        **({"LLM": "llm"} if several else {}),
         f"#{first.field}": lambda point: str(point.n),
         **accuracy(first.confidence),
         **cost_fields(("usd", "tokens"), points),
@@ -307,12 +306,12 @@ def surface_table(surface: Surface, *, page: bool = False) -> Table:
         f"{counted(others, 'more point')} on the frontier, between those, in --json and surface.csv"
     )
     fields = {
-        "#traces": text("n"),
+        "#traces": "n",
         # no limit is above all
         "#tokens each": lambda point: Cell(depth_name(point), point.tokens or 1e12),
         **accuracy(surface.confidence),
         **cost_fields(["usd"], shown, usd=scale),
-        "#output tokens": number("output_tokens", 1),
+        "#output tokens": number(1, "output_tokens"),
     }
     return make_table(
         "Pareto frontier"

@@ -9,23 +9,16 @@ and names come from strangers. Such text is written behind an apostrophe, which 
 from __future__ import annotations
 
 import csv
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 from feval.evaluation.cautions import mixed_counters, round_ratio
 from feval.evaluation.measures import COSTS, MEASURES
-from feval.report.text import (
-    decimals_for,
-    fixed,
-    interval_name,
-    percent,
-    percents,
-    price_words,
-    visible,
-)
+from feval.report.text import decimals_for, fixed, interval_name, percent, price_words, visible
 
 if TYPE_CHECKING:
     from feval.replay.clock import Timing
@@ -82,8 +75,8 @@ class Column:
 class Table:
     """A table before it is drawn, with sentences below it; text from LLMs is made safe when drawn.
 
-    Columns of dollars that no row has are left out. On a page it has an id, a name in the
-    navigation, an `intro`, and may have a method whose `pairs` come first where there are many.
+    On a page it has an id, a name in the navigation, an `intro`, and may have a method whose
+    `pairs` come first where there are many.
     """
 
     title: str
@@ -95,28 +88,13 @@ class Table:
     intro: str = ""
     pairs: str | None = None
 
-    def __post_init__(self) -> None:
-        cells = zip(*self.rows, strict=True)
-        unknown = [
-            column.name.startswith("USD") and {*own} == {"-"}
-            for column, own in zip(self.columns, cells, strict=False)
-        ]
-        if any(unknown):
-            _keep(self, [place for place, left_out in enumerate(unknown) if not left_out])
-
-
-def _keep(table: Table, places: Sequence[int]) -> None:
-    object.__setattr__(table, "columns", tuple(table.columns[place] for place in places))
-    rows = tuple(tuple(row[place] for place in places) for row in table.rows)
-    object.__setattr__(table, "rows", rows)
-
 
 Write = Callable[[Any], str]
 """Writes a cell of a record."""
 
-Fields = Mapping[str, Write]
-"""Heading -> cells. A heading that begins with "#" is one of numbers, one with "~" of spare
-numbers.
+Fields = Mapping[str, Write | str]
+"""Heading -> cells, or the name of what `text` writes. A heading that begins with "#" is one of
+numbers, one with "~" of spare numbers.
 """
 
 
@@ -135,48 +113,81 @@ def columns(*names: str) -> tuple[Column, ...]:
 def make_table(
     title: str, fields: Fields, records: Iterable[Any], notes: Iterable[str] = (), **page: Any
 ) -> Table:
-    """Return a table with a row per record."""
-    rows = tuple(tuple(write(record) for write in fields.values()) for record in records)
-    return Table(title, columns(*fields), rows, tuple(notes), **page)
+    """Return a table with a row per record, without columns of dollars that no record has."""
+    written = [text(cell) if isinstance(cell, str) else cell for cell in fields.values()]
+    rows = tuple(tuple(write(record) for write in written) for record in records)
+    table = Table(title, columns(*fields), rows, tuple(notes), **page)
+    unknown = [
+        place
+        for place, heading in enumerate(fields)
+        if heading[1:].startswith("USD") and {row[place] for row in rows} == {"-"}
+    ]
+    return _without(unknown, table) if unknown else table
+
+
+def _without(places: Collection[int], table: Table) -> Table:
+    lines: list[Any] = [table.columns, *table.rows]
+    names, *rows = (
+        tuple(each for place, each in enumerate(line) if place not in places) for line in lines
+    )
+    return replace(table, columns=names, rows=tuple(rows))
 
 
 def get(record: Any, name: str) -> Any:
-    """Return an attribute of a record, or a value of one that is a mapping."""
-    return record.get(name) if isinstance(record, Mapping) else getattr(record, name)
+    """Return an attribute of a record, or a value of one that is a mapping; of a list of records,
+    what the first has that has it.
+    """
+    if isinstance(record, list):
+        known = (value for each in record if (value := get(each, name)) is not None)
+        return next(known, None)
+    return record.get(name) if isinstance(record, Mapping) else getattr(record, name, None)
 
 
-def text(name: str, none: str = "-") -> Write:
-    """Return what writes a name or a whole number."""
+def json_text(value: Any) -> str:
+    """Write a JSON value in a cell: null is a dash, an object is `key value, key value`."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return Cell(f"{value:,}", value)
+    if isinstance(value, Mapping):
+        known = (f"{key} {nested(item)}" for key, item in value.items() if item is not None)
+        return ", ".join(known) or "-"
+    return value if isinstance(value, str) else json.dumps(value)
 
-    def write(record: Any) -> str:
-        value = get(record, name)
-        if isinstance(value, int):
-            return Cell(f"{value:,}", value)
-        return none if value is None else str(value)
 
-    return write
+def nested(value: Any) -> str:
+    """Write a JSON value inside another one."""
+    if isinstance(value, Mapping):
+        return f"({json_text(value)})"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def text(name: str) -> Write:
+    """Return what writes a name, a whole number or any other JSON value."""
+    return lambda record: json_text(get(record, name))
+
+
+def numbers(*names: str, write: Callable[[float], str], scale: int = 1, none: str = "-") -> Write:
+    """Return what writes a number, or an interval, given both ends."""
+
+    def cell(record: Any) -> str:
+        values = [None if (one := get(record, name)) is None else scale * one for name in names]
+        known = [write(value) for value in values if value is not None]
+        return Cell(" to ".join(known) if len(known) == len(values) else none, values[0])
+
+    return cell
 
 
 def share(*names: str) -> Write:
     """Return what writes a share in per cent, or an interval of them, given both ends."""
-    written = percents if len(names) > 1 else percent
-
-    def write(record: Any) -> str:
-        values = [get(record, name) for name in names]
-        return Cell(written(*values), values[0])
-
-    return write
+    return numbers(*names, write=percent)
 
 
-def number(name: str, decimals: int = 2, *, scale: int = 1, none: str = "-") -> Write:
-    """Return what writes a number with so many decimals."""
-
-    def write(record: Any) -> str:
-        value = get(record, name)
-        scaled = None if value is None else scale * value
-        return Cell(none if scaled is None else fixed(scaled, decimals), scaled)
-
-    return write
+def number(decimals: int, *names: str, scale: int = 1, none: str = "-") -> Write:
+    """Return what writes a number, or an interval, with so many decimals."""
+    return numbers(*names, write=lambda value: fixed(value, decimals), scale=scale, none=none)
 
 
 def accuracy(confidence: float | None) -> Fields:
@@ -236,7 +247,7 @@ def cost_fields(
         key, scale = MEASURES[COSTS[cost]].key, usd if cost == "usd" else 1
         decimals = cost_decimals(cost, [scale * (get(record, key) or 0.0) for record in records])
         heading = f"#{per_questions(cost_words(cost, timing)[1], scale)}"
-        fields[heading] = number(key, decimals, scale=scale)
+        fields[heading] = number(decimals, key, scale=scale)
     return fields
 
 
@@ -250,13 +261,13 @@ def per_round_field(billing: str, records: Sequence[Any], usd: int = 1) -> Field
         return {}
     dollars = [each.usd_per_question for each in records]
     decimals = decimals_for(usd * (amount or 0.0) for amount in dollars)
-    in_usd = number("usd_per_question_per_round", decimals, scale=usd)
-    in_tokens = number("tokens_per_question_per_round", 1)
+    in_usd = number(decimals, "usd_per_question_per_round", scale=usd)
+    in_tokens = number(1, "tokens_per_question_per_round")
     known = flattered[0].usd_per_question is not None
     heading = per_questions("USD", usd) if known else "tokens/question"
     return {
         f"#{heading}, per_round": lambda each: (
-            in_tokens if each.usd_per_question is None else in_usd
+            in_tokens if get(each, "usd_per_question") is None else in_usd
         )(each)
     }
 
@@ -301,16 +312,13 @@ def billing_note(
 
 def plain(table: Table) -> str:
     """Return the table as aligned text, one row per line, columns two blanks apart."""
-    header = [visible(column.name) for column in table.columns]
-    lines = [[visible(cell) for cell in row] for row in table.rows]
-    if any(header):
-        lines.insert(0, header)
-    widths = [max((len(line[i]) for line in lines), default=0) for i in range(len(header))]
-
-    def justified(cell: str, width: int, column: Column) -> str:
-        return cell.rjust(width) if column.number else cell.ljust(width)
-
-    written = ["  ".join(map(justified, line, widths, table.columns)).rstrip() for line in lines]
+    names = [visible(column.name) for column in table.columns]
+    lines = [names, *([visible(cell) for cell in row] for row in table.rows)]
+    aligned = "  ".join(
+        f"{{:{'>' if column.number else '<'}{max(map(len, own))}}}"
+        for column, own in zip(table.columns, zip(*lines, strict=True), strict=True)
+    )
+    written = [aligned.format(*line).rstrip() for line in lines[not any(names) :]]
     title = [visible(table.title)] if table.title else []
     return "\n".join([*title, *written, *map(visible, table.notes)]) + "\n"
 
@@ -327,13 +335,11 @@ def plain_text(pieces: Iterable[Line | Table]) -> str:
 
 def without_spares(table: Table) -> Table:
     """Return the table without its spare columns, and a note that names them."""
-    spares = [column.name for column in table.columns if column.spare]
+    spares = {place: column.name for place, column in enumerate(table.columns) if column.spare}
     if not spares:
         return table
-    note = f"left out on a narrow terminal: {', '.join(spares)}"
-    short = replace(table, notes=(*table.notes, note))
-    _keep(short, [place for place, column in enumerate(table.columns) if not column.spare])
-    return short
+    note = f"left out on a narrow terminal: {', '.join(spares.values())}"
+    return _without(spares, replace(table, notes=(*table.notes, note)))
 
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
