@@ -46,7 +46,7 @@ from feval.report.files import encoded
 from feval.report.page.document import verification
 from feval.report.tables.results import (
     curve_records,
-    curve_table,
+    curves_table,
     evaluation_tables,
     grade_table,
     surface_records,
@@ -212,7 +212,7 @@ def curve(
     saved.show(
         show,
         result.to_dict(),
-        curve_table(result),
+        curves_table([result]),
         receipt=lambda folder: receipts.receipt(request, result, questions, replayed, folder),
         files=lambda _: _files(
             "curve", result, curve_records(result), lambda curve: pictures.curves([curve])

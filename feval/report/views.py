@@ -27,7 +27,7 @@ from feval.report.tables.forecasts import (
 from feval.report.tables.recordings import info_dict, info_headline, pools_table
 from feval.report.tables.results import (
     curve_records,
-    curve_table,
+    curves_table,
     evaluation_tables,
     label,
     surface_records,
@@ -450,7 +450,7 @@ VIEWS = {
     ),
     "Curve": View(
         _curve_sentence,
-        lambda c: [curve_table(c)],
+        lambda c: [curves_table([c])],
         _curve_columns,
         lambda c, axes: pictures.plot_curve(c, axes),
     ),

@@ -37,7 +37,7 @@ from feval.report import pictures
 from feval.report.page.document import table_data
 from feval.report.tables import questions_parquet
 from feval.report.tables.comparisons import comparison_tables, named_point, results_csv
-from feval.report.tables.results import curve_table, evaluation_tables
+from feval.report.tables.results import curves_table, evaluation_tables
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -951,7 +951,7 @@ def test_costs_by_different_token_counters_are_marked_wherever_they_stand(tmp_pa
     assert note in switched.to_dict()["warnings"]
     assert "USD/question *" in [column.name for column in evaluation_tables([switched])[0].columns]
     curve = method_curve(dataset, llms, "model-switch", "samples", [1, 2], replicates=2)
-    assert "tokens/question *" in [column.name for column in curve_table(curve).columns]
+    assert "tokens/question *" in [column.name for column in curves_table([curve]).columns]
     calls = compare(plan(*both, cost="calls"), base=tmp_path)
     assert "calls/question" in [column.name for column in comparison_tables(calls)[1].columns]
 

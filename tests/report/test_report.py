@@ -27,7 +27,6 @@ from feval.report.pictures.drawing import own_style
 from feval.report.tables.results import (
     POINT_COLUMNS,
     curve_records,
-    curve_table,
     curves_csv,
     curves_table,
     subtitles,
@@ -326,7 +325,7 @@ def test_no_number_of_a_curve_is_cut_on_a_narrow_terminal(width, monkeypatch):
 
 
 def test_curve_table_shows_every_point_in_per_cent():
-    lines = plain(curve_table(PRICED)).splitlines()
+    lines = plain(curves_table([PRICED])).splitlines()
     assert lines[0] == "self-consistency on bigbench_date, gpt-3.5-turbo"
     assert lines[1].split("  ")[-1] == "pass@n %"
     assert lines[2].split() == ["1", "60.10", "55.10", "to", "65.10", "0.0000123", "42.0", "65.10"]
@@ -335,7 +334,7 @@ def test_curve_table_shows_every_point_in_per_cent():
 
 def test_curve_table_shows_a_dash_without_tokens_or_interval_and_nothing_without_prices():
     bare = point(1, accuracy_low=None, accuracy_high=None, tokens_per_question=None)
-    head, row, *notes = plain(curve_table(curve(bare, confidence=None, prices=None))).splitlines()[
+    head, row, *notes = plain(curves_table([curve(bare, confidence=None, prices=None)])).splitlines()[
         1:
     ]
     assert row.split() == ["1", "60.00", "-", "-", "65.00"]

@@ -157,16 +157,19 @@ class _Shown:
         """
         comparison, confidence = self.comparison, self.comparison.plan.confidence
         [cost] = self.costs(comparison.best, "budget")
-        fields = {f"#up to {self.unit}": cost, "method": "method", "budget": "setting"}
-        fields |= accuracy(confidence)
+        fields: Fields = {
+            f"#up to {self.unit}": cost,
+            "method": "method",
+            "budget": "setting",
+            **accuracy(confidence),
+            **({"#chosen from": "settings", "within noise": "close to it"} if self.page else {}),
+        }
         flattered = (
             "Chosen on the questions that it is judged on, which flatters its accuracy; with"
             f" {100 * confidence:g} % confidence, the truly best setting is this one or one within"
             " noise of it."
         )
         notes = [flattered]
-        if self.page:
-            fields |= {"#chosen from": "settings", "within noise": "close to it"}
         records: list[Any] = []
         for best in comparison.best:
             if best.chosen is None:
@@ -455,7 +458,7 @@ class _Shown:
     def areas(self) -> Table:
         every = self.comparison.areas
         interval = share("area_low", "area_high")
-        fields = {"method": "label", "#AIQ %": share("area"), self.interval: interval}
+        fields: Fields = {"method": "label", "#AIQ %": share("area"), self.interval: interval}
         of = f" {self._range()}" if every else ""
         intro = f"Average height of each curve's convex hull{of} (RouterBench's AIQ)."
         title = "Area under each curve"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from feval.forecast.coupled import CoupledPair
@@ -32,8 +33,8 @@ from feval.report.text import (
 )
 
 if TYPE_CHECKING:
-    from feval.forecast import BudgetPlan, EstimatedCurve, EstimatePoint, Forecast
-    from feval.forecast.coupled import Coupling, RankedLLM
+    from feval.forecast import BudgetPlan, EstimatePoint, Forecast
+    from feval.forecast.coupled import Coupling
 
 FORECAST_COLUMNS = (
     "method", "of", "m", "accuracy", "bound_low", "bound_high", "low", "high", "pool", "error",
@@ -66,28 +67,25 @@ def forecast_tables(forecast: Forecast) -> list[Table]:
 def _curves(forecast: Forecast) -> Table:
     shown = landmarks(forecast.m, forecast.g, forecast.pool.size)
     majority = any(curve.of == "majority" for curve in forecast.estimates)
-    pools = {"#pool %": forecast.pool.plurality}
-    if majority:
-        pools["#majority %"] = forecast.pool.majority
-    fields: dict[str, Callable[[int], str]] = {"#M": lambda at: str(forecast.m[at])}
-    fields |= {heading: _at(pool, percent) for heading, pool in pools.items()}
-    fields |= {f"#{c.method} %": _at(c.points, _estimate) for c in forecast.estimates}
+    cells = {
+        "#M": map(str, forecast.m),
+        "#pool %": map(percent, forecast.pool.plurality),
+        **({"#majority %": map(percent, forecast.pool.majority)} if majority else {}),
+        **{f"#{curve.method} %": map(_estimate, curve.points) for curve in forecast.estimates},
+    }
+    rows = zip(forecast.m, zip(*cells.values(), strict=True), strict=True)
     questions = counted_questions(forecast.questions, forecast.left_out)
     evidence = f"pool: exact, all subsets of M of {counted(forecast.pool.size, 'recorded call')}"
     calls = counted(forecast.g, "call")
-    return make_table(
+    return Table(
         f"Accuracy of M votes on {forecast.dataset}, {forecast.llm}, from {calls} per question",
-        fields,
-        [at for at, votes in enumerate(forecast.m) if votes in shown],
+        columns(*cells),
+        tuple(row for votes, row in rows if votes in shown),
         (
             f"{questions}; replicate {forecast.replicate}, seed {forecast.seed} of draws-v1",
             f"{evidence}; majority: of right calls" if majority else evidence,
         ),
     )
-
-
-def _at(values: Sequence[Any], write: Write) -> Callable[[int], str]:
-    return lambda at: write(values[at])
 
 
 def _estimate(point: EstimatePoint) -> str:
@@ -97,7 +95,7 @@ def _estimate(point: EstimatePoint) -> str:
 
 
 def _errors(forecast: Forecast) -> Table:
-    fields = {
+    fields: Fields = {
         "method": "method",
         "#largest M": "m",
         f"#{interval_name(forecast.confidence)} there %": share("low", "high"),
@@ -105,24 +103,16 @@ def _errors(forecast: Forecast) -> Table:
         "#largest |error|": share("worst"),
         "#at M": "at",
     }
-    records = [_error_record(forecast, curve) for curve in forecast.estimates]
+    records: list[Any] = []
+    for curve in forecast.estimates:
+        last = next((point for point in reversed(curve.points) if point.low is not None), None)
+        errors = zip(forecast.errors(curve), forecast.m, strict=True)
+        known = [(abs(error), m) for error, m in errors if error is not None and last is not None]
+        mean = sum(error for error, _ in known) / len(known) if known else None
+        worst, at = max(known, key=itemgetter(0), default=(None, None))
+        records.append([curve, last, {"mean": mean, "worst": worst, "at": at if worst else None}])
     title = "Error against the whole pool, in points"
     return make_table(title, fields, records, _covered(forecast))
-
-
-def _error_record(forecast: Forecast, curve: EstimatedCurve) -> dict[str, Any]:
-    record: dict[str, Any] = {"method": curve.method}
-    last = next((point for point in reversed(curve.points) if point.low is not None), None)
-    if last is None:
-        return record
-    record |= {"m": last.m, "low": last.low, "high": last.high}
-    errors = zip(forecast.errors(curve), forecast.m, strict=True)
-    known = [(abs(error), m) for error, m in errors if error is not None]
-    if known:
-        worst, at = max(known, key=lambda pair: pair[0])
-        mean = sum(error for error, _ in known) / len(known)
-        record |= {"mean": mean, "worst": worst, "at": at if worst > 0 else None}
-    return record
 
 
 def _covered(forecast: Forecast) -> tuple[str, ...]:
@@ -352,11 +342,6 @@ def _savings(coupling: Coupling) -> Table:
     return make_table(title, fields, coupling.pairs, notes)
 
 
-def _rank(entry: RankedLLM) -> str:
-    same = entry.rank == entry.worst_rank
-    return str(entry.rank) if same else f"{entry.rank} to {entry.worst_rank}"
-
-
 def _ranks(coupling: Coupling) -> Table:
     count = len(coupling.llms)
     halves = zip(coupling.ranking[:count], coupling.ranking[count:], strict=True)
@@ -368,8 +353,8 @@ def _ranks(coupling: Coupling) -> Table:
         )
         pairs = counted(count * (count - 1) // 2, "pair")
         change = f"change places between the two: {moved}; Holm's p over {pairs}"
-    numbers: Fields = {
-        "#rank": _rank,
+    numbers: dict[str, Write] = {
+        "#rank": lambda entry: " to ".join(map(str, dict.fromkeys((entry.rank, entry.worst_rank)))),
         "#win-rate %": share("winrate"),
         "#interval": share("low", "high"),
         "#ties %": share("ties"),

@@ -248,7 +248,7 @@ def changes_tables(extraction: Extraction) -> list[Table]:
     """Return the tables of `feval extract`: changes per LLM, changed golds, examples of changed
     answers.
     """
-    changed = [[llm, each] for each in extraction.datasets for llm in each.llms]
+    changed: list[list[Any]] = [[llm, each] for each in extraction.datasets for llm in each.llms]
     golds = sum(each.golds_changed for each in extraction.datasets)
     counts: Fields = {
         "dataset": "dataset",

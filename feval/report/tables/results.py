@@ -35,7 +35,6 @@ from feval.report.text import counted, counted_questions, percent, price_words
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve, Surface, SurfacePoint
     from feval.evaluation.evaluation import Evaluation
-    from feval.methods.protocol import MonteCarloPart
     from feval.receipts.grading import Grade
 
 Records = list[dict[str, Any]]
@@ -78,9 +77,7 @@ def label(evaluation: Evaluation) -> str:
 def _written(value: object) -> str:
     if isinstance(value, (tuple, list)):
         return f"({', '.join(map(_written, value))})"
-    return (
-        "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    )
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
@@ -88,23 +85,21 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
     errors where they are known.
     """
     first = evaluations[0]
-    tokens = any(each.tokens is None or each.probe_calls.any() for each in evaluations)
-    asked = dict.fromkeys(
-        (*(("seconds",) * (first.timing is not None)), *((first.cost,) if first.cost else ()))
-    )
-    if tokens:
-        asked.pop("sequential-tokens", None)
-    generated: Fields = {
-        "#output tokens": number(1, "output_tokens_per_question"),
-        "#sequential tokens": number(1, "sequential_tokens_per_question"),
-    }
+    asked = {first.cost, None if first.timing is None else "seconds"}
+    generated: Fields = {}
+    if any(each.tokens is None or each.probe_calls.any() for each in evaluations):
+        asked.discard("sequential-tokens")
+        generated = {
+            f"#{kind} tokens": number(1, f"{kind}_tokens_per_question")
+            for kind in ("output", "sequential")
+        }
     fields = {
         "method": label,
         "LLMs": "llm",
         **accuracy(first.confidence),
         **cost_fields(POINT_COSTS, evaluations),
-        **(generated if tokens else {}),
-        **cost_fields((cost for cost in asked if cost in OTHER_COSTS), evaluations, first.timing),
+        **generated,
+        **cost_fields((cost for cost in OTHER_COSTS if cost in asked), evaluations, first.timing),
         **per_round_field(first.billing, evaluations),
     }
     title = f"{first.dataset}, {counted_questions(first.questions, first.left_out)}"
@@ -123,32 +118,23 @@ def errors_table(
     """
     known = [each for each in named if None not in each[1].errors().values()]
     notes = (
-        estimate_note(" ".join(names.values()), each.errors_estimate)
+        f"{' '.join(names.values())}: the share stopped early is estimated on"
+        f" {counted(part.questions, 'question')}, from {counted(part.replicates, 'seeded draw')} of"
+        f" each; its standard error is {percent(part.standard_error)} points"
         for names, each in known
-        if each.errors_estimate
+        if (part := each.errors_estimate)
     )
     records = [names | each.errors() for names, each in known]
     title = "How wrong answers came about"
     return make_table(title, {**fields, **ERROR_FIELDS}, records, (*ERROR_NOTES, *notes), **page)
 
 
-def estimate_note(name: str, part: MonteCarloPart) -> str:
-    """A note on the part of an evaluation's error breakdown that is estimated by Monte Carlo."""
-    return (
-        f"{name}: the share stopped early is estimated on {counted(part.questions, 'question')},"
-        f" from {counted(part.replicates, 'seeded draw')} of each; its standard error is"
-        f" {percent(part.standard_error)} points"
-    )
-
-
 def grade_table(grade: Grade) -> Table:
     """A table of a graded run, laid out like that of an evaluation."""
     record = grade.to_dict() | {"llm": " > ".join(grade.llms)}
-    draws = (
-        "recorded order"
-        if grade.replicate is None
-        else f"replicate {grade.replicate}, seed {grade.seed}"
-    )
+    draws = f"replicate {grade.replicate}, seed {grade.seed}"
+    if grade.replicate is None:
+        draws = "recorded order"
     fields = {
         "run": "run",
         "LLMs": "llm",
@@ -191,17 +177,13 @@ _MORE_COSTS = (*OTHER_COSTS, "calls", "samples")
 """Costs that curves have only where these count them."""
 
 
-def curve_table(curve: Curve) -> Table:
-    """Return the table of one curve, one row per point."""
-    return curves_table([curve])
-
-
 def curves_table(curves: Sequence[Curve]) -> Table:
     """Return one table of curves of one method on one dataset, at least one; of several, with the
     LLM in the first column.
     """
     first, several = curves[0], len(curves) > 1
-    points = [point for curve in curves for point in curve.points]
+    rows: list[list[Any]] = [[point, curve] for curve in curves for point in curve.points]
+    points = [point for point, _ in rows]
     own: Fields = {}
     if first.cost in _MORE_COSTS:
         decimals = cost_decimals(first.cost, (point.cost for point in points))
@@ -209,18 +191,15 @@ def curves_table(curves: Sequence[Curve]) -> Table:
         own = {f"#{unit}": number(decimals, "cost")}
     fields = {
         **({"LLM": "llm"} if several else {}),
-        f"#{first.field}": lambda point: str(point.n),
+        f"#{first.field}": lambda row: str(row[0].n),
         **accuracy(first.confidence),
         **cost_fields(("usd", "tokens"), points),
         "#pass@n %": share("pass_at_n"),
         **own,
         **per_round_field(first.billing, first.points),
     }
-    records = [
-        type(point)({**point, "llm": curve.llm}) for curve in curves for point in curve.points
-    ]
     title = f"{first.method} on {first.dataset}{'' if several else f', {first.llm}'}"
-    table = make_table(title, fields, records, (*subtitles(first), *first.warnings))
+    table = make_table(title, fields, rows, (*subtitles(first), *first.warnings))
     return marked(table, [name for curve in curves for name in curve.counter.split("; ")])
 
 
@@ -308,7 +287,9 @@ def surface_table(surface: Surface, *, page: bool = False) -> Table:
     fields = {
         "#traces": "n",
         # no limit is above all
-        "#tokens each": lambda point: Cell(depth_name(point), point.tokens or 1e12),
+        "#tokens each": lambda point: Cell(
+            "no limit" if point.tokens is None else f"{point.tokens:,}", point.tokens or 1e12
+        ),
         **accuracy(surface.confidence),
         **cost_fields(["usd"], shown, usd=scale),
         "#output tokens": number(1, "output_tokens"),
@@ -327,11 +308,6 @@ def surface_table(surface: Surface, *, page: bool = False) -> Table:
             " the same cost or less; surface.csv has all. Press a heading to sort."
         ),
     )
-
-
-def depth_name(point: SurfacePoint) -> str:
-    """Return the limit of tokens of a point, for people."""
-    return "no limit" if point.tokens is None else f"{point.tokens:,}"
 
 
 def _spread(frontier: Sequence[SurfacePoint]) -> list[SurfacePoint]:
