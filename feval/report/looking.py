@@ -489,7 +489,7 @@ def _verdict(given: Mapping[str, Any]) -> tuple[str, str]:
     if answer is None:
         return "– no answer", FAINT
     sign, style = ("·", PLAIN) if right is None else ("✓", RIGHT) if right else ("✗", WRONG)
-    return f"{sign} {shortened(visible(answer), _SHORT_ANSWER)}", style
+    return f"{sign} {shortened(answer, _SHORT_ANSWER)}", style
 
 
 def _about(sample: Mapping[str, Any], *more: str) -> tuple[str, str]:
@@ -513,7 +513,7 @@ def _cot(
     ]
     if changes:
         told = [
-            f"from {probe['tokens']:,}: {shortened(visible(probe['answer'] or 'no answer'), 20)}"
+            f"from {probe['tokens']:,}: {shortened(probe['answer'] or 'no answer', 20)}"
             for probe in changes[:_MANY_PROBES]
         ]
         if len(changes) > _MANY_PROBES:

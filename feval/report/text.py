@@ -25,17 +25,16 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        _spelled(c) if unicodedata.category(c) in _UNSAFE_CATEGORIES else c for c in text
+        c.encode("unicode_escape").decode("ascii")
+        if unicodedata.category(c) in _UNSAFE_CATEGORIES
+        else c
+        for c in text
     )
 
 
-def _spelled(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
-
-
 def shortened(text: str, length: int) -> str:
-    """Return a text on one line, cut to a length."""
-    text = " ".join(text.split())
+    """Return a text on one line, safe to show, cut to a length."""
+    text = visible(" ".join(text.split()))
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 

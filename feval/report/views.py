@@ -34,7 +34,7 @@ from feval.report.tables.results import (
     surface_table,
 )
 from feval.report.tables.tables import Table, columns, make_table, plain_text, text
-from feval.report.text import counted, percent, percents, plain_number, visible
+from feval.report.text import counted, percent, percents, plain_number, shortened, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -201,10 +201,6 @@ def _range(values: Sequence[Any], write: Callable[[Any], str] = str) -> str:
     return low if len(set(values)) == 1 else f"{low} to {high}"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
 def _recording_sentence(recording: Recording) -> str:
     return info_headline(recording).replace(recording.hash, recording.hash[:12])
 
@@ -229,7 +225,14 @@ def _dataset_pieces(dataset: Dataset) -> Pieces:
         right = (
             "-" if share[row] != share[row] else percent(share[row]) for share in shares.values()
         )
-        rows.append((question, _cut(entry.question), _cut(entry.answer or "-"), *right))
+        rows.append(
+            (
+                question,
+                shortened(entry.question, _LONGEST),
+                shortened(entry.answer or "-", _LONGEST),
+                *right,
+            )
+        )
     more = (f"{len(dataset) - len(rows):,} more: to_frame()",) if len(dataset) > len(rows) else ()
     yield Table(
         f"{dataset.id}, {counted(len(dataset), 'question')}", columns(*names), tuple(rows), more

@@ -7,11 +7,12 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import matplotlib as mpl
 import numpy as np
@@ -23,7 +24,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from feval.report.palette import COLOURS, DASHES, MARKERS, places
-from feval.report.text import dollars, plain_number, visible
+from feval.report.text import dollars, plain_number, shortened
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import CurvePoint
@@ -78,20 +79,26 @@ def own_style() -> Iterator[None]:
         yield
 
 
+Entries = dict[str, Any]
+"""Label -> handle of what a legend explains."""
+
+Shown = TypeVar("Shown")
+
+
 @dataclass(frozen=True, slots=True)
 class Picture:
     """A picture that is drawn when it is saved or plotted.
 
     Attributes:
+        draw: draws on axes, or on a whole figure, whose size it may change, and returns what the
+            legend explains.
         size: width and height in inches, without the legend, which is below the axes, where there
             is no data to hide.
-        draw: draws on axes, or on a whole figure, and returns label -> handle of what the legend
-            explains.
         has_panels: whether it draws on a figure.
     """
 
-    size: tuple[float, float]
-    draw: Callable[[Any], Mapping[str, Any]]
+    draw: Callable[[Any], Entries]
+    size: tuple[float, float] = (6.4, 4.1)
     has_panels: bool = False
 
     def png(self, dpi: int = 200) -> bytes:
@@ -119,10 +126,14 @@ class Picture:
     def _draw_with_legend(self, figure: Figure) -> Any:
         place: Any = figure if self.has_panels else figure.subplots()
         if entries := self.draw(place):
-            legend = legend_below(list(entries), self.size[0])
-            lines = -(-len(entries) // legend["ncols"])
-            figure.set_size_inches(self.size[0], self.size[1] + 0.021 * legend["fontsize"] * lines)
-            figure.legend(entries.values(), entries.keys(), **legend)
+            width, height = figure.get_size_inches()
+            # An inch has about 17 letters of the usual size, a handle takes 11 of them.
+            font = 8.5 if len(entries) <= len(COLOURS) + 4 else 7.0
+            fitting = int(142 * width / font) // (11 + max(map(len, entries)))
+            columns = max(1, min(4 if len(entries) == 4 else 3, fitting))
+            figure.set_size_inches(width, height + 0.021 * font * -(-len(entries) // columns))
+            below: Any = {"loc": "outside lower center", "fontsize": font, "ncols": columns}
+            figure.legend(entries.values(), entries.keys(), **below)
         return place
 
     def plot(self, axes: Axes | None = None) -> Axes:
@@ -162,6 +173,21 @@ class Picture:
         axes.legend(entries.values(), entries.keys(), **where)
 
 
+def picture(
+    width: float = 6.4, height: float = 4.1, *, has_panels: bool = False
+) -> Callable[[Callable[[Any, Shown], Entries]], Callable[[Shown], Picture]]:
+    """Make what draws something into a function that returns its picture."""
+
+    def make(draw: Callable[[Any, Shown], Entries]) -> Callable[[Shown], Picture]:
+        @wraps(draw)
+        def made(shown: Shown) -> Picture:
+            return Picture(lambda place: draw(place, shown), (width, height), has_panels)
+
+        return made
+
+    return make
+
+
 def look(position: int) -> dict[str, Any]:
     """Return colour and marker of a line, see `feval.report.palette`."""
     colour, marker, _ = places(position)
@@ -184,9 +210,14 @@ def shade() -> Patch:
     return Patch(facecolor="#666666", alpha=0.25, linewidth=0)
 
 
-def known(value: float | None) -> float:
-    """Return a share in per cent; NaN for an unknown one."""
-    return math.nan if value is None else 100 * value
+def shares(points: Iterable[Any], name: str = "accuracy") -> list[float]:
+    """Return a share of some points in per cent; NaN where it is unknown."""
+    return percents(getattr(point, name) for point in points)
+
+
+def percents(values: Iterable[float | None]) -> list[float]:
+    """Return shares in per cent; NaN for an unknown one."""
+    return [math.nan if value is None else 100 * value for value in values]
 
 
 def band_ends(point: CurvePoint | Evaluation) -> tuple[float, float]:
@@ -197,7 +228,11 @@ def band_ends(point: CurvePoint | Evaluation) -> tuple[float, float]:
 
 
 def band(
-    axes: Axes, x: Sequence[float], ends: Iterable[tuple[float, float]], colour: str, width: float
+    axes: Axes,
+    x: Sequence[float],
+    ends: Iterable[tuple[float, float]],
+    colour: str,
+    width: float = 2.5,
 ) -> Any:
     """Draw the area between ends, or a bar of some width where one point has no area."""
     low, high = np.reshape(list(ends), (-1, 2)).T
@@ -270,12 +305,6 @@ def log_ticks(low: float, high: float) -> list[float]:
     return ticks
 
 
-def shortened(text: str, length: int) -> str:
-    """Return a text cut to a length, safe to show."""
-    text = visible(text)
-    return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
 def legend_label(name: str, others: Collection[str] = ()) -> str:
     """Return a name for a legend that no other entry has.
 
@@ -286,18 +315,6 @@ def legend_label(name: str, others: Collection[str] = ()) -> str:
     while name in others:
         name += " "
     return name
-
-
-def legend_below(labels: Sequence[str], width: float) -> dict[str, Any]:
-    """Return the options of a legend below the axes of a picture of so many inches: how many
-    entries fit side by side, and small letters for many entries.
-
-    An inch has about 17 letters of the usual size, a handle takes 11 of them.
-    """
-    size = 8.5 if len(labels) <= len(COLOURS) + 4 else 7.0
-    fitting = int(142 * width / size) // (11 + max(map(len, labels)))
-    columns = max(1, min(4 if len(labels) == 4 else 3, fitting))
-    return {"loc": "outside lower center", "fontsize": size, "ncols": columns}
 
 
 def heading(axes: Any, title: str, lines: Sequence[str], *, longest: int = 100) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -21,6 +20,7 @@ from feval.report.pictures.drawing import (
     GREY,
     HALO,
     INK,
+    Entries,
     Picture,
     accuracy_axis,
     band,
@@ -28,16 +28,17 @@ from feval.report.pictures.drawing import (
     dashes,
     handle,
     heading,
-    known,
     legend_label,
     log_axis,
     look,
+    percents,
+    picture,
     shade,
-    shortened,
+    shares,
 )
 from feval.report.tables.results import subtitles
 from feval.report.tables.tables import billing_note, cost_mark, cost_words, timing_notes
-from feval.report.text import counted, counted_questions, interval_name
+from feval.report.text import counted, counted_questions, interval_name, shortened
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -46,10 +47,6 @@ if TYPE_CHECKING:
     from feval.forecast import BudgetPlan, EstimatedCurve, Forecast
     from feval.methods.protocol import Floats
 
-Entries = dict[str, Any]
-"""Label -> handle of what a legend explains."""
-
-_SIZE = (6.4, 4.1)
 _BEYOND = 1e6  # factor to the far right of every axis, so that the baseline runs to the edge
 _ROUND_COUNTS = frozenset({1, 5, 10, 20, 40, 80, 160, 320, 640})
 _FEW_POINTS = 6
@@ -59,16 +56,6 @@ _AXES = (
     ("usd_per_question", "mean USD per question (log scale)"),
     ("tokens_per_question", "mean tokens per question, prompt + output (log scale); USD not known"),
 )
-
-
-def curves(shown: Sequence[Curve]) -> Picture:
-    """Return cost against accuracy of one method on one dataset, one line per LLM.
-
-    Each line has its confidence band; the single CoT (n = 1) is a hollow marker with a dotted
-    baseline to its right; pass@n, the ceiling of every method that picks among n CoTs, is dashed.
-    If an LLM has no price, the axis shows tokens instead of USD.
-    """
-    return Picture(_SIZE, partial(_draw_curves, shown=shown))
 
 
 _DRAWN: WeakKeyDictionary[Axes, tuple[list[Curve], set[Any]]] = WeakKeyDictionary()
@@ -125,7 +112,14 @@ def frame_curves(
     accuracy_axis(axes, [*ceilings, *(end for point in points for end in band_ends(point))])
 
 
-def _draw_curves(axes: Axes, shown: Sequence[Curve]) -> Entries:
+@picture()
+def curves(axes: Axes, shown: Sequence[Curve]) -> Entries:
+    """Return cost against accuracy of one method on one dataset, one line per LLM.
+
+    Each line has its confidence band; the single CoT (n = 1) is a hollow marker with a dotted
+    baseline to its right; pass@n, the ceiling of every method that picks among n CoTs, is dashed.
+    If an LLM has no price, the axis shows tokens instead of USD.
+    """
     first, axis = shown[0], along(shown)
     several = len({(curve.method, curve.dataset) for curve in shown}) > 1
     entries: Entries = {}
@@ -133,7 +127,7 @@ def _draw_curves(axes: Axes, shown: Sequence[Curve]) -> Entries:
         name = f"{curve.method}, {curve.llm}" if several else curve.llm
         entries[legend_label(name, entries)] = _draw_curve(axes, curve, axis[0], position)
     points = [point for curve in shown for point in curve.points]
-    ceilings = [100 * point.pass_at_n for point in points if point.pass_at_n is not None]
+    ceilings = [share for share in shares(points, "pass_at_n") if share == share]
     frame_curves(axes, shown, axis, ceilings)
     whose = f", {first.llm}" if len(shown) == 1 else ""
     methods, datasets = (
@@ -156,11 +150,11 @@ def _draw_curve(axes: Axes, curve: Curve, field: str, position: int) -> Any:
     points, style = curve.points, look(position)
     colour, last = style["color"], len(points) - 1
     x = [place(point, field) for point in points]
-    y = [100 * point.accuracy for point in points]
-    band(axes, x, map(band_ends, points), colour, 2.5)
+    y = shares(points)
+    band(axes, x, map(band_ends, points), colour)
     axes.plot(
         x,
-        [known(point.pass_at_n) for point in points],
+        shares(points, "pass_at_n"),
         color=colour,
         linestyle=DASHED,
         linewidth=1.2,
@@ -204,16 +198,13 @@ def _name_marker(
     )
 
 
-def comparison(shown: Comparison) -> Picture:
+@picture(height=0.62 * 6.4)
+def comparison(axes: Axes, shown: Comparison) -> Entries:
     """Return a comparison of one curve or more, cost against accuracy.
 
     One line per method, of four and fewer with its confidence band; a hollow circle for a single
     call of each LLM; the Pareto frontier as steps; the pass@n ceiling of each LLM in grey.
     """
-    return Picture((_SIZE[0], 0.62 * _SIZE[0]), partial(_draw_comparison, shown=shown))
-
-
-def _draw_comparison(axes: Axes, shown: Comparison) -> Entries:
     entries: Entries = {}
     cost, bands = shown.plan.cost, len(shown.curves) <= _MOST_BANDS
     ceilings: Entries = {}
@@ -223,7 +214,7 @@ def _draw_comparison(axes: Axes, shown: Comparison) -> Entries:
         x, points = _placed(curve.points, cost)
         [ceilings[name]] = axes.plot(
             x,
-            [100 * point.accuracy for point in points],
+            shares(points),
             color=GREY,
             linewidth=1.2,
             linestyle=_CEILINGS[position % len(_CEILINGS)],
@@ -235,10 +226,10 @@ def _draw_comparison(axes: Axes, shown: Comparison) -> Entries:
         style = look(position) | {"markersize": 5, "markeredgecolor": "white"}
         x, points = _placed(curve.points, cost)
         if bands:
-            band(axes, x, map(band_ends, points), style["color"], 2.5)
+            band(axes, x, map(band_ends, points), style["color"])
         [entries[legend_label(curve.label, entries)]] = axes.plot(
             x,
-            [100 * point.accuracy for point in points],
+            shares(points),
             linewidth=1.8,
             linestyle=dashes(position),
             markeredgewidth=0.6,
@@ -357,7 +348,8 @@ _MOST_MARKERS = 12
 _WHISKERS = 1.025
 
 
-def forecast(shown: Forecast) -> Picture:
+@picture(6.8, 4.5)
+def forecast(axes: Axes, shown: Forecast) -> Entries:
     """Return one estimate or more over votes M.
 
     The pool's plurality is a thick black line, its majority of right calls a dashed one. Each
@@ -365,10 +357,6 @@ def forecast(shown: Forecast) -> Picture:
     point. The two-call bounds are two lines within the band of their region. Points right of the
     dotted line at M = G are extrapolated.
     """
-    return Picture((6.8, 4.5), partial(_draw_forecast, shown=shown))
-
-
-def _draw_forecast(axes: Axes, shown: Forecast) -> Entries:
     entries: Entries = {}
     few = len(shown.estimates) <= _FEW_ESTIMATES
     for position, curve in enumerate(shown.estimates):
@@ -383,7 +371,7 @@ def _draw_forecast(axes: Axes, shown: Forecast) -> Entries:
         if kind in kinds and some:
             [entries[name]] = axes.plot(
                 shown.m,
-                list(map(known, values)),
+                percents(values),
                 color=INK,
                 linestyle=style,
                 linewidth=2.2,
@@ -397,8 +385,8 @@ def _draw_forecast(axes: Axes, shown: Forecast) -> Entries:
     )
     points = [point for curve in shown.estimates for point in curve.points]
     ends = [(p.accuracy, p.bound_low, p.bound_high, p.low, p.high) for p in points]
-    shares = [share for each in (pool.plurality, pool.majority, *ends) for share in each]
-    accuracy_axis(axes, map(known, shares), bins=8)
+    every = (pool.plurality, pool.majority, *ends)
+    accuracy_axis(axes, percents(share for each in every for share in each), bins=8)
     if low <= shown.g <= high:
         axes.annotate(
             f" M = G = {shown.g}",
@@ -428,7 +416,7 @@ def _draw_estimate(axes: Axes, curve: EstimatedCurve, position: int, *, few: boo
     style = look(position if position < len(COLOURS) - 1 else position + 1)
     colour = style["color"]
     m = [point.m for point in curve.points]
-    ends = [(known(point.low), known(point.high)) for point in curve.points]
+    ends = [*zip(shares(curve.points, "low"), shares(curve.points, "high"), strict=True)]
     bounds = curve.method == "two-call"
     if bounds or (few and len(m) > 1):
         band(axes, m, ends, colour, 6)
@@ -440,7 +428,7 @@ def _draw_estimate(axes: Axes, curve: EstimatedCurve, position: int, *, few: boo
         for name in ("bound_low", "bound_high"):
             axes.plot(
                 m,
-                [known(getattr(point, name)) for point in curve.points],
+                shares(curve.points, name),
                 color=colour,
                 linewidth=1.1,
                 marker="_" if len(m) == 1 else None,
@@ -450,7 +438,7 @@ def _draw_estimate(axes: Axes, curve: EstimatedCurve, position: int, *, few: boo
     every = max(1, math.ceil(len(m) / _MOST_MARKERS))
     [line] = axes.plot(
         m,
-        [known(point.accuracy) for point in curve.points],
+        shares(curve.points),
         markersize=3.6,
         markevery=(position % every, every),
         linewidth=1.5,
@@ -460,51 +448,48 @@ def _draw_estimate(axes: Axes, curve: EstimatedCurve, position: int, *, few: boo
     return line
 
 
-def budget(plan: BudgetPlan) -> Picture:
+@picture(6.8, 4.5)
+def budget(axes: Axes, shown: BudgetPlan) -> Entries:
     """Return accuracy over cost per question of the votes that a budget could buy; the vote to buy
     is a filled marker.
     """
-    return Picture((6.8, 4.5), partial(_draw_votes, plan=plan))
-
-
-def _draw_votes(axes: Axes, plan: BudgetPlan) -> Entries:
-    style, options = look(0), plan.options
+    style, options = look(0), shown.options
     cost = [option.cost_per_question for option in options]
-    plurality = [100 * option.plurality for option in options]
-    ends = [(100 * option.plurality_low, 100 * option.plurality_high) for option in options]
-    lower = [known(option.majority_low) for option in options]
-    region = band(axes, cost, ends, style["color"], 2.5)
+    plurality, lower = shares(options, "plurality"), shares(options, "majority_low")
+    low, high = shares(options, "plurality_low"), shares(options, "plurality_high")
+    region = band(axes, cost, zip(low, high, strict=True), style["color"])
     [line] = axes.plot(cost, plurality, markerfacecolor="white", markersize=4, **style)
     [bound] = axes.plot(cost, lower, color=INK, linestyle=DASHED)
-    bought = next(i for i, each in enumerate(options) if each.votes == plan.purchase.votes)
+    bought = next(i for i, each in enumerate(options) if each.votes == shown.purchase.votes)
     [chosen] = axes.plot(
         cost[bought], plurality[bought], linestyle="", markersize=8, zorder=5, **style
     )
-    unit = plan.budget.unit.replace("usd", "USD")
+    unit = shown.budget.unit.replace("usd", "USD")
     log_axis(axes, cost, f"mean {unit} per question (log scale)", usd=unit == "USD")
-    accuracy_axis(axes, [*lower, *(end for each in ends for end in each)])
-    pilot = f"{counted(plan.pilot_questions, 'question')}, {counted(plan.pilot_calls, 'call')} each"
+    accuracy_axis(axes, [*lower, *low, *high])
+    calls = counted(shown.pilot_calls, "call")
+    pilot = f"{counted(shown.pilot_questions, 'question')}, {calls} each"
     lines = (
-        f"for {counted(plan.questions, 'question')}; pilot: {pilot}",
-        f"to buy: {counted(plan.purchase.votes, 'vote')}",
+        f"for {counted(shown.questions, 'question')}; pilot: {pilot}",
+        f"to buy: {counted(shown.purchase.votes, 'vote')}",
     )
-    title = f"What {plan.budget.amount:g} {unit} buy on {plan.dataset}, {plan.llm}"
+    title = f"What {shown.budget.amount:g} {unit} buy on {shown.dataset}, {shown.llm}"
     heading(axes, title, lines)
     return {
         "plurality of M calls": line,
-        interval_name(plan.confidence): region,
+        interval_name(shown.confidence): region,
         "to buy": chosen,
         "lower bound of a majority": bound,
     }
 
 
 def questions(
-    shares: Mapping[str, Floats], *, title: str, lines: Sequence[str], label: str
+    values: Mapping[str, Floats], *, title: str, lines: Sequence[str], label: str
 ) -> Picture:
     """Return shares over questions, sorted by them.
 
     Args:
-        shares: label -> [Q] shares between 0 and 1; NaN, where there is none, is left out.
+        values: label -> [Q] shares between 0 and 1; NaN, where there is none, is left out.
         title: above the picture.
         lines: small ones below the title.
         label: of the vertical axis.
@@ -512,9 +497,9 @@ def questions(
 
     def draw(axes: Axes) -> Entries:
         entries: Entries = {}
-        for position, (name, values) in enumerate(shares.items()):
+        for position, (name, own) in enumerate(values.items()):
             colour = look(position)["color"]
-            ranked = np.sort(100 * values[~np.isnan(values)])[::-1]
+            ranked = np.sort(100 * own[~np.isnan(own)])[::-1]
             [entries[legend_label(name, entries)]] = axes.plot(
                 np.arange(1, len(ranked) + 1),
                 ranked,
@@ -533,4 +518,4 @@ def questions(
         heading(axes, title, lines)
         return entries
 
-    return Picture(_SIZE, draw)
+    return Picture(draw)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from feval.report.palette import COLOURS
 from feval.report.pictures.drawing import (
     DASHED,
     GREY,
-    Picture,
+    Entries,
     band,
     handle,
     heading,
@@ -29,12 +28,13 @@ from feval.report.pictures.drawing import (
     log_ticks,
     look,
     name_ticks,
-    shortened,
+    picture,
+    shares,
 )
-from feval.report.pictures.lines import Entries, along, frame_curves, place
+from feval.report.pictures.lines import along, frame_curves, place
 from feval.report.tables.forecasts import short_names
 from feval.report.tables.results import surface_notes
-from feval.report.text import counted, dollars, plain_number
+from feval.report.text import counted, dollars, plain_number, shortened
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve, Surface
@@ -47,7 +47,8 @@ _MOST_COLUMNS = 4
 _CROWDED_TICKS = 5
 
 
-def curve_panels(panels: Sequence[Sequence[Curve]]) -> Picture:
+@picture(has_panels=True)
+def curve_panels(figure: Drawing, panels: Sequence[Sequence[Curve]]) -> Entries:
     """Return cost against accuracy with a panel for the curves of each dataset.
 
     An LLM has the same colour and marker in every panel, at its first point (hollow) and its last.
@@ -55,13 +56,7 @@ def curve_panels(panels: Sequence[Sequence[Curve]]) -> Picture:
     """
     columns = min(_MOST_COLUMNS, math.ceil(math.sqrt(len(panels))))
     rows = math.ceil(len(panels) / columns)
-    draw = partial(_draw_panels, panels=panels, rows=rows, columns=columns)
-    return Picture((_WIDTH, 0.78 * _WIDTH / columns * rows + 0.3), draw, has_panels=True)
-
-
-def _draw_panels(
-    figure: Drawing, panels: Sequence[Sequence[Curve]], rows: int, columns: int
-) -> Entries:
+    figure.set_size_inches(_WIDTH, 0.78 * _WIDTH / columns * rows + 0.3)
     grid = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     everything = [curve for curves in panels for curve in curves]
     axis = along(everything)
@@ -69,7 +64,7 @@ def _draw_panels(
     for i, (axes, curves) in enumerate(zip(grid, panels, strict=False)):
         for curve in curves:
             x = [place(point, axis[0]) for point in curve.points]
-            y = [100 * point.accuracy for point in curve.points]
+            y = shares(curve.points)
             style = looks[curve.llm] | {"markersize": 4}
             axes.plot(x, y, linewidth=1.6, markevery=[-1], zorder=3, **style)
             axes.plot(x[:1], y[:1], markerfacecolor="white", zorder=4, **style)
@@ -95,16 +90,13 @@ def _draw_panels(
 _MAP = "cividis"  # made to look the same with and without colour blindness (Nuñez et al. 2018)
 
 
-def surface(shown: Surface) -> Picture:
+@picture(7.2, 5.0, has_panels=True)
+def surface(figure: Drawing, shown: Surface) -> Entries:
     """Return accuracy over tokens per trace and traces.
 
     White lines join points of equal cost, in USD where it is known, else in output tokens; dots are
     the Pareto frontier. Traces without a limit stand apart at the right.
     """
-    return Picture((7.2, 5.0), partial(_draw_surface, shown=shown), has_panels=True)
-
-
-def _draw_surface(figure: Drawing, shown: Surface) -> Entries:
     widths, limits = shown.widths, [depth for depth in shown.depths if depth is not None]
     accuracy = _grid(shown, "accuracy") * 100
     low = min(float(accuracy.min()), 99.0)  # a scale of a point or more, none of it above 100 %
@@ -221,16 +213,13 @@ def _whole_ticks(values: list[int]) -> list[float]:
     return [*ticks, float(values[-1])]
 
 
-def coupling(shown: Coupling) -> Picture:
+@picture(has_panels=True)
+def coupling(figure: Drawing, shown: Coupling) -> Entries:
     """Return covariances, variances with the diagonal, errors against samples and win-rates.
 
     Without golds, win-rates only.
     """
-    height = (0.78 if shown.pairs else 0.45) * _WIDTH
-    return Picture((_WIDTH, height), partial(_draw_coupling, shown=shown), has_panels=True)
-
-
-def _draw_coupling(figure: Drawing, shown: Coupling) -> Entries:
+    figure.set_size_inches(_WIDTH, (0.78 if shown.pairs else 0.45) * _WIDTH)
     short = short_names(shown.llms)
     title = f"Coupled generation on {shown.dataset}: {', '.join(short.values())}"
     figure.suptitle(shortened(title, 90), x=0.01, ha="left", fontweight="bold")
@@ -335,13 +324,6 @@ def _winrates(axes: Axes, shown: Coupling) -> None:
 _MOST_MARKERS = 25
 
 
-def figure(shown: Figure) -> Picture:
-    """Return the panels of a figure of `feval.forecast.figures`, side by side."""
-    count = len(shown.panels)
-    size = (6.8 if count == 1 else 4.1 * count, 3.9)
-    return Picture(size, partial(_draw_figure, shown=shown), has_panels=True)
-
-
 def figure_png(shown: Figure, *, dpi: int = 200) -> bytes:
     """Draw the panels of a figure and return the PNG's bytes."""
     return figure(shown).png(dpi)
@@ -352,8 +334,11 @@ def figure_svg(shown: Figure) -> bytes:
     return figure(shown).svg()
 
 
-def _draw_figure(drawing: Drawing, shown: Figure) -> Entries:
+@picture(has_panels=True)
+def figure(drawing: Drawing, shown: Figure) -> Entries:
+    """Return the panels of a figure of `feval.forecast.figures`, side by side."""
     count = len(shown.panels)
+    drawing.set_size_inches(6.8 if count == 1 else 4.1 * count, 3.9)
     panels: list[Axes] = drawing.subplots(1, count, squeeze=False)[0].tolist()
     # clouds are grey
     every = [series for panel in shown.panels for series in panel.series]

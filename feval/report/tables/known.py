@@ -17,6 +17,7 @@ from feval.importers.columns import COLUMNS
 from feval.importers.layouts import layout_names, layout_of
 from feval.methods import METHODS
 from feval.report.tables.tables import Fields, Table, make_table
+from feval.report.text import shortened
 
 if TYPE_CHECKING:
     from feval.recording.content import Question
@@ -108,20 +109,12 @@ def known_table(rows: list[Row]) -> Table:
     return make_table("", {heading(name): name for name in names}, rows)
 
 
-_QUESTION_WIDTH = 80
-
-
 def questions_table(questions: Sequence[Question]) -> Table:
     """Return questions as a table: id, gold, number of options, and the beginning of the text."""
-
-    def beginning(question: Question) -> str:
-        line = " ".join(question.text.split())
-        return line if len(line) <= _QUESTION_WIDTH else f"{line[: _QUESTION_WIDTH - 3]}..."
-
     fields: Fields = {
-        "id": lambda question: question.id,
-        "gold": lambda question: question.answer or "-",
+        "id": "id",
+        "gold": "answer",
         "#options": lambda question: str(len(question.choices) or "-"),
-        "question": beginning,
+        "question": lambda question: shortened(question.text, 80),
     }
     return make_table("", fields, questions)
