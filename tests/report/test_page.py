@@ -14,11 +14,12 @@ import struct
 from dataclasses import replace
 
 import pytest
-from chromium import CHROMIUM, first_data, outside_data, tab
+from chromium import first_data, outside_data
+from small import TOY, pool, question
 
 from feval.comparison.comparison import compare, traces
 from feval.comparison.plan import ComparedMethod, Plan
-from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+from feval.recording import LLMInfo, RecordingWriter
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.page.document import escaped_json, table_data
@@ -27,7 +28,7 @@ from feval.report.page.questions import Caps
 from feval.report.pictures.drawing import own_style
 from feval.report.tables.comparisons import comparison_tables
 from feval.report.tables.tables import usd_scale
-from feval.report.text import percent
+from feval.report.text import percent, visible
 
 EVIL = (
     "</script><img src=x onerror=\"document.title='owned'\">'&amp;<!--\u2028\u2029\u202egnp.\u200f"
@@ -60,7 +61,6 @@ ANSWERS = {
     ),
     "patient": ([("1", [1, 0]), ("9", [1, 0]), ("4", [1, 0]), (EVIL, [1, 2])],) * 2,
 }
-DISAGREE = {"largest": ["toy/1", "toy/2", "toy/3"], "smallest": ["toy/2", "toy/3"]}
 PATIENT = """
 def patient(question, cheap, strong):
     return cheap.sample(1).answers[0] or strong.sample(2).answers[0]
@@ -82,30 +82,27 @@ def folder(tmp_path_factory):
     base = tmp_path_factory.mktemp("page")
     (base / "mine.py").write_text(PATIENT)
     choices = (("A", EVIL), ("B", "two"))
-    questions = [
-        Question(f"toy/{i}", f"What is {i}? {EVIL}", gold, gold, choices)
-        for i, gold in enumerate(GOLDS)
-    ]
     with RecordingWriter(
         base / "recording", operation={"name": "test"}, prices="2025-06-02"
     ) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), questions)
+        asked = (question(i, gold, f"What is {i}? {EVIL}") for i, gold in enumerate(GOLDS))
+        writer.add_dataset(TOY, [replace(each, choices=choices) for each in asked])
         for llm, answers in POOLS.items():
-            rows = [
-                PoolRows(
-                    f"toy/{row}",
-                    [_text(row, sample) for sample in range(4)],
-                    own,
-                    own,
-                    [10 + 7 * row + sample for sample in range(4)],
-                    ["stop"] * 4,
-                    prompt='[{"role":"user","content":"?"}]',
-                    prompt_tokens=20,
+            rows = (
+                replace(
+                    pool(row, own, tokens=range(10 + 7 * row, 14 + 7 * row)),
+                    texts=[_text(row, sample) for sample in range(4)],
                 )
                 for row, own in enumerate(answers)
-            ]
-            writer.add_pools("toy", LLMInfo(llm, temperature=0.7, max_tokens=64), "words", rows)
+            )
+            writer.add_pools("toy", LLMInfo(llm), "words", rows)
     return base
+
+
+def _plan(*entries, order="recorded", resamples=9):
+    return Plan(
+        dataset="toy", recordings=("recording",), entries=entries, order=order, resamples=resamples
+    )
 
 
 def _entries():
@@ -120,14 +117,9 @@ def _entries():
 
 @pytest.fixture(scope="module")
 def comparison(folder):
-    plan = Plan(
-        dataset="toy",
-        recordings=("recording",),
-        entries=_entries(),
-        order="recorded",
-        resamples=200,
+    return compare(
+        _plan(*_entries(), resamples=200), base=folder, methods=[f"{folder}/mine.py:patient"]
     )
-    return compare(plan, base=folder, methods=[f"{folder}/mine.py:patient"])
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +129,11 @@ def loaded(folder):
 
 @pytest.fixture(scope="module")
 def page(comparison, folder):
-    return comparison_files(comparison, base=folder, receipt="receipt.json")["report.html"].decode()
+    return page_of(comparison, folder, receipt="receipt.json")
+
+
+def page_of(comparison, folder, **options):
+    return comparison_files(comparison, base=folder, **options)["report.html"].decode()
 
 
 def explorer(page):
@@ -174,14 +170,7 @@ def test_following_the_first_questions_is_the_beginning_of_following_all(folder,
     whole = ComparedMethod(
         label="by difficulty", method="difficulty-adaptive", fields=settings, llms=(CHEAP,)
     )
-    plan = Plan(
-        dataset="toy",
-        recordings=("recording",),
-        entries=(_entries()[1], whole),
-        order=order,
-        resamples=9,
-    )
-    compared = compare(plan, base=folder)
+    compared = compare(_plan(_entries()[1], whole, order=order), base=folder)
     assert not compared.missing
     followed, first = traces(compared, dataset, llms), traces(compared, dataset, llms, questions=2)
     assert (first.missing, first.judged, first.rows.tolist()) == ((), 4, [0, 1])
@@ -210,8 +199,8 @@ def test_seeded_draws_show_the_cots_in_the_order_of_replicate_0(comparison, fold
     followed = traces(seeded, dataset, llms)
     book = explorer(comparison_page(seeded, dataset, llms, traces=followed))
     for place, llm in enumerate(llms):
-        for row, question in enumerate(book["questions"]):
-            codes, tokens, _, _ = question["d"][place]
+        for row, asked in enumerate(book["questions"]):
+            codes, tokens, _, _ = asked["d"][place]
             drawn, words = llm.seeded(5)(row, 4).cots, dataset.candidates(row)
             assert [None if code < 0 else words[code] for code in codes] == [
                 cot.answer for cot in drawn
@@ -369,10 +358,9 @@ def test_long_texts_are_cut_in_the_middle_and_it_is_said(page):
 
 
 def test_a_budget_of_text_keeps_the_first_cots_and_it_is_said(comparison, folder):
-    whole = explorer(comparison_files(comparison, base=folder)["report.html"].decode())
+    whole = explorer(page_of(comparison, folder))
     lengths = [len(text) for q in whole["questions"] for pool in q["d"] for text in pool[2]]
-    caps = Caps(texts=sum(lengths) // 2 + 1)
-    book = explorer(comparison_files(comparison, base=folder, caps=caps)["report.html"].decode())
+    book = explorer(page_of(comparison, folder, caps=Caps(texts=sum(lengths) // 2 + 1)))
     remaining = [pool[2] for q in book["questions"] for pool in q["d"]]
     assert {len(texts) for texts in remaining} == {2}
     # answers are all there
@@ -381,8 +369,8 @@ def test_a_budget_of_text_keeps_the_first_cots_and_it_is_said(comparison, folder
 
 
 def test_questions_beyond_the_cap_are_left_out_and_it_is_said(comparison, folder):
-    files = comparison_files(comparison, base=folder, caps=Caps(questions=3, question=20, answer=9))
-    book = explorer(files["report.html"].decode())
+    caps = Caps(questions=3, question=20, answer=9)
+    book = explorer(page_of(comparison, folder, caps=caps))
     assert [q["i"] for q in book["questions"]] == ["toy/0", "toy/1", "toy/2"]
     assert all(len(q["q"]) <= 20 for q in book["questions"])
     assert any(
@@ -437,41 +425,37 @@ def test_a_comparison_of_one_point_can_be_drawn(comparison, folder):
     }
 
 
-@pytest.fixture(scope="module")
-def browser(page, folder, tmp_path_factory):
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed (Debian's package is called chromium)")
-    (folder / "report.html").write_text(page, "utf-8")
-    with tab(tmp_path_factory.mktemp("chromium")) as opened:
-        yield opened
-
-
 @pytest.fixture
-def clean(browser, folder):
+def clean(browser, page, folder):
     """The page, freshly opened; afterwards nobody complained and nothing was fetched."""
+    (folder / "report.html").write_text(page, "utf-8")
     with browser.visit(folder / "report.html"):
         yield browser
 
 
-@pytest.mark.slow
+@pytest.fixture
+def opened(browser, folder):
+    """Opens the page of another comparison."""
+
+    def open_page(comparison):
+        (folder / "other.html").write_text(page_of(comparison, folder), "utf-8")
+        browser.open(folder / "other.html")
+        return browser
+
+    return open_page
+
+
 def test_injected_markup_stays_text(clean):
     for number in range(4):
         clean.click(f"document.querySelectorAll('.questions > li > button')[{number}]")
     clean.click("document.querySelector('.cell')")
     assert clean.value("document.images.length") == 0
     assert clean.value("document.title") == "Methods compared on toy"
-    spelled = (
-        EVIL.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u202e", "\\u202e")
-    )
-    spelled = spelled.replace("\u200f", "\\u200f")
-    assert any(spelled in text for text in clean.texts(".open .text"))
-    assert any(spelled in text for text in clean.texts(".cot .text"))
-    assert any(spelled in text for text in clean.texts(".choices li"))
-    assert any(spelled in text for text in clean.texts("#missing td"))
+    for selector in (".open .text", ".cot .text", ".choices li", "#missing td"):
+        assert any(visible(EVIL) in text for text in clean.texts(selector)), selector
     assert not re.search("[\u2028\u2029\u202e\u200f]", clean.value("document.body.innerText"))
 
 
-@pytest.mark.slow
 def test_hovering_a_point_tells_its_numbers(clean, comparison):
     assert clean.value("document.querySelector('.tip').hidden")
     point = comparison.curves[1].points[1]
@@ -488,7 +472,6 @@ def test_hovering_a_point_tells_its_numbers(clean, comparison):
     assert "3 CoTs / question" in tip
 
 
-@pytest.mark.slow
 def test_the_arrow_keys_go_through_the_points(clean):
     clean.value("document.querySelector('.plot').focus()")
     clean.key("ArrowRight")
@@ -501,7 +484,6 @@ def test_the_arrow_keys_go_through_the_points(clean):
     assert clean.value("document.querySelector('.tip').hidden")
 
 
-@pytest.mark.slow
 def test_axes_can_be_changed_and_lines_hidden(clean):
     assert "USD" in clean.value("document.querySelector('.plot .axis-name').textContent")
     clean.press("CoTs")
@@ -514,7 +496,6 @@ def test_axes_can_be_changed_and_lines_hidden(clean):
     assert clean.value(squares) == 2
 
 
-@pytest.mark.slow
 def test_a_heading_sorts_its_table(clean, comparison):
     points = all_points(comparison)
     falling = sorted((point.accuracy for point in points), reverse=True)
@@ -530,14 +511,10 @@ def test_a_heading_sorts_its_table(clean, comparison):
     ]
 
 
-@pytest.mark.slow
-def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(browser, comparison, folder):
+def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(opened, comparison):
     wordy = replace(comparison.differences[0], a="a method with a long name " * 4)
     many = replace(comparison, differences=(*comparison.differences * 20, wordy))
-    (folder / "long.html").write_bytes(
-        comparison_files(many, base=folder, receipt="receipt.json")["report.html"]
-    )
-    browser.open(folder / "long.html")
+    browser = opened(many)
     best = comparison.ranking[0].label
     own = sum(best in (row.a, row.b) for row in many.differences)
     assert 0 < own < len(many.differences)
@@ -553,24 +530,17 @@ def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(browser, compa
     browser.wait("document.documentElement.scrollWidth <= 400")
 
 
-@pytest.mark.slow
-def test_a_difference_that_was_not_tested_has_an_open_dot(browser, comparison, folder):
+def test_a_difference_that_was_not_tested_has_an_open_dot(opened, comparison):
     row = replace(comparison.differences[0], difference=0.1, low=0.05, high=0.15)
     untested = replace(row, p_value=None, p_holm=None, untested="interpolation")
-    some = replace(comparison, differences=(row, untested))
-    (folder / "untested.html").write_bytes(
-        comparison_files(some, base=folder, receipt="receipt.json")["report.html"]
-    )
-    browser.open(folder / "untested.html")
-    fills = browser.value(
+    fills = opened(replace(comparison, differences=(row, untested))).value(
         "[...document.querySelectorAll('#differences circle')].map((dot) =>"
         " dot.getAttribute('fill'))"
     )
     assert fills == ["var(--accent)", "var(--paper)"]
 
 
-@pytest.mark.slow
-def test_bands_are_off_above_four_methods_and_can_be_had(browser, comparison, folder):
+def test_bands_are_off_above_four_methods_and_can_be_had(opened, comparison):
     many = replace(
         comparison,
         curves=(
@@ -578,8 +548,7 @@ def test_bands_are_off_above_four_methods_and_can_be_had(browser, comparison, fo
             *(replace(comparison.curves[1], label=f"{i}") for i in range(9)),
         ),
     )
-    (folder / "many.html").write_bytes(comparison_files(many, base=folder)["report.html"])
-    browser.open(folder / "many.html")
+    browser = opened(many)
     bands = "document.querySelectorAll('.plot path[opacity=\"0.13\"]').length"
     assert browser.value(bands) == 0
     browser.press("95 % interval", "document.querySelector('.legend')")
@@ -592,7 +561,6 @@ def test_bands_are_off_above_four_methods_and_can_be_had(browser, comparison, fo
     assert browser.texts(".heads .marks span")[:2] == ["cheap", "strong"]
 
 
-@pytest.mark.slow
 def test_figure_and_tables_can_be_saved(clean, comparison):
     clean.value(
         "(() => { window.saved = []; URL.createObjectURL = (blob) => { saved.push(blob); return"
@@ -620,7 +588,6 @@ def test_figure_and_tables_can_be_saved(clean, comparison):
     clean.requests[:] = [url for url in clean.requests if not url.startswith("data:image/svg")]
 
 
-@pytest.mark.slow
 def test_a_phone_shows_accuracies_and_keeps_the_first_column(clean):
     clean.view(400, 850)
     for table in ("results", "differences"):  # behind the labels of both methods of a pair
@@ -635,7 +602,6 @@ def test_a_phone_shows_accuracies_and_keeps_the_first_column(clean):
     assert abs(clean.value(left) - before) < 2
 
 
-@pytest.mark.slow
 def test_no_table_is_cut_on_a_wide_screen(clean):
     clean.view(1400, 900)
     cut = (
@@ -645,41 +611,26 @@ def test_no_table_is_cut_on_a_wide_screen(clean):
     assert clean.value(cut) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("budget", ["largest", "smallest"])
-def test_questions_on_which_methods_disagree(clean, budget):
+@pytest.mark.parametrize(("budget", "rows"), [("largest", "123"), ("smallest", "23")])
+def test_questions_on_which_methods_disagree(clean, budget, rows):
     clean.press(budget)
     clean.press("Methods disagree")
-    assert clean.texts(".questions .id") == DISAGREE[budget]
-    assert f"{len(DISAGREE[budget])} of 4 questions" in clean.value(
-        "document.querySelector('#questions').innerText"
-    )
+    assert clean.texts(".questions .id") == [f"toy/{row}" for row in rows]
+    said = clean.value("document.querySelector('#questions').innerText")
+    assert f"{len(rows)} of 4 questions" in said
 
 
-@pytest.mark.slow
-def test_questions_all_methods_get_wrong_and_right(clean):
-    clean.press("All wrong")
-    assert clean.texts(".questions .id") == ["toy/2"]
-    clean.press("All right")
-    assert clean.texts(".questions .id") == ["toy/0"]
-    clean.press("Some right, some wrong")
-    assert clean.texts(".questions .id") == ["toy/1", "toy/3"]
+def test_questions_are_chosen_by_what_methods_made_of_them_and_by_text(clean):
+    for label, found in (("All wrong", "2"), ("All right", "0"), ("Some right, some wrong", "13")):
+        clean.press(label)
+        assert clean.texts(".questions .id") == [f"toy/{row}" for row in found]
+    clean.press("All")
+    for words, found in (("WHAT IS 2", "2"), ("onerror", "0123"), ("nowhere at all", "")):
+        clean.value("document.querySelector('input[type=search]').select()")
+        clean.type(words)
+        assert clean.texts(".questions .id") == [f"toy/{row}" for row in found]
 
 
-@pytest.mark.slow
-def test_text_search_finds_questions_and_answers(clean):
-    clean.click("document.querySelector('input[type=search]')")
-    clean.type("WHAT IS 2")
-    assert clean.texts(".questions .id") == ["toy/2"]
-    clean.value("document.querySelector('input[type=search]').select()")
-    clean.type("onerror")
-    assert clean.texts(".questions .id") == ["toy/0", "toy/1", "toy/2", "toy/3"]
-    clean.value("document.querySelector('input[type=search]').select()")
-    clean.type("nowhere at all")
-    assert clean.texts(".questions .id") == []
-
-
-@pytest.mark.slow
 def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clean):
     clean.click("document.querySelectorAll('.questions > li > button')[3]")
     chips = clean.texts(".open .chip")
@@ -699,7 +650,6 @@ def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clea
     assert "32 tokens" in clean.value("document.querySelector('.cot').innerText")  # 10 + 7 * 3 + 1
 
 
-@pytest.mark.slow
 def test_everything_can_be_reached_by_keyboard(clean):
     clean.value("document.querySelector('.questions > li > button').focus()")
     clean.send(
@@ -724,7 +674,6 @@ def test_everything_can_be_reached_by_keyboard(clean):
     assert clean.value(bare) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [400, 1200])
 def test_nothing_is_wider_than_the_screen(clean, width):
     clean.view(width, 800)
@@ -733,7 +682,6 @@ def test_nothing_is_wider_than_the_screen(clean, width):
     assert clean.value("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.slow
 def test_the_browser_refuses_to_fetch_for_the_page(browser, folder):
     browser.open(folder / "report.html")
     refused = "fetch('http://127.0.0.1:9/').then(() => 'fetched', (error) => 'refused')"

@@ -5,16 +5,17 @@ order, and how it is shown.
 from dataclasses import replace
 
 import pytest
-from chromium import CHROMIUM, first_data, tab
+from chromium import first_data
 from recorded_trees import DECODING, PRM, SCORES, TREES, tree
 from recorded_turns import write_full_turns
-from small import pool, question
+from small import TOY, pool, question
 
 from feval.comparison.comparison import compare, load_compared, traces
 from feval.comparison.plan import ComparedMethod, Plan
-from feval.recording import DatasetInfo, LLMInfo, ProbeRows, RecordingWriter, ScoreRows
+from feval.recording import LLMInfo, ProbeRows, RecordingWriter, ScoreRows
 from feval.report.page.page import comparison_page
 from feval.report.page.questions import Caps
+from feval.report.text import visible
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\">\u202e"
 FINALS, TOKENS = ["1", None, "1"], [10, 6, 3]
@@ -56,24 +57,16 @@ def _entries():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     base = tmp_path_factory.mktemp("depth")
-    rows = [(0, *each) for each in PROBES] + [(1, *each) for each in PROBES]
     with RecordingWriter(base / "recording", operation={"name": "test"}) as writer:
-        asked = [question(0, "1"), question(1, "4")]
-        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), asked)
+        writer.add_dataset(TOY, [question(0, "1"), question(1, "4")])
         own = (pool(i, FINALS, tokens=TOKENS) for i in range(2))
         writer.add_pools("toy", LLMInfo("traced", temperature=0.7), "words", own)
-        probes = []
-        for i in range(2):
-            _, samples, offsets, answers = (
-                list(column) for column in zip(*(r for r in rows if r[0] == i), strict=True)
-            )
-            sure = [
-                0.95 if offset == 4 and sample == 0 else 0.5
-                for sample, offset in zip(samples, offsets, strict=True)
-            ]
-            probes.append(
-                ProbeRows(f"toy/{i}", samples, offsets, answers, answers, confidences=sure)
-            )
+        samples, offsets, answers = map(list, zip(*PROBES, strict=True))
+        sure = [0.95 if each[:2] == (0, 4) else 0.5 for each in PROBES]
+        probes = [
+            ProbeRows(f"toy/{i}", samples, offsets, answers, answers, confidences=sure)
+            for i in range(2)
+        ]
         writer.add_probes("toy", "traced", probes)
         texts = [EVIL, *(f"Step {i} " + "x" * 300 for i in range(1, 7))]
         trees = (replace(tree(i, TREES[0]), texts=texts) for i in range(2))
@@ -86,10 +79,14 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def comparison(folder):
+    return _compared(folder, *_entries())
+
+
+def _compared(folder, *entries):
     plan = Plan(
         dataset="toy",
         recordings=("recording",),
-        entries=tuple(_entries()),
+        entries=entries,
         order="recorded",
         resamples=50,
         cost="calls",
@@ -156,15 +153,7 @@ def test_turns_have_what_was_sent_and_a_method_s_chains(tmp_path):
     entry = ComparedMethod(
         label="revised", method="sequential-revision", fields={"n": 4, "turns": 2}, llms=(name,)
     )
-    plan = Plan(
-        dataset="toy",
-        recordings=("recording",),
-        entries=(entry,),
-        order="recorded",
-        resamples=50,
-        cost="calls",
-    )
-    book = _book(compare(plan, base=tmp_path), tmp_path)
+    book = _book(_compared(tmp_path, entry), tmp_path)
     assert book["turns"] == [True]
     asked = book["questions"][0]
     assert [parent for parent, *_ in asked["t"][0]] == [-1, -1, 0, 0, 1, 1, 2, 3, 4, 5]
@@ -189,19 +178,12 @@ def test_what_the_page_leaves_out_it_says(comparison, folder):
     assert "The first 1 questions show 6 steps of a tree" in notes
 
 
-@pytest.mark.slow
-def test_traces_and_trees_are_shown_and_strangers_texts_stay_text(comparison, folder, tmp_path):
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed (Debian's package is called chromium)")
+def test_traces_and_trees_are_shown_and_strangers_texts_stay_text(browser, comparison, folder):
     (folder / "report.html").write_text(_page(comparison, folder), "utf-8")
-
-    with tab(tmp_path) as opened:
-        opened.view(400, 900)
-        opened.open(folder / "report.html")
+    with browser.visit(folder / "report.html", 400) as opened:
         opened.click("document.querySelector('.questions > li > button')")
         opened.click("document.querySelectorAll('.chip')[1]")
-        spelled = EVIL.replace("\u202e", "\\u202e")
-        assert opened.texts(".told") == ["✓ 1 6 of 10", f"✗ {spelled} 4 of 6", "✓ 1 3"]
+        assert opened.texts(".told") == ["✓ 1 6 of 10", f"✗ {visible(EVIL)} 4 of 6", "✓ 1 3"]
         assert opened.value("document.querySelectorAll('.traces line').length") == 2
         assert any(badge.startswith("not asked by") for badge in opened.texts(".badge"))
         # and what comes after is not unfolded
@@ -210,10 +192,9 @@ def test_traces_and_trees_are_shown_and_strangers_texts_stay_text(comparison, fo
         opened.click("[...document.querySelectorAll('.chip')].at(-1)")
         assert all("not drawn" in text for text in opened.texts(".told"))
         assert "".join(text[0] for text in opened.texts(".tree li")) == "●●●●○○·"
-        assert opened.texts(".tree li")[0] == f"● {spelled} prm 0.5, 10 tokens"
+        assert opened.texts(".tree li")[0] == f"● {visible(EVIL)} prm 0.5, 10 tokens"
         assert opened.value("[document.images.length, document.title]") == [
             0,
             "Methods compared on toy",
         ]
         assert opened.value("document.documentElement.scrollWidth") == 400
-        assert opened.errors == []

@@ -24,25 +24,11 @@ from feval.recording import verify_recording
 from feval.report import palette, pictures
 from feval.report.files import save_files
 from feval.report.pictures.drawing import own_style
-from feval.report.tables.results import (
-    POINT_COLUMNS,
-    curve_records,
-    curves_csv,
-    curves_table,
-    subtitles,
-)
+from feval.report.tables.results import POINT_COLUMNS, curves_csv, curves_table, subtitles
 from feval.report.tables.rich_tables import rich_table
-from feval.report.tables.tables import Column, Table, csv_text, plain, records_csv, text_of_cell
-from feval.report.text import (
-    counted,
-    decimals_for,
-    dollars,
-    fixed,
-    percent,
-    plain_number,
-    signed_points,
-    visible,
-)
+from feval.report.tables.tables import Column, Table, csv_text, plain, text_of_cell
+from feval.report.tables.tables import columns as columns_of
+from feval.report.text import counted, dollars, fixed, percent, plain_number, signed_points, visible
 
 
 def point(n, accuracy=0.6, *, half=0.05, usd=None, **fields):
@@ -68,7 +54,7 @@ def curve(*points, llm="gpt-3.5-turbo", **fields):
         confidence=0.95,
         points=points,
     )
-    return replace(result, **fields)  # type: ignore[arg-type]
+    return replace(result, **fields)
 
 
 PRICED = curve(*(point(n, 0.6 + 0.001 * n, usd=1.2345e-5 * n) for n in range(1, 41)))
@@ -210,12 +196,8 @@ def test_no_two_of_72_lines_look_alike():
     looks = [palette.places(i) for i in range(144)]
     assert len(set(looks)) == 144
     assert all(len(set(of_twelve)) == 12 for of_twelve in zip(*looks[:12], strict=True))
-    assert (
-        len(set(palette.MARKERS.values()))
-        == len(set(palette.DASHES))
-        == len(set(palette.COLOURS))
-        == 12
-    )
+    for kinds in (palette.MARKERS.values(), palette.DASHES, palette.COLOURS):
+        assert len(set(kinds)) == 12
     shared = [
         sum(a == b for a, b in zip(one, other, strict=True))
         for one, other in combinations(looks[:72], 2)
@@ -229,17 +211,10 @@ def test_a_legend_of_many_lines_hides_no_data_on_a_callers_axes():
     def draw(axes):
         return {f"line {i}": axes.plot([0, 1], [i, i])[0] for i in range(45)}
 
-    pictures.Picture((6, 5), draw).plot(axes)
+    pictures.Picture(draw, (6, 5)).plot(axes)
     legend = axes.get_legend()
     assert len(legend.get_texts()) == 45
     assert not legend.get_window_extent().overlaps(axes.get_window_extent())
-
-
-def test_decimals_show_the_smallest_value_with_three_digits():
-    assert decimals_for([0.000123, 5.0]) == 6
-    assert decimals_for([12.0]) == 2
-    assert decimals_for([0.0]) == 2
-    assert decimals_for([]) == 2
 
 
 @pytest.mark.parametrize(
@@ -269,30 +244,19 @@ def test_unknown_numbers_are_a_dash():
     assert fixed(1.5849999999999997, 2) == fixed(1.5850000000000004, 2)  # computed in two ways
 
 
-def test_plain_table_lines_up_and_has_no_trailing_blanks():
-    table = Table(
-        "title",
-        (Column("name"), Column("n", number=True)),
-        (("a", "1"), ("long", "100")),
-        ("note",),
-    )
-    assert plain(table) == "title\nname    n\na       1\nlong  100\nnote\n"
-
-
-def test_a_table_without_rows_has_its_header():
-    assert plain(Table("", (Column("name"),), ())) == "name\n"
-
-
-def test_a_table_without_headers_has_rows_only():
-    assert plain(Table("", (Column(""), Column("")), (("a", "b"),))) == "a  b\n"
-
-
-def test_cells_from_strangers_cannot_reach_the_terminal():
-    table = Table(
-        "t\x1b[1m", (Column("name"),), (("[red]x[/red]\x1b]0;pwned\x07",),), ("n\x1b[0m",)
-    )
-    assert "\x1b" not in plain(table)
-    assert "\x07" not in plain(table)
+@pytest.mark.parametrize(
+    ("title", "columns", "rows", "notes", "shown"),
+    [
+        ("title", ("name", "#n"), (("a", "1"), ("long", "100")), ("note",),
+         "title\nname    n\na       1\nlong  100\nnote\n"),
+        ("", ("name",), (), (), "name\n"),
+        ("", ("", ""), (("a", "b"),), (), "a  b\n"),
+        ("t\x1b[1m", ("x",), (("\x1b]0;x\x07",),), ("n\x1b[0m",),
+         "t\\x1b[1m\nx\n\\x1b]0;x\\x07\nn\\x1b[0m\n"),
+    ],
+)  # fmt: skip
+def test_a_plain_table_lines_up_and_is_safe(title, columns, rows, notes, shown):
+    assert plain(Table(title, columns_of(*columns), rows, notes)) == shown
 
 
 def test_rich_cells_keep_markup_as_text():
@@ -330,21 +294,17 @@ def test_curve_table_shows_every_point_in_per_cent():
     assert lines[1].split("  ")[-1] == "pass@n %"
     assert lines[2].split() == ["1", "60.10", "55.10", "to", "65.10", "0.0000123", "42.0", "65.10"]
     assert len(lines) == 2 + 40 + 2
+    rows = plain(curves_table([PRICED, curve(point(1), llm="gpt-4")])).splitlines()
+    assert (rows[2].split()[0], rows[-3].split()[0]) == ("gpt-3.5-turbo", "gpt-4")
 
 
 def test_curve_table_shows_a_dash_without_tokens_or_interval_and_nothing_without_prices():
     bare = point(1, accuracy_low=None, accuracy_high=None, tokens_per_question=None)
-    head, row, *notes = plain(curves_table([curve(bare, confidence=None, prices=None)])).splitlines()[
-        1:
-    ]
+    head, row, *notes = plain(
+        curves_table([curve(bare, confidence=None, prices=None)])
+    ).splitlines()[1:]
     assert row.split() == ["1", "60.00", "-", "-", "65.00"]
     assert ("USD" in head, sum("no prices" in note for note in notes)) == (False, 1)
-
-
-def test_curves_table_names_the_llm_of_each_row():
-    rows = plain(curves_table([PRICED, curve(point(1), llm="gpt-4")])).splitlines()
-    assert rows[-3].startswith("gpt-4")
-    assert rows[2].startswith("gpt-3.5-turbo")
 
 
 def test_subtitles_say_kind_billing_prices_and_counter():
@@ -364,24 +324,14 @@ def test_subtitles_say_kind_billing_prices_and_counter():
 
 def test_csv_keeps_every_digit_and_leaves_unknown_numbers_empty():
     first, second = point(3, 1 / 3, usd=1e-05 / 3), point(2, np.float64(0.5))
-    text = records_csv(curve_records(curve(first, second)))
+    text = curves_csv([curve(first, llm="a,b"), curve(second, llm="c")])
     assert "\r" not in text
     third, half = csv.DictReader(io.StringIO(text))
-    assert tuple(third) == POINT_COLUMNS
+    assert tuple(third) == ("dataset", "llm", *POINT_COLUMNS)
     assert float(third["accuracy"]) == 1 / 3
     assert float(third["usd_per_question"]) == 1e-05 / 3
-    assert (third["n"], third["kind"]) == ("3", "exact")
+    assert [(row["llm"], row["n"]) for row in (third, half)] == [("a,b", "3"), ("c", "2")]
     assert (half["accuracy"], half["usd_per_question"]) == ("0.5", "")
-
-
-def test_csv_of_several_curves_names_dataset_and_llm():
-    rows = list(
-        csv.DictReader(
-            io.StringIO(curves_csv([curve(point(1), llm="a,b"), curve(point(2), llm="c")]))
-        )
-    )
-    assert [(row["llm"], row["n"]) for row in rows] == [("a,b", "1"), ("c", "2")]
-    assert {row["dataset"] for row in rows} == {"bigbench_date"}
 
 
 def chunks(png):
@@ -395,19 +345,14 @@ def chunks(png):
     return kinds
 
 
-def test_picture_is_the_same_bytes_each_time_and_carries_no_date():
-    png = pictures.curves([PRICED]).png()
-    assert png == pictures.curves([PRICED]).png()
-    assert not {b"tEXt", b"tIME", b"iTXt", b"zTXt"} & set(chunks(png))
-
-
-def test_picture_ignores_the_users_style():
+def test_picture_is_the_same_bytes_whatever_the_users_style_and_carries_no_date():
     import matplotlib as mpl
 
     png = pictures.curves([PRICED]).png()
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "black", "savefig.dpi": 30}):
         assert pictures.curves([PRICED]).png() == png
         assert mpl.rcParams["font.size"] == 30
+    assert not {b"tEXt", b"tIME", b"iTXt", b"zTXt"} & set(chunks(png))
 
 
 @pytest.mark.parametrize(
@@ -443,45 +388,43 @@ def test_names_are_drawn_as_they_are(name):
     assert pictures.curves([replace(PRICED, llms=(name,), dataset=name)]).png(50)
 
 
-def figure_of(*curves):  # type: ignore[no-untyped-def]
+def figure_of(*curves):
     with own_style():
         figure = pictures.curves(curves).figure()
         figure.draw_without_rendering()
     return figure
 
 
-def test_cost_is_dollars_on_a_log_axis_and_says_so():
-    [axes] = figure_of(PRICED).axes
-    assert axes.get_xscale() == "log"
-    assert axes.get_xlabel() == "mean USD per question (log scale)"
-    ticks = [label.get_text() for label in axes.get_xticklabels()]
-    assert ticks == ["10 µ$", "30 µ$", "100 µ$", "300 µ$"]
-
-
-def test_tokens_take_the_place_of_dollars_if_one_llm_lacks_a_price():
-    [axes] = figure_of(PRICED, curve(point(1), llm="unpriced")).axes
-    assert (
-        axes.get_xlabel() == "mean tokens per question, prompt + output (log scale); USD not known"
-    )
-
-
-def test_counts_are_the_last_resort():
-    [axes] = figure_of(curve(point(1, tokens_per_question=None), point(4))).axes
-    assert axes.get_xlabel().startswith("CoTs per question")
-
-
-def test_legend_lies_outside_the_axes():
+def test_a_picture_says_what_it_shows_and_its_legend_hides_none_of_it():
     figure = figure_of(PRICED)
     [axes], [legend] = figure.axes, figure.legends
+    assert axes.get_xscale() == "log"
+    ticks = [label.get_text() for label in axes.get_xticklabels()]
+    assert ticks == ["10 µ$", "30 µ$", "100 µ$", "300 µ$"]
     assert not axes.get_window_extent().overlaps(legend.get_window_extent())
     labels = [text.get_text() for text in legend.get_texts()]
     assert labels == ["gpt-3.5-turbo", "95 % band", "pass@n (ceiling)", "single CoT"]
-
-
-def test_title_says_dataset_and_llm():
-    [axes] = figure_of(PRICED).axes
     assert axes.get_title(loc="left") == "self-consistency on bigbench_date, gpt-3.5-turbo"
     assert "\n".join(subtitles(PRICED)) in [text.get_text() for text in axes.texts]
+
+
+@pytest.mark.parametrize(
+    ("curves", "label"),
+    [
+        ([PRICED], "mean USD per question (log scale)"),
+        (
+            [PRICED, curve(point(1), llm="unpriced")],
+            "mean tokens per question, prompt + output (log scale); USD not known",
+        ),
+        (
+            [curve(point(1, tokens_per_question=None), point(4))],
+            "CoTs per question, n (log scale); cost not known",
+        ),
+    ],
+)
+def test_cost_is_dollars_else_tokens_else_counts_and_says_so(curves, label):
+    [axes] = figure_of(*curves).axes
+    assert axes.get_xlabel() == label
 
 
 def test_all_right_stays_inside_the_picture():
@@ -517,12 +460,11 @@ def test_other_content_is_refused_before_anything_is_written_unless_asked(tmp_pa
     assert (tmp_path / "b").read_bytes() == b"2"
 
 
-def test_a_file_in_the_way_of_the_folder_is_one_sentence(tmp_path):
+@pytest.mark.parametrize("folder", ["file", "file/sub"])
+def test_a_file_in_the_way_of_the_folder_is_one_sentence(tmp_path, folder):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match="file is a file; reports are written to a folder"):
-        save_files(tmp_path / "file", {"x": b"1"})
-    with pytest.raises(StorageError, match="file is a file; reports are written to a folder"):
-        save_files(tmp_path / "file" / "sub", {"x": b"1"})
+        save_files(tmp_path / folder, {"x": b"1"})
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -565,12 +507,3 @@ def test_text_in_a_csv_is_no_formula_and_comes_back(name):
     )
     assert not same.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
     assert (text_of_cell(same), number) == (name, "-0.5")
-
-
-@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "'=1", "''-1"])
-def test_names_of_strangers_are_shown_as_text_by_a_spreadsheet(name):
-    rows = list(
-        csv.DictReader(io.StringIO(curves_csv([curve(point(1, usd=-1e-5), llm=name)]), newline=""))
-    )
-    assert rows[0]["llm"] == f"'{name}"
-    assert rows[0]["usd_per_question"] == "-1e-05"

@@ -7,15 +7,15 @@ import re
 from dataclasses import replace
 
 import pytest
-from chromium import CHROMIUM, outside_data, page_data, tab
+from chromium import outside_data, page_data
+from invoked import call
 from recorded_trees import write_trees
 from recorded_turns import write_turns
-from small import pool, question
-from typer.testing import CliRunner
+from small import TOY, pool, question
 
-from feval.cli import app
-from feval.recording import DatasetInfo, LLMInfo, ProbeRows, RecordingWriter, open_recording
+from feval.recording import LLMInfo, ProbeRows, RecordingWriter, open_recording
 from feval.report.page.questions import LIMITS, view_page
+from feval.report.text import visible
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\">'&amp;<!--\u2028\u202e\x1b[31m"
 ANSWERS = {
@@ -42,7 +42,7 @@ def recording(tmp_path_factory):
                 replace(question(i, gold, f"Question {i}? {EVIL}"), choices=(("A", EVIL),))
                 for i, gold in enumerate(GOLDS)
             ]
-            writer.add_dataset(DatasetInfo(dataset, "Toy", "verbatim", "test-1"), asked)
+            writer.add_dataset(replace(TOY, id=dataset), asked)
             for llm in ANSWERS:
                 writer.add_pools(
                     dataset, LLMInfo(llm), "words", (_rows(llm, row) for row in range(3))
@@ -156,11 +156,11 @@ def test_turns_have_what_was_sent(tmp_path):
 
 def test_the_command_writes_the_page(recording, tmp_path):
     path = tmp_path / "recording.html"
-    command = ["show", str(recording.path), "--dataset", "toy", "--html", str(path), "--json"]
-    result = CliRunner().invoke(app, command, prog_name="feval")
-    assert json.loads(result.stdout) == {"path": str(path), "questions": 3, "left_out": []}
+    command = ["show", recording.path, "--dataset", "toy", "--html", path, "--json"]
+    written = {"path": str(path), "questions": 3, "left_out": []}
+    assert json.loads(call(*command).stdout) == written
     path.write_text("mine")
-    refused = CliRunner().invoke(app, command, prog_name="feval")
+    refused = call(*command)
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "--force" in refused.stderr
     for wrong, words in (
@@ -168,24 +168,19 @@ def test_the_command_writes_the_page(recording, tmp_path):
         (["--force"], "name it with --html"),
         (["--html", f"{recording.path}/v.html"], "never changes"),
     ):
-        result = CliRunner().invoke(app, ["show", str(recording.path), *wrong], prog_name="feval")
+        result = call("show", recording.path, *wrong)
         assert (result.exit_code != 0, words in result.stderr) == (True, True)
 
 
 def test_an_llm_that_one_dataset_lacks_is_left_out_there(recording, tmp_path):
     with RecordingWriter(tmp_path / "more", operation={"name": "test"}) as writer:
-        for dataset, llms in PAIRS.items():
-            writer.add_dataset(
-                DatasetInfo(dataset, "Toy", "verbatim", "test-1"), [question(0, "1")]
-            )
+        for dataset, llms in (PAIRS | {"bare": []}).items():
+            writer.add_dataset(replace(TOY, id=dataset), [question(0, "1")])
             for llm in llms:
                 writer.add_pools(dataset, LLMInfo(llm), "words", [pool(0, ["1"])])
-        writer.add_dataset(DatasetInfo("bare", "Toy", "verbatim", "test-1"), [question(0, "1")])
 
     def shown(*arguments):
-        return CliRunner().invoke(
-            app, ["show", str(tmp_path / "more"), *arguments], prog_name="feval"
-        )
+        return call("show", tmp_path / "more", *arguments)
 
     assert json.loads(shown("--llm", "org/one", "--json").stdout)["recorded"] == {"toy": 1}
     assert json.loads(shown("--json").stdout)["recorded"] == {"toy": 1, "other": 1}
@@ -193,22 +188,12 @@ def test_an_llm_that_one_dataset_lacks_is_left_out_there(recording, tmp_path):
     assert "3 datasets" in shown("toy/0").stderr
 
 
-@pytest.fixture(scope="module")
-def browser(page, tmp_path_factory):
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed (Debian's package is called chromium)")
-    folder = tmp_path_factory.mktemp("chromium")
-    (folder / "view.html").write_text(page.html, "utf-8")
-    with tab(folder) as opened:
-        yield opened, folder / "view.html"
-
-
 @pytest.fixture
-def clean(browser):
+def clean(browser, page, tmp_path):
     """The page, freshly opened; afterwards nobody complained and nothing was fetched."""
-    opened, file = browser
-    with opened.visit(file, 1400):
-        yield opened
+    (tmp_path / "view.html").write_text(page.html, "utf-8")
+    with browser.visit(tmp_path / "view.html", 1400):
+        yield browser
 
 
 def _ids(browser):
@@ -223,7 +208,6 @@ def _choose(browser, number, option):
     )
 
 
-@pytest.mark.slow
 def test_hostile_texts_stay_text(clean):
     for number in range(6):
         clean.click(f"document.querySelectorAll('.questions > li > button')[{number}]")
@@ -233,25 +217,21 @@ def test_hostile_texts_stay_text(clean):
             " b.textContent.startsWith('Read'))"
         )
     assert clean.value("[document.images.length, document.title]") == [0, "Recording recording"]
-    spelled = (
-        EVIL.replace("\u2028", "\\u2028").replace("\u202e", "\\u202e").replace("\x1b", "\\u001b")
-    )
+    spelled = visible(EVIL).replace("\\x1b", "\\u001b")
     for selector in (".cot .text", ".open > .text", ".choices li", ".histogram th", ".cell"):
         assert any(spelled in text for text in clean.texts(selector)), selector
     assert not re.search("[\u2028\u202e\x1b]", clean.value("document.body.innerText"))
 
 
-@pytest.mark.slow
 def test_questions_are_ordered_filtered_and_searched(clean):
     _choose(clean, 0, "toy")
     assert _ids(clean) == ["toy/1", "toy/2", "toy/0"]  # 0 and 1/2, 1/4 and 1/2, 1/2 and 1
     clean.press("As recorded")
     assert _ids(clean) == ["toy/0", "toy/1", "toy/2"]
     _choose(clean, 1, "two")
-    clean.press("No answer")
-    assert _ids(clean) == ["toy/2"]
-    clean.press("Wrong")
-    assert _ids(clean) == ["toy/1"]
+    for label, row in (("No answer", 2), ("Wrong", 1)):
+        clean.press(label)
+        assert _ids(clean) == [f"toy/{row}"]
     clean.press("All CoTs")
     _choose(clean, 2, "length")
     assert _ids(clean) == ["toy/2"]
@@ -268,23 +248,18 @@ def test_questions_are_ordered_filtered_and_searched(clean):
     ) == [True, False]
 
 
-@pytest.mark.slow
 def test_a_question_without_cots_is_listed_unless_a_filter_wants_some(browser, tmp_path):
-    opened, _ = browser
     page = view_page(open_recording(write_trees(tmp_path / "trees")), {"toy": ["tree"]})
     (tmp_path / "trees.html").write_text(page.html, "utf-8")
-    opened.open(tmp_path / "trees.html")
-    assert _ids(opened) == ["toy/0", "toy/1", "toy/2"]
-    assert "3 questions of toy, 5 CoTs of 1 LLM." in opened.value(
-        "document.querySelector('.lede').textContent"
-    )
-    opened.press("Wrong")
-    assert _ids(opened) == ["toy/0"]
-    opened.click("document.querySelector('.questions > li > button')")
-    assert len(opened.texts(".tree li")) == 7
+    browser.open(tmp_path / "trees.html")
+    assert _ids(browser) == ["toy/0", "toy/1", "toy/2"]
+    assert browser.texts(".lede")[0] == "3 questions of toy, 5 CoTs of 1 LLM."
+    browser.press("Wrong")
+    assert _ids(browser) == ["toy/0"]
+    browser.click("document.querySelector('.questions > li > button')")
+    assert len(browser.texts(".tree li")) == 7
 
 
-@pytest.mark.slow
 def test_a_cot_has_its_answer_marked_and_its_thoughts_folded(clean):
     _choose(clean, 0, "toy")
     clean.click("document.querySelectorAll('.questions > li > button')[2]")
@@ -301,7 +276,6 @@ def test_a_cot_has_its_answer_marked_and_its_thoughts_folded(clean):
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_is_wider_than_a_phone(clean, dark):
     clean.view(400, 850, dark=dark)
