@@ -9,12 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet as pq
 import pytest
+from command_line import feval
 from small import content, pool, write_rows, write_toy
-from typer.testing import CliRunner
 
 from feval import import_recording
 from feval.answers import EXTRACTOR_VERSION
-from feval.cli import app
 from feval.errors import (
     DamagedRecordingError,
     FevalError,
@@ -340,20 +339,7 @@ def test_a_failing_block_leaves_no_file(toy, tmp_path, monkeypatch):
 
 
 def test_the_command_says_what_it_wrote(toy, tmp_path):
-    done = CliRunner().invoke(
-        app,
-        [
-            "export",
-            str(toy),
-            "--to",
-            "csv",
-            "--out",
-            str(tmp_path / "x.csv"),
-            "--llm",
-            "b",
-            "--json",
-        ],
-    )
+    done = feval("export", toy, "--to csv --llm b --json --out", tmp_path / "x.csv")
     assert done.exit_code == 0, done.output
     summary = json.loads(done.stdout)
     assert (summary["rows"], summary["columns"][:2]) == (2, ["dataset", "question_id"])
@@ -375,10 +361,7 @@ def test_what_a_table_loses_is_listed(tmp_path, to, lost):
 @pytest.mark.slow
 def test_processes_write_the_same_file(toy, tmp_path):
     for workers in ("1", "2"):
-        out = str(tmp_path / workers)
-        done = CliRunner().invoke(
-            app, ["export", str(toy), "--to", "jsonl", "--out", out, "--workers", workers]
-        )
+        done = feval("export", toy, f"--to jsonl --workers {workers} --out", tmp_path / workers)
         assert done.exit_code == 0, done.output
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 

@@ -17,6 +17,7 @@ from foreign_sources import (
     MMLU_REPLIES,
     PUZZLES,
     QUESTION,
+    SMALL,
     archive,
     archive_members,
     details,
@@ -56,32 +57,7 @@ EVERYTHING = {
     "probes": [{"offset": 2, "answer": 1, "tokens": 3}, {"offset": 1, "answer": None,
     "confidence": 0.5}],
 }  # fmt: skip
-SEEDS = {
-    "feval-ttc": [archive(archive_members()), archive(archive_members(), 0)],
-    "mot-cascade": [
-        dumped([mot_entry(), mot_entry(results=[2, 0.5, None]), mot_entry(results=["2"])]),
-        gzip.compress(dumped([mot_entry()])),
-    ],
-    "esc": [lines({"question": "Q: a", "answer": "a", "generated_answer": ["the answer is a"]})],
-    "coupled-mmlu": [MMLU_REPLIES],
-    "modelswitch": [
-        dumped([switch_entry(), switch_entry(no=1)]),
-        dumped([open_entry(), open_entry(no=1, m_Sampling=["x", "y"], m_ans_list=["1", None])]),
-    ],
-    "linc": [dumped([["True", "Error"], ["False", "Uncertain"]])],
-    "game24": [
-        dumped(
-            [game_entry(), game_entry(idx=1, ys=["x", "Answer: 1 / (4 - 4)"], accs=[False, False])]
-        )
-    ],
-    "probed-traces": [dumped([probed_entry(), probed_entry(question="2 + 2?", probe_freq=3.0)])],
-    "lm-eval": [lines(harness_line(), harness_line(doc_id=1), harness_line(filter="none"))],
-    "inspect-ai": [
-        dumped(inspect_log()),
-        inspect_archive(inspect_log()),
-        inspect_archive(inspect_log(), 0),
-    ],
-    "lighteval": [details()],
+SEEDS = {name: [data] for name, (data, _) in SMALL.items()} | {
     "jsonl": [
         lines(COT, COT | {"sample": 1, "llm": "m"}),
         lines(QUESTION, QUESTION | {"id": "b", "prompt": "x"}),
@@ -97,6 +73,13 @@ SEEDS = {
         *in_arrow([COT, COT | {"sample": 1, "step_scores": {"a": [0.5]}}]),
     ],
 }
+SEEDS["feval-ttc"].append(archive(archive_members(), 0))
+SEEDS["mot-cascade"].append(gzip.compress(dumped([mot_entry()])))
+SEEDS["modelswitch"].append(
+    dumped([open_entry(), open_entry(no=1, m_Sampling=["x", "y"], m_ans_list=["1", None])])
+)
+SEEDS["game24"].append(dumped([game_entry(ys=["x", "Answer: 1 / (4 - 4)"], accs=[False, False])]))
+SEEDS["inspect-ai"] += [inspect_archive(inspect_log()), inspect_archive(inspect_log(), 0)]
 KINDS = ["verbatim", "number", "choice", "date", "letters", "text", "yes-no"]
 FILES = {"coupled-mmlu": MMLU_KEY, "game24": PUZZLES}
 EXAMPLES = int(os.environ.get("FEVAL_FUZZ_EXAMPLES", "60"))

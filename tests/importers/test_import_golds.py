@@ -4,7 +4,7 @@ import pytest
 from foreign_sources import dumped, harness_line, lines, mot_entry
 from importing import check, notes
 
-from feval.errors import ConflictError, SourceError
+from feval.errors import SourceError
 from feval.hub.datasets import questions
 from feval.importers.questions import positions_as_labels
 from feval.importers.source import SourceQuestion
@@ -183,16 +183,6 @@ def test_whole_numbers_that_a_table_wrote_as_floats_are_named(imported, kind, go
     assert not noted or f"kind `number`): {noted}" in said
 
 
-def test_generic_rows_name_what_is_wrong(imported):
-    imported.refuses(
-        r"gold answer of question 'q' in x\.jsonl is '4', which is no label or text of its 4"
-        r" options",
-        "jsonl",
-        lines(MMLU | {"gold": 4, "text": "B"}),
-        answer_kind="choice",
-    )
-
-
 @pytest.mark.parametrize(
     "choices", [MMLU["choices"], {"label": list("ABCD"), "text": MMLU["choices"]}]
 )
@@ -217,12 +207,7 @@ def test_source_and_questions_file_may_write_one_gold_in_two_ways(
         entry = mot_entry(question="Which barks?", answer=gold, results=["B", "A", None])
         file = save("q.jsonl", lines(MMLU | {"id": "toy/0", "answer": other}))
         imported.refuses(
-            "two gold answers",
-            "mot-cascade",
-            dumped([entry]),
-            error=ConflictError,
-            questions=file,
-            answer_kind="choice",
+            "two gold answers", "mot-cascade", dumped([entry]), questions=file, answer_kind="choice"
         )
 
 

@@ -3,11 +3,9 @@
 import json
 from pathlib import Path
 
-import pytest
 from foreign_sources import lines
-from importing import notes, rows
+from importing import notes, refusals, rows
 
-from feval.errors import ConflictError, SourceError
 from feval.recording import verify_recording
 
 QUESTION = {"id": "q1", "question": "What is 2 + 2?", "gold": "4"}
@@ -96,51 +94,40 @@ def test_the_example_is_a_tree(imported):
     assert [json.loads(each)["id"] for each in EXAMPLE.read_text().splitlines()] == ["q1", "q2"]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "error", "sentence"),
+test_what_is_no_tree_is_refused = refusals(
+    "jsonl",
     [
-        (
-            [*NODES, {"node": "a", "tokens": 1}],
-            ConflictError,
-            "Question 'q1' has the node 'a' twice",
-        ),
+        ([*NODES, {"node": "a", "tokens": 1}], "Question 'q1' has the node 'a' twice"),
         (
             [*NODES, {"node": "c", "parent": "x", "tokens": 1}],
-            SourceError,
             "'c' of question 'q1' has the parent 'x', and",
         ),
         (
             [*NODES, {"node": "c", "parent": 3, "tokens": 1}],
-            SourceError,
             "'c' .* goes on from the node '3', which ends",
         ),
         (
             [*NODES, *({"node": one, "parent": other, "tokens": 1} for one, other in ("cd", "dc"))],
-            SourceError,
             "The node 'c' of question 'q1' comes back to itself",
         ),
         (
             [*NODES, {"node": "c", "tokens": 1, "ends": False, "answer": "4"}],
-            SourceError,
             "has an answer and 'ends' is false",
         ),
         (
             [*NODES, {"tokens": 1}],
-            SourceError,
             "5 of 6 samples in .* have 'node', and sample 5 of line 1 .* has none",
         ),
         (
             [*NODES, {"node": "c", "tokens": 1, "score": "high"}],
-            SourceError,
             "'score' .*sample 5 .* should be a number; found text",
         ),
         (
             [*NODES, {"node": "c", "tokens": 1, "ends": 1}],
-            SourceError,
             "'ends' .*sample 5 .* should be true or false",
         ),
-        ([*NODES, {"node": [], "tokens": 1}], SourceError, "'node' .*sample 5 .* should be text"),
+        ([*NODES, {"node": [], "tokens": 1}], "'node' .*sample 5 .* should be text"),
     ],
+    line,
+    answer_kind="number",
 )
-def test_what_is_no_tree_is_refused(nodes, error, sentence, imported):
-    imported.refuses(sentence, "jsonl", line(nodes), error=error, answer_kind="number")

@@ -4,9 +4,9 @@ import json
 
 import pytest
 from foreign_sources import lines
-from importing import notes, rows
+from importing import notes, refusals, rows
 
-from feval.errors import ConflictError, FevalError, SourceError, UsageError
+from feval.errors import ConflictError, FevalError, UsageError
 from feval.recording import verify_recording
 
 QUESTION = {
@@ -153,35 +153,57 @@ def with_turn(**changes):
     return [SAMPLES[0], SAMPLES[1] | {"turns": [FIRST, turn]}]
 
 
-@pytest.mark.parametrize(
-    ("samples", "error", "sentence"),
+test_what_is_no_turn_is_refused = refusals(
+    "jsonl",
     [
-        (with_turn(messages=...), SourceError,
-        "Turn 1 of sample 1 of line 1 of .* has no 'messages'; give what was sent"),
-        (with_turn(messages=[]), SourceError,
-        "'messages' of turn 1 of sample 1 of line 1 .* should be text that is not empty"),
-        (with_turn(messages=7), SourceError,
-        "'messages' of turn 1 of sample 1 of line 1 .* should be text or a list"),
-        (with_turn(messages=[{"role": "user"}]), SourceError,
-        "message of 'messages' of turn 1 of sample 1 of line 1"),
-        (with_turn(tokens=-1), SourceError,
-        "'tokens' of turn 1 of sample 1 of line 1 .* should be a whole number"),
-        (with_turn(tokens=...), SourceError,
-        "5 of 6 samples in .* have 'tokens', and turn 1 of sample 1 of line 1 .* none"),
-        (with_turn(answer=...), SourceError,
-        "5 of 6 samples in .* have 'answer', and turn 1 of sample 1 of line 1 .* none"),
-        (with_turn(prompt_tokens=...), SourceError,
-        "Turn 1 of sample 1 of question 'q1' has no 'prompt_tokens', and the req"),
-        ([SAMPLES[0] | {"turns": ["Why?"]}], SourceError,
-        "Entry 0 of 'turns' of sample 0 of line 1 .* should be an object"),
-        ([SAMPLES[0] | {"turns": 3}], SourceError,
-        "'turns' of sample 0 of line 1 .* should be a list of objects"),
-        ([*SAMPLES, {"node": "a", "tokens": 1, "answer": "4"}], SourceError,
-        "has both CoTs with 'turns' and nodes of trees"),
+        (
+            with_turn(messages=...),
+            "Turn 1 of sample 1 of line 1 of .* has no 'messages'; give what was sent",
+        ),
+        (
+            with_turn(messages=[]),
+            "'messages' of turn 1 of sample 1 of line 1 .* should be text that is not empty",
+        ),
+        (
+            with_turn(messages=7),
+            "'messages' of turn 1 of sample 1 of line 1 .* should be text or a list",
+        ),
+        (
+            with_turn(messages=[{"role": "user"}]),
+            "message of 'messages' of turn 1 of sample 1 of line 1",
+        ),
+        (
+            with_turn(tokens=-1),
+            "'tokens' of turn 1 of sample 1 of line 1 .* should be a whole number",
+        ),
+        (
+            with_turn(tokens=...),
+            "5 of 6 samples in .* have 'tokens', and turn 1 of sample 1 of line 1 .* none",
+        ),
+        (
+            with_turn(answer=...),
+            "5 of 6 samples in .* have 'answer', and turn 1 of sample 1 of line 1 .* none",
+        ),
+        (
+            with_turn(prompt_tokens=...),
+            "Turn 1 of sample 1 of question 'q1' has no 'prompt_tokens', and the req",
+        ),
+        (
+            [SAMPLES[0] | {"turns": ["Why?"]}],
+            "Entry 0 of 'turns' of sample 0 of line 1 .* should be an object",
+        ),
+        (
+            [SAMPLES[0] | {"turns": 3}],
+            "'turns' of sample 0 of line 1 .* should be a list of objects",
+        ),
+        (
+            [*SAMPLES, {"node": "a", "tokens": 1, "answer": "4"}],
+            "has both CoTs with 'turns' and nodes of trees",
+        ),
     ],
-)  # fmt: skip
-def test_what_is_no_turn_is_refused(samples, error, sentence, imported):
-    imported.refuses(sentence, "jsonl", line(samples), error=error, answer_kind="number")
+    line,
+    answer_kind="number",
+)
 
 
 @pytest.mark.parametrize(

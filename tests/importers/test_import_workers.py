@@ -8,30 +8,11 @@ import signal
 from multiprocessing import active_children
 
 import pytest
-from foreign_sources import (
-    COT,
-    MMLU_KEY,
-    MMLU_REPLIES,
-    PUZZLES,
-    QUESTION,
-    archive,
-    archive_members,
-    details,
-    dumped,
-    game_entry,
-    harness_line,
-    inspect_log,
-    inspect_sample,
-    lines,
-    mot_entry,
-    probed_entry,
-    switch_entry,
-)  # fmt: skip
+from command_line import feval
+from foreign_sources import COT, QUESTION, SMALL, lines
 from parcels import Parcels
 from small import content
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.errors import FevalError
 from feval.executors import opened
 from feval.importers import jsonl, pools
@@ -61,24 +42,9 @@ COTS = [
     for llm in "ab"
     for question in (3, 1, 2, 0)
 ]
-SOURCES = {
-    "jsonl": (lines(*COTS), {"llm": None, "answers": "text", "answer_kind": "number"}),
-    "feval-ttc": (archive(archive_members()), {"dataset": "gsm8k", "llm": None}),
-    "mot-cascade": (dumped([mot_entry(question=f"Q: {n}") for n in range(4)]),
-    {"answer_kind": "number"}),
-    "esc": (lines(*({"question": f"Q{n}", "answer": "a",
-    "generated_answer": ["the answer is a"]} for n in range(4))), {}),
-    "coupled-mmlu": (MMLU_REPLIES, {"questions": MMLU_KEY}),
-    "modelswitch": (dumped([switch_entry(), switch_entry(no=1)]), {}),
-    "linc": (dumped([["True", "Error"], ["False", "Uncertain"]]), {}),
-    "game24": (dumped([game_entry()]), {"questions": PUZZLES, "answer_kind": "number"}),
-    "probed-traces": (dumped([probed_entry(), probed_entry(question="Q1")]),
-    {"answer_kind": "number"}),
-    "lm-eval": (lines(harness_line(), harness_line(doc_id=1)), {"answer_kind": "number"}),
-    "inspect-ai": (dumped(inspect_log(inspect_sample(), inspect_sample(id=2))),
-    {"answer_kind": "number"}),
-    "lighteval": (details(), {"answer_kind": "number"}),
-}  # fmt: skip
+SOURCES = SMALL | {
+    "jsonl": (lines(*COTS), {"llm": None, "answers": "text", "answer_kind": "number"})
+}
 
 
 @pytest.fixture
@@ -99,13 +65,10 @@ def undated(recording):
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(
-    "format_name",
-    ["jsonl", *(pytest.param(name, marks=pytest.mark.slow) for name in [*SOURCES][1:])],
+    "format_name", ["jsonl", *(pytest.param(name, marks=pytest.mark.slow) for name in [*SMALL])]
 )
-def test_every_format_is_imported_alike(imported, save, format_name):
+def test_every_format_is_imported_alike(imported, format_name):
     source, options = SOURCES[format_name]
-    if isinstance(file := options.get("questions"), bytes):
-        options = options | {"questions": save("questions", file)}
     executor = Parcels()
     alone = imported(format_name, source, **options)
     together = imported(format_name, source, **options, executor=executor)
@@ -144,32 +107,14 @@ BROKEN = {
         {},
         "'q0' has two gold answers: '1' before, and '2' on line 21",
     ),
-    "no JSON, before two golds": (
-        lines(*MANY[:20]) + b"{\n" + lines(*MANY[20:], MANY[0] | {"gold": "2"}),
-        {},
-        "Line 21 of x.jsonl is not valid JSON",
-    ),
     "two layouts": (lines(*MANY, QUESTION), {}, "Line 41 of x.jsonl is a question"),
-    "two decodings": (lines(*MANY, COT | {"temperature": 1}, COT | {"temperature": 0}), {},
-    "Line 42 of x.jsonl has temp"),
     "two prompts, behind a CoT without an answer to take": (
         lines(*({**row, "answer": None, "prompt": str(n % 7 and n)} for n, row in enumerate(MANY))),
         {},
         "question 'q0' has none; choose an answer kind",
     ),
-    "two prompts, before such CoTs": (
-        lines(*({**row, "prompt": str(n // 6)} for n, row in enumerate(MANY))),
-        {"answer_kind": "number"},
-        "Question 'q0' has two prompts: '0' before, and '1' on line 8",
-    ),
     "a time that cannot be stored, before a CoT without text": (
         lines(MANY[0] | {"recorded_at": "noon"}, {"id": "q9", "question": "Q?", "answer": "1"}),
-        {},
-        "question 'q0': A time should be ISO 8601",
-    ),
-    "a time that cannot be stored, before two prompts": (
-        lines(MANY[0] | {"recorded_at": "noon"}, MANY[1] | {"prompt": "P"},
-        MANY[1] | {"prompt": "Q"}),
         {},
         "question 'q0': A time should be ISO 8601",
     ),
@@ -224,18 +169,8 @@ def test_the_command_line_takes_workers_and_ends_them_when_it_is_interrupted(
 ):
     source, before = SOURCES["jsonl"][0], {*active_children()}
     alone = imported("jsonl", source, llm=None, answer_kind="number")
-    command = [
-        "import",
-        "jsonl",
-        tmp_path / "x.jsonl",
-        "--dataset",
-        "toy",
-        "--answer-kind",
-        "number",
-        "--workers",
-        "2",
-    ]
-    run = CliRunner().invoke(app, [*map(str, command), "--out", str(tmp_path / "new")])
+    command = "import jsonl", tmp_path / "x.jsonl", "--dataset toy --answer-kind number --workers 2"
+    run = feval(*command, "--out", tmp_path / "new")
     assert run.exit_code == 0, run.output
     assert undated(open_recording(tmp_path / "new")) == undated(alone)
 
@@ -243,7 +178,7 @@ def test_the_command_line_takes_workers_and_ends_them_when_it_is_interrupted(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("feval.recording.parquet.writing.PairFiles.add", interrupted)
-    run = CliRunner().invoke(app, [*map(str, command), "--out", str(tmp_path / "other")])
+    run = feval(*command, "--out", tmp_path / "other")
     assert "Interrupted. Nothing half-done was left behind." in run.output
     assert not [path for path in tmp_path.iterdir() if "other" in path.name]
     assert {*active_children()} <= before

@@ -2,14 +2,12 @@
 recomputed figures.
 """
 
-import csv
 import gzip
-import itertools
 import json
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
+from importing import Columns
 
 from feval.importers import import_recording, papers
 from feval.importers.questions import read_questions
@@ -34,54 +32,6 @@ NAMED = {
     "last_letters_gpt35": "real/esc/GPT3.5_result/last_letters/T0.7.jsonl.gz",
 }
 MMLU = "real/coupled_mmlu/outputs/mmlu"
-
-Importing = Callable[..., "Columns"]
-
-
-class Columns:
-    """One LLM's answers and tokens of a recording, question by question, read from Parquet."""
-
-    def __init__(self, recording):
-        import pyarrow.parquet as pq
-
-        (dataset,) = recording.dataset_ids()
-        (llm,) = recording.llm_names(dataset)
-        self.recording = recording
-        self.manifest = json.loads((recording.path / "manifest.json").read_text())
-        self.gold = [question.answer_key for question in recording.questions(dataset)]
-        table = pq.read_table(recording.path / "samples" / dataset / f"{llm}.parquet").to_pydict()
-        self.answers = []
-        self.tokens = []
-        for index, answer, tokens in zip(
-            table["sample_index"], table["answer"], table["output_tokens"], strict=True
-        ):
-            if index == 0:
-                self.answers.append([])
-                self.tokens.append([])
-            self.answers[-1].append(answer)
-            self.tokens[-1].append(tokens)
-
-    @property
-    def notes(self):
-        return "\n".join(self.manifest["notes"])
-
-    def mean_accuracy(self):
-        right = sum(
-            answer == gold
-            for gold, row in zip(self.gold, self.answers, strict=True)
-            for answer in row
-        )
-        return right / sum(map(len, self.answers))
-
-    def prefix_votes(self, n, *, none_votes=False):
-        """Questions that a plurality of the first n samples gets right; the first seen wins
-        ties.
-        """
-        right = 0
-        for gold, row in zip(self.gold, self.answers, strict=True):
-            votes = Counter(answer for answer in row[:n] if none_votes or answer is not None)
-            right += bool(votes) and gold is not None and votes.most_common(1)[0][0] == gold
-        return right
 
 
 @pytest.fixture(scope="module")
@@ -139,14 +89,6 @@ def test_prefix_votes_equal_the_reference_figures(shared, importing):
         ]
         checked += 1
     assert checked >= 6
-
-
-def test_votes_with_no_answers_equal_the_reference_figures(shared, importing):
-    columns = named(importing, "date_pot1", keep_duplicates=True)
-    for golden in goldens(shared, "sc.none.date_pot1"):
-        n, expected = golden["params"]["N"], golden["expected"]
-        assert columns.prefix_votes(n) == expected["prefix_drop_correct"]
-        assert columns.prefix_votes(n, none_votes=True) == expected["prefix_vote_correct"]
 
 
 def test_the_recording_that_is_not_independent_says_so(importing):
@@ -241,37 +183,6 @@ def test_linc_majorities_equal_the_accuracy_its_authors_state(shared, importing,
     assert columns.prefix_votes(10) / 182 == pytest.approx(stated, abs=1e-12)
     assert columns.recording.llm_names("folio") == [f"gpt-3.5-turbo-16k-0613@folio-{mode}"]
     assert {len(row) for row in columns.answers} == {10}
-
-
-@pytest.mark.parametrize("mode", LINC_RUNS)
-def test_linc_accuracy_over_votes_is_near_the_table_of_its_authors(shared, importing, mode):
-    """Their table: 1,000 draws of k positions with replacement, the same for all questions, so
-    figures differ by its noise.
-    """
-    columns = importing("linc", f"{LINC.format(mode=mode)}_generations_prc.json", "folio", llm=None)
-    kind, _, shots = mode.rpartition("-")
-    with (shared / "real/linc/analysis/tables/kmaj_results.csv").open() as file:
-        table = [
-            row
-            for row in csv.DictReader(file)
-            if (row["mode"], f"{row['nshot']}shot") == (kind, shots)
-        ]
-    rows = {int(row["kmaj"]): row for row in table}
-    for k in (1, 2, 3):
-        exact = sum(map(_vote_with_replacement, columns.answers, columns.gold, [k] * 182)) / 182
-        noise = float(rows[k]["accuracy_kmaj_std"]) / 1000**0.5
-        assert abs(exact - float(rows[k]["accuracy_kmaj"])) < 5 * noise, k
-
-
-def _vote_with_replacement(answers, gold, k):
-    """Probability that the plurality of k draws with replacement is right; the first seen wins
-    ties; by enumeration.
-    """
-    right = 0
-    for draw in itertools.product(answers, repeat=k):
-        votes = Counter(answer for answer in draw if answer is not None)
-        right += bool(votes) and votes.most_common(1)[0][0] == gold
-    return right / len(answers) ** k
 
 
 TOT = "real/tot/logs/game24/gpt-4_0.7_naive_standard_sample_100_start900_end1000.json.gz"

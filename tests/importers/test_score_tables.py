@@ -10,12 +10,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import feval
 from small import write_toy
-from typer.testing import CliRunner
 
 from feval import evaluate, load
-from feval.cli import app
-from feval.errors import ConflictError, NotRecordedError, SourceError, UsageError
+from feval.errors import FevalError, SourceError
 from feval.exporters import export_recording
 from feval.importers import import_recording
 from feval.importers.scores import import_scores
@@ -31,6 +30,16 @@ NAN = float("nan")
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
     return write_toy(tmp_path_factory.mktemp("scored") / "toy", POOLS, ["4", "5"])
+
+
+@pytest.fixture
+def scored(toy, tmp_path):
+    """Import the scores of a table, written as a file."""
+
+    def run(table, file="t.csv", out="out", **options):
+        return import_scores(toy, written(tmp_path / file, table), tmp_path / out, **options)
+
+    return run
 
 
 def rows(**columns):
@@ -139,21 +148,18 @@ def test_an_exported_table_with_scores_of_ones_own_comes_back(toy, tmp_path, to)
     ).all()
 
 
-def test_a_table_that_seems_to_number_samples_from_1_is_noted(toy, tmp_path):
+def test_a_table_that_seems_to_number_samples_from_1_is_noted(scored):
     from_1 = [
         {"question_id": "toy/0", "llm": "alpha", "sample": sample, "score": 1} for sample in (1, 2)
     ]
-    noted = import_scores(toy, written(tmp_path / "t.csv", from_1), tmp_path / "out").notes
+    noted = scored(from_1).notes
     assert noted[0].startswith("No row of t.csv is of sample 0: samples count from 0")
     with pytest.raises(SourceError, match="should be a number"):
-        import_scores(
-            toy, written(tmp_path / "t.parquet", rows(score=[np.inf])), tmp_path / "infinite"
-        )
+        scored(rows(score=[np.inf]), "t.parquet", "infinite")
 
 
-def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(toy, tmp_path):
-    table = written(tmp_path / "t.parquet", rows(score=[0.5, NAN, None, True and 1.0]))
-    done = import_scores(toy, table, tmp_path / "out", name="mine")
+def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(scored, tmp_path):
+    done = scored(rows(score=[0.5, NAN, None, 1.0]), "t.parquet", name="mine")
     assert done.scored == {"mine": 2}
     assert done.notes == (
         "2 of 7 CoTs have no score by mine: their cells in t.parquet are empty or NaN.",
@@ -167,50 +173,48 @@ def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(toy, tmp_pat
     ]
     assert recording.scorers("toy", "org/beta") == []
     # what was given to the scorer is a part of the content, as with any other scorer
-    table = written(
-        tmp_path / "u.csv", rows(score=["0.5", " NaN ", "", "true", "FALSE", "1e2", "-.5"])
-    )
-    assert import_scores(toy, table, tmp_path / "words", llms=["alpha"]).notes == (
+    table = rows(score=["0.5", " NaN ", "", "true", "FALSE", "1e2", "-.5"])
+    assert scored(table, "u.csv", "words", llms=["alpha"]).notes == (
         "2 of 4 CoTs have no score by score: their cells in u.csv are empty or NaN.",
     )
     assert values(tmp_path / "words", "alpha", "score")[1][0] == 1.0
 
 
 @pytest.mark.parametrize(
-    ("table", "options", "error", "message"),
+    ("table", "options", "message"),
     [
-        (rows(score=[1, 2]) + rows(score=[3]), {}, ConflictError,
+        (rows(score=[1, 2]) + rows(score=[3]), {},
          r"t.csv has two rows for sample 0 of 'toy/0' by alpha on toy: row 1 and row 3\. Remove one of them\."),  # noqa: E501
-        ([{"question_id": "toy/0", "llm": "alpha", "sample": 3, "score": 1}], {}, SourceError,
+        ([{"question_id": "toy/0", "llm": "alpha", "sample": 3, "score": 1}], {},
          r"Row 1 of t.csv has a score for sample 3 of 'toy/0' by alpha, where .*toy holds 3 CoTs, numbered from 0\."),  # noqa: E501
-        ([{"question_id": "toy/9", "llm": "alpha", "sample": 0, "score": 1}], {}, SourceError,
+        ([{"question_id": "toy/9", "llm": "alpha", "sample": 0, "score": 1}], {},
          r"Row 1 of t.csv has a score for the question 'toy/9', which .* does not hold on toy\. Correct or remove the row"),  # noqa: E501
-        ([{"question_id": "toy/0", "llm": "gamma", "sample": 0, "score": 1}], {}, SourceError,
+        ([{"question_id": "toy/0", "llm": "gamma", "sample": 0, "score": 1}], {},
          r"Row 1 of t.csv is of the LLM 'gamma', and .* has alpha, org/beta\."),
-        ([{"question_id": "toy/0", "sample": 0, "score": 1}], {}, SourceError,
+        ([{"question_id": "toy/0", "sample": 0, "score": 1}], {},
          r"Row 1 of t.csv has no LLM: scores are joined on question id, LLM and sample number, in columns named as"),  # noqa: E501
-        ([{"question_id": "toy/0", "llm": "alpha", "sample": "first", "score": 1}], {}, SourceError,
+        ([{"question_id": "toy/0", "llm": "alpha", "sample": "first", "score": 1}], {},
          "The sample number in row 1 of t.csv should be a whole number from 0; found text"),
-        (rows(score=["high"]), {}, SourceError,
+        (rows(score=["high"]), {},
         r"'score' of row 1 of t.csv should be a number, or .*; found text of 4"),
-        (rows(score=["[0.5, "]), {}, SourceError, "a JSON list of numbers"),
-        (rows(score=["inf"]), {}, SourceError,
+        (rows(score=["[0.5, "]), {}, "a JSON list of numbers"),
+        (rows(score=["inf"]), {},
         "'score' of row 1 of t.csv should be a number, or a JSON list"),
-        (rows(reward=[1]), {}, SourceError,
+        (rows(reward=[1]), {},
          r"t.csv has no column 'score' or 'step_scores'; its columns are question_id, llm, sample, reward\. Name the one"),  # noqa: E501
-        (rows(reward=[1]), {"scores": ["r=rewards"]}, SourceError,
+        (rows(reward=[1]), {"scores": ["r=rewards"]},
         "t.csv has no column 'rewards' with scores; its columns"),
-        (rows(a=[1], b=[2]), {"scores": ["x=a", "x=b"]}, SourceError,
+        (rows(a=[1], b=[2]), {"scores": ["x=a", "x=b"]},
         "has two scores by one scorer, in 'a' and 'b'"),
-        (rows(a=[1], b=[2]), {"scores": ["a", "b"], "name": "c"}, UsageError,
+        (rows(a=[1], b=[2]), {"scores": ["a", "b"], "name": "c"},
         "--name c is the name of one scorer, and t.csv"),
-        (rows(score=[1]), {"llms": ["gamma"]}, NotRecordedError,
+        (rows(score=[1]), {"llms": ["gamma"]},
         "no CoTs of 'gamma' there. It holds alpha, org/beta"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_said(toy, tmp_path, table, options, error, message):
-    with pytest.raises(error, match=message):
-        import_scores(toy, written(tmp_path / "t.csv", table), tmp_path / "out", **options)
+def test_what_does_not_fit_is_said(scored, tmp_path, table, options, message):
+    with pytest.raises(FevalError, match=message):
+        scored(table, **options)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv"]
 
 
@@ -255,35 +259,22 @@ def test_several_datasets_are_named_by_a_column(toy, tmp_path):
 
 def test_the_command(toy, tmp_path):
     table = written(tmp_path / "t.csv", rows(reward=[1, 2, 3, 4, 5, 6, ""]))
-    command = [
-        "score",
-        str(toy),
-        "--scores",
-        str(table),
-        "--score",
-        "rm=reward",
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    done = CliRunner().invoke(app, command)
+    options = "--scores", table, "--score rm=reward --out"
+    done = feval("score", toy, *options, tmp_path / "out")
     assert done.exit_code == 0, done.output
     assert done.stdout.endswith("scored: 6 CoTs by rm\n")
     assert "note: 1 of 7 CoTs have no score by rm" in done.stderr
-    assert CliRunner().invoke(app, command).stderr.startswith("error:")  # nothing is overwritten
-    again = CliRunner().invoke(
-        app, [*command[:1], str(tmp_path / "out"), *command[2:-1], str(tmp_path / "b")]
-    )
+    again = feval("score", toy, *options, tmp_path / "out")
+    assert again.stderr.startswith("error:")  # nothing is overwritten
+    again = feval("score", tmp_path / "out", *options, tmp_path / "b")
     assert (
         "already has scores of alpha on toy by 'rm'. Give the scorer another name." in again.stderr
     )
     for wrong, message in (
-        (["score", str(toy), "--out", "x"], "give one of --scorer SPEC and --scores FILE"),
-        ([*command, "--scorer", "judge:m"], "give one of --scorer SPEC and --scores FILE"),
-        ([*command, "--dry-run"], "leave out --pairwise"),
-        (
-            ["score", str(toy), "--scorer", "judge:m", "--score", "a", "--out", "x"],
-            "--score names columns of a table",
-        ),
+        (["--out x"], "give one of --scorer SPEC and --scores FILE"),
+        ([*options, "x --scorer judge:m"], "give one of --scorer SPEC and --scores FILE"),
+        ([*options, "x --dry-run"], "leave out --pairwise"),
+        (["--scorer judge:m --score a --out x"], "--score names columns of a table"),
     ):
-        refused = CliRunner().invoke(app, wrong)
+        refused = feval("score", toy, *wrong)
         assert (refused.exit_code, message in refused.stderr) == (2, True)

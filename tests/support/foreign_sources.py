@@ -269,3 +269,36 @@ def in_arrow(rows):
         with new(buffer, table.schema) as writer:
             writer.write_table(table)
     return [buffer.getvalue() for buffer in buffers]
+
+
+SMALL = {
+    "feval-ttc": (archive(archive_members()), {"dataset": "gsm8k", "llm": None}),
+    "mot-cascade": (
+        dumped([mot_entry(), mot_entry(results=[2, 0.5, None]), mot_entry(results=["2"])]),
+        {"answer_kind": "number"},
+    ),
+    "esc": (
+        lines(
+            *(
+                {"question": f"Q{n}", "answer": "a", "generated_answer": ["the answer is a"]}
+                for n in range(4)
+            )
+        ),
+        {},
+    ),
+    "coupled-mmlu": (MMLU_REPLIES, {"questions": MMLU_KEY}),
+    "modelswitch": (dumped([switch_entry(), switch_entry(no=1)]), {}),
+    "linc": (dumped([["True", "Error"], ["False", "Uncertain"]]), {}),
+    "game24": (dumped([game_entry()]), {"questions": PUZZLES, "answer_kind": "number"}),
+    "probed-traces": (
+        dumped([probed_entry(), probed_entry(question="2 + 2?", probe_freq=3.0)]),
+        {"answer_kind": "number"},
+    ),
+    "lm-eval": (
+        lines(harness_line(), harness_line(doc_id=1), harness_line(filter="none")),
+        {"answer_kind": "number"},
+    ),
+    "inspect-ai": (dumped(inspect_log()), {"answer_kind": "number"}),
+    "lighteval": (details(), {"answer_kind": "number"}),
+}
+"""A source of each format but rows, with options that it needs."""

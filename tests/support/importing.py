@@ -3,17 +3,18 @@ the fixtures from here.
 """
 
 import json
-from collections.abc import Callable
-from pathlib import Path
+import re
+from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
+from foreign_sources import dumped
 
-from feval.errors import FevalError, SourceError
+from feval.errors import ConflictError, FevalError, SourceError
 from feval.importers import import_recording
 from feval.recording import open_recording, verify_recording
 
-Save = Callable[[str, bytes], Path]
+WRONG = (SourceError, ConflictError)
 
 
 @pytest.fixture
@@ -54,6 +55,9 @@ class Import:
             path = self._folder / NAMES.get(format_name, "x.json")
             path.write_bytes(source)
             source = path
+        if isinstance(file := options.get("questions"), bytes):
+            options["questions"] = self._folder / "q.jsonl"
+            options["questions"].write_bytes(file)
         out = self._folder / f"recording-{self.count}"
         arguments = {"dataset": "toy", "llm": "toy-llm", "answer_kind": "verbatim", **options}
         try:
@@ -64,10 +68,12 @@ class Import:
         verify_recording(out)
         return open_recording(out)
 
-    def refuses(self, sentence, format_name, source, error=SourceError, **options):
-        """Check the message of what may not be imported."""
-        with pytest.raises(error, match=sentence):
+    def refuses(self, sentence, format_name, source, error=WRONG, **options):
+        """Check the message of what may not be imported: a text in it, or a pattern."""
+        with pytest.raises(error) as raised:
             self(format_name, source, **options)
+        message = str(raised.value)
+        assert sentence in message or re.search(sentence, message), message
 
     def _check(self, error, out):
         """The message is a sentence, and nothing was left."""
@@ -79,6 +85,16 @@ class Import:
 @pytest.fixture
 def imported(tmp_path):
     return Import(tmp_path)
+
+
+def refusals(format_name, cases, make=dumped, error=WRONG, **options):
+    """Return a test: what is made of the first of each case is refused with its sentence."""
+
+    @pytest.mark.parametrize(("case", "sentence"), cases)
+    def test(imported, case, sentence):
+        imported.refuses(sentence, format_name, make(case), error, **options)
+
+    return test
 
 
 def rows(recording, dataset="toy", llm="toy-llm"):
@@ -108,6 +124,44 @@ def check(recording, *noted, dataset="toy", llm="toy-llm", **expected):
     if expected.keys() - found.keys():
         found |= requests(recording, dataset, llm) | rows(recording, dataset, llm)
     assert {name: found[name] for name in expected} == expected
+
+
+class Columns:
+    """The answers and tokens of a recording's only LLM, question by question, read from Parquet."""
+
+    def __init__(self, recording):
+        (dataset,) = recording.dataset_ids()
+        (llm,) = recording.llm_names(dataset)
+        self.recording, self.manifest = recording, manifest(recording)
+        self.gold = [question.answer_key for question in recording.questions(dataset)]
+        table = _part(recording, "samples", dataset, llm)
+        self.answers, self.tokens = [], []
+        for index, answer, tokens in zip(
+            table["sample_index"], table["answer"], table["output_tokens"], strict=True
+        ):
+            if index == 0:
+                self.answers.append([])
+                self.tokens.append([])
+            self.answers[-1].append(answer)
+            self.tokens[-1].append(tokens)
+
+    @property
+    def notes(self):
+        return notes(self.recording)
+
+    def mean_accuracy(self):
+        right = map(list.count, self.answers, self.gold)
+        return sum(right) / sum(map(len, self.answers))
+
+    def prefix_votes(self, n):
+        """Questions that a plurality of the first n samples gets right; the first seen wins
+        ties.
+        """
+        right = 0
+        for gold, row in zip(self.gold, self.answers, strict=True):
+            votes = Counter(answer for answer in row[:n] if answer is not None)
+            right += bool(votes) and gold is not None and votes.most_common(1)[0][0] == gold
+        return right
 
 
 def requests(recording, dataset="toy", llm="toy-llm"):
