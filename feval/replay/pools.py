@@ -44,7 +44,6 @@ AGGREGATES = ("score", "last", "min", "prod", "mean")
 Channel = Literal["scorers", "scores", "logprobs", "probes", "steps", "duration_s", "first_token_s"]
 
 _T = TypeVar("_T")
-_NO_ANSWER = -1
 
 
 class Channels(ABC):
@@ -614,13 +613,3 @@ class Pool:
             self.channels.rows(rows),
             None if self.clock is None else self.clock.rows(places),
         )
-
-    def with_no_answer_as_vote(self) -> Pool:
-        """Return the same pool where "no answer" is one more candidate, which votes and is never
-        correct.
-
-        This reproduces papers that let a failed extraction vote; feval's own rule is that it does
-        not.
-        """
-        wide = self.codes.astype(np.int32)
-        return replace(self, codes=np.where(wide == _NO_ANSWER, self.candidates[:, None], wide))

@@ -7,12 +7,6 @@ import json
 import command_line
 import pytest
 
-from feval import load
-from feval.estimators.per_question import vote_counts
-from feval.estimators.plurality import subset_plurality_accuracy
-from feval.evaluation.replicates import drawn_orders
-from feval.methods import SelfConsistency
-
 COT = ("mot-cascade", "mot_cascade/GPT3_result/date_cot1_40.json.gz", "bigbench_date")
 POT = ("mot-cascade", "mot_cascade/GPT3_result/date_pot1.json.gz", "bigbench_date")
 LETTERS = ("esc", "esc/GPT3.5_result/last_letters/T0.7.jsonl.gz", "last_letters")
@@ -101,21 +95,6 @@ def test_no_answer_casts_no_vote(recordings, goldens):
     for count, golden in expected.items():
         assert exact[count]["accuracy"] == pytest.approx(golden["drop"], abs=1e-9)
         assert recorded[count]["accuracy"] == golden["prefix_drop_correct"] / 369
-
-
-def test_no_answer_as_one_more_candidate(recordings, goldens):
-    dataset, [llm] = load("bigbench_date", "gpt-3.5-turbo", recordings["date_pot1"])
-    pool = llm.pool.with_no_answer_as_vote()
-    counts = vote_counts(pool.codes, dataset.gold)
-    for count, golden in of(goldens, "sc.none.date_pot1.").items():
-        exact = subset_plurality_accuracy(
-            counts.gold, counts.rivals, counts.no_answer, [count]
-        ).mean()[0]
-        assert exact == pytest.approx(golden["vote"], abs=1e-9)
-        decided = SelfConsistency(count).decide(
-            [pool], list(drawn_orders(llm, "recorded", 1, count))
-        )
-        assert int((decided.answer == dataset.gold).sum()) == golden["prefix_vote_correct"]
 
 
 def test_cost_of_the_first_n(recordings, goldens, prices):

@@ -210,17 +210,6 @@ def test_a_method_of_the_users_own_travels_as_its_file(cluster, recording, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_tasks")
-def test_workers_with_another_version_are_refused(cluster, recording, monkeypatch):
-    monkeypatch.setattr("feval.executors.tasks.__version__", "0.0.1")
-    done = CliRunner().invoke(
-        app, [*map(str, SEEDED), str(recording), "--workers", cluster.scheduler.address]
-    )
-    assert done.exit_code == 1
-    assert "This is feval 0.0.1, and a worker has feval" in " ".join(done.output.split())
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("small_tasks")
 def test_certificates_are_those_of_dasks_own_configuration(recording, tmp_path):
     distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
     dask = pytest.importorskip("dask")
@@ -263,15 +252,6 @@ def test_certificates_are_those_of_dasks_own_configuration(recording, tmp_path):
         without = dask.config.set(dict.fromkeys(tls))
         with without, pytest.raises(UsageError, match="cannot be reached"), opened(1, address):
             pass
-
-
-@pytest.mark.slow
-def test_a_scheduler_that_is_not_there_is_a_sentence(monkeypatch):
-    pytest.importorskip("distributed", reason="the extra dask is not installed")
-    monkeypatch.setattr("feval.executors.workers._SECONDS_TO_ANSWER", 0.2)
-    sentence = r"The scheduler tcp://127\.0\.0\.1:9 cannot be reached"
-    with pytest.raises(UsageError, match=sentence), opened(1, "tcp://127.0.0.1:9"):
-        pass
 
 
 def test_without_dask_its_extra_is_named(monkeypatch):

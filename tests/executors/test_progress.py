@@ -2,7 +2,6 @@
 bars at once.
 """
 
-import inspect
 import io
 import sys
 from itertools import pairwise
@@ -13,7 +12,6 @@ import pytest
 from recording_doubles import FakeBackend, task
 from scoring_doubles import FUNCTIONS
 from scoring_doubles import run as score
-from small import write_toy
 
 import feval
 from feval.executors import progress
@@ -103,17 +101,6 @@ def test_each_place_has_its_bar(monkeypatch):
             assert progress.ProgressBar("work")._made() == made("work")
 
 
-def test_without_tqdm_a_notebook_has_lines(monkeypatch):
-    on_terminal(monkeypatch, answer=False)
-    monkeypatch.setitem(
-        sys.modules,
-        "IPython",
-        SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=object())),
-    )
-    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
-    assert isinstance(ProgressBar("work")._made(), Lines)
-
-
 @pytest.fixture
 def drawn(monkeypatch):
     """What a bar shows that need not wait: words, steps, and steps in all."""
@@ -169,16 +156,6 @@ def test_recording_and_scoring_in_python_show_their_bars(drawn, tmp_path, monkey
     ]  # fmt: skip
 
 
-def test_merging_and_selecting_count_llms(drawn, tmp_path):
-    parts = [write_toy(tmp_path / llm, {llm: [["4", "4"]]}, ["4"]) for llm in ("alpha", "beta")]
-    feval.merge(parts, tmp_path / "both")
-    feval.select(tmp_path / "both", tmp_path / "one", llms=["beta"], samples=1)
-    assert [each for each in drawn if each[0]] == [
-        ("merging", 0, 2), ("merging", 1, 2), ("merging", 2, 2), ("selecting", 0, 1), ("selecting",
-        1, 1)
-    ]  # fmt: skip
-
-
 def test_lines_come_with_each_tenth(capsys):
     lines = Lines("comparing")
     for done in range(101):
@@ -201,13 +178,3 @@ def test_a_notebook_s_bar_follows(capsys):
         "comparing:  75",
         "writing:  75",
     ]  # and nothing before the total
-
-
-@pytest.mark.parametrize(
-    "name", ["compare", "evaluate", "method_curve", "import_recording", "verify_recording"]
-)
-def test_functions_keep_their_names_and_arguments(name):
-    function = getattr(feval, name)
-    assert function.__name__ == name
-    assert function.__doc__
-    assert "progress" in inspect.unwrap(function).__code__.co_varnames

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from method_cases import all_cases, cases_of
-from probed import turned_round, with_probes
+from probed import with_probes
 from recorded_pools import ORDERS, not_asked, over_all_orders
 from small import write_scored_toy
 
@@ -151,35 +151,6 @@ def test_blocks_of_questions_make_no_difference(name, case, recorded, monkeypatc
 
 
 @EXACT_CASES
-def test_errors_add_up(name, case, recorded):
-    method = METHODS[name](**case.settings)
-    right = method.exact(*recorded).right
-    shares = method.exact_errors(*recorded, right, not_asked)
-    parts = np.array([right, shares.no_answer, shares.stopped_early, shares.routed_wrong])
-    assert (parts >= 0).all()
-    assert (parts.sum(axis=0) <= 1 + 1e-12).all()  # the rest are wrong votes
-
-
-@EXACT_CASES
-def test_the_numbering_of_answers_makes_no_difference(name, case, recorded):
-    method, (pool, gold) = METHODS[name](**case.settings), recorded
-    last = pool.candidates - 1
-    turned = turned_round(pool, last)
-    turned_gold = np.where(gold < 0, gold, last - gold)
-    one, other = method.exact(pool, gold), method.exact(turned, turned_gold)
-    for field in fields(Expectation):
-        assert getattr(one, field.name) == pytest.approx(getattr(other, field.name), abs=1e-12), (
-            field.name
-        )
-    split, turned_split = (
-        method.exact_errors(*each, one.right, not_asked)
-        for each in ((pool, gold), (turned, turned_gold))
-    )
-    assert split.no_answer == pytest.approx(turned_split.no_answer, abs=1e-12)
-    assert split.stopped_early == pytest.approx(turned_split.stopped_early, abs=1e-12)
-
-
-@EXACT_CASES
 def test_a_gold_that_nobody_gave_is_never_right_and_no_question_is_fine(name, case, recorded):
     method, (pool, gold) = METHODS[name](**case.settings), recorded
     for unseen in (-1, int(pool.candidates.max()), 99):
@@ -254,14 +225,6 @@ def test_a_new_method_needs_no_more_than_its_class(recorded, replay):
     assert evaluate(method, *replay, order="seeded").accuracy == pytest.approx(
         evaluation.accuracy, abs=0.1
     )
-
-
-def test_a_wrong_expectation_is_noticed(recorded, monkeypatch):
-    monkeypatch.setattr(
-        TwoThenAll, "exact", lambda self, pool, gold: SelfConsistency(self.n).exact(pool, gold)
-    )
-    with pytest.raises(AssertionError):
-        check_exact(TwoThenAll(6), *recorded)
 
 
 def test_a_subclass_inherits_no_exact_form(replay):

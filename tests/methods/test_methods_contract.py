@@ -11,8 +11,7 @@ import pytest
 from dealt import recorded_order
 from method_cases import all_cases
 from probed import turned_round, with_probes
-from real_files import golden, real_codes
-from recorded_pools import Recorded, pool_of
+from recorded_pools import pool_of
 from recorded_trees import write_full_trees
 from recorded_turns import write_full_turns
 from small import write_scored_toy
@@ -185,52 +184,6 @@ def test_a_method_is_a_frozen_value_that_shows_its_settings(name, case):
     assert type(method).__doc__
 
 
-DEFAULTS = {
-    "single-call": {},
-    "self-consistency": {"n": 20, "no_answer": "drop"},  # FEval-TTC
-    "best-of-n": {"n": 20, "aggregate": "last"},  # FEval-TTC, search-and-learn
-    "weighted-best-of-n": {"n": 20, "aggregate": "last"},
-    # the authors' scripts
-    "model-switch": {"samples": 5, "normaliser": "distinct", "gate": "all", "weights": None},
-    # section 3
-    "mixture-of-thoughts": {"strong_samples": 3, "strict": False, "rule": "vote",
-    "no_answer": "drop"},
-    "adaptive-consistency": {"criterion": "beta", "budget": 40, "top": None, "no_answer": "drop"},
-    "early-stopping": {"window": 5, "budget": 40, "answer": "all"},
-    "difficulty-adaptive": {
-        "window": 4, "judged": 32, "neighbours": 16, "budget": 40, "threshold": 0.95,
-        "judged_are": "easy",
-        "preallocate": True,
-    },
-    "confidence-weighted": {"temperature": None, "self_check": "whole"},  # learnt, never given
-    "deep-confidence": {
-        "mode": "offline", "keep": "high", "group": 2048, "tail": 2048, "warm_up": 16,
-        "vote": "weighted",
-    },
-    "cascade": {
-        "thresholds": None, "samples": 1, "strict": True, "non_decreasing": True, "grid": 40,
-        "score": "recorded"
-    },
-    "token-budget": {"n": 1},
-    "answer-convergence": {"streak": 14},
-    "parallel-probe": {"width": 64, "interval": 500, "stable": 40, "patience": 7, "warmup": 15,
-    "steps": 100},
-    "probe-confidence": {"threshold": 0.95},
-    "beam-search": {"width": 4, "rounds": 40, "aggregate": "last"},  # search-and-learn
-    "dvts": {"width": 4, "rounds": 40, "aggregate": "last"},
-    "particle-filtering": {"answer": "heaviest", "aggregate": "last"},
-    "sequential-revision": {"turns": 4, "answer": "last"},
-    "automix": {"strict": False, "aggregate": "score", "verification": "recorded"},  # kept at v = t
-}  # fmt: skip
-"""What papers and authors' code take, where they say so."""
-
-
-@pytest.mark.parametrize("name", DEFAULTS)
-def test_defaults_are_those_of_the_papers(name):
-    method = METHODS[name]()
-    assert {field: getattr(method, field) for field in DEFAULTS[name]} == DEFAULTS[name]
-
-
 def test_numbers_behind_words_are_those_of_the_papers():
     rules = {
         name: AdaptiveConsistency(name).rule.threshold
@@ -287,12 +240,6 @@ def test_nothing_depends_on_how_answers_are_numbered(name, case, given_llms):
             )
 
 
-def test_the_readable_form_runs_on_anything_that_samples():
-    assert SelfConsistency(3)("What is 1 + 1?", Recorded(["2", "3", "2", "3", "3"])) == "2"
-    assert SelfConsistency(5)("What is 1 + 1?", Recorded(["2", "3", "2", "3", "3"])) == "3"
-    assert SelfConsistency(2)("What is 1 + 1?", Recorded([None, None, "2"])) is None
-
-
 def test_shortage_and_nonsense_are_refused():
     pool = pool_of(np.array([[0, 0, 1], [0, 1, -2]], np.int16))
     with pytest.raises(OutOfRangeError, match="n=0"):
@@ -313,32 +260,3 @@ def test_no_question_needs_no_decision():
         [pool_of(np.zeros((0, 4), np.int16))], [np.zeros((3, 0, 2), np.uint16)]
     )
     assert decided.answer.shape == decided.ledgers[0].cots.shape == (3, 0)
-
-
-def right_in_recorded_order(codes, gold, n, *, no_answer_votes=False):
-    pool = pool_of(codes)
-    pool = pool.with_no_answer_as_vote() if no_answer_votes else pool
-    decided = SelfConsistency(n).decide([pool], [recorded_order(pool, n)]).answer[0]
-    return int(((decided == gold) & (gold >= 0)).sum())
-
-
-def test_reference_values_of_recorded_order(shared):
-    entries = golden(shared, "sc.prefix.")
-    assert len(entries) == 6
-    for name, entry in entries.items():
-        codes, gold = real_codes(shared, entry["inputs"][0])
-        assert (
-            right_in_recorded_order(codes, gold, entry["params"]["N"])
-            == entry["expected"]["correct"]
-        ), name
-
-
-def test_reference_values_of_recorded_order_with_and_without_votes_of_no_answers(shared):
-    codes, gold = real_codes(shared, "date_pot1")
-    for name, entry in golden(shared, "sc.none.").items():
-        n, expected = entry["params"]["N"], entry["expected"]
-        assert right_in_recorded_order(codes, gold, n) == expected["prefix_drop_correct"], name
-        assert (
-            right_in_recorded_order(codes, gold, n, no_answer_votes=True)
-            == expected["prefix_vote_correct"]
-        ), name

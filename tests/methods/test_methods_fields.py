@@ -3,7 +3,7 @@
 import pickle
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.trace_confidence import MEASURES
 from feval.methods import (
+    METHODS,
     AdaptiveConsistency,
     AutoMix,
     BestOfN,
@@ -46,32 +47,21 @@ OF_ONE_LLM = [
     [
         (AutoMix, "threshold", [1.5, 2]),
         (Cascade, "thresholds", [("high",)]),
-        (Cascade, "samples", [0]),
         (Cascade, "grid", [0]),
         (Cascade, "budget", [-1.0, INF]),
         (Cascade, "prices", [((1.0,),), ((1.0, -1.0),)]),
         (MixtureOfThoughts, "threshold", [1.01, "-1/9", "half", NAN, "1/0"]),
         (MixtureOfThoughts, "samples", [0]),
-        (MixtureOfThoughts, "strong_samples", [0]),
         (ModelSwitch, "samples", [0, (), (5, 0)]),
         (ModelSwitch, "weights", [(1.0, -1.0), (NAN,)]),
         (ConfidenceWeighted, "temperature", [0.0, -1.0, NAN]),
         (DeepConfidence, "keep", [0, 101, "lots"]),
-        (DeepConfidence, "group", [0]),
         (DeepConfidence, "consensus", [1.5]),
-        (DifficultyAdaptive, "window", [0]),
-        (DifficultyAdaptive, "judged", [0]),
-        (DifficultyAdaptive, "neighbours", [0]),
         (DifficultyAdaptive, "threshold", [1.0, "much"]),
         (AdaptiveConsistency, "threshold", ["high", 0, 1.5, "1/0"]),
         (AdaptiveConsistency, "concentration", [0]),
-        (AdaptiveConsistency, "budget", [0]),
         (AdaptiveConsistency, "top", [1]),
-        (EarlyStopping, "window", [0]),
-        *(
-            (kind, "n", [0, -1])
-            for kind in (SelfConsistency, BestOfN, WeightedBestOfN, ConfidenceWeighted, Oracle)
-        ),
+        (SelfConsistency, "n", [0, -1]),
     ],
 )
 def test_a_number_outside_its_range_is_refused(kind, field, values):
@@ -82,30 +72,15 @@ def test_a_number_outside_its_range_is_refused(kind, field, values):
         assert str(caught.value).endswith(f"; {field}={value!r} was given.")
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields"),
-    [
-        (AutoMix, ["aggregate", "verification"]),
-        (Cascade, ["score", "chains", "aggregate"]),
-        (MixtureOfThoughts, ["rule", "no_answer"]),
-        (ModelSwitch, ["normaliser", "gate"]),
-        (BestOfN, ["aggregate"]),
-        (WeightedBestOfN, ["aggregate"]),
-        (ConfidenceWeighted, ["self_check"]),
-        (DeepConfidence, ["mode", "measure", "vote"]),
-        (DifficultyAdaptive, ["ranking", "judged_are", "allocate_over", "requests"]),
-        (AdaptiveConsistency, ["criterion", "no_answer"]),
-        (SelfConsistency, ["no_answer"]),
-        (EarlyStopping, ["answer"]),
-    ],
-)
-def test_a_word_that_there_is_not_is_refused_with_those_that_there_are(kind, fields):
-    for field in fields:
-        word = f"{getattr(kind(), field)}s"
-        with pytest.raises(
-            UnknownNameError, match=f"{field!r} of .* takes .*{field}='{word}' was given"
-        ):
-            kind(**{field: word})
+@pytest.mark.parametrize("kind", METHODS.values())
+def test_a_word_that_there_is_not_is_refused_with_those_that_there_are(kind):
+    for name, hint in get_type_hints(kind).items():
+        if get_origin(hint) is Literal:
+            word = f"{getattr(kind(), name)}s"
+            with pytest.raises(
+                UnknownNameError, match=f"{name!r} of .* takes .*{name}='{word}' was given"
+            ):
+                kind(**{name: word})
 
 
 @pytest.mark.parametrize(

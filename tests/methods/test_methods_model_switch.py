@@ -114,13 +114,6 @@ def faulty_answer(answers_of_llms):
     return [answer for answer, weight in runs if weight == most][-1]
 
 
-def test_the_reference_example_weighs_and_groups_wrongly():
-    assert faulty_weight([0] * 5) == pytest.approx(1.8)
-    pools = pools_of(["ababb"], ["acada"])
-    assert faulty_answer([pool.codes[0].tolist() for pool in pools]) == 1  # b: three of ten votes
-    assert answers_of(ModelSwitch(5), pools) == ["a"]  # five of ten
-
-
 def test_the_reference_example_loses_nine_questions_of_date_on_the_same_draws(shared):
     pools, gold = Real(shared).pools("llama2_date_cot1", "date_cot1_40", "gpt4_date_cot1")
     orders = sampled_orders(pools, 5, seed=1)

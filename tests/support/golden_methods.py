@@ -26,8 +26,6 @@ from golden_difficulty import dsc
 from golden_votes import VOTES
 from real_files import letters
 
-from feval.estimators.per_question import vote_counts
-from feval.estimators.plurality import subset_plurality_accuracy
 from feval.methods import SelfConsistency
 from feval.replay.pools import Pool
 
@@ -160,16 +158,11 @@ def sc_prefix(real, entry):
 
 def sc_none(real, entry):
     [pool], gold = real.pools(*entry["inputs"])
-    n, result = entry["params"]["N"], {}
-    for view, seen in (("drop", pool), ("vote", pool.with_no_answer_as_vote())):
-        counts = vote_counts(seen.codes, gold)
-        exact = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [n]).mean()[
-            0
-        ]
-        result |= {
-            view: exact,
-            f"prefix_{view}_correct": correct(in_recorded_order(SelfConsistency(n), [seen]), gold),
-        }
+    result = {}
+    for rule in ("drop", "vote"):
+        method = SelfConsistency(entry["params"]["N"], rule)
+        result[rule] = method.exact(pool, gold).right.mean()
+        result[f"prefix_{rule}_correct"] = correct(in_recorded_order(method, [pool]), gold)
     return result
 
 
