@@ -20,7 +20,6 @@ from feval.cards.front_matter import (
     Day,
     Text,
     card_files,
-    file_stem,
     find_card,
     read_card,
 )
@@ -247,7 +246,7 @@ def _find(kind: str, name: str, model: type[_CardT]) -> _CardT | None:
     if own_name != name:
         raise CardError(
             f"The {CARD_KINDS[kind]} {path} describes {own_name!r}: its file must be called"
-            f" {file_stem(own_name)}.md."
+            f" {own_name.replace('/', '--')}.md."
         )
     return card
 

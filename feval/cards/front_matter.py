@@ -75,18 +75,6 @@ def card_folders() -> tuple[Path, ...]:
     return (*named, card_folder())
 
 
-def file_stem(name: str) -> str:
-    """Return the file name, without `.md`, of the card of `name`: `Qwen/Qwen2.5-32B-Instruct` has a
-    slash, files have not.
-    """
-    return name.replace("/", "--")
-
-
-def card_name(stem: str) -> str:
-    """Return the name whose card has this file name (without `.md`): the inverse of `file_stem`."""
-    return stem.replace("--", "/")
-
-
 def card_files(kind: str) -> dict[str, tuple[Path, ...]]:
     """Return the names of the cards of a kind (a key of `CARD_KINDS`), sorted, with their files:
     the one that counts first.
@@ -94,7 +82,8 @@ def card_files(kind: str) -> dict[str, tuple[Path, ...]]:
     files: dict[str, tuple[Path, ...]] = {}
     for folder in card_folders():
         for path in _cards_in(folder / kind):
-            name = card_name(path.name.removesuffix(".md"))
+            # `Qwen/Qwen2.5-32B-Instruct` has a slash, files have not
+            name = path.name.removesuffix(".md").replace("--", "/")
             files[name] = (*files.get(name, ()), path)
     return dict(sorted(files.items()))
 

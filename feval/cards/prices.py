@@ -10,7 +10,7 @@ import json
 import numbers
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -79,10 +79,6 @@ def _as_price(value: object) -> Price:
         raise ValueError(f"a price is a number from 0 to {MOST_USD_PER_MTOK:,}") from error
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
 class _PriceCard(Card):
     """The fields of a price list, in a card, in JSON or in Python."""
 
@@ -127,13 +123,7 @@ class PriceList:
     notes: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
 
     def __post_init__(self) -> None:
-        facts = {
-            "id": self.id,
-            "date": self.date,
-            "source": self.source,
-            "prices": self.prices,
-            "notes": self.notes,
-        }
+        facts = {each.name: getattr(self, each.name) for each in fields(self)}
         try:
             card = _PriceCard.model_validate(facts)
         except ValidationError as error:

@@ -80,14 +80,15 @@ def require_shallow(value: Any) -> None:
     without recursion.
     """
     level, depth = [value], 0
-    while level := [inner for outer in level for inner in _items(outer)]:
+    while level := [
+        inner
+        for outer in level
+        if isinstance(outer, (dict, list))
+        for inner in (outer.values() if isinstance(outer, dict) else outer)
+    ]:
         depth += 1
         if depth > MOST_DEPTH:
             raise ValueError(f"it nests deeper than {MOST_DEPTH} levels")
-
-
-def _items(value: Any) -> Any:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ from feval.importers.questions import known_answer_kind, positions_as_labels, re
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.source import SourceQuestion
 from feval.recording.content import Question
-from feval.recording.parquet import Bounds
+from feval.recording.parquet.bounds import Bounds
 
 Row = dict[str, Any]
 Choices = tuple[tuple[str, str], ...]

@@ -42,7 +42,7 @@ from feval.importers.reading import (
     regular_file,
 )
 from feval.importers.source import Row
-from feval.recording.parquet import Bounds, expanded_bytes, most_values
+from feval.recording.parquet.bounds import Bounds, expanded_bytes, most_values
 
 _Blocks = Generator[Any, None, None]
 Choice = Callable[[list[str]], Sequence[str]]

@@ -237,9 +237,8 @@ def grade_answers(
         raise UsageError(
             f"The run {run!r} asked nothing about {dataset.id}, so there is nothing to grade."
         )
-    place_of = {llm.name: place for place, llm in enumerate(llms)}
     row_of = {name: row for row, name in enumerate(dataset.question_ids)}
-    _check(entries, llms, place_of, row_of, dataset.id)
+    placed = _placed(entries, llms, row_of, dataset.id)
     rows = _counted_rows(entries, answers, row_of, run, dataset.id)
     ids = [dataset.question_ids[row] for row in rows.tolist()]
     keys = {name: dataset.answer_key(name, answers.get(name)) for name in ids}
@@ -262,11 +261,8 @@ def grade_answers(
         right=right,
         answered=np.array([keys[name] is not None for name in ids]),
         golds=golds,
-        as_drawn=all(
-            _is_drawn(entry, llms[place_of[entry.llm]], row_of[entry.question], replicate)
-            for entry in entries
-        ),
-        ledger=_ledger(llms, entries, place_of, row_of, rows),
+        as_drawn=all(_is_drawn(entry, llms[place], row, replicate) for entry, place, row in placed),
+        ledger=_ledger(llms, placed, rows),
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,
@@ -280,24 +276,26 @@ def grade_answers(
     )
 
 
-def _check(
-    entries: Sequence[Consumption],
-    llms: Sequence[LLM],
-    place_of: Mapping[str, int],
-    row_of: Mapping[str, int],
-    dataset: str,
-) -> None:
+_Placed = list[tuple[Consumption, int, int]]
+"""What was handed out, each with the place of its LLM and the row of its question."""
+
+
+def _placed(
+    entries: Sequence[Consumption], llms: Sequence[LLM], row_of: Mapping[str, int], dataset: str
+) -> _Placed:
     """Check that what was handed out is in the recording: ledgers and receipts come from
     anywhere.
     """
-    seen: set[tuple[str, str]] = set()
+    place_of = {llm.name: place for place, llm in enumerate(llms)}
+    placed: dict[tuple[int, int], Consumption] = {}
     for entry in entries:
         if entry.llm not in place_of or entry.question not in row_of:
             raise NotRecordedError(
                 f"The ledger has CoTs of {entry.llm!r} on question {entry.question!r}, which"
                 f" {dataset} does not have in this recording. Give the recording that was served."
             )
-        size = int(llms[place_of[entry.llm]].pool.sizes[row_of[entry.question]])
+        place, row = at = place_of[entry.llm], row_of[entry.question]
+        size = int(llms[place].pool.sizes[row])
         if not all(0 <= sample < size for sample in entry.samples) or not (
             1 <= entry.passes <= entry.requests <= len(entry.samples)
         ):
@@ -306,12 +304,13 @@ def _check(
                 f" {entry.question!r} for the CoTs {list(entry.samples)!s:.80}; {size} were"
                 " recorded, numbered from 0. Give the recording that was served."
             )
-        if (entry.llm, entry.question) in seen:
+        if at in placed:
             raise ConflictError(
                 f"The ledger has {entry.llm} on question {entry.question!r} twice; join the two"
                 " entries."
             )
-        seen.add((entry.llm, entry.question))
+        placed[at] = entry
+    return [(entry, *at) for at, entry in placed.items()]
 
 
 def _counted_rows(
@@ -346,18 +345,11 @@ def _is_drawn(entry: Consumption, llm: LLM, row: int, replicate: int | None) -> 
     return sorted(entry.samples) == sorted(first)
 
 
-def _ledger(
-    llms: Sequence[LLM],
-    entries: Sequence[Consumption],
-    place_of: Mapping[str, int],
-    row_of: Mapping[str, int],
-    rows: npt.NDArray[np.intp],
-) -> QuestionLedger:
+def _ledger(llms: Sequence[LLM], placed: _Placed, rows: npt.NDArray[np.intp]) -> QuestionLedger:
     """Count what was handed out."""
     column_of = {row: column for column, row in enumerate(rows.tolist())}
     prompts, rounds, cots, output = np.zeros((4, len(llms), len(rows)), np.int64)
-    for entry in entries:
-        place, row = place_of[entry.llm], row_of[entry.question]
+    for entry, place, row in placed:
         at, pool = (place, column_of[row]), llms[place].pool
         prompts[at], rounds[at] = pool.prompt_tokens[row], entry.requests
         cots[at] = len(entry.samples)

@@ -340,24 +340,6 @@ class Scores:
                 values[with_steps] /= counts[with_steps]
         return values.reshape(self.values.shape)
 
-    def of_cots(self, aggregate: str, whose: str) -> npt.NDArray[np.float64]:
-        """Return what `aggregated` does; where the scorer gave only the other kind of scores, a
-        `NotRecordedError`.
-        """
-        values = self.aggregated(aggregate)
-        other = self.steps.values.size if aggregate == "score" else np.isfinite(self.values).any()
-        if other and np.isnan(values).all():
-            available, advice = (
-                ("step scores only", "min")
-                if aggregate == "score"
-                else ("one score per CoT and no step scores", "score")
-            )
-            raise NotRecordedError(
-                f"{self.scorer.name!r} gave {available} for {whose}, so there is no aggregate"
-                f" {aggregate!r}. Use another one, such as {advice!r}."
-            )
-        return values
-
 
 _STATED = re.compile(r"(.+):(lower|higher)", re.DOTALL)
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

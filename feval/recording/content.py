@@ -253,16 +253,16 @@ class PoolRows:
 
 
 class PairTally:
-    """Counts the CoTs of one LLM on one dataset, of whose questions each is added once at most."""
+    """Counts the CoTs of one LLM on one dataset; `sizes` has the CoTs of each question."""
 
     def __init__(self, questions: Sized) -> None:
-        self._questions = len(questions)
-        self._pools, self._served = Counter[int](), Counter[str]()
-        self._counts, self._depth, self._branching = Counter[str](), 0, 0
+        self.sizes = np.zeros(len(questions), np.uint32)
+        self._served, self._counts = Counter[str](), Counter[str]()
+        self._depth = self._branching = 0
 
-    def add(self, pool: PoolRows) -> None:
-        """Count one pool."""
-        self._pools[len(pool.answers)] += 1
+    def add(self, row: int, pool: PoolRows) -> None:
+        """Count the pool of a question, by its row."""
+        self.sizes[row] = len(pool.answers)
         marks = pool.reasoning_marks or [None] * len(pool.answers)
         unclosed = [any(not mark.closing for mark in own or ()) for own in marks]
         unanswered = [
@@ -291,7 +291,6 @@ class PairTally:
         """Return the counts as the manifest states them; of models that answered, those with the
         most CoTs.
         """
-        is_whole = self._pools.total() >= self._questions
         optional = {
             "unclosed_thoughts": self._counts["unclosed_thoughts"],
             "empty_replies": self._counts["empty_replies"],
@@ -301,12 +300,19 @@ class PairTally:
             "served": dict(self._served.most_common(MOST_SERVED)),
         }
         return {
-            "cots": sum(size * pools for size, pools in self._pools.items()),
-            "smallest_pool": min(self._pools, default=0) if is_whole else 0,
-            "largest_pool": max(self._pools, default=0),
+            **counts_of_sizes(self.sizes),
             "no_answer": self._counts["no_answer"],
             **{name: count for name, count in optional.items() if count},
         }
+
+
+def counts_of_sizes(sizes: npt.NDArray[np.uint32]) -> dict[str, Any]:
+    """Return what the manifest states of the sizes of pools."""
+    return {
+        "cots": int(sizes.sum()),
+        "smallest_pool": int(sizes.min()) if len(sizes) else 0,
+        "largest_pool": int(sizes.max(initial=0)),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,9 +511,6 @@ class QuestionTable:
 
     def repeated_id(self) -> str | None:
         """Return an id that two questions have, if there is any."""
-        keys = self.keys
-        order = np.argsort(keys, kind="stable")
-        for at in np.flatnonzero(keys[order[1:]] == keys[order[:-1]]).tolist():
-            if self.ids[int(order[at])] == self.ids[int(order[at + 1])]:
-                return str(self.ids[int(order[at])])
-        return None
+        order = np.argsort(self.keys)
+        twice = order[np.flatnonzero(np.diff(self.keys[order]) == 0)]
+        return str(self.ids[int(twice[0])]) if len(twice) else None

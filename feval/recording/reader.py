@@ -94,11 +94,11 @@ class Recording(Browsable):
         self._votes: dict[str, Votes] = {}
 
     @cached_property
-    def _tables(self) -> Callable[[str], parquet.Table]:
+    def _tables(self) -> Callable[[str], parquet.reading.Table]:
         return lru_cache(_TEXT_FILES_OPEN)(self._open_table)
 
     @cached_property
-    def _parts(self) -> Callable[[Part], parquet.PartTable]:
+    def _parts(self) -> Callable[[Part], parquet.reading.PartTable]:
         return lru_cache(_TEXT_FILES_OPEN)(self._open_part)
 
     def files(self, part: str, dataset: str, llm: str | None = None) -> list[str]:
@@ -200,11 +200,13 @@ class Recording(Browsable):
         """
         hashes = array("q")
         with self._reading(Part("questions", dataset)) as own:
-            for question in parquet.questions_of_tables(own.groups(None, rows)):
+            for question in parquet.reading.questions_of_tables(own.groups(None, rows)):
                 hashes.append(hash(question.id))
                 yield question
             if len(np.unique(hashes)) < len(hashes):
-                ids = {question.id for question in parquet.questions_of_tables(own.groups())}
+                ids = {
+                    question.id for question in parquet.reading.questions_of_tables(own.groups())
+                }
                 if len(ids) < len(hashes):
                     raise ValueError("a question id comes twice")
 
@@ -348,20 +350,20 @@ class Recording(Browsable):
         if part.name not in {"samples", "texts"}:
             yield from (line(*each) for each in rows)
             return
-        own = parquet.Aligned(rows)
+        own = parquet.reading.Aligned(rows)
         for question, _ in self.scan("requests", *part[1:], ["question_id"]):
             yield line(question, own.take(question))
         if own.next is not None:
             yield line(*own.next)
 
     def _arrays(self, part: Part, columns: list[str] | None = None) -> dict[str, Any]:
-        """The numbers of a part as arrays, as `parquet.arrays_of_tables` has them."""
+        """The numbers of a part as arrays, as `parquet.reading.arrays_of_tables` has them."""
         self.require_part(part)
         votes = self.votes(part.dataset)
         shape = votes.llms[str(part.llm)].codes.shape
         with self._reading(part) as own:
             tables = own.groups(columns)
-            return parquet.arrays_of_tables(part.name, tables, votes.question_ids, shape)
+            return parquet.reading.arrays_of_tables(part.name, tables, votes.question_ids, shape)
 
     def logprobs(self, dataset: str, llm: str) -> TokenLogprobs:
         """Log-probabilities of the tokens of an LLM's CoTs on a dataset, as arrays."""
@@ -391,7 +393,7 @@ class Recording(Browsable):
         self.require_part(part)
         with self._reading(part) as own:
             columns = own.questions(None, self._cut(part, rows))
-            yield from parquet.rows_of_part(part.name, columns)
+            yield from parquet.reading.rows_of_part(part.name, columns)
 
     def scorers(self, dataset: str, llm: str) -> list[str]:
         """Names of the scorers that scored an LLM on a dataset."""
@@ -497,7 +499,7 @@ class Recording(Browsable):
                 part: self.scan(part, dataset, llm, rows=rows)
                 for part in self.channels(dataset, llm)
             }
-            yield from parquet.pools_of_rows(own.path, requests, samples, texts, channels)
+            yield from parquet.reading.pools_of_rows(own.path, requests, samples, texts, channels)
 
     def scan(
         self,
@@ -519,7 +521,7 @@ class Recording(Browsable):
 
     def named_llms(self, path: str) -> set[str]:
         """The LLMs named in the rows of a Parquet file."""
-        with parquet.readable(self.path / path):
+        with parquet.reading.readable(self.path / path):
             groups = self._tables(path).groups(["llm"])
             return {name for table in groups for name in table.column("llm").unique().to_pylist()}
 
@@ -553,12 +555,12 @@ class Recording(Browsable):
                 " of it, and with --dataset and --llm a part."
             )
 
-    def _open_table(self, path: str) -> parquet.Table:
+    def _open_table(self, path: str) -> parquet.reading.Table:
         self._have(path)
-        return parquet.Table(self.path / path, self.file_record(path))
+        return parquet.reading.Table(self.path / path, self.file_record(path))
 
     @contextmanager
-    def _reading(self, part: Part) -> Iterator[parquet.PartTable]:
+    def _reading(self, part: Part) -> Iterator[parquet.reading.PartTable]:
         """A part of an LLM, or of a dataset, for a block that reads it: any error there is a
         `DamagedRecordingError`.
         """
@@ -566,12 +568,12 @@ class Recording(Browsable):
         if spec_of(part.name).is_optional:
             self.require_part(part)
         own = self._parts(part)
-        with parquet.readable(own.path):
+        with parquet.reading.readable(own.path):
             yield own
 
-    def _open_part(self, part: Part) -> parquet.PartTable:
+    def _open_part(self, part: Part) -> parquet.reading.PartTable:
         paths = part.paths(self.manifest.files) or [part.path]
-        return parquet.PartTable(
+        return parquet.reading.PartTable(
             self.path, {path: self.file_record(path) for path in paths}, self._tables
         )
 

@@ -30,6 +30,7 @@ from feval.errors import (
 )
 from feval.executors.progress import reports
 from feval.executors.tasks import portable
+from feval.recording import parquet
 from feval.recording.content import PairTally, QuestionTable
 from feval.recording.layout.format import (
     MANIFEST,
@@ -45,7 +46,6 @@ from feval.recording.layout.format import (
     open_regular,
 )
 from feval.recording.layout.manifest import Manifest, check_manifest
-from feval.recording.parquet import readable
 from feval.recording.parts import (
     CHANNELS,
     PAIR_PARTS,
@@ -348,7 +348,7 @@ def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -
     tally, row_of = PairTally(votes), votes.rows_in_order()
     for pool in recording.pools(dataset, llm):
         try:
-            row_of(pool.question_id)
+            tally.add(row_of(pool.question_id), pool)
         except ValueError as error:
             wrong = (
                 "comes twice or out of order in"
@@ -367,7 +367,6 @@ def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -
             problem = "the marks of its thoughts do not fit its texts"
         if problem:
             raise DamagedRecordingError(f"{who}, question {pool.question_id!r}: {problem}.")
-        tally.add(pool)
     for part in recording.keyed_parts(dataset, llm):
         leaves |= leaves_of(recording, part)
     counter = recording.counter(dataset, llm)
@@ -538,7 +537,7 @@ def check_votes(recording: Recording, dataset: str, llms: Iterable[str]) -> None
 
 
 def _refuse(recording: Recording, dataset: str, llms: list[str], probed: list[str]) -> None:
-    with readable(recording.path / Part("votes", dataset).path):
+    with parquet.reading.readable(recording.path / Part("votes", dataset).path):
         for problem in votes_problems(recording, dataset, llms, probed):
             raise DamagedRecordingError(
                 f"{recording.path}/{problem}. Its owner has to publish it again."

@@ -164,7 +164,7 @@ class VotesBuilder:
         is_wide = bool(probed) or sum(width for _, width in shapes.values()) > _MOST_NARROW
         code_type = "int32" if is_wide else "int16"
         self.llms = {
-            llm: _Pools(recording, dataset, llm, shapes[llm], scratch, code_type)
+            llm: _Pools(code_type, recording, dataset, llm, shapes[llm], scratch)
             for llm in (names if llms is None else llms)
         }
         self.probes = {
@@ -277,18 +277,26 @@ def _distinct(columns: Iterator[Sequence[str | None]]) -> list[str]:
     return [form for form in dict.fromkeys(chain.from_iterable(columns)) if form is not None]
 
 
+_EMPTY = {"codes": ABSENT, "parents": ABSENT, "turns": ABSENT, "turn_prompts": -1}
+"""What arrays have where no CoT was recorded; others have 0."""
+
+
 class _Files:
     """Files of an LLM that are read along with the questions, some of which they may lack."""
 
-    def __init__(self, recording: Recording, dataset: str, llm: str) -> None:
+    def __init__(
+        self, recording: Recording, dataset: str, llm: str, shape: tuple[int, int], scratch: Scratch
+    ) -> None:
         self._recording, self._dataset, self._llm = recording, dataset, llm
-        self._parts: dict[str, parquet.Aligned] = {}
+        self._who = f"{recording.path}: {llm} on {dataset}"
+        (self._questions, self._width), self._scratch = shape, scratch
+        self._parts: dict[str, parquet.reading.Aligned] = {}
         self._columns: dict[str, set[str]] = {}
         self._taken: dict[str, dict[str, list[Any]]] = {}
 
     def _read(self, part: str, *columns: str) -> None:
         rows = self._recording.scan(part, self._dataset, self._llm, ["question_id", *columns])
-        self._parts[part] = parquet.Aligned(rows)
+        self._parts[part] = parquet.reading.Aligned(rows)
         self._columns[part] = {*columns} - {"correct"}
 
     def take(self, question: str) -> list[str | None]:
@@ -318,38 +326,24 @@ class _Files:
 class _Pools(_Files):
     """The pools of one LLM: their arrays, and whether the column `correct` is stale."""
 
-    def __init__(
-        self,
-        recording: Recording,
-        dataset: str,
-        llm: str,
-        shape: tuple[int, int],
-        scratch: Scratch,
-        code_type: str,
-    ) -> None:
-        super().__init__(recording, dataset, llm)
-        self._width, channels = shape[1], recording.channels(dataset, llm)
+    def __init__(self, code_type: str, *own: Any) -> None:
+        super().__init__(*own)
         self._read("samples", "answer", "output_tokens", "finish_reason", "correct")
         self._read("requests", "prompt_tokens")
         kind = "int16" if self._width < 2**15 else "int32"
-        self.codes = scratch.array(code_type, shape)
-        self._tokens = scratch.array("uint32", shape)
-        self._finish = scratch.array("uint8", shape)
-        self._trees: dict[str, npt.NDArray[Any]] = {}
+        kinds = {"codes": code_type, "output_tokens": "uint32", "finish": "uint8"}
+        channels = self._recording.channels(self._dataset, self._llm)
         if "steps" in channels:
             self._read("steps", "parent", "ends")
-            self._trees = {
-                "parents": scratch.array(kind, shape),
-                "ends": scratch.array("uint8", shape),
-            }
+            kinds |= {"parents": kind, "ends": "uint8"}
         if "turns" in channels:
             self._read("turns", "messages", "prompt_tokens")
-            self._trees |= {
-                "turns": scratch.array(kind, shape),
-                "turn_prompts": scratch.array("int32", shape),
-            }
-        self._prompt_tokens = np.full(shape[0], -1, np.int32)
-        self.sizes = np.zeros(shape[0], np.uint32)
+            kinds |= {"turns": kind, "turn_prompts": "int32"}
+        shape = self._questions, self._width
+        self._tables = {name: self._scratch.array(kind, shape) for name, kind in kinds.items()}
+        self.codes = self._tables["codes"]
+        self._prompt_tokens = np.full(self._questions, -1, np.int32)
+        self.sizes = np.zeros(self._questions, np.uint32)
         self._most_tokens = 0
         self.is_stale = False
 
@@ -359,90 +353,75 @@ class _Pools(_Files):
         if request:
             [sent] = request["prompt_tokens"]
             self._prompt_tokens[row] = -1 if sent is None else sent
-        coded = [codes[answer] for answer in own.get("answer", ())]
-        tokens, size = own.get("output_tokens", []), len(coded)
+        answers = own.get("answer", [])
+        size, nothing = len(answers), [None] * len(answers)
         if size > self._width:
             raise ValueError(f"{self._llm} has more CoTs on a question than the manifest counts")
-        absent = [0] * (self._width - size)
         self.sizes[row] = size
-        self.codes[row] = coded + [ABSENT] * len(absent)
-        self._tokens[row] = tokens + absent
-        self._most_tokens = max(self._most_tokens, *tokens, 0)
+        rows = {
+            "codes": [codes[answer] for answer in answers],
+            "output_tokens": own.get("output_tokens", []),
+        }
+        self._most_tokens = max(self._most_tokens, *rows["output_tokens"], 0)
         try:
-            finish = [FINISH_CODES[reason] for reason in own.get("finish_reason", ())]
+            rows["finish"] = [FINISH_CODES[reason] for reason in own.get("finish_reason", ())]
         except KeyError as error:
             raise DamagedRecordingError(
-                f"{self._recording.path}: {self._llm} on {self._dataset} has the unknown finish"
-                f" reason {error}."
+                f"{self._who} has the unknown finish reason {error}."
             ) from error
-        self._finish[row] = finish + absent
         self.is_stale |= own.get("correct", []) != [
-            None if gold < 0 else code == gold for code in coded
+            None if gold < 0 else code == gold for code in rows["codes"]
         ]
-        if self._trees:
+        if "steps" in self._taken:
             steps, turns = self._taken["steps"], self._taken.get("turns", {})
-            nothing = [None] * size
-            self._check_tree(own.get("answer", []), steps, turns)
-            rows = {
-                "parents": unknown_as_minus_one(steps.get("parent", nothing)),
-                "ends": list(map(int, steps.get("ends", [0] * size))),
-                "turns": message_numbers(turns.get("messages", nothing)),
-                "turn_prompts": unknown_as_minus_one(turns.get("prompt_tokens", nothing)),
-            }
-            empty = {"ends": 0, "turn_prompts": -1}
-            for name, table in self._trees.items():
-                table[row] = rows[name] + [empty.get(name, ABSENT)] * len(absent)
-
-    def _check_tree(
-        self,
-        answers: list[str | None],
-        steps: Mapping[str, list[Any]],
-        turns: Mapping[str, list[Any]],
-    ) -> None:
-        nothing = [None] * len(answers)
-        pool = PoolRows(
-            "",
-            nothing,
-            nothing,
-            answers,
-            [],
-            [],
-            parents=steps.get("parent"),
-            ends=steps.get("ends"),
-            messages=turns.get("messages"),
-            turn_prompt_tokens=turns.get("prompt_tokens"),
-        )
-        if problem := pool.tree_problem():
-            raise DamagedRecordingError(
-                f"{self._recording.path}: {self._llm} on {self._dataset}, question"
-                f" {self._question!r}: {problem}; fetch or make the recording again."
+            parents, ends = steps.get("parent"), steps.get("ends")
+            sent, prompts = turns.get("messages"), turns.get("prompt_tokens")
+            pool = PoolRows(
+                "",
+                nothing,
+                nothing,
+                answers,
+                [],
+                [],
+                parents=parents,
+                ends=ends,
+                messages=sent,
+                turn_prompt_tokens=prompts,
             )
+            if problem := pool.tree_problem():
+                raise DamagedRecordingError(
+                    f"{self._who}, question {self._question!r}: {problem}; fetch or make the"
+                    " recording again."
+                )
+            rows |= {
+                "parents": unknown_as_minus_one(parents or nothing),
+                "ends": list(map(int, ends or [0] * size)),
+                "turns": message_numbers(sent or nothing),
+                "turn_prompts": unknown_as_minus_one(prompts or nothing),
+            }
+        for name, table in self._tables.items():
+            table[row] = rows[name] + [_EMPTY.get(name, 0)] * (self._width - size)
 
     def arrays(self, code_type: str) -> Arrays:
         """The arrays of the votes files."""
         narrow = "uint16" if self._most_tokens < 2**16 else "uint32"
+        kinds = {"codes": code_type, "output_tokens": narrow}
+        arrays = self._tables | {"prompt_tokens": self._prompt_tokens, "sizes": self.sizes}
         return {
-            "codes": FlatArray(code_type, self.codes),
-            "output_tokens": FlatArray(narrow, self._tokens),
-            "finish": FlatArray("uint8", self._finish),
-            "prompt_tokens": FlatArray("int32", self._prompt_tokens),
-            "sizes": FlatArray("uint32", self.sizes),
-            **{name: FlatArray(own.dtype.name, own) for name, own in self._trees.items()},
+            name: FlatArray(kinds.get(name, own.dtype.name), own) for name, own in arrays.items()
         }
 
 
 class _Probes(_Files):
     """The probes of one LLM's CoTs."""
 
-    def __init__(
-        self, recording: Recording, dataset: str, llm: str, shape: tuple[int, int], scratch: Scratch
-    ) -> None:
-        super().__init__(recording, dataset, llm)
+    def __init__(self, *own: Any) -> None:
+        super().__init__(*own)
         self._read(PROBES, "sample_index", "offset", "answer", "output_tokens", "confidence")
-        self._width = shape[1]
-        self._starts = scratch.array("int64", (shape[0] * shape[1] + 1,))
-        self._offsets, self._codes = _Appended(scratch, "uint32"), _Appended(scratch, "int32")
-        self._tokens, self._confidences = _Appended(scratch, "int32"), _Appended(scratch, "float32")
+        self._starts = self._scratch.array("int64", (self._questions * self._width + 1,))
+        self._offsets, self._codes, self._tokens, self._confidences = (
+            _Appended(self._scratch, kind) for kind in ("uint32", "int32", "int32", "float32")
+        )
         self._unknown = {"output_tokens", "confidences"}
         self._most_tokens = self.count = 0
 

@@ -29,6 +29,7 @@ from feval.recording.content import (
     QuestionTable,
     ScorerInfo,
     ScoreRows,
+    counts_of_sizes,
 )
 from feval.recording.layout.files import NewFolder, link_file, storage_errors, write_file
 from feval.recording.layout.format import (
@@ -224,14 +225,14 @@ class RecordingWriter:
                         pair.add(pool)
                         if progress is not None:
                             progress(done)
-                    files, leaves, counts = pair.close()
+                    files, leaves = pair.close()
                 finally:
                     pair.abandon()
                 self._files |= files
                 self._leaves |= leaves
                 for parent in parents:
                     self._link_if_same(parent, files)
-                sizes = pair.sizes
+                counts, sizes = pair.tally.record(), pair.tally.sizes
             else:
                 records = [parent.manifest.pairs[dataset, name] for parent in parents]
                 counts, sizes = _joined(records), np.zeros(len(table), np.uint32)
@@ -478,11 +479,7 @@ class RecordingWriter:
                 for path in samples:
                     self._files[path] = with_correct(self.root / path, correct) or self._files[path]
                 self._link_if_same(source, samples)
-            self._pairs[dataset, llm] |= {
-                "cots": int(pools.sizes.sum()),
-                "smallest_pool": int(pools.sizes.min()) if len(pools.sizes) else 0,
-                "largest_pool": int(pools.sizes.max(initial=0)),
-            }
+            self._pairs[dataset, llm] |= counts_of_sizes(pools.sizes)
         flat, probes = votes.files()
         questions = self._counts[dataset]["questions"]
         new = [(Part(name, dataset), blocks, questions) for name, blocks in flat.items()]

@@ -14,8 +14,6 @@ from feval.cards.front_matter import (
     card_files,
     card_folder,
     card_folders,
-    card_name,
-    file_stem,
     read_front_matter,
 )
 from feval.errors import CardError
@@ -245,10 +243,3 @@ def test_only_markdown_files_are_cards(tmp_path, monkeypatch):
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path))
     assert "org/a" in card_files("llms")
     assert not {"README", ".hidden", "notes", "b"} & set(card_files("llms"))
-
-
-def test_names_and_file_names_are_each_others_inverse():
-    assert file_stem("Qwen/Qwen2.5-32B-Instruct") == "Qwen--Qwen2.5-32B-Instruct"
-    for kind in ("datasets", "llms", "prices"):
-        for name, paths in card_files(kind).items():
-            assert (file_stem(name), card_name(paths[0].stem)) == (paths[0].stem, name)

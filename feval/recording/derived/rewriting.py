@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from feval.answers.equality import named_equality
 from feval.answers.equivalence import NORMAL_FORM, Verdict
-from feval.errors import ConflictError, DamagedRecordingError, UsageError
+from feval.errors import ConflictError, DamagedRecordingError, NotRecordedError, UsageError
 from feval.recording.content import (
     DatasetInfo,
     PoolRows,
@@ -369,4 +369,18 @@ def aggregate_scores(
             scores are asked for, or the other way round.
         DamagedRecordingError: as for `Recording.scores`.
     """
-    return recording.scores(dataset, llm, scorer).of_cots(aggregate, f"{llm} on {dataset}")
+    scores = recording.scores(dataset, llm, scorer)
+    values = scores.aggregated(aggregate)
+    is_score = aggregate == "score"
+    other = scores.steps.values.size if is_score else np.isfinite(scores.values).any()
+    if other and np.isnan(values).all():
+        available, advice = (
+            ("step scores only", "min")
+            if is_score
+            else ("one score per CoT and no step scores", "score")
+        )
+        raise NotRecordedError(
+            f"{scorer!r} gave {available} for {llm} on {dataset}, so there is no aggregate"
+            f" {aggregate!r}. Use another one, such as {advice!r}."
+        )
+    return values

@@ -239,14 +239,11 @@ class Spill:
         self._file = SpooledTemporaryFile(  # noqa: SIM115  closed by its owner
             _IN_MEMORY_BYTES, dir=None if folder is None else str(folder)
         )
-        self._size = 0
 
     def write(self, data: bytes) -> int:
         """Append some bytes; return where they start."""
-        start = self._size
-        self._file.seek(start)
+        start = self._file.seek(0, os.SEEK_END)
         self._file.write(data)
-        self._size += len(data)
         return start
 
     def read(self, start: int, size: int) -> bytes:

@@ -396,10 +396,8 @@ def arrays_of_tables(
         for name, kind in kinds.items()
         if kind in {"float64", "int32"} and name != "sample_index"
     }
-    lists = {
-        name: _Lists(shape, np.float64 if kind == "list<float64>" else np.float32)
-        for name, kind in kinds.items()
-        if kind.startswith("list<float")
+    lists: dict[str, list[tuple[Any, Any]]] = {
+        name: [] for name, kind in kinds.items() if kind.startswith("list<float")
     }
     known, last = np.zeros(size, np.bool_), -1
     rows = {question: row for row, question in enumerate(question_ids)}
@@ -410,10 +408,12 @@ def arrays_of_tables(
         for name, values in numbers.items():
             missing = values.dtype.type(math.nan if kinds[name] == "float64" else -1)
             values[places] = pc.fill_null(table.column(name), missing).to_numpy()
-        for name, each in lists.items():
-            each.add(table.column(name).combine_chunks(), places)
+        for name, pieces in lists.items():
+            pieces.append((places, table.column(name).combine_chunks()))
     arrays = {name: values.reshape(shape) for name, values in (numbers | {"known": known}).items()}
-    return arrays | {name: each.ragged() for name, each in lists.items()}
+    return arrays | {
+        name: _ragged(pieces, shape, kinds[name][5:-1]) for name, pieces in lists.items()
+    }
 
 
 def _places(
@@ -435,24 +435,14 @@ def _places(
     return places
 
 
-class _Lists:
-    """The values of a column of lists, table by table."""
-
-    def __init__(self, shape: tuple[int, int], dtype: type[np.floating[Any]]) -> None:
-        self._shape = shape
-        self._lengths = np.zeros(shape[0] * shape[1], np.int64)
-        self._values: list[npt.NDArray[Any]] = [np.empty(0, dtype)]
-
-    def add(self, column: Any, places: npt.NDArray[np.int64]) -> None:
-        self._lengths[places] = pc.fill_null(pc.list_value_length(column), 0).to_numpy(
-            zero_copy_only=False
-        )
-        self._values.append(
-            pc.list_flatten(column)
-            .to_numpy(zero_copy_only=False)
-            .astype(self._values[0].dtype, copy=False)
-        )
-
-    def ragged(self) -> Ragged:
-        offsets = np.concatenate([[0], np.cumsum(self._lengths)]).astype(np.int64)
-        return Ragged(np.concatenate(self._values), offsets, self._shape)
+def _ragged(pieces: list[tuple[Any, Any]], shape: tuple[int, int], dtype: str) -> Ragged:
+    """Return a column of lists from its pieces, each with the places of its rows."""
+    lengths = np.zeros(shape[0] * shape[1], np.int64)
+    values: list[npt.NDArray[Any]] = [np.empty(0, dtype)]
+    for places, column in pieces:
+        counts = pc.fill_null(pc.list_value_length(column), 0)
+        lengths[places] = counts.to_numpy(zero_copy_only=False)
+        flat = pc.list_flatten(column).to_numpy(zero_copy_only=False)
+        values.append(flat.astype(dtype, copy=False))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Ragged(np.concatenate(values), offsets, shape)

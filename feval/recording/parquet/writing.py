@@ -9,7 +9,6 @@ from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -248,7 +247,7 @@ def with_correct(path: Path, correct: Iterator[bool | None]) -> dict[str, Any] |
 
 class PairFiles:
     """The Parquet files of the pools of one LLM on one dataset, with their leaves: three, and one
-    for each channel that is used. `sizes` has the CoTs of each question.
+    for each channel that is used; and the `tally` of the pools.
 
     `claim` registers the path of a file before it is written, and `only` names the parts to write
     where the others are taken from another recording.
@@ -269,8 +268,7 @@ class PairFiles:
         self._files: dict[str, PartFiles] = {}
         self._row = -1
         self._is_tree: bool | None = None
-        self._tally = PairTally(questions)
-        self.sizes = np.zeros(len(questions), np.uint32)
+        self.tally = PairTally(questions)
 
     def add(self, pool: PoolRows) -> None:
         """Add a pool; its question must be known and in order (`ConflictError`), its values
@@ -291,18 +289,17 @@ class PairFiles:
                 right = [None if gold is None else answer == gold for answer in pool.answers]
                 own["correct"] = right
             files.add(name, own)
-        self.sizes[self._row] = len(pool.answers)
-        self._tally.add(pool)
+        self.tally.add(self._row, pool)
 
-    def close(self) -> tuple[dict[str, dict[str, Any]], dict[Part, str], dict[str, int]]:
-        """Finish the files; return their records, their leaves, and the summary of the pools."""
+    def close(self) -> tuple[dict[str, dict[str, Any]], dict[Part, str]]:
+        """Finish the files; return their records and their leaves."""
         for part in self._only.intersection(PAIR_PARTS):
             self._of(part)
         records: dict[str, dict[str, Any]] = {}
         for files in self._files.values():
             records |= files.close()
         leaves = {files.part: files.leaf.hexdigest() for files in self._files.values()}
-        return records, leaves, self._tally.record()
+        return records, leaves
 
     def abandon(self) -> None:
         """Close the files, whatever state they are in."""
