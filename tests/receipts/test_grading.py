@@ -3,9 +3,10 @@ said.
 """
 
 import json
+from dataclasses import replace
 
 import pytest
-from small import write_toy
+from small import TOY, pool, write_rows, write_toy
 
 from feval import SelfConsistency, evaluate, load, merge
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
@@ -135,48 +136,19 @@ def test_all_right_of_three_leaves_room(loaded):
 
 
 def test_answers_are_made_canonical_by_the_answer_kind(tmp_path):
-    from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+    info = replace(TOY, answer_kind="number")
+    write_rows(tmp_path / "sums", ["0.5"], ("m", [pool(0, ["0.5"])]), info=info, prices="none")
+    dataset, llms = load("toy", recording=tmp_path / "sums")
 
-    with RecordingWriter(tmp_path / "sums", operation={"name": "test"}, prices="none") as writer:
-        writer.add_dataset(
-            DatasetInfo("sums", "Sums", "number", "test-1"),
-            [Question("one", "1/4 + 1/4?", "0.5", "0.5")],
-        )
-        writer.add_pools(
-            "sums",
-            LLMInfo("m"),
-            "words",
-            [PoolRows("one", ["1/2"], ["1/2"], ["0.5"], [3], ["stop"])],
-        )
-    dataset, llms = load("sums", recording=tmp_path / "sums")
+    def graded(answer):
+        answers = answers_by_id(dataset, {"toy/0": answer})
+        return grade_answers(dataset, llms, [first(0, 1, llm="m")], answers)
+
     for written in ("1/2", "$0.50", 0.5, "<think>7, I guess</think> 0.5"):
-        answers = answers_by_id(dataset, {"one": written})
-        assert (
-            grade_answers(
-                dataset,
-                llms,
-                [Consumption(llm="m", question="one", requests=1, samples=(0,))],
-                answers,
-            ).accuracy
-            == 1
-        )
+        assert graded(written).accuracy == 1
     for thought in ("<think>0.5", "<think>0.5</think>", "<think>\\boxed{0.5}</think> So it is 7."):
-        answers = answers_by_id(dataset, {"one": thought})
-        assert (
-            grade_answers(
-                dataset,
-                llms,
-                [Consumption(llm="m", question="one", requests=1, samples=(0,))],
-                answers,
-            ).accuracy
-            == 0
-        )
-    result = grade_answers(
-        dataset,
-        llms,
-        [Consumption(llm="m", question="one", requests=1, samples=(0,))],
-        {"one": "many"},
-    )
+        assert graded(thought).accuracy == 0
+    result = graded("many")
     assert (result.accuracy, result.to_dict()["answered"], result.to_dict()["usd"]) == (0, 0, None)
     assert any("no dollars" in sentence for sentence in result.remarks())
 
@@ -272,11 +244,14 @@ def test_a_question_without_a_gold_is_never_right_and_said(tmp_path):
     assert any("without a gold answer" in sentence for sentence in result.remarks())
 
 
-def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(toy, loaded, tmp_path):
-    dataset, llms = loaded
-    result = grade_answers(dataset, llms, ASKED, ANSWERS, run="mine", replicate=None)
+@pytest.fixture
+def receipt(loaded, tmp_path):
+    result = grade_answers(*loaded, ASKED, ANSWERS, run="mine", replicate=None)
+    return receipt_of(result.request(), result, *loaded, tmp_path)
+
+
+def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(receipt, tmp_path):
     path = tmp_path / "receipt.json"
-    receipt = receipt_of(result.request(), result, dataset, llms, tmp_path)
     path.write_text(json.dumps(receipt))
     found = verify_receipt(path)
     assert (found.equal, found.kind, found.notes) == (True, "grade", ())
@@ -302,10 +277,7 @@ def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(toy, loade
         {"seed": 0.5},
     ],
 )
-def test_a_damaged_receipt_is_refused(part, loaded, tmp_path):
-    dataset, llms = loaded
-    result = grade_answers(dataset, llms, ASKED, ANSWERS)
-    receipt = receipt_of(result.request(), result, dataset, llms, tmp_path)
+def test_a_damaged_receipt_is_refused(part, receipt, tmp_path):
     path = tmp_path / "receipt.json"
     path.write_text(json.dumps(receipt | {"request": receipt["request"] | part}))
     with pytest.raises(UsageError, match="damaged receipt"):

@@ -13,10 +13,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from command_line import feval
 from small import write_toy
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.comparison.comparison import compare
 from feval.comparison.plan import Plan
 from feval.errors import FevalError
@@ -28,24 +27,12 @@ SECONDS = 12.0  # for each of the two fuzzers
 LONGEST = 10.0  # of one case; the toy has three questions
 LLM = "gpt-3.5-turbo"
 COMMANDS = {
-    "run": ["run", "self-consistency", "--set", "n=2", "--order", "seeded", "--replicates", "3"],
-    "learning": [
-        "run",
-        "cascade",
-        *("--set", "samples=1", "--set", "score=vote-share", "--train-fraction", "0.5"),
-    ],
-    "curve": ["curve", "early-stopping", "--sweep", "window=1,2", "--set", "budget=4"],
-    "plain curve": ["curve", "self-consistency", "--n", "1..4"],
-    "estimate": [
-        "estimate",
-        "--g",
-        "3",
-        "--m",
-        "1..4",
-        "--method",
-        "exact,monte-carlo,two-call,unbiased",
-    ],
-    "compare": ["compare", "plan.toml"],
+    "run": "run self-consistency --set n=2 --order seeded --replicates 3",
+    "learning": "run cascade --set samples=1 --set score=vote-share --train-fraction 0.5",
+    "curve": "curve early-stopping --sweep window=1,2 --set budget=4",
+    "plain curve": "curve self-consistency --n 1..4",
+    "estimate": "estimate --g 3 --m 1..4 --method exact,monte-carlo,two-call,unbiased",
+    "compare": "compare",
 }
 PLAN = f"""dataset = "toy"
 recordings = ["toy"]
@@ -121,11 +108,12 @@ def base(tmp_path_factory):
     write_toy(base / "toy", {LLM: pools, "gpt-4o-mini": pools[::-1]}, ["a", "y", "b", "d"])
     (base / "plan.toml").write_text(PLAN)
     for name, command in COMMANDS.items():
-        given = [str(base / word) if word.endswith(".toml") else word for word in command]
-        given += [] if "compare" in given else ["--recording", str(base / "toy")]
-        llms = [] if "compare" in given else [LLM, "gpt-4o-mini"] if name == "learning" else [LLM]
-        given += [word for llm in llms for word in ("--llm", llm)]
-        done = CliRunner().invoke(app, [*given, "--json"], env={"FEVAL_RECEIPTS": str(base)})
+        options = ["--recording", base / "toy", f"--llm {LLM}"]
+        options += ["--llm gpt-4o-mini"] if name == "learning" else []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("FEVAL_RECEIPTS", str(base))
+            of_command = [base / "plan.toml"] if name == "compare" else options
+            done = feval(command, *of_command, "--json")
         assert done.exit_code == 0, (name, done.output)
         Path(json.loads(done.stdout)["receipt"]).rename(base / f"{name}.json")
     return base

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from invoked import call
+from command_line import feval
 from small import content, pool, write_rows, write_toy
 
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
@@ -26,67 +26,26 @@ POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c"
 GOLDS = ["a", "y", "b", "d"]
 MINE = "def first(question, llm):\n    return llm.sample(1).answers[0]\n"
 RUNS = {
-    "exact": ["run", "self-consistency", "--set", "n=3"],
-    "seeded": [
-        "run",
-        "self-consistency",
-        "--set",
-        "n=2",
-        "--order",
-        "seeded",
-        "--replicates",
-        "7",
-        "--seed",
-        "5",
-    ],
-    "recorded": [
-        "run",
-        "self-consistency",
-        "--set",
-        "n=2",
-        "--order",
-        "recorded",
-        "--billing",
-        "per_sample",
-    ],
-    "split": ["run", "self-consistency", "--set", "n=2", "--train-fraction", "0.5"],
-    "unpriced": ["run", "self-consistency", "--set", "n=2", "--prices", "none"],
-    "oracle": ["run", "oracle", "--set", "n=2"],
-    "estimate": [
-        "estimate",
-        *[
-            "--g",
-            "3",
-            "--m",
-            "1..4",
-            "--method",
-            "exact,monte-carlo,two-call,unbiased",
-            "--seed",
-            "4",
-        ],
-    ],
-    "curve": ["curve", "self-consistency", "--n", "1..4"],
-    "curve-method": ["curve", "self-consistency", "--n", "1..4", "--set", "no_answer=vote"],
-    "curve-seeded": [
-        "curve",
-        "self-consistency",
-        "--n",
-        "1,3",
-        "--order",
-        "seeded",
-        "--replicates",
-        "9",
-    ],
+    "exact": "run self-consistency --set n=3",
+    "seeded": "run self-consistency --set n=2 --order seeded --replicates 7 --seed 5",
+    "recorded": "run self-consistency --set n=2 --order recorded --billing per_sample",
+    "split": "run self-consistency --set n=2 --train-fraction 0.5",
+    "unpriced": "run self-consistency --set n=2 --prices none",
+    "oracle": "run oracle --set n=2",
+    "estimate": "estimate --g 3 --m 1..4 --method exact,monte-carlo,two-call,unbiased --seed 4",
+    "curve": "curve self-consistency --n 1..4",
+    "curve-method": "curve self-consistency --n 1..4 --set no_answer=vote",
+    "curve-seeded": "curve self-consistency --n 1,3 --order seeded --replicates 9",
 }
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        ["run", "self-consistency", "--set", "n=2", "--order", "seeded"],
-        ["curve", "self-consistency", "--n", "1,2", "--order", "seeded"],
-        ["curve", "self-consistency", "--n", "1,2", "--order", "seeded", "--set", "no_answer=vote"],
-        ["compare", "plan.toml", "--order", "seeded"],
+        "run self-consistency --set n=2 --order seeded",
+        "curve self-consistency --n 1,2 --order seeded",
+        "curve self-consistency --n 1,2 --order seeded --set no_answer=vote",
+        "compare plan.toml --order seeded",
     ],
     ids=["run", "curve", "curve-method", "compare"],
 )
@@ -99,8 +58,8 @@ def test_a_receipt_keeps_the_number_of_replicates_that_was_used(command, tmp_pat
     method = '[[method]]\nname = "self-consistency"\nllms = ["gpt-4o-mini"]\nbudgets = {n = [2]}\n'
     Path("plan.toml").write_text(f'dataset = "toy"\nrecordings = ["toy"]\nresamples = 20\n{method}')
     monkeypatch.setattr("feval.evaluation.replicates._DRAWS", 60)
-    place = [] if command[0] == "compare" else ["--recording", "toy"]
-    done = call(*command, *place, "--json", "--out", "result")
+    place = "" if command.startswith("compare") else "--recording toy"
+    done = feval(command, place, "--json --out result")
     assert done.exit_code == 0, done.output
     content = json.loads(Path("result/receipt.json").read_text())
     pinned, numbers = content["request"].get("plan", content["request"]), content["numbers"]
@@ -128,7 +87,7 @@ WRITTEN = {}
 
 def write_receipt(toy, name="seeded"):
     out = toy.parent / name
-    done = call(*RUNS[name], "--recording", toy, "--out", out)
+    done = feval(RUNS[name], "--recording", toy, "--out", out)
     assert done.exit_code == 0, done.output
     return out / "receipt.json"
 
@@ -152,9 +111,9 @@ def changed(path, **parts):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_what_was_written_is_computed_again(name, toy):
-    done = call("verify", receipt(toy, name))
+    done = feval("verify", receipt(toy, name))
     assert (done.exit_code, done.stderr) == (0, ""), done.output
-    what = "an estimate" if name == "estimate" else f"a {RUNS[name][0]}"
+    what = "an estimate" if name == "estimate" else f"a {RUNS[name].split()[0]}"
     numbers = re.search(rf"(\d+) values of {what} computed again, all equal", done.stdout)
     assert int(numbers[1]) > 10
 
@@ -163,45 +122,45 @@ def test_what_was_written_is_computed_again(name, toy):
 def test_a_receipt_nobody_named_a_place_for_goes_to_the_state_folder(name, toy, state, monkeypatch):
     (toy.parent / "here").mkdir()
     monkeypatch.chdir(toy.parent / "here")
-    command = [*RUNS.get(name, []), "--recording", toy]
+    command = [RUNS.get(name, ""), "--recording", toy]
     if name == "compare":
-        assert call("compare", "../plan.toml", "--init", "--recording", toy).exit_code == 0
-        command = ["compare", "../plan.toml"]
-    done = call(*command)
+        assert feval("compare ../plan.toml --init --recording", toy).exit_code == 0
+        command = ["compare ../plan.toml"]
+    done = feval(*command)
     assert done.exit_code == 0, done.output
     [kept] = state.glob("*/receipt.json")
     assert done.stdout.splitlines()[-1] == f"wrote {kept}"
-    assert kept.parent.name.startswith(command[0])
-    assert call("verify", kept).exit_code == 0
+    assert kept.parent.name.startswith(command[0].split()[0])
+    assert feval("verify", kept).exit_code == 0
     assert verify_receipt(kept).equal
     before = kept.read_bytes()
-    assert json.loads(call(*command, "--json").stdout)["receipt"] == str(kept)
+    assert json.loads(feval(*command, "--json").stdout)["receipt"] == str(kept)
     assert ([kept], before) == (list(state.glob("*/receipt.json")), kept.read_bytes())
     assert list(Path().iterdir()) == []
 
 
 def test_the_newest_receipt_is_verified_by_its_age(toy, state):
-    none = call("verify", "--last")
+    none = feval("verify --last")
     assert (none.exit_code, "There is no receipt in" in none.stderr) == (2, True)
     for seed in (1, 2, 1):  # the third adds nothing, and the first is the newest again
         printed = json.loads(
-            call(*RUNS["seeded"], "--seed", seed, "--recording", toy, "--json").stdout
+            feval(RUNS["seeded"], "--seed", seed, "--recording", toy, "--json").stdout
         )
         for old in state.glob("*/receipt.json"):
             if str(old) != printed["receipt"]:
                 os.utime(old, ns=(0, old.stat().st_mtime_ns - 10**9))
-        last = call("verify", "--last", "--json")
+        last = feval("verify --last --json")
         assert last.exit_code == 0, last.output
         assert json.loads(last.stdout)["path"] == printed["receipt"]
         assert json.loads(Path(printed["receipt"]).read_text())["request"]["seed"] == seed
     assert len(list(state.glob("*/receipt.json"))) == 2
-    assert call("verify", "--last", toy).exit_code == 2
-    assert call("verify").exit_code == 2
+    assert feval("verify --last", toy).exit_code == 2
+    assert feval("verify").exit_code == 2
 
 
 def test_json_says_where_the_receipt_is(toy, state):
     def place(*options):
-        return json.loads(call(*RUNS["exact"], "--recording", toy, "--json", *options).stdout)[
+        return json.loads(feval(RUNS["exact"], "--recording", toy, "--json", *options).stdout)[
             "receipt"
         ]
 
@@ -231,14 +190,11 @@ def test_links_on_the_way_to_a_receipt_or_a_recording(name, toy, monkeypatch):
     ):
         if name == "compare":
             assert (
-                call(
-                    "compare", "plans/plan.toml", "--init", "--recording", place, "--force"
-                ).exit_code
-                == 0
+                feval("compare plans/plan.toml --init --recording", place, "--force").exit_code == 0
             )
-            done = call("compare", "plans/plan.toml")
+            done = feval("compare plans/plan.toml")
         else:
-            done = call(*RUNS[name], "--recording", place)
+            done = feval(RUNS[name], "--recording", place)
         assert done.exit_code == 0, done.output
         kept = Path(done.stdout.splitlines()[-1].removeprefix("wrote "))
         for path in (kept, base / kept, (base / kept).resolve()):
@@ -253,7 +209,7 @@ def test_the_name_of_a_kept_receipt_is_one_that_file_systems_take(tmp_path, stat
     name = "\u0444" * 120
     mine.write_text(MINE.replace("first", name))
     write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS}, GOLDS)
-    done = call("run", f"mine.py:{name}", "--recording", "toy", "--replicates", "2")
+    done = feval("run", f"mine.py:{name}", "--recording toy --replicates 2")
     assert done.exit_code == 0, done.output
     [kept] = state.iterdir()
     assert kept.name.startswith("run-\u0444\u0444")
@@ -268,7 +224,7 @@ def test_where_receipts_are_kept(said, toy, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(toy.parent / "state"))
     monkeypatch.setenv("USERPROFILE", str(toy.parent / "home"))
     monkeypatch.chdir(toy.parent)
-    assert call(*RUNS["exact"], "--recording", "toy").exit_code == 0
+    assert feval(RUNS["exact"], "--recording toy").exit_code == 0
     where = {"": "state/feval/receipts", "~/kept": "home/kept"}.get(said.strip(), said)
     assert [path.parent.parent for path in toy.parent.rglob("receipt.json")] == [toy.parent / where]
 
@@ -280,11 +236,11 @@ def test_numbers_are_not_lost_with_a_disk_that_is_full(json_too, toy, monkeypatc
 
     monkeypatch.chdir(toy.parent)
     monkeypatch.setattr("feval.report.files.os.fsync", full)
-    done = call(*RUNS["exact"], "--recording", "toy", "--out", "out", *json_too)
+    done = feval(RUNS["exact"], "--recording toy --out out", *json_too)
     assert done.exit_code == 1
     assert "No space left on device" in done.stderr
     assert "wrote" not in done.stdout
-    result = call(*RUNS["exact"], "--recording", "toy", *json_too)
+    result = feval(RUNS["exact"], "--recording toy", *json_too)
     assert (result.exit_code, result.stdout) == (0, done.stdout)
     assert not [path for path in toy.parent.rglob("*") if "receipt.json" in path.name]
 
@@ -295,45 +251,45 @@ def test_a_receipt_that_cannot_be_kept_is_a_remark(toy, state, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("feval.report.files.os.fsync", full)
-        done = call(*RUNS["exact"], "--recording", toy)
+        done = feval(RUNS["exact"], "--recording", toy)
         assert (done.exit_code, "wrote" in done.stdout) == (0, False)
         assert done.stderr.startswith("note: No receipt was kept: ")
         assert "No space left on device" in done.stderr
     with monkeypatch.context() as patch:
         patch.setenv("FEVAL_RECEIPTS", "none")
-        without = call(*RUNS["exact"], "--recording", toy)
+        without = feval(RUNS["exact"], "--recording", toy)
     assert (without.stdout, without.stderr) == (done.stdout, "")
     shutil.rmtree(state.parent)
     state.parent.write_bytes(b"in the way")
-    done = call(*RUNS["exact"], "--recording", toy)
+    done = feval(RUNS["exact"], "--recording", toy)
     assert (done.exit_code, done.stdout) == (0, without.stdout)
     assert f"No receipt was kept: {state.parent} is a file" in done.stderr
     monkeypatch.setenv("FEVAL_RECEIPTS", str(toy / "receipts"))
     before = sorted(toy.rglob("*"))
-    done = call(*RUNS["exact"], "--recording", toy)
+    done = feval(RUNS["exact"], "--recording", toy)
     assert (done.exit_code, sorted(toy.rglob("*"))) == (0, before)
     assert "lies inside the recording" in done.stderr
 
 
 def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(toy, state):
-    assert call(*RUNS["exact"], "--recording", toy).exit_code == 0
+    assert feval(RUNS["exact"], "--recording", toy).exit_code == 0
     [path] = state.glob("*/receipt.json")
     path.write_text("mine")
-    refused = call(*RUNS["exact"], "--recording", toy)
+    refused = feval(RUNS["exact"], "--recording", toy)
     assert (refused.exit_code, path.read_text()) == (0, "mine")
     assert "note: No receipt was kept" in refused.stderr
     assert "--force" in refused.stderr
-    assert call(*RUNS["exact"], "--recording", toy, "--force").exit_code == 0
+    assert feval(RUNS["exact"], "--recording", toy, "--force").exit_code == 0
     assert verify_receipt(path).equal
 
 
 def test_a_named_place_that_takes_no_receipt_is_said_before_the_work(toy, state, monkeypatch):
     monkeypatch.chdir(toy)  # a recording never changes
     before = sorted(toy.rglob("*"))
-    done = call(*RUNS["exact"], "--recording", ".", "--out", "out")
+    done = feval(RUNS["exact"], "--recording . --out out")
     assert (done.exit_code, done.stdout) == (1, "")
     assert f"inside the recording {toy}, which never changes" in done.stderr
-    assert call(*RUNS["exact"], "--recording", ".").exit_code == 0
+    assert feval(RUNS["exact"], "--recording .").exit_code == 0
     assert sorted(toy.rglob("*")) == before
 
 
@@ -345,7 +301,7 @@ def test_another_model_that_answered_is_in_the_receipt_and_on_the_page(tmp_path)
     [sentence] = [
         each for each in read["numbers"]["warnings"] if "more than one model answered" in each
     ]
-    assert sentence in json.loads(call("info", toy, "--json").stdout)["served"]
+    assert sentence in json.loads(feval("info", toy, "--json").stdout)["served"]
     with_card = prepare(toy, Seen("a/b", None, None), tag="v1", licence=Licence("cc0-1.0")).files[
         "README.md"
     ]
@@ -377,12 +333,12 @@ def test_a_number_that_differs_is_named_with_the_difference(toy):
     changed(path, numbers=numbers | {"accuracy": numbers["accuracy"] + 1e-9, "questions": 5})
     found = verify_receipt(path)
     assert [d.where for d in found.differences] == ["questions", "accuracy"]
-    done = call("verify", path)
+    done = feval("verify", path)
     assert done.exit_code == 1
     assert "accuracy: the receipt says" in done.stderr
     assert "-1e-09" in done.stderr
     assert "questions: the receipt says 5, now 4, -1" in done.stderr
-    result = json.loads(call("verify", path, "--json").stdout)
+    result = json.loads(feval("verify", path, "--json").stdout)
     assert (result["ok"], result["differences"][0]["now"]) == (False, 4)
 
 
@@ -430,7 +386,7 @@ def test_a_receipt_travels_with_its_recording_or_without_it(toy, tmp_path):
     assert verify_receipt(moved / "seeded" / "receipt.json").equal
     alone = shutil.copy(path, tmp_path / "alone.json")
     assert verify_receipt(Path(alone), [toy]).equal
-    assert call("verify", alone, "--recording", toy).exit_code == 0
+    assert feval("verify", alone, "--recording", toy).exit_code == 0
 
 
 def test_another_recording_is_refused(toy, tmp_path):
@@ -451,7 +407,7 @@ def test_a_users_method_runs_only_when_it_is_given_again(toy, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(MINE)
     out = tmp_path / "mine"
-    done = call("run", f"{mine}:first", "--recording", toy, "--out", out)
+    done = feval("run", f"{mine}:first", "--recording", toy, "--out", out)
     assert done.exit_code == 0, done.output
     path = out / "receipt.json"
     with pytest.raises(
@@ -486,7 +442,7 @@ def test_what_is_no_receipt(text, words, tmp_path):
     path.write_text(text)
     with pytest.raises(UsageError, match=words):
         verify_receipt(path)
-    assert call("verify", path).exit_code == 2
+    assert feval("verify", path).exit_code == 2
 
 
 def test_a_kind_nobody_knows(toy):
@@ -501,7 +457,7 @@ def test_another_version_is_a_note(toy):
 
 
 def test_options_of_receipts_are_not_for_recordings(toy):
-    done = call("verify", toy, "--recording", toy)
+    done = feval("verify", toy, "--recording", toy)
     assert done.exit_code == 2
     assert "belong to receipts" in done.stderr
 
@@ -556,10 +512,10 @@ def test_a_receipt_never_chooses_code_or_files(toy, tmp_path):
 
 
 def test_a_receipt_that_is_not_there_or_no_file(tmp_path):
-    done = call("verify", tmp_path / "receipt.json")
+    done = feval("verify", tmp_path / "receipt.json")
     assert (done.exit_code, "cannot be read: No such file" in done.stderr) == (2, True)
     os.mkfifo(tmp_path / "receipt.json")
-    done = call("verify", tmp_path / "receipt.json")
+    done = feval("verify", tmp_path / "receipt.json")
     assert (done.exit_code, "it is no regular file" in done.stderr) == (2, True)
 
 

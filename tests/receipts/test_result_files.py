@@ -6,7 +6,7 @@ import shutil
 from contextlib import suppress
 
 import pytest
-from invoked import call
+from command_line import feval
 from small import write_toy
 
 from feval.errors import UsageError
@@ -38,10 +38,7 @@ def toy(tmp_path_factory):
 @pytest.fixture(scope="module")
 def drawn(toy):
     out = toy.parent / "out"
-    assert (
-        call("curve", "self-consistency", "--n", "1..3", "--recording", toy, "--out", out).exit_code
-        == 0
-    )
+    assert feval("curve self-consistency --n 1..3 --recording", toy, "--out", out).exit_code == 0
     return out
 
 
@@ -56,10 +53,10 @@ def curve(drawn):
 def test_a_receipt_pins_every_file_beside_it(curve):
     files = json.loads((curve / "receipt.json").read_text())["files"]
     assert set(files) == {path.name for path in curve.iterdir()} - {"receipt.json"}
-    assert call("verify", curve).exit_code == 0
+    assert feval("verify", curve).exit_code == 0
     # lists what is of the result, not what is in the folder
     (curve / "notes.txt").write_text("mine")
-    assert call("verify", curve).exit_code == 0
+    assert feval("verify", curve).exit_code == 0
 
 
 def test_a_file_that_differs_or_is_missing_is_named(curve):
@@ -67,13 +64,13 @@ def test_a_file_that_differs_or_is_missing_is_named(curve):
     (curve / "curve.png").unlink()
     (curve / "curve.svg").unlink()
     os.mkfifo(curve / "curve.svg")
-    done = call("verify", curve)
+    done = feval("verify", curve)
     assert done.exit_code == 1
     assert "curve.csv, a file of this result, differs: the receipt says SHA-256" in done.stderr
     assert "curve.png, a file of this result, is missing." in done.stderr
     assert "curve.svg, a file of this result, cannot be read: it is no regular file." in done.stderr
     assert "is right" not in done.stdout
-    assert len(json.loads(call("verify", curve, "--json").stdout)["files"]) == 3
+    assert len(json.loads(feval("verify", curve, "--json").stdout)["files"]) == 3
 
 
 def test_a_receipt_that_lies_alone_is_checked_by_its_numbers(curve):
@@ -141,7 +138,7 @@ def test_a_kill_leaves_no_receipt_that_passes_beside_files_of_another_run(tmp_pa
 def test_a_comparison_is_pinned_and_stays_so_when_it_is_published(toy):
     plan, out = toy.parent / "plan.toml", toy.parent / "compared"
     plan.write_text(PLAN)
-    assert call("compare", plan, "--out", out).exit_code == 0
+    assert feval("compare", plan, "--out", out).exit_code == 0
     hash_ = json.loads((toy / "manifest.json").read_text())["recording_hash"]
     copy = toy / "results" / "compared"
     copy.mkdir(parents=True)

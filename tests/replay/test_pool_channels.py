@@ -17,7 +17,7 @@ from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError
 from feval.evaluation.evaluation import evaluate
 from feval.methods import BestOfN, ConfidenceWeighted
 from feval.recording import ScorerInfo, ScoreRows, add_scores, select
-from feval.recording.parquet import arrays_of_tables
+from feval.recording.parquet.reading import arrays_of_tables
 from feval.replay import load
 
 ANSWERS = {
