@@ -115,7 +115,7 @@ def compare(
         )
     given = [make_method(name, sandbox=sandbox) for name in methods or () if ":" in name]
     if dry_run:
-        with show.progress("measuring"), machines.opened() as executor:
+        with show.progress("measuring"), machines as executor:
             planned = durations(plan, time_limit=time_limit, methods=given)
             workers: int = getattr(executor, "workers", 1)
         _show_durations(show, planned, workers)
@@ -136,7 +136,7 @@ def show_comparison(
 ) -> None:
     """Compute a comparison, print it and write its files; the rest are arguments of `compare`."""
     count = counted(len(plan.entries), "method")
-    with show.progress(f"comparing {count}") as progress, machines.opened() as executor:
+    with show.progress(f"comparing {count}") as progress, machines as executor:
         steps = foretell(progress, lambda cots: f"{count}, {cots:,} CoTs per question,")
         comparison = compare_methods(plan, executor=executor, progress=steps, **given)
     if show.json:  # there are no tables
@@ -158,8 +158,8 @@ def show_comparison(
             *headline(comparison, complete=show_all),
             *(comparison_tables(comparison) if show_all else ()),
             receipt=lambda folder: comparison_receipt(comparison, comparison.base, folder),
-            files=lambda folder: result_files(
-                comparison, folder, cast("BinaryIO", questions), time_limit=limit
+            files=lambda: result_files(
+                comparison, cast("Path", saved.out), cast("BinaryIO", questions), time_limit=limit
             ),
         )
 

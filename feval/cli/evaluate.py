@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from feval import receipts, serving
-from feval.cli.evaluating import ResultFiles, open_recordings, request_options, result_options
+from feval.cli.evaluating import ResultFiles, open_request, request_options, result_options
 from feval.cli.options import (
     DEFAULT_COUNTS,
     DatasetName,
@@ -92,12 +93,10 @@ def run(
     """
     fields = parse_settings(settings or [])
     chosen = make_method(method, fields, sandbox=sandbox)
-    with show.progress(method) as progress, machines.opened() as executor:
-        opened = open_recordings(recordings, dataset, llms)
-        request = RunRequest(
-            method=method, settings=fields, dataset=opened.dataset, llms=opened.llms, **options
+    with show.progress(method) as progress, machines as executor:
+        request, questions, replayed = open_request(
+            RunRequest, recordings, dataset, llms, method=method, settings=fields, **options
         )
-        questions, replayed = opened.load(request)
 
         def draws(total: int) -> str:
             replicates = (
@@ -114,13 +113,11 @@ def run(
     source = chosen.source_sha256 if isinstance(chosen, MethodFile) else None
     request = request.changed(method=result.method, order=result.kind, source_sha256=source)
     request = request.with_replicates(result.questions)
-    numbers = result.to_dict()
     saved.show(
         show,
-        numbers,
+        result.to_dict(),
         *evaluation_tables([result]),
-        receipt=lambda folder: receipts.receipt(request, result, questions, replayed, folder),
-        files=lambda _: {"result.json": encoded(numbers)},
+        receipt=partial(receipts.receipt, request, result, questions, replayed),
     )
 
 
@@ -172,9 +169,24 @@ def curve(
     """
     fields, method = parse_settings(settings or []), methods[0]
     if len(methods) > 1 or (len(llms or ()) > 1 and not takes_several(METHODS.get(method))):
-        running: dict[str, Any] = {"machines": machines, "saved": saved, "show_all": show_all}
-        given: dict[str, Any] = {"n": n, "sweep": sweep, "options": options, "show": show}
-        _curves(methods, fields, recordings, dataset, llms, **given, **running)
+        # one curve does without the modules of comparisons
+        from feval.cli.compare import show_comparison
+        from feval.comparison.listed import listed_plan
+
+        for name, value in fields.items():
+            if not any(":" not in method and name in field_names(method) for method in methods):
+                make_method(method, {name: value})  # raises, and names the nearest
+        budgets: Any = None if n is None else parse_counts(n)
+        if sweep is not None:
+            budgets = dict([_swept(method, None, n, sweep)])
+        opened = [open_place(folder) for folder in recording_folders(recordings)]
+        given = {name: value for name, value in options.items() if value is not None}
+        given |= {"budgets": budgets, "fields": fields, "price_list": options.get("prices")}
+        dataset = only_dataset(dataset, opened)
+        plan, users = listed_plan(opened, methods, dataset=dataset, llms=llms, **given)
+        show_comparison(
+            plan, saved, show, machines, show_all=show_all, recordings=opened, methods=users
+        )
         return
     field, values = _swept(method, budget_field(method), n, sweep)
     if field in fields:
@@ -186,18 +198,13 @@ def curve(
             f"--drop short-pools leaves out the questions with fewer CoTs than the largest {field};"
             f" say which with {'--n' if sweep is None else '--sweep'}, such as --n 1..20."
         )
-    with machines.opened() as executor:
-        opened = open_recordings(recordings, dataset, llms)
-        request = CurveRequest(
-            method=method,
-            settings=fields,
-            dataset=opened.dataset,
-            llms=opened.llms,
-            field=field,
-            values=tuple(values),
-            **options,
-        ).simplest()
-        questions, replayed = opened.load(request)
+    with machines as executor:
+        given = options | {"method": method, "settings": fields}
+        given |= {"field": field, "values": tuple(values)}
+        request, questions, replayed = open_request(
+            CurveRequest, recordings, dataset, llms, **given
+        )
+        request = request.simplest()
         if not values:
             most = max(1, min(*(llm.pool.smallest for llm in replayed), DEFAULT_COUNTS))
             request = request.changed(values=tuple(_usual_budgets(method, field, fields, most)))
@@ -213,42 +220,11 @@ def curve(
         show,
         result.to_dict(),
         curves_table([result]),
-        receipt=lambda folder: receipts.receipt(request, result, questions, replayed, folder),
-        files=lambda _: _files(
+        receipt=partial(receipts.receipt, request, result, questions, replayed),
+        files=lambda: _files(
             "curve", result, curve_records(result), lambda curve: pictures.curves([curve])
         ),
     )
-
-
-def _curves(
-    methods: Sequence[str],
-    fields: Mapping[str, Any],
-    recordings: Sequence[Path] | None,
-    dataset: str | None,
-    llms: Sequence[str] | None,
-    *,
-    n: str | None,
-    sweep: str | None,
-    options: Mapping[str, Any],
-    **running: Any,
-) -> None:
-    """Compare several methods, or one on several LLMs, without a comparison file."""
-    # one curve does without the modules of comparisons
-    from feval.cli.compare import show_comparison
-    from feval.comparison.listed import listed_plan
-
-    for field, value in fields.items():
-        if not any(":" not in method and field in field_names(method) for method in methods):
-            make_method(methods[0], {field: value})  # raises, and names the nearest
-    budgets: Any = None if n is None else parse_counts(n)
-    if sweep is not None:
-        budgets = dict([_swept(methods[0], None, n, sweep)])
-    opened = [open_place(folder) for folder in recording_folders(recordings)]
-    dataset = only_dataset(dataset, opened)
-    given = {"budgets": budgets, "fields": fields, "price_list": options.get("prices")}
-    shared = {name: value for name, value in options.items() if value is not None}
-    plan, users = listed_plan(opened, methods, dataset=dataset, llms=llms, **given, **shared)
-    show_comparison(plan, **running, recordings=opened, methods=users)
 
 
 def _swept(
@@ -334,25 +310,21 @@ def surface(
     Example: feval surface --recording my-recording --n 1..64 --tokens 500..16000..500,none --out
     my-surface
     """
-    opened = open_recordings(recordings, dataset, [llm] if llm else None)
-    request = SurfaceRequest(
-        dataset=opened.dataset,
-        llms=opened.llms,
-        n=None if n is None else tuple(parse_counts(n, noun="traces")),
-        tokens=None if tokens is None else _limits(tokens),
-        **options,
+    options["n"] = None if n is None else tuple(parse_counts(n, noun="traces"))
+    options["tokens"] = None if tokens is None else _limits(tokens)
+    request, questions, replayed = open_request(
+        SurfaceRequest, recordings, dataset, [llm] if llm else None, **options
     )
-    questions, [replayed] = opened.load(request)
-    result = width_depth_surface(questions, replayed, **request.arguments())
+    result = width_depth_surface(questions, replayed[0], **request.arguments())
     if result.points[0].usd_per_question is None:
-        note_missing_dollars(show, request.prices, [replayed])
+        note_missing_dollars(show, request.prices, replayed)
     request = request.changed(n=tuple(result.widths), tokens=tuple(result.depths))
     saved.show(
         show,
         result.to_dict(),
         surface_table(result),
-        receipt=lambda folder: receipts.receipt(request, result, questions, [replayed], folder),
-        files=lambda _: _surface_files(result),
+        receipt=partial(receipts.receipt, request, result, questions, replayed),
+        files=lambda: _surface_files(result),
     )
 
 
@@ -418,10 +390,4 @@ def grade(
         served, run, serving.grading.read_answers(answers), opened, dataset=dataset, prices=prices
     )
     show.note(*graded.remarks())
-    saved.show(
-        show,
-        graded.result(),
-        grade_table(graded.grade),
-        receipt=graded.receipt,
-        files=lambda _: {"result.json": encoded(graded.result())},
-    )
+    saved.show(show, graded.result(), grade_table(graded.grade), receipt=graded.receipt)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from platformdirs import user_state_path
 from typer import Option
@@ -27,9 +27,10 @@ from feval.report.files import Content, check_folder, encoded, save_files, save_
 if TYPE_CHECKING:
     from feval.cli.output import Output
     from feval.evaluation.requests import ReplayOptions
-    from feval.recording import Recording
     from feval.replay import LLM, Dataset
     from feval.report.tables.tables import Table
+
+    _Request = TypeVar("_Request", bound=ReplayOptions)
 
 
 _DROPPED = ("unlabelled", "short-pools")
@@ -63,7 +64,7 @@ def request_options(
         if "rare" in _extra(field) and name not in without
     }
     parameters = [
-        _parameter(model, name, overriding=overriding)
+        _parameter(name, field, overriding=overriding)
         for name, field in fields.items()
         if not (_extra(field)["rare"] or name in rare)
     ]
@@ -116,19 +117,16 @@ def result_options(files: str) -> Decorator:
     return expanded("saved", parameters, lambda values: ResultFiles(**values))
 
 
-def _parameter(model: type[ReplayOptions], name: str, *, overriding: bool) -> inspect.Parameter:
-    field = model.model_fields[name]
-    least = next((bound.ge for bound in field.metadata if hasattr(bound, "ge")), None)
+def _parameter(name: str, field: Any, *, overriding: bool) -> inspect.Parameter:
     option = Option(
         "--" + name.replace("_", "-"),
         metavar=_extra(field)["metavar"],
         help=field.description,
-        min=least,
+        min=next((bound.ge for bound in field.metadata if hasattr(bound, "ge")), None),
     )
-    kind: Any = field.annotation
     if overriding:
-        return keyword(name, Annotated[kind | None, option], None)
-    return keyword(name, Annotated[kind, option], field.default)
+        return keyword(name, Annotated[field.annotation | None, option], None)
+    return keyword(name, Annotated[field.annotation, option], field.default)
 
 
 def _extra(field: Any) -> Mapping[str, Any]:
@@ -136,31 +134,25 @@ def _extra(field: Any) -> Mapping[str, Any]:
     return extra
 
 
-@dataclass(frozen=True)
-class OpenedRecordings:
-    """Opened recordings, one at least, with the dataset and the LLMs in them that are meant."""
-
-    recordings: Sequence[Recording]
-    dataset: str
-    llms: tuple[str, ...]
-
-    def load(self, options: ReplayOptions) -> tuple[Dataset, list[LLM]]:
-        """Load them as a request says."""
-        return load(self.dataset, self.llms, list(self.recordings), **options.loading())
-
-
-def open_recordings(
-    folders: Sequence[Path] | None, dataset: str | None, llms: Sequence[str] | None
-) -> OpenedRecordings:
-    """Open recordings, and choose the dataset and the LLM where there is only one; otherwise they
-    must be named.
+def open_request(
+    model: type[_Request],
+    folders: Sequence[Path] | None,
+    dataset: str | None,
+    llms: Sequence[str] | None,
+    **fields: Any,
+) -> tuple[_Request, Dataset, list[LLM]]:
+    """Open recordings, and return a request with the dataset and the LLMs that are loaded for it:
+    those that are named, or else the only ones.
     """
     opened = [open_place(folder) for folder in recording_folders(folders)]
     dataset = only_dataset(dataset, opened)
     recorded = [name for recording in opened for name in recording.llm_names(dataset)]
     if not llms and not recorded:
         load(dataset, None, opened)  # raises, and lists what is recorded
-    return OpenedRecordings(opened, dataset, tuple(llms or [only_name("LLM", None, recorded)]))
+    chosen = tuple(llms or [only_name("LLM", None, recorded)])
+    fields["dataset"], fields["llms"] = dataset, chosen
+    request = model(**fields)
+    return request, *load(dataset, chosen, opened, **request.loading())
 
 
 _ELSEWHERE = "FEVAL_RECEIPTS (FEVAL_RECEIPTS=none keeps no receipts)"
@@ -190,23 +182,22 @@ class ResultFiles:
         numbers: dict[str, Any],
         *tables: str | Table,
         receipt: Callable[[Path], Mapping[str, Any]],
-        files: Callable[[Path], Mapping[str, Content]],
+        files: Callable[[], Mapping[str, Content]] | None = None,
     ) -> None:
         """Write the files and the receipt, and print the results, also where writing failed.
 
         `numbers` is what --json prints, with the path of the receipt (null for none); `tables` are
         printed otherwise. `receipt` makes the receipt for the folder that it will lie in, `files`
-        the files beside it for the folder `out`.
+        the files beside it in the folder `out`: result.json with the numbers, unless others are
+        made.
         """
         try:
             with show.progress("writing"):
-                written = (
-                    _keep(show, receipt, replace=self.force)
-                    if self.out is None
-                    else save_sealed(
-                        self.out, files(self.out), receipt(self.out), replace=self.force
-                    )
-                )
+                if self.out is None:
+                    written = _keep(show, receipt, replace=self.force)
+                else:
+                    made = files() if files else {"result.json": encoded(numbers)}
+                    written = save_sealed(self.out, made, receipt(self.out), replace=self.force)
         except (FevalError, OSError) as error:
             # a full disk does not lose what took long to compute
             if isinstance(error.__cause__ or error, OSError):

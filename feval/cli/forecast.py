@@ -5,16 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from feval.cards.reading import read_regular
 from feval.cli.evaluating import (
     ResultFiles,
     drop_field,
-    open_recordings,
+    open_request,
     request_options,
     result_options,
 )
@@ -27,6 +27,7 @@ from feval.cli.options import (
     machine_options,
     only_dataset,
     parse_counts,
+    read_text,
     recording_folders,
 )
 from feval.cli.output import Output, quiet_matplotlib
@@ -52,8 +53,6 @@ from feval.report.tables.tables import text_of_cell
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
-
-_MOST_AREA_BYTES = 64 << 20
 
 
 @request_options(EstimateRequest, without=("billing", "prices"))
@@ -93,20 +92,19 @@ def estimate(
     """
     votes = tuple(parse_counts(m, "--m", "votes"))
     methods = tuple(name.strip() for name in method.split(","))
-    with machines.opened() as executor:
-        opened = open_recordings(recordings, dataset, [llm] if llm else None)
-        request = EstimateRequest(
-            dataset=opened.dataset, llms=opened.llms, g=g, m=votes, methods=methods, **options
+    with machines as executor:
+        given = options | {"g": g, "m": votes, "methods": methods}
+        request, questions, replayed = open_request(
+            EstimateRequest, recordings, dataset, [llm] if llm else None, **given
         )
-        questions, [replayed] = opened.load(request)
-        result = forecast_votes(questions, replayed, **request.arguments(), executor=executor)
+        result = forecast_votes(questions, replayed[0], **request.arguments(), executor=executor)
     show.note(*result.warnings)
     saved.show(
         show,
         result.to_dict(),
         *forecast_tables(result),
-        receipt=lambda folder: receipt(request, result, questions, [replayed], folder),
-        files=lambda _: _files("estimate", result, forecast_csv(result), pictures.forecast),
+        receipt=partial(receipt, request, result, questions, replayed),
+        files=lambda: _files("estimate", result, forecast_csv(result), pictures.forecast),
     )
 
 
@@ -130,10 +128,10 @@ def plan(
     Example: feval plan --budget 20usd --recording my-recording --llm gpt-4o-mini
     """
     amount = Budget.parse(budget)
-    opened = open_recordings(recordings, dataset, [llm] if llm else None)
     options[f"budget_{amount.unit}"] = amount.amount
-    request = BudgetPlanRequest(dataset=opened.dataset, llms=opened.llms, **options)
-    pilot, [replayed] = opened.load(request)
+    request, pilot, [replayed] = open_request(
+        BudgetPlanRequest, recordings, dataset, [llm] if llm else None, **options
+    )
     result = plan_budget(pilot, replayed, **request.arguments())
     show.note(*result.warnings)
     show.result(result.to_dict(), *plan_tables(result))
@@ -148,6 +146,7 @@ def _files(name: str, result: Any, rows: str, draw: Callable[[Any], Any]) -> dic
     }
 
 
+@result_options("couple.csv, .json and .png")
 def couple(
     recordings: RecordingFolders = None,
     independent: Annotated[
@@ -175,11 +174,8 @@ def couple(
         Option(metavar="MODEL", help="Win-rates by a judge's recorded pairwise verdicts."),
     ] = None,
     drop: Drop = None,
-    out: Annotated[
-        Path | None, Option(metavar="DIR", help="Write couple.csv, .json and .png there.")
-    ] = None,
-    force: Annotated[bool, Option("--force", help="Replace existing files in --out.")] = False,
     *,
+    saved: ResultFiles,
     show: Output,
 ) -> None:
     """Compare LLMs that were recorded with shared noise.
@@ -201,9 +197,9 @@ def couple(
         unlabelled="drop" if "unlabelled" in map(drop_field, drop or ()) else "refuse",
     )
     written = []
-    if out is not None:
+    if saved.out is not None:
         files = _files("couple", result, coupling_csv(result), pictures.coupling)
-        written = save_files(out, files, replace=force)
+        written = save_files(saved.out, files, replace=saved.force)
     show.note(*result.warnings)
     show.result(result.to_dict(), *coupling_tables(result), *(f"wrote {path}" for path in written))
 
@@ -258,13 +254,11 @@ def _counterpart(name: str, recorded: Sequence[str]) -> str:
 
 def _areas(path: Path, questions: Dataset) -> dict[str, str]:
     """Question id -> area."""
+    text = read_text(path, "a table of areas", "--areas")
     try:
-        text = read_regular(path, _MOST_AREA_BYTES).decode("utf-8-sig")
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise SourceError(
-            f"{path} cannot be read as CSV: {getattr(error, 'strerror', None) or error}."
-        ) from error
+    except csv.Error as error:
+        raise SourceError(f"{path} cannot be read as CSV: {error}.") from error
     columns = set(rows[0]) if rows else set()
     column = next((name for name in ("area", "subject") if name in columns), None)
     if column is None:

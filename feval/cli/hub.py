@@ -16,10 +16,9 @@ from typer import Argument, Option
 from feval import hub, publish
 from feval.cards.front_matter import read_front_matter
 from feval.cards.prices import price_list
-from feval.cards.reading import read_regular
-from feval.cli.options import OnlyDatasets, OnlyLLMs
+from feval.cli.options import OnlyDatasets, OnlyLLMs, read_text
 from feval.cli.output import Output, quiet_matplotlib, say
-from feval.errors import HubError, SourceError, UsageError
+from feval.errors import HubError, UsageError
 from feval.evaluation.requests import Request
 from feval.hub.places import local_folder
 from feval.publish.front_matter import (
@@ -35,7 +34,6 @@ from feval.report.files import save_files
 from feval.report.tables.tables import Column, Table
 from feval.report.text import counted, size
 
-_MOST_WORDS_BYTES = 1 << 20
 _SHOWN_FINDINGS = 5
 
 
@@ -214,13 +212,7 @@ def _read_words(path: Path) -> dict[str, Any]:
     """Return the arguments of `publish.prepare` in a file: the section, and what its front matter
     says.
     """
-    try:
-        text = read_regular(path, _MOST_WORDS_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise SourceError(
-            f"{path} cannot be read as Markdown in UTF-8 ({why}). Check --words."
-        ) from error
+    text = read_text(path, "Markdown", "--words").replace("\r\n", "\n")
     if not text.startswith("---\n"):
         return {"words": text}
     front = _FrontMatter.parse(f"The front matter of {path}", read_front_matter(path))

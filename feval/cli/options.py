@@ -6,25 +6,24 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from feval import executors
+from feval.cards.reading import read_regular
 from feval.cli.commands import expanded, keyword
-from feval.errors import NotRecordedError, OutOfRangeError, UsageError
+from feval.errors import NotRecordedError, OutOfRangeError, SourceError, UsageError
 from feval.hub import split_places as places
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from feval.cli.output import Output
     from feval.recording import Recording
     from feval.replay import LLM
 
 _MAX_COUNTS = 10_000
+_MOST_BYTES = 64 << 20
 DEFAULT_COUNTS = 40
 
 DatasetName = Annotated[str | None, Option(metavar="ID", help="Needed where there are several.")]
@@ -113,31 +112,44 @@ _Workers = Annotated[
         help="Processes, or a Dask cluster: tcp://HOST:PORT. The numbers do not depend on it.",
     ),
 ]
+DryRun = Annotated[
+    bool, Option("--dry-run", help="Print expected calls, tokens and dollars; send nothing.")
+]
 NewFolder = Annotated[Path, Option(metavar="DIR", help="The recording to make: a new folder.")]
 
 
-@dataclass(frozen=True)
-class Machines:
-    """What --workers asks for: a number of processes, or the address of a Dask scheduler."""
-
-    workers: str
-
-    def opened(self) -> AbstractContextManager[Executor | None]:
-        """Open the executor; see `feval.executors.opened`."""
-        if "://" in self.workers:
-            return executors.opened(scheduler=self.workers)
-        if not re.fullmatch("[0-9]{1,9}", self.workers):
-            raise UsageError(
-                "--workers is a number of processes, or the address of a Dask scheduler such as"
-                f" tcp://HOST:PORT; {self.workers!r} was given."
-            )
-        return executors.opened(int(self.workers))
+Machines = AbstractContextManager[Any]
+"""The executor that --workers asks for, or `None`."""
 
 
-machine_options = expanded(
-    "machines", [keyword("workers", _Workers, "1")], lambda values: Machines(**values)
-)
-"""Gives a command --workers; its value comes as `machines`."""
+def _machines(values: dict[str, Any]) -> Machines:
+    """Return a number of processes, or the cluster of a Dask scheduler; see
+    `feval.executors.opened`.
+    """
+    workers = values["workers"]
+    if "://" in workers:
+        return executors.opened(scheduler=workers)
+    if not re.fullmatch("[0-9]{1,9}", workers):
+        raise UsageError(
+            "--workers is a number of processes, or the address of a Dask scheduler such as"
+            f" tcp://HOST:PORT; {workers!r} was given."
+        )
+    return executors.opened(int(workers))
+
+
+machine_options = expanded("machines", [keyword("workers", _Workers, "1")], _machines)
+"""Gives a command --workers; what opens the executor comes as `machines`."""
+
+
+def read_text(path: Path, what: str, option: str) -> str:
+    """Return the text of a file that an option names; `SourceError` if it cannot be read."""
+    try:
+        return read_regular(path, _MOST_BYTES).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(
+            f"{path} should be {what} as UTF-8 text; it cannot be read:"
+            f" {getattr(error, 'strerror', None) or error}. Check {option}."
+        ) from error
 
 
 def only_name(noun: str, name: str | None, recorded: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from typer.models import OptionInfo
 from feval.cards.reading import read_toml
 from feval.cards.tokens import check_counter
 from feval.cli.commands import Decorator, expanded, keyword
-from feval.cli.options import Machines, NewFolder, RecordingFolder, machine_options
+from feval.cli.options import DryRun, Machines, NewFolder, RecordingFolder, machine_options
 from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.recordings import show_recording
 from feval.errors import UsageError
@@ -52,7 +52,6 @@ from recorders.work.settings import (
 )
 
 if TYPE_CHECKING:
-    from feval.cli.output import Output
     from feval.executors.progress import ProgressBar
     from recorders.asking.budget import CostEstimate, ProbeEstimate
     from recorders.scoring.pairwise import PairwiseResult
@@ -185,7 +184,7 @@ def _read(
             continue
         if Path in get_args(field.annotation):
             values[key] = Path(value) if is_address(value) else folder / value
-        elif key == "prices" and key in in_file and _is_file(folder / value):
+        elif key == "prices" and key in in_file and os.path.isfile(folder / value):  # noqa: PTH113  a name too long is no file
             values[key] = str(folder / value)
     settings = model.parse("The command" if path is None else f"The settings file {path}", values)
     settings.in_file.update(
@@ -197,10 +196,6 @@ def _read(
     }
     refuse_secrets(stored, known_secrets(settings.api_key_env))
     return settings
-
-
-def _is_file(path: Path) -> bool:
-    return os.path.isfile(path)  # noqa: PTH113  False where Path.is_file raises: a name too long
 
 
 class RunDisplay(RunBar):
@@ -377,32 +372,21 @@ class RecordSettings(AskingSettings):
 
     def task(self) -> RecordingTask:
         """What is to be recorded, checked."""
-        work = RecordingSettings(
-            self.dataset, self.llm, self.model, self.samples, self.prompt, self.reasoning,
-            self.system_role,
-            self.answer_kind, self.decoding(), self.exemplars, self.train_rows, self.exemplar_count,
-            self.equality, self.allow_fields or (),
-            self.probe_every, self.probe_cue, self.probe_tokens, self.probe_template,
-            self.tree, self.branch, self.depth, self.step_stop, self.step_template,
-            self.protocol, self.turns, self.turn_template,
-        )  # fmt: skip
-        task = make_task(
-            work,
-            load_questions(self.dataset, self.questions, self.first, answer_kind=self.answer_kind),
+        given = {
+            each.name: getattr(self, each.name) for each in dataclasses.fields(RecordingSettings)
+        }
+        given["decoding"], given["allow_fields"] = self.decoding(), self.allow_fields or ()
+        questions = load_questions(
+            self.dataset, self.questions, self.first, answer_kind=self.answer_kind
         )
+        task = make_task(RecordingSettings(**given), questions)
         task.refuse_secrets(known_secrets(self.api_key_env))
         return task
 
 
 @settings_options(RecordSettings)
 def record(
-    out: NewFolder,
-    *,
-    settings: RecordSettings,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Print expected calls, tokens and dollars; send nothing.")
-    ] = False,
-    show: Output,
+    out: NewFolder, *, settings: RecordSettings, dry_run: DryRun = False, show: Output
 ) -> None:
     """Record an LLM on a dataset.
 
@@ -591,9 +575,7 @@ def score(
     out: NewFolder,
     *,
     settings: ScoreSettings,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Print expected calls, tokens and dollars; send nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     machines: Machines,
     show: Output,
 ) -> None:
@@ -610,7 +592,7 @@ def score(
     if settings.scores is not None:
         _import_scores(show, recording, settings.scores, out, settings)
         return
-    with machines.opened() as executor:
+    with machines as executor:
         scorer = make_scorer(
             settings.scorer or "",
             name=settings.name,

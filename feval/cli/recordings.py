@@ -11,7 +11,6 @@ import typer
 from typer import Argument, Option
 
 from feval import hub
-from feval.cards.reading import read_regular
 from feval.cli.evaluating import last_receipt
 from feval.cli.options import (
     AnswerKind,
@@ -25,6 +24,7 @@ from feval.cli.options import (
     UsersMethods,
     machine_options,
     only_dataset,
+    read_text,
 )
 from feval.cli.output import Output, say
 from feval.errors import NotRecordedError, OutOfRangeError, SourceError, UsageError
@@ -155,7 +155,7 @@ def import_(
         _show_understood(show, understood(source, options, questions), final=dry_run)
     if dry_run or out is None:
         return
-    with machines.opened() as executor:
+    with machines as executor:
         import_recording(
             format_name,
             source,
@@ -240,7 +240,7 @@ def export(
     from feval.exporters import export_recording  # loads pyarrow
 
     recording = local_folder(recording)
-    with machines.opened() as executor:
+    with machines as executor:
         table = export_recording(recording, out, to, datasets=dataset, llms=llm, executor=executor)
     show.note(*table.left_out)
     summary = {
@@ -261,9 +261,6 @@ def show_recording(show: Output, out: Path, shown_notes: Collection[str] = ()) -
         if sentence not in shown_notes:
             show.note(str(sentence))
     show.result(info_dict(recording), info_headline(recording))
-
-
-_MAX_IDS_BYTES = 64 << 20
 
 
 def merge(
@@ -360,7 +357,7 @@ def extract(
     Example: feval extract my-recording --answer-kind latex --out again
     """
     recording = local_folder(recording)
-    with machines.opened() as executor:
+    with machines as executor:
         extraction = extract_answers(
             recording,
             out,
@@ -375,18 +372,8 @@ def extract(
 
 
 def _question_ids(path: Path) -> list[str]:
-    try:
-        # Not splitlines(): an id may hold other line separators.
-        lines = read_regular(path, _MAX_IDS_BYTES).decode("utf-8-sig").split("\n")
-    except OSError as error:
-        raise SourceError(
-            f"{path} should be a file with one question id per line; it cannot be read:"
-            f" {error.strerror or error}. Check --questions-file."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise SourceError(
-            f"{path} should hold one question id per line as UTF-8 text; it does not ({error})."
-        ) from error
+    # Not splitlines(): an id may hold other line separators.
+    lines = read_text(path, "a file with one question id per line", "--questions-file").split("\n")
     ids = [line.strip() for line in lines if line.strip()]
     if not ids:
         raise SourceError(f"{path} is empty; it should hold one question id per line.")
@@ -619,7 +606,7 @@ def verify(
             f"--recording, --method, --sandbox and --prices belong to receipts; {recording} is not"
             " a receipt."
         )
-    with machines.opened() as executor:
+    with machines as executor:
         verification = verify_recording(recording, executor=executor)
     summary = dataclasses.asdict(verification) | {"path": str(recording), "ok": verification.ok}
     show.note(*verification.remarks)
@@ -652,7 +639,7 @@ def _verify_receipt(
     # `Path` drops a slash of an address
     path = str(parse_address(place) if is_address(place) else place)
     local = local_receipt(place)
-    with machines.opened() as executor:
+    with machines as executor:
         check = verify_receipt(local, recordings, methods=methods, prices=prices, executor=executor)
     show.note(*check.notes)
     summary = {

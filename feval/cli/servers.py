@@ -19,6 +19,7 @@ from feval.cli.output import Output
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.publish.secrets import known_secrets, refuse_secrets
 from feval.report.text import counted
+from feval.serving.library import some
 from feval.serving.prompts import prompt_remarks
 from recorders import servers
 from recorders.backends.endpoint import Endpoint
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 
 _RUN = "my-run"
-_MOST_NAMED = 8
 
 Port = Annotated[int, Option(min=0, max=65535, help="To listen on; 0 takes any free one.")]
 Host = Annotated[
@@ -86,12 +86,6 @@ def serve(
 
     Example: feval serve my-recording --port 8000
     """
-    if order not in {"seeded", "recorded"}:
-        raise UsageError(f"--order is seeded or recorded; {order!r} was given.")
-    if few_shot not in {"last", "none"}:
-        raise UsageError(f"--few-shot is last or none; {few_shot!r} was given.")
-    if resume and ledger is None:
-        raise UsageError("--resume continues where a ledger file ends; name it with --ledger FILE.")
     token = _token()
     server = serving.serve(
         list(recordings) if recordings else None, host=host, port=port, token=token,
@@ -113,13 +107,9 @@ def serve(
 def _announce_replay(show: Output, server: Server[Application], *, protected: bool) -> None:
     _note_reach(show, server, "read the recording")
     llms = server.application.library.model_names()
-    named = ", ".join(llms[:_MOST_NAMED]) + (
-        f" and {len(llms) - _MOST_NAMED} more" if len(llms) > _MOST_NAMED else ""
-    )
     if begun := [run["run"] for run in server.application.ledger()["runs"]]:
-        shown = ", ".join(begun[:_MOST_NAMED]) + ", ..." * (len(begun) > _MOST_NAMED)
         show.note(
-            f"The ledger holds {counted(len(begun), 'run')} ({shown}). A run that asks again"
+            f"The ledger holds {counted(len(begun), 'run')} ({some(begun)}). A run that asks again"
             " continues with its next CoTs; to start again, take a new name or POST"
             " /run/NAME/feval/reset."
         )
@@ -128,7 +118,7 @@ def _announce_replay(show: Output, server: Server[Application], *, protected: bo
     _announce(
         show,
         server,
-        f"Serving {named}",
+        f"Serving {some(llms)}",
         {"llms": llms, "token": protected},
         f"OPENAI_BASE_URL={base} OPENAI_API_KEY={key}",
     )

@@ -16,7 +16,7 @@ from feval import __version__
 from feval.arguments import checked
 from feval.cards.prices import PriceList
 from feval.cards.reading import parse_json
-from feval.errors import ConflictError, FevalError, ReplayWarning, UsageError
+from feval.errors import ConflictError, FevalError, ReplayWarning, UnknownNameError, UsageError
 from feval.recording.reader import Recording
 from feval.serving.completions import CompletionBuilder, created, match_headers, require_texts
 from feval.serving.cots import Cutter, TextCache
@@ -26,7 +26,7 @@ from feval.serving.library import BoundedCache, Library
 from feval.serving.matcher import Match, Matcher
 from feval.serving.mismatch import Mismatches
 from feval.serving.openapi import description
-from feval.serving.runs import RunName, Runs, public_run, run_name, run_of_key
+from feval.serving.runs import ORDERS, RunName, Runs, public_run, run_name, run_of_key
 from feval.serving.wire import (
     OWN_HEADERS,
     Call,
@@ -156,8 +156,13 @@ class Application:
         library = Library(
             recording, datasets=datasets, llms=llms, seed=seed, prices=prices, billing=billing
         )
+        if order not in ORDERS:
+            raise UnknownNameError.of("order", order, ORDERS)
+        matcher = Matcher(library, strict=strict, few_shot=few_shot)
         if ledger is None and resume:
-            raise UsageError("There is no ledger to continue (--resume); name its file.")
+            raise UsageError(
+                "--resume continues where a ledger file ends; name it with --ledger FILE."
+            )
         pinned = {  # what draws and dollars depend on
             "recordings": [recording.hash for recording in library.recordings],
             "seed": seed,
@@ -172,7 +177,6 @@ class Application:
             file.open(pinned)
         try:
             runs = Runs(order=order, recycle=recycle, billing=billing, file=file, find=library.find)
-            matcher = Matcher(library, strict=strict, few_shot=few_shot)
             return cls(library, matcher, runs, file, pinned, allow_mismatch=allow_mismatch)
         except BaseException:
             if file is not None:

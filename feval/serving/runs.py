@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from feval.cards.billing import usd
-from feval.errors import ConflictError, NotRecordedError, UnknownNameError
+from feval.errors import ConflictError, NotRecordedError
 from feval.publish.secrets import LIKE_A_KEY
 from feval.replay import LLM
 from feval.replay.draws import MAX_REPLICATES
@@ -55,7 +55,6 @@ class Runs:
     requests end.
 
     Raises:
-        UnknownNameError: no such order.
         ConflictError: the ledger file names CoTs that this recording would not have handed out.
     """
 
@@ -68,8 +67,6 @@ class Runs:
         file: LedgerFile | None = None,
         find: Find | None = None,
     ) -> None:
-        if order not in ORDERS:
-            raise UnknownNameError.of("order", order, ORDERS)
         self.order, self.recycle, self.billing = order, recycle, billing
         self._runs: dict[str, Account] = {}
         self._draws = DrawCache()

@@ -386,7 +386,7 @@ def test_select_refuses(two, tmp_path):
         (
             1,
             f"--questions-file {tmp_path / 'absent'}",
-            "one question id per line; it cannot be read: No such file",
+            "one question id per line as UTF-8 text; it cannot be read: No such file",
         ),
         (1, f"--questions-file {tmp_path}", "it cannot be read: Is a directory"),
         (1, "--questions-file /dev/zero", "it cannot be read: it is no regular file"),

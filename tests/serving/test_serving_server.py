@@ -255,8 +255,8 @@ def test_the_switches_of_the_command(toy, options):
 def test_what_cannot_be_served_is_a_sentence(server, toy, tmp_path):
     for arguments, token, code, words in (
         ([toy, "--host", "0.0.0.0"], "", 2, "FEVAL_SERVE_TOKEN"),  # noqa: S104
-        ([toy, "--order", "random"], "", 2, "seeded or recorded"),
-        ([toy, "--few-shot", "first"], "", 2, "last or none"),
+        ([toy, "--order", "random"], "", 2, "recorded, seeded"),
+        ([toy, "--few-shot", "first"], "", 2, "last, none"),
         ([toy, "--resume"], "", 2, "--ledger"),
         ([toy], "short", 2, "16 or more"),
         ([toy, "--port", server.port], "", 1, "Name another --port"),
