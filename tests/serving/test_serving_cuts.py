@@ -10,7 +10,7 @@ import re
 
 import orjson
 import pytest
-from serving_doubles import asked_by_text, body, chat, error, events, opened, post, rows, write
+from serving_doubles import asked_by_text, body, error, events, opened, post, reply_to, rows, write
 
 from feval.answers.thoughts import split
 from feval.errors import FevalError
@@ -29,10 +29,11 @@ def recorded(out, cots, counter="words", **decoding):
     one.
     """
     questions = asked_by_text([QUESTION], answer="7", answer_key="7")
-    column = lambda name, other: [cot.get(name, other) for cot in cots]  # noqa: E731
-    extra = (
-        {"reasoning_tokens": column("hidden", None)} if any("hidden" in cot for cot in cots) else {}
-    )
+
+    def column(name, other=None):
+        values = [cot.get(name, other) for cot in cots]
+        return values if any(name in cot for cot in cots) or other else None
+
     own = rows(
         questions[0],
         len(cots),
@@ -41,10 +42,10 @@ def recorded(out, cots, counter="words", **decoding):
         raw_answers=column("answer", "9"),
         answers=column("answer", "9"),
         finish_reasons=column("finish", "stop"),
-        reasoning=column("reasoning", None) if any("reasoning" in cot for cot in cots) else None,
-        reasoning_marks=column("marks", None) if any("marks" in cot for cot in cots) else None,
-        token_logprobs=column("logprobs", None) if any("logprobs" in cot for cot in cots) else None,
-        extra=extra,
+        reasoning=column("reasoning"),
+        reasoning_marks=column("marks"),
+        token_logprobs=column("logprobs"),
+        extra={"reasoning_tokens": hidden} if (hidden := column("hidden")) else {},
     )
     info = LLMInfo(MODEL, **({"temperature": 0.7, "max_tokens": 64} | decoding))
     return write(out, [(info, [own])], questions, kind="number", counter=counter)
@@ -78,14 +79,11 @@ TWICE = inline("<think>\na b\n</think>\n\nOne two. <think>\nc d\n</think>\n\nThr
     ("cot", "fields", "text", "reasoning", "finish", "tokens"),
     [
         ({}, {"max_tokens": 13}, "Three and four is 7. STOP The answer is", None, "length", 12),
-        ({}, {"max_completion_tokens": 7}, "Three and four is 7.", None, "length", 7),
         ({}, {"max_completion_tokens": 7, "max_tokens": 4}, "Three and four", None, "length", 4),
         ({}, {"max_tokens": 15}, REPLY, None, "stop", 15),
         ({}, {"stop": "STOP"}, "Three and four is 7. ", None, "stop", 7),
         ({}, {"stop": ["END", " STOP", "and"]}, "Three ", None, "stop", 1),
-        ({}, {"stop": ["nowhere"]}, REPLY, None, "stop", 15),
         ({}, {"stop": "Three"}, "", None, "stop", 0),
-        ({}, {"stop": "STOP", "max_tokens": 8}, "Three and four is 7. ", None, "stop", 7),
         ({}, {"stop": "STOP", "max_tokens": 7}, "Three and four is 7.", None, "length", 7),
         (
             {"finish": "length"},
@@ -98,11 +96,9 @@ TWICE = inline("<think>\na b\n</think>\n\nOne two. <think>\nc d\n</think>\n\nThr
         ({"tokens": 9}, {"max_tokens": 8}, "Three and four is 7. STOP", None, "length", 8),
         # never more than were recorded
         ({"tokens": 6}, {"stop": "STOP"}, "Three and four is 7. ", None, "stop", 6),
-        (APART, {"max_tokens": 6}, "", "I add STOP them", "length", 5),
         (APART, {"max_tokens": 7}, "", "I add STOP them up", "length", 7),
         (APART, {"max_tokens": 11}, "Three and four", "I add STOP them up", "length", 11),
         (APART, {"stop": "STOP"}, "Three and four is 7. ", "I add STOP them up", "stop", 14),
-        (TAGGED, {"max_tokens": 5}, "", "I add STOP", "length", 5),
         (TAGGED, {"max_tokens": 9}, "", "I add STOP them up", "length", 8),
         (TAGGED, {"max_tokens": 12}, "Three and", "I add STOP them up", "length", 12),
         (TAGGED, {"stop": "STOP"}, "Three and four is 7. ", "I add STOP them up", "stop", 16),
@@ -117,7 +113,6 @@ TWICE = inline("<think>\na b\n</think>\n\nOne two. <think>\nc d\n</think>\n\nThr
         ),
         (TWICE, {"max_tokens": 11}, "One two. ", "a bc", "length", 11),
         (TWICE, {"stop": "Three"}, "One two. ", "a bc d", "stop", 14),
-        (HIDDEN, {"max_tokens": 12}, "", None, "length", 12),
         (HIDDEN, {"max_tokens": 20}, "", None, "length", 20),
         (HIDDEN, {"max_tokens": 25}, "Three and four is", None, "length", 25),
         (HIDDEN, {"stop": "STOP"}, "Three and four is 7. ", None, "stop", 27),
@@ -134,7 +129,7 @@ def test_a_cot_ends_where_a_live_llm_would_have(
             [choice] = reply["choices"]
             found, reasoning = choice["text"], None
         elif kind == "chat":
-            reply = body(app.respond(chat(QUESTION, **fields)))
+            reply = body(reply_to(app, QUESTION, **fields))
             [choice] = reply["choices"]
             found = choice["message"]["content"]
             assert (
@@ -144,8 +139,8 @@ def test_a_cot_ends_where_a_live_llm_would_have(
             )
         else:
             *chunks, reply = events(
-                app.respond(
-                    chat(QUESTION, stream=True, stream_options={"include_usage": True}, **fields)
+                reply_to(
+                    app, QUESTION, stream=True, stream_options={"include_usage": True}, **fields
                 )
             )
             deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
@@ -172,7 +167,7 @@ def test_some_of_n_are_cut_and_each_answer_is_read_anew(tmp_path):
     ]
     path, ledger = recorded(tmp_path / "r", cots), tmp_path / "ledger.jsonl"
     with served(path, ledger=ledger) as app:
-        reply = app.respond(chat(QUESTION, n=3, stop=["STOP"]))
+        reply = reply_to(app, QUESTION, n=3, stop=["STOP"])
         choices = body(reply)["choices"]
         assert [choice["message"]["content"] for choice in choices] == [
             "Three and four is 7. ", "It is 9.", "Let me see. Hmm, what "
@@ -180,8 +175,8 @@ def test_some_of_n_are_cut_and_each_answer_is_read_anew(tmp_path):
         assert reply.headers["x-feval-cut"] == "2"
         assert "x-feval-ignored" not in reply.headers
         assert body(reply)["usage"]["completion_tokens"] == 7 + 4 + 7
-        app.respond(chat(QUESTION, feval={"sample": 1}))
-        app.respond(chat(QUESTION, feval={"sample": 0}, max_tokens=4))
+        reply_to(app, QUESTION, feval={"sample": 1})
+        reply_to(app, QUESTION, feval={"sample": 0}, max_tokens=4)
         result = app.ledger("default", detail=True)
         assert [(entry["samples"], entry["tokens"]) for entry in result["asked"]] == [
             ([0, 1, 2, 1, 0], [7, None, 7, None, 4])
@@ -209,7 +204,7 @@ def test_some_of_n_are_cut_and_each_answer_is_read_anew(tmp_path):
 def test_a_ledger_cuts_nothing_to_more_than_was_recorded(tokens, tmp_path):
     path, ledger = recorded(tmp_path / "r", [{}]), tmp_path / "ledger.json"
     with served(path) as app:
-        app.respond(chat(QUESTION))
+        reply_to(app, QUESTION)
         result = app.ledger("default", detail=True)
     result["asked"][0]["tokens"] = tokens
     ledger.write_text(json.dumps(result))
@@ -230,28 +225,25 @@ def test_what_cannot_be_counted_here_is_not_cut(counter, why, tmp_path, monkeypa
     with served(recorded(tmp_path / "r", cots, counter)) as app:
         assert (
             "x-feval-cut"
-            not in app.respond(
-                chat(QUESTION, max_tokens=15, stop="nowhere", feval={"sample": 0})
+            not in reply_to(
+                app, QUESTION, max_tokens=15, stop="nowhere", feval={"sample": 0}
             ).headers
         )
         for fields, field in (
             ({"max_completion_tokens": 39}, "max_completion_tokens"),
             ({"stop": "STOP"}, "stop"),
         ):
-            reply = app.respond(chat(QUESTION, n=2, **fields))
+            reply = reply_to(app, QUESTION, n=2, **fields)
             result = error(reply)
             assert (reply.status, result["code"], result["param"]) == (400, "not_recorded", field)
             assert re.search(why, result["message"])
-        hidden = body(app.respond(chat(QUESTION, max_tokens=30, feval={"sample": 2})))
+        hidden = body(reply_to(app, QUESTION, max_tokens=30, feval={"sample": 2}))
         assert (
             hidden["choices"][0]["message"]["content"],
             hidden["usage"]["completion_tokens"],
         ) == ("", 30)
         assert app.ledger("default")["cots"] == 2  # a request that is refused draws nothing
-        assert (
-            body(app.respond(chat(QUESTION, n=2, max_tokens=40)))["usage"]["completion_tokens"]
-            == 55
-        )
+        assert body(reply_to(app, QUESTION, n=2, max_tokens=40))["usage"]["completion_tokens"] == 55
 
 
 def test_log_probabilities_are_those_of_the_cut_text(tmp_path):
@@ -259,7 +251,7 @@ def test_log_probabilities_are_those_of_the_cut_text(tmp_path):
     with served(
         recorded(tmp_path / "r", [{"logprobs": logprobs}, {"logprobs": logprobs[:9]}])
     ) as app:
-        reply = app.respond(chat(QUESTION, n=2, max_tokens=4, logprobs=True))
+        reply = reply_to(app, QUESTION, n=2, max_tokens=4, logprobs=True)
         cut, other = body(reply)["choices"]
         assert [token["logprob"] for token in cut["logprobs"]["content"]] == logprobs[:4]
         assert cut["feval"]["sequence_logprob"] == sum(logprobs[:4])
@@ -275,7 +267,7 @@ def test_a_cot_that_ended_at_a_smaller_recorded_limit_is_marked(limit, asked, ma
     with served(
         recorded(tmp_path / "r", [{}, {"finish": "length"}], max_tokens=limit), ledger=ledger
     ) as app:
-        reply = app.respond(chat(QUESTION, n=2, max_tokens=asked))
+        reply = reply_to(app, QUESTION, n=2, max_tokens=asked)
         choices = body(reply)["choices"]
         assert [choice["message"]["content"] for choice in choices] == [REPLY, REPLY]
         assert [

@@ -142,16 +142,8 @@ def test_openai_live_and_replayed_agree(llm, tmp_path):
     live, replayed = tmp_path / "live.json", tmp_path / "replayed.json"
     with tiny_server([MODEL]) as tiny:
         result = run(*OPENAI, "--answers", live, OPENAI_BASE_URL=tiny.url, OPENAI_API_KEY="none")
-    again = run(
-        *OPENAI,
-        "--recording",
-        RECORDING,
-        "--run",
-        "mine@recorded",
-        "--answers",
-        replayed,
-        PYTHONPATH=str(ROOT),
-    )
+    recorded = ["--recording", RECORDING, "--run", "mine@recorded"]
+    again = run(*OPENAI, *recorded, "--answers", replayed, PYTHONPATH=str(ROOT))
     assert result == again
     assert result.strip() == said(votes_right(llm, in_order=True))
     assert live.read_text() == replayed.read_text()
@@ -260,13 +252,8 @@ def test_lm_evaluation_harness(server, llm, tmp_path):
     url = f"{server.url_of('lm-eval')}/chat/completions"
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub"), "OPENAI_API_KEY": "none"}
     task = ["--tasks", "tiny_sums_vote", "--include_path", ".", "--output_path", tmp_path / "out"]
-    model = [
-        "--model",
-        "local-chat-completions",
-        "--model_args",
-        f"model={MODEL},base_url={url}",
-        "--apply_chat_template",
-    ]
+    model = ["--apply_chat_template", "--model", "local-chat-completions", "--model_args"]
+    model.append(f"model={MODEL},base_url={url}")
     run(command, "run", *model, *task, cwd=folder, **offline)
     [results] = (tmp_path / "out").rglob("results_*.json")
     result = json.loads(results.read_text())["results"]["tiny_sums_vote"]["exact_match,vote"]
@@ -281,16 +268,8 @@ def test_inspect_ai(server, llm, tmp_path):
     """
     command = from_environment("FEVAL_INSPECT_COMMAND")
     shutil.copytree(EXAMPLES, tmp_path / "examples")
-    options = [
-        "--model",
-        f"openai-api/feval/{MODEL}",
-        "--display",
-        "none",
-        "--log-format",
-        "json",
-        "--log-dir",
-        "logs",
-    ]
+    options = ["--model", f"openai-api/feval/{MODEL}"]
+    options += ["--display", "none", "--log-format", "json", "--log-dir", "logs"]
     key = {"FEVAL_BASE_URL": server.url_of("inspect"), "FEVAL_API_KEY": "none"}
     run(command, "eval", "examples/inspect_task.py", *options, cwd=tmp_path, **key)
     [log] = (tmp_path / "logs").glob("*.json")

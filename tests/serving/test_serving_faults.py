@@ -117,10 +117,6 @@ def test_hostile_bytes_are_refused_or_cut_off_and_harm_nobody(server, sent):
 
 def test_requests_on_one_connection_are_answered_in_order(server):
     with Raw(server.port) as connection:
-        for number in range(20):
-            assert (
-                connection.send(request("GET", f"/{number}")).receive().json["path"] == f"/{number}"
-            )
         connection.send(
             b"".join(request("POST", f"/{number}", b"x" * number) for number in range(20))
         )
@@ -146,19 +142,6 @@ def test_the_server_names_itself_and_nothing_else(server):
     headers = ask(server.port, "GET", "/").headers
     assert headers["server"].startswith("feval/")
     assert "uvicorn" not in str(headers)
-
-
-def test_head_has_no_body(server):
-    with Raw(server.port) as connection:
-        assert (
-            int(
-                connection.send(request("HEAD", "/feval/health"))
-                .receive(head=True)
-                .headers["content-length"]
-            )
-            > 0
-        )
-        assert connection.send(request("GET", "/next")).receive().json["path"] == "/next"
 
 
 def test_a_bug_is_a_500_that_shows_nothing_of_it(caplog):
@@ -310,17 +293,6 @@ def test_other_clients_get_their_turn_during_a_stream():
         reader.join()
 
 
-def test_a_stream_that_breaks_is_seen_to_be_broken():
-    def breaks():
-        yield EVENT
-        raise ValueError
-
-    broken = Stub(lambda _: Reply(200, {"content-type": "text/event-stream"}, breaks()))
-    with serving(broken) as server:  # noqa: SIM117  the server must outlive what is expected
-        with Raw(server.port) as connection, pytest.raises(AssertionError, match="cut off"):
-            connection.send(request("GET", "/")).receive()
-
-
 EVIL, OWN = "http://evil.example", "http://localhost:8888"
 
 
@@ -385,18 +357,16 @@ def test_with_the_token_the_application_sees_no_key():
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])  # noqa: S104  they are refused
 def test_another_host_needs_a_token(host):
-    application = Stub()
     with pytest.raises(UsageError, match=r"other machines.*FEVAL_SERVE_TOKEN"):
-        replay_server(application, host=host)
+        replay_server(Stub(), host=host)
 
 
 @pytest.mark.parametrize(
     "token", ["", "short", "with a blank in its middle", "ü" * 20, "x" * 20 + "\n"]
 )
 def test_a_token_that_protects_nothing_or_fits_no_header_is_refused(token):
-    application = Stub()
     with pytest.raises(UsageError, match="16 or more ASCII characters"):
-        replay_server(application, token=token)
+        replay_server(Stub(), token=token)
 
 
 def test_every_machine_is_served_with_a_token():
@@ -626,7 +596,6 @@ def test_a_signal_ends_it_in_order(number):
     with subprocess.Popen(
         [sys.executable, "-c", STUB], stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
-        assert process.stdout is not None
         port = int(process.stdout.readline())
         with Raw(port) as idle:
             assert idle.send(request("GET", "/")).receive().status == 200

@@ -4,13 +4,10 @@ answered, and counts agree.
 
 import errno
 import os
-import resource
-from collections import Counter
-from contextlib import contextmanager, suppress
-from threading import Thread
+from contextlib import suppress
 
 import pytest
-from serving_doubles import chat, error, get, opened, samples_of, simple
+from serving_doubles import chat, error, get, opened, reply_to, samples_of, simple
 
 from feval.errors import StorageError
 from feval.serving import ledger
@@ -65,7 +62,7 @@ def flush(app):
 
 
 def ask(app, number, question=0, **fields):
-    return [app.respond(chat(QUESTIONS[question], **fields)) for _ in range(number)]
+    return [reply_to(app, QUESTIONS[question], **fields) for _ in range(number)]
 
 
 def test_what_was_answered_is_written_when_there_is_room_again(recording, tmp_path, disk):
@@ -140,45 +137,3 @@ def test_a_disk_that_is_far_behind_is_waited_for(recording, tmp_path, disk, monk
             assert ask(app, 1)[0].status == 200
             assert len(file._pending) < 1500
         assert len(read_ledger(file.path)[1]) > 40
-
-
-@contextmanager
-def files_of_at_most(size):
-    """A limit of the system on the length of a file: a write stops in the middle of a line."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def asked_by(app, threads, each, replies):
-    """Ask from several threads while the ledger is written."""
-    workers = [
-        Thread(target=lambda q=q: replies.extend(ask(app, each, q % 3, n=2)))
-        for q in range(threads)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-
-
-def test_a_limit_of_the_system_loses_no_answered_request(recording, tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger, "_FLUSH_S", 0.001)
-    file = tmp_path / "ledger.jsonl"
-    replies = []
-    with opened(recording, ledger=file) as app:
-        with files_of_at_most(4000):
-            asked_by(app, 6, 20, replies)
-            flush(app)  # the ledger's own thread may not have had its turn yet
-            asked_by(app, 6, 2, replies)
-        assert Counter(reply.status for reply in replies).keys() == {200, 507}
-        asked_by(app, 6, 5, replies)
-        before = counted(app)
-    entries = read_ledger(file)[1]
-    assert sorted(entry["samples"] for entry in entries) == sorted(answered(replies))
-    assert before["default"]["requests"] == len(entries)
-    with opened(recording, ledger=file, resume=True) as app:
-        assert counted(app) == before

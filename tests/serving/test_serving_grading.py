@@ -6,6 +6,7 @@ import csv
 import json
 
 import pytest
+from serving_doubles import asked_by_text, reply_to, rows, texts_of, write
 from small import write_toy
 from typer.testing import CliRunner
 
@@ -14,14 +15,7 @@ from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.methods.vote import plurality
 from feval.receipts.verifying import verify_receipt
-from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
-    PoolRows,
-    Question,
-    RecordingWriter,
-    open_recording,
-)
+from feval.recording import LLMInfo, open_recording
 from feval.serving import Application, Call, grade
 from feval.serving.grading import grade_saved, read_answers, read_ledger
 
@@ -42,24 +36,20 @@ def served(toy, tmp_path):
         yield application
 
 
-def ask(application, question, n, run="mine", **own):
+def ask(application, question, n=1, run="mine", prompt="{}", **fields):
     """What the run is told of a question."""
-    body = {
-        "model": MODEL,
-        "n": n,
-        "messages": [{"role": "user", "content": f"What is question {question}?"}],
-    }
-    if own:
-        body["feval"] = own
-    reply = post(application, f"/run/{run}/v1/chat/completions", body)
-    return [choice["message"]["content"] for choice in reply["choices"]]
+    content = prompt.format(f"What is question {question}?")
+    return texts_of(reply_to(application, content, n=n, run=run, **fields))
 
 
 def post(application, path, body, status=200):
     reply = application.respond(Call("POST", path, "", {}, json.dumps(body).encode()))
-    assert isinstance(reply.body, bytes)
     assert reply.status == status, reply.body
     return json.loads(reply.body)
+
+
+def regraded(toy, path, answers, run=None, **options):
+    return grade_saved(read_ledger(path), run, answers, [open_recording(toy)], **options)
 
 
 def feval(*arguments):
@@ -99,7 +89,7 @@ def test_the_ledger_and_the_grade_count_alike(toy):
         ask(application, 0, 3)
         ask(application, 0, 3)
         for _ in range(2):
-            ask(application, 1, 1, sample=1)
+            ask(application, 1, feval={"sample": 1})
         ledger = application.ledger("mine", detail=True)
         result = grade(application, "mine", {"toy/0": "a"}).grade.to_dict()
     assert [len(entry["samples"]) for entry in ledger["asked"]] == [6, 2]
@@ -138,7 +128,7 @@ def test_a_program_that_was_run_twice_under_one_key_is_marked_to_the_receipt(ser
 def test_the_ledger_file_is_graded_as_the_running_server_was(served, toy, tmp_path):
     for question in range(3):
         ask(served, question, 2)
-    ask(served, 0, 1)
+    ask(served, 0)
     ask(served, 0, 4, run="other@2")
     live = grade(served, "mine", ANSWERS).grade.to_dict()
     saved = tmp_path / "saved.json"
@@ -147,31 +137,10 @@ def test_the_ledger_file_is_graded_as_the_running_server_was(served, toy, tmp_pa
     one.write_text(json.dumps(served.ledger("mine", detail=True)))
     served.close()
     for path in (tmp_path / "ledger.jsonl", saved, one):
-        again = grade_saved(read_ledger(path), "mine", ANSWERS, [open_recording(toy)])
+        again = regraded(toy, path, ANSWERS, "mine")
         assert again.grade.to_dict() == live
-    other = grade_saved(read_ledger(saved), "other@2", {"toy/0": "a"}, [open_recording(toy)]).grade
+    other = regraded(toy, saved, {"toy/0": "a"}, "other@2").grade
     assert (other.replicate, other.as_drawn, other.accuracy) == (2, True, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("answers", None), ("replicate", 10**30), ("seed", None)]
-)
-def test_a_forged_receipt_is_a_sentence(name, value, served, toy, tmp_path):
-    ask(served, 0, 4)
-    receipt = post(served, "/run/mine/feval/grade", {"answers": {"toy/0": "a"}})["receipt"]
-    receipt["request"][name] = value
-    path = tmp_path / "receipt.json"
-    path.write_text(json.dumps(receipt))
-    with pytest.raises(UsageError, match=f"damaged receipt.*'{name}'"):
-        verify_receipt(path, [toy])
-
-
-def test_a_few_shot_prompt_names_no_question(served):
-    """The longest question in it may be an exemplar."""
-    ask(served, 0, 1)
-    prompt = "Q: What is question 1? A: y Q: What is question 0? A:"
-    error = post(served, "/run/mine/feval/grade", {"answers": {prompt: "a"}}, 400)["error"]
-    assert "more than one question of toy: toy/0, toy/1" in error["message"]
 
 
 def test_lines_of_answers_end_where_json_lines_do(tmp_path):
@@ -188,16 +157,8 @@ def test_the_command(served, toy, tmp_path):
     rows = [{"id": name, "answer": answer} for name, answer in ANSWERS.items() if name != "toy/1"]
     answers.write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = tmp_path / "graded"
-    given = (
-        "--ledger",
-        tmp_path / "ledger.jsonl",
-        "--answers",
-        answers,
-        "--recording",
-        toy,
-        "--out",
-        out,
-    )
+    given = ("--ledger", tmp_path / "ledger.jsonl", "--answers", answers, "--recording", toy)
+    given += ("--out", out)
     done = feval("grade", *given)
     assert done.exit_code == 0, done.output
     assert "toy, 3 questions" in done.stdout
@@ -216,20 +177,13 @@ def test_the_command(served, toy, tmp_path):
     assert "correct: the receipt says 1, now 2, +1" in changed.stderr
 
 
-def put(application, prompt, question, run="mine", **fields):
-    """Ask a question in a prompt of its own."""
-    content = prompt.format(f"What is question {question}?")
-    body = {"model": MODEL, "messages": [{"role": "user", "content": content}]} | fields
-    post(application, f"/run/{run}/v1/chat/completions", body)
-
-
 def test_a_run_that_used_several_prompts_says_so(served, toy, tmp_path):
     for question in range(3):
-        put(served, "{} Let us think.", question)
-        put(served, "{} Let us think.", question, run="steady")
-    put(served, "{} Answer at once.", 0)
-    put(served, "Q: {0}\nRead it again: {0}", 0, run="repeated")
-    put(served, "Q: {0}\nRead it again: {0}", 1, run="repeated")
+        ask(served, question, prompt="{} Let us think.")
+        ask(served, question, prompt="{} Let us think.", run="steady")
+    ask(served, 0, prompt="{} Answer at once.")
+    ask(served, 0, prompt="Q: {0}\nRead it again: {0}", run="repeated")
+    ask(served, 1, prompt="Q: {0}\nRead it again: {0}", run="repeated")
     first, other = served.ledger("mine")["prompts"]
     assert [(use["requests"], use["matches"]) for use in (first, other)] == [
         (3, {"question": 3}),
@@ -259,30 +213,17 @@ def test_a_run_that_used_several_prompts_says_so(served, toy, tmp_path):
     assert {line["match"] for line in lines} == {"question"}
     assert len({line["template"] for line in lines}) == 3
     for path in (tmp_path / "ledger.jsonl", saved):
-        again = grade_saved(read_ledger(path), "mine", ANSWERS, [open_recording(toy)])
+        again = regraded(toy, path, ANSWERS, "mine")
         assert again.result() == live.result()
         assert again.remarks() == live.remarks()
-    answers = tmp_path / "answers.json"
-    answers.write_text(json.dumps(ANSWERS))
-    options = (
-        "--ledger",
-        tmp_path / "ledger.jsonl",
-        "--answers",
-        answers,
-        "--recording",
-        toy,
-        "--run",
-        "mine",
-    )
-    assert f"note: {sentence}" in feval("grade", *options).stderr
 
 
 def test_requests_that_were_answered_all_the_same_are_told(toy, tmp_path):
     ledger = tmp_path / "judged.jsonl"
     with Application.open(toy, allow_mismatch=True, ledger=ledger) as application:
-        put(application, "{}", 0)
-        put(application, "{}", 0, response_format={"type": "json_object"})
-        put(application, "{} Thinking about 0, sample 1. The answer is a. Right?", 0)
+        ask(application, 0)
+        ask(application, 0, response_format={"type": "json_object"})
+        ask(application, 0, prompt="{} Thinking about 0, sample 1. The answer is a. Right?")
         sentence = grade(application, "mine", {"toy/0": "a"}).remarks()[-1]
     assert (
         sentence
@@ -291,10 +232,7 @@ def test_requests_that_were_answered_all_the_same_are_told(toy, tmp_path):
     )
     lines = map(json.loads, ledger.read_text().splitlines()[1:])
     assert [line.get("mismatch") for line in lines] == [None, "response_format", "messages"]
-    assert (
-        sentence
-        in grade_saved(read_ledger(ledger), None, {"toy/0": "a"}, [open_recording(toy)]).remarks()
-    )
+    assert sentence in regraded(toy, ledger, {"toy/0": "a"}).remarks()
 
 
 def test_a_question_that_was_reset_is_not_graded(toy, tmp_path):
@@ -303,13 +241,13 @@ def test_a_question_that_was_reset_is_not_graded(toy, tmp_path):
         ask(application, 0, 4)
         application.reset("mine")
         ask(application, 1, 2)
-    result = grade_saved(read_ledger(ledger), "mine", {"toy/1": "y"}, [open_recording(toy)]).grade
+    result = regraded(toy, ledger, {"toy/1": "y"}, "mine").grade
     assert (result.questions, result.to_dict()["samples"], result.as_drawn) == (1, 2, True)
 
 
 def test_sentences_of_the_command(served, toy, tmp_path):
-    ask(served, 0, 1)
-    ask(served, 0, 1, run="yours")
+    ask(served, 0)
+    ask(served, 0, run="yours")
     served.close()
     ledger, answers = tmp_path / "ledger.jsonl", tmp_path / "answers.json"
     other = write_toy(tmp_path / "other", {MODEL: POOLS[::-1]}, GOLDS)
@@ -324,10 +262,6 @@ def test_sentences_of_the_command(served, toy, tmp_path):
 
     assert "has 2 runs: mine, yours. Name one with --run." in said(ANSWERS)
     assert "Did you mean 'mine'?" in said(ANSWERS, "--run", "mime")
-    assert "Did you mean 'toy/0'?" in said({"toy/00": "a"}, "--run", "mine")
-    assert "never asked, such as 'toy/1'" in said({"toy/1": "a"}, "--run", "mine")
-    twice = [{"id": "toy/0", "answer": answer} for answer in "ab"]
-    assert "has two answers" in said(twice, "--run", "mine", code=1)
     assert "Give that recording with --recording" in said(
         ANSWERS, "--run", "mine", recording=other, code=1
     )
@@ -349,7 +283,7 @@ def test_sentences_of_the_command(served, toy, tmp_path):
     ],
 )
 def test_what_cannot_be_graded_over_http(body, status, words, served):
-    ask(served, 0, 1)
+    ask(served, 0)
     error = post(served, "/run/mine/feval/grade", body, status)["error"]
     assert words in error["message"]
 
@@ -365,24 +299,15 @@ def test_a_body_that_is_no_json(served):
 
 
 def test_several_datasets_are_graded_one_by_one(toy, tmp_path):
-    with RecordingWriter(
-        tmp_path / "sums", operation={"name": "test"}, prices="2025-06-02"
-    ) as writer:
-        writer.add_dataset(
-            DatasetInfo("sums", "Sums", "number", "test-1"),
-            [Question("one", "How many?", "2", "2")],
-        )
-        rows = [
-            PoolRows("one", ["It is 2."], ["2"], ["2"], [3], ["stop"], prompt="[]", prompt_tokens=2)
-        ]
-        writer.add_pools("sums", LLMInfo(MODEL), "words", rows)
+    questions = asked_by_text(["How many?"], answer="2", answer_key="2")
+    pools = [rows(questions[0], raw_answers=["2"] * 4, answers=["2"] * 4)]
+    write(tmp_path / "sums", [(LLMInfo(MODEL), pools)], questions, dataset="sums", kind="number")
     with Application.open([toy, tmp_path / "sums"]) as application:
-        ask(application, 0, 1)
-        body = {"model": MODEL, "messages": [{"role": "user", "content": "How many?"}]}
-        post(application, "/run/mine/v1/chat/completions", body)
+        ask(application, 0)
+        assert reply_to(application, "How many?", run="mine").status == 200
         with pytest.raises(UsageError, match="asked about 2 datasets, toy, sums"):
-            grade(application, "mine", {"one": "2.0"})
-        result = grade(application, "mine", {"one": "2.0"}, dataset="sums").grade
+            grade(application, "mine", {"q0": "2.0"})
+        result = grade(application, "mine", {"q0": "2.0"}, dataset="sums").grade
         assert (result.accuracy, result.to_dict()["samples"]) == (1.0, 1)
 
 
@@ -452,25 +377,23 @@ def test_files_that_are_no_ledger(content, tmp_path):
 
 
 def test_a_ledger_opens_no_price_list_of_its_choice(served, toy, tmp_path):
-    ask(served, 0, 1)
+    ask(served, 0)
     result = served.ledger(detail=True) | {"prices": "../prices.json"}
     path = tmp_path / "ledger.json"
     path.write_text(json.dumps(result))
     with pytest.raises(UsageError, match=r"has no card\. Give it with --prices"):
-        grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)])
-    again = grade_saved(
-        read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)], prices="2025-06-02"
-    ).grade
+        regraded(toy, path, {"toy/0": "a"})
+    again = regraded(toy, path, {"toy/0": "a"}, prices="2025-06-02").grade
     assert again.to_dict()["usd"] == served.ledger("mine")["usd"]
 
 
 def test_cots_that_were_never_recorded(served, toy, tmp_path):
-    ask(served, 0, 1)
+    ask(served, 0)
     result = served.ledger(detail=True)
     result["runs"][0]["asked"][0]["samples"] = [4]
     path = tmp_path / "ledger.json"
     path.write_text(json.dumps(result))
     with pytest.raises(NotRecordedError, match="4 were recorded, numbered from 0"):
-        grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)])
+        regraded(toy, path, {"toy/0": "a"})
     with pytest.raises((UnknownNameError, ConflictError)):
-        grade_saved(read_ledger(path), "other", {"toy/0": "a"}, [open_recording(toy)])
+        regraded(toy, path, {"toy/0": "a"}, "other")

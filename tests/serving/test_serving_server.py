@@ -8,17 +8,17 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 from places import ROOT
 from pydantic import BaseModel
 from raw_http import Raw, ask, request
-from small import pool, question, write_toy
+from serving_doubles import simple
+from small import write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
-from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
+from feval.errors import StorageError
 from feval.replay import load
 
 pytest.importorskip("openai")
@@ -70,40 +70,25 @@ def chat(index, llm="alpha", run="raw", **fields):
     return request("POST", f"/run/{run}/v1/chat/completions", body)
 
 
-def test_the_official_client_draws_what_load_draws(server, toy):
-    with client(server) as asks:
-        got = [
-            texts(asks.chat.completions.create(model="alpha", messages=messages(1)))
-            for _ in range(3)
-        ]
-        got.append(texts(asks.chat.completions.create(model="alpha", messages=messages(1), n=5)))
-    assert [text for part in got for text in part] == drawn(toy, "alpha", 1, 8)
-
-
 def test_parse_and_tools_work_and_what_changes_nothing_is_named(tmp_path):
     class Answer(BaseModel):
         answer: int
 
-    with RecordingWriter(tmp_path / "json", operation={"name": "test"}, prices="none") as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
-        rows = replace(pool(0, ["4", "5"]), texts=['{"answer": 4}', '{"answer": 5}'])
-        writer.add_pools("toy", LLMInfo("alpha"), "words", [rows])
+    own = [f'{{"answer": {number}}}' for number in range(4)]
+    path = simple(tmp_path / "json", ["What is question 0?"], llm="alpha", texts=own)
     tool = {
         "type": "function",
         "function": {"name": "f", "parameters": {"type": "object", "properties": {}}},
     }
-    with serve(tmp_path / "json") as server, client(server) as asks:
+    with serve(path) as server, client(server) as asks:
         parsed = asks.chat.completions.parse(
             model="alpha", messages=messages(0), response_format=Answer
         )
         raw = asks.chat.completions.with_raw_response.create(
             model="alpha", messages=messages(0), tools=[tool]
         )
-    result = {
-        parsed.choices[0].message.parsed.answer,
-        json.loads(raw.parse().choices[0].message.content)["answer"],
-    }
-    assert result == {4, 5}
+    [text] = texts(raw.parse())
+    assert parsed.choices[0].message.parsed.answer != json.loads(text)["answer"]
     assert "tools" in raw.headers["x-feval-ignored"]
 
 
@@ -117,14 +102,8 @@ def test_10_mb_of_conversation_are_answered_in_time(server):
 
 def test_unicode_goes_both_ways(tmp_path):
     worst = 'Grüße 🧮 "quoted\\" \u2028 \u202eabc\u202c e\u0301 \ufeff \x7f \x00'
-    with RecordingWriter(tmp_path / "unicode", operation={"name": "test"}, prices="none") as writer:
-        writer.add_dataset(
-            DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "ä", worst)]
-        )
-        prompt = json.dumps([{"role": "user", "content": worst}])
-        rows = replace(pool(0, ["ä"], prompt=prompt), texts=[worst])
-        writer.add_pools("toy", LLMInfo("modèle/🧮"), "words", [rows])
-    with serve(tmp_path / "unicode") as server, client(server) as asks:
+    path = simple(tmp_path / "unicode", [worst], llm="modèle/🧮", texts=[worst] * 4)
+    with serve(path) as server, client(server) as asks:
         raw = asks.chat.completions.with_raw_response.create(
             model="modèle/🧮", messages=[{"role": "user", "content": worst}]
         )
@@ -153,7 +132,6 @@ def command(*arguments, as_json=True, **variables):
         given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         try:
-            assert process.stdout is not None
             line = process.stdout.readline()
             yield process, json.loads(line) if as_json else line
         finally:
@@ -169,21 +147,10 @@ def take(port, number, run="raw"):
         ]
 
 
-def failed(*arguments, **variables):
-    environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
-    done = subprocess.run(
-        [sys.executable, "-m", "feval", "serve", *map(str, arguments)],
-        capture_output=True, text=True, env=environment, check=False, timeout=60,
-    )  # fmt: skip
-    assert done.stdout == ""
-    return done.returncode, done.stderr
-
-
 def test_the_command_says_where_it_is_and_what_to_paste(toy):
     with command(toy, as_json=False) as (process, line):
         assert line.startswith("Serving alpha, beta at http://127.0.0.1:")
         url = line.split(" at ")[1].split()[0]
-        assert process.stdout is not None
         assert process.stdout.readline() == f"OPENAI_BASE_URL={url} OPENAI_API_KEY=my-run\n"
         with openai.OpenAI(base_url=url, api_key="my-run") as asks:
             assert texts(
@@ -207,9 +174,8 @@ def test_with_its_ledger_a_server_goes_on_where_it_stood(toy, tmp_path, ended):
                 pass
         process.send_signal(ended)
         process.wait()
-    code, said = failed(toy, "--ledger", file, "--port", "0")
-    assert code != 0
-    assert "--resume" in said
+    with pytest.raises(StorageError, match="--resume"):
+        serve(toy, ledger=file)
     with command(toy, "--ledger", file, "--resume") as (_, ready):
         assert ask(ready["port"], "GET", "/feval/ledger").json["runs"][0]["cots"] == 5
         got += take(ready["port"], COTS - 5)
@@ -233,23 +199,6 @@ def test_the_terminal_says_once_what_replies_do_not_heed_and_who_goes_on(toy, tm
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
     assert "A run that asks again continues with its next CoTs" in said
-
-
-@pytest.mark.parametrize("options", [("--few-shot", "last"), ("--allow-mismatch",)])
-def test_the_switches_of_the_command(toy, options):
-    several = [
-        {"role": "user", "content": "Q: What is question 0? A: 0\nQ: What is question 1? A:"}
-    ]
-    with command(toy, *options) as (_, ready):
-        path = "/run/mine/v1/chat/completions"
-        reply = ask(ready["port"], "POST", path, {"model": "alpha", "messages": several})
-        assert reply.status == (200 if "last" in options else 400)
-        body = {
-            "model": "alpha",
-            "messages": messages(0),
-            "response_format": {"type": "json_object"},
-        }
-        assert ask(ready["port"], "POST", path, body).status == (400 if "last" in options else 200)
 
 
 def test_what_cannot_be_served_is_a_sentence(server, toy, tmp_path):
@@ -283,7 +232,6 @@ def test_a_token_opens_and_is_never_shown(toy):
         process,
         line,
     ):
-        assert process.stdout is not None
         line += process.stdout.readline()
         port = int(line.split("127.0.0.1:")[1].split("/")[0])
         assert ask(port, "GET", "/v1/models").status == 401

@@ -96,13 +96,6 @@ def test_the_client_gets_the_draw_of_load_without_a_socket(closed, toy, llm):
     assert first.usage.prompt_tokens == 7
 
 
-@pytest.mark.parametrize("run", ["default", "mine@1", "mine@7"])
-def test_the_run_chooses_the_replicate(run, toy, llm):
-    with openai.OpenAI(api_key="another@3", http_client=replay_http_client(toy, run=run)) as client:
-        got = texts(client.chat.completions.create(**asked(2, n=9)))
-    assert got == drawn(llm, 2, 9, replicate=int(run.partition("@")[2] or 0))
-
-
 def test_the_key_is_neither_kept_nor_a_run(client, toy):
     key = "sk-" + "a1" * 20
     with openai.OpenAI(api_key=key, http_client=replay_http_client(toy, run="mine")) as with_key:

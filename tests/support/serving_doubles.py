@@ -34,17 +34,22 @@ def asked_by_text(texts, **fields):
     return [Question(f"q{i}", text, **fields) for i, text in enumerate(texts)]
 
 
-def simple(out, asked, /, *, size=4, llm="gpt-3.5-turbo", **fields):
+def simple(out, asked, /, *, size=4, llm="gpt-3.5-turbo", choices=(), **fields):
     """A recording of one LLM on questions q0, q1, ... with these texts."""
-    questions = asked_by_text(asked)
+    questions = asked_by_text(asked, choices=choices)
     pools = [rows(question, size, **fields) for question in questions]
     return write(out, [(LLMInfo(llm, 0.7, 64), pools)], questions)
 
 
-def chat(content, *, headers=None, path="", **fields):
+def chat(content, *, headers=None, run=None, path="", **fields):
     messages = content if isinstance(content, list) else [{"role": "user", "content": content}]
     body = {"model": "gpt-3.5-turbo", "messages": messages} | fields
+    headers = headers or ({"x-feval-run": run} if run else {})
     return post(orjson.dumps(body), headers=headers, path=path)
+
+
+def reply_to(app, content, **fields):
+    return app.respond(chat(content, **fields))
 
 
 def post(body, *, headers=None, path="", of="chat/completions"):
@@ -81,6 +86,14 @@ def error(reply):
     message = found["error"]["message"]
     assert message[-1] in ".)", message
     return dict(found["error"])
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def assistant(text):
+    return {"role": "assistant", "content": text}
 
 
 def texts_of(reply):
