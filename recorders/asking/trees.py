@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
@@ -64,9 +63,8 @@ def root(request: Request) -> Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Levels(ABC):
-    """What is recorded for each question, level by level: the numbers of its steps, and how one
-    goes on from another.
+class _Numbered:
+    """The numbers of the steps that are recorded for each question, level by level.
 
     Attributes:
         first: first steps.
@@ -77,38 +75,6 @@ class Levels(ABC):
     first: int
     branch: int
     depth: int
-
-    NAME: ClassVar[str]
-    """Of what is recorded, in the identity of a journal."""
-    IN_DECODING: ClassVar[str]
-    """Its name in the decoding that a recording states."""
-    unit: ClassVar[str]
-    """What is counted, for messages."""
-
-    @property
-    @abstractmethod
-    def variant(self) -> str:
-        """What the LLM is called in the recording, behind its name and "@"."""
-
-    @abstractmethod
-    def content(self) -> dict[str, Any]:
-        """Return what identifies it, as JSON values."""
-
-    @abstractmethod
-    def behind(
-        self, before: Place, record: Record, thoughts: Thoughts | None
-    ) -> tuple[Place, bool]:
-        """Return the place of a recorded step, and whether nothing comes behind it."""
-
-    @abstractmethod
-    def continued(self, question: Request, before: Place, thoughts: Thoughts | None) -> Request:
-        """Return what asks for the steps behind a place."""
-
-    @abstractmethod
-    def require_continuable(self, replies: Sequence[Completion], *, is_last: bool) -> None:
-        """Raise `Fatal` if a path cannot go on behind some steps; the last one of a path never
-        does.
-        """
 
     @property
     def steps(self) -> int:
@@ -155,21 +121,9 @@ class Levels(ABC):
         parent = self.parent(step)
         return (*self.path(parent), step - self.children(parent).start)
 
-    def places(
-        self, request: Request, records: Sequence[Record], thoughts: Thoughts | None
-    ) -> Iterator[tuple[Record, Place, bool]]:
-        """Yield each recorded step of a question, in order, with its place and whether nothing
-        comes behind it.
-        """
-        places: dict[int | None, Place] = {None: root(request)}
-        for record in records:
-            place, ends = self.behind(places[self.parent(record["sample"])], record, thoughts)
-            places[place.step] = place
-            yield record, place, ends
-
 
 @dataclass(frozen=True, slots=True)
-class Tree(Levels):
+class Tree(_Numbered):
     """The full tree of steps that is recorded for each question.
 
     Attributes:
@@ -188,7 +142,9 @@ class Tree(Levels):
     stop: str
     template: str | None = None
 
-    NAME, IN_DECODING, unit = "tree", "steps", "steps"
+    NAME: ClassVar = "tree"  # in the identity of a journal
+    IN_DECODING: ClassVar = "steps"  # in the decoding that a recording states
+    unit: ClassVar = "steps"
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -214,6 +170,7 @@ class Tree(Levels):
 
     @property
     def variant(self) -> str:
+        """What the LLM is called in the recording, behind its name and "@"."""
         return self.unit
 
     def content(self) -> dict[str, Any]:
@@ -234,8 +191,9 @@ class Tree(Levels):
         self,
         before: Place,
         record: Record,
-        thoughts: Thoughts | None,  # noqa: ARG002  a path holds them as they came
+        _thoughts: Thoughts | None,  # a path holds them as they came
     ) -> tuple[Place, bool]:
+        """Return the place of a recorded step, and whether nothing comes behind it."""
         counted = record.get("output_tokens")
         left = before.tokens_left - (count_words(record["text"]) if counted is None else counted)
         place = Place(record["sample"], before.level + 1, before.text + self.text(record), left)
@@ -301,9 +259,8 @@ class MissingSteps(MissingSamples):
         recorded, lacks = 0, list[Lack]()
         for key, request in self._plan.by_key.items():
             going_on = [root(request)]
-            for _, place, ends in self._tree.places(
-                request, self.journal.cots(key), self._thoughts
-            ):
+            recorded_steps = places(self._tree, request, self.journal.cots(key), self._thoughts)
+            for _, place, ends in recorded_steps:
                 recorded += 1
                 if ends:
                     total -= self._tree.below(place.level)
@@ -410,7 +367,7 @@ class Protocol:
 
 
 @dataclass(frozen=True, slots=True)
-class Turns(Levels):
+class Turns(_Numbered):
     """The chains that are recorded for each question: `first` of them, each of `depth` turns.
 
     Attributes:
@@ -426,7 +383,9 @@ class Turns(Levels):
     protocol: Protocol
     read: Callable[[str, str], str | None] = field(repr=False, compare=False)
 
-    NAME, IN_DECODING, unit = "protocol", "protocol", "turns"
+    NAME: ClassVar = "protocol"
+    IN_DECODING: ClassVar = "protocol"
+    unit: ClassVar = "turns"
 
     def __post_init__(self) -> None:
         said, template = len(self.protocol.messages), self.protocol.template
@@ -494,6 +453,22 @@ class Turns(Levels):
 
     def require_continuable(self, replies: Sequence[Completion], *, is_last: bool) -> None:
         pass
+
+
+Levels = Tree | Turns
+
+
+def places(
+    levels: Levels, request: Request, records: Sequence[Record], thoughts: Thoughts | None
+) -> Iterator[tuple[Record, Place, bool]]:
+    """Yield each recorded step of a question, in order, with its place and whether nothing comes
+    behind it.
+    """
+    found: dict[int | None, Place] = {None: root(request)}
+    for record in records:
+        place, ends = levels.behind(found[levels.parent(record["sample"])], record, thoughts)
+        found[place.step] = place
+        yield record, place, ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,15 @@ class Endpoint:
             )
         return endpoint
 
+    def redirection(self, headers: Mapping[str, str]) -> str:
+        """Return where a reply redirects to, without what may be secret in the address."""
+        try:
+            parts = urlsplit(urljoin(self.url, headers.get("location", "")))
+        except ValueError:
+            return "an address that cannot be read"
+        host = parts.netloc.rpartition("@")[2]
+        return self.redaction.reason(f"{parts.scheme}://{host}{parts.path}")
+
     @property
     def warning(self) -> str | None:
         """A sentence if what is sent can be read in transit; `None` otherwise."""
@@ -165,12 +174,8 @@ class Redaction(logging.Filter):
         """Return a server's message as one short printable line without secrets."""
         # Masked before it is cut: half a key is a secret too.
         line = " ".join(self.masked(text[:_READ_AT_MOST]).split())
-        printable = "".join(
-            character if character.isprintable() else "\ufffd" for character in line
-        )
-        return (
-            printable if len(printable) <= _LONGEST_REASON else f"{printable[:_LONGEST_REASON]}..."
-        )
+        line = "".join(each if each.isprintable() else "\ufffd" for each in line)
+        return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."
 
     def reply(self, text: str) -> str:
         """Return a model's text with only whole secrets masked, of 16 characters or more: what
@@ -207,7 +212,8 @@ def _split(base_url: str) -> SplitResult:
             f"The base URL cannot be read as a URL ({type(error).__name__}). {advice}"
         ) from None
     if wrong:
-        raise UsageError(f"The base URL {_harmless(base_url)!r} names no server. {advice}")
+        harmless = re.split(r"[?#]", base_url.rpartition("@")[2])[0][:80]  # no key, no password
+        raise UsageError(f"The base URL {harmless!r} names no server. {advice}")
     if parts.query or parts.fragment:
         raise UsageError(
             f"The base URL of {parts.hostname} has a query or a fragment (what follows ? or #),"
@@ -215,11 +221,6 @@ def _split(base_url: str) -> SplitResult:
             " variable."
         )
     return parts
-
-
-def _harmless(url: str) -> str:
-    """Return an unusable URL without what may be secret in it."""
-    return re.split(r"[?#]", url.rpartition("@")[2])[0][:80]
 
 
 _POLICY = re.compile(
@@ -283,7 +284,8 @@ def answer_error(answer: Answer, endpoint: Endpoint, model: str) -> BackendError
     status = answer.status
     if 300 <= status < 400:
         return Fatal(
-            f"{endpoint.host} answered {status}, a redirection to {_target(answer, endpoint)},"
+            f"{endpoint.host} answered {status}, a redirection to"
+            f" {endpoint.redirection(answer.headers)},"
             " which is not followed: question and key would go there. If you trust it, give its"
             " base URL."
         )
@@ -355,15 +357,6 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
         return seconds
     until, sent = _date(value), _date(headers.get("date")) or now or datetime.now(UTC)
     return None if until is None else min(max(0.0, (until - sent).total_seconds()), _LONGEST_WAIT_S)
-
-
-def _target(answer: Answer, endpoint: Endpoint) -> str:
-    """Return scheme and host of a redirection."""
-    try:
-        parts = urlsplit(urljoin(endpoint.url, answer.headers.get("location", "")))
-        return endpoint.redaction.reason(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
-    except ValueError:
-        return "an address that cannot be read"
 
 
 def _number(text: str | None) -> float | None:

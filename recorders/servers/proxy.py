@@ -21,13 +21,12 @@ import secrets
 import ssl
 import threading
 import time
-import zlib
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from typing import Annotated, Any
+from urllib.parse import quote, unquote
 
 # First, since it says how to install Starlette.
 from feval.serving.server import METHODS, Limits, Server, response  # isort: skip
@@ -39,6 +38,7 @@ from pathlib import Path
 
 import httpx2
 import orjson
+from pydantic import BaseModel, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response, StreamingResponse
@@ -90,18 +90,29 @@ _APART = {
     "top_logprobs",
 }  # fmt: skip
 
-_OFFERS = {"tools", "functions"}
-_KEPT = {
-    "role",
-    "content",
-    "refusal",
-    "reasoning",
-    "reasoning_content",
-    "reasoning_details",
-}  # fields of a reply's message
+_OFFERS = ("functions", "tools")
+# Fields of a reply's message.
+_KEPT = {"role", "content", "refusal", "reasoning", "reasoning_content", "reasoning_details"}
 _MOST_SAID = 64
 
 _Sample = int | Mapping[str, Any]  # a CoT of the journal: the offset of its line, or its record
+
+
+_Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+class _Settings(BaseModel, strict=True):
+    """The settings of a chat completion that a `Request` holds; `n` is bounded."""
+
+    model: Annotated[str, Field(min_length=1)]
+    n: Annotated[int, Field(ge=1, le=1024)] | None = None
+    seed: _Int64 | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: _Int64 | None = None
+    max_completion_tokens: _Int64 | None = None
+    top_logprobs: _Int64 | None = None
+    stop: str | list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,36 +233,40 @@ class Proxy:
             return "body"
         if self._redaction(call).reply(text) != text:
             return "key"
-        messages, decoding = _messages(fields.get("messages")), _decoding(fields)
-        model, number, seed = fields.get("model"), fields.get("n"), fields.get("seed")
-        number = 1 if number is None else number
-        if not isinstance(model, str) or not model:
-            return "model"
-        if messages is None:
-            return "messages"
-        if decoding is None:
-            return "settings"
-        if (
-            type(number) is not int
-            or not 1 <= number <= 1024
-            or not (seed is None or _is_int64(seed))
-        ):
-            return "n or seed"
         try:
-            refuse_key_fields(
-                decoding.extra_body, self._allowed_fields, "start the proxy with --allow-field {}"
-            )
+            settings = _Settings.model_validate(fields)
+        except ValidationError as error:
+            return str(error.errors()[0]["loc"][0])
+        limits = {settings.max_completion_tokens, settings.max_tokens} - {None}
+        if len(limits) > 1:
+            return "max_tokens"  # which one applies is up to the server
+        if (messages := _messages(fields.get("messages"))) is None:
+            return "messages"
+        stop, top = settings.stop or [], settings.top_logprobs or 0
+        extra = {
+            name: value
+            for name, value in fields.items()
+            if name not in _APART and value is not None
+        }
+        decoding = Decoding(
+            settings.temperature,
+            settings.top_p,
+            limits.pop() if limits else None,
+            (stop,) if isinstance(stop, str) else tuple(stop),
+            None,
+            top if fields.get("logprobs") else None,
+            extra,
+        )
+        try:
+            refuse_key_fields(extra, self._allowed_fields, "start the proxy with --allow-field {}")
         except UsageError as error:
             raise RequestError(str(error), code="key_field") from None
-        request = Request(
-            self._dataset, f"{self._dataset}/{messages_id(messages)}", messages, model, decoding
-        )
-        return _ChatRequest(fields, request, request.key(), number, seed)
+        name = f"{self._dataset}/{messages_id(messages)}"
+        request = Request(self._dataset, name, messages, settings.model, decoding)
+        return _ChatRequest(fields, request, request.key(), settings.n or 1, settings.seed)
 
     async def _chat(self, call: HTTPRequest, chat: _ChatRequest) -> Response:
-        if offers := ", ".join(
-            sorted(name for name in _OFFERS & chat.fields.keys() if chat.fields[name])
-        ):
+        if offers := ", ".join(name for name in _OFFERS if chat.fields.get(name)):
             self._say(
                 "tools",
                 f"A request offers tools ({offers}). What is replied in words is recorded, calls of"
@@ -323,12 +338,12 @@ class Proxy:
             raise ServingError(
                 f"Nothing more is forwarded: {self._failure}", status=507, code="journal"
             )
-        fields = {
-            name: value
-            for name, value in chat.fields.items()
-            if name not in {"stream", "stream_options", "n"}
-        }
-        body = orjson.dumps(fields | ({"n": number} if number > 1 or "n" in chat.fields else {}))
+        fields = dict(chat.fields)
+        for name in ("stream", "stream_options"):
+            fields.pop(name, None)
+        if number > 1 or "n" in fields:
+            fields["n"] = number
+        body = orjson.dumps(fields)
         began = time.perf_counter()
         status, headers, content = await self._forwarded(call, body)
         seconds, redaction = round(time.perf_counter() - began, 6), self._redaction(call)
@@ -342,12 +357,8 @@ class Proxy:
             )
             completions = reading.completions
             choices = orjson.loads(redaction.reply(_storable(replies.choices_of(reply))))[:number]
-        except (
-            BackendError,
-            TypeError,
-            ValueError,
-            RecursionError,
-        ):  # no chat completion: the client may understand it
+        # no chat completion: the client may understand it
+        except (BackendError, TypeError, ValueError, RecursionError):
             self.unrecorded += 1
             said = "A reply to a chat completion cannot be read, and is passed on and not recorded"
             return self._marked(self._masked(status, content, headers), "reply", said)
@@ -409,39 +420,23 @@ class Proxy:
     async def _forwarded(self, call: HTTPRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
         """Send a request to the server; return status, headers and the whole body of the reply."""
         reply = await self._sent(call, body)
-        content = bytearray()
+        headers, content = _headers_of(reply), bytearray()
+        # Some gateways compress whatever they send, though it was not asked for.
+        is_packed = headers.get("content-encoding") in _PACKED
         try:
-            async for piece in reply.aiter_raw():
+            async for piece in reply.aiter_bytes() if is_packed else reply.aiter_raw():
                 content += piece
                 if len(content) > _MAX_BYTES:
-                    raise self._upstream_error(
+                    raise _upstream_error(
                         f"{self._upstream.host} sent more than {_MAX_BYTES:,} bytes."
                     )
         except httpx2.HTTPError as error:
             raise self._broken(error) from None
         finally:
             await reply.aclose()
-        return reply.status_code, *self._unpacked(_headers_of(reply), bytes(content))
-
-    def _unpacked(self, headers: dict[str, str], content: bytes) -> tuple[dict[str, str], bytes]:
-        """Undo a compression that was not asked for; some gateways compress whatever they send."""
-        packed = {
-            name
-            for name, value in headers.items()
-            if name.lower() == "content-encoding" and value in _PACKED
-        }
-        if not packed:
-            return headers, content
-        unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip or zlib, by its header
-        try:
-            whole = unpacking.decompress(content, _MAX_BYTES)
-        except zlib.error:
-            return headers, content  # the client may understand it
-        if unpacking.unconsumed_tail:
-            raise self._upstream_error(
-                f"{self._upstream.host} sent more than {_MAX_BYTES:,} bytes, unpacked."
-            )
-        return {name: value for name, value in headers.items() if name not in packed}, whole
+        if is_packed:
+            del headers["content-encoding"]
+        return reply.status_code, headers, bytes(content)
 
     async def _passed_on(self, call: HTTPRequest, body: bytes) -> Response:
         """Pass a request on as it is, and what comes back piece by piece."""
@@ -478,22 +473,22 @@ class Proxy:
         if reply.status_code in _REDIRECTS and call.method == "POST":
             await reply.aclose()
             # A client would follow it past the proxy, and no longer be recorded.
-            target = _origin_and_path(reply.headers.get("location")) or "another address"
-            raise self._upstream_error(
+            target = self._upstream.redirection(reply.headers)
+            raise _upstream_error(
                 f"{self._upstream.host} redirects requests to {target}. Start the proxy with the"
                 " --upstream that answers itself."
             )
         return reply
 
     def _broken(self, error: Exception) -> ServingError:
-        return self._upstream_error(
+        return _upstream_error(
             f"{self._upstream.host} did not answer ({_reason(error)}). What the journal holds is"
             " still given; check that the server runs, and that --upstream names it."
         )
 
-    @staticmethod
-    def _upstream_error(message: str) -> ServingError:
-        return ServingError(message, status=502, code="upstream")
+
+def _upstream_error(message: str) -> ServingError:
+    return ServingError(message, status=502, code="upstream")
 
 
 def proxy_server(proxy: Proxy, *, host: str = "127.0.0.1", port: int = 0) -> Server[Proxy]:
@@ -528,45 +523,6 @@ def _messages(value: object) -> tuple[Message, ...] | None:
     return tuple(Message(role, text) for role, text in parsed.messages)
 
 
-def _decoding(fields: Mapping[str, Any]) -> Decoding | None:
-    """Everything that shapes a reply; `None` if no server would accept a value."""
-    stop, limits = (
-        fields.get("stop"),
-        [fields.get(name) for name in ("max_completion_tokens", "max_tokens")],
-    )
-    limit = limits[0] if limits[0] is not None else limits[1]
-    stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
-    numbers = [fields.get(name) for name in ("temperature", "top_p")]
-    top = fields.get("top_logprobs")
-    if not all(
-        value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-        for value in numbers
-    ):
-        return None
-    if not isinstance(stops, list) or not all(isinstance(text, str) for text in stops):
-        return None
-    if any(value is not None and not _is_int64(value) for value in (*limits, top)):
-        return None
-    if None not in limits and limits[0] != limits[1]:
-        return None  # which one applies is up to the server
-    extra = {
-        name: value for name, value in fields.items() if name not in _APART and value is not None
-    }
-    return Decoding(
-        numbers[0],
-        numbers[1],
-        limit,
-        tuple(stops),
-        None,
-        (top or 0) if fields.get("logprobs") else None,
-        extra,
-    )
-
-
-def _is_int64(value: object) -> bool:
-    return type(value) is int and -(2**63) <= value < 2**63
-
-
 def _completion(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:
     """Make one chat completion of recorded choices."""
     first = records[0]
@@ -592,15 +548,9 @@ def _completion(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, A
 
 def _lacking(choices: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the fields of replies' messages that a recording does not hold."""
-    messages = [message for choice in choices if isinstance(message := choice.get("message"), dict)]
-    return list(
-        dict.fromkeys(
-            name[:_SHOWN]
-            for message in messages
-            for name in message
-            if message[name] and name not in _KEPT
-        )
-    )
+    # A choice that was read has a message.
+    names = (name for choice in choices for name, value in choice["message"].items() if value)
+    return [name[:_SHOWN] for name in dict.fromkeys(names) if name not in _KEPT]
 
 
 def _storable(choices: Sequence[Mapping[str, Any]]) -> str:
@@ -615,23 +565,6 @@ def _storable(choices: Sequence[Mapping[str, Any]]) -> str:
 
 def _origin(url: httpx2.URL) -> tuple[str, bytes, str, int | None]:
     return url.scheme, url.userinfo, url.host, url.port
-
-
-def _origin_and_path(url: str | None) -> str | None:
-    """A URL without its parts that may be secret."""
-    try:
-        parts = urlsplit(url or "")
-        there = (
-            f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-            if parts.netloc
-            else parts.path
-        )
-    except ValueError:
-        return None
-    return (
-        "".join(character if character.isprintable() else "\ufffd" for character in there[:200])
-        or None
-    )
 
 
 def _headers_of(reply: httpx2.Response) -> dict[str, str]:
@@ -791,12 +724,12 @@ def _names(llms: Sequence[str]) -> dict[str, str]:
     """Each LLM's name: the model, with 8 hex digits of a hash of its decoding if there are
     several.
     """
-    models = {llm: str(json.loads(llm)[0]) for llm in llms}
-    several = {model for model in models.values() if list(models.values()).count(model) > 1}
-    digits = {llm: sha256(llm.encode()).hexdigest()[:8] for llm in llms}
+    models = [str(json.loads(llm)[0]) for llm in llms]
     return {
-        llm: f"{model}@{digits[llm]}" if model in several else model
-        for llm, model in models.items()
+        llm: model
+        if models.count(model) == 1
+        else f"{model}@{sha256(llm.encode()).hexdigest()[:8]}"
+        for llm, model in zip(llms, models, strict=True)
     }
 
 

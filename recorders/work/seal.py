@@ -42,7 +42,7 @@ from feval.recording.content import ProbeRows
 from feval.recording.parts import EXTRA_COLUMNS
 from feval.report.text import counted
 from recorders.asking.probing import Probing
-from recorders.asking.trees import Levels, Played, Tree, reply_of
+from recorders.asking.trees import Levels, Played, Tree, places, reply_of
 from recorders.errors import JournalError
 from recorders.journal import Journal
 from recorders.request import Completion, Decoding, Request
@@ -344,7 +344,7 @@ class _Sealing:
         column = partial(_column, records)
         if isinstance(self._tree, Tree):
             texts: list[str | None] = [self._tree.text(record) for record in records]
-            ends = [ended for *_, ended in self._tree.places(request, records, self._thoughts)]
+            ends = [ended for *_, ended in places(self._tree, request, records, self._thoughts)]
             columns = SplitColumns(texts, None, None, column("finish_reason"), ends)
         else:
             columns = split_columns(

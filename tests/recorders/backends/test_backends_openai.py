@@ -233,7 +233,10 @@ def test_what_never_works_at_all_is_fatal_and_says_what_to_do(fault, advice):
 @pytest.mark.parametrize(
     ("location", "target"),
     [
-        ("https://user:s3cret@evil.example/v1/chat/completions", "https://evil.example,"),
+        (
+            "https://user:s3cret@evil.example/v1/chat/completions",
+            "https://evil.example/v1/chat/completions,",
+        ),
         ("/login", "http://127.0.0.1:"),
     ],
 )

@@ -310,7 +310,7 @@ def test_what_is_not_recorded_is_said_at_once(upstream, tmp_path, caplog):
             unrecorded(run, messages=[{"role": "user", "content": [{"type": "image_url"}]}])
             == "messages"
         )
-        assert unrecorded(run, seed="x") == "n or seed"
+        assert unrecorded(run, seed="x") == "seed"
         assert unrecorded(run, "/v1/responses") == "/v1/responses"
         upstream.instead = json_answer({"strange": True})
         assert unrecorded(run, temperature=0.3) == "reply"
@@ -323,7 +323,7 @@ def test_what_is_not_recorded_is_said_at_once(upstream, tmp_path, caplog):
         "offers tools (tools)",
         "'tool_calls'",
         "its messages",
-        "its n or seed",
+        "its seed",
         "POST /v1/responses",
         "cannot be read",
     ]
@@ -508,7 +508,7 @@ def test_a_compressed_reply_is_recorded(upstream, run):
     assert run.texts() == [content]
     assert run.proxy.recorded == 2
     upstream.instead = Response(b"no gzip at all", 200, {"Content-Encoding": "gzip"})
-    assert posted(run, json.dumps(body_of("?")).encode()) == (200, b"no gzip at all")
+    assert posted(run, json.dumps(body_of("?")).encode())[0] == 502
 
 
 def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(upstream, tmp_path):
