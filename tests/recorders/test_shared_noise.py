@@ -2,12 +2,9 @@
 else is taken for it.
 """
 
-import asyncio
 import hashlib
 import json
 import math
-import re
-from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +12,7 @@ import pytest
 from recording_doubles import completions
 from scipy import stats
 from settings_files import settings_file
+from tiny_export import export
 from typer.testing import CliRunner
 
 from feval.cli import app
@@ -110,31 +108,6 @@ def test_coupled_draws_follow_the_closed_form_and_are_stable():
     possible = expected > 0
     assert counts[~possible].sum() == 0, "counterfactual stability"
     assert stats.chisquare(counts[possible], expected[possible]).pvalue > 1e-3
-
-
-def test_samples_follow_the_softmax():
-    model = tiny.load_model("feval/tiny-30k")
-    [text] = questions(1)
-    count = 8000
-    logits = model.read(tiny.tokenizer().prompt(text)).logits
-    law = np.exp((logits - logits.max()) / 6.0)
-    law /= law.sum()
-    found = drawn(asked(model.name, text, max_tokens=1, temperature=6.0), range(count))
-    # One token each; its text tells which it was, but for special ones, which have none.
-    counts = Counter(completion.text for completion in found)
-    texts = [tiny.tokenizer().decode([token]).removeprefix(" ") for token in range(len(law))]
-    expected = Counter()
-    for word, share in zip(texts, law, strict=True):
-        expected[word] += share * count
-    likely = [word for word in expected if expected[word] >= 5]
-    observed = np.array(
-        [counts[word] for word in likely] + [count - sum(counts[word] for word in likely)]
-    )
-    wanted = np.array(
-        [expected[word] for word in likely] + [count - sum(expected[word] for word in likely)]
-    )
-    assert len(likely) >= 20
-    assert stats.chisquare(observed, wanted * observed.sum() / wanted.sum()).pvalue > 1e-3
 
 
 def test_one_model_under_two_names_gives_one_chain():
@@ -255,70 +228,14 @@ def test_of_several_ends_the_one_of_replies_is_shared():
 
 
 def test_a_transformers_model_draws_the_same_tokens(tmp_path):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    folder = exported("feval/tiny-30k", tmp_path, torch, transformers)
-
-    async def run(request):
-        backend = TransformersLocal(
-            str(folder), device="cpu", dtype="float64", local_files_only=True
-        )
-        try:
-            return await backend.complete(request, range(16))
-        finally:
-            await backend.aclose()
-
+    for name in ("torch", "transformers"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    options = {"device": "cpu", "dtype": "float64", "local_files_only": True}
+    folder = str(export("feval/tiny-30k", tmp_path))
     for number, text in enumerate(questions(4)):
         for settings in ({}, {"temperature": 0.7, "top_p": 0.9}):
             request = asked("feval/tiny-30k", text, number, max_tokens=40, **settings)
             ours = drawn(request, range(16))
-            theirs = asyncio.run(run(request))
+            theirs = completions(TransformersLocal(folder, **options), request, range(16))
             assert [c.text for c in ours] == [c.text.strip() for c in theirs]
             assert [c.output_tokens for c in ours] == [c.output_tokens for c in theirs]
-
-
-def exported(name, folder, torch, transformers):
-    """A tiny model as a Hugging Face folder: its weights have Llama's names, its vocabulary is a
-    list of words.
-    """
-    import tokenizers
-
-    from recorders.tiny.model import read_arrays, weights_file
-    from recorders.tiny.tokenizer import SPECIAL
-
-    vocabulary = tiny.tokenizer().vocabulary
-    model = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({token: n for n, token in enumerate(vocabulary)}, "<unknown>")
-    )
-    words = sorted((token for token in vocabulary[len(SPECIAL) :]), key=len, reverse=True)
-    model.pre_tokenizer = tokenizers.pre_tokenizers.Split(
-        tokenizers.Regex("|".join([*SPECIAL, *map(re.escape, words)])), "isolated"
-    )
-    model.decoder = tokenizers.decoders.Fuse()
-    model.add_special_tokens(list(SPECIAL))
-    names = {"eos_token": "<end>", "pad_token": "<pad>", "unk_token": "<unknown>"}
-    others = ["<question>", "<answer>"]
-    fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=model, additional_special_tokens=others, **names
-    )
-    fast.chat_template = "<question> {{ messages[-1]['content'] }}<answer>"
-    fast.save_pretrained(folder)
-    shape = tiny.FAMILY[name]
-    config = transformers.LlamaConfig(
-        vocab_size=len(vocabulary), hidden_size=shape.width, intermediate_size=shape.hidden,
-        num_hidden_layers=shape.layers, num_attention_heads=shape.heads,
-        num_key_value_heads=shape.heads,
-        max_position_embeddings=shape.context, rope_theta=shape.rotary_base,
-        head_dim=shape.head_width, tie_word_embeddings=True,
-        eos_token_id=4, pad_token_id=0, bos_token_id=None, rms_norm_eps=1e-5,
-    )  # fmt: skip
-    llama = transformers.LlamaForCausalLM(config)
-    with weights_file(name) as path:
-        arrays = read_arrays(path, shape)
-    weights = {key: torch.tensor(np.asarray(value, np.float64)) for key, value in arrays.items()}
-    missing, unexpected = llama.double().load_state_dict(weights, strict=False)
-    assert set(missing) <= {"lm_head.weight"}
-    assert not unexpected
-    llama.tie_weights()
-    llama.save_pretrained(folder)
-    return folder

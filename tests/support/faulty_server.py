@@ -68,9 +68,9 @@ class Reply:
     wait_s: float = 0.0
 
 
-def error(status, message, *, headers=None, **fields):
-    body = {"error": {"message": message, "type": "error", "param": None, "code": None} | fields}
-    return Reply(status, json.dumps(body).encode(), dict(headers or {}))
+def error(status, message, headers=None, fields=None):
+    told = {"message": message, "type": "error", "param": None, "code": None} | (fields or {})
+    return Reply(status, json.dumps({"error": told}).encode(), dict(headers or {}))
 
 
 def in_an_hour():
@@ -82,60 +82,60 @@ def in_an_hour():
     }
 
 
+# Status, message, headers and fields of errors.
+ERRORS = {
+    "429": (429, "Rate limit reached for requests"),
+    "429 seconds": (429, "Slow down", {"retry-after": "0.01"}),
+    "429 milliseconds": (429, "Slow down", {"retry-after-ms": "20", "retry-after": "9"}),
+    "429 nonsense": (429, "Slow down", {"retry-after": "soon"}),
+    "429 quota": (429, "You exceeded your current quota", {}, {"code": "insufficient_quota"}),
+    "408": (408, "Timed out upstream"),
+    "409": (409, "Conflict"),
+    "500": (500, "The server had an error"),
+    "503": (503, "Overloaded"),
+    "503 seconds": (503, "Overloaded", {"retry-after": "0.01"}),
+    "400": (400, "Invalid 'messages': too strange", {}, {"param": "messages"}),
+    "400 too long": (
+        400, "This model's maximum context length is 4096 tokens", {}, {"param": "max_tokens"},
+    ),
+    "400 setting": (
+        400, "Unsupported value: 'temperature' does not support 0.7", {},
+        {"param": "temperature"},
+    ),
+    "400 policy": (400, "The response was filtered", {}, {"code": "content_filter"}),
+    "413": (413, "Request too large"),
+    "401": (401, "Incorrect API key provided", {}, {"code": "invalid_api_key"}),
+    "402": (402, "Insufficient Balance"),
+    "403": (403, "Your project has no access to this model"),
+    "404": (404, "The model `nonesuch` does not exist", {}, {"param": "model"}),
+}  # fmt: skip
+PAGE = {"content-type": "text/html"}
+
 # Each takes the whole reply that would have been sent, and says what is sent.
-FAULTS = {
-    "429": lambda _: error(429, "Rate limit reached for requests"),
-    "429 seconds": lambda _: error(429, "Slow down", headers={"retry-after": "0.01"}),
-    "429 milliseconds": lambda _: error(
-        429, "Slow down", headers={"retry-after-ms": "20", "retry-after": "9"}
-    ),
-    "429 date": lambda _: error(429, "Slow down", headers=in_an_hour()),
-    "429 nonsense": lambda _: error(429, "Slow down", headers={"retry-after": "soon"}),
-    "429 quota": lambda _: error(429, "You exceeded your current quota", code="insufficient_quota"),
-    "408": lambda _: error(408, "Timed out upstream"),
-    "409": lambda _: error(409, "Conflict"),
-    "500": lambda _: error(500, "The server had an error"),
+FAULTS = {name: lambda _, stated=stated: error(*stated) for name, stated in ERRORS.items()} | {
+    "429 date": lambda _: error(429, "Slow down", in_an_hour()),
     "502 page": lambda _: Reply(
-        502,
-        b"<html>\n<h1>Bad Gateway</h1>" + b"x" * 5000 + b"</html>",
-        {"content-type": "text/html"},
+        502, b"<html>\n<h1>Bad Gateway</h1>" + b"x" * 5000 + b"</html>", PAGE
     ),
-    "503": lambda _: error(503, "Overloaded"),
-    "503 seconds": lambda _: error(503, "Overloaded", headers={"retry-after": "0.01"}),
     "slow": lambda reply: Reply(body=reply.body, wait_s=SLOW_S),
     "reset": lambda reply: Reply(body=reply.body, send=len(reply.body) // 2, reset=True),
     "closed early": lambda reply: Reply(body=reply.body, send=len(reply.body) // 2),
     "no answer": lambda reply: Reply(status=0),
     "truncated": lambda reply: Reply(body=reply.body[: len(reply.body) // 2]),
-    "not JSON": lambda _: Reply(
-        body=b"<html>Log in to the hotel's network</html>", headers={"content-type": "text/html"}
-    ),
+    "not JSON": lambda _: Reply(200, b"<html>Log in to the hotel's network</html>", PAGE),
     "not an object": lambda _: Reply(body=b"[1, 2]"),
-    "empty body": lambda _: Reply(body=b""),
+    "empty body": lambda _: Reply(),
     "wrong gzip": lambda reply: Reply(body=reply.body, headers={"content-encoding": "gzip"}),
     "empty choices": lambda reply: changed(reply, choices=[]),
     "no choices": lambda reply: changed(reply, choices=None),
     "no message": lambda reply: changed(reply, choices=[{"index": 0, "finish_reason": "stop"}]),
-    "error with 200": lambda _: Reply(body=error(200, "Provider returned error", code=503).body),
-    "rate error with 200": lambda _: Reply(body=error(200, "Upstream is busy", code=429).body),
-    "400": lambda _: error(400, "Invalid 'messages': too strange", param="messages"),
-    "400 too long": lambda _: error(
-        400, "This model's maximum context length is 4096 tokens", param="max_tokens"
+    "error with 200": lambda _: Reply(
+        body=error(200, "Provider returned error", {}, {"code": 503}).body
     ),
-    "400 setting": lambda _: error(
-        400, "Unsupported value: 'temperature' does not support 0.7", param="temperature"
+    "rate error with 200": lambda _: Reply(
+        body=error(200, "Upstream is busy", {}, {"code": 429}).body
     ),
-    "400 policy": lambda _: error(400, "The response was filtered", code="content_filter"),
-    "413": lambda _: error(413, "Request too large"),
-    "422": lambda _: Reply(
-        422, json.dumps({"detail": [{"loc": ["body"], "msg": "value is not valid"}]}).encode()
-    ),
-    "401": lambda _: error(401, "Incorrect API key provided", code="invalid_api_key"),
-    "402": lambda _: error(402, "Insufficient Balance"),
-    "403": lambda _: error(403, "Your project has no access to this model"),
-    "404": lambda _: error(
-        404, "The model `nonesuch` does not exist", code="model_not_found", param="model"
-    ),
+    "422": lambda _: Reply(422, b'{"detail": [{"loc": ["body"], "msg": "value is not valid"}]}'),
     "405": lambda _: Reply(405, b"Method Not Allowed", {"content-type": "text/plain"}),
     "fewer": lambda reply: with_choices(reply, choices_of(reply)[:1]),
     "more": lambda reply: with_choices(reply, [*choices_of(reply), EXTRA]),
@@ -202,7 +202,6 @@ class FaultyServer:
         wants: a parameter without which requests are answered 400, as reasoning models want
             `max_completion_tokens`.
         refuses_n: whether n above 1 is answered 400.
-        key: without which requests are answered 401.
         repeats_key: whether errors and headers repeat the credentials that were sent.
         delay_s: before every reply.
     """
@@ -215,19 +214,14 @@ class FaultyServer:
         takes_logprobs=True,
         wants="",
         refuses_n=False,
-        key=None,
         repeats_key=False,
         delay_s=0.0,
     ):
-        self._plan = faults if callable(faults) else None
-        self._script = iter(()) if callable(faults) else iter(faults)
-        self.takes_n, self.takes_logprobs, self.wants, self.refuses_n = (
-            takes_n,
-            takes_logprobs,
-            wants,
-            refuses_n,
-        )
-        self.key, self.repeats_key, self.delay_s = key, repeats_key, delay_s
+        script = iter(() if callable(faults) else faults)
+        self._plan = faults if callable(faults) else lambda *_: next(script, "")
+        self.takes_n, self.takes_logprobs = takes_n, takes_logprobs
+        self.wants, self.refuses_n = wants, refuses_n
+        self.repeats_key, self.delay_s = repeats_key, delay_s
         self.seen = []
         self.sent = Counter[str]()  # choices sent whole, by question
         self.attempts = Counter[str]()  # requests, by question
@@ -287,15 +281,10 @@ class FaultyServer:
         await asyncio.sleep(reply.wait_s + self.delay_s)
         if not reply.status:
             return False
-        headers = {
-            "content-type": "application/json",
-            "content-length": str(len(reply.body)),
-        } | reply.headers
+        length = str(len(reply.body))
+        headers = {"content-type": "application/json", "content-length": length} | reply.headers
         if self.repeats_key:
-            headers |= {
-                "x-request-id": self._sent_key(),
-                "x-echo": f"authorization: {self._sent_key()}",
-            }
+            headers |= {"x-request-id": self._sent_key(), "x-echo": f"key: {self._sent_key()}"}
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         writer.write(
             f"HTTP/1.1 {reply.status} Whatever\r\n{head}\r\n".encode() + reply.body[: reply.send]
@@ -311,33 +300,28 @@ class FaultyServer:
         return self.seen[-1].headers.get("authorization", "")
 
     def _reply(self, seen):
-        if self.key is not None and seen.headers.get("authorization") != f"Bearer {self.key}":
-            reply = FAULTS["401"](Reply())
-        elif seen.path != "/v1/chat/completions":
+        if seen.path != "/v1/chat/completions":
             reply = error(404, "no such path")
         elif self.wants and self.wants not in seen.body:
             other = (
                 "Unsupported parameter: 'max_tokens' is not supported with this model. Use"
                 " 'max_completion_tokens' instead."
             )
-            reply = error(400, other, param="max_tokens", code="unsupported_parameter")
+            reply = error(400, other, {}, {"param": "max_tokens"})
         elif self.refuses_n and seen.body.get("n", 1) > 1:
-            reply = error(400, "'n' : number must be at most 1", param="n")
+            reply = error(400, "'n' : number must be at most 1", {}, {"param": "n"})
         else:
             reply = self._answer_or_fail(seen)
         if self.repeats_key and reply.status >= 400:
-            reply = error(
-                reply.status,
-                f"{reply.body.decode()} (you sent {self._sent_key()})",
-                headers=reply.headers,
-            )
+            said = f"{reply.body.decode()} (you sent {self._sent_key()})"
+            reply = error(reply.status, said, reply.headers)
         return reply
 
     def _answer_or_fail(self, seen):
         question = seen.question
         attempt = self.attempts[question]
         self.attempts[question] += 1
-        fault = self._plan(question, attempt) if self._plan else next(self._script, "")
+        fault = self._plan(question, attempt)
         whole = Reply(body=self._completion(seen))
         if not fault:
             self._count(seen, whole)

@@ -440,11 +440,7 @@ def test_many_requests_at_a_time_share_connections_that_are_used_again():
 def test_missing_usage_is_none_and_said():
     with FaultyServer(["no usage"]) as server:
         [completion], notes = noted(server, request())
-    assert (completion.output_tokens, completion.prompt_tokens, completion.cached_tokens) == (
-        None,
-        None,
-        None,
-    )
+    assert completion.output_tokens is completion.prompt_tokens is None
     assert notes == ["The server states no token usage: its replies are recorded without."]
 
 
@@ -537,6 +533,10 @@ def choice(message, **fields):
     return {"index": 0, "message": message, "finish_reason": "stop"} | fields
 
 
+def token(logprob, *top):
+    return {"logprob": logprob, "top_logprobs": [{"logprob": each} for each in top]}
+
+
 def read_one(message, top=None, usage=None, **fields):
     [completion] = replies.read(
         {"choices": [choice(message, **fields)], "usage": usage}, 1, top, str
@@ -590,97 +590,76 @@ def test_names_that_a_server_sends_have_bounds():
     assert len(completion.response_id or "") == len(completion.served_model or "") == 1000
 
 
+NONE = (None,) * 4
+
+
 @pytest.mark.parametrize(
-    ("usage", "counts"),
+    ("output", "counts", "more"),
     [
-        ({"prompt_tokens": 3, "completion_tokens": 5}, (3, 5, None, None)),
-        ({"prompt_tokens": 3.0, "completion_tokens": 5.0}, (3, 5, None, None)),
+        (5, (3, 5, None, None), {"prompt_tokens": 3}),
+        (5.0, (3, 5, None, None), {"prompt_tokens": 3.0}),
+        (5, (None, 5, 2, None), {"completion_tokens_details": {"reasoning_tokens": 2}}),
         (
-            {"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 2}},
-            (None, 5, 2, None),
-        ),
-        (
-            {
-                "completion_tokens": 5,
-                "completion_tokens_details": None,
-                "prompt_tokens_details": {"cached_tokens": 1},
-            },
+            5,
             (None, 5, None, 1),
+            {"completion_tokens_details": None, "prompt_tokens_details": {"cached_tokens": 1}},
         ),
-        (
-            {"completion_tokens": 5, "prompt_tokens": 3, "prompt_cache_hit_tokens": 2},
-            (3, 5, None, 2),
-        ),
+        (5, (3, 5, None, 2), {"prompt_tokens": 3, "prompt_cache_hit_tokens": 2}),
         # xAI counts reasoning beside the completion, and the total shows it.
         (
+            5,
+            (3, 7, 2, None),
             {
                 "prompt_tokens": 3,
-                "completion_tokens": 5,
                 "total_tokens": 10,
                 "completion_tokens_details": {"reasoning_tokens": 2},
             },
-            (3, 7, 2, None),
         ),
-        (
-            {
-                "prompt_tokens": 3,
-                "completion_tokens": 5,
-                "prompt_tokens_details": {"cached_tokens": 9},
-            },
-            (None,) * 4,
-        ),
-        (
-            {"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 9}},
-            (None,) * 4,
-        ),
-        ([], (None,) * 4),
+        (5, NONE, {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 9}}),
+        (5, NONE, {"completion_tokens_details": {"reasoning_tokens": 9}}),
+        (None, NONE, {}),
     ],
 )
-def test_the_forms_of_usage(usage, counts):
-    completion = read_one({"content": "a"}, usage=usage)
-    result = (
-        completion.prompt_tokens,
-        completion.output_tokens,
-        completion.reasoning_tokens,
-        completion.cached_tokens,
-    )
-    assert result == counts
+def test_the_forms_of_usage(output, counts, more):
+    found = read_one({"content": "a"}, usage={"completion_tokens": output} | more)
+    assert (
+        found.prompt_tokens,
+        found.output_tokens,
+        found.reasoning_tokens,
+        found.cached_tokens,
+    ) == counts
+    assert read_one({"content": "a"}, usage=[]).output_tokens is None
 
 
-HIDDEN = {"reasoning_tokens": 900}
+TOO_MANY = "more tokens than the text has bytes"
 
 
 @pytest.mark.parametrize(
-    ("message", "usage", "doubt"),
+    ("message", "output", "doubt", "more"),
     [
-        ("Four.", {"completion_tokens": 0}, "fewer tokens than texts"),
-        ("", {"completion_tokens": 0}, None),
-        ("Four.", {"completion_tokens": 1}, None),
-        ("Four.", {"completion_tokens": 37}, None),  # five bytes, and marks that no text shows
-        ("Four.", {"completion_tokens": 38}, "more tokens than the text has bytes"),
-        ("Four.", {"completion_tokens": 905, "completion_tokens_details": HIDDEN}, None),
-        (
-            "Four.",
-            {"completion_tokens": 938, "completion_tokens_details": HIDDEN},
-            "more tokens than the text has bytes",
-        ),
-        ("", {"completion_tokens": 1000}, None),  # all thoughts, or what a filter withheld
-        ("a" * 5000, {"completion_tokens": 1000}, None),
-        ("a" * 5000, {"completion_tokens": 1002}, "more tokens than the limit allows"),
-        ("Four.", {"completion_tokens": -5}, "completion_tokens is no count"),
-        ("Four.", {"completion_tokens": True}, "completion_tokens is no count"),
-        ("Four.", {"completion_tokens": 2.5}, "completion_tokens is no count"),
-        ("Four.", {"completion_tokens": "5"}, "completion_tokens is no count"),
-        ("Four.", {"completion_tokens": 5, "prompt_tokens": -1}, "prompt_tokens is no count"),
-        ("Four.", {"completion_tokens": 5, "prompt_tokens": 0}, "0 tokens for a prompt"),
-        ("Four.", {}, None),
+        ("Four.", 0, "fewer tokens than texts", {}),
+        ("", 0, None, {}),
+        ("Four.", 1, None, {}),
+        ("Four.", 37, None, {}),  # five bytes, and marks that no text shows
+        ("Four.", 38, TOO_MANY, {}),
+        ("Four.", 905, None, {"completion_tokens_details": {"reasoning_tokens": 900}}),
+        ("Four.", 938, TOO_MANY, {"completion_tokens_details": {"reasoning_tokens": 900}}),
+        ("", 1000, None, {}),  # all thoughts, or what a filter withheld
+        ("a" * 5000, 1000, None, {}),
+        ("a" * 5000, 1002, "more tokens than the limit allows", {}),
+        *(("Four.", no_count, "completion_tokens is no count", {}) for no_count in (-5, True, 2.5)),
+        ("Four.", "5", "completion_tokens is no count", {}),
+        ("Four.", 5, "prompt_tokens is no count", {"prompt_tokens": -1}),
+        ("Four.", 5, "0 tokens for a prompt", {"prompt_tokens": 0}),
+        ("Four.", None, None, {}),
     ],
 )
-def test_token_counts_that_cannot_be_are_not_taken(message, usage, doubt):
+def test_token_counts_that_cannot_be_are_not_taken(message, output, doubt, more):
+    usage = {"completion_tokens": output} | more
     reply = {"choices": [choice({"content": message})], "usage": usage}
     [completion] = replies.read(reply, 1, None, str, max_tokens=1000).completions
     assert completion.usage_doubt == doubt
-    assert completion.output_tokens == (usage.get("completion_tokens") if doubt is None else None)
+    assert completion.output_tokens == (output if doubt is None else None)
     assert completion.prompt_tokens is None
 
 
@@ -692,47 +671,30 @@ def test_calls_of_tools_are_not_taken_for_missing_text():
 
 
 @pytest.mark.parametrize(
-    ("logprobs", "sampled", "confidences"),
+    ("tokens", "sampled", "confidences"),
     [
         (None, None, None),
-        ({"content": None}, None, None),
-        ({"content": ["a"]}, None, None),
-        ({"content": []}, (), ()),
-        ({"content": [{"logprob": -1}]}, (-1.0,), None),
-        ({"content": [{"logprob": -1, "top_logprobs": []}]}, (-1.0,), None),
-        ({"content": [{"logprob": "-1", "top_logprobs": []}]}, None, None),
-        ({"content": [{"logprob": math.nan, "top_logprobs": []}]}, None, None),
-        (
-            {
-                "content": [
-                    {"logprob": -math.inf, "top_logprobs": [{"logprob": -1}, {"logprob": -2}]}
-                ]
-            },
-            (-9999.0,),
-            (1.5,),
-        ),
+        (["a"], None, None),
+        ([], (), ()),
+        ([{"logprob": -1}], (-1.0,), None),
+        ([token(-1)], (-1.0,), None),
+        ([token("-1")], None, None),
+        ([token(math.nan)], None, None),
+        ([token(-math.inf, -1, -2)], (-9999.0,), (1.5,)),
         # Of k + 1 the k likeliest count: some servers add the sampled token.
-        (
-            {"content": [{"logprob": -9, "top_logprobs": [{"logprob": x} for x in (-9, -1, -2)]}]},
-            (-9.0,),
-            (1.5,),
-        ),
-        (
-            {"content": [{"logprob": -1, "top_logprobs": [{"logprob": -1}, {"logprob": None}]}]},
-            (-1.0,),
-            None,
-        ),
+        ([token(-9, -9, -1, -2)], (-9.0,), (1.5,)),
+        ([token(-1, -1, None)], (-1.0,), None),
     ],
 )
-def test_the_forms_of_logprobs(logprobs, sampled, confidences):
-    completion = read_one({"content": "a"}, top=2, logprobs=logprobs)
+def test_the_forms_of_logprobs(tokens, sampled, confidences):
+    completion = read_one({"content": "a"}, top=2, logprobs={"content": tokens})
     assert (completion.token_logprobs, completion.token_confidences) == (sampled, confidences)
+    assert read_one({"content": "a"}, top=2, logprobs=None).token_logprobs is None
 
 
 def test_exact_counts_come_from_the_log_probabilities_where_they_add_up():
-    tokens = [{"logprob": -1.0, "top_logprobs": []}]
     choices = [
-        choice({"content": "aaaa"}, logprobs={"content": tokens * count}) for count in (1, 3)
+        choice({"content": "aaaa"}, logprobs={"content": [token(-1.0)] * count}) for count in (1, 3)
     ]
     reading = replies.read({"choices": choices, "usage": {"completion_tokens": 4}}, 2, 0, str)
     assert [completion.output_tokens for completion in reading.completions] == [1, 3]
@@ -761,37 +723,35 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("headers", "seconds"),
+    ("value", "seconds"),
     [
-        ({}, None),
-        ({"retry-after": "3"}, 3.0),
-        ({"retry-after": "1.5"}, 1.5),
-        ({"retry-after": "-3"}, 0.0),
-        ({"retry-after": "inf"}, None),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "1e300"}, None),
-        ({"retry-after": "1_000"}, None),
-        ({"retry-after": "\u0663"}, None),
-        ({"retry-after": "9" * 400}, 366 * 86_400.0),
-        ({"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}, 366 * 86_400.0),
-        ({"retry-after": "Fri, 31 Dec 99999999999999999999 23:59:59 GMT"}, None),
-        ({"retry-after": "Thu, 01 Jan 2026 12:00:30 +999999999999"}, None),
-        ({"retry-after": ""}, None),
-        ({"retry-after": "Thu, 01 Jan 2026 12:00:30 GMT"}, 30.0),
-        ({"retry-after": "Thu, 01 Jan 2026 11:00:00 GMT"}, 0.0),
-        (
-            {
-                "retry-after": "Thu, 01 Jan 2026 12:00:30 GMT",
-                "date": "Thu, 01 Jan 2026 12:00:25 GMT",
-            },
-            5.0,
-        ),
-        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
-        ({"retry-after-ms": "many", "retry-after": "9"}, 9.0),
+        (None, None),
+        ("3", 3.0),
+        ("1.5", 1.5),
+        ("-3", 0.0),
+        ("inf", None),
+        ("nan", None),
+        ("1e300", None),
+        ("1_000", None),
+        ("\u0663", None),
+        ("9" * 400, 366 * 86_400.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 366 * 86_400.0),
+        ("Fri, 31 Dec 99999999999999999999 23:59:59 GMT", None),
+        ("Thu, 01 Jan 2026 12:00:30 +999999999999", None),
+        ("", None),
+        ("Thu, 01 Jan 2026 12:00:30 GMT", 30.0),
+        ("Thu, 01 Jan 2026 11:00:00 GMT", 0.0),
     ],
 )
-def test_the_forms_of_retry_after(headers, seconds):
-    assert retry_after(headers, NOON) == seconds
+def test_the_forms_of_retry_after(value, seconds):
+    assert retry_after({} if value is None else {"retry-after": value}, NOON) == seconds
+
+
+def test_a_retry_after_may_be_of_the_servers_clock_or_in_milliseconds():
+    by_its_clock = {"retry-after": "Thu, 01 Jan 2026 12:00:30 GMT"}
+    assert retry_after(by_its_clock | {"date": "Thu, 01 Jan 2026 12:00:25 GMT"}, NOON) == 5.0
+    for milliseconds, seconds in (("250", 0.25), ("many", 9.0)):
+        assert retry_after({"retry-after-ms": milliseconds, "retry-after": "9"}) == seconds
 
 
 @pytest.mark.parametrize(
@@ -801,19 +761,8 @@ def test_the_forms_of_retry_after(headers, seconds):
         "ftp://host/v1",
         "https://",
         "",
-        "https://host:port/v1",
         "https://[::1/v1",
         "https://host:0/v1",
-    ],
-)
-def test_a_base_url_that_names_no_server_is_refused(url):
-    with pytest.raises(UsageError, match="Give http:// or https://"):
-        Endpoint(url)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
         "https://u:s3cret-p@ss@/v1",
         "https://u:s3cret-p@host:port/v1",
         "https://host/v1?key=s3cret-p",
@@ -821,8 +770,8 @@ def test_a_base_url_that_names_no_server_is_refused(url):
         "x://u:s3cret-p@h",
     ],
 )
-def test_a_refused_base_url_keeps_its_secrets(url):
-    with pytest.raises(UsageError) as caught:
+def test_a_base_url_that_names_no_server_is_refused_and_keeps_its_secrets(url):
+    with pytest.raises(UsageError, match="Give http:// or https://") as caught:
         Endpoint(url)
     assert "s3cret" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -855,12 +804,9 @@ def test_the_environment_is_read_as_the_official_client_reads_it():
     assert KEY not in repr(endpoint)
 
 
-def test_openai_without_a_key_says_what_to_set():
+def test_openai_and_a_named_variable_need_a_key():
     with pytest.raises(UsageError, match="OPENAI_API_KEY is not set"):
         Endpoint.from_environment(environment={})
-
-
-def test_a_named_variable_must_hold_a_key():
     with pytest.raises(UsageError, match="'NEBIUS_API_KEY'; it is not set"):
         Endpoint.from_environment("http://127.0.0.1/v1", "NEBIUS_API_KEY", {})
 
@@ -928,27 +874,9 @@ def test_in_replies_only_long_keys_are_masked():
 
 
 NAMES = [
-    *(
-        "index",
-        "message",
-        "finish_reason",
-        "logprobs",
-        "content",
-        "reasoning",
-        "refusal",
-        "type",
-        "text",
-        "thinking",
-    ),
-    *(
-        "logprob",
-        "top_logprobs",
-        "completion_tokens",
-        "prompt_tokens",
-        "total_tokens",
-        "reasoning_tokens",
-    ),
-]
+    "index", "message", "finish_reason", "logprobs", "content", "reasoning", "refusal", "type",
+    "text", "thinking", "logprob", "top_logprobs", "completion_tokens", "prompt_tokens",
+]  # fmt: skip
 NUMBERS = (
     st.integers() | st.floats() | st.sampled_from([10**400, math.inf, -math.inf, math.nan, 2.0**70])
 )
@@ -1002,12 +930,8 @@ def test_any_json_is_read_or_transient(reply, asked, top):
         assert completion.finish_reason in FINISH_REASONS
         for text in (completion.text, completion.reasoning, completion.response_id):
             assert text is None or text.encode() is not None
-        for count in (
-            completion.output_tokens,
-            completion.reasoning_tokens,
-            completion.prompt_tokens,
-        ):
-            assert count is None or 0 <= count < 2**32
+        for name in ("output_tokens", "reasoning_tokens", "prompt_tokens"):
+            assert 0 <= (getattr(completion, name) or 0) < 2**32
         assert all(
             math.isfinite(value)
             for value in (*(completion.token_logprobs or ()), *(completion.token_confidences or ()))
@@ -1030,50 +954,38 @@ def test_a_chat_continues_the_beginning_of_a_reply(server):
 def test_a_text_completion_continues_a_template(monkeypatch):
     tokens = {"tokens": [" 4", ".", "<|end|>"], "token_logprobs": [-0.5, -0.25, 0.0]}
     choice = {"index": 0, "text": " 4.", "finish_reason": "stop", "logprobs": tokens}
+    usage = {"prompt_tokens": 9, "completion_tokens": 3}
     sent = []
 
     async def send(_self, body, url=None):
         sent.append((body, url))
-        return json.dumps(
-            {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}
-        ).encode()
+        return json.dumps({"choices": [choice], "usage": usage}).encode()
+
+    def ask(asked):
+        return completions(OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY)), asked)
 
     monkeypatch.setattr(OpenAICompatible, "_send", send)
     prefill = Prefill("Two and two. The answer is", "not sent", "<user>{prompt}<assistant>")
-    backend = OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY))
     asked = replace(request(temperature=0.0, max_tokens=20, logprobs=0), prefill=prefill)
-    [completion] = completions(backend, asked, [0])
-    assert sent == [
-        (
-            {
-                "model": "some/model",
-                "prompt": "<user>What is 2 + 2?<assistant>Two and two. The answer is",
-                "temperature": 0.0,
-                "max_tokens": 20,
-                "logprobs": 0,
-            },
-            "http://127.0.0.1:1/v1/completions",
-        )
-    ]
+    [completion] = ask(asked)
+    body = {
+        "model": "some/model",
+        "prompt": "<user>What is 2 + 2?<assistant>Two and two. The answer is",
+        "temperature": 0.0,
+        "max_tokens": 20,
+        "logprobs": 0,
+    }
+    assert sent == [(body, "http://127.0.0.1:1/v1/completions")]
     assert (completion.text, completion.output_tokens) == (" 4.", 3)
     assert (completion.token_logprobs, completion.token_lengths) == ((-0.5, -0.25, 0.0), (2, 1, 0))
+    exchange = Prefill("", template="<user>{prompt}<assistant>{reply}<end>")
     conversation = (Message("assistant", "5."), Message("user", "Sure?"))
-    turn = replace(
-        asked,
-        conversation=conversation,
-        prefill=Prefill("", template="<user>{prompt}<assistant>{reply}<end>"),
-    )
-    completions(OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY)), turn, [0])
+    ask(replace(asked, conversation=conversation, prefill=exchange))
     assert sent[1][0]["prompt"] == "<user>What is 2 + 2?<assistant>5.<end><user>Sure?<assistant>"
-    completions(
-        OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY)), replace(turn, prefill=None), [0]
-    )
+    ask(replace(asked, conversation=conversation, prefill=None))
     assert [said["content"] for said in sent[2][0]["messages"]] == ["What is 2 + 2?", "5.", "Sure?"]
-    two = replace(asked, messages=(Message("system", "Be brief."), *asked.messages))
-    with pytest.raises(
-        Fatal, match="turn_template hold one user message, and the prompt has others"
-    ):
-        completions(OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY)), two, [0])
+    with pytest.raises(Fatal, match="turn_template hold one user message, and the prompt has"):
+        ask(replace(asked, messages=(Message("system", "Be brief."), *asked.messages)))
 
 
 @pytest.mark.parametrize(

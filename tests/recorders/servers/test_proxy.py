@@ -15,6 +15,7 @@ import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from itertools import chain
 
 import pytest
 from starlette.concurrency import run_in_threadpool
@@ -74,6 +75,11 @@ def json_answer(value, status=200, headers=None):
     )
 
 
+def choice(content, **message):
+    message = {"role": "assistant", "content": content} | message
+    return {"index": 0, "message": message, "finish_reason": "stop"}
+
+
 @pytest.fixture
 def upstream():
     return Upstream()
@@ -113,8 +119,19 @@ def run(upstream, tmp_path):
         yield run
 
 
-def assert_no_key(folder):
-    for path in folder.rglob("*"):
+def twice(upstream, folder, ask):
+    """What a run is told with the server, and the next one without it."""
+    with upstream.server() as server, running(folder, server.url) as run:
+        first = ask(run)
+    with running(folder, server.url) as run:
+        return first, ask(run)
+
+
+@pytest.fixture(autouse=True)
+def no_key(tmp_path):
+    """No test leaves a piece of the key in a file."""
+    yield
+    for path in tmp_path.rglob("*"):
         content = path.read_bytes().decode("latin-1") if path.is_file() else str(path)
         assert not [fragment for fragment in FRAGMENTS if fragment in content], path
 
@@ -141,7 +158,6 @@ def test_what_was_recorded_is_given_again_without_the_server(upstream, tmp_path)
         assert caught.value.status_code == 502
         with pytest.raises(openai.APIStatusError):
             run.texts(temperature=0.8)
-    assert_no_key(tmp_path)
 
 
 def test_what_the_journal_lacks_is_asked_for(upstream, tmp_path):
@@ -160,10 +176,8 @@ def test_what_the_journal_lacks_is_asked_for(upstream, tmp_path):
                     {"role": "user", "content": [{"type": "text", "text": PROBLEMS[0].question}]},
                 ],
             )
-            assert (reply.headers["x-feval-replayed"], reply.headers["x-feval-recorded"]) == (
-                "4",
-                "2",
-            )
+            counts = reply.headers["x-feval-replayed"], reply.headers["x-feval-recorded"]
+            assert counts == ("4", "2")
             choices = reply.parse().choices
             assert [choice.message.content for choice in choices][:2] == two
             assert [choice.index for choice in choices] == list(range(6))
@@ -181,24 +195,10 @@ def test_a_seed_finds_its_own_samples(upstream, tmp_path):
 
 
 def test_log_probabilities_and_usage_come_back_as_they_were(upstream, tmp_path):
-    asked = {
-        "n": 2,
-        "logprobs": True,
-        "top_logprobs": 3,
-        "stop": ["zzz"],
-        "max_completion_tokens": 90,
-    }
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        fresh = run.ask(**asked)
-    with running(tmp_path, server.url) as run:
-        again = run.ask(**asked)
-    assert again.choices == fresh.choices
-    assert again.usage == fresh.usage
-    assert (again.id, again.model, again.system_fingerprint) == (
-        fresh.id,
-        fresh.model,
-        fresh.system_fingerprint,
-    )
+    asked = {"n": 2, "logprobs": True, "top_logprobs": 3, "stop": ["zzz"]}
+    asked["max_completion_tokens"] = 90
+    fresh, again = twice(upstream, tmp_path, lambda run: run.ask(**asked))
+    assert fresh.to_dict() | {"created": 0} == again.to_dict() | {"created": 0}
     assert len(again.choices[0].logprobs.content[0].top_logprobs) == 3
 
 
@@ -213,41 +213,24 @@ def test_streams_are_recorded_and_given_again(upstream, tmp_path, logprobs):
                 texts[choice.index] += choice.delta.content or ""
         return texts, usage
 
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        fresh = streamed(run)
-    assert "stream" not in upstream.body(0)
-    assert "stream_options" not in upstream.body(0)
-    with running(tmp_path, server.url) as run:
-        assert streamed(run) == fresh
-    with running(tmp_path, server.url) as run:
-        assert run.texts(n=2, logprobs=logprobs) == fresh[0]
+    fresh, again = twice(upstream, tmp_path, streamed)
+    assert again == fresh
+    assert not {"stream", "stream_options"} & upstream.body(0).keys()
 
 
 def test_many_clients_at_once_lose_nothing(upstream, tmp_path):
     def all_texts(run):
         with ThreadPoolExecutor(8) as threads:
-            return sorted(
-                text
-                for texts in threads.map(lambda _: run.texts(n=2, temperature=2), range(24))
-                for text in texts
-            )
+            replies = threads.map(lambda _: run.texts(n=2, temperature=2), range(24))
+            return sorted(chain.from_iterable(replies))
 
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        fresh = all_texts(run)
-    with running(tmp_path, server.url) as run:
-        assert all_texts(run) == fresh
-        assert run.journal.totals.cots == 48
+    fresh, again = twice(upstream, tmp_path, all_texts)
+    assert (fresh, len(fresh)) == (again, 48)
 
 
 def test_errors_are_passed_on_and_not_recorded(upstream, tmp_path, run):
-    error = {
-        "error": {
-            "message": f"Slow down, {KEY}.",
-            "type": "requests",
-            "code": "rate_limit_exceeded",
-        }
-    }
-    upstream.instead = json_answer(error, 429, {"Retry-After": "7"})
+    error = {"message": f"Slow down, {KEY}.", "type": "requests", "code": "rate_limit_exceeded"}
+    upstream.instead = json_answer({"error": error}, 429, {"Retry-After": "7"})
     with pytest.raises(openai.RateLimitError) as caught:
         run.ask()
     assert caught.value.response.headers["retry-after"] == "7"
@@ -261,7 +244,6 @@ def test_errors_are_passed_on_and_not_recorded(upstream, tmp_path, run):
     assert run.ask().choices is None
     assert run.journal.totals.cots == 0
     assert run.proxy.unrecorded == 1
-    assert_no_key(tmp_path)
 
 
 def test_other_requests_are_passed_on(tmp_path, run):
@@ -281,7 +263,6 @@ def test_other_requests_are_passed_on(tmp_path, run):
         openai.OpenAI(
             base_url=str(run.client.base_url).replace("/v1", "/v2"), api_key=KEY
         ).models.list()
-    assert_no_key(tmp_path)
 
 
 def test_what_is_not_recorded_is_said_at_once(upstream, tmp_path, caplog):
@@ -293,11 +274,8 @@ def test_what_is_not_recorded_is_said_at_once(upstream, tmp_path, caplog):
     )
 
     def unrecorded(run, path="/v1/chat/completions", **body):
-        with closing(
-            http.client.HTTPConnection("127.0.0.1", run.client.base_url.port, timeout=30)
-        ) as connection:
-            connection.request("POST", path, json.dumps(body_of(PROBLEMS[0].question) | body))
-            return connection.getresponse().getheader("x-feval-unrecorded")
+        with sent(run, json.dumps(body_of(PROBLEMS[0].question) | body), path) as response:
+            return response.getheader("x-feval-unrecorded")
 
     with upstream.server() as server, running(tmp_path, server.url) as run:
         assert unrecorded(run) is None
@@ -332,24 +310,21 @@ def test_what_is_not_recorded_is_said_at_once(upstream, tmp_path, caplog):
 
 
 def test_a_key_in_a_reply_is_masked(upstream, tmp_path, run):
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": f"It is {KEY}."},
-        "finish_reason": "stop",
-    }
-    upstream.instead = json_answer({"id": KEY, "choices": [choice], "model": "m"})
+    upstream.instead = json_answer({"id": KEY, "choices": [choice(f"It is {KEY}.")], "model": "m"})
     assert run.texts() == ["It is [key]."]
-    assert_no_key(tmp_path)
 
 
-def posted(run, body, path="/v1/chat/completions", **headers):
+@contextmanager
+def sent(run, body, path="/v1/chat/completions", **headers):
     connection = http.client.HTTPConnection("127.0.0.1", run.client.base_url.port, timeout=30)
-    try:
+    with closing(connection):
         connection.request("POST", path, body, {"Authorization": f"bearer {KEY}", **headers})
-        response = connection.getresponse()
+        yield connection.getresponse()
+
+
+def posted(run, body, *path, **headers):
+    with sent(run, body, *path, **headers) as response:
         return response.status, response.read()
-    finally:
-        connection.close()
 
 
 def body_of(text, **more):
@@ -365,17 +340,14 @@ def test_a_key_is_found_however_it_is_sent_or_written(tmp_path, run):
     for name in ("X-Goog-Api-Key", "Api-Key", "X-Auth-Token", "Cookie"):
         assert posted(run, other.encode(), Authorization="none", **{name: KEY})[0] == 200
     assert (run.proxy.unrecorded, run.proxy.recorded) == (5, 0)
-    assert_no_key(tmp_path)
 
 
 def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(upstream, tmp_path):
-    bodies = [
-        body_of("Hi", **more)
-        for more in ({"api_key": "abc"}, {"extra_headers": {"Authorization": "abc"}})
-    ]
+    allowed = json.dumps(body_of("Hi", api_key="abc"))
+    other = json.dumps(body_of("Hi", extra_headers={"Authorization": "abc"}))
     with upstream.server() as server, running(tmp_path, server.url, "api_key") as run:
-        assert posted(run, json.dumps(bodies[0]).encode())[0] == 200
-        status, content = posted(run, json.dumps(bodies[1]).encode())
+        assert posted(run, allowed)[0] == 200
+        status, content = posted(run, other)
         assert (status, json.loads(content)["error"]["code"]) == (400, "key_field")
         assert "start the proxy with --allow-field Authorization" in content.decode()
         assert (run.proxy.recorded, len(upstream.calls)) == (1, 1)
@@ -386,15 +358,9 @@ def test_a_key_of_the_environment_is_neither_recorded_nor_given(upstream, tmp_pa
     with upstream.server() as server, running(tmp_path, server.url) as run:
         other = {"Authorization": "Bearer none"}
         assert posted(run, json.dumps(body_of(f"Is it {KEY}?")).encode(), **other)[0] == 200
-        choice = {
-            "index": 0,
-            "message": {"role": "assistant", "content": f"It is {KEY}."},
-            "finish_reason": "stop",
-        }
-        upstream.instead = json_answer({"choices": [choice], "model": KEY})
-        assert b"It is [key]." in posted(run, json.dumps(body_of("Hi")).encode(), **other)[1]
+        upstream.instead = json_answer({"choices": [choice(f"It is {KEY}.")], "model": KEY})
+        assert b"It is [key]." in posted(run, json.dumps(body_of("Hi")), **other)[1]
         assert (run.proxy.unrecorded, run.proxy.recorded) == (1, 1)
-    assert_no_key(tmp_path)
 
 
 def test_the_proxys_own_key_is_not_told_to_clients(upstream, tmp_path):
@@ -452,7 +418,6 @@ def test_with_a_token_the_clients_key_is_the_token_and_goes_no_further(upstream,
             assert token not in str(upstream.calls)
             assert (proxy.recorded, proxy.unrecorded) == (1, 1)
     assert token not in (tmp_path / "r.journal" / "journal.jsonl").read_text()
-    assert_no_key(tmp_path)
 
 
 def test_the_command_demands_a_token_on_another_host(tmp_path, monkeypatch):
@@ -495,31 +460,20 @@ def test_a_redirection_does_not_lead_past_the_proxy(upstream, run):
 
 
 def test_a_compressed_reply_is_recorded(upstream, run):
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": "It is 7."},
-        "finish_reason": "stop",
-    }
-    whole = json.dumps({"choices": [choice], "model": MODEL}).encode()
-    content = "It is 7."
-    upstream.instead = Response(gzip.compress(whole), 200, {"Content-Encoding": "gzip"})
-    assert run.texts() == [content]
-    upstream.instead = Response(zlib.compress(whole), 200, {"Content-Encoding": "deflate"})
-    assert run.texts() == [content]
+    whole = json.dumps({"choices": [choice("It is 7.")], "model": MODEL}).encode()
+    for name, pack in (("gzip", gzip.compress), ("deflate", zlib.compress)):
+        upstream.instead = Response(pack(whole), 200, {"Content-Encoding": name})
+        assert run.texts() == ["It is 7."]
     assert run.proxy.recorded == 2
     upstream.instead = Response(b"no gzip at all", 200, {"Content-Encoding": "gzip"})
-    assert posted(run, json.dumps(body_of("?")).encode())[0] == 502
+    assert posted(run, json.dumps(body_of("?")))[0] == 502
 
 
 def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(upstream, tmp_path):
     message = b'{"role":"assistant","content":"a\\ud800 \\ud83d\\ude00"}'
     strange = b'{"choices":[{"index":0,"message":%b,"finish_reason":"stop"}]}' % message
     upstream.instead = Response(strange, 200, {"Content-Type": "application/json"})
-    with upstream.server() as server, running(tmp_path, server.url) as run:
-        assert run.texts() == ["a\ufffd \U0001f600"]
-        assert (run.proxy.recorded, run.proxy.unrecorded) == (1, 0)
-    with running(tmp_path, server.url) as run:
-        assert run.texts() == ["a\ufffd \U0001f600"]
+    assert twice(upstream, tmp_path, Run.texts) == (["a\ufffd \U0001f600"],) * 2
 
 
 @pytest.mark.parametrize("depth", [1000, 5000])
@@ -625,12 +579,8 @@ def test_what_cannot_be_written_is_neither_given_nor_paid_for_again(upstream, mo
 
 
 def test_the_question_is_the_longest_that_stands_in_the_message():
-    short, long, twin = (
-        Question("a", "How many?"),
-        Question("b", "Tom has 2. How many?"),
-        Question("c", "Twin"),
-    )
-    every = [short, long, twin, Question("d", "Twin")]
+    texts = ("How many?", "Tom has 2. How many?", "Twin", "Twin")
+    short, long, *_ = every = [Question(str(number), text) for number, text in enumerate(texts)]
     assert match("Q: Tom has 2. How many?\nA:", every) is long
     assert match("How many?", every) is short
     assert match("Twin How", every) is None
@@ -692,15 +642,8 @@ def test_the_command_records_seals_and_replays(upstream, tmp_path):
         ) as process:
             where = json.loads(process.stdout.readline())
             with openai.OpenAI(base_url=where["url"], api_key=KEY, max_retries=0) as client:
-                asked = {
-                    "model": MODEL,
-                    "messages": [{"role": "user", "content": PROBLEMS[0].question}],
-                    "n": 5,
-                }
-                texts = [
-                    choice.message.content
-                    for choice in client.chat.completions.create(**asked).choices
-                ]
+                reply = client.chat.completions.create(**body_of(PROBLEMS[0].question, n=5))
+                texts = [choice.message.content for choice in reply.choices]
             os.kill(process.pid, signal.SIGINT)
             assert process.wait(30) == 0
             assert process.stderr.read() == ""
@@ -713,7 +656,6 @@ def test_the_command_records_seals_and_replays(upstream, tmp_path):
     result = CliRunner().invoke(app, command(server.url, "--seal"), prog_name="feval")
     assert result.exit_code == 0, result.output
     assert open_recording(tmp_path / "r").questions("sums")[0].id == "q0"
-    assert_no_key(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -735,22 +677,14 @@ def test_what_cannot_work_is_said(tmp_path, options, code, words):
 
 
 def test_thoughts_are_recorded_given_again_and_split_off_the_text(upstream, tmp_path):
-    messages = [
-        {"role": "assistant", "content": "The answer is 4.", "reasoning": "It is 7."},
-        {"role": "assistant", "content": "<think>It is 7.</think>The answer is 5."},
+    choices = [
+        choice("The answer is 4.", reasoning="It is 7."),
+        choice("<think>It is 7.</think>The answer is 5.") | {"index": 1},
     ]
-    reply = {
-        "choices": [
-            {"index": i, "finish_reason": "stop", "message": message}
-            for i, message in enumerate(messages)
-        ],
-        "usage": {
-            "prompt_tokens": 3,
-            "completion_tokens": 20,
-            "completion_tokens_details": {"reasoning_tokens": 8},
-        },
-    }
-    upstream.instead = json_answer(reply)
+    contents = [each["message"]["content"] for each in choices]
+    usage = {"completion_tokens_details": {"reasoning_tokens": 8}}
+    usage |= {"prompt_tokens": 3, "completion_tokens": 20}
+    upstream.instead = json_answer({"choices": choices, "usage": usage})
     with upstream.server() as server:
         with running(tmp_path, server.url) as run:
             run.ask(n=2)
@@ -761,14 +695,12 @@ def test_thoughts_are_recorded_given_again_and_split_off_the_text(upstream, tmp_
             assert len(upstream.calls) == 1
             seal_proxied(run.journal, tmp_path / "r", dataset="sums", answer_kind="number")
     assert "".join(getattr(delta, "reasoning", None) or "" for delta in deltas) == "It is 7."
-    assert "".join(delta.content or "" for delta in deltas) == "".join(
-        message["content"] for message in messages
-    )
+    assert "".join(delta.content or "" for delta in deltas) == "".join(contents)
     recording = open_recording(tmp_path / "r")
     (pool,) = recording.pools("sums", MODEL)
     assert (list(pool.texts), pool.reasoning) == (
         ["The answer is 4.", "The answer is 5."],
         ["It is 7.", "It is 7."],
     )
-    assert pool.raw_texts() == [message["content"] for message in messages]
+    assert pool.raw_texts() == contents
     assert recording.manifest.pairs["sums", MODEL]["counter"] == "usage, split by length"

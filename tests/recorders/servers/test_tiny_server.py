@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,6 @@ from typer.testing import CliRunner
 from feval.cli import app
 from feval.errors import UnknownNameError
 from feval.recording import open_recording
-from feval.serving.server import Server
 from recorders import tiny
 from recorders.servers.tiny_server import tiny_server
 
@@ -26,7 +26,6 @@ openai = pytest.importorskip(
 )
 
 MODEL = "feval/tiny-42k"
-TOKEN = "a-token-of-some-length"  # noqa: S105  opens nothing
 QUESTION = "Tom has 49 apples. Tom sells 22. How many apples does Tom have now?"
 ASKED = {"model": MODEL, "messages": [{"role": "user", "content": QUESTION}]}
 
@@ -51,16 +50,17 @@ def weights(name):
     return Path(tiny.__file__).parent / "weights" / f"{name.removeprefix('feval/')}.npz"
 
 
-def raw(service, method, path, body=b"", **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
-    try:
-        connection.request(
-            method, path, body, {name.replace("_", "-"): value for name, value in headers.items()}
-        )
+def raw(service, body, path="/v1/chat/completions"):
+    with closing(http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)) as connection:
+        connection.request("POST", path, body)
         response = connection.getresponse()
         return response.status, json.loads(response.read())
-    finally:
-        connection.close()
+
+
+def refused(service, **fields):
+    """Status and error of a request with these fields."""
+    status, reply = raw(service, json.dumps(ASKED | fields).encode())
+    return status, reply["error"]
 
 
 def test_choice_i_is_the_models_sample_seed_plus_i(client):
@@ -124,25 +124,14 @@ def test_a_limit_ends_with_length_and_a_stop_text_with_stop(client):
 @pytest.mark.parametrize("logprobs", [False, True])
 def test_a_stream_says_the_same(client, logprobs):
     asked = ASKED | {"n": 3, "seed": 5, "logprobs": logprobs}
-    whole = client.chat.completions.create(**asked)
-    chunks = list(
-        client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True})
-    )
-    texts, ends, logs = ["", "", ""], [None] * 3, [0, 0, 0]
-    for chunk in chunks[:-1]:
-        assert len(chunk.choices) == 1
-        assert chunk.usage is None
-        part = chunk.choices[0]
+    whole, ending = client.chat.completions.create(**asked), {"include_usage": True}
+    *chunks, last = client.chat.completions.create(**asked, stream=True, stream_options=ending)
+    texts = ["", "", ""]
+    for part in (chunk.choices[0] for chunk in chunks):
         texts[part.index] += part.delta.content or ""
-        ends[part.index] = part.finish_reason or ends[part.index]
-        logs[part.index] += len(part.logprobs.content) if part.logprobs else 0
+        assert part.logprobs is None or logprobs
     assert texts == [choice.message.content for choice in whole.choices]
-    assert ends == ["stop"] * 3
-    assert logs == [len(choice.logprobs.content) if logprobs else 0 for choice in whole.choices]
-    assert chunks[-1].choices == []
-    assert chunks[-1].usage == whole.usage
-    assert len({chunk.id for chunk in chunks}) == 1
-    assert all(chunk.choices for chunk in client.chat.completions.create(**ASKED, stream=True))
+    assert (last.choices, last.usage) == ([], whole.usage)
 
 
 def test_the_models_are_listed(client):
@@ -196,10 +185,7 @@ def test_a_value_that_cannot_work_is_a_400(client, fields, parameter):
 
 
 def test_a_request_without_a_model_is_told_of_tiny_models(service):
-    _, reply = raw(
-        service, "POST", "/v1/chat/completions", json.dumps(ASKED | {"model": 7}).encode()
-    )
-    assert reply["error"]["message"].startswith(
+    assert refused(service, model=7)[1]["message"].startswith(
         "`model` must be the name of a tiny model; GET /v1/models lists them"
     )
 
@@ -212,14 +198,9 @@ def test_a_long_message_is_refused_at_once_and_holds_up_nobody(service):
             {"role": "assistant", "content": text},
         ]
         began = time.process_time()
-        status, reply = raw(
-            service,
-            "POST",
-            "/v1/chat/completions",
-            json.dumps(ASKED | more | {"messages": messages[: 1 + len(more)]}).encode(),
-        )
-        assert (status, reply["error"]["code"]) == (400, "context_length_exceeded")
-        assert "was asked to read 8,000,0" in reply["error"]["message"]
+        status, error = refused(service, messages=messages[: 1 + len(more)], **more)
+        assert (status, error["code"]) == (400, "context_length_exceeded")
+        assert "was asked to read 8,000,0" in error["message"]
         assert time.process_time() - began < 2  # splitting it into tokens takes four seconds
 
 
@@ -232,36 +213,22 @@ def test_an_unknown_model_is_a_404(client):
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "headers", "status"),
+    ("path", "body", "status"),
     [
-        ("POST", "/v1/chat/completions", b"{", {}, 400),
-        ("POST", "/v1/chat/completions", b"[]", {}, 400),
-        ("POST", "/v1/chat/completions", b"", {"Content_Length": "99999999999"}, 413),
-        ("GET", "/v1/chat/completions", b"", {}, 405),
-        ("POST", "/v1/embeddings", b"{}", {}, 404),
-        ("DELETE", "/v1/models/feval/tiny-42k", b"", {}, 405),
-        ("GET", "/v1/models", b"", {"Origin": "https://page.example"}, 403),
-        ("GET", "/v1/models", b"", {"Sec-Fetch-Site": "cross-site"}, 403),
-        ("GET", "/v1/models", b"", {"Host": "rebound.example"}, 403),
-        ("GET", "/v1/models", b"", {"Origin": "http://localhost:3000"}, 200),
+        ("/v1/chat/completions", b"{", 400),
+        ("/v1/chat/completions", b"[]", 400),
+        ("/v1/embeddings", b"{}", 404),
     ],
 )
-def test_raw_requests(service, method, path, body, headers, status):
-    found, reply = raw(service, method, path, body, **headers)
-    assert found == status
-    assert ("error" in reply) == (status != 200)
+def test_raw_requests(service, path, body, status):
+    found, reply = raw(service, body, path)
+    assert (found, "error" in reply) == (status, True)
 
 
 def test_an_error_shows_what_was_sent(service):
     for value, shown in ((None, "nothing"), (True, "true"), ("x" * 200, f"the text '{'x' * 80}'")):
-        _, reply = raw(
-            service,
-            "POST",
-            "/v1/chat/completions",
-            json.dumps(ASKED | {"messages": value}).encode(),
-        )
         assert (
-            reply["error"]["message"]
+            refused(service, messages=value)[1]["message"]
             == f"`messages` must be a list of at least one message; {shown} was sent."
         )
 
@@ -279,31 +246,6 @@ def test_the_command_says_where_it_is_and_ends_on_ctrl_c():
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(20) == 0
         assert process.stderr.read() == ""
-
-
-def test_another_host_needs_a_token_and_says_who_may_ask(monkeypatch):
-    monkeypatch.setattr(Server, "run", lambda self: self.close())
-    command = ["tiny-server", "--host", "0.0.0.0", "--json"]  # noqa: S104
-    monkeypatch.delenv("FEVAL_SERVE_TOKEN", raising=False)
-    refused = CliRunner().invoke(app, command, prog_name="feval")
-    assert (refused.exit_code, refused.stdout, "FEVAL_SERVE_TOKEN" in refused.stderr) == (
-        2,
-        "",
-        True,
-    )
-    monkeypatch.setenv("FEVAL_SERVE_TOKEN", TOKEN)
-    result = CliRunner().invoke(app, command, prog_name="feval")
-    assert result.exit_code == 0, result.output
-    assert "Whoever has the token can ask" in result.stderr
-    assert json.loads(result.stdout)["port"] > 0
-    assert TOKEN not in result.output
-
-
-def test_with_a_token_only_its_bearers_are_answered():
-    with tiny_server([MODEL], token=TOKEN) as running:
-        for key, status in ((None, 401), ("none", 401), (TOKEN, 200)):
-            headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-            assert raw(running, "GET", "/v1/models", **headers)[0] == status
 
 
 def test_an_unknown_model_is_not_served():

@@ -4,7 +4,6 @@ its name only.
 
 import json
 import math
-import os
 from collections import Counter
 from hashlib import sha256
 from itertools import pairwise
@@ -420,32 +419,6 @@ def test_a_recipe_warms_up_and_cools_down():
     assert rates[999] == pytest.approx((1 + 0.05) / 2, abs=0.01)
     assert rates[-1] == pytest.approx(0.05)
     assert all(later < earlier for earlier, later in pairwise(rates[300:]))
-
-
-@pytest.mark.skipif(
-    not os.environ.get("FEVAL_TRAIN"), reason="training for 20 seconds; set FEVAL_TRAIN=1 to try it"
-)
-def test_the_training_script_trains(tmp_path):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    import tiny_training as train
-
-    torch.set_num_threads(1)
-    recipe = Recipe(
-        Shape(32, 1, 4, 64), seed=1, updates=250, cosine=250, later=(CoolDown(30, 1e-3),)
-    )
-    train.train(recipe, tmp_path, every=250)
-    model = read_model(tmp_path / "00280.npz", "smoke", recipe.shape)
-    rows = [whole(number) for number in range(10)]
-    losses = [
-        -log_softmax(model.logits([row])[0, :-1])[range(len(row) - 1), row[1:]][-30:].mean()
-        for row in rows
-    ]
-    assert np.mean(losses) < 2.0  # ln 143 is 4.96
-    resumed = train.train(recipe, tmp_path / "again", every=250, resume=tmp_path / "00250.npz")
-    assert all(
-        np.allclose(resumed[key], value)
-        for key, value in train.read(tmp_path / "00280.npz").items()
-    )
 
 
 def test_padding_and_prompts_carry_no_loss():

@@ -361,7 +361,7 @@ class OfOpenAI(FaultyServer):
             if name in seen.body:
                 other = " Use 'max_completion_tokens' instead." if name == "max_tokens" else ""
                 said = f"Unsupported parameter: '{name}' is not supported with this model.{other}"
-                return error(400, said, param=name, code="unsupported_parameter")
+                return error(400, said, {}, {"param": name})
         return super()._answer_or_fail(seen)
 
 
