@@ -98,16 +98,11 @@ def test_the_bundled_probes_are_what_the_model_answers():
         recording, whole = open_recording(folder), open_recording(other)
         assert recording.hash == DEPTH_HASH
         assert recording.texts(DATASET, LIVE_LLM, 3) == whole.texts(DATASET, LIVE_LLM, 3)[:20]
-        probes = next(
-            each
-            for each in recording.probe_rows(DATASET, LIVE_LLM)
-            if each.question_id == "tiny_sums/3"
-        )
+        rows = {each.question_id: each for each in recording.probe_rows(DATASET, LIVE_LLM)}
+        probes = rows["tiny_sums/3"]
         question, model = load_questions(DATASET)[3].text, load_model(LIVE_LLM)
-        decoding, cots = (
-            Decoding(temperature=0.0, max_tokens=20),
-            sample(model, question, range(20), Decoding(max_tokens=120)),
-        )
+        decoding = Decoding(temperature=0.0, max_tokens=20)
+        cots = sample(model, question, range(20), Decoding(max_tokens=120))
         for place in (0, 4, len(probes.offsets) - 1):
             tokens = cots[probes.sample_indices[place]].tokens[: probes.offsets[place]].tolist()
             begun = tokenizer().decode(tokens).removeprefix(" ") + " The answer is"
@@ -129,13 +124,8 @@ def test_the_demo_shows_votes_over_width_and_depth(demo, account, shown):
 def test_the_demo_shows_each_llm_at_each_count(shown):
     assert shown[0].startswith("Three small language models that come with feval")
     for llm in LLMS:
-        assert [line.split()[1] for line in shown if line.startswith(llm)] == [
-            "1",
-            "5",
-            "10",
-            "20",
-            "40",
-        ]
+        counts = [int(line.split()[1]) for line in shown if line.startswith(llm)]
+        assert counts == [1, 5, 10, 20, 40]
 
 
 def test_the_demo_as_json(account):
@@ -196,10 +186,7 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
 
 def test_a_damaged_demo_is_not_believed(demo, tmp_path):
     shutil.copytree(demo, tmp_path / "demo")
-    readme, manifest = (
-        tmp_path / "demo" / "recording" / "README.md",
-        tmp_path / "demo" / "live" / "manifest.json",
-    )
+    manifest = tmp_path / "demo/live/manifest.json"
     manifest.rename(tmp_path / "kept")
     with pytest.raises(
         DamagedRecordingError,
@@ -207,6 +194,6 @@ def test_a_damaged_demo_is_not_believed(demo, tmp_path):
     ):
         run_demo(tmp_path / "demo")
     (tmp_path / "kept").rename(manifest)
-    readme.write_text("changed")
+    (tmp_path / "demo/recording/README.md").write_text("changed")
     with pytest.raises(DamagedRecordingError, match="no longer what the demo wrote"):
         run_demo(tmp_path / "demo")

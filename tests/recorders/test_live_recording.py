@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from places import ROOT
+from places import ROOT, SUPPORT
 from recording_doubles import FakeBackend
 from typer.testing import CliRunner
 
@@ -108,14 +108,8 @@ def test_a_recorded_debate_replays_as_it_ran(debated):
         lived.append(debate(question, *asked))
         return lived[-1]
 
-    record_method(
-        noted,
-        tasks(),
-        [Stopping(), Stopping()],
-        debated.path.parent / "noted",
-        at_once=1,
-        prices="none",
-    )
+    out = debated.path.parent / "noted"
+    recorded(out, [Stopping(), Stopping()], method=noted, at_once=1)
     asked = [[llm.ask(question.id, replicate=None) for llm in llms] for question in QUESTIONS]
     assert [
         debate(question.text, *own) for question, own in zip(QUESTIONS, asked, strict=True)
@@ -127,14 +121,10 @@ def test_a_recorded_debate_replays_as_it_ran(debated):
             own[NAMES.index(name)].cots for own in asked
         )
         assert pools[0].parents == [None, 0, 1, 1]
-        policy = {
-            "name": "debate",
-            "sha256": sha256(inspect.getsource(debate).encode()).hexdigest(),
-        }
-        assert (debated.llm_info(name).decoding["protocol"], llm.pool.smallest) == (
-            {"policy": policy},
-            1,
-        )
+        source = inspect.getsource(debate).encode()
+        policy = {"name": "debate", "sha256": sha256(source).hexdigest()}
+        assert debated.llm_info(name).decoding["protocol"] == {"policy": policy}
+        assert llm.pool.smallest == 1
     result = evaluate(debate, dataset, llms, replicates=2)
     assert result.accuracy >= (len(QUESTIONS) - AGREED) / len(QUESTIONS)
 
@@ -185,12 +175,8 @@ def test_what_cannot_be_recorded_is_refused(debated, tmp_path):
     with pytest.raises(JournalError, match="policy name is 'failing', not 'other'"):
         recorded(tmp_path / "r", backends, method=other)
     with pytest.raises(ConflictError, match="Two questions of sums ask alpha@debate the same"):
-        record_method(
-            debate,
-            tasks([*QUESTIONS, Question("again", "0 + 1?", "1", "1")]),
-            backends,
-            tmp_path / "s",
-        )
+        again = tasks([*QUESTIONS, Question("again", "0 + 1?", "1", "1")])
+        record_method(debate, again, backends, tmp_path / "s")
     with pytest.raises(ConflictError, match="need names of their own"):
         record_method(debate, tasks()[:1] * 2, backends, tmp_path / "s")
     with pytest.raises(OutOfRangeError, match="1 question or more at once; 0 were asked for"):
@@ -201,31 +187,23 @@ def test_what_cannot_be_recorded_is_refused(debated, tmp_path):
 
 @pytest.mark.slow
 def test_the_examples_record_and_run(tmp_path):
-    def feval(*arguments):
-        result = CliRunner().invoke(app, [*arguments, "--json"])
+    def feval(line):
+        result = CliRunner().invoke(app, [*line.split(), "--json"])
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
 
-    examples, refined, debated = (
-        ROOT / "examples",
-        str(tmp_path / "refined"),
-        str(tmp_path / "debated"),
-    )
-    asked = ["--dataset", "tiny_sums", "--llm", "feval/tiny-42k", "--first", "4", "--samples", "2"]
-    feval("record", *asked, "--protocol", str(examples / "self_refine.md"), "--out", refined)
-    result = feval(
-        "run", f"{examples}/self_refine.py:self_refine", "--recording", refined, "--replicates", "2"
-    )
+    examples, refined, debated = ROOT / "examples", tmp_path / "refined", tmp_path / "debated"
+    asked = "--dataset tiny_sums --llm feval/tiny-42k --first 4 --samples 2"
+    feval(f"record {asked} --protocol {examples}/self_refine.md --out {refined}")
+    refine = f"{examples}/self_refine.py:self_refine"
+    result = feval(f"run {refine} --recording {refined} --replicates 2")
     # a solution, and feedback and refinement once or twice
     assert 3 <= result["samples_per_question"] <= 5
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run(
-        [sys.executable, str(examples / "debate.py"), debated], check=True, env=environment
-    )
-    names = [f"--llm=feval/tiny-{size}@debate" for size in ("42k", "160k")]
-    result = feval(
-        "run", f"{examples}/debate.py:debate", "--recording", debated, *names, "--replicates", "2"
-    )
+    command = [sys.executable, examples / "debate.py", debated]
+    subprocess.run(command, check=True, env=environment)
+    llms = "--llm=feval/tiny-42k@debate --llm=feval/tiny-160k@debate"
+    result = feval(f"run {examples}/debate.py:debate --recording {debated} {llms} --replicates 2")
     assert 2 < result["samples_per_question"] <= 2 * 3
 
 
@@ -261,9 +239,8 @@ if not out.exists():
 
 @pytest.mark.slow
 def test_kills_lose_nothing_that_a_method_was_given(debated, tmp_path):
-    support = str(ROOT / "tests/support")
-    program = f"import sys; sys.path[:0] = [{support!r}]\n{KILLED}"
-    places = [str(tmp_path / "r"), str(tmp_path / "asked"), str(Path(__file__).parent)]
+    program = f"import sys; sys.path[:0] = [{str(SUPPORT)!r}]\n{KILLED}"
+    places = tmp_path / "r", tmp_path / "asked", Path(__file__).parent
     subprocess.run([sys.executable, "-c", program, *places], check=True, cwd=ROOT)
     assert open_recording(tmp_path / "r").hash == debated.hash
     turns = sum(pair["cots"] for pair in debated.manifest.pairs.values())

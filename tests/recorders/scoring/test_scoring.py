@@ -4,7 +4,6 @@ import json
 
 import pytest
 from scoring_doubles import Server, chat, command, judged, needs_client, rewards, run, score
-from settings_files import settings_file
 
 from feval.errors import StorageError
 from feval.recording import open_recording, verify_recording
@@ -198,40 +197,3 @@ def test_the_command(toy, tmp_path, functions):
     account = json.loads(done.stdout)
     assert (account["cots"], account["with_score"]) == (4, 4)
     assert account["recording_hash"] == open_recording(tmp_path / "b").hash
-
-
-def test_options_may_stand_in_a_file(toy, tmp_path, functions):
-    lines = (
-        f'scorer = "python:{functions}:length"',
-        'llm = ["alpha"]',
-        'name = "file"',
-        "timeout = 9",
-    )
-    file = " ".join(settings_file(tmp_path, *lines))
-    named = f"{toy} {file} --set name=mine --out {tmp_path}/out"
-    shown = command(named, "--dry-run --json")
-    assert json.loads(shown.stdout)["settings"] == {
-        "scorer": lines[0].split('"')[1],
-        "llm": ["alpha"],
-        "timeout": 9,
-    }
-    assert 'note: From the settings file: scorer = "python:' in shown.stderr
-    assert command(named).exit_code == 0
-    recording = open_recording(tmp_path / "out")
-    assert (recording.scorers("toy", "alpha"), recording.scorers("toy", "org/beta")) == (
-        ["mine"],
-        [],
-    )
-
-
-def test_the_command_says_what_is_wrong(toy, tmp_path):
-    done = command(f"{toy} --scorer judge --out {tmp_path}/out")
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert (
-        done.stderr
-        == "error: The scorer 'judge' is incomplete; write judge:MODEL, a grade from 0 to 10 by an"
-        " OpenAI-compatible endpoint.\n"
-    )
-    done = command(f"{toy} --scorer judge:m --set api_key_env=NOT_SET_AT_ALL --out {tmp_path}/out")
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "NOT_SET_AT_ALL" in done.stderr

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
 
@@ -106,11 +105,10 @@ def known_curve(questions):
     """The mean over some of the questions."""
     curves = [curve_of(*law, BUDGETS) for law in LAWS]
     often = Counter(question % len(LAWS) for question in questions)
-    means = [
-        sum(often[law] * curves[law][place] for law in often) / len(questions)
+    return [
+        float(sum(often[law] * curves[law][place] for law in often) / len(questions))
         for place in range(len(BUDGETS))
     ]
-    return [float(mean) for mean in means]
 
 
 class Urns(FaultyServer):
@@ -132,25 +130,12 @@ class Urns(FaultyServer):
         self.drawn[question] += count
         texts = [text_of(self.urns[question], number) for number in range(first, first + count)]
         choices = [
-            {
-                "index": place,
-                "message": {"role": "assistant", "content": text},
-                "finish_reason": "stop",
-            }
+            {"index": place, "message": {"content": text}, "finish_reason": "stop"}
             for place, text in enumerate(texts)
         ]
-        usage = {
-            "prompt_tokens": 9,
-            "completion_tokens": 12 * count,
-            "total_tokens": 9 + 12 * count,
-        }
-        reply = {
-            "id": f"urn-{question}-{first}",
-            "object": "chat.completion",
-            "created": 1,
-            "model": "model-2026",
-        }
-        return Reply(body=json.dumps(reply | {"choices": choices, "usage": usage}).encode())
+        usage = {"prompt_tokens": 9, "completion_tokens": 12 * count}
+        reply = {"id": f"urn-{question}-{first}", "choices": choices, "usage": usage}
+        return Reply(body=json.dumps(reply).encode())
 
     def settle(self):
         """Wait until all that a dead recorder had sent has been read."""
@@ -166,97 +151,33 @@ class Urns(FaultyServer):
         return kept
 
 
-@dataclass(frozen=True)
-class KilledRun:
-    """What a killed and resumed recording came to.
-
-    Attributes:
-        asked: CoTs the server was asked for, by question.
-        lost: CoTs that the server had been asked for and the journal did not have, at each kill.
-        seconds: of each run.
-    """
-
-    asked: list[int]
-    lost: list[int]
-    seconds: list[float]
-
-    @property
-    def again(self):
-        return sum(self.asked) - SAMPLES * len(self.asked)
-
-    def sentence(self):
-        seconds = " + ".join(f"{each:.1f}" for each in self.seconds)
-        return (
-            f"{sum(self.asked)} CoTs asked for, {self.again} of them again ({self.lost} at the"
-            f" kills); {seconds} s"
-        )
-
-
 def record_through_kills(folder, questions, kills):
     """Record into `folder / "r"`; the recorder is killed at shares of the replies, and the same
-    command goes on each time.
+    command goes on each time. Return the CoTs that the server was asked for, by question, and those
+    that the journal did not have at each kill.
     """
     source = folder / "questions.jsonl"
-    lines = [
-        {
-            "id": f"urns/{question}",
-            "question": f"What is {question} ?",
-            "answer": str(gold_of(question)),
-        }
-        for question in range(questions)
-    ]
+    told = {f"urns/{n}": (f"What is {n} ?", str(gold_of(n))) for n in range(questions)}
+    lines = [{"id": name, "question": q, "answer": gold} for name, (q, gold) in told.items()]
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     lost = []
-    seconds = []
     with Urns(questions) as server:
-        named = [
-            "--dataset",
-            DATASET,
-            "--llm",
-            LLM,
-            "--questions",
-            str(source),
-            "--answer-kind",
-            "number",
-        ]
-        asking = [
-            "--backend",
-            "openai",
-            "--base-url",
-            server.url,
-            "--set",
-            "prompt=none",
-            "--set",
-            "prices=none",
-        ]
-        pace = [
-            *settings_file(folder, f"samples_per_request = {AT_ONCE}"),
-            "--set",
-            f"concurrency={CONCURRENCY!s}",
-        ]
-        command = [
-            sys.executable,
-            "-m",
-            "feval",
-            "record",
-            *named,
-            *asking,
-            *pace,
-            "--out",
-            str(folder / "r"),
-            "--quiet",
-        ]
+        options = (
+            f"--dataset {DATASET} --llm {LLM} --questions {source} --answer-kind number --backend"
+            f" openai --base-url {server.url} --set prompt=none --set prices=none --set"
+            f" concurrency={CONCURRENCY} --out {folder}/r --quiet"
+        )
+        pace = settings_file(folder, f"samples_per_request = {AT_ONCE}")
+        command = [sys.executable, "-m", "feval", "record", *options.split(), *pace]
         for kill in (*kills, None):
             server.kill_at = 0 if kill is None else int(kill * questions * SAMPLES / AT_ONCE)
-            began = time.monotonic()
             code, said = run(command, server)
-            seconds.append(time.monotonic() - began)
             assert code == (0 if kill is None else -signal.SIGKILL), said
             assert (folder / "r").exists() == (kill is None)
             if kill is not None:
                 server.settle()
                 lost.append(sum(server.drawn) - sum(lost) - held(folder / "r.journal"))
-    return KilledRun(server.drawn, lost, seconds)
+    return server.drawn, lost
 
 
 def run(command, server):
@@ -282,26 +203,25 @@ def held(journal):
     return sum(b'"finish_reason":' in line for line in lines)
 
 
-def check(folder, killed):
+def check(folder, asked, lost):
     """Everything that is promised of a recording that was killed and resumed."""
-    questions = len(killed.asked)
+    questions = len(asked)
     recording = folder / "r"
     assert verify_recording(recording).ok
     assert not (folder / "r.journal").exists()
-    assert min(killed.asked) >= SAMPLES
-    assert all(0 <= lost <= CONCURRENCY * AT_ONCE for lost in killed.lost)
-    assert killed.again == sum(killed.lost), (
-        "more was asked for again than was in flight at the kills"
-    )
-    check_texts(recording, killed.asked)
+    assert min(asked) >= SAMPLES
+    assert all(0 <= each <= CONCURRENCY * AT_ONCE for each in lost)
+    again = sum(asked) - SAMPLES * questions
+    assert again == sum(lost), "more was asked for again than was in flight at the kills"
+    check_texts(recording, asked)
 
     curve, low, high = measured(recording)
     assert all(
         a <= known <= b
         for a, known, b in zip(low, known_curve(range(questions)), high, strict=True)
     )
-    once = [question for question in range(questions) if killed.asked[question] == SAMPLES]
-    assert len(once) >= questions - len(killed.lost) * CONCURRENCY
+    once = [question for question in range(questions) if asked[question] == SAMPLES]
+    assert len(once) >= questions - len(lost) * CONCURRENCY
     select(recording, folder / "once", questions=[f"urns/{question}" for question in once])
     curve, _, _ = measured(folder / "once")
     assert curve == pytest.approx(known_curve(once), abs=1e-12)
@@ -322,29 +242,26 @@ def check_texts(path, asked):
 def measured(recording):
     dataset, (llm,) = feval.load(DATASET, recording=recording, prices="none")
     points = feval.self_consistency_curve(dataset, llm, BUDGETS).points
-    return (
-        [p.accuracy for p in points],
-        [p.accuracy_low for p in points],
-        [p.accuracy_high for p in points],
-    )
+    names = ("accuracy", "accuracy_low", "accuracy_high")
+    return [[getattr(point, name) for point in points] for name in names]
 
 
-@pytest.mark.parametrize(
-    ("questions", "kills"), [(24, (0.5,)), pytest.param(60, (0.3, 0.7), marks=pytest.mark.slow)]
-)
-def test_killed_resumed_and_right(tmp_path, questions, kills):
-    check(tmp_path, record_through_kills(tmp_path, questions, kills))
-
-
-@pytest.mark.skipif(
+IS_GSM8K = pytest.mark.skipif(
     not os.environ.get("FEVAL_FULL_RECORDING"),
     reason="the recording of 1319 x 40 is made with FEVAL_FULL_RECORDING=1",
 )
-def test_a_recording_of_the_size_of_gsm8k(tmp_path, capsys):
-    killed = record_through_kills(tmp_path, 1319, (0.25, 0.8))
-    check(tmp_path, killed)
-    with capsys.disabled():
-        sys.stdout.write(f"\n{killed.sentence()}\n")
+
+
+@pytest.mark.parametrize(
+    ("questions", "kills"),
+    [
+        (24, (0.5,)),
+        pytest.param(60, (0.3, 0.7), marks=pytest.mark.slow),
+        pytest.param(1319, (0.25, 0.8), marks=IS_GSM8K),
+    ],
+)
+def test_killed_resumed_and_right(tmp_path, questions, kills):
+    check(tmp_path, *record_through_kills(tmp_path, questions, kills))
 
 
 def test_the_known_curve_is_right_where_it_can_be_counted():
@@ -373,30 +290,11 @@ def server():
 
 def recorded(server, shared, out, llm, *more):
     """Record two questions of gsm8k with everything left to the cards; the requests that came."""
-    questions = str(shared / "real" / "questions" / "gsm8k.jsonl")
-    named = [
-        "--dataset",
-        "gsm8k",
-        "--llm",
-        llm,
-        "--questions",
-        questions,
-        "--first",
-        "2",
-        "--out",
-        str(out),
-    ]
-    options = [
-        "--backend",
-        "openai",
-        "--base-url",
-        server.url,
-        "--set",
-        "concurrency=1",
-        "--quiet",
-        *more,
-    ]
-    result = CliRunner().invoke(app, ["record", *named, *options])
+    options = (
+        f"--dataset gsm8k --llm {llm} --questions {shared}/real/questions/gsm8k.jsonl --first 2"
+        f" --out {out} --backend openai --base-url {server.url} --set concurrency=1 --quiet"
+    )
+    result = CliRunner().invoke(app, ["record", *options.split(), *more])
     assert result.exit_code == 0, result.output
     return [dict(seen.body) for seen in server.seen]
 
@@ -412,11 +310,8 @@ def test_by_default_the_card_s_prompt_is_sent_as_in_the_paper(server, shared, tm
     ]
     assert [body["n"] for body in bodies] == [40, 40]
     for body, question in zip(bodies, asked, strict=True):
-        assert (body["model"], body["temperature"], body["max_tokens"]) == (
-            "gpt-4o-mini",
-            0.7,
-            2048,
-        )
+        sent = body["model"], body["temperature"], body["max_tokens"]
+        assert sent == ("gpt-4o-mini", 0.7, 2048)
         roles = [message["role"] for message in body["messages"]]
         assert roles == ["system", *["user", "assistant"] * len(card.exemplars), "user"]
         assert question["question"] in body["messages"][-1]["content"]
@@ -441,16 +336,8 @@ def test_a_reasoning_model_is_asked_as_it_can_be_asked(server, shared, tmp_path)
 
 def test_a_temperature_that_is_named_is_sent_to_a_reasoning_model_too(shared, tmp_path):
     with FaultyServer() as server:
-        bodies = recorded(
-            server,
-            shared,
-            tmp_path / "r",
-            "my/thinker",
-            "--set",
-            "reasoning=true",
-            "--temperature",
-            "0.6",
-        )
+        more = ["--set", "reasoning=true", "--temperature", "0.6"]
+        bodies = recorded(server, shared, tmp_path / "r", "my/thinker", *more)
     assert [(body["n"], body["temperature"]) for body in bodies] == [(3, 0.6)] * 2
 
 

@@ -158,14 +158,8 @@ record_dataset(task, Watched(), out, limits=Limits(4), now=lambda: "2026-11-23T0
 def test_kills_while_probing_lose_nothing_and_repeat_little(tmp_path):
     hashes, counts = [], []
     for name, program in (("killed", PROBING), ("whole", PROBING.replace("range(25)", "range(0)"))):
-        command = [
-            sys.executable,
-            "-c",
-            program,
-            str(tmp_path / name),
-            str(tmp_path / f"{name}.asked"),
-        ]
-        subprocess.run(command, check=True, cwd=ROOT)
+        places = tmp_path / name, tmp_path / f"{name}.asked"
+        subprocess.run([sys.executable, "-c", program, *places], check=True, cwd=ROOT)
         hashes.append(open_recording(tmp_path / name).hash)
         counts.append(Counter((tmp_path / f"{name}.asked").read_text().split()))
     assert hashes[0] == hashes[1]
@@ -179,37 +173,15 @@ def test_kills_while_probing_lose_nothing_and_repeat_little(tmp_path):
 def test_sigterm_to_the_command_waits_for_replies_and_pays_for_none_twice(tmp_path):
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
     texts = [f"How much is {number} + 3?" for number in range(12)]
-    questions = [
-        {"id": f"q{number}", "question": text, "answer": "1"} for number, text in enumerate(texts)
-    ]
-    (tmp_path / "q.jsonl").write_text(
-        "".join(f"{json.dumps(question)}\n" for question in questions)
-    )
+    lines = [json.dumps({"id": text, "question": text, "answer": "1"}) for text in texts]
+    (tmp_path / "q.jsonl").write_text("\n".join(lines))
     with FaultyServer(delay_s=1.0) as server:
         options = (
-            f"--base-url {server.url} --dataset sums --llm some/model --answer-kind number"
-            " --samples 3 --set concurrency=4"
+            f"--backend openai --base-url {server.url} --dataset sums --llm some/model"
+            " --answer-kind number --samples 3 --set concurrency=4 --set prompt=none --set"
+            f" prices=none --questions {tmp_path}/q.jsonl --out {tmp_path}/r"
         )
-        more = [
-            "--set",
-            "prompt=none",
-            "--set",
-            "prices=none",
-            "--questions",
-            tmp_path / "q.jsonl",
-            "--out",
-            tmp_path / "r",
-        ]
-        command = [
-            sys.executable,
-            "-m",
-            "feval",
-            "record",
-            "--backend",
-            "openai",
-            *options.split(),
-            *more,
-        ]
+        command = [sys.executable, "-m", "feval", "record", *options.split()]
         for stop in (True, True, False):
             seen = len(server.seen)
             process = subprocess.Popen(
@@ -230,9 +202,8 @@ def test_no_page_promises_more_than_a_kill_leaves():
     """What is in flight at a kill is asked for again, as the test above counts, so the pages on
     recording say so.
     """
-    root = ROOT
     for page in ("README.md", "docs/recording.md", "feval/cli/record.py"):
-        text = " ".join((root / page).read_text("utf-8").split())
+        text = " ".join((ROOT / page).read_text("utf-8").split())
         assert "nothing is paid twice" not in text, page
         assert re.search(
             r"in flight (?:at a kill|when (?:the recorder|it) (?:is|was) killed)", text

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from places import ROOT
+from places import ROOT, SUPPORT
 from typer.testing import CliRunner
 from watched import Watched, gone_on, recorded
 
@@ -21,9 +21,7 @@ from feval.recording import open_recording, verify_recording
 from recorders import tiny
 from recorders.asking.pace import Limits
 from recorders.asking.trees import Tree, child_seed
-from recorders.backends.endpoint import Endpoint
 from recorders.backends.local import Tiny
-from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.errors import Fatal, MissingError
 from recorders.request import Completion, Decoding
 from recorders.work.settings import RecordingSettings, load_questions, make_task
@@ -188,40 +186,18 @@ record()
 
 @pytest.mark.slow
 def test_kills_while_a_tree_grows_lose_nothing_and_repeat_little(tree, tmp_path):
-    support = str(ROOT / "tests/support")
-    program = f"import sys; sys.path[:0] = [{support!r}]\n{KILLED}"
-    command = [
-        sys.executable,
-        "-c",
-        program,
-        str(tmp_path / "r"),
-        str(tmp_path / "asked"),
-        str(Path(__file__).parent),
-    ]
-    subprocess.run(command, check=True, cwd=ROOT)
+    program = f"import sys; sys.path[:0] = [{str(SUPPORT)!r}]\n{KILLED}"
+    places = tmp_path / "r", tmp_path / "asked", Path(__file__).parent
+    subprocess.run([sys.executable, "-c", program, *places], check=True, cwd=ROOT)
     assert open_recording(tmp_path / "r").hash == tree.hash
     steps = tree.manifest.pairs[DATASET, LLM]["cots"]
     assert steps <= len((tmp_path / "asked").read_text().split()) <= steps + 15 * 4
 
 
 @pytest.mark.slow
-def test_a_server_that_continues_messages_gives_the_same_tree(tree, tmp_path):
-    pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
-    pytest.importorskip("starlette", reason="the server (extra `serve`) is not installed")
-    from recorders.servers.tiny_server import tiny_server
-
-    with tiny_server([MODEL]) as server:
-        backend = OpenAICompatible(Endpoint(server.url))
-        served = recorded(tmp_path / "r", task(), backend, limits=Limits(4))
-    for mine, theirs in zip(served.pools(DATASET, LLM), tree.pools(DATASET, LLM), strict=True):
-        assert (mine.parents, mine.ends, mine.texts) == (theirs.parents, theirs.ends, theirs.texts)
-        assert (mine.answers, mine.output_tokens) == (theirs.answers, theirs.output_tokens)
-
-
-@pytest.mark.slow
 def test_a_tree_is_recorded_scored_and_searched_from_the_command_line(tmp_path, monkeypatch):
-    def feval(*arguments):
-        result = CliRunner().invoke(app, [*arguments, "--json"])
+    def feval(line):
+        result = CliRunner().invoke(app, [*line.split(), "--json"])
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
 
@@ -230,23 +206,12 @@ def test_a_tree_is_recorded_scored_and_searched_from_the_command_line(tmp_path, 
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    options = (
-        f"--dataset {DATASET} --llm {MODEL} --first 3 --tree --set branch=2 --set depth=3"
-        " --out trees"
-    )
-    assert feval("record", *options.split())["pairs"][0]["cots"] <= 3 * (2 + 4 + 8)
-    feval(
-        "score",
-        "trees",
-        "--scorer",
-        "python:verifier:brief",
-        "--set",
-        "name=brief",
-        "--out",
-        "scored",
-    )
-    settings = ["--set", "n=2", "--set", "width=2", "--set", "scorer=brief"]
-    result = feval("run", "beam-search", "--recording", "scored", *settings, "--order", "recorded")
+    shape = "--first 3 --tree --set branch=2 --set depth=3 --out trees"
+    record = feval(f"record --dataset {DATASET} --llm {MODEL} {shape}")
+    assert record["pairs"][0]["cots"] <= 3 * (2 + 4 + 8)
+    feval("score trees --scorer python:verifier:brief --set name=brief --out scored")
+    settings = "--set n=2 --set width=2 --set scorer=brief --order recorded"
+    result = feval(f"run beam-search --recording scored {settings}")
     dataset, [llm] = load(DATASET, LLM, tmp_path / "scored")
     search = BeamSearch(n=2, width=2, scorer="brief")
     answers = [search(dataset[row].question, llm.ask(row, replicate=None)) for row in range(3)]

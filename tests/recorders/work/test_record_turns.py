@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from places import ROOT
+from places import ROOT, SUPPORT
 from recording_doubles import FakeBackend, completions
 from typer.testing import CliRunner
 from watched import Watched, recorded
@@ -104,35 +104,21 @@ def test_each_turn_replies_to_the_whole_conversation_before_it(turns, asked):
 def test_a_tiny_model_keeps_the_first_half_of_its_last_reply_and_writes_the_rest_anew():
     question = "Tom has 49 apples. Tom sells 22. How many apples does Tom have now?"
     said = ["Start with 1.", "?", "Start with 49. 49-22=26. No.", "Sure?"]
-    conversation = tuple(
-        Message(role, text) for role, text in zip(["assistant", "user"] * 2, said, strict=True)
-    )
-    request = Request(
-        DATASET,
-        "q",
-        (Message("user", question),),
-        MODEL,
-        Decoding(1.0, max_tokens=60),
-        None,
-        conversation,
-    )
-    turns = completions(Tiny(), request, [0, 1])
+    conversation = tuple(map(Message, ["assistant", "user"] * 2, said))
+    asked = (Message("user", question),), MODEL, Decoding(1.0, max_tokens=60), None, conversation
+    turns = completions(Tiny(), Request(DATASET, "q", *asked), [0, 1])
+
+    def size(text):
+        return len(tiny.tokenizer().encode(f" {text}"))
+
+    kept = "Start with 49."
     for number, turn in enumerate(turns):
-        decoding = tiny.Decoding(max_tokens=60 - len(tiny.tokenizer().encode(" Start with 49.")))
-        [rest] = tiny.sample(
-            tiny.load_model(MODEL), question, [number], decoding, None, "Start with 49."
-        )
-        assert turn.text == f"Start with 49.{rest.text}"
-        assert (
-            turn.output_tokens
-            == len(tiny.tokenizer().encode(" Start with 49.")) + rest.output_tokens
-        )
+        decoding = tiny.Decoding(max_tokens=60 - size(kept))
+        [rest] = tiny.sample(tiny.load_model(MODEL), question, [number], decoding, None, kept)
+        assert turn.text == f"{kept}{rest.text}"
+        assert turn.output_tokens == size(kept) + rest.output_tokens
         # Each message has two marks around it, each reply one behind it.
-        texts = [question, *said]
-        assert (
-            turn.prompt_tokens
-            == sum(len(tiny.tokenizer().encode(f" {text}")) for text in texts) + 3 * 2 + 2
-        )
+        assert turn.prompt_tokens == sum(map(size, [question, *said])) + 3 * 2 + 2
 
 
 def test_recorded_turns_are_replayed(turns):
@@ -330,14 +316,8 @@ record()
 
 @pytest.mark.slow
 def test_kills_between_turns_lose_nothing_and_repeat_little(turns, protocol, tmp_path):
-    support = str(ROOT / "tests/support")
-    program = f"import sys; sys.path[:0] = [{support!r}]\n{KILLED}"
-    places = [
-        str(tmp_path / "r"),
-        str(tmp_path / "asked"),
-        str(protocol),
-        str(Path(__file__).parent),
-    ]
+    program = f"import sys; sys.path[:0] = [{str(SUPPORT)!r}]\n{KILLED}"
+    places = tmp_path / "r", tmp_path / "asked", protocol, Path(__file__).parent
     subprocess.run([sys.executable, "-c", program, *places], check=True, cwd=ROOT)
     assert open_recording(tmp_path / "r").hash == turns.hash
     count = 2 * CHAINS * TURNS
