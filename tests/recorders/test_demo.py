@@ -6,9 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_line import feval
 
-from feval.cli import app
 from feval.errors import DamagedRecordingError, StorageError
 from feval.recording import open_recording
 from recorders.demo import DATASET, LIVE_LLM, LLMS, bundled_recording, run_demo
@@ -18,10 +17,6 @@ from recorders.work.settings import load_questions
 HASH = "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
 
 DEPTH_HASH = "95bab09ec717710f638314c919b4143c42afe5447e2e9231501b3025f6a72d9d"
-
-
-def feval(*arguments):
-    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
 
 
 @pytest.fixture(scope="module")
@@ -133,17 +128,6 @@ def test_the_demo_as_json(account):
     assert list(account["curves"]) == list(LLMS)
     assert all(Path(path).is_file() for path in account["files"])
     assert account["live"]["seconds"] is None  # the first run recorded it
-
-
-def test_the_models_are_a_family_that_voting_helps(account):
-    curves = account["curves"]
-    single, voted = ([curves[llm]["points"][at]["accuracy"] for llm in LLMS] for at in (0, 39))
-    assert single == sorted(single)
-    assert voted == sorted(voted)
-    for llm in LLMS:
-        first, last = curves[llm]["points"][0], curves[llm]["points"][-1]
-        assert first["accuracy"] < last["accuracy"] < last["pass_at_n"] <= 1
-        assert first["usd_per_question"] > 0
 
 
 def test_the_live_batch_is_a_recording_of_its_own(demo):

@@ -12,12 +12,11 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from command_line import feval
 from places import ROOT, SUPPORT
 from recording_doubles import FakeBackend
-from typer.testing import CliRunner
 
 from feval import evaluate, load, plurality
-from feval.cli import app
 from feval.errors import ConflictError, OutOfRangeError, StorageError, UsageError
 from feval.recording import Question, open_recording, verify_recording
 from recorders.errors import Fatal, JournalError, RecorderError
@@ -187,23 +186,21 @@ def test_what_cannot_be_recorded_is_refused(debated, tmp_path):
 
 @pytest.mark.slow
 def test_the_examples_record_and_run(tmp_path):
-    def feval(line):
-        result = CliRunner().invoke(app, [*line.split(), "--json"])
-        assert result.exit_code == 0, result.output
-        return json.loads(result.stdout)
+    def told(line):
+        return json.loads(feval(line, "--json").stdout)
 
     examples, refined, debated = ROOT / "examples", tmp_path / "refined", tmp_path / "debated"
     asked = "--dataset tiny_sums --llm feval/tiny-42k --first 4 --samples 2"
-    feval(f"record {asked} --protocol {examples}/self_refine.md --out {refined}")
+    told(f"record {asked} --protocol {examples}/self_refine.md --out {refined}")
     refine = f"{examples}/self_refine.py:self_refine"
-    result = feval(f"run {refine} --recording {refined} --replicates 2")
+    result = told(f"run {refine} --recording {refined} --replicates 2")
     # a solution, and feedback and refinement once or twice
     assert 3 <= result["samples_per_question"] <= 5
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, examples / "debate.py", debated]
     subprocess.run(command, check=True, env=environment)
     llms = "--llm=feval/tiny-42k@debate --llm=feval/tiny-160k@debate"
-    result = feval(f"run {examples}/debate.py:debate --recording {debated} {llms} --replicates 2")
+    result = told(f"run {examples}/debate.py:debate --recording {debated} {llms} --replicates 2")
     assert 2 < result["samples_per_question"] <= 2 * 3
 
 

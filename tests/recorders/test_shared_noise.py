@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from command_line import feval
 from recording_doubles import completions
 from scipy import stats
 from settings_files import settings_file
+from splitmix import GOLDEN_RATIO, mix
 from tiny_export import export
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.errors import ConflictError, OutOfRangeError, UsageError
 from feval.estimators.coupling import gumbel_coupling_joint
 from feval.forecast.coupled import couple
@@ -50,18 +50,11 @@ def drawn(request, samples):
 
 def plain_noise(seed, dataset, question, sample, position, text):
     """The scheme once more, in Python's integers."""
-
-    def mix(x):
-        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-        x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
-        return x ^ (x >> 31)
-
-    g = 0x9E3779B97F4A7C15
     name = json.dumps(["feval/gumbel-v1", seed, dataset, question]).encode()
     h = int.from_bytes(hashlib.sha256(name).digest()[:8], "little")
-    s = mix((mix((h + (sample + 1) * g) % 2**64) + (position + 1) * g) % 2**64)
+    s = mix(mix(h + (sample + 1) * GOLDEN_RATIO) + (position + 1) * GOLDEN_RATIO)
     t = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
-    return -math.log(((mix((s + t) % 2**64) >> 12) + 0.5) / 2**52)
+    return -math.log(((mix(s + t) >> 12) + 0.5) / 2**52)
 
 
 def test_noise_is_as_it_is_written_down():
@@ -146,7 +139,7 @@ def test_noise_that_makes_no_sense_is_refused():
 
 def recorded(out, llm, options):
     named = f"record --dataset tiny_sums --llm feval/tiny-{llm} --max-tokens 40 --temperature 1"
-    result = CliRunner().invoke(app, f"{named} --out {out} {options} --quiet".split())
+    result = feval(f"{named} --out {out} {options} --quiet")
     assert result.exit_code == 0, result.output
     return open_recording(out)
 

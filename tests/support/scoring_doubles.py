@@ -9,9 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 
 import pytest
-from typer.testing import CliRunner
+from command_line import feval
 
-from feval.cli import app
 from recorders.asking.pace import Limits
 from recorders.scoring.scorers import make_scorer
 from recorders.scoring.scoring import CoTScoring, run_scoring
@@ -166,7 +165,7 @@ def run(recording, out, spec, **options):
 
 
 def command(*arguments):
-    return CliRunner().invoke(app, ["score", *" ".join(map(str, arguments)).split()])
+    return feval("score", *arguments)
 
 
 def judged(server, more):

@@ -11,12 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from command_line import feval
 from scoring_doubles import Server, chat, command
 from settings_files import settings_file
 from small import pool, question, write_rows
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.errors import (
     ConflictError,
     NotRecordedError,
@@ -341,10 +340,8 @@ def test_independent_recordings_are_compared_call_by_call(tmp_path):
         assert (len(server.seen), len(done.pairs)) == (48, 6)
     coupling = coupled(tmp_path / "out", apart=True)
     assert [entry.winrate for entry in coupling.ranking] == pytest.approx([0.5, 0.25, 0.625] * 2)
-    both = f"--recording {tmp_path}/out --independent {tmp_path}/out --judge some/model".split()
-    shown = CliRunner().invoke(app, ["couple", *both, "--json"])
-    assert shown.exit_code == 0, shown.output
-    account = json.loads(shown.stdout)
+    both = f"--recording {tmp_path}/out --independent {tmp_path}/out --judge some/model"
+    account = json.loads(feval(f"couple {both} --json").stdout)
     assert account["independent_from"] == "recordings"
     assert [entry["winrate"] for entry in account["ranking"]] == pytest.approx(
         [0.5, 0.25, 0.625] * 2
@@ -387,10 +384,7 @@ def test_the_command_with_a_limit_a_dry_run_and_an_end(three, tmp_path, prices, 
         assert done.exit_code == 0, done.stderr
         assert len(server.seen) == 48
     assert "24 of 24 comparisons have a verdict by pairwise:some/model" in done.stdout
-    shown = CliRunner().invoke(
-        app, f"couple --recording {out} --judge some/model".split(), terminal_width=400
-    )
-    assert shown.exit_code == 0, shown.output
+    shown = feval(f"couple --recording {out} --judge some/model")
     assert "Average win-rates by pairwise:some/model" in shown.stdout
 
 

@@ -18,12 +18,11 @@ from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
 
 import pytest
+from command_line import feval
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.routing import Route
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.errors import StorageError
 from feval.recording import Question, open_recording, verify_recording
 from feval.serving.server import METHODS, Server
@@ -423,14 +422,12 @@ def test_with_a_token_the_clients_key_is_the_token_and_goes_no_further(upstream,
 def test_the_command_demands_a_token_on_another_host(tmp_path, monkeypatch):
     monkeypatch.delenv("FEVAL_SERVE_TOKEN", raising=False)
     monkeypatch.setattr(Server, "run", lambda self: self.close())
-    command = (
-        f"proxy --upstream https://api.example/v1 --record {tmp_path}/r --host 0.0.0.0".split()
-    )
-    refused = CliRunner().invoke(app, command, prog_name="feval")
+    command = f"proxy --upstream https://api.example/v1 --record {tmp_path}/r --host 0.0.0.0"
+    refused = feval(command)
     assert (refused.exit_code, "FEVAL_SERVE_TOKEN" in refused.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []  # an empty journal would refuse the corrected command
     monkeypatch.setenv("FEVAL_SERVE_TOKEN", "a-token-of-some-length")
-    result = CliRunner().invoke(app, command, prog_name="feval")
+    result = feval(command)
     assert result.exit_code == 0, result.output
     assert "so api.example gets none; --api-key-env names one" in result.stderr
     assert "a-token" not in result.output
@@ -560,8 +557,7 @@ def test_a_path_does_not_lead_to_another_server(upstream, tmp_path):
 def test_a_folder_that_cannot_be_sealed_into_is_refused_at_once(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("mine")
-    arguments = f"proxy --upstream http://127.0.0.1:9/v1 --record {tmp_path}/thesis".split()
-    result = CliRunner().invoke(app, arguments, prog_name="feval")
+    result = feval(f"proxy --upstream http://127.0.0.1:9/v1 --record {tmp_path}/thesis")
     assert result.exit_code == 1
     assert "holds no recording" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["thesis"]
@@ -631,12 +627,12 @@ def test_a_run_becomes_a_recording(tmp_path, run):
 def test_the_command_records_seals_and_replays(upstream, tmp_path):
     questions = write_questions(tmp_path / "questions.jsonl")
 
-    def command(url, *more):
-        folder = f"--record {tmp_path}/r --dataset sums --answer-kind number --json".split()
-        return ["proxy", "--upstream", url, *folder, "--questions", str(questions), *more]
+    def command(url):
+        folder = f"--record {tmp_path}/r --dataset sums --answer-kind number --json"
+        return f"proxy --upstream {url} {folder} --questions {questions}"
 
     def through(url):
-        line = [sys.executable, "-m", "feval", *command(url)]
+        line = [sys.executable, "-m", "feval", *command(url).split()]
         with subprocess.Popen(
             line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
@@ -653,7 +649,7 @@ def test_the_command_records_seals_and_replays(upstream, tmp_path):
         texts, told = through(server.url)
     assert told == {"recording": str(tmp_path / "r"), "recorded": 5, "replayed": 0, "unrecorded": 0}
     assert through(server.url) == (texts, told | {"recorded": 0, "replayed": 5})
-    result = CliRunner().invoke(app, command(server.url, "--seal"), prog_name="feval")
+    result = feval(command(server.url), "--seal")
     assert result.exit_code == 0, result.output
     assert open_recording(tmp_path / "r").questions("sums")[0].id == "q0"
 
@@ -669,8 +665,7 @@ def test_the_command_records_seals_and_replays(upstream, tmp_path):
     ],
 )
 def test_what_cannot_work_is_said(tmp_path, options, code, words):
-    line = f"proxy --upstream http://127.0.0.1:9/v1 --record {tmp_path}/r {options}"
-    result = CliRunner().invoke(app, line.split(), prog_name="feval")
+    result = feval(f"proxy --upstream http://127.0.0.1:9/v1 --record {tmp_path}/r {options}")
     assert result.exit_code == code, result.output
     assert words in result.stderr
     assert list(tmp_path.iterdir()) == []

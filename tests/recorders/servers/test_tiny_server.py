@@ -13,9 +13,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_line import feval
 
-from feval.cli import app
 from feval.errors import UnknownNameError
 from feval.recording import open_recording
 from recorders import tiny
@@ -254,14 +253,12 @@ def test_an_unknown_model_is_not_served():
 
 
 def test_cots_and_probes_over_http_are_those_of_the_models_themselves(service, tmp_path):
-    work = (
-        "--dataset tiny_sums --first 2 --samples 2 --seed 3 --max-tokens 60 --temperature 1"
-        " --logprobs 0 --probe-every 9"
+    command = (
+        f"record --llm {MODEL} --set prompt=none --dataset tiny_sums --first 2 --samples 2 --seed 3"
+        " --max-tokens 60 --temperature 1 --logprobs 0 --probe-every 9"
     )
-    command = ["record", "--llm", MODEL, "--set", "prompt=none", *work.split()]
-    over_http = f"--backend openai --base-url {service.url} --out {tmp_path}/http".split()
-    for place in (over_http, f"--out {tmp_path}/own".split()):
-        assert CliRunner().invoke(app, [*command, *place]).exit_code == 0
+    for place in (f"http --backend openai --base-url {service.url}", "own"):
+        assert feval(f"{command} --out {tmp_path}/{place}").exit_code == 0
     recordings = [open_recording(tmp_path / name) for name in ("http", "own")]
     rows, own = (list(each.probe_rows("tiny_sums", MODEL)) for each in recordings)
     assert rows == own

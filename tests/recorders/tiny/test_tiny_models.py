@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from places import DATA
 from scipy import stats
+from splitmix import GOLDEN_RATIO, mix
 from tiny_export import export
 from tiny_recipes import CoolDown, Recipe
 
@@ -240,16 +241,6 @@ def test_the_noise_is_exponential_at_every_position():
     assert np.intersect1d(exponentials(keys, 0, 143), exponentials(keys, 1, 143)).size == 0
 
 
-MASK = (1 << 64) - 1
-GOLDEN_RATIO = 0x9E3779B97F4A7C15
-
-
-def mix(x):
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
-    return x ^ (x >> 31)
-
-
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_the_random_numbers_are_those_of_the_documented_scheme(random_model, temperature):
     question, seed, index = "Wie viele Äpfel?", 7, 3
@@ -257,13 +248,11 @@ def test_the_random_numbers_are_those_of_the_documented_scheme(random_model, tem
     [completion] = sample(random_model, question, [index], decoding)
     name = f'["feval-tiny-noise-1", "a stream", {seed}, "Wie viele \\u00c4pfel?"]'
     start = int.from_bytes(sha256(name.encode()).digest()[:8], "little")
-    key = mix((start + (index + 1) * GOLDEN_RATIO) & MASK)
+    key = mix(start + (index + 1) * GOLDEN_RATIO)
     tokens = tokenizer().prompt(question)
     for position, drawn in enumerate(completion.tokens.tolist()):
         logits = random_model.logits([tokens])[0, -1] / temperature
-        bits = [
-            mix((key + (position * 65536 + v + 1) * GOLDEN_RATIO) & MASK) >> 12 for v in range(143)
-        ]
+        bits = [mix(key + (position * 65536 + v + 1) * GOLDEN_RATIO) >> 12 for v in range(143)]
         arrivals = [
             -math.log((bit + 0.5) / 2**52) / math.exp(logit)
             for bit, logit in zip(bits, logits, strict=True)
@@ -401,14 +390,6 @@ def test_any_text_can_be_asked():
         assert completion.output_tokens <= 5
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_models_say_for_ever_what_they_said(name):
-    said = json.loads((DATA / "tiny_samples.json").read_text("utf-8"))[name]
-    assert [
-        sample(load_model(name), QUESTIONS[q].question, [1])[0].text for q in range(0, 200, 25)
-    ] == said
-
-
 def test_a_recipe_warms_up_and_cools_down():
     recipe = Recipe(SHAPE, seed=0, updates=1000, cosine=2000, later=(CoolDown(500, 0.5),), rate=1.0)
     rates = recipe.rates()
@@ -441,16 +422,10 @@ def test_an_exported_folder_holds_the_weights_in_safetensors(tmp_path):
         arrays = read_arrays(path, FAMILY[SMALLEST])
     assert set(header) == {"__metadata__", *arrays}
     for key, array in arrays.items():
-        start, end = header[key]["data_offsets"]
-        computed = np.frombuffer(content[8 + size + start : 8 + size + end], "<f2").reshape(
-            header[key]["shape"]
-        )
-        assert np.array_equal(computed, array)
-    assert 8 + size + max(header[key]["data_offsets"][1] for key in arrays) == len(content)
-    assert (
-        json.loads((out / "config.json").read_text("utf-8"))["num_hidden_layers"]
-        == FAMILY[SMALLEST].layers
-    )
+        start, end = (8 + size + place for place in header[key]["data_offsets"])
+        assert content[start:end] == array.astype("<f2").tobytes()
+    config = json.loads((out / "config.json").read_text("utf-8"))
+    assert config["num_hidden_layers"] == FAMILY[SMALLEST].layers
 
 
 def test_only_members_of_the_family_are_exported(tmp_path):

@@ -8,14 +8,13 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import feval
 from hub_double import HubDouble
 from huggingface_hub import close_session, constants
 from recording_doubles import FakeBackend
 from settings_files import settings_file
-from typer.testing import CliRunner
 
 from feval.cards.cards import dataset_card
-from feval.cli import app
 from feval.hub import client
 from feval.recording import open_recording, verify_recording
 from recorders.work.record import record_dataset
@@ -59,10 +58,9 @@ def parquet(rows):
 
 def command(shared, out):
     """`feval record`, of which only the prompt is made: the network is closed but for the Hub."""
-    asked = f"record --dataset gsm8k --llm gpt-4o-mini --first 2 --out {out} --dry-run".split()
+    asked = f"record --dataset gsm8k --llm gpt-4o-mini --first 2 --out {out} --dry-run"
     worked = settings_file(out.parent, 'exemplars = "train"', "exemplar_count = 3")
-    file = ["--questions", str(shared / "real" / "questions" / "gsm8k.jsonl")]
-    return CliRunner().invoke(app, [*asked, *worked, *file], prog_name="feval")
+    return feval(asked, *worked, f"--questions {shared}/real/questions/gsm8k.jsonl")
 
 
 def record(shared, out):

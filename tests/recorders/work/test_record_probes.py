@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import feval
 from watched import Watched, gone_on, recorded
 
-from feval.cli import app
 from feval.errors import FevalError, StorageError, UsageError
 from feval.evaluation.evaluation import evaluate
 from feval.methods import METHODS
@@ -205,8 +204,7 @@ def test_a_dry_run_prices_probes_with_and_without_a_prefix_cache(tmp_path):
         "--dataset tiny_sums --llm feval/tiny-42k --first 2 --samples 3 --max-tokens 50"
         " --probe-every 20 --json --dry-run"
     )
-    result = CliRunner().invoke(app, ["record", *options.split(), "--out", str(tmp_path / "r")])
-    account = json.loads(result.stdout)["probes"]
+    account = json.loads(feval(f"record {options} --out {tmp_path}/r").stdout)["probes"]
     words = [len(question.text.split()) for question in load_questions(DATASET, first=2)]
     # 6 CoTs of at most 50 tokens have 2 probes each, after 20 and 40; the cue has 3 words.
     assert account["probes"] == 12

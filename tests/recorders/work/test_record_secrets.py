@@ -16,8 +16,10 @@ from urllib.parse import quote
 import httpx2
 import pyarrow.parquet as pq
 import pytest
+from command_line import feval
 from faulty_server import FAULTS, FaultyServer
 from recording_doubles import reply, request, task
+from settings_files import settings_file
 from starlette.responses import Response
 from starlette.routing import Route
 from typer.testing import CliRunner
@@ -91,13 +93,8 @@ def test_the_key_is_nowhere(tmp_path, caplog, fault, lasting):
     with FaultyServer(
         lambda _question, attempt: fault if lasting or not attempt else "", repeats_key=True
     ) as server:
-        record(
-            Endpoint(server.url, KEY),
-            tmp_path / "out",
-            heard,
-            "How much is 1 + 2? [key]",
-            "How much is 2 + 1?",
-        )
+        asked = "How much is 1 + 2? [key]", "How much is 2 + 1?"
+        record(Endpoint(server.url, KEY), tmp_path / "out", heard, *asked)
     assert any(seen.headers["authorization"] == f"Bearer {KEY}" for seen in server.seen)
     assert written(tmp_path) or any("nothing is recorded yet" in text for text in heard)
     for path, content in written(tmp_path).items():
@@ -124,12 +121,8 @@ def test_credentials_in_the_base_url_are_nowhere(tmp_path, caplog):
         url = f"http://marked-user:{quote(PASSWORD, safe='')}@127.0.0.1:{server.port}/v1"
         record(Endpoint(url), tmp_path / "out", heard, "How much is 1 + 2?")
     assert server.seen[0].headers["authorization"].startswith("Basic ")
-    texts = [
-        *written(tmp_path).values(),
-        *heard,
-        *(logging.Formatter().format(entry) for entry in caplog.records),
-    ]
-    for text in texts:
+    logged = (logging.Formatter().format(entry) for entry in caplog.records)
+    for text in (*written(tmp_path).values(), *heard, *logged):
         assert_no_secret(text, "something")
 
 
@@ -155,15 +148,8 @@ def test_journals_hold_no_known_key_and_are_their_owners_alone(tmp_path, monkeyp
             with Journal.open(tmp_path / "j", {"a": 1}) as journal:
                 asked = request(len(journal))
                 answer = reply(0, 0, response_id=KEY, reasoning=f"Hm, {KEY}")
-                journal.add(
-                    asked,
-                    asked.key(),
-                    [0],
-                    [answer],
-                    recorded_at="now",
-                    refused=KEY,
-                    choices=[{KEY: [KEY]}],
-                )
+                more = {"recorded_at": "now", "refused": KEY, "choices": [{KEY: [KEY]}]}
+                journal.add(asked, asked.key(), [0], [answer], **more)
                 journal.note(f"It said {quote(KEY, safe='')}.")
                 journal.commit()
             with ScoreJournal.open(tmp_path / "s", {"a": 1}) as scores:
@@ -194,6 +180,9 @@ def test_a_task_holds_no_known_key(monkeypatch):
         task([Question("q", "?", "3")], 1, extra_body={"a": {"password": "x"}})
 
 
+SETTINGS = {"dataset": "tiny_sums", "llm": "m", "backend": "openai", "prompt": "none"}
+
+
 class Echo:
     """A server that repeats a secret in whatever it can, and whose every third reply is an
     error.
@@ -210,32 +199,14 @@ class Echo:
         if self.calls % 3 == 0:
             error = {"error": {"message": f"No: {key}", "code": key, "type": key, key: key}}
             return Response(json.dumps(error), (429, 500, 400)[self.calls % 9 // 3], headers)
-        message = {
-            "content": f"It is {key}. Score: 4. {quote(key, safe='')}",
-            "reasoning_content": f"Hm, {key}",
-            key: key,
-        }
-        logprobs = {
-            "content": [
-                {"token": key, "logprob": -0.5, "top_logprobs": [{"token": key, "logprob": -0.5}]}
-            ]
-        }
-        choice = {
-            "index": 0,
-            "message": message,
-            "finish_reason": key,
-            "logprobs": logprobs,
-            key: key,
-        }
-        usage = {"completion_tokens": 3, "prompt_tokens": 2, "note": key, key: 1}
-        reply = {
-            "id": key,
-            "model": key,
-            "system_fingerprint": key,
-            "choices": [choice],
-            "usage": usage,
-            key: key,
-        }
+        said = f"It is {key}. Score: 4. {quote(key, safe='')}"
+        message = {"content": said, "reasoning_content": f"Hm, {key}", key: key}
+        token = {"token": key, "logprob": -0.5}
+        logprobs = {"content": [token | {"top_logprobs": [token]}]}
+        choice = dict.fromkeys(("finish_reason", key), key) | {"message": message, "index": 0}
+        reply = dict.fromkeys(("id", "model", "system_fingerprint", key), key)
+        reply["choices"] = [choice | {"logprobs": logprobs}]
+        reply["usage"] = {"completion_tokens": 3, "prompt_tokens": 2, "note": key, key: 1}
         return Response(json.dumps(reply), 200, headers)
 
     def close(self):
@@ -249,22 +220,13 @@ def echo():
         yield server
 
 
-def command(*arguments):
-    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
-
-
-def cells(path):
-    """What a Parquet file holds, which compresses it."""
-    return json.dumps(pq.read_table(path).to_pylist(), default=str)
-
-
 def everything(folder):
     for path in folder.rglob("*"):
         yield "a name", str(path)
         if path.is_file():
             yield path.name, path.read_bytes().decode("latin-1")
-            if path.suffix == ".parquet":
-                yield path.name, cells(path)
+            if path.suffix == ".parquet":  # which is compressed
+                yield path.name, json.dumps(pq.read_table(path).to_pylist(), default=str)
 
 
 @pytest.mark.slow
@@ -278,44 +240,33 @@ def test_no_command_writes_or_prints_a_known_key(echo, tmp_path, monkeypatch, ca
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv(variable, key)
     monkeypatch.setenv("FEVAL_DEBUG", "1")
-    named = ("--set", f"api_key_env={variable}", "--base-url", echo.url)
-    settings = (
-        'dataset = "tiny_sums"\nllm = "m"\nbackend = "openai"\nprompt = "none"\nfirst ='
-        " 2\nsamples = 2"
-    )
-    (tmp_path / "s.toml").write_text(
-        f"{settings}\nretries = 1\nkeep_journal = true\nconcurrency = 2"
-    )
-    asked = ("--settings", tmp_path / "s.toml")
+    named = f"--set api_key_env={variable} --base-url {echo.url}"
+    lines = [
+        *(f'{name} = "{value}"' for name, value in SETTINGS.items()),
+        *("first = 2", "samples = 2", "retries = 1", "keep_journal = true", "concurrency = 2"),
+    ]
+    asked = f"record {' '.join(settings_file(tmp_path, *lines))} {named}"
+    r, curve = tmp_path / "r", "curve self-consistency --n 1 --recording"
     results = [
-        command("record", *asked, "--logprobs", "1", "--set", "partial=true", "--out",
-        tmp_path / "r", *named),
-        command("score", tmp_path / "r", "--scorer", "judge:m", "--out", tmp_path / "scored",
-        *named),
-        command("curve", "self-consistency", "--recording", tmp_path / "r", "--n", "1", "--receipt",
-        tmp_path / "receipt.json"),
-        command("info", tmp_path / "r", "--json"),
-        command("record", *asked, "--out", tmp_path / "again", *named, "--model", key),
-    ]  # fmt: skip
+        feval(f"{asked} --logprobs 1 --set partial=true --out {r}"),
+        feval(f"score {r} --scorer judge:m --out {tmp_path}/scored {named}"),
+        feval(f"{curve} {r} --receipt {tmp_path}/receipt.json"),
+        feval(f"info {r} --json"),
+        CliRunner().invoke(app, [*f"{asked} --out {tmp_path}/again --model".split(), key]),
+    ]
     with Journal.open(tmp_path / "p.journal", {"proxy": echo.url, "dataset": "sums"}) as journal:
         endpoint = Endpoint(echo.url, key if variable == "ODD" else None)
         with proxy_server(Proxy(endpoint, journal, "sums")) as proxy:
             for number, place_of_key in enumerate(("nowhere", "message", "field", "headers")):
-                body = {"model": "m", "messages": [{"role": "user", "content": f"{number}"}]}
-                if place_of_key == "message":
-                    body["messages"][0]["content"] = key
-                elif place_of_key != "nowhere":
-                    body |= (
-                        {"api_key": key}
-                        if place_of_key == "field"
-                        else {"extra_headers": {"Authorization": key}}
-                    )
+                text = key if place_of_key == "message" else f"{number}"
+                body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+                if place_of_key == "field":
+                    body["api_key"] = key
+                elif place_of_key == "headers":
+                    body["extra_headers"] = {"Authorization": key}
                 for _ in range(2):
-                    httpx2.post(
-                        f"{proxy.url}/chat/completions",
-                        json=body,
-                        headers={"Authorization": f"Bearer {key}"},
-                    )
+                    headers = {"Authorization": f"Bearer {key}"}
+                    httpx2.post(f"{proxy.url}/chat/completions", json=body, headers=headers)
         seal_proxied(journal, tmp_path / "p", dataset="sums", answer_kind="number")
     codes = [result.exit_code for result in results]
     assert (codes[:2], codes[3:]) == ([0, 0], [0, 2]), [result.output for result in results]

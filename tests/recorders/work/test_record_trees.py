@@ -9,12 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from command_line import feval
 from places import ROOT, SUPPORT
-from typer.testing import CliRunner
 from watched import Watched, gone_on, recorded
 
 from feval import load
-from feval.cli import app
 from feval.errors import FevalError, StorageError, UsageError
 from feval.methods.beam_search import BeamSearch
 from feval.recording import open_recording, verify_recording
@@ -103,8 +102,7 @@ def test_a_dry_run_says_how_many_steps_and_what_they_cost_at_most(tmp_path):
         f"--dataset {DATASET} --llm {MODEL} --first 2 --max-tokens 50 --tree --set branch=2"
         " --set depth=4 --json --dry-run"
     )
-    result = CliRunner().invoke(app, ["record", *options.split(), "--out", str(tmp_path / "r")])
-    account = json.loads(result.stdout)
+    account = json.loads(feval(f"record {options} --out {tmp_path}/r").stdout)
     assert (account["cots"], account["calls"], account["unit"]) == (
         2 * (2 + 4 + 8 + 16),
         30,
@@ -196,10 +194,8 @@ def test_kills_while_a_tree_grows_lose_nothing_and_repeat_little(tree, tmp_path)
 
 @pytest.mark.slow
 def test_a_tree_is_recorded_scored_and_searched_from_the_command_line(tmp_path, monkeypatch):
-    def feval(line):
-        result = CliRunner().invoke(app, [*line.split(), "--json"])
-        assert result.exit_code == 0, result.output
-        return json.loads(result.stdout)
+    def told(line):
+        return json.loads(feval(line, "--json").stdout)
 
     (tmp_path / "verifier.py").write_text(
         "def brief(question, text, answer):\n    return 1 / (1 + len(text))\n"
@@ -207,11 +203,11 @@ def test_a_tree_is_recorded_scored_and_searched_from_the_command_line(tmp_path, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     shape = "--first 3 --tree --set branch=2 --set depth=3 --out trees"
-    record = feval(f"record --dataset {DATASET} --llm {MODEL} {shape}")
+    record = told(f"record --dataset {DATASET} --llm {MODEL} {shape}")
     assert record["pairs"][0]["cots"] <= 3 * (2 + 4 + 8)
-    feval("score trees --scorer python:verifier:brief --set name=brief --out scored")
+    told("score trees --scorer python:verifier:brief --set name=brief --out scored")
     settings = "--set n=2 --set width=2 --set scorer=brief --order recorded"
-    result = feval(f"run beam-search --recording scored {settings}")
+    result = told(f"run beam-search --recording scored {settings}")
     dataset, [llm] = load(DATASET, LLM, tmp_path / "scored")
     search = BeamSearch(n=2, width=2, scorer="brief")
     answers = [search(dataset[row].question, llm.ask(row, replicate=None)) for row in range(3)]

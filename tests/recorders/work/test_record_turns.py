@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import feval
 from places import ROOT, SUPPORT
 from recording_doubles import FakeBackend, completions
-from typer.testing import CliRunner
 from watched import Watched, recorded
 
 from feval import load
-from feval.cli import app
 from feval.errors import CardError, FevalError, StorageError, UsageError
 from feval.recording import open_recording, verify_recording
 from recorders import tiny
@@ -165,9 +164,7 @@ def test_the_number_of_turns_and_their_price_are_printed_first(protocol, tmp_pat
             f"--dataset {DATASET} --llm {MODEL} --first 2 --max-tokens 50 --samples 2"
             f" --set turns=3 --protocol {protocol}"
         )
-        return CliRunner().invoke(
-            app, ["record", *options.split(), "--out", str(tmp_path / "r"), *more]
-        )
+        return feval(f"record {options} --out {tmp_path}/r", *more)
 
     account = json.loads(run("--dry-run", "--json").stdout)
     assert (account["cots"], account["calls"], account["unit"]) == (
