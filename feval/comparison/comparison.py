@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,36 +92,37 @@ class Comparison(Plottable, Statistics):
     @property
     def timing(self) -> Timing | None:
         """Where seconds come from; `None` where nobody asked for them."""
-        timings = [
-            point.timing
-            for curve in self.curves
-            for point in curve.points
-            if point.timing is not None
-        ]
+        timings = [point.timing for _, point in self._points if point.timing is not None]
         return max(timings, key=lambda timing: timing.first_tokens, default=None)
 
     @property
     def counters(self) -> tuple[str, ...]:
         """The token counters of the LLMs, each once."""
-        points = (*(point for curve in self.curves for point in curve.points), *self.baselines)
+        points = (*(point for _, point in self._points), *self.baselines)
         return tuple(dict.fromkeys(name for point in points for name in point.counters))
+
+    @property
+    def _points(self) -> list[tuple[str, Evaluation]]:
+        """Label and evaluation of every point of the methods."""
+        return [(curve.label, point) for curve in self.curves for point in curve.points]
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences that keep a reader from being misled."""
-        points = [(curve.label, point) for curve in self.curves for point in curve.points]
-        few = few_questions(points[0][1].questions, points[0][1].clusters) if points else []
+        points = self._points
+        first = [point for _, point in points[:1]]
+        few = (few_questions(point.questions, point.clusters) for point in first)
         of_points = (sentence for _, point in points for sentence in point.cautions)
         cautions = dict.fromkeys((*mixed_counters(self.counters), *of_points))
         return (
-            *few,
+            *chain.from_iterable(few),
             *billed_once(self.plan.billing, points),
             *cautions,
             *self._skewed(),
             *self._not_exact(),
         )
 
-    def _skewed(self) -> list[str]:
+    def _skewed(self) -> Iterator[str]:
         """A warning about differences that are significant by few questions, where Student's law
         fits least.
         """
@@ -130,41 +132,34 @@ class Comparison(Plottable, Statistics):
             for row in (*self.differences, *self.unequal_costs)
             if row.p_holm is not None and row.p_holm <= level
         ]
-        if not (count := sum(abs(row.skewness) > _SKEWED for row in found)):
-            return []
-        sentence = (
-            f"Few questions with large differences on one side decide {count} of the {len(found)}"
-            " significant"
-            f" differences{', those not at equal cost included' * bool(self.unequal_costs)}: there,"
-            " equally good methods have p-values below 0.001 in up to 0.6 % of cases."
-        )
-        return [sentence]
+        if count := sum(abs(row.skewness) > _SKEWED for row in found):
+            also = ", those not at equal cost included" * bool(self.unequal_costs)
+            yield (
+                f"Few questions with large differences on one side decide {count} of the"
+                f" {len(found)} significant differences{also}: there, equally good methods have"
+                " p-values below 0.001 in up to 0.6 % of cases."
+            )
 
-    def _not_exact(self) -> list[str]:
+    def _not_exact(self) -> Iterator[str]:
         """A warning that kinds are mixed, or why figures differ from those of `feval curve`."""
         if len(self.kinds) > 1:
-            return [
-                (
-                    "Exact and seeded methods are mixed: differences between them include the"
-                    " noise of the draws."
-                )
-            ]
+            yield (
+                "Exact and seeded methods are mixed: differences between them include the noise of"
+                " the draws."
+            )
         names = list(dict.fromkeys(curve.entry.method for curve in self.curves))
         exact = [name for name in names if name in METHODS and capabilities(METHODS[name]).exact]
-        if self.kinds != ("seeded",) or not exact:
-            return []
-        without = next((name for name in names if name not in exact), None)
-        why = (
-            f"{without} has no exact expectation"
-            if self.plan.order is None and without
-            else "their order is seeded"
-        )
-        since = f", since {why}." if self.inexact is None else f". {self.inexact}"
-        sentence = (
-            f"All methods are seeded{since} Exact figures of `feval run` and `feval curve`"
-            f" ({', '.join(exact)}) differ from these by the noise of the draws."
-        )
-        return [sentence]
+        if self.kinds == ("seeded",) and exact:
+            without = [name for name in names if name not in exact]
+            since = ", since their order is seeded."
+            if self.inexact is not None:
+                since = f". {self.inexact}"
+            elif self.plan.order is None and without:
+                since = f", since {without[0]} has no exact expectation."
+            yield (
+                f"All methods are seeded{since} Exact figures of `feval run` and `feval curve`"
+                f" ({', '.join(exact)}) differ from these by the noise of the draws."
+            )
 
     @property
     def tests(self) -> int:
@@ -182,11 +177,9 @@ class Comparison(Plottable, Statistics):
         "cluster".
         """
         first = self.curves[0].points[0]
-        return (
-            (first.questions, "question")
-            if first.clusters is None
-            else (first.clusters.number, "cluster")
-        )
+        if first.clusters is None:
+            return first.questions, "question"
+        return first.clusters.number, "cluster"
 
     def least_p(self, tests: int) -> float:
         """A bound of adjusted p-values with this much evidence and these tests: one method always
@@ -228,11 +221,8 @@ class Comparison(Plottable, Statistics):
         `usd` and `tokens` (NaN where not known), `samples`, `calls`, and how errors came about:
         `no_answer`, `stopped_early`, `routed_wrong` (NaN where not known).
         """
-        points = [
-            point_columns(curve, place)
-            for curve in self.curves
-            for place in range(len(curve.points))
-        ]
+        places = ((curve, place) for curve in self.curves for place in range(len(curve.points)))
+        points = [point_columns(*place) for place in places]
         columns: dict[str, Any] = {}
         for name in points[0]:
             values = [(point[name], len(point["question"])) for point in points]
@@ -386,28 +376,22 @@ def compare(
         UsageError: the plan names a user's method that was not given, or no method of it could be
             evaluated; the message gives the reasons.
     """
-    price_list = prices
     if options.get("clusters") is not None:
         options["clusters"] = dict(read_clusters(options["clusters"]))
-    if isinstance(prices, str):
-        options, prices = options | {"prices": prices}, None
+    given, own_prices = ({"prices": prices}, None) if isinstance(prices, str) else ({}, prices)
     if isinstance(recording, Plan):
-        plan = recording.changed(**options) if options else recording
+        plan = recording.changed(**options, **given) if options or given else recording
     else:
         recordings = open_recordings(recording)
-        given: dict[str, Any] = {
-            "dataset": dataset,
-            "llms": llms,
-            "budgets": budgets,
-            "price_list": price_list,
-        }
-        plan, methods = listed_plan(recordings, methods, **given, **options)
-    base = plan.folder if base is None else Path(base)
+        chosen: dict[str, Any] = {"dataset": dataset, "llms": llms, "budgets": budgets}
+        plan, methods = listed_plan(
+            recordings, methods, price_list=prices, **chosen, **options, **given
+        )
     running: dict[str, Any] = {
-        "base": base,
+        "base": plan.folder if base is None else Path(base),
         "time_limit": time_limit,
         "recordings": recordings,
-        "prices": prices,
+        "prices": own_prices,
     }
     with executors.opened(workers, given=executor) as opened:
         return _compared(plan, methods=methods, executor=opened, progress=progress, **running)
@@ -416,17 +400,8 @@ def compare(
 def _compared(plan: Plan, *, base: Path, **given: Any) -> Comparison:
     """Evaluate the methods of a plan and compare them; arguments are those of `prepared`."""
     missing: list[FailedMethod] = []
-    runner, loaded, left_out = prepared(plan, base, missing, **given)
-    plan, llms = runner.plan, runner.llms
-
-    def evaluated(runner: Runner) -> tuple[Runner, list[MethodCurve], list[FailedMethod]]:
-        failed: list[FailedMethod] = []
-        found = [
-            curve for entry in plan.entries if (curve := runner.curve(entry, failed)) is not None
-        ]
-        return runner, marked(found), failed
-
-    runner, curves, failed = runner.or_seeded(evaluated)
+    runner, curves, failed = prepared(plan, base, missing, **given).each(Runner.curve)
+    curves, plan, llms, dataset = marked(curves), runner.plan, runner.llms, runner.loaded[0]
     missing += failed
     if not curves:
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
@@ -436,7 +411,7 @@ def _compared(plan: Plan, *, base: Path, **given: Any) -> Comparison:
     whole = [llms[name] for name in names if not llms[name].pool.channels.has_steps]
     baselines = [point for llm in whole if (point := runner.baseline(llm, missing)) is not None]
     ceilings = [curve for llm in whole if (curve := runner.ceiling(llm, missing)) is not None]
-    clusters = question_clusters(loaded[0], plan.split(loaded[0], runner.rows)[1], plan.clusters)
+    clusters = question_clusters(dataset, plan.split(dataset, runner.rows)[1], plan.clusters)
     results = statistics(plan, {curve.label: curve.points for curve in curves}, clusters)
     return Comparison(
         plan=plan,
@@ -444,12 +419,12 @@ def _compared(plan: Plan, *, base: Path, **given: Any) -> Comparison:
         missing=tuple(missing),
         baselines=tuple(baselines),
         ceilings=tuple(ceilings),
-        left_out=left_out,
+        left_out=runner.left_out,
         methods=runner.methods,
         base=base,
-        loaded=loaded,
+        loaded=runner.loaded,
         inexact=runner.inexact,
-        **{part.name: getattr(results, part.name) for part in fields(results)},
+        **vars(results),
     )
 
 
@@ -532,9 +507,14 @@ def traces(
     by_name = {llm.name: llm.seeded(plan.seed) for llm in llms}
     left_out = {*comparison.left_out.unlabelled, *comparison.left_out.short_pools}
     ids = dataset.question_ids if left_out else range(len(dataset))
-    split = [row for row, name in enumerate(ids) if name not in left_out]
-    train = plan.split(dataset, np.array(split, np.intp))[0]
-    judged = judged_rows(comparison, dataset)
+    split = np.array([row for row, name in enumerate(ids) if name not in left_out], np.intp)
+    train = plan.split(dataset, split)[0]
+    judged = np.arange(len(dataset))
+    if comparison.curves:
+        # those of the first point, by their keys
+        keys = comparison.curves[0].points[0].question_keys
+        by_key = np.argsort(dataset.question_keys, kind="stable")
+        judged = by_key[np.searchsorted(dataset.question_keys, keys, sorter=by_key)]
     rows = judged[:questions]
 
     def trace(curve: MethodCurve, place: int) -> Trace:
@@ -556,13 +536,8 @@ def traces(
             decided = called(method, dataset, llms, rows, replicate, time_limit)
         # Traces and steps are known to the readable form, which has the same draw and ledger as
         # the batch form.
-        close = (
-            method_answers(
-                method, dataset, llms, rows[:closely], replicate, time_limit, closely=True
-            )
-            if deep
-            else ()
-        )
+        handed = method, dataset, llms, rows[:closely], replicate, time_limit
+        close = method_answers(*handed, closely=True) if deep else ()
         shown = slice(len(rows))
         return Trace(
             curve.label,
@@ -582,12 +557,3 @@ def traces(
             curves.append(())
             missing.append((curve.label, str(error)))
     return Traces(order, rows, len(judged), tuple(curves), tuple(missing))
-
-
-def judged_rows(comparison: Comparison, dataset: Dataset) -> Rows:
-    """[Q] rows of the questions that a comparison was made on."""
-    first = next((point for curve in comparison.curves for point in curve.points), None)
-    if first is None:
-        return np.arange(len(dataset))
-    by_key = np.argsort(dataset.question_keys, kind="stable")
-    return by_key[np.searchsorted(dataset.question_keys, first.question_keys, sorter=by_key)]

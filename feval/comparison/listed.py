@@ -8,20 +8,14 @@ import dataclasses
 import inspect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from feval.cards.prices import PriceList
-from feval.comparison.plan import (
-    ComparedMethod,
-    Plan,
-    suggested_methods,
-    suggested_plan,
-    usual_counts,
-)
+from feval.comparison.plan import ComparedMethod, Plan
 from feval.errors import FevalError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.evaluation.curves import budget_field
 from feval.evaluation.method_names import field_names, make_method, takes_several
@@ -32,6 +26,7 @@ from feval.recording.arrays import are_verdicts
 from feval.replay import LLM
 from feval.replay.loading import load
 
+_SUGGESTED_COUNTS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
 _FORM = "(label, method, LLMs, budgets)"
 
 
@@ -84,41 +79,91 @@ def listed_plan(
             " other LLMs."
         )
     places = [recording.address or str(recording.path) for recording in recordings]
-    options = {"cost": _usual_cost(replayed)} | options
+    cost = "usd" if all(llm.price is not None for llm in replayed) else "tokens"
+    if any(int(llm.pool.prompt_tokens.min()) < 0 for llm in replayed):
+        cost = "output-tokens"  # the nearest to dollars that every LLM has
     trees = frozenset(llm.name for llm in replayed if llm.pool.channels.has_steps)
-    if not methods:
-        scored = {llm.name: _rated(llm.pool.channels.scorers()) for llm in replayed}
-        whole = {name: cots for name, cots in most.items() if name not in trees}
-        others = [
-            table
-            for llm in replayed
-            if llm.name in trees
-            for table in _searches(llm, scored[llm.name])
-        ]
-        others += [
-            table
-            for llm in replayed
-            if llm.name not in trees
-            for table in _depths(llm, most[llm.name])
-        ]
-        plan = suggested_plan(dataset, places, whole, scored=scored, others=others)
-        return Listed(plan.changed(**options), {})
-    lister = _Lister(most, trees, budgets, fields or {})
-    tables = [table for given in methods for table in lister.tables(given)]
-    content = {"dataset": dataset, "recordings": places, "method": _labelled(tables)}
-    return Listed(Plan.from_dict(content).changed(**options), lister.users)
+    users: dict[str, Any] = {}
+    if methods:
+        lister = _Lister(most, trees, budgets, fields or {}, users)
+        tables = _labelled([table for given in methods for table in lister.tables(given)])
+    else:
+        tables = list(_suggested(replayed, most))
+        for table in tables:
+            if len(replayed) > 1 and len(table["llms"]) == 1:
+                table["label"] = f"{table.get('label', table['name'])} ({table['llms'][0]})"
+    content = {"dataset": dataset, "recordings": places, "method": tables, "cost": cost}
+    return Listed(Plan.from_dict(content).changed(**options), users)
 
 
-def _rated(scorers: Sequence[str]) -> list[dict[str, str]]:
+def _suggested(llms: Sequence[LLM], most: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """The usual methods that the recordings support, over budgets that the pools can serve.
+
+    Cascades ask the LLMs in their order: the cheap ones come first.
+    """
+    whole = [llm for llm in llms if not llm.pool.channels.has_steps]
+    for llm in whole:
+        yield from _suggested_methods([llm.name], most[llm.name])
+        for fields in _rated(llm):
+            label = f"best-of-n by {fields['scorer']}" if fields else "best-of-n"
+            table = {"name": "best-of-n", "label": label, "llms": [llm.name], "fields": fields}
+            yield table | {"budgets": {"n": _usual_counts(most[llm.name])}}
+    if len(whole) > 1:
+        names = [llm.name for llm in whole]
+        yield from _suggested_methods(names, min(most[name] for name in names))
+    for llm in llms:
+        if llm not in whole:
+            yield from _searches(llm)
+    for llm in whole:
+        yield from _depths(llm, most[llm.name])
+
+
+def _usual_counts(most: int) -> list[int]:
+    """The usual numbers of CoTs up to a most."""
+    return [n for n in _SUGGESTED_COUNTS if n <= most]
+
+
+def _suggested_methods(llms: Sequence[str], most: int) -> list[dict[str, Any]]:
+    """Methods on one LLM, or on several together, whose pools have so many CoTs, as a comparison
+    file writes them.
+    """
+    counts, budget = _usual_counts(most), {"budget": min(40, most)}
+    rows: list[tuple[str, Sequence[str], dict[str, Any], str, Sequence[Any]]]
+    if len(llms) == 1:
+        windows = [n for n in (3, 4, 5, 8, 10) if 2 * n <= budget["budget"]]
+        shares = ["0.6", "0.7", "0.8", "0.9", "0.95", "0.99"] if most >= 5 else []
+        rows = [
+            ("self-consistency", llms, {}, "n", counts),
+            # The window's answer, as in ESC's own code: its expectation over all draws takes
+            # milliseconds, the other answer's seconds.
+            ("early-stopping", llms, budget | {"answer": "window"}, "window", windows),
+            ("adaptive-consistency", llms, budget, "threshold", shares),
+        ]
+    else:
+        fields = {"samples": min(20, most), "strong_samples": min(3, most)}
+        thresholds = ["0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1"]
+        rows = [
+            ("model-switch", llms, {}, "samples", counts),
+            ("mixture-of-thoughts", (llms[0], llms[-1]), fields, "threshold", thresholds),
+        ]
+    return [
+        {"name": name, "llms": list(asked), "fields": fields, "budgets": {swept: values}}
+        for name, asked, fields, swept, values in rows
+        if values
+    ]
+
+
+def _rated(llm: LLM) -> list[dict[str, str]]:
     """For each scorer of single CoTs the fields of a method that name it: none where it is the only
     scorer.
     """
+    scorers = llm.pool.channels.scorers()
     return [
         {"scorer": name} if len(scorers) > 1 else {} for name in scorers if not are_verdicts(name)
     ]
 
 
-def _searches(llm: LLM, scored: Sequence[dict[str, str]]) -> Iterator[dict[str, Any]]:
+def _searches(llm: LLM) -> Iterator[dict[str, Any]]:
     """Methods for an LLM that was recorded as trees or turn by turn, with paths that every question
     with CoTs can serve.
     """
@@ -132,15 +177,15 @@ def _searches(llm: LLM, scored: Sequence[dict[str, str]]) -> Iterator[dict[str, 
         # Several replies to a CoT have no exact form.
         answer = {} if np.bincount(places[parents >= 0]).max(initial=0) <= 1 else {"answer": "all"}
         tables = {
-            "sequential-revision": ({"turns": 2} | answer, [2 * n for n in usual_counts(first)])
+            "sequential-revision": ({"turns": 2} | answer, [2 * n for n in _usual_counts(first)])
         }
-    elif scored:
+    elif scored := _rated(llm):
         width, own = min(branch, 2), scored[0]
-        counts = [width * n for n in usual_counts(first // width)]
+        counts = [width * n for n in _usual_counts(first // width)]
         tables = {name: (own | {"width": width}, counts) for name in ("beam-search", "dvts")}
-        tables["particle-filtering"] = own, usual_counts(branch)
+        tables["particle-filtering"] = own, _usual_counts(branch)
     else:
-        tables = {"path-consistency": ({"window": 1}, usual_counts(branch))}
+        tables = {"path-consistency": ({"window": 1}, _usual_counts(branch))}
     for name, (fields, counts) in tables.items():
         yield {"name": name, "llms": [llm.name], "fields": fields, "budgets": {"n": counts}}
 
@@ -173,17 +218,8 @@ def _depths(llm: LLM, most: int) -> Iterator[dict[str, Any]]:
             yield {"name": name, "llms": [llm.name], "fields": fields, "budgets": {swept: values}}
 
 
-def _usual_cost(llms: Sequence[LLM]) -> str:
-    """What budgets are counted in: dollars, or the nearest to them that every LLM has."""
-    if any(int(llm.pool.prompt_tokens.min()) < 0 for llm in llms):
-        return "output-tokens"
-    return "usd" if all(llm.price is not None for llm in llms) else "tokens"
-
-
 def _only_dataset(recordings: Sequence[Recording]) -> str:
-    names = list(
-        dict.fromkeys(name for recording in recordings for name in recording.dataset_ids())
-    )
+    names = [*dict.fromkeys(name for each in recordings for name in each.dataset_ids())]
     if len(names) == 1:
         return names[0]
     if not names:
@@ -211,7 +247,7 @@ class _Lister:
     trees: frozenset[str]
     budgets: Any
     fields: Mapping[str, Any]
-    users: dict[str, Any] = dataclasses.field(default_factory=dict)
+    users: dict[str, Any]
 
     def tables(self, given: Any) -> Iterator[dict[str, Any]]:
         """One entry for each LLM, or for each group of LLMs that the method takes together."""
@@ -282,12 +318,12 @@ class _Lister:
         it accepts.
         """
         most = min((self.most[llm] for llm in llms if llm in self.most), default=1)
-        for table in suggested_methods(llms, most):
+        for table in _suggested_methods(llms, most):
             if table["name"] == name and settings.keys().isdisjoint(table["budgets"]):
                 return table
         if (counted := budget_field(name)) is None or counted in settings:
             return {}
-        counts = [n for n in usual_counts(most) if _accepted(name, {**settings, counted: n})]
+        counts = [n for n in _usual_counts(most) if _accepted(name, {**settings, counted: n})]
         return {"budgets": {counted: counts}} if counts else {}
 
 
@@ -340,11 +376,10 @@ def _are_names(llms: Any) -> bool:
 
 def _settings(method: Any) -> dict[str, Any]:
     """The fields in which a method differs from its defaults."""
-    known = (
-        [each for each in dataclasses.fields(method) if each.init] if is_dataclass(method) else []
-    )
     return {
-        each.name: value for each in known if (value := getattr(method, each.name)) != each.default
+        each.name: value
+        for each in dataclasses.fields(method)
+        if each.init and (value := getattr(method, each.name)) != each.default
     }
 
 
@@ -364,10 +399,8 @@ def _place(function: Any) -> str:
 def _accepted(name: str, settings: Mapping[str, Any]) -> bool:
     try:
         make_method(name, settings)
-    except OutOfRangeError:
-        return False
-    except FevalError:
-        return True  # what else is wrong is said when it is evaluated
+    except FevalError as error:  # what else is wrong is said when it is evaluated
+        return not isinstance(error, OutOfRangeError)
     return True
 
 

@@ -23,7 +23,6 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -59,7 +58,6 @@ from feval.replay.draws import ORDERS
 
 _ONE_OF_COSTS = "|".join(COSTS)
 _MAX_POINTS, _MAX_ALL_POINTS = 1000, 10_000
-_SUGGESTED_COUNTS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
 
 
 def _listed(value: Any) -> Any:
@@ -438,78 +436,6 @@ class ComparisonRequest(Request):
 
     plan: Annotated[Plan, BeforeValidator(_parsed), PlainSerializer(Plan.to_dict)]
     sources: dict[str, str | None]
-
-
-def suggested_plan(
-    dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, cost: str = "usd",
-    scored: Mapping[str, Sequence[dict[str, str]]] = MappingProxyType({}),
-    others: Sequence[dict[str, Any]] = (),
-) -> Plan:  # fmt: skip
-    """A comparison to start from: methods that the recordings support, over budgets that the pools
-    can serve.
-
-    Args:
-        dataset: id.
-        recordings: folders, relative to the comparison file.
-        most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap
-            ones first.
-        cost: what a budget is counted in; one that every LLM has.
-        scored: LLM -> for each scorer of its CoTs the fields that name it, none for the only one;
-            best-of-n joins for each.
-        others: methods on trees, turns and probed traces, as a comparison file writes them.
-    """
-    entries: list[dict[str, Any]] = []
-    several = len({*most, *(llm for entry in others for llm in entry["llms"])}) > 1
-    for llm, pool in most.items():
-        entries.extend(suggested_methods([llm], pool))
-        for fields in scored.get(llm, ()):
-            label = f"best-of-n by {fields['scorer']}" if fields else "best-of-n"
-            table = {"name": "best-of-n", "label": label, "llms": [llm], "fields": fields}
-            entries.append(table | {"budgets": {"n": usual_counts(pool)}})
-    if len(most) > 1:
-        entries.extend(suggested_methods(tuple(most), min(most.values())))
-    entries.extend(others)
-    for entry in entries:
-        if several and len(entry["llms"]) == 1:
-            entry["label"] = f"{entry.get('label', entry['name'])} ({entry['llms'][0]})"
-    return Plan.from_dict(
-        {"dataset": dataset, "recordings": list(recordings), "cost": cost, "method": entries}
-    )
-
-
-def usual_counts(most: int) -> list[int]:
-    """The usual numbers of CoTs up to a most."""
-    return [n for n in _SUGGESTED_COUNTS if n <= most]
-
-
-def suggested_methods(llms: Sequence[str], most: int) -> list[dict[str, Any]]:
-    """Methods on one LLM, or on several together, whose pools have so many CoTs, as a comparison
-    file writes them.
-    """
-    counts, budget = usual_counts(most), {"budget": min(40, most)}
-    rows: list[tuple[str, Sequence[str], dict[str, Any], str, Sequence[Any]]]
-    if len(llms) == 1:
-        windows = [n for n in (3, 4, 5, 8, 10) if 2 * n <= budget["budget"]]
-        shares = ["0.6", "0.7", "0.8", "0.9", "0.95", "0.99"] if most >= 5 else []
-        rows = [
-            ("self-consistency", llms, {}, "n", counts),
-            # The window's answer, as in ESC's own code: its expectation over all draws takes
-            # milliseconds, the other answer's seconds.
-            ("early-stopping", llms, budget | {"answer": "window"}, "window", windows),
-            ("adaptive-consistency", llms, budget, "threshold", shares),
-        ]
-    else:
-        fields = {"samples": min(20, most), "strong_samples": min(3, most)}
-        thresholds = ["0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1"]
-        rows = [
-            ("model-switch", llms, {}, "samples", counts),
-            ("mixture-of-thoughts", (llms[0], llms[-1]), fields, "threshold", thresholds),
-        ]
-    return [
-        {"name": name, "llms": list(asked), "fields": fields, "budgets": {swept: values}}
-        for name, asked, fields, swept, values in rows
-        if values
-    ]
 
 
 def path_from(folder: Path, path: Path) -> str:

@@ -7,18 +7,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from feval.comparison.plan import ComparedMethod, Plan
 from feval.errors import FevalError, NotExactError, StorageError, UnknownNameError, UsageError
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
-from feval.evaluation.questions import LeftOut, Rows, question_set
+from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
 from feval.hub.places import open_place
 from feval.methods import SelfConsistency
@@ -92,11 +92,8 @@ def load_compared_llms(
         absent = next((llm for llm in entry.llms if recorded and llm not in recorded), None)
         if absent is not None:
             advice = f"These are recorded on {plan.dataset}; record it, or change the comparison."
-            missing.append(
-                FailedMethod(
-                    entry.label, str(UnknownNameError.of("recorded LLM", absent, recorded, advice))
-                )
-            )
+            with _noted(entry.label, missing):
+                raise UnknownNameError.of("recorded LLM", absent, recorded, advice)
     names = [name for name in llm_names if not recorded or name in recorded]
     if not names:
         raise UsageError(
@@ -106,16 +103,6 @@ def load_compared_llms(
         plan.dataset, names, list(recordings), **plan.loading() | {"prices": price_list or prices}
     )
     return dataset, {llm.name: llm for llm in llms}
-
-
-class Prepared(NamedTuple):
-    """A runner on the questions of a plan, what was loaded for it, and the questions that were left
-    out.
-    """
-
-    runner: Runner
-    loaded: tuple[Dataset, dict[str, LLM]]
-    left_out: LeftOut
 
 
 def prepared(
@@ -129,31 +116,22 @@ def prepared(
     executor: Executor | None = None,
     time_limit: float | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Prepared:
+) -> Runner:
     """Load what a plan names, choose its questions and the number of replicates; arguments and
     errors are those of `compare`.
     """
     methods = methods if isinstance(methods, Mapping) else plan.users_methods(methods, base)
-    dataset, llms = load_compared_llms(plan, base, missing, recordings, prices)
+    loaded = load_compared_llms(plan, base, missing, recordings, prices)
+    dataset, llms = loaded
     drawing = {name: llm.drawing(SharedDraws().orders) for name, llm in llms.items()}
-    runner = Runner(
-        plan,
-        dataset,
-        drawing,
-        np.arange(len(dataset)),
-        executor,
-        time_limit,
-        methods,
-        Work(progress),
-    )
+    everything, work = np.arange(len(dataset)), Work(progress)
+    runner = Runner(plan, loaded, drawing, everything, executor, time_limit, methods, work)
     largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
     questions = question_set(
         dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools
     )
     plan = plan.with_replicates(len(plan.split(dataset, questions.rows)[1]))
-    return Prepared(
-        replace(runner, plan=plan, rows=questions.rows), (dataset, llms), questions.left_out
-    )
+    return replace(runner, plan=plan, rows=questions.rows, left_out=questions.left_out)
 
 
 @dataclass
@@ -166,16 +144,35 @@ class Work:
     done: int = 0
 
 
+@contextmanager
+def _noted(
+    label: str, missing: list[FailedMethod], through: type[FevalError] = StorageError
+) -> Iterator[None]:
+    """Note why something fails; that there is no room for its numbers stops them all, and so does
+    an error that goes `through`.
+    """
+    try:
+        yield
+    except (StorageError, through):
+        raise
+    except FevalError as error:
+        missing.append(FailedMethod(label, str(error)))
+
+
 @dataclass(frozen=True)
 class Runner:
     """Evaluates the methods of a plan on the questions in some rows, and notes why one fails.
 
-    `inexact` is why all draws are seeded though every method has an exact expectation; `None` where
-    they are not.
+    Attributes:
+        loaded: the dataset, and the LLMs of the plan that were recorded.
+        llms: those that share their draws among the methods.
+        inexact: why all draws are seeded though every method has an exact expectation; `None` where
+            they are not.
+        left_out: questions that were left out.
     """
 
     plan: Plan
-    dataset: Dataset
+    loaded: tuple[Dataset, dict[str, LLM]]
     llms: dict[str, LLM]
     rows: Rows
     executor: Executor | None
@@ -183,15 +180,23 @@ class Runner:
     methods: Mapping[str, Any]
     work: Work
     inexact: str | None = None
+    left_out: LeftOut = NONE_LEFT_OUT
 
-    def or_seeded(self, compute: Callable[[Runner], _Result]) -> _Result:
-        """What a function makes of this runner; where an expectation by default cannot be computed,
-        of one of seeded draws.
+    def each(
+        self, compute: Callable[[Runner, ComparedMethod, list[FailedMethod]], _Result | None]
+    ) -> tuple[Runner, list[_Result], list[FailedMethod]]:
+        """What a function makes of each method, `None` left out, and those that fail; where an
+        expectation by default cannot be computed, of a runner of seeded draws.
         """
+        failed: list[FailedMethod] = []
         try:
-            return compute(self)
+            results = [compute(self, entry, failed) for entry in self.plan.entries]
         except NotExactError as error:
-            return compute(replace(self, inexact=error.reason, work=Work(self.work.report)))
+            if self.inexact is not None:
+                raise
+            seeded = replace(self, inexact=error.reason, work=Work(self.work.report))
+            return seeded.each(compute)
+        return self, [one for one in results if one is not None], failed
 
     def largest_budgets(self) -> list[tuple[LLM, int]]:
         """The most CoTs that any point of any method may ask each LLM for; points that cannot be
@@ -240,14 +245,12 @@ class Runner:
         if not set(entry.llms) <= set(self.llms):
             return None
         llms = [self.llms[name] for name in entry.llms]
-        points, failed = [], []
+        points: list[Evaluation] = []
+        failed: list[FailedMethod] = []
+        through = NotExactError if self.plan.order is None else StorageError
         for label, settings in entry.points():
-            try:
+            with _noted(label, failed, through):
                 points.append(self._evaluated(self._method(entry, settings), llms, self.order))
-            except FevalError as error:
-                if isinstance(error, NotExactError) and self.plan.order is None:
-                    raise
-                failed.append(FailedMethod(label, _reason(error)))
         if not points and len({one.reason for one in failed}) == 1:
             failed = [FailedMethod(entry.label, failed[0].reason)]
         missing.extend(failed)
@@ -255,11 +258,9 @@ class Runner:
 
     def baseline(self, llm: LLM, missing: list[FailedMethod]) -> Evaluation | None:
         """A single call of an LLM."""
-        try:
+        with _noted(f"single call of {llm.name}", missing):
             return self._evaluated(SelfConsistency(1), [llm], self.order)
-        except FevalError as error:
-            missing.append(FailedMethod(f"single call of {llm.name}", _reason(error)))
-            return None
+        return None
 
     def ceiling(self, llm: LLM, missing: list[FailedMethod]) -> MethodCurve | None:
         """pass@n of an LLM."""
@@ -268,12 +269,10 @@ class Runner:
         entry = ComparedMethod(
             label=llm.name, method="oracle", llms=(llm.name,), sweep=("n", counts)
         )
-        try:
-            points = tuple(self._evaluated(Oracle(n), [llm], "exact") for n in counts)
-        except FevalError as error:
-            missing.append(FailedMethod(f"pass@n of {llm.name}", _reason(error)))
-            return None
-        return MethodCurve(llm.name, entry, points)
+        with _noted(f"pass@n of {llm.name}", missing):
+            points = [self._evaluated(Oracle(n), [llm], "exact") for n in counts]
+            return MethodCurve(llm.name, entry, tuple(points))
+        return None
 
     def _method(self, entry: ComparedMethod, settings: dict[str, Any]) -> Any:
         if entry.method == "oracle":
@@ -298,7 +297,7 @@ class Runner:
             "time_limit": self.time_limit,
             "progress": progress,
         }
-        evaluation = evaluate(method, self.dataset, llms, rows=self.rows, **running, **options)
+        evaluation = evaluate(method, self.loaded[0], llms, rows=self.rows, **running, **options)
         progress(1, 1)
         if not evaluation.known_costs(self.plan.cost).mean() > 0:
             raise UsageError(
@@ -306,13 +305,6 @@ class Runner:
                 " choose another cost."
             )
         return evaluation
-
-
-def _reason(error: FevalError) -> str:
-    """Why a method is missing; that there is no room for its numbers stops them all."""
-    if isinstance(error, StorageError):
-        raise error
-    return str(error)
 
 
 def _budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
@@ -338,7 +330,6 @@ def kinds_of(curves: Sequence[MethodCurve]) -> tuple[str, ...]:
 
 
 _FIRST_QUESTIONS, _MOST_QUESTIONS = 4, 4096
-# a trial is enough if it takes the one and grew, or the other
 _TRIAL_SECONDS, _LONG_SECONDS = 0.1, 1.0
 
 
@@ -401,17 +392,9 @@ def durations(
 ) -> Durations:
     """Measure what `compare` will take; arguments and errors are its own."""
     missing: list[FailedMethod] = []
-    runner = prepared(
-        plan, plan.folder if base is None else base, missing, methods=methods, time_limit=time_limit
-    ).runner
-
-    def measured(runner: Runner) -> tuple[list[MethodDuration], list[FailedMethod]]:
-        failed: list[FailedMethod] = []
-        return [
-            one for entry in plan.entries if (one := _measured(runner, entry, failed)) is not None
-        ], failed
-
-    found, failed = runner.or_seeded(measured)
+    base = plan.folder if base is None else base
+    runner = prepared(plan, base, missing, methods=methods, time_limit=time_limit)
+    runner, found, failed = runner.each(_measured)
     return Durations(runner.plan, len(runner.rows), tuple(found), (*missing, *failed))
 
 
@@ -435,9 +418,10 @@ def _measured(
         for point in () if curve is None else curve.points:
             point.errors()
         trials.append((size, max(clock() - began, 1e-9)))
-        if size == most or (
-            len(trials) > 1 and _is_enough(trials[-2][1], trials[-1][1], len(trials))
-        ):
+        # a trial is enough if it takes the one and grew, or the other; the first is none
+        seconds = trials[-1][1] if len(trials) > 1 else 0.0
+        grew = len(trials) > 2 and seconds >= max(_TRIAL_SECONDS, 2 * trials[-2][1])
+        if size == most or grew or seconds >= _LONG_SECONDS:
             break
         size = min(4 * size, most)
     missing.extend(failed)
@@ -446,11 +430,6 @@ def _measured(
     kinds = kinds_of([curve])
     seconds = _extrapolated(trials, len(runner.rows), exact=kinds == ("exact",))
     return MethodDuration(entry.label, kinds, len(curve.points), size, seconds)
-
-
-def _is_enough(shorter: float, seconds: float, trials: int) -> bool:
-    """Whether a trial says enough, after a shorter one."""
-    return seconds >= _LONG_SECONDS or (trials > 2 and seconds >= max(_TRIAL_SECONDS, 2 * shorter))
 
 
 def _extrapolated(trials: Sequence[tuple[int, float]], questions: int, *, exact: bool) -> float:

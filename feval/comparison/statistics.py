@@ -8,8 +8,9 @@ intervals; costs are means per question, counted as the plan says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain, combinations, product
 from typing import TYPE_CHECKING
 
@@ -210,13 +211,6 @@ class Rank:
     first: float
 
 
-def by_key(evaluation: Evaluation) -> Rows:
-    """[Q] rows of the questions sorted by key, so that their order in the recording makes no
-    difference.
-    """
-    return np.argsort(evaluation.question_keys, kind="stable")
-
-
 @dataclass(frozen=True, eq=False)
 class _CostCurve:
     """A curve by cost: P points in ascending order of cost, and R resamples of them.
@@ -286,19 +280,49 @@ class Statistics:
     ranking: tuple[Rank, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class _Paired:
+    """Tests of differences [Q] between two points, taken in the order of the questions' keys, so
+    that their order in the recording makes no difference.
+    """
+
+    confidence: float
+    order: Rows
+    clusters: Integers | None  # in that order
+
+    def test(self, differences: Floats) -> DifferenceTest:
+        return difference_test(differences[self.order, None], self.confidence, self.clusters)
+
+    def skewness(self, differences: Floats) -> float:
+        """Third standardised moment of differences, or sums of clusters, over the square root of
+        their number; 0 where all are equal.
+        """
+        values = differences[self.order]
+        distances = values - values.mean()
+        if self.clusters is not None:
+            distances = np.bincount(self.clusters, weights=distances)
+        spread = float(np.sqrt((distances**2).mean()))
+        if spread <= _SAME_ANSWERS:
+            return 0.0
+        return float((distances**3).mean() / spread**3 / np.sqrt(len(distances)))
+
+
 def statistics(
     plan: Plan, curves: Mapping[str, Sequence[Evaluation]], clusters: Integers | None = None
 ) -> Statistics:
     """Compare curves, given as label -> points on the same questions, with known costs; `clusters`
     as for `difference_test`.
     """
-    lines = _lines(plan, curves, clusters)
+    [first, *_] = next(iter(curves.values()))
+    order = np.argsort(first.question_keys, kind="stable")
+    paired = _Paired(plan.confidence, order, None if clusters is None else clusters[order])
+    lines = _lines(plan, curves, paired)
     savings, reaches = _at_equal_accuracy(plan, lines)
     return Statistics(
-        best=_best(plan, lines, clusters),
+        best=_best(plan, lines, paired),
         frontier=_frontier(lines),
         areas=_areas(plan, lines),
-        **_differences(plan, lines, clusters),
+        **_differences(plan, lines, paired),
         savings=savings,
         reaches=reaches,
         ranking=_ranking(plan, lines),
@@ -306,11 +330,11 @@ def statistics(
 
 
 def _lines(
-    plan: Plan, curves: Mapping[str, Sequence[Evaluation]], clusters: Integers | None
+    plan: Plan, curves: Mapping[str, Sequence[Evaluation]], paired: _Paired
 ) -> list[_CostCurve]:
     points = [point for points in curves.values() for point in points]
-    order, seed = by_key(points[0]), plan.seed % (1 << 64)
-    dealt = Clusters(len(order), seed, None if clusters is None else clusters[order])
+    order, seed = paired.order, plan.seed % (1 << 64)
+    dealt = Clusters(len(order), seed, paired.clusters)
     means, sums = np.empty((2, len(points))), []
     columns_of = (
         (point.right for point in points),
@@ -330,11 +354,8 @@ def _lines(
         places = np.argsort(means[1, columns], kind="stable")
         at = columns[places]
         costs, rights = resampled[:, len(points) + at], resampled[:, at]
-        lines.append(
-            _CostCurve(
-                label, places, [points[i] for i in at], means[1, at], means[0, at], costs, rights
-            )
-        )
+        own = [points[i] for i in at]
+        lines.append(_CostCurve(label, places, own, means[1, at], means[0, at], costs, rights))
     return lines
 
 
@@ -342,58 +363,48 @@ def _targets(lines: Sequence[_CostCurve]) -> tuple[float, ...]:
     """Accuracies between the best of the cheapest points and the worst of the best points; without
     room there, between all.
     """
-    low = max(float(line.right[0]) for line in lines)
-    high = min(float(line.right.max()) for line in lines)
+    cheapest = [float(line.right[0]) for line in lines]
+    best = [float(line.right.max()) for line in lines]
+    low, high = max(cheapest), min(best)
     if not high > low:
-        low = min(float(line.right[0]) for line in lines)
-        high = max(float(line.right.max()) for line in lines)
+        low, high = min(cheapest), max(best)
     return tuple(np.unique(np.linspace(low, high, _GRID + 2)[1:-1]).tolist())
+
+
+def _ends_of_costs(lines: Sequence[_CostCurve]) -> tuple[list[float], list[float]]:
+    """The costs of the curves' cheapest points, and of their most expensive ones."""
+    return [float(line.cost[0]) for line in lines], [float(line.cost[-1]) for line in lines]
 
 
 def _budgets(plan: Plan, lines: Sequence[_CostCurve]) -> list[float]:
     """Three of the plan's costs, or thirds of the range of costs on a log axis."""
     if planned := sorted(plan.costs):
         return list(dict.fromkeys((planned[0], planned[len(planned) // 2], planned[-1])))
-    low, high = (
-        min(float(line.cost[0]) for line in lines),
-        max(float(line.cost[-1]) for line in lines),
-    )
-    return list(dict.fromkeys(np.geomspace(low, high, 4)[1:].tolist()))
+    cheapest, dearest = _ends_of_costs(lines)
+    return list(dict.fromkeys(np.geomspace(min(cheapest), max(dearest), 4)[1:].tolist()))
 
 
-def _best(
-    plan: Plan, lines: Sequence[_CostCurve], clusters: Integers | None
-) -> tuple[BestPoint, ...]:
+def _best(plan: Plan, lines: Sequence[_CostCurve], paired: _Paired) -> tuple[BestPoint, ...]:
     """The best points at `_budgets`; differences that several budgets need are tested once."""
     ordered = sorted(
-        (
-            -round(float(line.right[i]), 11),
-            float(line.cost[i]),
-            curve,
-            int(line.places[i]),
-            line.points[i],
-        )
+        (-round(float(line.right[i]), 11), float(line.cost[i]), curve, int(line.places[i]), i)
         for curve, line in enumerate(lines)
         for i in range(len(line.points))
     )
-    within = [
-        [row for row in ordered if row[1] <= budget * (1 + _SAME_COST)]
-        for budget in _budgets(plan, lines)
-    ]
-    pairs = {(rows[0][2:4], row[2:4]): (rows[0][4], row[4]) for rows in within for row in rows[1:]}
-    order = by_key(lines[0].points[0])
-    tests = {
-        pair: float(_tested(plan, order, clusters, best.right - other.right).p_value[0])
-        for pair, (best, other) in pairs.items()
-    }
-    level, found = 1 - plan.confidence, []
-    for budget, rows in zip(_budgets(plan, lines), within, strict=True):
-        close = [
-            row[2:4] for row in rows[1:] if tests[rows[0][2:4], row[2:4]] * (len(rows) - 1) > level
-        ]
+
+    @cache
+    def p_value(best: tuple[int, int], other: tuple[int, int]) -> float:
+        right, others = (lines[curve].points[i].right for curve, i in (best, other))
+        return float(paired.test(right - others).p_value[0])
+
+    found = []
+    for budget in _budgets(plan, lines):
+        rows = [row[2:] for row in ordered if row[1] <= budget * (1 + _SAME_COST)]
         named = [
             (lines[curve].label, place)
-            for curve, place in (*(row[2:4] for row in rows[:1]), *close)
+            for curve, place, i in rows
+            if (curve, place, i) == rows[0]
+            or p_value(rows[0][::2], (curve, i)) * (len(rows) - 1) > 1 - plan.confidence
         ]
         found.append(BestPoint(budget, named[0] if named else None, len(rows), tuple(named[1:])))
     return tuple(found)
@@ -421,10 +432,7 @@ def _frontier(lines: Sequence[_CostCurve]) -> tuple[FrontierPoint, ...]:
 
 
 def _areas(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[HullArea, ...]:
-    low, high = (
-        max(float(line.cost[0]) for line in lines),
-        max(float(line.cost[-1]) for line in lines),
-    )
+    low, high = map(max, _ends_of_costs(lines))
     if not high > low:
         return ()
     areas = []
@@ -436,15 +444,16 @@ def _areas(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[HullArea, ...]:
 
 
 def _differences(
-    plan: Plan, lines: Sequence[_CostCurve], clusters: Integers | None
+    plan: Plan, lines: Sequence[_CostCurve], paired: _Paired
 ) -> dict[str, tuple[AccuracyDifference, ...]]:
     """Differences at equal costs, and those of pairs that share none; each of the two is adjusted
     by itself.
     """
-    at = [
-        (a, b, *costs) for a, b in combinations(lines, 2) for costs in _compared_costs(plan, a, b)
+    rows = [
+        _difference(a, b, *costs, paired)
+        for a, b in combinations(lines, 2)
+        for costs in _compared_costs(plan, a, b)
     ]
-    rows = list(_difference_rows(plan, at, clusters)) if at else []
     equal, unequal = (
         [row for row in rows if (row.cost_a == row.cost_b) is same] for same in (True, False)
     )
@@ -458,48 +467,22 @@ def _adjusted(rows: Sequence[AccuracyDifference]) -> tuple[AccuracyDifference, .
     )
 
 
-def _tested(
-    plan: Plan, order: Rows, clusters: Integers | None, differences: Floats
-) -> DifferenceTest:
-    """The test of one column [Q] of paired differences, in the order of the questions' keys."""
-    return difference_test(
-        differences[order, None], plan.confidence, None if clusters is None else clusters[order]
-    )
-
-
-def _difference_rows(
-    plan: Plan, at: Sequence[tuple[_CostCurve, _CostCurve, float, float]], clusters: Integers | None
-) -> Iterator[AccuracyDifference]:
-    """Differences with their tests, not yet adjusted."""
-    order = by_key(at[0][0].points[0])
-    for a, b, x, y in at:
-        differences = a.questions_at(x) - b.questions_at(y)
-        test = _tested(plan, order, clusters, differences)
-        (right_a, rights_a), (right_b, rights_b) = a.at(x), b.at(y)
-        observed = right_a - right_b
-        flips = flip_probability(observed, rights_a - rights_b)
-        same = x == y and _begin_alike(a, b, x)
-        p = None if same else float(test.p_value[0])
-        ends = float(test.low[0]), float(test.high[0])
-        yield AccuracyDifference(
-            *(a.label, b.label, x, y, right_a, right_b, observed, *ends, flips, p, p),
-            untested=_ALIKE if same else None,
-            skewness=_skewness(differences[order], None if clusters is None else clusters[order]),
-        )
-
-
-def _skewness(values: Floats, clusters: Integers | None) -> float:
-    """Third standardised moment of values, or sums of clusters, over the square root of their
-    number; 0 where all are equal.
-    """
-    distances = values - values.mean()
-    if clusters is not None:
-        distances = np.bincount(clusters, weights=distances)
-    spread = float(np.sqrt((distances**2).mean()))
-    return (
-        float((distances**3).mean() / spread**3 / np.sqrt(len(distances)))
-        if spread > _SAME_ANSWERS
-        else 0.0
+def _difference(
+    a: _CostCurve, b: _CostCurve, x: float, y: float, paired: _Paired
+) -> AccuracyDifference:
+    """A difference with its test, not yet adjusted."""
+    differences = a.questions_at(x) - b.questions_at(y)
+    test = paired.test(differences)
+    (right_a, rights_a), (right_b, rights_b) = a.at(x), b.at(y)
+    observed = right_a - right_b
+    flips = flip_probability(observed, rights_a - rights_b)
+    same = x == y and _begin_alike(a, b, x)
+    p = None if same else float(test.p_value[0])
+    ends = float(test.low[0]), float(test.high[0])
+    return AccuracyDifference(
+        *(a.label, b.label, x, y, right_a, right_b, observed, *ends, flips, p, p),
+        untested=_ALIKE if same else None,
+        skewness=paired.skewness(differences),
     )
 
 
@@ -516,10 +499,8 @@ def _shared_range(lines: Sequence[_CostCurve]) -> tuple[float, float] | None:
     """The range of costs that all curves have, if only one cost to rounding; `None` where they
     share none.
     """
-    low, high = (
-        max(float(line.cost[0]) for line in lines),
-        min(float(line.cost[-1]) for line in lines),
-    )
+    cheapest, dearest = _ends_of_costs(lines)
+    low, high = max(cheapest), min(dearest)
     return (low, high) if low <= high * (1 + _ROUNDING) else None
 
 
@@ -557,23 +538,8 @@ def _at_equal_accuracy(
             differences, ratios = _ends(plan, costs_a - costs_b), _ends(plan, costs_a / costs_b)
         both = np.isfinite(cost_a) and np.isfinite(cost_b)
         difference, ratio = (cost_a - cost_b, cost_a / cost_b) if both else (None, None)
-        savings.append(
-            Saving(
-                a.label,
-                b.label,
-                target,
-                _finite(cost_a),
-                _finite(cost_b),
-                difference,
-                differences[0],
-                differences[1],
-                ratio,
-                ratios[0],
-                ratios[1],
-                never[key_a],
-                never[key_b],
-            )
-        )
+        known = _finite(cost_a), _finite(cost_b), difference, *differences, ratio, *ratios
+        savings.append(Saving(a.label, b.label, target, *known, never[key_a], never[key_b]))
     return tuple(savings), reaches
 
 
@@ -598,11 +564,10 @@ def _ranking(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[Rank, ...]:
     first = (strongest / strongest.sum(axis=1, keepdims=True)).mean(axis=0)
     ranks = [1 + int((strength > value + 1e-9).sum()) for value in strength]
     ends = [percentiles(column, plan.confidence) for column in resampled.T]
+    columns = zip(lines, ranks, costs, right, strength.tolist(), ends, first.tolist(), strict=True)
     rows = [
-        Rank(
-            line.label, ranks[i], costs[i], right[i], float(strength[i]), *ends[i], float(first[i])
-        )
-        for i, line in enumerate(lines)
+        Rank(line.label, rank, cost, accuracy, own, *interval, share)
+        for line, rank, cost, accuracy, own, interval, share in columns
     ]
     return tuple(sorted(rows, key=lambda row: row.rank))
 
