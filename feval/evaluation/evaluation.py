@@ -7,7 +7,7 @@ method has decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -254,10 +254,8 @@ class Evaluation(Averages, Result, Plottable):
 
     @cached_property
     def _errors(self) -> dict[str, float | None]:
-        none, early, routed = (
-            None if part is None else float(part.mean())
-            for part in (self.no_answer, self.stopped_early, self.routed_wrong)
-        )
+        parts = self.no_answer, self.stopped_early, self.routed_wrong
+        none, early, routed = (None if part is None else float(part.mean()) for part in parts)
         if none is None or early is None or routed is None:
             return dict.fromkeys(ERRORS) | {"no_answer": none}
         vote = max(1 - self.accuracy - none - early - routed, 0.0)  # rounding
@@ -294,11 +292,8 @@ class Evaluation(Averages, Result, Plottable):
         if self.train_questions:
             result["train_questions"] = self.train_questions
         if self.kind == "recorded":
-            totals = {
-                "correct": self.right,
-                "traces": self.samples,
-                **{name: getattr(self, name) for name in _TOTALS},
-            }
+            named = {name: getattr(self, name) for name in _TOTALS}
+            totals = {"correct": self.right, "traces": self.samples} | named
             result |= {
                 name: None if each is None else int(each.sum()) for name, each in totals.items()
             }
@@ -394,30 +389,29 @@ def evaluate(
     if isinstance(method, MethodFile):
         method = cast("Any", method.started(time_limit))
     used = used if seed is None else [llm.seeded(seed) for llm in used]
-    timing = Timing.from_options(
-        cost, None if serving is None else cards.serving_profile(serving), parallel
-    )
-    kind, trained, inexact = _kind(method, order, cost, parallel), 0, None
+    if serving is not None:
+        serving = cards.serving_profile(serving)
+    timing = Timing.from_options(cost, serving, parallel)
+    kind, train, inexact = _kind(method, order, cost, parallel), np.empty(0, np.intp), None
+    learnt: Iterable[str] = ()
     with named_errors(method, used):
         most = budgets(method, used)
         questions = question_set(
             dataset, most, rows=rows, unlabelled=unlabelled, short_pools=short_pools
         )
-        chosen, train, learnt = questions.rows, None, list[str]()
+        chosen = questions.rows
         if train_fraction is not None:
             train, chosen = train_test_rows(dataset, train_fraction, split_seed, chosen)
-            trained = len(train)
-        if train is not None and learns(method):
-            learnt = learnt_from(dataset, train, chosen, clusters)
-            method = fit(method, dataset, used, train, time_limit)
+            if learns(method):
+                learnt = learnt_from(dataset, train, chosen, clusters)
+                method = fit(method, dataset, used, train, time_limit)
         replicates = default_replicates(len(chosen)) if replicates is None else replicates
         if not len(chosen):
             raise UsageError(
                 f"An evaluation needs a question; {dataset.id} was to be evaluated on none."
             )
         unscored = _unscored(method, used, chosen)
-        if timing is not None:
-            timing = timing.require(used, chosen)
+        timing = None if timing is None else timing.require(used, chosen)
         if kind == "exact":
             try:
                 outcome = expectation(method, dataset, used, chosen, timing)
@@ -426,43 +420,38 @@ def evaluate(
                     raise
                 kind, inexact = "seeded", error.reason
         if kind != "exact":
-            given: dict[str, Any] = {
-                "order": kind,
-                "replicates": replicates,
-                "time_limit": time_limit,
-                "timing": timing,
-            }
+            how: dict[str, Any] = {"order": kind, "replicates": replicates}
+            how |= {"time_limit": time_limit, "timing": timing, "progress": progress}
             with executors.opened(workers, given=executor) as opened:
-                outcome = replicated(
-                    method, dataset, used, chosen, **given, executor=opened, progress=progress
-                )
+                outcome = replicated(method, dataset, used, chosen, **how, executor=opened)
     grouped = None if confidence is None else question_clusters(dataset, chosen, clusters)
     low, high = interval_ends(outcome.right, confidence, grouped)
-    counters = [llm.counter for llm in used]
     probed = outcome.ledger.mean("probe_calls")
-    free_probes = [llm.name for llm in used if llm.pool.has_uncounted_probes()] if probed else []
+    draws = {"exact": None, "recorded": 1, "seeded": replicates}[kind]
     return Evaluation(
         **rests_on(dataset, used, chosen),
         method=methods.method_name(method),
         fields={} if isinstance(method, MethodFile) else set_fields(method),
         kind=kind,
-        replicates={"exact": None, "recorded": 1, "seeded": replicates}[kind],
+        replicates=draws,
         question_ids=QuestionIds(dataset, chosen),
         question_keys=dataset.question_keys[without_gaps(chosen)],
         right=outcome.right,
         ledger=outcome.ledger,
         error_shares=outcome.error_shares,
-        train_questions=trained,
+        train_questions=len(train),
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,
         left_out=questions.left_out,
         clusters=cluster_sizes(grouped),
         cautions=(
-            *mixed_counters(counters),
-            *probes_for_nothing(free_probes),
+            *mixed_counters(llm.counter for llm in used),
+            *probes_for_nothing(
+                [llm.name for llm in used if probed and llm.pool.has_uncounted_probes()]
+            ),
             *mixed_parties(dataset),
-            *uncompared(outcome.uncompared, len(chosen) * (replicates if kind == "seeded" else 1)),
+            *uncompared(outcome.uncompared, len(chosen) * (draws or 1)),
             *unscored_cots(unscored),
             *other_models(used),
             *not_exact(inexact),
@@ -562,17 +551,12 @@ def named_errors(method: object, llms: Sequence[LLM]) -> Iterator[None]:
         yield
     except UnlabelledError:  # whatever the method
         raise
-    except ShortPoolError as error:
-        message = (
-            f"The method {methods.method_name(method)} cannot be evaluated:"
-            f" {error}{_smaller(method, llms)}"
-        )
-        raise ShortPoolError(message) from error
-    except NotRecordedError as error:
+    except (ShortPoolError, NotRecordedError) as error:
+        short = isinstance(error, ShortPoolError)
         needs = capabilities(method).needs
-        raise NotRecordedError(
-            f"The method {methods.method_name(method)} cannot be evaluated:"
-            f" {error}{' ' * bool(needs)}{needs}"
+        advice = _smaller(method, llms) if short else " " * bool(needs) + needs
+        raise type(error)(
+            f"The method {methods.method_name(method)} cannot be evaluated: {error}{advice}"
         ) from error
 
 

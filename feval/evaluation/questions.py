@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -130,19 +130,17 @@ def question_set(
         )
     candidates = np.arange(len(dataset)) if rows is None else np.array(rows, np.intp)
     labelled = dataset.gold[candidates] >= 0
+    rest = candidates
     if not labelled.all():
         _check_labelled(dataset, candidates, labelled, unlabelled)
-    rest = candidates if labelled.all() else candidates[labelled]
+        rest = candidates[labelled]
     enough = _enough(rest, budgets, short_pools)
-
-    def names(left_out: Rows) -> tuple[str, ...]:
-        # where none is, ids are not even read
-        return tuple(dataset.question_ids[row] for row in left_out.tolist())
-
-    return QuestionSet(
-        rest if enough.all() else rest[enough],
-        LeftOut(names(candidates[~labelled]), names(rest[~enough])),
+    # where none is left out, ids are not even read
+    left_out = (
+        tuple(dataset.question_ids[row] for row in rows.tolist())
+        for rows in (candidates[~labelled], rest[~enough])
     )
+    return QuestionSet(rest if enough.all() else rest[enough], LeftOut(*left_out))
 
 
 def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) -> None:
@@ -150,13 +148,15 @@ def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) 
     if choice == "drop" and labelled.any():
         return
     without = rows[~labelled].tolist()
-    lists = {
-        "missing": [dataset.question_ids[row] for row in without if dataset[row].answer is None],
-        "unreadable": [
-            dataset.question_ids[row] for row in without if dataset[row].answer is not None
-        ],
-    }
-    shown = "; ".join(f"{reason}: {_first(ids)}" for reason, ids in lists.items() if ids)
+    lists: dict[str, list[str]] = {"missing": [], "unreadable": []}
+    for row in without:
+        reason = "missing" if dataset[row].answer is None else "unreadable"
+        lists[reason].append(dataset.question_ids[row])
+    shown = "; ".join(
+        f"{reason}: {', '.join(ids[:_SHOWN_IDS])}{', ...' * (len(ids) > _SHOWN_IDS)}"
+        for reason, ids in lists.items()
+        if ids
+    )
     if not labelled.any():
         raise UnlabelledError(
             f"None of the {len(rows)} questions of {dataset.id} has a gold answer that can be read"
@@ -170,10 +170,6 @@ def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) 
         ' unlabelled (unlabelled="drop" in Python), or add their golds (feval import --questions'
         " FILE)."
     )
-
-
-def _first(ids: Sequence[str]) -> str:
-    return ", ".join(ids[:_SHOWN_IDS]) + (", ..." if len(ids) > _SHOWN_IDS else "")
 
 
 def _enough(rows: Rows, budgets: Sequence[tuple[LLM, int]], choice: str) -> Bools:
@@ -289,20 +285,16 @@ def question_clusters(
 
 def learnt_from(
     dataset: Dataset, train: Rows, test: Rows, given: ClusterNames | None = None
-) -> list[str]:
-    """Return a warning where test questions are of the clusters of training questions; nothing
-    where none is.
-    """
+) -> Iterator[str]:
+    """Yield a warning where test questions are of the clusters of training questions."""
     rows = np.sort(np.concatenate([train, test]))
     codes, learnt = question_clusters(dataset, rows, given), np.isin(rows, train)
-    if codes is None or not (seen := int(np.isin(codes[~learnt], codes[learnt]).sum())):
-        return []
-    sentence = (
-        f"{seen:,} of the {len(test):,} questions have the text of a training question or are in a"
-        " cluster with one, so what was learnt may be flattered. Leave repeated questions out, or"
-        " judge on others."
-    )
-    return [sentence]
+    if codes is not None and (seen := int(np.isin(codes[~learnt], codes[learnt]).sum())):
+        yield (
+            f"{seen:,} of the {len(test):,} questions have the text of a training question or are"
+            " in a cluster with one, so what was learnt may be flattered. Leave repeated questions"
+            " out, or judge on others."
+        )
 
 
 @dataclass(frozen=True)
@@ -315,11 +307,9 @@ class ClusterSizes:
 
 def cluster_sizes(clusters: Integers | None) -> ClusterSizes | None:
     """The sizes of clusters; `None` where every question is one of its own."""
-    return (
-        None
-        if clusters is None
-        else ClusterSizes(int(clusters.max()) + 1, int(np.bincount(clusters).max()))
-    )
+    if clusters is None:
+        return None
+    return ClusterSizes(int(clusters.max()) + 1, int(np.bincount(clusters).max()))
 
 
 def _equal_texts(dataset: Dataset, rows: Rows) -> Integers:

@@ -8,7 +8,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from invoked import said
+from command_line import feval
+from compared import GOLDS, STRONG, WEAK
 from small import write_toy
 
 from feval import Plan, compare, evaluate, load, method_curve
@@ -16,22 +17,15 @@ from feval.evaluation.measures import COSTS
 from feval.methods import SelfConsistency
 from feval.receipts.verifying import verify_receipt
 
-WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["d"] * 6]
-STRONG = [["a"] * 5 + ["b"], ["y", "x", "y", "y", None, "y"], ["e", "d", "e", "e", "d", "d"]]
 SC = {"name": "self-consistency", "llms": ["weak"], "budgets": {"n": [1, 4]}}
-ADAPTIVE = {"name": "adaptive-consistency", "llms": ["weak"], "budgets": {"budget": [2, 4]}}
-WINDOWS = {
-    "name": "early-stopping",
-    "llms": ["weak"],
-    "fields": {"budget": 6},
-    "budgets": {"window": [2, 3]},
-}
+ADAPTIVE = SC | {"name": "adaptive-consistency", "budgets": {"budget": [2, 4]}}
+WINDOWS = SC | {"name": "early-stopping", "fields": {"budget": 6}, "budgets": {"window": [2, 3]}}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("costs")
-    write_toy(folder / "rec", {"weak": WEAK * 4, "strong": STRONG * 4}, ["a", "y", "d"] * 4)
+    write_toy(folder / "rec", {"weak": WEAK * 3, "strong": STRONG * 3}, GOLDS * 3)
     return folder
 
 
@@ -74,18 +68,18 @@ def test_sequential_tokens_of_a_vote_are_those_of_its_longest_cot(folder):
 
 
 def test_a_method_without_a_closed_form_runs_seeded_and_is_marked(folder):
-    by_calls = compare(plan(SC, ADAPTIVE, WINDOWS, cost="calls"), base=folder)
-    assert by_calls.kinds == ("exact",)
-    waited = compare(plan(SC, ADAPTIVE, cost="sequential-tokens"), base=folder)
-    assert waited.kinds == ("exact",)
-    seeded = compare(plan(SC, WINDOWS, cost="sequential-tokens"), base=folder)
-    assert seeded.kinds == ("seeded",)
-    mixed = compare(plan(SC, WINDOWS, cost="sequential-tokens", order="mixed"), base=folder)
+    sequential = {"cost": "sequential-tokens"}
+    for methods, cost, kind in (
+        ((SC, ADAPTIVE, WINDOWS), {"cost": "calls"}, "exact"),
+        ((SC, ADAPTIVE), sequential, "exact"),
+        ((SC, WINDOWS), sequential, "seeded"),
+    ):
+        assert compare(plan(*methods, **cost), base=folder).kinds == (kind,)
+    mixed = compare(plan(SC, WINDOWS, **sequential, order="mixed"), base=folder)
     assert [curve.points[0].kind for curve in mixed.curves] == ["exact", "seeded"]
-    assert [point.cost for point in mixed.frontier] == sorted(
-        point.cost for point in mixed.frontier
-    )
-    exact = compare(plan(SC, WINDOWS, cost="sequential-tokens", order="exact"), base=folder)
+    costs = [point.cost for point in mixed.frontier]
+    assert costs == sorted(costs)
+    exact = compare(plan(SC, WINDOWS, **sequential, order="exact"), base=folder)
     assert [curve.label for curve in exact.curves] == ["self-consistency"]
     [reason] = {one.reason for one in exact.missing}
     assert (
@@ -97,32 +91,20 @@ def test_a_method_without_a_closed_form_runs_seeded_and_is_marked(folder):
 
 def test_the_command_line_takes_a_cost(folder, tmp_path):
     (folder / "plan.toml").write_text(plan(SC, WINDOWS).to_toml())
-
-    options = ("--cost", "sequential-tokens", "--out")
-    assert "sequential tokens/question" in said(
-        "compare", folder / "plan.toml", *options, tmp_path / "compared"
-    )
-    with (tmp_path / "compared" / "results.csv").open() as file:
+    compared, curve = tmp_path / "compared", tmp_path / "c"
+    options = "--cost sequential-tokens --out"
+    done = feval("compare", folder / "plan.toml", options, compared)
+    assert "sequential tokens/question" in done.stdout
+    name = "sequential_tokens_per_question"
+    with (compared / "results.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["role"] == "method"]
-    assert all(float(row["sequential_tokens_per_question"]) > 0 for row in rows)
-    assert '"axis":"sequential-tokens"' in (
-        tmp_path / "compared" / "report.html"
-    ).read_text().replace(" ", "")
-    said(
-        "curve",
-        "self-consistency",
-        "--recording",
-        folder / "rec",
-        "--llm",
-        "weak",
-        "--n",
-        "1,4",
-        *options,
-        tmp_path / "c",
-    )
-    points = json.loads((tmp_path / "c" / "curve.json").read_text())["points"]
-    with (tmp_path / "c" / "curve.csv").open() as file:
-        written = [float(row["sequential_tokens_per_question"]) for row in csv.DictReader(file)]
+    assert all(float(row[name]) > 0 for row in rows)
+    page = (compared / "report.html").read_text().replace(" ", "")
+    assert '"axis":"sequential-tokens"' in page
+    feval("curve self-consistency --llm weak --n 1,4 --recording", folder / "rec", options, curve)
+    points = json.loads((curve / "curve.json").read_text())["points"]
+    with (curve / "curve.csv").open() as file:
+        written = [float(row[name]) for row in csv.DictReader(file)]
     assert written == [point["cost"] for point in points]
-    for place in ("compared", "c"):
-        assert not verify_receipt(tmp_path / place / "receipt.json").differences
+    for place in (compared, curve):
+        assert not verify_receipt(place / "receipt.json").differences

@@ -24,13 +24,10 @@ def clock(monkeypatch):
 def file(tmp_path):
     write_toy(tmp_path / "rec", {LLM: [["a", "b", "a"], ["x", None, "y"]] * 20}, ["a", "y"] * 20)
     votes = {"name": "self-consistency", "llms": [LLM]}
+    fields = {"budget": 3, "window": 1, "answer": "window"}
     methods = [
         votes | {"label": "votes", "budgets": {"n": [1, 3]}},
-        {
-            "name": "early-stopping",
-            "llms": [LLM],
-            "fields": {"budget": 3, "window": 1, "answer": "window"},
-        },
+        votes | {"name": "early-stopping", "fields": fields},
         votes | {"label": "too many", "budgets": {"n": [2, 7]}},
         votes | {"label": "nobody", "llms": ["nobody"]},
     ]
@@ -71,11 +68,9 @@ def test_exact_methods_grow_by_a_power_of_the_questions():
     trials = [(4, 9.0), (16, 1.0), (64, 2.0)]  # twice the time for four times the questions
     assert _extrapolated(trials, 6400, exact=True) == pytest.approx(20.0)
     assert _extrapolated(trials, 6400, exact=False) == pytest.approx(2 / 3 + 6400 / 48)
-    assert _extrapolated([(4, 9.0), (16, 2.0), (64, 1.0)], 6400, exact=False) == pytest.approx(
-        100.0
-    )
-    # never less than was measured
-    assert _extrapolated([(4, 9.0), (16, 2.0), (64, 1.0)], 6400, exact=True) == 1.0
+    trials[1:] = [(16, 2.0), (64, 1.0)]
+    assert _extrapolated(trials, 6400, exact=False) == pytest.approx(100.0)
+    assert _extrapolated(trials, 6400, exact=True) == 1.0  # never less than was measured
 
 
 def test_a_dry_run_prints_times_and_compares_nothing(file, monkeypatch):
@@ -87,12 +82,8 @@ def test_a_dry_run_prints_times_and_compares_nothing(file, monkeypatch):
     assert "missing: too many, n=7: " in shown
     assert "About 7.5 s with 1 worker" in shown
     numbers = json.loads(said("compare", file, "--dry-run", "--workers", 2, "--json"))
-    assert (
-        numbers["seconds"],
-        numbers["workers"],
-        numbers["questions"],
-        numbers["replicates"],
-    ) == (3.75, 2, 40, 100)
+    expected = {"seconds": 3.75, "workers": 2, "questions": 40, "replicates": 100}
+    assert numbers | expected == numbers
     assert [one["seconds"] for one in numbers["methods"]] == [2.5] * 3
     refused = call("compare", file, "--dry-run", "--out", file.parent / "out")
     assert refused.exit_code == 2

@@ -9,7 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from invoked import call, said
+from command_line import feval
+from compared import GOLDS as LETTERS
+from compared import LLMS, STRONG, WEAK
+from invoked import said
 from recorded_trees import GOLDS, TREES, write_full_trees, write_trees
 from recorded_turns import write_full_turns
 from small import pool, write_rows, write_toy
@@ -31,19 +34,6 @@ from feval.errors import FevalError, FevalWarning, ShortPoolError, UnknownNameEr
 from feval.receipts.verifying import verify_receipt
 from feval.recording import ProbeRows
 
-WEAK = [
-    ["a", "b", "a", "c", "b", "a"],
-    ["x", "y", None, "y", "y", "x"],
-    ["b", "c", "b", "a", "c", "c"],
-    ["d"] * 6,
-]
-STRONG = [
-    ["a"] * 5 + ["b"],
-    ["y", "x", "y", "y", None, "y"],
-    ["b", "b", "a", "b", "c", "b"],
-    ["d", "e", "d"] * 2,
-]
-LLMS = ["gpt-3.5-turbo", "gpt-4o-mini"]
 FEW = {"resamples": 50, "replicates": 3, "seed": 2}
 MINE = "def first_two(question, llm):\n    return llm.sample(2).answers[0]\n"
 
@@ -51,7 +41,7 @@ MINE = "def first_two(question, llm):\n    return llm.sample(2).answers[0]\n"
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
     pools = {LLMS[0]: WEAK * 3, LLMS[1]: STRONG * 3}
-    return write_toy(tmp_path_factory.mktemp("listed") / "rec", pools, ["a", "y", "b", "d"] * 3)
+    return write_toy(tmp_path_factory.mktemp("listed") / "rec", pools, LETTERS * 3)
 
 
 def first_two(question, llm):
@@ -66,21 +56,19 @@ def planned(toy, *methods, **options):
 
 def test_a_list_gives_the_numbers_of_its_comparison_file(toy):
     counts = {"n": [1, 2, 3, 5]}
+    votes = {"name": "self-consistency", "budgets": counts}
+    early = {"name": "early-stopping", "fields": {"window": 2, "budget": 4}}
+    label = "early-stopping(window=2, budget=4)"
     equivalent = planned(
         toy,
-        {"name": "self-consistency", "llms": [LLMS[0]], "budgets": counts},
-        {"name": "self-consistency", "llms": [LLMS[1]], "budgets": counts},
-        {"name": "early-stopping", "label": "early-stopping(window=2, budget=4) (gpt-3.5-turbo)",
-        "llms": [LLMS[0]],
-         "fields": {"window": 2, "budget": 4}},
-        {"name": "early-stopping", "label": "early-stopping(window=2, budget=4) (gpt-4o-mini)",
-        "llms": [LLMS[1]],
-         "fields": {"window": 2, "budget": 4}},
+        *(votes | {"llms": [llm]} for llm in LLMS),
+        *(early | {"label": f"{label} ({llm})", "llms": [llm]} for llm in LLMS),
         {"name": "model-switch", "llms": LLMS, "budgets": {"samples": [1, 2, 3, 5]}},
-        {"name": "self-consistency", "label": "ours", "llms": [LLMS[1]], "budgets": {"n": [2, 4]}},
-        {"name": "early-stopping", "label": "windows", "llms": [LLMS[0]], "fields": {"budget": 6},
-         "budgets": {"window": [2, 3]}},
-    )  # fmt: skip
+        votes | {"label": "ours", "llms": [LLMS[1]], "budgets": {"n": [2, 4]}},
+        early
+        | {"label": "windows", "llms": [LLMS[0]], "fields": {"budget": 6}}
+        | {"budgets": {"window": [2, 3]}},
+    )
     given = [
         "self-consistency",
         EarlyStopping(2, budget=4),
@@ -106,10 +94,8 @@ def test_budgets_may_follow_a_method_without_llms(toy, budgets):
     ]
     assert plans[0] == plans[1] == plans[2]
     assert [entry.llms for entry in plans[0].entries] == [(llm,) for llm in LLMS]
-    values = [[2, 3] if budgets["window"] != 2 else [2]] * 2
-    assert [entry.to_dict()["budgets"] for entry in plans[0].entries] == [
-        {"window": each} for each in values
-    ]
+    values = {"window": [2, 3] if budgets["window"] != 2 else [2]}
+    assert [entry.to_dict()["budgets"] for entry in plans[0].entries] == [values] * 2
 
 
 @pytest.mark.parametrize("llms", [{"n": [1]}, 3, [], [None]])
@@ -144,10 +130,12 @@ def test_what_is_listed_may_be_a_table_or_one_name(toy):
 
 def test_budgets_hold_for_all_that_count_cots(toy):
     given = ["self-consistency", "single-call", ModelSwitch(samples=4)]
-    entries = listed_plan(
-        [open_recording(toy)], given, llms=LLMS[:1], budgets=range(1, 4)
-    ).plan.entries
-    assert [entry.sweep for entry in entries] == [("n", (1, 2, 3)), None, ("samples", (1, 2, 3))]
+    plan = listed_plan([open_recording(toy)], given, llms=LLMS[:1], budgets=range(1, 4)).plan
+    assert [entry.sweep for entry in plan.entries] == [
+        ("n", (1, 2, 3)),
+        None,
+        ("samples", (1, 2, 3)),
+    ]
 
 
 def test_a_function_is_compared(toy):
@@ -182,12 +170,9 @@ def test_save_writes_what_the_command_writes(toy, tmp_path):
 @pytest.mark.slow  # the method runs in a process
 def test_a_function_in_a_file_is_verified(toy, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
-    compare(toy, ["self-consistency", f"{tmp_path}/mine.py:first_two"], llms=LLMS[:1], **FEW).save(
-        tmp_path / "out"
-    )
-    found = verify_receipt(
-        tmp_path / "out" / "receipt.json", methods=[f"{tmp_path}/mine.py:first_two"]
-    )
+    mine, out = f"{tmp_path}/mine.py:first_two", tmp_path / "out"
+    compare(toy, ["self-consistency", mine], llms=LLMS[:1], **FEW).save(out)
+    found = verify_receipt(out / "receipt.json", methods=[mine])
     assert (found.equal, found.numbers > 100) == (True, True)
 
 
@@ -207,80 +192,48 @@ def test_what_is_no_method_is_refused(toy, methods, sentence):
 
 
 def curve(toy, *arguments):
-    return call("curve", *arguments, "--recording", toy, "--json")
+    return feval("curve", *arguments, "--recording", toy, "--json")
 
 
 def test_the_curves_of_several_methods_are_a_comparison(toy):
-    both = [option for llm in LLMS for option in ("--llm", llm)]
-    done = curve(
-        toy,
-        "self-consistency",
-        "adaptive-consistency",
-        *both,
-        "--n",
-        "3,5",
-        "--set",
-        "threshold=0.9",
-    )
-    numbers = json.loads(done.stdout)
-    table = {
-        "name": "adaptive-consistency",
-        "fields": {"threshold": "0.9"},
-        "budgets": {"budget": [3, 5]},
-    }
+    asked = "self-consistency adaptive-consistency --n 3,5 --set threshold=0.9"
+    numbers = json.loads(curve(toy, asked, f"--llm {LLMS[0]} --llm {LLMS[1]}").stdout)
+    votes = {"name": "self-consistency", "budgets": {"n": [3, 5]}}
+    stopping = {"name": "adaptive-consistency", "fields": {"threshold": "0.9"}}
+    stopping |= {"budgets": {"budget": [3, 5]}}
     equivalent = planned(
-        toy,
-        *({"name": "self-consistency", "llms": [llm], "budgets": {"n": [3, 5]}} for llm in LLMS),
-        *({**table, "llms": [llm]} for llm in LLMS),
+        toy, *(table | {"llms": [llm]} for table in (votes, stopping) for llm in LLMS)
     )
     expected = compare(equivalent.changed(resamples=10_000, seed=0, replicates=None)).to_dict()
-    assert numbers["curves"] == json.loads(json.dumps(expected["curves"]))
-    assert numbers["differences"] == json.loads(json.dumps(expected["differences"]))
+    for part in ("curves", "differences"):
+        assert numbers[part] == json.loads(json.dumps(expected[part]))
 
 
 def test_curves_of_several_methods_print_every_table_on_request(toy):
-    asked = [
-        "curve",
-        "self-consistency",
-        "single-call",
-        "--recording",
-        str(toy),
-        "--llm",
-        LLMS[0],
-        "--n",
-        "3",
-    ]
-    first, everything = (said(*asked, *option) for option in ([], ["--all"]))
+    asked = "curve self-consistency single-call --n 3 --llm", LLMS[0], "--recording", toy
+    first, everything = (feval(*asked, option).stdout for option in ("", "--all"))
     assert ("--all" in first, "Ranking" in first) == (True, False)
     assert ("--all" in everything, "Ranking" in everything) == (False, True)
 
 
 def test_a_field_that_no_method_has_is_refused(toy):
-    done = curve(toy, "self-consistency", "single-call", "--llm", LLMS[0], "--set", "windoww=3")
+    done = curve(toy, "self-consistency single-call --set windoww=3 --llm", LLMS[0])
     assert (done.exit_code, "no field 'windoww'" in done.stderr) == (2, True)
 
 
 def test_cots_with_scores_are_compared_by_them_too():
-    row = {
-        "question": "What is 1 * 1?",
-        "answer": "1",
-        "model": "m",
-        "text": "The answer is 1.",
-        "tokens": 5,
-    }
-    texts = ["The answer is 1.", "The answer is 2.", "The answer is 3."]
+    row = {"question": "What is 1 * 1?", "answer": "1", "model": "m", "tokens": 5}
     rows = [
-        row | {"text": text, "reward": -place, "judge": place} for place, text in enumerate(texts)
+        row | {"text": f"The answer is {place + 1}.", "reward": -place, "judge": place}
+        for place in range(3)
     ]
     made = {"dataset": "toy", "answer_kind": "number"}
     by_two = ["best-of-n by reward", "best-of-n by judge"]
-    beside_verdicts = {"reward": "reward", "judge:vs=other": "judge"}
-    cases = [
+    for scores, labels in (
         ("reward", ["best-of-n"]),
         (["reward", "judge"], by_two),
-        (beside_verdicts, by_two[:1]),
-    ]
-    for scores, labels in cases:
+        ({"reward": "reward", "judge:vs=other": "judge"}, by_two[:1]),
+    ):
         recording = from_dataframe(rows, scores=scores, **made)
         # as `--init` writes it
         plan = Plan.from_dict(tomllib.loads(listed_plan([recording], ()).plan.to_toml()))
@@ -305,20 +258,12 @@ def test_cots_with_scores_are_compared_by_them_too():
     [
         (write_full_trees, ["beam-search", "dvts", "particle-filtering"]),
         (partial(write_trees, trees=TREES[:2], scores=[]), ["path-consistency"]),
-        (partial(write_full_turns, branch=1), ["sequential-revision"]),
-        (partial(write_full_turns, branch=2), ["sequential-revision"]),
     ],
 )
-def test_trees_and_turns_are_compared_by_what_they_can_serve(write, names, tmp_path):
+def test_trees_are_compared_by_what_they_can_serve(write, names, tmp_path):
     recording = open_recording(write(tmp_path / "r", golds=GOLDS[:2]))
     comparison = compare(recording, **FEW)
     assert ([curve.entry.method for curve in comparison.curves], comparison.missing) == (names, ())
-    if "sequential-revision" in names:  # of several replies to a CoT no exact form is known
-        branches = write.keywords["branch"] > 1
-        assert comparison.curves[0].entry.fields == {
-            "turns": 2,
-            **({"answer": "all"} if branches else {}),
-        }
 
 
 def test_trees_are_suggested_by_the_questions_that_have_some(tmp_path):
@@ -343,9 +288,9 @@ def test_probed_traces_are_compared_on_the_scale_of_their_probes(offsets, tokens
     answers = ["4" for _ in places]
     probes = [ProbeRows(f"toy/{row}", samples, places, answers, answers) for row in range(2)]
     cots = [pool(row, ["4", "5", "4"], tokens=[26, 17, 8]) for row in range(2)]
-    llms = ("traced", cots), ("whole", cots)
+    llms, probed = (("traced", cots), ("whole", cots)), {"traced": probes}
     recording = open_recording(
-        write_rows(tmp_path / "r", GOLDS[:2], *llms, probes={"traced": probes}, cue="So:")
+        write_rows(tmp_path / "r", GOLDS[:2], *llms, probes=probed, cue="So:")
     )
     comparison = compare(recording, **FEW)
     assert not comparison.missing
@@ -363,23 +308,25 @@ def test_probed_traces_are_compared_on_the_scale_of_their_probes(offsets, tokens
 
 @pytest.mark.parametrize(("branch", "answer", "kind"), [(1, "last", "exact"), (2, "all", "seeded")])
 def test_several_replies_to_a_cot_are_revised_as_seeded_draws(branch, answer, kind, tmp_path):
-    comparison = compare(
-        open_recording(write_full_turns(tmp_path / "r", GOLDS[:2], branch=branch)), **FEW
+    recording = write_full_turns(tmp_path / "r", GOLDS[:2], branch=branch)
+    [curve] = compare(open_recording(recording), **FEW).curves
+    assert curve.entry.fields == {"turns": 2} | ({"answer": "all"} if branch > 1 else {})
+    point = curve.points[0]
+    # of several replies to a CoT no exact form is known
+    assert (curve.entry.method, point.fields["answer"], point.kind) == (
+        "sequential-revision",
+        answer,
+        kind,
     )
-    assert [
-        (curve.points[0].fields["answer"], curve.points[0].kind) for curve in comparison.curves
-    ] == [(answer, kind)]
 
 
 def test_an_llm_that_lacks_most_questions_is_compared_on_the_others(tmp_path):
     pools = {LLMS[0]: WEAK, LLMS[1]: [STRONG[0], [], [], []]}
-    recording = open_recording(write_toy(tmp_path / "rec", pools, ["a", "y", "b", "d"]))
+    recording = open_recording(write_toy(tmp_path / "rec", pools, LETTERS))
     with pytest.raises(
         ShortPoolError, match=r"has no recorded CoT on some question .* with --drop short-pools"
     ):
         compare(recording, **FEW)
     comparison = compare(recording, short_pools="drop", **FEW)
-    assert (comparison.left_out.short_pools, comparison.missing) == (
-        ("toy/1", "toy/2", "toy/3"),
-        (),
-    )
+    left_out = "toy/1", "toy/2", "toy/3"
+    assert (comparison.left_out.short_pools, comparison.missing) == (left_out, ())

@@ -6,7 +6,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
-from invoked import call
+from invoked import call, said
 from small import write_toy
 
 from feval.comparison.comparison import compare
@@ -88,7 +88,7 @@ def test_the_receipt_pins_the_code_that_ran_and_not_what_the_file_holds_later(ba
 def test_a_receipt_of_a_curve_that_names_code_runs_none(base):
     command = ["curve", "self-consistency", "--n", "1,2"]
     path = base / "out" / "receipt.json"
-    assert call(*command, "--recording", base / "toy", "--out", path.parent).exit_code == 0
+    said(*command, "--recording", base / "toy", "--out", path.parent)
     whole = json.loads(path.read_text())
     whole["request"] |= {"method": f"{base}/far/mine.py:first", "settings": {}, "field": "n"}
     path.write_text(json.dumps(whole))
@@ -108,10 +108,7 @@ def test_a_planted_pyc_does_not_run_in_place_of_the_source(base):
     for place in (planted, mine.with_suffix(".pyc")):
         mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
         py_compile.compile(str(evil), str(place), doraise=True, invalidation_mode=mode)
-    assert (
-        call("run", f"{mine}:first", "--recording", base / "toy", "--replicates", "2").exit_code
-        == 0
-    )
+    said("run", f"{mine}:first", "--recording", base / "toy", "--replicates", "2")
     assert (base / "ran").exists()
     assert not (base / "evil ran").exists()
 
@@ -119,9 +116,11 @@ def test_a_planted_pyc_does_not_run_in_place_of_the_source(base):
 def test_lists_of_a_plan_are_bounded(base):
     one = {"name": "self-consistency", "llms": ["a"]}
     whole = {"dataset": "toy", "recordings": ["toy"], "method": [one]}
+    labelled = [one | {"label": str(n)} for n in range(1001)]
+    swept = {"budgets": {"n": list(range(1, 1001))}}
     for part, bound in (
         ({"recordings": ["toy"] * 1001}, "1000"),
-        ({"method": [one | {"label": str(n)} for n in range(1001)]}, "1000"),
+        ({"method": labelled}, "1000"),
         ({"method": [one | {"llms": ["a"] * 1001}]}, "1000"),
         ({"method": [one | {"budgets": {"n": list(range(1001))}}]}, "1,000"),
         ({"costs": [1.0] * 1001}, "1000"),
@@ -129,12 +128,7 @@ def test_lists_of_a_plan_are_bounded(base):
         ({"resamples": 100_001}, "100000"),
         ({"replicates": 1_000_000}, "100000"),
         (
-            {
-                "method": [
-                    one | {"label": str(n), "budgets": {"n": list(range(1, 1001))}}
-                    for n in range(11)
-                ]
-            },
+            {"method": [each | swept for each in labelled[:11]]},
             "at most 10,000 points, .* this one has 11,000",
         ),
     ):

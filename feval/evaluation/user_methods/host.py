@@ -37,7 +37,14 @@ from feval.errors import (
     NotFetchedError,
     UsageError,
 )
-from feval.evaluation.user_methods.calling import LENGTH, TIME_LIMIT, MethodAnswer, decoded, encoded
+from feval.evaluation.user_methods.calling import (
+    ID,
+    LENGTH,
+    TIME_LIMIT,
+    MethodAnswer,
+    decoded,
+    encoded,
+)
 from feval.methods.protocol import LEDGER_FIELDS
 
 if TYPE_CHECKING:
@@ -399,10 +406,6 @@ def _end(
 def _kill(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-ID = "<question>"
-"""Stands for a question's id in the worker's messages."""
 
 
 class BlindDataset:
