@@ -28,6 +28,7 @@ from feval.receipts.verifying import verify_receipt
 from feval.report.tables.results import evaluation_tables
 from recorders.demo import bundled_recording
 
+LLM = "feval/tiny-42k"
 POOLS = ("aaabbc", "aabbcc", "aabb--", "-a-ba-", "------", "abcdef", "abbb--")  # tied
 CRITERIA = [
     AdaptiveConsistency(criterion, threshold, budget, rule)
@@ -131,10 +132,8 @@ def test_the_split_is_the_mean_over_all_orders(method):
     expected = np.array(
         [split(method, answers(pool), gold) for pool, gold in zip(pools, golds, strict=True)]
     ).T
-    for result, wanted in zip(
-        (right, shares.no_answer, shares.stopped_early), expected, strict=True
-    ):
-        assert result == pytest.approx(wanted, abs=1e-12)
+    results = np.array([right, shares.no_answer, shares.stopped_early])
+    assert results == pytest.approx(expected, abs=1e-12)
 
 
 PARTS = st.lists(st.sampled_from("aaabbc-"), min_size=7, max_size=7)
@@ -181,13 +180,8 @@ def test_votes_of_several_llms_break_their_ties_by_lots_of_their_own():
     assert early == pytest.approx(1 - (1 - 1 / 2) * (1 - 1 / 3))
     assert routed == pytest.approx((1 - 1 / 2) * (1 - 1 / 3) * 1 / 2)
     for answer, gold in ((-1, 0), (0, 0), (1, -1)):  # no answer, right, or without a gold
-        early, routed = split_errors(
-            Decisions(none + answer, ledgers),
-            none + answer == gold,
-            np.array([gold]),
-            pools,
-            orders,
-        )
+        decided, right = Decisions(none + answer, ledgers), none + answer == gold
+        early, routed = split_errors(decided, right, np.array([gold]), pools, orders)
         assert (early.tolist(), routed.tolist()) == ([[0]], [[0]])
 
 
@@ -208,10 +202,8 @@ def test_too_many_counts_are_estimated_and_that_is_said(limit, monkeypatch):
     monkeypatch.setattr(f"feval.methods.stops.{limit}", 1)
     monkeypatch.setattr("feval.methods.stops.MOST_SUBPOOLS", 0)
     _, shares = split_of(method, pool, gold, seeded(pool, method.draws(1)[0]))
-    assert (shares.estimate.replicates, shares.estimate.questions) == (
-        1000,
-        np.count_nonzero(known.stopped_early),
-    )
+    asked = shares.estimate.replicates, shares.estimate.questions
+    assert asked == (1000, np.count_nonzero(known.stopped_early))
     off = shares.stopped_early.mean() - known.stopped_early.mean()
     assert 0 < abs(off) < 4 * shares.estimate.standard_error < 0.1 * known.stopped_early.mean()
     assert shares.stopped_early.sum() <= (1 - right - shares.no_answer).sum() + 1e-12
@@ -223,24 +215,17 @@ def test_an_estimate_for_answers_that_are_rarely_wrong_is_not_too_low(monkeypatc
     stopped early.
     """
     rng = np.random.default_rng(8)
-    codes = np.array(
-        [rng.permutation([0] * own + [1] * (20 - own)) for own in rng.integers(13, 18, 400)]
-    )
-    pool, gold, method = (
-        pool_of(codes),
-        np.zeros(400, np.int64),
-        AdaptiveConsistency(threshold=0.9, budget=12),
-    )
+    rows = ([0] * own + [1] * (20 - own) for own in rng.integers(13, 18, 400))
+    pool, gold = pool_of(np.array([rng.permutation(row) for row in rows])), np.zeros(400, np.int64)
+    method = AdaptiveConsistency(threshold=0.9, budget=12)
     right, known = split_of(method, pool, gold)
     monkeypatch.setattr("feval.methods.stops._MOST_STEPS", 1)
     # a hundred replicates
     monkeypatch.setattr("feval.methods.stops._ESTIMATE_CODES", 1)
     _, shares = split_of(method, pool, gold, seeded(pool, 12))
     assert np.median((1 - right) * 100) < 1
-    assert (
-        abs(shares.stopped_early.mean() - known.stopped_early.mean())
-        < 3 * shares.estimate.standard_error
-    )
+    off = shares.stopped_early.mean() - known.stopped_early.mean()
+    assert abs(off) < 3 * shares.estimate.standard_error
 
 
 def test_an_estimate_in_blocks_of_questions(monkeypatch):
@@ -259,55 +244,33 @@ def test_an_estimate_in_blocks_of_questions(monkeypatch):
     in_blocks, shares = split_of(method, pool, gold, seeded(pool, 8))
     assert in_blocks == pytest.approx(right, abs=1e-12)
     assert shares.estimate.questions == np.count_nonzero(known.stopped_early)
-    assert (
-        0
-        < abs(shares.stopped_early.mean() - known.stopped_early.mean())
-        < 4 * shares.estimate.standard_error
-    )
+    off = shares.stopped_early.mean() - known.stopped_early.mean()
+    assert 0 < abs(off) < 4 * shares.estimate.standard_error
     assert shares.stopped_early[:12].tolist() != shares.stopped_early[12:].tolist()
 
 
 def test_an_estimated_split_is_said_everywhere(tmp_path, monkeypatch):
     monkeypatch.setattr("feval.methods.stops._MOST_STEPS", 1)
     with bundled_recording() as folder:
-        plan = Plan.from_dict({
-            "dataset": "tiny_sums", "recordings": [str(folder)], "resamples": 100,
-            "method": [{"name": "early-stopping", "llms": ["feval/tiny-42k"],
-            "budgets": {"budget": [20, 40]}}],
-        })  # fmt: skip
-        comparison = compare(plan)
+        early = {"name": "early-stopping", "llms": [LLM], "budgets": {"budget": [20, 40]}}
+        shared = {"dataset": "tiny_sums", "recordings": [str(folder)], "resamples": 100}
+        comparison = compare(Plan.from_dict(shared | {"method": [early]}))
         part, whole = comparison.curves[0].points
         assert whole.errors_estimate is None
         assert sum(part.errors().values()) == pytest.approx(1 - part.accuracy)
-        loaded = load("tiny_sums", ["feval/tiny-42k"], recording=folder)
+        loaded = load("tiny_sums", [LLM], recording=folder)
         points = comparison.to_dict()["curves"][0]["points"]
-        assert points[0]["errors_estimate"] == asdict(part.errors_estimate)
+        estimate = asdict(part.errors_estimate)
+        assert points[0]["errors_estimate"] == estimate
         assert "errors_estimate" not in points[1]
-        assert (
-            points[0]["errors"]
-            == evaluate(EarlyStopping(budget=20), *loaded, confidence=None).errors()
-        )
-        notes = evaluation_tables([part, whole])[1].notes
-        assert len(notes) == 3
-        assert (
-            f"{part.errors_estimate.questions} questions, from 1,000 seeded draws of each"
-            in notes[2]
-        )
+        alone = evaluate(EarlyStopping(budget=20), *loaded, confidence=None)
+        assert points[0]["errors"] == alone.errors()
+        [_, _, note] = evaluation_tables([part, whole])[1].notes
+        assert f"{estimate['questions']} questions, from 1,000 seeded draws of each" in note
         receipt = tmp_path / "receipt.json"
-        asked = [
-            "run",
-            "early-stopping",
-            "--set",
-            "budget=20",
-            "--recording",
-            folder,
-            "--llm",
-            "feval/tiny-42k",
-        ]
+        asked = "run", "early-stopping", "--set", "budget=20", "--recording", folder, "--llm", LLM
         said(*asked, "--out", tmp_path)
-        assert json.loads(receipt.read_text())["numbers"]["errors_estimate"] == asdict(
-            part.errors_estimate
-        )
+        assert json.loads(receipt.read_text())["numbers"]["errors_estimate"] == estimate
         assert verify_receipt(receipt).equal
 
 
@@ -333,7 +296,7 @@ def test_a_small_sample_says_how_far_it_may_be_off(monkeypatch):
 @pytest.mark.slow
 def test_the_demo_has_a_split_where_many_golds_are_tied():
     with bundled_recording() as folder:
-        dataset, [llm] = load("tiny_sums", ["feval/tiny-42k"], recording=folder)
+        dataset, [llm] = load("tiny_sums", [LLM], recording=folder)
         for method in (
             AdaptiveConsistency(budget=40),
             AdaptiveConsistency(budget=30),
@@ -344,9 +307,8 @@ def test_the_demo_has_a_split_where_many_golds_are_tied():
             assert exact.errors_estimate is None
             assert None not in exact.errors().values()
             assert sum(exact.errors().values()) == pytest.approx(1 - exact.accuracy)
-            spread = np.sqrt((exact.stopped_early * (1 - exact.stopped_early)).sum() / 400) / len(
-                dataset
-            )
+            variance = (exact.stopped_early * (1 - exact.stopped_early)).sum() / 400
+            spread = np.sqrt(variance) / len(dataset)
             assert abs(seeded.stopped_early.mean() - exact.stopped_early.mean()) < 4 * spread
             assert seeded.stopped_early.mean() > 0
 
@@ -354,9 +316,8 @@ def test_the_demo_has_a_split_where_many_golds_are_tied():
 def test_counts_are_counted_without_being_written_down():
     for bounds in ([0, 5, 3, 2], [2, 4, 4], [9, 0], [3, 1, 1, 1, 1]):
         for drawn in range(7):
-            assert number_of_counts(np.array(bounds), drawn) == len(
-                partitions(np.array(bounds), drawn)
-            ), (bounds, drawn)
+            listed = partitions(np.array(bounds), drawn)
+            assert number_of_counts(np.array(bounds), drawn) == len(listed), (bounds, drawn)
 
 
 @pytest.mark.parametrize("no_answer", ["drop", "vote"])
@@ -373,9 +334,8 @@ def test_a_coin_is_a_mixture_over_where_it_stops(no_answer):
                     )
                     answer = max(votes, key=votes.__getitem__) if votes else None
                     none += chance * (answer is None)
-                    early += (
-                        chance * (answer not in (gold, None) and n < 5) * share(order[:5], gold)
-                    )
+                    if answer not in (gold, None) and n < 5:
+                        early += chance * share(order[:5], gold)
             _, shares = exact_split(method, [pool], [gold])
             assert shares.no_answer == pytest.approx([none / count], abs=1e-12)
             assert shares.stopped_early == pytest.approx([early / count], abs=1e-12)
@@ -387,9 +347,8 @@ def test_an_oracle_fails_for_want_of_answers_or_of_the_right_one(n):
         right, shares = exact_split(Oracle(n), [pool], [gold])
         drawn = [order[:n] for order in orders(answers(pool))]
         assert right == pytest.approx([np.mean([gold in own for own in drawn])], abs=1e-12)
-        assert shares.no_answer == pytest.approx(
-            [np.mean([set(own) == {None} for own in drawn])], abs=1e-12
-        )
+        none = np.mean([set(own) == {None} for own in drawn])
+        assert shares.no_answer == pytest.approx([none], abs=1e-12)
         assert shares.stopped_early == pytest.approx([0])
         assert shares.routed_wrong == pytest.approx([0])
 
@@ -410,9 +369,8 @@ def test_seeded_replicates_tend_to_the_split(method, name, shared):
     counted = []
     for orders in seeded(pool, budget, 20)(np.arange(len(gold)), runs):
         decided = method.decide([pool], [orders])
-        early, routed = split_errors(
-            decided, (decided.answer == gold) & (gold >= 0), gold, [pool], [orders]
-        )
+        right = (decided.answer == gold) & (gold >= 0)
+        early, routed = split_errors(decided, right, gold, [pool], [orders])
         assert not routed.any()
         counted += zip((decided.answer < 0).mean(axis=1), early.mean(axis=1), strict=True)
     mean, spread = np.mean(counted, axis=0), np.std(counted, axis=0, ddof=1) / np.sqrt(runs)
