@@ -378,7 +378,10 @@ def compare(
     """
     if options.get("clusters") is not None:
         options["clusters"] = dict(read_clusters(options["clusters"]))
-    given, own_prices = ({"prices": prices}, None) if isinstance(prices, str) else ({}, prices)
+    given: dict[str, Any] = {}
+    own_prices = prices
+    if isinstance(prices, str):
+        given, own_prices = {"prices": prices}, None
     if isinstance(recording, Plan):
         plan = recording.changed(**options, **given) if options or given else recording
     else:
@@ -409,8 +412,8 @@ def _compared(plan: Plan, *, base: Path, **given: Any) -> Comparison:
     names = list(dict.fromkeys(llm for curve in curves for llm in curve.entry.llms))
     # steps are no calls
     whole = [llms[name] for name in names if not llms[name].pool.channels.has_steps]
-    baselines = [point for llm in whole if (point := runner.baseline(llm, missing)) is not None]
-    ceilings = [curve for llm in whole if (curve := runner.ceiling(llm, missing)) is not None]
+    baselines = [point for llm in whole for point in runner.baseline(llm, missing)]
+    ceilings = [curve for llm in whole for curve in runner.ceiling(llm, missing)]
     clusters = question_clusters(dataset, plan.split(dataset, runner.rows)[1], plan.clusters)
     results = statistics(plan, {curve.label: curve.points for curve in curves}, clusters)
     return Comparison(

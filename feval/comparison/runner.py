@@ -183,20 +183,20 @@ class Runner:
     left_out: LeftOut = NONE_LEFT_OUT
 
     def each(
-        self, compute: Callable[[Runner, ComparedMethod, list[FailedMethod]], _Result | None]
+        self, compute: Callable[[Runner, ComparedMethod, list[FailedMethod]], Iterator[_Result]]
     ) -> tuple[Runner, list[_Result], list[FailedMethod]]:
-        """What a function makes of each method, `None` left out, and those that fail; where an
-        expectation by default cannot be computed, of a runner of seeded draws.
+        """What a function makes of each method, and those that fail; where an expectation by
+        default cannot be computed, of a runner of seeded draws.
         """
         failed: list[FailedMethod] = []
         try:
-            results = [compute(self, entry, failed) for entry in self.plan.entries]
+            results = [one for entry in self.plan.entries for one in compute(self, entry, failed)]
         except NotExactError as error:
             if self.inexact is not None:
                 raise
             seeded = replace(self, inexact=error.reason, work=Work(self.work.report))
             return seeded.each(compute)
-        return self, [one for one in results if one is not None], failed
+        return self, results, failed
 
     def largest_budgets(self) -> list[tuple[LLM, int]]:
         """The most CoTs that any point of any method may ask each LLM for; points that cannot be
@@ -238,12 +238,12 @@ class Runner:
         cots = sum(most for _, most in _budgets(method, llms)) or len(llms)
         return cots * (1 if order == "recorded" else self.plan.replicates or 1)
 
-    def curve(self, entry: ComparedMethod, missing: list[FailedMethod]) -> MethodCurve | None:
-        """A method over its budgets; `None`, and a reason among `missing`, where none can be
+    def curve(self, entry: ComparedMethod, missing: list[FailedMethod]) -> Iterator[MethodCurve]:
+        """A method over its budgets; nothing, and a reason among `missing`, where none can be
         evaluated.
         """
         if not set(entry.llms) <= set(self.llms):
-            return None
+            return
         llms = [self.llms[name] for name in entry.llms]
         points: list[Evaluation] = []
         failed: list[FailedMethod] = []
@@ -254,15 +254,15 @@ class Runner:
         if not points and len({one.reason for one in failed}) == 1:
             failed = [FailedMethod(entry.label, failed[0].reason)]
         missing.extend(failed)
-        return MethodCurve(entry.label, entry, tuple(points)) if points else None
+        if points:
+            yield MethodCurve(entry.label, entry, tuple(points))
 
-    def baseline(self, llm: LLM, missing: list[FailedMethod]) -> Evaluation | None:
+    def baseline(self, llm: LLM, missing: list[FailedMethod]) -> Iterator[Evaluation]:
         """A single call of an LLM."""
         with _noted(f"single call of {llm.name}", missing):
-            return self._evaluated(SelfConsistency(1), [llm], self.order)
-        return None
+            yield self._evaluated(SelfConsistency(1), [llm], self.order)
 
-    def ceiling(self, llm: LLM, missing: list[FailedMethod]) -> MethodCurve | None:
+    def ceiling(self, llm: LLM, missing: list[FailedMethod]) -> Iterator[MethodCurve]:
         """pass@n of an LLM."""
         most = int(llm.pool.sizes[self.rows].min())
         counts = (*(n for n in _CEILING if n < most), most)
@@ -271,8 +271,7 @@ class Runner:
         )
         with _noted(f"pass@n of {llm.name}", missing):
             points = [self._evaluated(Oracle(n), [llm], "exact") for n in counts]
-            return MethodCurve(llm.name, entry, tuple(points))
-        return None
+            yield MethodCurve(llm.name, entry, tuple(points))
 
     def _method(self, entry: ComparedMethod, settings: dict[str, Any]) -> Any:
         if entry.method == "oracle":
@@ -400,12 +399,12 @@ def durations(
 
 def _measured(
     runner: Runner, entry: ComparedMethod, missing: list[FailedMethod]
-) -> MethodDuration | None:
+) -> Iterator[MethodDuration]:
     """Evaluate a method on ever more questions until that takes a while; the first trial also loads
     what it needs.
     """
     if not set(entry.llms) <= set(runner.llms):
-        return None  # said already
+        return  # said already
     # a user's method runs in another process
     clock = time.perf_counter if ":" in entry.method else time.process_time
     trials: list[tuple[int, float]] = []
@@ -414,8 +413,8 @@ def _measured(
     while True:
         failed: list[FailedMethod] = []
         began = clock()
-        curve = replace(runner, rows=runner.rows[:size]).curve(entry, failed)
-        for point in () if curve is None else curve.points:
+        curves = list(replace(runner, rows=runner.rows[:size]).curve(entry, failed))
+        for point in (point for curve in curves for point in curve.points):
             point.errors()
         trials.append((size, max(clock() - began, 1e-9)))
         # a trial is enough if it takes the one and grew, or the other; the first is none
@@ -425,11 +424,10 @@ def _measured(
             break
         size = min(4 * size, most)
     missing.extend(failed)
-    if curve is None:
-        return None
-    kinds = kinds_of([curve])
-    seconds = _extrapolated(trials, len(runner.rows), exact=kinds == ("exact",))
-    return MethodDuration(entry.label, kinds, len(curve.points), size, seconds)
+    for curve in curves:
+        kinds = kinds_of(curves)
+        seconds = _extrapolated(trials, len(runner.rows), exact=kinds == ("exact",))
+        yield MethodDuration(entry.label, kinds, len(curve.points), size, seconds)
 
 
 def _extrapolated(trials: Sequence[tuple[int, float]], questions: int, *, exact: bool) -> float:

@@ -566,8 +566,8 @@ def _ranking(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[Rank, ...]:
     ends = [percentiles(column, plan.confidence) for column in resampled.T]
     columns = zip(lines, ranks, costs, right, strength.tolist(), ends, first.tolist(), strict=True)
     rows = [
-        Rank(line.label, rank, cost, accuracy, own, *interval, share)
-        for line, rank, cost, accuracy, own, interval, share in columns
+        Rank(line.label, rank, cost, accuracy, own, low, high, share)
+        for line, rank, cost, accuracy, own, (low, high), share in columns
     ]
     return tuple(sorted(rows, key=lambda row: row.rank))
 

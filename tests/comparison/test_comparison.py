@@ -479,24 +479,6 @@ def test_a_comparison_of_nothing_is_refused(toy):
         compare(plan(SC, dataset="gsm8k"), base=toy)
 
 
-def test_exact_points_say_how_errors_came_about(toy):
-    stopping = [
-        {"name": name, "llms": ["gpt-3.5-turbo"], "budgets": {"budget": [4, 6]}}
-        for name in ("adaptive-consistency", "early-stopping")
-    ]
-    stopping[0]["fields"], stopping[1]["fields"] = {"threshold": "0.6"}, {"window": 2}
-    result = compare(plan(*stopping), base=toy)
-    columns = result.per_question()
-    for curve, told in zip(result.curves, result.to_dict()["curves"], strict=True):
-        for place, (point, numbers) in enumerate(zip(curve.points, told["points"], strict=True)):
-            assert point.kind == "exact"
-            assert numbers["errors"] == point.errors()
-            assert sum(point.errors().values()) == pytest.approx(1 - point.accuracy)
-            rows = (np.array(columns["method"]) == curve.label) & (columns["point"] == place)
-            assert columns["stopped_early"][rows].tolist() == point.stopped_early.tolist()
-            assert point.errors()["stopped_early"] > 0
-
-
 def test_without_dollars_another_axis_is_named(toy):
     with pytest.raises(
         UsageError, match="another cost: tokens, output-tokens, sequential-tokens, calls, samples"

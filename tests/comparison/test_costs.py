@@ -12,9 +12,7 @@ from command_line import feval
 from compared import GOLDS, STRONG, WEAK
 from small import write_toy
 
-from feval import Plan, compare, evaluate, load, method_curve
-from feval.evaluation.measures import COSTS
-from feval.methods import SelfConsistency
+from feval import Plan, compare, load, method_curve
 from feval.receipts.verifying import verify_receipt
 
 SC = {"name": "self-consistency", "llms": ["weak"], "budgets": {"n": [1, 4]}}
@@ -38,17 +36,6 @@ def plan(*methods, **settings):
         "prices": "none",
     }
     return Plan.from_dict(content | {"method": list(methods)} | settings)
-
-
-def test_every_cost_is_that_of_the_evaluation(folder):
-    dataset, [weak, _] = load("toy", ["weak", "strong"], folder / "rec")
-    one = evaluate(SelfConsistency(3), dataset, weak, order="seeded", replicates=2)
-    for cost in COSTS:
-        costs = getattr(one, COSTS[cost])
-        assert one.mean_cost(cost) == (None if costs is None else pytest.approx(costs.mean()))
-    assert one.usd is None
-    assert one.generated_tokens == pytest.approx(one.output_tokens)
-    assert one.known_costs("sequential-tokens") == pytest.approx(one.sequential_tokens)
 
 
 def test_sequential_tokens_of_a_vote_are_those_of_its_longest_cot(folder):

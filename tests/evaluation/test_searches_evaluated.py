@@ -11,16 +11,7 @@ import pytest
 from recorded_trees import write_full_trees, write_trees
 from typer.testing import CliRunner
 
-from feval import (
-    METHODS,
-    Plan,
-    SelfConsistency,
-    compare,
-    evaluate,
-    import_recording,
-    load,
-    method_curve,
-)
+from feval import METHODS, SelfConsistency, evaluate, import_recording, load, method_curve
 from feval.cli import app
 from feval.errors import MethodError, NotRecordedError, OutOfRangeError, UsageError
 from feval.evaluation.method_names import make_method
@@ -137,22 +128,6 @@ def test_a_tree_beyond_what_draws_number_is_refused_in_every_order():
 def test_steps_are_not_served_as_cots(folder):
     with pytest.raises(UsageError, match="tree was recorded on toy as trees of steps"):
         Library(folder)
-
-
-def test_a_comparison_takes_searches(folder):
-    methods = [
-        {"name": "beam-search", "llms": ["tree"], "budgets": {"n": [4, 8]}},
-        {"name": "particle-filtering", "llms": ["tree"], "budgets": {"n": [2, 4]}},
-    ]
-    plan = {
-        "dataset": "toy",
-        "recordings": [str(folder)],
-        "replicates": 3,
-        "cost": "samples",
-        "method": methods,
-    }
-    comparison = compare(Plan.from_dict(plan))
-    assert [len(curve.points) for curve in comparison.curves] == [2, 2]
 
 
 def test_the_page_of_steps_runs(tmp_path):

@@ -26,7 +26,6 @@ from feval.methods import (
 )
 from feval.receipts.verifying import verify_receipt
 from feval.replay.clock import Clock, makespan
-from recorders.demo import bundled_recording
 
 ANSWERS = {
     "quick": [["a", "b", "a", "c", "b"], ["x", "y", None, "y", "y"], ["d", "d", "e", "d", "d"]],
@@ -305,13 +304,6 @@ def test_replies_without_durations_are_counted(folder):
     )
 
 
-def test_recordings_of_a_format_without_durations_have_none():
-    with bundled_recording() as recording:
-        dataset, [llm] = load("tiny_sums", ["feval/tiny-30k"], recording)
-        with pytest.raises(NotRecordedError, match=r"8,000 of 8,000 replies .* without a duration"):
-            evaluate(SelfConsistency(2), dataset, llm, cost="seconds")
-
-
 def test_seconds_that_nobody_can_know_are_refused(replay, folder):
     dataset, [quick, _] = replay
     for options in ({"cost": "usd"}, {"cost": "seconds", "serving": folder / "mine.toml"}, {}):
@@ -411,29 +403,6 @@ def test_seconds_are_marked_and_receipts_verify(folder, tmp_path, source):
     assert verify_receipt(tmp_path / "run" / "receipt.json").equal
     held = json.loads((tmp_path / "run" / "receipt.json").read_text())
     assert (held["request"]["serving"] or {}).get("id") == ("mine" if "serving" in source else None)
-
-
-def test_a_curve_in_seconds_is_marked_and_verified(folder, tmp_path):
-    (settings := folder / "settings.toml").write_text("serving = 'mine.toml'")
-    said(
-        *(
-            "curve",
-            "self-consistency",
-            "--n",
-            "1,3",
-            "--recording",
-            folder / "rec",
-            "--llm",
-            "quick",
-            "--cost",
-            "seconds",
-        ),
-        *("--settings", settings, "--out", tmp_path),
-    )
-    assert "mean modelled seconds per question" in (tmp_path / "curve.svg").read_text()
-    assert (tmp_path / "curve.csv").read_text().splitlines()[0].endswith(",seconds_per_question")
-    assert "modelled by the serving profile mine" in (tmp_path / "curve.json").read_text()
-    assert verify_receipt(tmp_path / "receipt.json").equal
 
 
 @pytest.fixture(scope="module")

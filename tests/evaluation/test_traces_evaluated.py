@@ -179,39 +179,6 @@ def test_probes_of_unknown_length_are_warned_of(tmp_path):
             )
 
 
-def test_exact_and_seeded_latencies_agree(replay):
-    for name, settings in (
-        ("token-budget", {"n": 2, "tokens": 20}),
-        ("answer-convergence", {"streak": 2, "width": 2}),
-    ):
-        method = METHODS[name](**settings)
-        exact, seeded = (
-            evaluate(method, *replay),
-            evaluate(method, *replay, order="seeded", replicates=2000),
-        )
-        assert exact.kind == "exact"
-        for part in (
-            "sequential_tokens_per_question",
-            "output_tokens_per_question",
-            "calls_per_question",
-            "accuracy",
-        ):
-            assert getattr(exact, part) == pytest.approx(getattr(seeded, part), rel=0.03), part
-        assert exact.probe_calls.mean() == pytest.approx(seeded.probe_calls.mean(), rel=0.03)
-
-
-def test_where_no_closed_form_is_known_there_is_no_number(replay):
-    assert (
-        evaluate(METHODS["early-stopping"](1, 3), *replay).to_dict()[
-            "sequential_tokens_per_question"
-        ]
-        is None
-    )
-    assert evaluate(METHODS["single-call"](), *replay).to_dict()[
-        "sequential_tokens_per_question"
-    ] == pytest.approx(sum(map(sum, TOKENS)) / 9)
-
-
 def test_probes_vote_with_the_answers_of_other_recordings(tmp_path, replay):
     """Opened together, answers are numbered anew, those of probes alone, too."""
     answers = [["z", "w", "b"], ["y", "v", "x"], ["c", "z", None]]

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from forecasts import GOLDS, NAME, POOLS, accuracies
-from invoked import call, said
+from invoked import call
 from places import ROOT
 from settings_files import settings_file
 from small import write_toy
@@ -37,12 +37,6 @@ def test_tables_csv_and_picture_show_every_estimator(loaded):
     picture = pictures.forecast(result).png(60)
     assert picture.startswith(b"\x89PNG")
     assert picture == pictures.forecast(result).png(60)
-
-
-def test_one_number_of_votes_is_drawn_too(loaded):
-    result = estimate(*loaded, g=2, m=[5], methods=["exact", "two-call", "unbiased"], resamples=200)
-    assert pictures.forecast(result).png(60).startswith(b"\x89PNG")
-    assert "5" in plain(forecast_tables(result)[0])
 
 
 def test_the_bounds_of_one_number_of_votes_have_a_bar_and_two_marks(loaded):
@@ -117,14 +111,6 @@ def test_estimate_prints_tables_and_warnings_and_writes_files(folder, tmp_path):
 def _open(folder):
     dataset, [llm] = load("toy", [NAME], folder)
     return dataset, llm
-
-
-def test_estimate_and_plan_print_one_json_object(folder):
-    more = "--g", "2", "--m", "3", "--seed", "5", "--json"
-    result = json.loads(said("estimate", "--recording", folder, "--llm", NAME, *more))
-    assert (result["seed"], result["m"]) == (5, [3])
-    more = "--budget", "300tokens", "--llm", "unsold", "--json"
-    assert json.loads(said("plan", "--recording", folder, *more))["purchase"]["usd"] is None
 
 
 def test_plan_says_what_to_buy(folder, tmp_path):
