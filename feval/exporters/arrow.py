@@ -141,7 +141,7 @@ def arrow_table(
     """
     flat: dict[str, list[Any]] = {name: [] for name in columns}
     without_rows = []
-    for row, (about, cots, values) in enumerate(questions_of(block, recording), block.first):
+    for row, (about, cots, values) in enumerate(questions_of(block, recording), block.rows.start):
         decoding = about.get("decoding")
         shared = about | {"decoding": decoding and orjson.dumps(decoding).decode()}
         own = {
@@ -304,7 +304,7 @@ def questions_of(
     `recording` is given where it is open already.
     """
     recording = block.recording() if recording is None else recording
-    dataset, llm, rows = block.dataset, block.llm, range(block.first, block.stop)
+    dataset, llm, rows = block.dataset, block.llm, block.rows
     info = recording.llm_info(llm)
     shared: Row = {
         "dataset": dataset,
@@ -358,7 +358,7 @@ def questions_of(
 
 def _all(block: Block, recording: Recording) -> Iterator[tuple[Question, PoolRows | None]]:
     """Yield every question of a block, with its pool where it has one."""
-    rows = range(block.first, block.stop)
+    rows = block.rows
     pool_of = _by_question(recording.pools(block.dataset, block.llm, rows))
     for question in recording.scan_questions(block.dataset, rows):
         yield question, pool_of(question.id)

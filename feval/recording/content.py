@@ -16,7 +16,7 @@ from feval.answers.equivalence import NORMAL_FORM
 from feval.answers.thoughts import Mark, apart, fit, join
 from feval.cards.tokens import Usage
 from feval.errors import UsageError
-from feval.recording.layout.flat import offsets_of
+from feval.recording.layout.flat import Strings, offsets_of
 from feval.recording.layout.format import name_key
 
 MOST_SERVED = 100
@@ -435,28 +435,21 @@ def utc_text(time: datetime) -> str:
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-class Texts(Sequence[str]):
+class Texts(Strings):
     """A list of strings that only grows, end to end in UTF-8."""
 
     def __init__(self) -> None:
-        self._data, self._ends = bytearray(), array("Q", [0])
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __getitem__(self, index: Any) -> Any:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        return self._data[self._ends[index] : self._ends[index + 1]].decode()
+        self._data, self._offsets = bytearray(), array("Q", [0])
 
     def append(self, text: str) -> None:
         """Add one."""
         self._data += text.encode()
-        self._ends.append(len(self._data))
+        self._offsets.append(len(self._data))
 
     def arrays(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.unsignedinteger[Any]]]:
         """Return the strings end to end, and where each starts and the last one ends."""
-        return np.frombuffer(bytes(self._data), np.uint8), offsets_of(np.diff(np.array(self._ends)))
+        lengths = np.diff(np.array(self._offsets))
+        return np.frombuffer(bytes(self._data), np.uint8), offsets_of(lengths)
 
 
 class QuestionTable:

@@ -287,11 +287,18 @@ def _outcome(recording: Recording | Path, check: _Check, dataset: str, llm: str)
         return _Outcome(check, dataset, [], leaves, portable(error))
 
 
-def _check_questions(recording: Recording, dataset: str, _: str, leaves: _Leaves) -> Iterator[str]:
+def _check_dataset(recording: Recording, dataset: str, _: str, leaves: _Leaves) -> Iterator[str]:
+    """Check the questions and the verdicts against leaves and manifest."""
+    record = recording.manifest.datasets[dataset]
     golds = [question.answer_key for question in recording.scan_questions(dataset)]
     counted = {"questions": len(golds), "with_gold": len(golds) - golds.count(None)}
     leaves |= leaves_of(recording, Part("questions", dataset))
-    yield from _check_counts(recording.manifest.datasets[dataset], counted, dataset)
+    yield from _check_counts(record, counted, dataset)
+    if stated := record["equality"]:
+        tally = VerdictTally(stated["name"], recording.scan_verdicts(dataset))
+        leaves[Part("equality", dataset)] = tally.leaf()
+        counted = tally.counts(stated["not_asked"])
+        yield from _check_counts(stated, counted, f"the equality of {dataset}")
 
 
 def _check_votes(recording: Recording, dataset: str, _llm: str, _leaves: _Leaves) -> Iterator[str]:
@@ -305,45 +312,13 @@ def _check_counts(record: Mapping[str, Any], counted: Mapping[str, Any], who: st
         yield f"{MANIFEST}: the counts of {who} should be {counted}, found {stated}."
 
 
-def _check_equality(recording: Recording, dataset: str, _: str, leaves: _Leaves) -> Iterator[str]:
-    """Check the verdicts against leaf and manifest."""
-    stated = recording.manifest.datasets[dataset]["equality"]
-    if stated:
-        tally = VerdictTally(stated["name"], recording.scan_verdicts(dataset))
-        leaves[Part("equality", dataset)] = tally.leaf()
-        counted = tally.counts(stated["not_asked"])
-        yield from _check_counts(stated, counted, f"the equality of {dataset}")
-
-
-def _check_keys(recording: Recording, dataset: str, llm: str, _leaves: _Leaves) -> Iterator[str]:
-    """Check that every row of an LLM's files names the LLM, and that texts and samples are of the
-    same CoTs, with whole pools.
+def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -> Iterator[str]:
+    """Check the parts of an LLM against leaves, manifest and each other: every row of a file names
+    the LLM, and texts and samples are of the same CoTs, with whole pools.
     """
     names = (*PAIR_PARTS, *recording.channels(dataset, llm))
-    keyed = recording.keyed_parts(dataset, llm)
-    for part in (*(Part(name, dataset, llm) for name in names), *keyed):
-        for path in recording.files(*part):
-            if recording.named_llms(path) - {llm}:
-                yield f"{path}: its column `llm` names another LLM than {llm!r}."
-    samples, texts = (
-        recording.scan(name, dataset, llm, ["question_id", "sample_index"])
-        for name in ("samples", "texts")
-    )
-    if any(of_samples != of_texts for of_samples, of_texts in zip_longest(samples, texts)):
-        [path, *_] = recording.files("texts", dataset, llm)
-        yield f"{path}: its question ids and sample indices differ from those of the samples."
-    starts = np.cumsum(recording.votes(dataset).llms[llm].sizes, dtype=np.int64)
-    for name in ("samples", "texts"):
-        paths = recording.files(name, dataset, llm)
-        ends = np.cumsum([recording.file_record(path)["rows"] for path in paths])
-        for path, end in zip(paths, ends.tolist(), strict=True):
-            if end and starts[min(starts.searchsorted(end), len(starts) - 1)] != end:
-                yield f"{path}: it ends before all CoTs of its last question."
-
-
-def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -> Iterator[str]:
-    names = (*PAIR_PARTS, *recording.channels(dataset, llm))
     hashes = {Part(name, dataset, llm): LeafHash() for name in names}
+    keyed = recording.keyed_parts(dataset, llm)
     votes, who = recording.votes(dataset), f"{llm} on {dataset}"
     tally, row_of = PairTally(votes), votes.rows_in_order()
     for pool in recording.pools(dataset, llm):
@@ -367,22 +342,35 @@ def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -
             problem = "the marks of its thoughts do not fit its texts"
         if problem:
             raise DamagedRecordingError(f"{who}, question {pool.question_id!r}: {problem}.")
-    for part in recording.keyed_parts(dataset, llm):
+    for part in keyed:
         leaves |= leaves_of(recording, part)
     counter = recording.counter(dataset, llm)
     leaves[Part("llm", dataset, llm)] = llm_leaf(recording.llm_info(llm), counter)
     leaves |= {part: each.hexdigest() for part, each in hashes.items()}
     yield from _check_counts(recording.manifest.pairs[dataset, llm], tally.record(), who)
+    for part in (*hashes, *keyed):
+        for path in recording.files(*part):
+            if recording.named_llms(path) - {llm}:
+                yield f"{path}: its column `llm` names another LLM than {llm!r}."
+    paths = {name: recording.files(name, dataset, llm) for name in ("samples", "texts")}
+    samples, texts = (
+        recording.scan(name, dataset, llm, ["question_id", "sample_index"]) for name in paths
+    )
+    if any(of_samples != of_texts for of_samples, of_texts in zip_longest(samples, texts)):
+        yield (
+            f"{paths['texts'][0]}: its question ids and sample indices differ from those of the"
+            " samples."
+        )
+    starts = np.cumsum(votes.llms[llm].sizes, dtype=np.int64)
+    for own in paths.values():
+        ends = np.cumsum([recording.file_record(path)["rows"] for path in own])
+        for path, end in zip(own, ends.tolist(), strict=True):
+            if end and starts[min(starts.searchsorted(end), len(starts) - 1)] != end:
+                yield f"{path}: it ends before all CoTs of its last question."
 
 
 # In the order of their problems; each once for a dataset, or for each of its LLMs.
-_CHECKS: Mapping[_Check, bool] = {
-    _check_questions: False,
-    _check_pair: True,
-    _check_equality: False,
-    _check_keys: True,
-    _check_votes: False,
-}
+_CHECKS: Mapping[_Check, bool] = {_check_dataset: False, _check_pair: True, _check_votes: False}
 
 
 def open_sound(path: str | Path) -> Recording:

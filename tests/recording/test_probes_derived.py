@@ -4,15 +4,13 @@ import errno
 from dataclasses import replace
 
 import pytest
+from command_line import feval
 from recorded_probes import ALPHA, BETA, CUE, as_words, probe_words, write_probed
 from small import pool, write_rows, write_toy
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, StorageError
 from feval.recording import ProbeRows, extract, merge, open_recording, select, verify_recording
 from feval.recording.votes_building import VotesBuilder
-from feval.replay import load
 
 PARQUET = "probes/toy/alpha.parquet"
 
@@ -196,12 +194,6 @@ def test_a_renamed_llm_keeps_everything_but_its_name(probed, tmp_path):
     recording = sound(select(probed, tmp_path / "r", rename={"alpha": "org/gamma@2"}))
     assert recording.llm_names("toy") == ["org/gamma@2", "org/beta"]
     assert as_words(list(recording.probe_rows("toy", "org/gamma@2"))) == as_words(ALPHA)
-    old, new = (
-        load("toy", ["alpha"], probed)[1][0],
-        load("toy", ["org/gamma@2"], tmp_path / "r")[1][0],
-    )
-    assert (old.pool.codes == new.pool.codes).all()
-    assert (old.texts(0), old.info.temperature) == (new.texts(0), new.info.temperature)
     assert recording.manifest.raw["operation"]["rename"] == {"alpha": "org/gamma@2"}
     back = sound(select(tmp_path / "r", tmp_path / "back", rename={"org/gamma@2": "alpha"}))
     assert back.hash == sound(probed).hash
@@ -213,7 +205,7 @@ def test_a_renamed_llm_keeps_everything_but_its_name(probed, tmp_path):
 
 @pytest.mark.parametrize("pairs", [("alpha",), ("alpha=",), ("alpha=x", "alpha=y")])
 def test_new_names_come_behind_old_ones(pairs, probed, tmp_path):
-    options = [part for pair in pairs for part in ("--rename", pair)]
-    done = CliRunner().invoke(app, ["select", str(probed), "--out", str(tmp_path / "r"), *options])
+    options = [f"--rename {pair}" for pair in pairs]
+    done = feval("select", probed, "--out", tmp_path / "r", *options)
     assert done.exit_code == 2
     assert "--rename takes OLD=NEW" in done.output

@@ -11,16 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from command_line import feval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_probes import ALPHA, ANSWERS, BETA, CUE, GOLDS, as_words, probe_words, write_probed
-from small import put_manifest, restate, write_toy
-from typer.testing import CliRunner
+from small import change_column, put_manifest, restate, write_toy
 
-from feval.cli import app
 from feval.errors import (
     ConflictError,
     DamagedRecordingError,
@@ -339,16 +336,6 @@ def test_a_flat_file_that_contradicts_the_parquet_file_is_found(copy, change, na
     assert problem == f"{FLAT}: {what}; merge or import again."
 
 
-def change_rows(folder, name, change):
-    """Change a column of the Parquet file of alpha's probes, and let the manifest agree with it."""
-    table = pq.read_table(folder / PARQUET)
-    column = table.schema.get_field_index(name)
-    values = pa.array(change(table.column(name).to_pylist()))
-    (folder / PARQUET).unlink()
-    pq.write_table(table.set_column(column, name, values), folder / PARQUET)
-    restate(folder, PARQUET)
-
-
 @pytest.mark.parametrize(
     ("column", "change", "sentence"),
     [
@@ -373,7 +360,7 @@ def change_rows(folder, name, change):
     ],
 )
 def test_a_parquet_file_made_by_hand_is_found(copy, column, change, sentence):
-    change_rows(copy, column, change)
+    change_column(copy, PARQUET, column, change)
     problems = " ".join(verify_recording(copy).problems)
     assert re.search(sentence, problems), problems
 
@@ -418,18 +405,12 @@ def test_a_manifest_that_says_something_else_is_found(copy, change, sentence):
         raise FevalError(" ".join(verify_recording(copy).problems))
 
 
-def run(*words):
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 def test_info_and_the_readme_name_probes_and_interval(probed):
     assert (
-        json.loads(run("info", probed, "--json"))["probes"]
+        json.loads(feval("info", probed, "--json").stdout)["probes"]
         == open_recording(probed).manifest.raw["probes"]
     )
-    page = run("info", probed)
+    page = feval("info", probed).stdout
     assert re.search(r"alpha\s+4\s+7\s+5\s+1\s+4\s+</think>", page)
     assert re.search(r"org/beta\s+1\s+2\s+-\s+0\s+-\s+</think>", page)
     readme = (probed / "README.md").read_text()

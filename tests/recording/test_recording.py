@@ -12,14 +12,12 @@ import sys
 import time
 from dataclasses import replace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from json_values import json_values
 from places import SUPPORT
-from small import TOY, pool, put_manifest, question, restate, write_rows, write_toy
+from small import TOY, change_column, pool, put_manifest, question, restate, write_rows, write_toy
 
 from feval import SelfConsistency, evaluate, load, self_consistency_curve
 from feval.errors import (
@@ -118,12 +116,7 @@ DIFFER = "its question ids and sample indices differ from those of the samples"
 )
 def test_key_columns_that_name_other_rows_are_found(toy, part, column, value, problem):
     path = f"{part}/toy/alpha.parquet"
-    table = pq.read_table(toy / path)
-    rows = table.to_pylist()
-    rows[0][column] = value
-    (toy / path).unlink()  # other recordings may share the file
-    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), toy / path)
-    restate(toy, path)
+    change_column(toy, path, column, lambda values: [value, *values[1:]])
     assert verify_recording(toy).problems == (f"{path}: {problem}.",)
 
 
@@ -593,13 +586,9 @@ def test_a_name_with_backticks_stays_one_code_span_in_the_readme(tmp_path):
 def test_the_models_that_answered_are_said(asked, names, sentence, other, tmp_path):
     stated = [name for name, count in names.items() for _ in range(count)]
     row = replace(pool(0, ["a", "a", "b", "a"]), extra={"served_model": stated})
-    plain = write_rows(
-        tmp_path / "plain", ["a"], (LLMInfo(asked), [pool(0, ["a", "a", "b", "a"])]), prices="none"
-    )
     out = write_rows(tmp_path / "toy", ["a"], (LLMInfo(asked), [row]), prices="none")
     recording = open_recording(out)
     assert recording.manifest.pairs["toy", asked]["served"] == names
-    assert "served" not in open_recording(plain).manifest.pairs["toy", asked]
     verification = verify_recording(out)
     assert verification.ok
     dataset, [llm] = load("toy", recording=out)
@@ -612,5 +601,3 @@ def test_the_models_that_answered_are_said(asked, names, sentence, other, tmp_pa
     assert [len(each) for each in found] == [sentence is not None] * 2 + [other] * 2
     # no request says as what it was asked
     assert not other or found[0][0].startswith(f"{asked} on toy: ")
-    copy = select(out, tmp_path / "copy", llms=[asked])
-    assert open_recording(copy).manifest.pairs["toy", asked]["served"] == names

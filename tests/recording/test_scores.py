@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from command_line import feval
 from small import content, pool, write_rows, write_toy
-from typer.testing import CliRunner
 
-from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.recording import (
     RecordingWriter,
@@ -299,15 +298,13 @@ def test_extraction_keeps_scores_and_says_what_they_saw(scored, tmp_path):
 
 
 def test_info_shows_scores(scored, toy):
-    def info(path, *options):
-        return CliRunner().invoke(app, ["info", str(path), *options]).stdout
-
+    page = feval("info", scored).stdout
     assert (
         "toy      alpha  org/judge     4           2           1             18              1"
-        in info(scored)
+        in page
     )
-    assert "org/judge  judge  model some/model, prompt v1" in info(scored)
-    assert "scorer" not in info(toy)
-    account = json.loads(info(scored, "--json"))
+    assert "org/judge  judge  model some/model, prompt v1" in page
+    assert "scorer" not in feval("info", toy).stdout
+    account = json.loads(feval("info", scored, "--json").stdout)
     assert account["scores"][0]["with_score"] == 2
     assert account["scorers"][0]["kind"] == "judge"

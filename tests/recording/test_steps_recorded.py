@@ -6,11 +6,9 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from recorded_trees import GOLDS, TREES, tree, write_trees
-from small import pool, put_manifest, restate, write_rows, write_toy
+from small import change_column, pool, put_manifest, restate, write_rows, write_toy
 
 from feval.errors import ConflictError, DamagedRecordingError, NotRecordedError, UsageError
 from feval.recording import Steps, extract, merge, open_recording, select, verify_recording
@@ -179,26 +177,16 @@ def test_a_forged_tree_is_not_linked(trees, tmp_path):
     parts = [
         select(trees, tmp_path / f"{i}", questions=[f"toy/{i}"], llms=["tree"]) for i in range(2)
     ]
-    forged = pq.read_table(parts[0] / path)
-    ends = pa.array([True, *forged.column("ends").to_pylist()[1:]])
-    pq.write_table(
-        forged.set_column(forged.schema.get_field_index("ends"), "ends", ends), parts[0] / path
-    )
-    restate(parts[0], path)
+    change_column(parts[0], path, "ends", lambda ends: [True, *ends[1:]])
     other = select(trees, tmp_path / "other", llms=["alpha"])
-    for number, sources in enumerate((parts, [parts[0], other])):
+    unlike = write_toy(tmp_path / "unlike", {"beta": [["4"]]}, ["4"], dataset="other")
+    for beside in (parts[1], other, unlike):
         with pytest.raises(
             DamagedRecordingError,
             match=r"0.*: tree on toy, question 'toy/0': step 2 goes on from step 0",
         ):
-            merge(sources, tmp_path / f"m{number}")
-    unlike = write_toy(tmp_path / "unlike", {"beta": [["4"]]}, ["4"], dataset="other")
-    with pytest.raises(
-        DamagedRecordingError,
-        match=r"0.*: tree on toy, question 'toy/0': step 2 goes on from step 0",
-    ):
-        merge([parts[0], unlike], tmp_path / "m")
-    assert not (tmp_path / "m").exists()
+            merge([parts[0], beside], tmp_path / "m")
+        assert not (tmp_path / "m").exists()
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,14 @@ import json
 from dataclasses import replace
 
 import pytest
+from command_line import feval
 from parcels import Parcels
 from recording_doubles import FakeBackend
-from typer.testing import CliRunner
 
 from feval import load
 from feval.answers.thoughts import mark_tokens, split
 from feval.cards.cards import llm_card
 from feval.cards.tokens import SPLIT_USAGE, USAGE
-from feval.cli import app
 from feval.errors import UsageError
 from feval.importers import import_recording
 from feval.recording import (
@@ -123,7 +122,7 @@ def leaf_of(recording, part):
 
 
 def info(path, *options):
-    return CliRunner().invoke(app, ["info", str(path), *options]).stdout
+    return feval("info", path, *options).stdout
 
 
 def test_an_import_reads_replies_and_keeps_thoughts_apart(tmp_path):

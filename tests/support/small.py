@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feval.recording import (
@@ -106,6 +107,17 @@ def restate(recording, path):
     )
     manifest["files"][path] |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     put_manifest(recording, manifest)
+
+
+def change_column(recording, path, name, change):
+    """Change the values of a column on purpose, and let the manifest agree with the file."""
+    table = pq.read_table(recording / path)
+    values = pa.array(change(table.column(name).to_pylist()))
+    (recording / path).unlink()  # other recordings may share it
+    pq.write_table(
+        table.set_column(table.schema.get_field_index(name), name, values), recording / path
+    )
+    restate(recording, path)
 
 
 def in_parts(recording, out, questions):

@@ -176,8 +176,7 @@ class Block(NamedTuple):
     recording_hash: str
     dataset: str
     llm: str
-    first: int
-    stop: int
+    rows: range
 
     def recording(self) -> Recording:
         """The recording, opened once in each thread."""
@@ -185,15 +184,14 @@ class Block(NamedTuple):
 
     def texts(self) -> Iterator[list[str | None]]:
         """The texts, one row group at a time."""
-        recording = self.recording()
-        return recording.scan_texts(self.dataset, self.llm, range(self.first, self.stop))
+        return self.recording().scan_texts(self.dataset, self.llm, self.rows)
 
     def pools(self) -> Iterator[tuple[Question, PoolRows]]:
         """The questions that have a pool, and their pools."""
-        recording, rows = self.recording(), range(self.first, self.stop)
+        recording = self.recording()
         return with_questions(
-            recording.scan_questions(self.dataset, rows),
-            recording.pools(self.dataset, self.llm, rows),
+            recording.scan_questions(self.dataset, self.rows),
+            recording.pools(self.dataset, self.llm, self.rows),
         )
 
 
@@ -214,8 +212,8 @@ def blocks(
     )
     step = step if most_questions is None else min(step, most_questions)
     for first in range(0, count, step):
-        stop = min(first + step, count)
-        yield Block(str(recording.path.absolute()), recording.hash, dataset, llm, first, stop)
+        rows = range(first, min(first + step, count))
+        yield Block(str(recording.path.absolute()), recording.hash, dataset, llm, rows)
 
 
 def with_questions(

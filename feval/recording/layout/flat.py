@@ -52,7 +52,8 @@ class Strings(Sequence[str]):
     def __init__(
         self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.unsignedinteger[Any]]
     ) -> None:
-        self._data, self._offsets = data, offsets
+        self._data: Any = data
+        self._offsets: Any = offsets
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -65,11 +66,8 @@ class Strings(Sequence[str]):
         if not 0 <= index < len(self):
             raise IndexError(index)
         try:
-            return (
-                self._data[int(self._offsets[index]) : int(self._offsets[index + 1])]
-                .tobytes()
-                .decode()
-            )
+            start, stop = int(self._offsets[index]), int(self._offsets[index + 1])
+            return bytes(self._data[start:stop]).decode()
         except UnicodeDecodeError as error:
             raise DamagedRecordingError(
                 f"A name or answer in a votes file is not UTF-8 ({error}); verify it."
