@@ -21,7 +21,7 @@ from small import pool, write_rows
 
 from feval.cards.prices import PriceList
 from feval.errors import CardError
-from feval.evaluation.curves import coarse_surface, self_consistency_curve
+from feval.evaluation.curves import coarse_surface
 from feval.hub import RepoState
 from feval.importers import import_recording
 from feval.publish import figures
@@ -30,9 +30,9 @@ from feval.publish.figures import figures_of, picture
 from feval.publish.front_matter import configs_of, split_names
 from feval.publish.markdown import BEGIN, END
 from feval.publish.release import Seen, prepare
-from feval.recording import open_recording, select
+from feval.recording import open_recording
 from feval.replay import load
-from recorders.demo import DATASET, LLMS, bundled_recording
+from recorders.demo import bundled_recording
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -57,13 +57,6 @@ def matter(text):
     found = yaml.safe_load(text.removeprefix("---\n").split("\n---\n", 1)[0])
     assert isinstance(found, dict)
     return found
-
-
-@pytest.fixture(scope="module")
-def demo_folder(tmp_path_factory):
-    """The bundled recording in the format that is written today."""
-    with bundled_recording() as folder:
-        return select(folder, tmp_path_factory.mktemp("demo") / "recording")
 
 
 @pytest.fixture(scope="module")
@@ -200,9 +193,7 @@ def test_rates_are_shares_of_all_cots(tmp_path):
 
 
 def test_without_golds_nothing_is_drawn(tmp_path):
-    folder = write(tmp_path / "r", golds={})
-    release = prepare(folder, seen())
-    assert picture(open_recording(folder), None) is None
+    release = prepare(write(tmp_path / "r", golds={}), seen())
     assert PICTURE not in release.files
     assert PICTURE not in page(release)
 
@@ -332,36 +323,6 @@ def test_the_picture_is_drawn_at_the_pages_prices(tmp_path, monkeypatch):
     )
 
 
-def sections(text, language):
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
-
-
-@pytest.mark.skipif(find_spec("duckdb") is None, reason="DuckDB is not installed")
-def test_the_duckdb_example_runs(demo_folder):
-    import duckdb
-
-    query = sections(page(prepare(demo_folder, seen(), tag="v1")), "sql")[0].replace(
-        f"hf://datasets/{REPO}@v1", str(demo_folder)
-    )
-    rows = dict(duckdb.sql(query).fetchall())
-    dataset, llms = load(DATASET, LLMS, demo_folder)
-    singles = {
-        llm.name: self_consistency_curve(dataset, llm, [1]).points[0].accuracy for llm in llms
-    }
-    assert rows == pytest.approx(singles)
-
-
-@pytest.mark.skipif(find_spec("polars") is None, reason="polars is not installed")
-def test_the_polars_example_runs(demo_folder):
-    blocks = sections(page(prepare(demo_folder, seen(), tag="v1")), "python")
-    code = next(code for code in blocks if "polars" in code)
-    code = code.replace(f"hf://datasets/{REPO}@v1", str(demo_folder))
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
-    )
-    assert "0.38225" in process.stdout
-
-
 def test_the_owners_section_survives(tmp_path):
     folder = write(tmp_path / "r")
     first = page(prepare(folder, seen()))
@@ -414,20 +375,12 @@ def test_a_page_that_somebody_wrote_is_not_replaced(tmp_path):
     assert matter(page(prepare(folder, new)))["license"] == "mit"
 
 
-def pulled(folder, text):
-    """The recording as a release has it: no README.md in the manifest, and a page that may be
-    edited.
-    """
-    release = prepare(folder, seen())
-    manifest = release.files["manifest.json"]
-    (folder / "manifest.json").write_bytes(manifest)
-    (folder / "README.md").write_text(text)
-    return folder
-
-
 def test_a_folder_that_was_pulled_keeps_its_words(tmp_path):
     mine, theirs = (f"# Page\n\n{BEGIN}\n{words}\n{END}\n" for words in ("Mine.", "Theirs."))
-    folder = pulled(write(tmp_path / "r"), mine)
+    folder = write(tmp_path / "r")
+    # as a release has it: no README.md in the manifest, and a page that may be edited
+    (folder / "manifest.json").write_bytes(prepare(folder, seen()).files["manifest.json"])
+    (folder / "README.md").write_text(mine)
     assert "Mine." in page(prepare(folder, seen()))
     assert "Mine." in page(prepare(folder, seen(mine)))
     with pytest.raises(CardError, match=r"differs between .* Say what to keep, with --words FILE"):
@@ -439,13 +392,8 @@ def test_what_feval_does_not_write_stays_in_the_front_matter(tmp_path):
     first = page(prepare(folder, seen(), title="My title", licence="cc-by-4.0", languages=["en"]))
     edited = first.replace("tags:\n", "viewer: false\ntags:\n- mine\n", 1)
     again = matter(page(prepare(folder, seen(edited))))
-    fields = {
-        "viewer": False,
-        "pretty_name": "My title",
-        "license": "cc-by-4.0",
-        "language": ["en"],
-    }
-    assert again | fields == again
+    fields = {"viewer": False, "pretty_name": "My title", "license": "cc-by-4.0"}
+    assert again | fields | {"language": ["en"]} == again
     assert "mine" in again["tags"]
     assert matter(page(prepare(folder, seen(edited), title="New")))["pretty_name"] == "New"
 

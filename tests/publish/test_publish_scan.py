@@ -19,42 +19,23 @@ from recorders.demo import bundled_recording
 
 # Made of pieces, so that no search for keys in this repository finds any.
 BODY = "aB3dE6gH9jK2mN5pQ8sT1vW4xY7zA0cD3fG6hJ9kL2nP5qR8tU1w"
-SECRETS = {
-    "OpenAI": "sk-" + BODY[:24],
-    "OpenAI, project": "sk-proj-" + BODY[:40],
-    "Anthropic": "sk-ant-api03-" + BODY[:40],
-    "OpenRouter": "sk-or-v1-" + BODY[:40],
-    "Hugging Face": "hf_" + BODY[:34],
-    "Hugging Face, organisation": "api_org_" + BODY[:34],
-    "Google": "AIza" + BODY[:35],
-    "Google OAuth": "ya29." + BODY[:40],
+LENGTHS = {
+    "sk-": 24, "sk-proj-": 40, "sk-ant-api03-": 40, "sk-or-v1-": 40, "hf_": 34, "api_org_": 34,
+    "AIza": 35, "ya29.": 40, "ghp_": 36, "github_pat_": 40, "glpat-": 20, "xoxb-": 24, "gsk_": 40,
+    "xai-": 40, "r8_": 37, "pplx-": 40, "nvapi-": 40, "fw_": 24, "tgp_v1_": 40, "csk-": 40,
+    "npm_": 36, "pypi-AgE": 45, "sk_live_": 24, "Bearer ": 30, '-H "authorization: bearer ': 30,
+    "x-api-key: ": 32,
+}  # fmt: skip
+SECRETS = {begin: begin + BODY[:length] for begin, length in LENGTHS.items()} | {
     "AWS": "AKIA" + BODY[:16].upper(),
     "AWS session": "ASIA" + BODY[:16].upper(),
-    "GitHub": "ghp_" + BODY[:36],
-    "GitHub, fine-grained": "github_pat_" + BODY[:40],
-    "GitLab": "glpat-" + BODY[:20],
-    "Slack": "xoxb-" + BODY[:24],
-    "Groq": "gsk_" + BODY[:40],
-    "xAI": "xai-" + BODY[:40],
-    "Replicate": "r8_" + BODY[:37],
-    "Perplexity": "pplx-" + BODY[:40],
-    "NVIDIA": "nvapi-" + BODY[:40],
-    "Fireworks": "fw_" + BODY[:24],
-    "Together": "tgp_v1_" + BODY[:40],
-    "Cerebras": "csk-" + BODY[:40],
     "Databricks": "dapi" + "0123456789abcdef" * 2,
-    "npm": "npm_" + BODY[:36],
-    "PyPI": "pypi-" + "AgE" + BODY[:45],
-    "Stripe": "sk_live_" + BODY[:24],
     "JWT": "eyJ" + BODY[:20] + ".eyJ" + BODY[:30] + "." + BODY[:30],
-    "bearer": "Bearer " + BODY[:30],
-    "bearer, as curl has it": '-H "authorization: bearer ' + BODY[:30],
     "private key": "-----BEGIN RSA PRIVATE KEY-----",
     "OpenSSH": "-----BEGIN OPENSSH PRIVATE KEY-----",
     "password": "https://joe:" + BODY[:12] + "@host.org/x",
     "named": 'api_key = "' + BODY[:32] + '"',
     "named, in JSON": json.dumps(json.dumps({"apiKey": BODY[:32]})),
-    "named, as a header": "x-api-key: " + BODY[:32],
 }
 DISGUISES = {
     "upper case": str.upper,
@@ -96,9 +77,9 @@ HARMLESS = (
 )
 
 
-def parquet(**columns):
+def parquet(schema=None, **columns):
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), sink, row_group_size=2)
+    pq.write_table(pa.table(columns, schema), sink, row_group_size=2)
     return sink.getvalue().to_pybytes()
 
 
@@ -115,18 +96,13 @@ def test_every_kind_of_secret_is_found_and_never_shown(name):
     result = scan(texts("fine", None, f"I said: {SECRETS[name]} and went on", "fine"))
     assert len(result.refused) == 1, result
     finding = result.refused[0]
-    assert (finding.kind, finding.file, finding.place) == (
-        "secret",
-        "texts/toy/a.parquet",
-        "row 2, column text",
-    )
+    assert str(finding).startswith("texts/toy/a.parquet, row 2, column text: ")
+    assert finding.kind == "secret"
     with pytest.raises(ReleaseError) as refusal:
         result.require_clean()
     for text_shown in (text_of(result), str(refusal.value)):
         assert not any(BODY[start : start + 8] in text_shown for start in range(len(BODY) - 8))
-        assert "swordfish" not in text_shown
-    assert "row 2, column text" in str(refusal.value)
-    assert finding.mark in str(refusal.value)
+    assert str(finding) in str(refusal.value)
 
 
 @pytest.mark.parametrize("disguise", DISGUISES)
@@ -177,9 +153,7 @@ def test_what_word_problems_and_code_say_is_harmless(text):
     st.lists(st.text(max_size=20), max_size=5),
 )
 def test_a_secret_is_found_wherever_it_stands(before, name, place, others):
-    if name.startswith(("bearer", "named", "password", "private", "OpenSSH")) or (
-        before and before[-1].isascii()
-    ):
+    if not SECRETS[name].startswith(tuple(KEYS)) or (before and before[-1].isascii()):
         before += " "
     rows = [*others[:place], before + SECRETS[name], *others[place:]]
     result = scan(texts(*(row.encode(errors="replace").decode() for row in rows)))
@@ -211,12 +185,8 @@ def test_nested_and_repeating_columns_are_searched():
 
 
 def test_the_footer_of_a_parquet_file_is_searched():
-    table = pa.table({"x": [1]}).replace_schema_metadata(
-        {"pandas": "made in /scratch/joe/run", "plain": "fine"}
-    )
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    result = scan({"x.parquet": sink.getvalue().to_pybytes()})
+    footer = {"pandas": "made in /scratch/joe/run", "plain": "fine"}
+    result = scan({"x.parquet": parquet(pa.schema({"x": pa.int64()}, footer), x=[1])})
     assert {finding.place for finding in result.refused} == {"its metadata"}
 
 
@@ -243,7 +213,7 @@ def test_the_pixels_of_a_picture_are_no_text():
 
 
 def test_an_exception_says_what_it_lets_through():
-    files = texts(EMAILS[0], PATHS[0], SECRETS["OpenAI"])
+    files = texts(EMAILS[0], PATHS[0], SECRETS["sk-"])
     result = scan(files, allow=["emails", "paths"])
     assert {finding.kind for finding in result.allowed} == {"email", "path"}
     assert [finding.kind for finding in result.refused] == ["secret"]
@@ -253,16 +223,6 @@ def test_an_exception_says_what_it_lets_through():
     for wrong in ("secrets", "everything", "abc"):
         with pytest.raises(UsageError, match="cannot be allowed"):
             scan(files, allow=[wrong])
-
-
-def test_values_of_the_users_own_keys_are_found(monkeypatch):
-    monkeypatch.setenv("TOGETHER_API_KEY", "0123456789abcdef0123456789abcdef")
-    monkeypatch.setenv("SHORT_KEY", "abc")
-    result = scan(texts("the key 0123456789abcdef0123456789abcdef, and abc"))
-    assert [finding.what for finding in result.refused] == [
-        "the value of the environment variable TOGETHER_API_KEY"
-    ]
-    assert "0123456789" not in text_of(result)
 
 
 def test_names_of_llms_are_no_addresses():

@@ -33,17 +33,11 @@ def single(folder):
     """What `feval run` writes under a price list of the user's own."""
     prices = {"id": MINE.id, "date": MINE.date, "source": MINE.source, "prices": {"alpha": [1, 2]}}
     (folder.parent / "mine.json").write_text(json.dumps(prices))
-    options = [
-        "--recording",
-        folder,
-        "--prices",
-        folder.parent / "mine.json",
-        "--out",
-        folder.parent / "single",
-    ]
-    assert run_feval("run", "single-call", *options).exit_code == 0
-    (folder.parent / "single" / "drawn.png").write_bytes(b"\x89PNG")
-    return folder.parent / "single"
+    out = folder.parent / "single"
+    priced = ("--prices", folder.parent / "mine.json", "--out", out)
+    assert run_feval("run", "single-call", "--recording", folder, *priced).exit_code == 0
+    (out / "drawn.png").write_bytes(b"\x89PNG")
+    return out
 
 
 def page(release):
