@@ -1,16 +1,14 @@
-"""A real browser for tests: headless Chromium over its DevTools protocol, by sockets alone."""
+"""A real browser for tests: headless Chromium over its DevTools protocol, by two pipes."""
 
 import base64
-import http.client
 import json
 import os
 import re
 import shutil
-import socket
-import struct
-import subprocess
 import time
 from contextlib import contextmanager
+from select import select
+from subprocess import PIPE, Popen
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -23,37 +21,36 @@ class Tab:
     for.
     """
 
-    def __init__(self, host, port, path):
-        self._socket = socket.create_connection((host, port), SECONDS)
-        key = base64.b64encode(os.urandom(16)).decode()
-        self._socket.sendall(
-            f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection:"
-            f" Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
-        )
-        self._stream = self._socket.makefile("rb")
-        assert b"101" in self._stream.readline()
-        while self._stream.readline() not in {b"\r\n", b""}:
-            pass
-        self._number = 0
+    def __init__(self, process):
+        self._process, self._waiting, self._number, self._session = process, b"", 0, {}
         self.errors = []
         self.requests = []
+        target = self.send("Target.createTarget", url="about:blank")
+        self._session = self.send("Target.attachToTarget", **target, flatten=True)
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
-
-    def close(self):
-        self._stream.close()
-        self._socket.close()
 
     def send(self, method, **params):
         """Ask the browser, and wait for its answer."""
         self._number += 1
-        self._write(json.dumps({"id": self._number, "method": method, "params": params}).encode())
+        asked = {"id": self._number, "method": method, "params": params, **self._session}
+        os.write(self._process.stdin.fileno(), json.dumps(asked).encode() + b"\0")
         while True:
-            message = json.loads(self._read())
+            message = self._read()
             if message.get("id") == self._number:
                 assert "error" not in message, message["error"]
                 return message["result"]
             self._note(message)
+
+    def _read(self):
+        pipe = self._process.stdout.fileno()
+        while b"\0" not in self._waiting:
+            assert select([pipe], [], [], SECONDS)[0], "Chromium says nothing"
+            more = os.read(pipe, 1 << 20)
+            assert more, "Chromium ended"
+            self._waiting += more
+        text, _, self._waiting = self._waiting.partition(b"\0")
+        return json.loads(text)
 
     def _note(self, event):
         told = event.get("params", {})
@@ -68,30 +65,6 @@ class Tab:
                 self.requests.append(told["request"]["url"])
             case "Page.javascriptDialogOpening":
                 self.errors.append(f"dialog: {told['message']}")
-
-    def _write(self, payload):
-        size, mask = len(payload), os.urandom(4)
-        length = bytes([0x80 | size]) if size < 126 else struct.pack("!BH", 0xFE, size)
-        if size >= 1 << 16:
-            length = struct.pack("!BQ", 0xFF, size)
-        masked = bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload))
-        self._socket.sendall(b"\x81" + length + mask + masked)
-
-    def _read(self):
-        whole = b""
-        while True:
-            first, second = self._stream.read(2)
-            size = second & 0x7F
-            if size == 126:
-                (size,) = struct.unpack("!H", self._stream.read(2))
-            elif size == 127:
-                (size,) = struct.unpack("!Q", self._stream.read(8))
-            whole += self._stream.read(size)
-            if first & 0x80:
-                return whole
-
-    # -- what a person does
-    # --------------------------------------------------------------------------------------------
 
     def open(self, path):
         self.send("Page.navigate", url=path.resolve().as_uri())
@@ -186,51 +159,20 @@ def tab(folder):
     Args:
         folder: where the browser keeps its profile.
     """
-    assert CHROMIUM is not None
-    profile = folder / "profile"
-    command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu",
-        "--disable-dev-shm-usage", "--no-first-run",
-               "--disable-background-networking", "--disable-component-update",
-               "--disable-extensions", "--hide-scrollbars",
-               "--remote-debugging-port=0", f"--user-data-dir={profile}",
-               "about:blank"]  # fmt: skip
-    with (folder / "chromium.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        port = _port(profile / "DevToolsActivePort", process)
-        opened = Tab("127.0.0.1", port, _target(port))
+    # it takes requests on 3 and answers on 4
+    command = ["sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >&2', "sh", CHROMIUM,
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        "--no-first-run", "--disable-background-networking", "--disable-component-update",
+        "--disable-extensions", "--hide-scrollbars", "--remote-debugging-pipe",
+        f"--user-data-dir={folder / 'profile'}"]  # fmt: skip
+    with (
+        (folder / "chromium.log").open("wb") as log,
+        Popen(command, stdin=PIPE, stdout=PIPE, stderr=log) as process,
+    ):
         try:
-            yield opened
+            yield Tab(process)
         finally:
-            opened.close()
-    finally:
-        process.terminate()
-        process.wait(SECONDS)
-
-
-def _port(file, process):
-    late = time.monotonic() + SECONDS
-    while not (file.is_file() and "\n" in file.read_text()):
-        assert process.poll() is None, "Chromium ended at once"
-        assert time.monotonic() < late, "Chromium did not come up"
-        time.sleep(0.05)
-    return int(file.read_text().split()[0])
-
-
-def _target(port):
-    """Path of the debugger of the tab that is open."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
-    late = time.monotonic() + SECONDS
-    while True:
-        connection.request("GET", "/json/list")
-        pages = [
-            page for page in json.loads(connection.getresponse().read()) if page["type"] == "page"
-        ]
-        if pages:
-            connection.close()
-            return str(pages[0]["webSocketDebuggerUrl"]).partition(f":{port}")[2]
-        assert time.monotonic() < late, "Chromium opened no tab"
-        time.sleep(0.05)
+            process.terminate()
 
 
 SCRIPT = re.compile(r'(<script type="application/json"[^>]*>)(.*?)</script>', re.DOTALL)

@@ -26,6 +26,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from subprocess import PIPE
 
@@ -72,12 +73,11 @@ class Block:
 
 def blocks(text):
     """Return the fenced blocks of a page; directives of the documentation site are none."""
-    found = (
-        (notes, language, code)
+    return [
+        Block(language, code, dict(COMMENT.findall(notes)))
         for notes, language, code in BLOCK.findall(text)
         if not language.startswith("{")
-    )
-    return [Block(language, code, dict(COMMENT.findall(notes))) for notes, language, code in found]
+    ]
 
 
 def page(name):
@@ -90,10 +90,12 @@ def warm_server():
     """Return the socket of this process's server of programs that have feval imported already."""
     folder = tempfile.TemporaryDirectory(prefix="feval-warm-")  # a socket's path is short
     address = f"{folder.name}/socket"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(WARM), "serve", address]
     server = subprocess.Popen(
-        command, env=environment, stdin=PIPE, stdout=PIPE, start_new_session=True
+        [sys.executable, WARM, "serve", address],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=PIPE,
+        stdout=PIPE,
+        start_new_session=True,
     )
     assert server.stdout.read(5) == b"ready"
 
@@ -114,33 +116,23 @@ def environment_in(folder):
     programs = folder / "bin"
     programs.mkdir()
     warm = f"-I -S '{WARM}' '{warm_server()}'"
-    for name, arguments in (
-        ("feval", f"{warm} feval"),
-        ("warm-python", warm),
-        ("python", "-W error"),
-    ):
+    arguments_of = {"feval": f"{warm} feval", "warm-python": warm, "python": "-W error"}
+    for name, arguments in arguments_of.items():
         (programs / name).write_text(PROGRAM.format(arguments=arguments))
         (programs / name).chmod(0o755)
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("FEVAL_", "OPENAI_"))
-    }
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    own = {
-        "PATH": path,
-        "PYTHONPATH": str(ROOT),
-        "COLUMNS": "200",
-        "XDG_STATE_HOME": str(folder / "state"),
-    }
+    users = ("FEVAL_", "OPENAI_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(users)}
     with HubDouble() as hub:
-        login = {
+        yield kept | {
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "COLUMNS": "200",
+            "XDG_STATE_HOME": str(folder / "state"),
             "HF_ENDPOINT": hub.url,
             "HF_TOKEN": TOKEN,
             "HF_HOME": str(folder / "hf"),
             "HF_HUB_DISABLE_XET": "1",
         }
-        yield kept | own | login
 
 
 def run(block, folder, environment):
@@ -221,13 +213,10 @@ def check(block):
 def imported(tree):
     """Yield the dotted names of feval's that a program imports."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        yield from (name for name in names if name.partition(".")[0] in {"feval", "recorders"})
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            names = [start + alias.name for alias in node.names]
+            yield from (name for name in names if name.partition(".")[0] in {"feval", "recorders"})
 
 
 def exists(name):
@@ -248,17 +237,11 @@ def commands(script):
     for line in script.splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars="|;&<>()")
         lexer.whitespace_split = True
-        words = [*lexer]
-        starts = [
-            place
-            for place, word in enumerate(words)
-            if word == "feval" and words[place + 1 : place + 2]
-        ]
-        for start in starts:
-            ends = (
-                place for place in range(start, len(words)) if set(words[place]) <= set("|;&<>()")
-            )
-            yield [word.partition("=")[0] for word in words[start + 1 : next(ends, len(words))]]
+        for end, command in groupby(lexer, lambda word: set(word) <= set("|;&<>()")):
+            words = [] if end else [*command]
+            if "feval" in words[:-1]:
+                words = words[words.index("feval") + 1 :]
+                yield [word.partition("=")[0] for word in words]
 
 
 @cache
