@@ -2,8 +2,8 @@
 terminal.
 """
 
-import io
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -18,8 +18,7 @@ from feval import from_dataframe
 from feval.cli.output import Output
 from feval.recording import ProbeRows, open_recording
 from feval.report.looking import answer_span, overview, question_pieces, recorded_questions
-from feval.report.tables.rich_tables import rich_table
-from feval.report.tables.tables import Column, Table, plain_text
+from feval.report.tables.tables import plain_text
 
 EVIL = "evil\x1b]0;owned\x07[red]\u202e"
 POOLS = {
@@ -59,15 +58,15 @@ def test_accuracy_agreement_and_order_of_questions(toy, llms):
     seen = overview(open_recording(toy), "toy", llms)
     keys = []
     for row, gold in enumerate(GOLDS):
-        cots = [answer for llm in llms for answer in POOLS[llm][row]]
-        counts = Counter(answer for answer in cots if answer is not None)
-        assert seen.agreement[row] == counts.most_common(1)[0][1] / len(cots)
-        shares = [POOLS[llm][row].count(gold) / len(POOLS[llm][row]) for llm in llms]
-        assert [len(POOLS[llm][row]) for llm in llms] == seen.cots[:, row].tolist()
+        pools = [POOLS[llm][row] for llm in llms]
+        counts = Counter(answer for own in pools for answer in own)
+        most = max(count for answer, count in counts.items() if answer is not None)
+        assert seen.agreement[row] == most / counts.total()
+        assert [*map(len, pools)] == seen.cots[:, row].tolist()
+        shares = [0 if gold is None else own.count(gold) / len(own) for own in pools]
         if gold is not None:
             assert seen.accuracy[:, row].tolist() == shares
-        mean = sum(shares) / len(shares)
-        keys.append((gold is None, mean if gold is not None else 0, seen.agreement[row], row))
+        keys.append((gold is None, sum(shares) / len(shares), seen.agreement[row], row))
     assert seen.order.tolist() == [row for *_, row in sorted(keys)]
 
 
@@ -100,33 +99,19 @@ def test_the_list_of_questions(toy):
 def test_a_question_with_its_cots(toy):
     lines = call("show", toy, "toy/0", "--llm", "one").stdout.splitlines()
     assert lines[:4] == ["toy  toy/0", "", "What is question 0?", "gold  1"]
-    assert [line.split() for line in lines[5:9]] == [
-        ["answer", "one"],
-        ["✓", "1", "2"],
-        ["✗", "2", "1"],
-        ["–", "no", "answer", "1"],
-    ]
+    counts = [" ".join(line.split()) for line in lines[5:9]]
+    assert counts == ["answer one", "✓ 1 2", "✗ 2 1", "– no answer 1"]
     heads = [line for line in lines if line.startswith("one, sample")]
     assert heads[0] == "one, sample 0  ✓ 1  10 tokens, stop"
     assert heads[3] == "one, sample 3  – no answer  13 tokens, length"
     assert lines[-1] == "Thinking about 0, sample 3. The answer is None."
     chosen = call("show", toy, "toy/0", "--sample", "3", "--sample", "0").stdout
-    assert [line[:13] for line in chosen.splitlines() if ", sample" in line[:13]] == [
-        "one, sample 0",
-        "one, sample 3",
-        "two, sample 0",
-    ]
+    heads = [line[:13] for line in chosen.splitlines() if ", sample" in line[:13]]
+    assert heads == ["one, sample 0", "one, sample 3", "two, sample 0"]
 
 
 def test_a_finish_reason_that_nobody_recorded_is_not_shown(capsys):
-    row = {
-        "id": "a",
-        "question": "What is 1 * 1?",
-        "answer": "1",
-        "model": "m",
-        "text": "The answer is 1.",
-        "tokens": 5,
-    }
+    row = {"id": "a", "question": "?", "answer": "1", "model": "m", "text": "So 1.", "tokens": 5}
     from_dataframe([row], dataset="toy", answer_kind="number").show("a")
     assert "m, sample 0  ✓ 1  5 tokens\n" in capsys.readouterr().out
 
@@ -171,9 +156,7 @@ def test_a_tree_is_indented_behind_its_steps(tmp_path):
     assert steps[:4] == ["step 0", "  step 2  ✓ 4", "  step 3", "    step 5  ✓ 4"]
     assert "prm 0.75" in "".join(lines)
     chosen = call("show", folder, "toy/0", "--sample", "5").stdout
-    assert [
-        line.split()[1] for line in chosen.splitlines() if line.lstrip().startswith("step ")
-    ] == ["0", "3", "5"]
+    assert re.findall(r"step (\d)", chosen) == ["0", "3", "5"]
     assert "tree: nothing was recorded" in call("show", folder, "toy/2").stdout
 
 
@@ -225,7 +208,7 @@ def test_where_a_text_says_its_answer(text, answers, said):
     assert answer_span(text, *answers) == said
 
 
-def test_a_terminal_has_colours_and_a_pager(traced, monkeypatch):
+def test_a_terminal_has_colours_and_a_pager(traced, monkeypatch, terminal):
     (asked,) = recorded_questions(open_recording(traced), "toy", ["traced"], range(1))
     pieces = question_pieces(asked)
     assert (("minus 2: ", ""), ("12", "black on yellow"), (".", "")) in pieces
@@ -234,16 +217,11 @@ def test_a_terminal_has_colours_and_a_pager(traced, monkeypatch):
     monkeypatch.setattr("pydoc.pager", paged.append)
     monkeypatch.setenv("LESS", "")
     monkeypatch.setattr("rich.console.Console.__init__", _colourful(Console.__init__))
-    monkeypatch.setattr("sys.stdout", _Terminal())
+    terminal()
     Output(as_json=False, quiet=False).pages({}, *pieces)
     (text,) = paged
     assert "\x1b[30;43m12\x1b[0m" in text
     assert "\\x1b]0;owned" in text
-
-
-class _Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def _colourful(make):
@@ -262,13 +240,8 @@ def test_turns_are_shown_with_what_was_sent(tmp_path):
         for line in said.splitlines()
         if line.lstrip().startswith(("CoT ", "turn ", "> "))
     ]
-    assert steps[:5] == [
-        "CoT 0  ✓ 4",
-        "  turn 2  ✓ 4",
-        "    > Revise.",
-        "    turn 4  ✗ 6",
-        "      > Revise.",
-    ]
+    first = ["CoT 0  ✓ 4", "  turn 2  ✓ 4", "    > Revise.", "    turn 4  ✗ 6"]
+    assert steps[:4] == first
     samples = json.loads(call("show", folder, "toy/0", "--json").stdout)["llms"][0]["samples"]
     assert samples[3]["messages"] == [{"role": "user", "content": "Why?"}]
     assert "messages" not in samples[0]
@@ -280,7 +253,3 @@ def test_names_of_llms_cannot_steer_the_terminal(tmp_path):
     for arguments in (("show", out), ("show", out, "toy/0"), ("info", out)):
         shown = call(*arguments).stdout
         assert not set(shown) & {"\u202e", "\u200b"}
-    wide = Table("", (Column(evil),), (("a",),))
-    with io.StringIO() as drawn:
-        Console(file=drawn, width=80).print(rich_table(wide, narrow=True))
-        assert "m\\u202e\\u200b" in drawn.getvalue()

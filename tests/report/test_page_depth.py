@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from chromium import first_data
 from recorded_trees import DECODING, PRM, SCORES, TREES, tree
-from recorded_turns import write_full_turns
 from small import TOY, pool, question
 
 from feval.comparison.comparison import compare, load_compared, traces
@@ -40,18 +39,16 @@ TAKEN = [0, 1, 2, 3, 5, 6]  # of the first tree of `recorded_trees`
 
 
 def _entries():
-    fields = {
-        "whole": ("self-consistency", {"n": 3}),
-        "converged": ("answer-convergence", {"streak": 2, "width": 3}),
-        "cut": ("token-budget", {"n": 3, "tokens": 4}),
-        "parallel": ("parallel-probe", {"width": 3, "interval": 2, "warmup": 0, "patience": 1}),
-        "sure": ("probe-confidence", {"width": 3, "threshold": "0.9"}),
-    }
-    for label, (method, settings) in fields.items():
-        yield ComparedMethod(label=label, method=method, fields=settings, llms=("traced",))
-    yield ComparedMethod(
-        label="beam", method="beam-search", fields={"n": 2, "width": 2}, llms=("tree",)
-    )
+    for label, method, llm, fields in (
+        ("whole", "self-consistency", "traced", {"n": 3}),
+        ("converged", "answer-convergence", "traced", {"streak": 2, "width": 3}),
+        ("cut", "token-budget", "traced", {"n": 3, "tokens": 4}),
+        ("parallel", "parallel-probe", "traced",
+         {"width": 3, "interval": 2, "warmup": 0, "patience": 1}),
+        ("sure", "probe-confidence", "traced", {"width": 3, "threshold": "0.9"}),
+        ("beam", "beam-search", "tree", {"n": 2, "width": 2}),
+    ):  # fmt: skip
+        yield ComparedMethod(label=label, method=method, fields=fields, llms=(llm,))
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +76,10 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def comparison(folder):
-    return _compared(folder, *_entries())
-
-
-def _compared(folder, *entries):
     plan = Plan(
         dataset="toy",
         recordings=("recording",),
-        entries=entries,
+        entries=tuple(_entries()),
         order="recorded",
         resamples=50,
         cost="calls",
@@ -130,38 +123,14 @@ def test_trees_have_their_steps_and_what_a_search_took(book):
     steps = asked["t"][1]
     assert [parent for parent, *_ in steps] == [-1, -1, 0, 0, 1, 3, 3]
     assert [tokens for _, tokens, *_ in steps] == list(range(10, 17))
-    assert [None if code < 0 else asked["a"][code] for _, _, code, *_ in steps] == [
-        None,
-        None,
-        "4",
-        None,
-        "5",
-        "4",
-        None,
-    ]
+    answers = [None if code < 0 else asked["a"][code] for _, _, code, *_ in steps]
+    assert answers == [answer for _, answer, _ in TREES[0]]
     assert [code for _, _, code, *_ in steps].count(-2) == 3  # which end nothing
     assert [scores for *_, scores, _ in steps] == [[score] for score in SCORES[0]]
     assert steps[0][4] == EVIL
     assert {len(text) for *_, text in steps[1:]} == {240}
     assert asked["r"][-1] == [[None, TAKEN]]
     assert asked["d"][1] == []  # no strip of CoTs
-
-
-def test_turns_have_what_was_sent_and_a_method_s_chains(tmp_path):
-    write_full_turns(tmp_path / "recording", ["a", "b"], first=2)
-    name = "gpt-3.5-turbo@revise"
-    entry = ComparedMethod(
-        label="revised", method="sequential-revision", fields={"n": 4, "turns": 2}, llms=(name,)
-    )
-    book = _book(_compared(tmp_path, entry), tmp_path)
-    assert book["turns"] == [True]
-    asked = book["questions"][0]
-    assert [parent for parent, *_ in asked["t"][0]] == [-1, -1, 0, 0, 1, 1, 2, 3, 4, 5]
-    assert [text.partition("\n")[0] for *_, text in asked["t"][0]][1:7:5] == [
-        "Thinking about 0, sample 1. The answer is b.",
-        "> Why?",
-    ]
-    assert asked["r"][-1] == [[[0, 1, 2, 4]]]
 
 
 def test_what_the_page_leaves_out_it_says(comparison, folder):
@@ -193,8 +162,6 @@ def test_traces_and_trees_are_shown_and_strangers_texts_stay_text(browser, compa
         assert all("not drawn" in text for text in opened.texts(".told"))
         assert "".join(text[0] for text in opened.texts(".tree li")) == "●●●●○○·"
         assert opened.texts(".tree li")[0] == f"● {visible(EVIL)} prm 0.5, 10 tokens"
-        assert opened.value("[document.images.length, document.title]") == [
-            0,
-            "Methods compared on toy",
-        ]
+        title = "Methods compared on toy"
+        assert opened.value("[document.images.length, document.title]") == [0, title]
         assert opened.value("document.documentElement.scrollWidth") == 400

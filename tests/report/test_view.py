@@ -23,6 +23,7 @@ ANSWERS = {
     "two": [["1", "1"], ["3", "9"], [EVIL, None]],
 }
 GOLDS = ["1", "9", EVIL]
+PAIRS = {"toy": ["org/one", "two"], "other": ["two"]}
 PROBES = ProbeRows("toy/0", [0, 0, 1], [2, 4, 3], ["2", "1", "1"], ["2", "1", "1"])
 
 
@@ -37,21 +38,18 @@ def _rows(llm, row):
 def recording(tmp_path_factory):
     out = tmp_path_factory.mktemp("view") / "recording"
     with RecordingWriter(out, operation={"name": "test"}) as writer:
-        for dataset in ("toy", "other"):
+        for dataset, llms in (PAIRS | {"bare": []}).items():
             asked = [
                 replace(question(i, gold, f"Question {i}? {EVIL}"), choices=(("A", EVIL),))
                 for i, gold in enumerate(GOLDS)
             ]
             writer.add_dataset(replace(TOY, id=dataset), asked)
-            for llm in ANSWERS:
+            for llm in llms:
                 writer.add_pools(
                     dataset, LLMInfo(llm), "words", (_rows(llm, row) for row in range(3))
                 )
         writer.add_probes("toy", "org/one", [PROBES])
     return open_recording(out)
-
-
-PAIRS = {"toy": ["org/one", "two"], "other": ["two"]}
 
 
 @pytest.fixture(scope="module")
@@ -62,28 +60,21 @@ def page(recording):
 def test_the_page_has_every_cot_with_its_answer(page):
     data, *blocks = page_data(page.html)
     assert (page.questions, len(data["questions"]), len(blocks), page.left_out) == (6, 6, 6, [])
-    for entry, block in zip(data["questions"], blocks, strict=True):
-        row = data["questions"].index(entry) % 3
-        assert entry["g"] == GOLDS[row]
-        assert entry["a"][entry["k"]] == GOLDS[row]
-        for name, index in zip(data["llms"], entry["d"], strict=True):
-            if index is None:
-                assert (name, entry["n"]) == ("org/one", 1)
-                continue
-            codes, tokens, finish = index
-            assert [None if code < 0 else entry["a"][code] for code in codes] == ANSWERS[name][row]
+    for place, (entry, block) in enumerate(zip(data["questions"], blocks, strict=True)):
+        row, dataset = place % 3, [*PAIRS][place // 3]
+        assert entry["g"] == entry["a"][entry["k"]] == GOLDS[row]
+        held = dict(zip(data["llms"], entry["d"], strict=True))
+        assert [name for name, index in held.items() if index] == PAIRS[dataset]
+        for name in PAIRS[dataset]:
+            answers, (codes, tokens, finish) = ANSWERS[name][row], held[name]
+            assert [None if code < 0 else entry["a"][code] for code in codes] == answers
             assert tokens == [10 + i for i in range(len(codes))]
-            assert [data["finish"][i] for i in finish] == [
-                "stop" if code >= 0 else "length" for code in codes
-            ]
-            for text, span, answer in zip(
-                block[name]["x"], block[name]["s"], ANSWERS[name][row], strict=True
-            ):
-                units = text.encode("utf-16-le")
-                said = (
-                    None if span is None else units[2 * span[0] : 2 * span[1]].decode("utf-16-le")
-                )
-                assert said == answer or (answer == EVIL and said is None)
+            ends = ["length" if answer is None else "stop" for answer in answers]
+            assert [data["finish"][i] for i in finish] == ends
+            for text, span, answer in zip(block[name]["x"], block[name]["s"], answers, strict=True):
+                start, end = (2 * place for place in span or (0, 0))
+                said = text.encode("utf-16-le")[start:end].decode("utf-16-le")
+                assert said == answer or (answer in {None, EVIL} and not span)
     assert blocks[0]["two"]["r"] == [None, f"secret 1 {EVIL}"]
     assert [[(tokens, data["questions"][0]["a"][code]) for tokens,
         code in trace] for trace in blocks[0]["org/one"]["t"][:2]] == [
@@ -102,25 +93,16 @@ def test_the_table_of_llms_is_over_all_questions(recording):
 def test_what_is_left_out_is_said(recording):
     first = view_page(recording, PAIRS, first=2)
     assert first.questions == 4
-    assert [
-        line.startswith("The first 2 of 3 questions of") and "--first" in line
-        for line in first.left_out
-    ] == [True] * 2
+    for line in first.left_out:
+        assert line.startswith("The first 2 of 3 questions of")
     small = view_page(recording, PAIRS, limits=replace(LIMITS, texts=1))
     assert small.questions == 2  # one of each dataset
     assert "would make the page larger than 1 bytes" in small.left_out[0]
     short = view_page(recording, PAIRS, limits=replace(LIMITS, cot=40))
     (line,) = short.left_out
     assert line.endswith("the middle is left out.")
-    assert (
-        max(
-            len(text)
-            for block in page_data(short.html)[1:]
-            for own in block.values()
-            for text in own["x"]
-        )
-        == 40
-    )
+    texts = [own["x"] for block in page_data(short.html)[1:] for own in block.values()]
+    assert max(len(text) for own in texts for text in own) == 40
 
 
 def test_nothing_of_strangers_stands_outside_the_data(page):
@@ -132,18 +114,13 @@ def test_nothing_of_strangers_stands_outside_the_data(page):
 
 
 def test_trees_have_their_steps(tmp_path):
-    data, first, *_ = page_data(
-        view_page(open_recording(write_trees(tmp_path / "trees")), {"toy": ["tree"]}).html
-    )
-    assert [step[0] for step in first["tree"]["tree"]] == [-1, -1, 0, 0, 1, 3, 3]
+    folder = write_trees(tmp_path / "trees")
+    data, first, *_ = page_data(view_page(open_recording(folder), {"toy": ["tree"]}).html)
     assert (first["tree"]["scorers"], first["tree"]["kind"]) == (["prm"], "tree of steps")
     codes = data["questions"][0]["d"][0][0]
-    # the steps that end a solution
-    assert [code for code in codes if code > -2] == [codes[2], codes[4], codes[5], -1]
-    assert [column["name"] for column in data["tables"][0]["columns"]][3::4] == [
-        "steps",
-        "tokens each",
-    ]
+    assert [place for place, code in enumerate(codes) if code > -2] == [2, 4, 5, 6]  # which end
+    names = [column["name"] for column in data["tables"][0]["columns"]]
+    assert names[3::4] == ["steps", "tokens each"]
 
 
 def test_turns_have_what_was_sent(tmp_path):
@@ -172,18 +149,12 @@ def test_the_command_writes_the_page(recording, tmp_path):
         assert (result.exit_code != 0, words in result.stderr) == (True, True)
 
 
-def test_an_llm_that_one_dataset_lacks_is_left_out_there(recording, tmp_path):
-    with RecordingWriter(tmp_path / "more", operation={"name": "test"}) as writer:
-        for dataset, llms in (PAIRS | {"bare": []}).items():
-            writer.add_dataset(replace(TOY, id=dataset), [question(0, "1")])
-            for llm in llms:
-                writer.add_pools(dataset, LLMInfo(llm), "words", [pool(0, ["1"])])
-
+def test_an_llm_that_one_dataset_lacks_is_left_out_there(recording):
     def shown(*arguments):
-        return call("show", tmp_path / "more", *arguments)
+        return call("show", recording.path, *arguments)
 
-    assert json.loads(shown("--llm", "org/one", "--json").stdout)["recorded"] == {"toy": 1}
-    assert json.loads(shown("--json").stdout)["recorded"] == {"toy": 1, "other": 1}
+    assert json.loads(shown("--llm", "org/one", "--json").stdout)["recorded"] == {"toy": 3}
+    assert json.loads(shown("--json").stdout)["recorded"] == {"toy": 3, "other": 3}
     assert "no CoTs" in shown("--dataset", "bare").stderr
     assert "3 datasets" in shown("toy/0").stderr
 
@@ -270,10 +241,8 @@ def test_a_cot_has_its_answer_marked_and_its_thoughts_folded(clean):
     assert clean.texts(".cot .mark-answer") == ["✓ 1"]
     assert len(clean.texts(".traces .told")) == 4
     clean.click("document.querySelectorAll('.cell')[0]")
-    assert [text.split(",")[0] for text in clean.texts(".cot .id")] == [
-        "CoT 0 of org/one",
-        "CoT 1 of two",
-    ]
+    heads = [text.split(",")[0] for text in clean.texts(".cot .id")]
+    assert heads == ["CoT 0 of org/one", "CoT 1 of two"]
 
 
 @pytest.mark.parametrize("dark", [False, True])
