@@ -54,7 +54,7 @@ from feval.report.tables.tables import Column, Table
 from feval.report.text import counted
 
 if TYPE_CHECKING:
-    from feval.importers.tables import Understood
+    from feval.importers.tables import Meanings
 
 
 @machine_options
@@ -174,7 +174,7 @@ def import_(
     show_recording(show, out)
 
 
-def _show_understood(show: Output, table: Understood, *, final: bool) -> None:
+def _show_understood(show: Output, table: Meanings, *, final: bool) -> None:
     """Show what the columns of a table are read as; `final`: there is no other result."""
     rows = [
         (
@@ -200,7 +200,7 @@ def _show_understood(show: Output, table: Understood, *, final: bool) -> None:
         show.result(summary, Table(f"{table.name}, as understood", heads, (*rows, *unread)))
 
 
-def _example(table: Understood, column: str) -> str:
+def _example(table: Meanings, column: str) -> str:
     value = table.examples.get(column.split(".")[0] if column not in table.examples else column)
     text = " ".join(str(value).split())
     return "" if value is None else text if len(text) <= 40 else f"{text[:39]}…"

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from feval.errors import ConflictError, SourceError
 from feval.executors.tasks import results
 from feval.importers.columns import RowReader, names_of, question_names, refuse, sentence_start
 from feval.importers.reading import Reader, read_lines
-from feval.importers.rows import Rows, RowsOfPiece
+from feval.importers.rows import Piece, Rows
 from feval.importers.source import Imported, ImportRequest, Row
 
 _SAMPLES = ("samples", "completions", "responses")
@@ -37,12 +37,12 @@ def read(source: Path, request: ImportRequest) -> Imported:
         except (ConflictError, SourceError):
             pass  # read by this process alone, to say what is wrong with the first line that is
         else:
-            return content.rows.imported(reader)
+            return content.imported(reader)
     content, reader = _Lines(source.name, request), Reader()
     with closing(read_lines(source)) as lines:
         for number, line in reader.json_lines(lines, source.name):
-            content.add(line, f"line {number} of {source.name}")
-    return content.rows.imported(reader)
+            content.add_line(line, f"line {number} of {source.name}")
+    return content.imported(reader)
 
 
 def _read_in_pieces(
@@ -54,7 +54,7 @@ def _read_in_pieces(
     content, reader = _Lines(source.name, request), Reader()
     tasks = ((source.name, request.dataset, first, data) for first, data in _pieces(source))
     for piece, reader_there in results(_read_piece, tasks, executor, ahead=_PIECES_AHEAD):
-        content.add_piece(piece)
+        content.add_lines_of(piece)
         reader.add(reader_there)
     return content, reader
 
@@ -75,57 +75,43 @@ def _pieces(source: Path) -> Iterator[tuple[int, bytes]]:
 
 def _read_piece(source: str, dataset: str, first: int, data: bytes) -> tuple[_Piece, Reader]:
     """Read some lines of a file: a task."""
-    content, reader = (
-        _Lines(source, ImportRequest(dataset), is_piece=True, before=first - 1),
-        Reader(),
-    )
+    content, reader = _Lines(source, ImportRequest(dataset), is_piece=True), Reader()
+    content.count = first - 1
     for number, line in reader.json_lines(io.BytesIO(data), source, first):
-        content.add(line, f"line {number} of {source}")
-    return content.piece(), reader
+        content.add_line(line, f"line {number} of {source}")
+    return (content.piece(), content.by_question, first - 1, content.count), reader
 
 
-class _Piece(NamedTuple):
-    """What some lines hold; their layout, and how many lines come before them and before the
-    next.
-    """
-
-    rows: RowsOfPiece
-    by_question: bool | None
-    before: int
-    end: int
+_Piece = tuple[Piece, bool | None, int, int]
+"""What some lines hold; their layout, and how many lines come before them and before the next."""
 
 
-class _Lines:
+class _Lines(Rows):
     """Reads the lines of one file into rows; the first decides which of the two layouts the file
     has.
     """
 
-    def __init__(
-        self, source: str, request: ImportRequest, *, is_piece: bool = False, before: int = 0
-    ) -> None:
-        self.rows = Rows(source, request, is_piece=is_piece)
-        self._request = request
-        self._by_question: bool | None = None
-        self._before = self._count = before
+    by_question: bool | None = None
+    count = 0
+
+    def __init__(self, source: str, request: ImportRequest, *, is_piece: bool = False) -> None:
+        super().__init__(source, request, is_piece=is_piece)
         self._samples = RowReader(names_of("request", "llm", "cot"))
-        self._questions = RowReader(question_names("question", "request", "llm"))
+        self._shared = RowReader(question_names("question", "request", "llm"))
 
-    def piece(self) -> _Piece:
-        """Return what was read."""
-        return _Piece(self.rows.piece(), self._by_question, self._before, self._count)
-
-    def add_piece(self, piece: _Piece) -> None:
+    def add_lines_of(self, piece: _Piece) -> None:
         """Add the lines behind those before; raise where they do not go together, without saying
         why.
         """
-        if piece.by_question is None:  # there are blank ones alone
+        rows, by_question, before, end = piece
+        if by_question is None:  # there are blank ones alone
             return
-        if piece.before != self._count or self._by_question not in (None, piece.by_question):
+        if before != self.count or self.by_question not in (None, by_question):
             raise SourceError("The lines have two layouts, or blank ones are among them.")
-        self.rows.add_piece(piece.rows)
-        self._by_question, self._count = piece.by_question, piece.end
+        self.add_piece(rows)
+        self.by_question, self.count = by_question, end
 
-    def add(self, line: Any, where: str) -> None:
+    def add_line(self, line: Any, where: str) -> None:
         """Add one line."""
         if not isinstance(line, dict):
             refuse(sentence_start(where), "an object", line)
@@ -139,9 +125,9 @@ class _Lines:
                 )
             samples = "steps"
         by_question = samples is not None
-        if self._by_question is None:
-            self._by_question = by_question
-        if by_question != self._by_question:
+        if self.by_question is None:
+            self.by_question = by_question
+        if by_question != self.by_question:
             kind, before = (
                 ("a question", "CoTs") if by_question else ("a CoT", "questions with their samples")
             )
@@ -150,17 +136,17 @@ class _Lines:
                 " layout."
             )
         if samples is None:
-            self.rows.add(line, where)
+            self.add(line, where)
         else:
             self._add_question(line, samples, where)
-        self._count += 1
+        self.count += 1
 
     def _add_question(self, line: Row, samples: str, where: str) -> None:
         shared = {name: value for name, value in line.items() if name != samples}
-        values = self.rows.recognised(shared, self._questions, where)
+        values = self.recognised(shared, self._shared, where)
         if values.get("id") is None:
-            values["id"] = self._request.question_id(self._count)
-        question = self.rows.add_question(values, where)
+            values["id"] = self._request.question_id(self.count)
+        question = self.add_question(values, where)
         cots = line[samples]
         if not isinstance(cots, list):
             refuse(f"{samples!r} of {where}", "a list of samples", cots)
@@ -168,10 +154,10 @@ class _Lines:
         for position, cot in enumerate(cots):
             here = f"sample {position} of {where}"
             row = self._sample(values, cot, here)
-            self.rows.add_row(question, row, here, line=None if row.get("llm") in llms else where)
+            self.add_row(question, row, here, line=None if row.get("llm") in llms else where)
             llms.add(row.get("llm"))
         if not cots:
-            self.rows.add_row(question, values, where, line=where, cot=False)
+            self.add_row(question, values, where, line=where, cot=False)
 
     def _sample(self, shared: Row, cot: Any, where: str) -> Row:
         """Return the values of a sample, an object or its text alone; its line's values apply to
@@ -181,7 +167,7 @@ class _Lines:
             cot = {"text": cot}
         if not isinstance(cot, dict):
             refuse(sentence_start(where), "an object, or a text", cot)
-        stated = self.rows.recognised(cot, self._samples, where)
+        stated = self.recognised(cot, self._samples, where)
         if shared.keys().isdisjoint(stated):
             return shared | stated
         for column in stated.keys() & shared.keys():

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from feval.cards.tokens import Usage
 from feval.errors import ConflictError, SourceError
@@ -48,24 +48,20 @@ _COUNTED = ("answer", "tokens", "node", "turns", "turn_messages")
 _PROBE = ("offset", "answer", "text", "tokens", "confidence")
 
 
-class _CotRow(NamedTuple):
-    """A CoT and the place of its row."""
-
-    place: str
-    cot: Row
+_CotRow = tuple[str, Row]
+"""The place of a row, and its CoT."""
 
 
 @dataclass(slots=True)
 class _LLM:
     """What the rows of one LLM say of it, and how many of its CoTs have what.
 
-    `probes_answered`: whether a probe has an answer; `unanswered_probe`: the place of one that says
-    nothing of it.
+    `having` counts CoTs by what they have, and probes with an answer; `unanswered_probe` is the
+    place of one that says nothing of it.
     """
 
     number: int
     decoding: Row = field(default_factory=dict)
-    probes_answered: bool = False
     unanswered_probe: str = ""
     first_place: str = ""
     request: tuple[int, Prompt | None, int | None] = (-1, None, None)
@@ -75,20 +71,13 @@ class _LLM:
         """Add the CoTs of rows further on in the source."""
         self.first_place = self.first_place or later.first_place
         self.having.update(later.having)
-        self.probes_answered |= later.probes_answered
         self.unanswered_probe = self.unanswered_probe or later.unanswered_probe
 
 
-class RowsOfPiece(NamedTuple):
-    """What `Rows` collected of a piece of a source; unknown members with the value of the first row
-    that has them.
-    """
-
-    questions: list[SourceQuestion]
-    llms: dict[str | None, _LLM]
-    rows: PackedRows
-    others: Row
-    noted: set[str]
+Piece = tuple[list[SourceQuestion], dict[str | None, _LLM], PackedRows, Row, set[str]]
+"""What was collected of a piece of a source: questions, LLMs, rows, unknown members with the value
+of the first row that has them, and notes.
+"""
 
 
 class Rows:
@@ -118,29 +107,23 @@ class Rows:
         self._noted: set[str] = set()
         self._gaps = 0
 
-    def piece(self) -> RowsOfPiece:
+    def piece(self) -> Piece:
         """Return what was collected."""
         rows = self.stored.in_memory
-        return RowsOfPiece(list(self._questions), self.llms, rows, self._others, self._noted)
+        return list(self._questions), self.llms, rows, self._others, self._noted
 
-    def add_piece(self, piece: RowsOfPiece) -> None:
+    def add_piece(self, piece: Piece) -> None:
         """Add the next piece of the source; raise where it contradicts those before, without saying
         on which line.
         """
-        questions = [
-            self.add_question(
-                {"id": q.id, "question": q.text, "gold": q.gold, "choices": q.choices}, "a line"
-            )
-            for q in piece.questions
-        ]
-        llms = []
-        for name, llm in piece.llms.items():
-            own = self._llm_named(name, llm.decoding, "a line")
-            own.count(llm)
-            llms.append(own.number)
-        self.stored.extend(piece.rows, llms, questions)
-        self._others = {**self._others, **piece.others, **self._others}
-        self._noted |= piece.noted
+        questions, llms, rows, others, noted = piece
+        own = [self._llm_named(name, llm.decoding, "a line") for name, llm in llms.items()]
+        for llm, later in zip(own, llms.values(), strict=True):
+            llm.count(later)
+        numbers = [self._number_of(question, "a line") for question in questions]
+        self.stored.extend(rows, [llm.number for llm in own], numbers)
+        self._others = {**self._others, **others, **self._others}
+        self._noted |= noted
 
     def add(self, row: Row, where: str, *, line: str | None = None, cot: bool = True) -> None:
         """Add a row of any members: a CoT with its question, request and LLM, or these alone."""
@@ -192,24 +175,26 @@ class Rows:
         """Add the question of a row, which must agree with earlier rows; return its number, from
         0.
         """
-        name, text, gold = str(values["id"]), values.get("question"), values.get("gold")
-        choices = values.get("choices") or ()
+        name, choices = str(values["id"]), values.get("choices") or ()
+        question = SourceQuestion(name, values.get("question"), values.get("gold"), choices)
+        return self._number_of(question, where)
+
+    def _number_of(self, question: SourceQuestion, where: str) -> int:
+        name = question.id
         number = self._numbers.setdefault(name, len(self._questions))
         if number == len(self._questions):
-            self._questions.append(SourceQuestion(name, text, gold, choices))
-        elif text is not None or gold is not None or choices:
+            self._questions.append(question)
+        elif question.text is not None or question.gold is not None or question.choices:
             known = self._questions[number]
-            question = SourceQuestion(
-                known.id,
-                _agreed(known.text, text, "two texts", known.id, where),
-                _agreed(known.gold, gold, "two gold answers", known.id, where),
-                _agreed(
-                    known.choices or None, choices or None, "two sets of choices", known.id, where
-                )
-                or (),
+            choices = known.choices or None, question.choices or None
+            agreed = SourceQuestion(
+                name,
+                _agreed(known.text, question.text, "two texts", name, where),
+                _agreed(known.gold, question.gold, "two gold answers", name, where),
+                _agreed(*choices, "two sets of choices", name, where) or (),
             )
-            if question != known:
-                self._questions[number] = question
+            if agreed != known:
+                self._questions[number] = agreed
         return number
 
     def add_row(
@@ -305,7 +290,7 @@ class Rows:
                     " of them."
                 )
             read[offset] = [values.get(name) for name in _PROBE]
-            llm.probes_answered |= values.get("answer") is not None
+            llm.having["answered probes"] += values.get("answer") is not None
             if "answer" not in values:
                 llm.unanswered_probe = llm.unanswered_probe or here
         return [read[offset] for offset in sorted(read)]
@@ -380,7 +365,8 @@ class Rows:
             )
             stored = False
         counted = self._all_or_none(llm, "tokens")
-        if llm.probes_answered and llm.unanswered_probe:
+        probes_answered = llm.having["answered probes"] > 0
+        if probes_answered and llm.unanswered_probe:
             raise SourceError(
                 f"Some probes in {self._source} have an 'answer', and {llm.unanswered_probe} has"
                 " none; give it to all probes of an LLM or to none (an answer of null says that"
@@ -391,7 +377,7 @@ class Rows:
             self._pools(llm, stored=stored, counted=counted),
             counted,
             llm.decoding.get("probe_cue"),
-            llm.probes_answered,
+            probes_answered,
         )
 
     def _all_or_none(self, llm: _LLM, name: str, hint: str = "") -> bool:
@@ -399,10 +385,10 @@ class Rows:
         count, cots = llm.having[name], llm.having["cots"]
         if 0 < count < cots:
             lacking = next(
-                row.place
+                place
                 for *_, rows in self._by_question(llm)
-                for row in rows
-                if name not in row.cot
+                for place, cot in rows
+                if name not in cot
             )
             raise SourceError(
                 f"{count} of {cots} samples in {self._source} have {name!r}, and {lacking} has"
@@ -415,7 +401,7 @@ class Rows:
         done, empty = 0, SourcePool([], [], [])
         for number, prompt, prompt_tokens, rows in self._by_question(llm):
             yield from repeat(empty, number - done)
-            question, cots = self._questions[number].id, [row.cot for row in rows]
+            question, cots = self._questions[number].id, [cot for _, cot in rows]
             tree: Row = {}
             if llm.having["node"] or llm.having["turn_messages"]:
                 cots, tree["parents"], tree["ends"] = _ordered_tree(cots, question)
@@ -447,28 +433,28 @@ class Rows:
                     prompt_tokens, tokens, "two prompt token counts", question, place
                 )
                 if cot is not None:
-                    cots.append(_CotRow(place, cot))
+                    cots.append((place, cot))
             ordered = self._ordered(cots, question)
             if llm.having["turns"] and llm.having["turn_messages"]:
-                ordered = [_CotRow(*node) for row in ordered for node in _chained(*row)]
+                ordered = [node for row in ordered for node in _chained(*row)]
             yield number, prompt, prompt_tokens, ordered
 
     def _ordered(self, rows: list[_CotRow], question: str) -> list[_CotRow]:
         """Return the CoTs in the order of their numbers, or of the rows where none is numbered."""
-        names: list[Any] = [row.cot.get("sample") for row in rows]
+        names: list[Any] = [cot.get("sample") for _, cot in rows]
         kinds = {type(name) for name in names}
         if kinds <= {type(None)}:
             return rows
         if len(kinds) > 1:
             odd = next(i for i, name in enumerate(names) if type(name) is not type(names[0]))
             raise SourceError(
-                f"{sentence_start(rows[odd].place)} and {rows[0].place} number the CoTs of question"
+                f"{sentence_start(rows[odd][0])} and {rows[0][0]} number the CoTs of question"
                 f" {question!r} in two ways. Give 'sample' as a whole number from 0 on each line,"
                 " or on none."
             )
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            places = [row.place for row in rows if row.cot["sample"] == twice]
+            places = [place for place, cot in rows if cot["sample"] == twice]
             raise ConflictError(
                 f"Question {question!r} has a sample number twice: {twice!r} on {places[0]} and on"
                 f" {places[1]}. Remove one of them, or name their LLMs in 'llm' if they are of two."
@@ -476,7 +462,7 @@ class Rows:
         if kinds == {str}:
             return rows
         self._gaps += max(names) - min(names) != len(names) - 1
-        return sorted(rows, key=lambda row: row.cot["sample"])
+        return sorted(rows, key=lambda row: row[1]["sample"])
 
     def _notes(self, chosen: Sequence[tuple[str | None, LLMInfo]]) -> list[str]:
         notes = sorted(self._noted)

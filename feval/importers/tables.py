@@ -9,7 +9,7 @@ import ast
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain, islice, pairwise
@@ -91,16 +91,25 @@ class Use:
 
 @dataclass(frozen=True)
 class Meanings:
-    """What the columns of a table are read as, and those that are not read."""
+    """What a table was understood as, before its rows are read.
 
-    uses: tuple[Use, ...]
-    unread: tuple[str, ...]
-    layout: Layout
-    cells_are_text: bool = False
-    intervals: set[int] = field(default_factory=set)
+    Attributes:
+        name: of the file that was looked at.
+        uses: what its columns are read as.
+        unread: the columns that are not read.
+        ignored: those that were named as such.
+        examples: column -> a value, where the first rows have one.
+    """
+
+    name: str = ""
+    uses: tuple[Use, ...] = ()
+    unread: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    examples: Row = field(default_factory=dict)
 
     @cached_property
-    def _steps(self) -> list[tuple[str, str, str, Callable[[Any], Any] | None]]:
+    def steps(self) -> list[tuple[str, str, str, Callable[[Any], Any] | None]]:
+        """Column, name and scorer of each use, and what makes a value ready."""
         return [(use.column, use.name, use.scorer, use.reader()) for use in self.uses]
 
     @cached_property
@@ -108,40 +117,14 @@ class Meanings:
         """The use of each of the catalogue's columns."""
         return {use.target: use for use in reversed(self.uses) if not use.scorer}
 
-    def read(self, row: Row, where: str) -> Row:
-        """Return a row under the catalogue's names; scores as objects scorer -> value."""
-        values: Row = {}
-        for column, name, scorer, read in self._steps:
-            value = row[column] if column in row else _nested(row, column, where)
-            value = read(value) if value is not None and read is not None else value
-            name = name or ("step_scores" if isinstance(value, list) else "score")
-            if name in values and value is None:
-                continue
-            if scorer and value is not None:
-                value = {scorer: value}
-            both = name in {"score", "step_scores"} and values.get(name) is not None
-            values[name] = _by_scorer(values[name]) | _by_scorer(value) if both else value
-        if self.cells_are_text and values.get("text", "") is None:
-            values["text"] = ""
-        if values.get("node") is not None and values.get("answer", "") is None:
-            del values["answer"]  # the answer of a step says that it ends a solution, null included
-        if (column := self.layout.probe_interval) and isinstance(values.get("probes"), list):
-            interval = positive(_nested(row, column, where), f"{column!r} of {where}")
-            self.intervals.add(interval)
-            values["probes"] = [
-                {"offset": interval * step, "answer": answer}
-                for step, answer in enumerate(values["probes"], 1)
-            ]
-        return values
-
 
 def meanings(
-    table: TableFile, columns: Sequence[str], example: Row, layout: Layout, *, has_golds: bool
+    table: str, columns: Collection[str], example: Row, layout: Layout, *, has_golds: bool
 ) -> Meanings:
     """Return what the columns of a table mean.
 
     Args:
-        table: for its name.
+        table: its name.
         columns: all that the table has.
         example: a value of each column that has one.
         layout: what was said of them.
@@ -156,8 +139,7 @@ def meanings(
         if not {column, top} & {*columns}:
             names = ", ".join(map(repr, columns))
             raise SourceError(
-                f"{table.name} has no column {column!r:.80}; it has {names:.400}. Name one of"
-                " those."
+                f"{table} has no column {column!r:.80}; it has {names:.400}. Name one of those."
             )
     uses = [
         use
@@ -197,7 +179,8 @@ def meanings(
     uses.sort(key=lambda use: order.get(use.column, order.get(use.column.split(".")[0], 0)))
     read = {name for use in uses for name in (use.column, use.column.split(".")[0])}
     unread = tuple(name for name in free if name not in read)
-    return Meanings(tuple(uses), unread, layout, table.cells_are_text)
+    ignored = tuple(name for name in columns if name in layout.ignored)
+    return Meanings(table, tuple(uses), unread, ignored, example)
 
 
 def _may_matter(name: str, layout: Layout) -> bool:
@@ -332,26 +315,7 @@ def parsed(text: str) -> Any:
     return None if number - number != 0 else number
 
 
-@dataclass(frozen=True, slots=True)
-class Understood:
-    """What a table was understood as, before its rows are read.
-
-    Attributes:
-        name: of the file that was looked at.
-        uses: what its columns are read as.
-        unread: the columns that are not read.
-        ignored: those that were named as such.
-        examples: column -> a value, where the first rows have one.
-    """
-
-    name: str
-    uses: tuple[Use, ...]
-    unread: tuple[str, ...]
-    ignored: tuple[str, ...]
-    examples: Row
-
-
-def understood(source: Path, layout: Layout, questions: Path | None = None) -> Understood:
+def understood(source: Path, layout: Layout, questions: Path | None = None) -> Meanings:
     """Return what the first file of a source is understood as, beside a questions file.
 
     Raises:
@@ -361,10 +325,8 @@ def understood(source: Path, layout: Layout, questions: Path | None = None) -> U
     known = None if questions is None else read_questions(questions, "", Reader())
     content = _Content(source.name, ImportRequest("", questions=known, layout=layout))
     with opened_table(files_of(source)[0], Reader(), layout.rows) as table:
-        columns, example, _, _ = content.looked_at(table)
-        what = content.understood(table, columns, example, table.name)
-    ignored = tuple(name for name in columns if name in layout.ignored)
-    return Understood(table.name, what.uses, what.unread, ignored, example)
+        content.look_at(table)
+    return content.meanings
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
@@ -396,8 +358,9 @@ class _Content:
                 raise UnknownNameError.of("column of feval's,", name, NAMES)
         self._source, self._request = source, request
         self._has_golds = any(question.gold is not None for question in request.questions or ())
-        self._meanings: Meanings | None = None
-        self._known: set[str] = set()
+        self.meanings = Meanings()
+        self._known: dict[str, None] = {}
+        self._intervals: set[int] = set()
         self._reader = RowReader(NAMES)
         self._datasets: dict[str, Rows] = {}
         self._unread: Row = {}
@@ -412,23 +375,22 @@ class _Content:
         self._read_marks = frozenset() if marks_vote else frozenset(self.layout.no_answer)
         self._vote = "they vote, as for the authors" if marks_vote else "they are no answer"
 
-    def looked_at(
-        self, table: TableFile
-    ) -> tuple[list[str], Row, list[TableRow], Iterator[TableRow]]:
-        """Return the columns of a table, a value of each, and the first rows and the others."""
+    def look_at(self, table: TableFile) -> Iterator[TableRow]:
+        """Understand the columns of a table by its first rows; return all rows."""
         rows = self._expanded(table)
         first = list(islice(rows, _ROWS_LOOKED_AT))
         if not first:
             raise SourceError(f"{table.name} has no rows; there is nothing to import.")
-        columns = list(
-            dict.fromkeys([*(table.columns or ()), *(name for _, row in first for name in row)])
-        )
+        named = chain(table.columns or (), *(row for _, row in first))
+        columns = dict.fromkeys(named)
         check_width(table.name, len(columns))
         example = {
             name: next((value for _, row in first if (value := row.get(name)) is not None), None)
             for name in columns
         }
-        return columns, example, first, rows
+        self._understand(table, columns, table.name, example)
+        self._cells_are_text = table.cells_are_text
+        return chain(first, rows)
 
     def _expanded(self, table: TableFile) -> Iterator[TableRow]:
         """Yield the rows with the columns that the layout makes of others: the ids of numbered
@@ -493,40 +455,37 @@ class _Content:
 
     def add(self, table: TableFile) -> None:
         """Add the rows of a file."""
-        columns, example, first, others = self.looked_at(table)
-        what = self.understood(table, columns, example, table.name)
-        self._check_columns(table.name, what, columns)
-        known, unread = set(columns), list[str]()
-        for where, row in chain(first, others):
-            if table.columns is None and not row.keys() <= known:
-                new = [name for name in row if name not in known]
-                columns += new
-                check_width(table.name, len(columns))
+        rows = self.look_at(table)
+        self._check_columns(table.name)
+        example, unread = self.meanings.examples, list[str]()
+        for where, row in rows:
+            if table.columns is None and not row.keys() <= self._known.keys():
+                new = dict.fromkeys(name for name in row if name not in self._known)
+                check_width(table.name, len(self._known) + len(new))
                 example |= {name: row[name] for name in new}
-                known.update(new)
                 if any(_may_matter(name, self.layout) for name in new):
-                    what = self.understood(table, columns, example, where)
+                    self._understand(table, self._known | new, where, example)
                 else:
                     unread += [name for name in new if not {name, "*"} & {*self.layout.ignored}]
-                    self._known.update(new)
+                    self._known |= new
             if self.layout.lists:
-                self._add_samples(what, row, where)
+                self._add_samples(row, where)
             else:
-                self._add_row(what, row, where, cot=ALONE not in row)
+                self._add_row(row, where, cot=ALONE not in row)
         self._unread |= {
             name: example.get(name)
-            for name in (*what.unread, *unread)
+            for name in (*self.meanings.unread, *unread)
             if self._unread.get(name) is None
         }
 
-    def understood(
-        self, table: TableFile, columns: list[str], example: Row, where: str
-    ) -> Meanings:
-        """Return what the columns mean; raise where one that comes late, or a later file, changes
+    def _understand(
+        self, table: TableFile, columns: dict[str, None], where: str, example: Row
+    ) -> None:
+        """Say what the columns mean; raise where one that comes late, or a later file, changes
         it.
         """
-        what = meanings(table, columns, example, self.layout, has_golds=self._has_golds)
-        for use in () if self._meanings is None else self._meanings.uses:
+        what = meanings(table.name, columns, example, self.layout, has_golds=self._has_golds)
+        for use in self.meanings.uses:
             if use not in what.uses and use.column.split(".")[0] in columns:
                 late = next((name for name in columns if name not in self._known), use.column)
                 raise SourceError(
@@ -534,25 +493,31 @@ class _Content:
                     " changes what others mean. Name it for the whole table: --map"
                     f" NAME={late:.60}."
                 )
-        self._meanings, self._known = what, set(columns)
-        return what
+        self.meanings, self._known, known = what, columns, what.targets.keys()
+        # Without any tokens of requests, nothing could be priced; those of a format are unknown.
+        self._counts_requests = (
+            not self.layout.number
+            and "tokens" in known
+            and bool(known & {"question", "prompt"})
+            and not known & {"prompt_tokens", "usage"}
+        )
 
-    def _check_columns(self, name: str, what: Meanings, columns: Sequence[str]) -> None:
+    def _check_columns(self, name: str) -> None:
         """Raise where a table lacks what every table has."""
         for targets, content, hint in (
             ({"id", "question"}, "question, nor one with its id", "question_id=COLUMN"),
             ({"text", "answer"}, "CoT, nor one with its answer", "prediction=COLUMN"),
         ):
-            if not targets & what.targets.keys():
+            if not targets & self.meanings.targets.keys():
                 raise SourceError(
                     f"{name} has no column with the {content}; its columns are"
-                    f" {', '.join(columns):.300}. Name one: --map {max(targets - {'answer', 'id'})}"
-                    f"=COLUMN or --map {hint}."
+                    f" {', '.join(self._known):.300}. Name one: --map"
+                    f" {max(targets - {'answer', 'id'})}=COLUMN or --map {hint}."
                 )
-        if "dataset" not in what.targets and not self._request.dataset:
+        if "dataset" not in self.meanings.targets and not self._request.dataset:
             raise UsageError(f"{name} does not name its dataset; give it an id, --dataset ID.")
 
-    def _add_samples(self, what: Meanings, row: Row, where: str) -> None:
+    def _add_samples(self, row: Row, where: str) -> None:
         """Add a row for each entry of its lists, or the question alone."""
         lists = {
             name: _parsed_text(row[name])
@@ -570,24 +535,50 @@ class _Content:
             )
         for place, values in enumerate(zip(*lists.values(), strict=True)):
             sample = row | dict(zip(lists, values, strict=True))
-            self._add_row(what, sample, f"sample {place} of {where}")
+            self._add_row(sample, f"sample {place} of {where}")
         if not any(lists.values()):
             if not lists and _LLM not in self._known:
                 member(row, self.layout.lists[0], list, where)
             alone = {name: value for name, value in row.items() if name not in self.layout.lists}
-            self._add_row(what, alone, where, cot=False)
+            self._add_row(alone, where, cot=False)
 
-    def _add_row(self, what: Meanings, row: Row, where: str, *, cot: bool = True) -> None:
-        values = what.read(row, where)
+    def _read(self, row: Row, where: str) -> Row:
+        """Return a row under the catalogue's names; scores as objects scorer -> value."""
+        values: Row = {}
+        for column, name, scorer, read in self.meanings.steps:
+            value = row[column] if column in row else _nested(row, column, where)
+            value = read(value) if value is not None and read is not None else value
+            name = name or ("step_scores" if isinstance(value, list) else "score")
+            if name in values and value is None:
+                continue
+            if scorer and value is not None:
+                value = {scorer: value}
+            both = name in {"score", "step_scores"} and values.get(name) is not None
+            values[name] = _by_scorer(values[name]) | _by_scorer(value) if both else value
+        if self._cells_are_text and values.get("text", "") is None:
+            values["text"] = ""
+        if values.get("node") is not None and values.get("answer", "") is None:
+            del values["answer"]  # the answer of a step says that it ends a solution, null included
+        if (column := self.layout.probe_interval) and isinstance(values.get("probes"), list):
+            interval = positive(_nested(row, column, where), f"{column!r} of {where}")
+            self._intervals.add(interval)
+            values["probes"] = [
+                {"offset": interval * step, "answer": answer}
+                for step, answer in enumerate(values["probes"], 1)
+            ]
+        return values
+
+    def _add_row(self, row: Row, where: str, *, cot: bool = True) -> None:
+        values, targets = self._read(row, where), self.meanings.targets
         rows = self._of(values.pop("dataset", self._request.dataset), where)
         if self.layout.no_answer:
             self._read_no_answers(values)
         try:
             values = rows.recognised(values, self._reader, where)
-            values["id"] = self._name(what, values, where)
-            if "question" not in what.targets and self._request.questions is None:
+            values["id"] = self._name(values, where)
+            if "question" not in targets and self._request.questions is None:
                 values["question"] = ""
-            if self._counts_requests(what) and (
+            if self._counts_requests and (
                 request := values.get("prompt") or values.get("question")
             ):
                 values["prompt_tokens"] = self._count(
@@ -603,7 +594,7 @@ class _Content:
             if cot or _LLM not in self._known:
                 rows.add_row(question, values, where, cot=cot)
         except (ConflictError, SourceError) as error:
-            raise type(error)(_in_its_words(str(error), what, where)) from error
+            raise type(error)(_in_its_words(str(error), self.meanings, where)) from error
         self._rows += 1
 
     def _read_no_answers(self, values: Row) -> None:
@@ -621,18 +612,6 @@ class _Content:
                 self._counted[f"{kind} {record[marked[0]]!r} ({self._vote})"] += 1
             if self._read_marks:
                 record |= dict.fromkeys(marked)
-
-    def _counts_requests(self, what: Meanings) -> bool:
-        """Whether outputs have token counts and requests have none: without any, nothing could be
-        priced.
-        """
-        known = what.targets.keys()
-        return (
-            not self.layout.number  # a format: its requests are unknown
-            and "tokens" in known
-            and bool(known & {"question", "prompt"})
-            and not known & {"prompt_tokens", "usage"}
-        )
 
     def _of(self, dataset: Any, where: str) -> Rows:
         """Return the rows of a dataset."""
@@ -652,11 +631,12 @@ class _Content:
                 each.stored.most_bytes = ROW_BYTES / len(self._datasets)
         return rows
 
-    def _name(self, what: Meanings, values: Row, where: str) -> str:
+    def _name(self, values: Row, where: str) -> str:
         """Return the id of the question: as the row has it, else made from its text and options."""
         text, name = values.get("question"), values.get("id")
-        if "id" in what.targets:
-            column = what.targets["id"].column
+        targets = self.meanings.targets
+        if "id" in targets:
+            column = targets["id"].column
             if name is None:
                 raise SourceError(
                     f"{sentence_start(where)} has nothing in {column!r}, the question's id."
@@ -675,7 +655,7 @@ class _Content:
             return str(name)
         if not text:
             raise SourceError(
-                f"{sentence_start(where)} has nothing in {what.targets['question'].column!r}, and"
+                f"{sentence_start(where)} has nothing in {targets['question'].column!r}, and"
                 " no column has ids."
             )
         return f"q-{_digest(text, values.get('choices') or ()).hex()}"
@@ -735,14 +715,12 @@ class _Content:
         return {asked: rows}
 
     def _notes(self) -> list[str]:
-        what = self._meanings
-        if what is None:
-            return []
+        what = self.meanings
         notes = [*self._order_notes, *counted_notes(*self._counted.items())]
         if any(use.about == _GOLD_AS_ANSWER for use in what.uses):
             notes.append(f"The column 'answer' was read as {_GOLD_AS_ANSWER}.")
-        if len(what.intervals) > 1:
-            shown = ", ".join(map(str, sorted(what.intervals)[:12]))
+        if len(self._intervals) > 1:
+            shown = ", ".join(map(str, sorted(self._intervals)[:12]))
             notes.append(f"The questions were probed at different intervals: {shown} tokens.")
         if "id" not in what.targets:
             notes.append(
@@ -753,7 +731,7 @@ class _Content:
                 "The table has no texts of questions, so that requests are known by their token"
                 " counts alone, if at all."
             )
-        if self._counts_requests(what):
+        if self._counts_requests:
             notes.append(
                 "The table has the tokens of outputs and not of requests; those of the"
                 f" {'requests' if 'prompt' in what.targets else 'questions'} were counted by"
