@@ -4,7 +4,7 @@ metadata.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import repeat
@@ -16,8 +16,8 @@ import orjson
 import pyarrow as pa
 
 from feval import executors
-from feval.errors import DamagedRecordingError, NotRecordedError, UsageError
-from feval.importers.exported import FACTS, FACTS_VERSION
+from feval.errors import DamagedRecordingError, UsageError
+from feval.importers.exported import FACTS, FACTS_VERSION, pairs_of
 from feval.importers.source import Row
 from feval.recording.content import PoolRows, ProbeRows, Question, ScoreRows, read_messages
 from feval.recording.derived.rewriting import Block, blocks
@@ -241,33 +241,6 @@ class Export:
     rows: int
     columns: tuple[str, ...]
     left_out: tuple[str, ...]
-
-
-def pairs_of(
-    recording: Recording, datasets: Collection[str] | None, llms: Collection[str] | None
-) -> list[tuple[str, str]]:
-    """Return the pairs of dataset and LLM that were chosen; `None` for all."""
-    for dataset in datasets or ():
-        recording.require(dataset)
-    known = {
-        llm for dataset, llm in recording.manifest.pairs if datasets is None or dataset in datasets
-    }
-    for llm in llms or ():
-        if llm not in known:
-            raise NotRecordedError(
-                f"{recording.path} holds no CoTs of {llm!r} there. It holds"
-                f" {', '.join(sorted(known)) or 'none'}."
-            )
-    pairs = [
-        (dataset, llm)
-        for dataset, llm in recording.manifest.pairs
-        if (datasets is None or dataset in datasets) and (llms is None or llm in llms)
-    ]
-    if not pairs:
-        raise NotRecordedError(
-            f"{recording.path} holds no CoTs of any LLM there, so there is nothing to export."
-        )
-    return pairs
 
 
 def blocks_of(recording: Recording, dataset: str, llm: str) -> Iterator[Block]:

@@ -27,7 +27,8 @@ from feval import __version__
 from feval.cards.cards import find_dataset_card
 from feval.errors import NotRecordedError, UsageError
 from feval.executors.tasks import results
-from feval.exporters.arrow import AHEAD, Export, blocks_of, pairs_of, questions_of
+from feval.exporters.arrow import AHEAD, Export, blocks_of, questions_of
+from feval.importers.exported import pairs_of
 from feval.importers.source import Row
 from feval.recording.derived.rewriting import Block
 from feval.recording.layout.files import HashedFile, NewFolder, write_file

@@ -36,13 +36,12 @@ from feval.exporters.arrow import (
     columns_of,
     facts,
     flat_columns,
-    pairs_of,
     questions_of,
     schema,
     without_rows_of,
 )
 from feval.exporters.every_eval_ever import export_every_eval_ever
-from feval.importers.exported import FACTS
+from feval.importers.exported import FACTS, pairs_of
 from feval.importers.files import shortest_floats
 from feval.recording.derived.rewriting import Block
 from feval.recording.layout.files import scratch_beside, sync_folder

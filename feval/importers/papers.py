@@ -12,10 +12,12 @@ https://arxiv.org/abs/2305.10601) logs naive samples on the Game of 24.
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import operator
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -42,8 +44,10 @@ _SCHEME = "coupled-llm-evaluation"  # theirs: Gumbel noise from torch, seeded an
 _SEED = re.compile(r"_seed([0-9]{1,18})\b")
 _LINC = "_generations_prc.json"
 _TARGET = "24"
-_TOKEN = re.compile(r"\s*(?:(\d{1,9})|([-+*/()]))")
-_MOST_TOKENS = 99
+_EXPRESSION = re.compile(r"[-+*/() 0-9]{1,300}")  # a solution is shorter
+_OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv
+}  # fmt: skip
 _LABEL = re.compile("answer: ", re.IGNORECASE)
 
 
@@ -397,58 +401,26 @@ def game24_answer(text: str, numbers: Sequence[str]) -> str | None:
     That line is such as "Answer: (10 - 6) * (5 + 1) = 24". `None` where it holds no expression, or
     one that does not use each of the puzzle's numbers (as digits) exactly once.
     """
-    line = text.strip().rpartition("\n")[2]
-    tokens = _tokens(_LABEL.sub("", line).partition("=")[0].strip())
-    if Counter(token for token in tokens if token.isdecimal()) != Counter(numbers):
+    line = _LABEL.sub("", text.strip().rpartition("\n")[2])
+    expression = line.partition("=")[0].strip()
+    if not _EXPRESSION.fullmatch(expression) or (
+        Counter(re.findall("[0-9]+", expression)) != Counter(numbers)
+    ):
         return None
-    rest = tokens[::-1]
     try:
-        value = _sum(rest)
-    except (ValueError, IndexError, ZeroDivisionError):
+        value = _value(ast.parse(expression, mode="eval").body)
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
         return None
-    if rest:
-        return None
-    whole_value = value.denominator == 1
-    return decimal_key(value.numerator) if whole_value else str(value)
+    return decimal_key(value.numerator) if value.denominator == 1 else str(value)
 
 
-def _tokens(expression: str) -> list[str]:
-    """Numbers, signs and parentheses; none where there is anything else, or too much to be a
-    solution.
-    """
-    tokens: list[str] = []
-    place = 0
-    while place < len(expression):
-        match = _TOKEN.match(expression, place)
-        if match is None or len(tokens) == _MOST_TOKENS:
-            return []
-        tokens.append(match[1] or match[2])
-        place = match.end()
-    return tokens
-
-
-# Exact arithmetic; each takes its tokens from the end of a list, whose length bounds the recursion.
-def _sum(rest: list[str]) -> Fraction:
-    value = _product(rest)
-    while rest and rest[-1] in "+-":
-        value = value + _product(rest) if rest.pop() == "+" else value - _product(rest)
-    return value
-
-
-def _product(rest: list[str]) -> Fraction:
-    value = _factor(rest)
-    while rest and rest[-1] in "*/":
-        value = value * _factor(rest) if rest.pop() == "*" else value / _factor(rest)
-    return value
-
-
-def _factor(rest: list[str]) -> Fraction:
-    sign = rest.pop()
-    if sign == "-":
-        return -_factor(rest)
-    if sign == "(":
-        value = _sum(rest)
-        if rest.pop() != ")":
-            raise ValueError("a parenthesis is not closed")
-        return value
-    return Fraction(int(sign))  # a ValueError for whatever is no number
+def _value(node: ast.expr) -> Fraction:
+    """Return what an expression comes to, exactly."""
+    match node:
+        case ast.Constant(value=int(number)):
+            return Fraction(number)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand)
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
+            return _OPERATORS[type(sign)](_value(left), _value(right))
+    raise ValueError("it holds something else")

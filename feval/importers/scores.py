@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.arguments import checked
-from feval.errors import ConflictError, NotRecordedError, SourceError, UsageError
+from feval.errors import ConflictError, SourceError, UsageError
 from feval.executors.progress import reports
 from feval.importers.columns import (
     identifier,
@@ -24,8 +25,10 @@ from feval.importers.columns import (
     sentence_start,
     whole,
 )
+from feval.importers.exported import pairs_of
 from feval.importers.files import TableRow, opened_table
 from feval.importers.reading import Reader, fingerprint
+from feval.importers.source import Row
 from feval.importers.stored_rows import StoredRows
 from feval.importers.tables import score_cell
 from feval.recording.arrays import direction_question
@@ -35,7 +38,7 @@ from feval.recording.reader import Recording, open_recording
 
 Pair = tuple[str, str]
 
-_CATALOGUE = names_of("question", "llm", "cot")
+_CATALOGUE = names_of("table", "question", "llm", "cot")
 _LISTED = 20
 
 
@@ -98,7 +101,7 @@ def import_scores(
     """
     opened, source, reader = open_recording(recording), Path(source), Reader()
     origin = fingerprint(source)
-    table = _ScoreTable(opened, source.name, scores, name, _pairs(opened, datasets, llms))
+    table = _ScoreTable(opened, source.name, scores, name, pairs_of(opened, datasets, llms))
     with opened_table(source, reader, choose=table.choose, escaped=True) as file:
         for row in file.rows:
             if not table.columns:
@@ -127,23 +130,6 @@ def import_scores(
     return ScoreImport(Path(out), tuple(table.columns), table.rows, counts, tuple(notes))
 
 
-def _pairs(
-    recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None
-) -> list[Pair]:
-    """Return the pairs whose rows are read."""
-    for dataset in datasets or ():
-        recording.require(dataset)
-    pairs = [pair for pair in recording.manifest.pairs if datasets is None or pair[0] in datasets]
-    known = [llm for _, llm in pairs]
-    for llm in llms or ():
-        if llm not in known:
-            raise NotRecordedError(
-                f"{recording.path} holds no CoTs of {llm!r} there. It holds"
-                f" {_listed(known) or 'none'}."
-            )
-    return [pair for pair in pairs if llms is None or pair[1] in llms]
-
-
 class _ScoreTable:
     """Reads rows of scores; they are kept by LLM and question, and checked against the
     recording.
@@ -158,22 +144,27 @@ class _ScoreTable:
         pairs: Sequence[Pair],
     ) -> None:
         self._recording, self._source, self._wanted, self._name = recording, source, scores, name
-        self._datasets = list(dict.fromkeys(dataset for dataset, _ in pairs))
-        self._llms = list(dict.fromkeys(llm for _, llm in pairs))
-        self._all_llms = list(dict.fromkeys(llm for _, llm in recording.manifest.pairs))
         self._groups = {pair: number for number, pair in enumerate(pairs)}
-        self._question_rows: dict[str, dict[str, int]] = {}
+        self._chosen = [list(dict.fromkeys(names)) for names in zip(*pairs, strict=True)]
+        self._questions = {
+            dataset: {each: row for row, each in enumerate(recording.votes(dataset).question_ids)}
+            for dataset in self._chosen[0]
+        }
         self._kept = StoredRows(None)
         self._key_columns: dict[str, str] = {}
-        self._with_rows: set[Pair] = set()
-        self.columns: dict[str, list[str]] = {}
-        self.rows = 0
+        self._rows: Counter[Pair] = Counter()
         self._least = sys.maxsize
+        self.columns: dict[str, list[str]] = {}
+
+    @property
+    def rows(self) -> int:
+        """The rows that were read as scores."""
+        return self._rows.total()
 
     @property
     def pairs(self) -> list[Pair]:
         """The pairs that have rows, in the order of the recording."""
-        return [pair for pair in self._groups if pair in self._with_rows]
+        return [pair for pair in self._groups if self._rows[pair]]
 
     def choose(self, columns: Sequence[str]) -> list[str]:
         """Return the columns that name CoTs and those with scores."""
@@ -183,101 +174,66 @@ class _ScoreTable:
         return list(dict.fromkeys(chosen))
 
     def add(self, row: TableRow) -> None:
-        """Keep the scores of a row."""
-        place = self._place(row)
-        if place is None:
-            return
-        pair, question, sample = place
-        values = [self._values(row, columns) for columns in self.columns.values()]
-        self._kept.add(self._groups[pair], question, (sample, row.where, values))
-        self._with_rows.add(pair)
-        self.rows, self._least = self.rows + 1, min(self._least, sample)
-
-    def _place(self, row: TableRow) -> tuple[Pair, int, int] | None:
-        """Return pair, row of the question, and sample of a row of the table; `None` where the pair
-        was not asked for.
-        """
-        dataset = self._named(row, "dataset", self._datasets, self._recording.dataset_ids())
-        llm = self._named(row, "llm", self._llms, self._all_llms)
-        if dataset is None or llm is None:
-            return None
-        name = identifier(self._key(row, "id"), f"The question id in {row.where}")
-        if dataset not in self._question_rows:
-            ids = self._recording.votes(dataset).question_ids
-            self._question_rows[dataset] = {each: number for number, each in enumerate(ids)}
-        question = self._question_rows[dataset].get(name)
-        if (dataset, llm) not in self._groups or question is None:
+        """Keep the scores of a row, unless it is of a pair that was not asked for."""
+        where, path = row.where, self._recording.path
+        keys: Row = {key: row.cells.get(column) for key, column in self._key_columns.items()}
+        known = zip(*self._recording.manifest.pairs, strict=True)
+        named = []
+        for key, chosen, names in zip(("dataset", "llm"), self._chosen, known, strict=True):
+            if keys.get(key) is None and len(chosen) == 1:
+                keys[key] = chosen[0]
+            if _key(keys, key, where) not in names:
+                raise SourceError(
+                    f"{sentence_start(where)} is of the {_KEYS[key]} {keys[key]!r:.80}, and"
+                    f" {path} has {_listed(names)}. Correct or remove the row."
+                )
+            named.append(keys[key])
+            if keys[key] not in chosen:
+                return
+        dataset, llm = pair = named[0], named[1]
+        name = identifier(_key(keys, "id", where), f"The question id in {where}")
+        question = self._questions[dataset].get(name)
+        if pair not in self._groups or question is None:
             what = f"the question {name!r:.80}" if question is None else f"CoTs of {llm}"
             raise SourceError(
-                f"{sentence_start(row.where)} has a score for {what}, which {self._recording.path}"
-                f" does not hold on {dataset}. Correct or remove the row; `feval export` writes the"
-                " ids of a recording."
+                f"{sentence_start(where)} has a score for {what}, which {path} does not hold on"
+                f" {dataset}. Correct or remove the row; `feval export` writes the ids of a"
+                " recording."
             )
-        sample = self._sample(row)
+        by_node = keys.get("sample") is None and "node" in keys
+        number = _key(keys, "node" if by_node else "sample", where)
+        sample = whole(int(number) if isinstance(number, str) and number.isdecimal() else number)
+        if sample is None:
+            refuse(f"The sample number in {where}", "a whole number from 0", number)
         size = int(self._recording.votes(dataset).llms[llm].sizes[question])
         if sample >= size:
             there = f"{size} CoT{'' if size == 1 else 's'}, numbered from 0" if size else "no CoTs"
             raise SourceError(
-                f"{sentence_start(row.where)} has a score for sample {sample} of {name!r:.80} by"
-                f" {llm}, where {self._recording.path} holds {there}. Correct or remove the row."
+                f"{sentence_start(where)} has a score for sample {sample} of {name!r:.80} by {llm},"
+                f" where {path} holds {there}. Correct or remove the row."
             )
-        return (dataset, llm), question, sample
-
-    def _key(self, row: TableRow, key: str) -> Any:
-        column = self._key_columns.get(key)
-        value = None if column is None else row.cells.get(column)
-        if value is None:
-            raise SourceError(
-                f"{sentence_start(row.where)} has no {_KEYS[key]}: scores are joined on question"
-                " id, LLM and sample number, in columns named as `feval export` names them"
-                " (question_id, llm, sample)."
-            )
-        return value
-
-    def _named(self, row: TableRow, key: str, chosen: Sequence[str], known: Any) -> str | None:
-        """Return the dataset or LLM of a row: the only one where the row names none; `None` for one
-        that was not chosen.
-        """
-        column = self._key_columns.get(key)
-        if (column is None or row.cells.get(column) is None) and len(chosen) == 1:
-            return chosen[0]
-        name = self._key(row, key)
-        if not isinstance(name, str) or name not in known:
-            raise SourceError(
-                f"{sentence_start(row.where)} is of the {_KEYS[key]} {name!r:.80}, and"
-                f" {self._recording.path} has {_listed(known)}. Correct or remove the row."
-            )
-        return name if name in chosen else None
-
-    def _sample(self, row: TableRow) -> int:
-        columns = self._key_columns
-        has_sample = row.cells.get(columns.get("sample", "")) is not None
-        value = self._key(row, "sample" if has_sample or "node" not in columns else "node")
-        if isinstance(value, str) and value.isdecimal():
-            value = int(value)
-        sample = whole(value)
-        if sample is None:
-            refuse(f"The sample number in {row.where}", "a whole number from 0", value)
-        return sample
+        values = [self._values(row, columns) for columns in self.columns.values()]
+        self._kept.add(self._groups[pair], question, (sample, where, values))
+        self._rows[pair] += 1
+        self._least = min(self._least, sample)
 
     def _values(
         self, row: TableRow, columns: Sequence[str]
     ) -> tuple[float | None, list[float] | None]:
         """Return score and step scores of a CoT by one scorer."""
-        score, steps = None, None
+        found: dict[bool, Any] = {}
         for column in columns:
             value = _value(row.cells.get(column), f"{column!r} of {row.where}")
-            if isinstance(value, list):
-                steps, both = value, steps is not None
-            else:
-                score, both = (score, False) if value is None else (value, score is not None)
-            if both:
+            is_list = isinstance(value, list)
+            if value is not None and is_list in found:
                 raise SourceError(
                     f"{sentence_start(row.where)} has two scores by one scorer, in"
                     f" {' and '.join(map(repr, columns))}. Name a scorer for each, --score"
                     " SCORER=COLUMN."
                 )
-        return score, steps
+            if value is not None:
+                found[is_list] = value
+        return found.get(False), found.get(True)
 
     def scores(self, pair: Pair, scorer: str, counts: dict[str, int]) -> Iterator[ScoreRows]:
         """Yield the scores of a pair by a scorer, in the order of the questions, and count the CoTs
@@ -339,12 +295,22 @@ _KEYS = {
 
 def _key_columns(columns: Sequence[str]) -> dict[str, str]:
     """Return what names a CoT -> its column; of `id` and `question_id`, the latter."""
-    found: dict[str, str] = {"dataset": "dataset"} if "dataset" in columns else {}
+    found: dict[str, str] = {}
     for column in columns:
         key = _CATALOGUE[column].name if column in _CATALOGUE else ""
         if key in _KEYS and (key not in found or column == "question_id"):
             found[key] = column
     return found
+
+
+def _key(keys: Row, key: str, where: str) -> Any:
+    if keys.get(key) is None:
+        raise SourceError(
+            f"{sentence_start(where)} has no {_KEYS[key]}: scores are joined on question id, LLM"
+            " and sample number, in columns named as `feval export` names them (question_id, llm,"
+            " sample)."
+        )
+    return keys[key]
 
 
 def _score_columns(
