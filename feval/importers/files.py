@@ -142,22 +142,26 @@ def opened_table(
     """
     with opened(path) as stream:
         start = stream.read(64).removeprefix(_BOM).lstrip()
-    columns, cells_are_text = None, False
+    blocks: _Blocks | None = None
+    columns, is_csv = None, False
     if start.startswith(_PARQUET):
-        rows, columns = _parquet(path, choose)
+        blocks = _parquet(path, choose)
     elif start.startswith((_ARROW_FILE, _ARROW_STREAM)):
-        rows, columns = _arrow(path)
-        choose(columns)
+        blocks = _arrow(path)
     elif start.startswith(b"[") or (member and start.startswith(b"{")):
         rows = _document(path, reader, member)
     elif start.startswith(b"{"):
         rows = _lines(path, reader)
     else:
-        rows, columns = _csv(path, reader, escaped=escaped)
-        cells_are_text = True
+        blocks, is_csv = _csv(path, reader), True
+    if blocks is not None:
+        columns = _checked(next(blocks), path)
+        rows = _numbered(blocks, path)
+        if is_csv and (escaped or columns[: len(_EXPORTED)] == _EXPORTED):
+            rows = _unescaped(rows)
         choose(columns)
     with closing(rows):
-        yield TableFile(path.name, columns, rows, cells_are_text)
+        yield TableFile(path.name, columns, rows, is_csv)
 
 
 def _lines(path: Path, reader: Reader) -> _Rows:
@@ -186,9 +190,9 @@ def _object(row: Any, where: str) -> Row:
     return row if isinstance(row, dict) else refuse(where, "an object", row)
 
 
-def _csv(path: Path, reader: Reader, *, escaped: bool) -> tuple[_Rows, list[str]]:
+def _csv(path: Path, reader: Reader) -> _Blocks:
     """Read CSV: every cell as text. The header says what separates cells: a tab, a comma or a
-    semicolon.
+    semicolon. As other formats, yield what the columns are, and then blocks of rows.
     """
     with opened(path) as stream:
         header = stream.readline(_BLOCK_BYTES)
@@ -197,11 +201,17 @@ def _csv(path: Path, reader: Reader, *, escaped: bool) -> tuple[_Rows, list[str]
     check_width(str(path), max(map(header.count, (b"\t", b",", b";"))))
     reader.text(header, path.name)
     separator = next((each for each in "\t,;" if each.encode() in header), ",")
-    columns = _csv_names(path, separator)
-    rows = _numbered(_csv_blocks(path, separator, columns), path)
-    return (
-        _unescaped(rows) if escaped or columns[: len(_EXPORTED)] == _EXPORTED else rows
-    ), columns
+    with _opened_csv(path, separator, []) as table:
+        columns = table.schema.names
+    size, expanded = path.stat().st_size if is_compressed(path) else None, 0
+    with _opened_csv(path, separator, columns) as table:
+        yield table.schema
+        for block in table:
+            # of a cell there are four bytes of where it begins, and in the file one behind it
+            if size is not None:
+                expanded += block.nbytes - 3 * block.num_rows * block.num_columns
+                check_bounds(expanded, size, str(path))
+            yield block
 
 
 def _unescaped(rows: _Rows) -> _Rows:
@@ -234,31 +244,10 @@ def _opened_csv(path: Path, separator: str, columns: list[str]) -> Iterator[Any]
             yield table
 
 
-def _csv_names(path: Path, separator: str) -> list[str]:
-    with _opened_csv(path, separator, []) as table:
-        return _checked(table.schema, path)
-
-
-def _csv_blocks(path: Path, separator: str, columns: list[str]) -> _Blocks:
-    size, expanded = path.stat().st_size if is_compressed(path) else None, 0
-    with _opened_csv(path, separator, columns) as table:
-        for block in table:
-            # of a cell there are four bytes of where it begins, and in the file one behind it
-            if size is not None:
-                expanded += block.nbytes - 3 * block.num_rows * block.num_columns
-                check_bounds(expanded, size, str(path))
-            yield block
-
-
-def _parquet(path: Path, choose: Choice) -> tuple[_Rows, list[str]]:
-    with opened_parquet(path, choose, checked_bytes=_CHECKED_BYTES) as (table, _):
-        columns = _checked(table.schema_arrow, path)
-    return _numbered(_parquet_blocks(path, choose), path), columns
-
-
-def _parquet_blocks(path: Path, choose: Choice) -> _Blocks:
+def _parquet(path: Path, choose: Choice) -> _Blocks:
     most = _CHECKED_BYTES + _MOST_TIMES * path.stat().st_size
     with opened_parquet(path, choose, checked_bytes=_CHECKED_BYTES) as (table, columns):
+        yield table.schema_arrow
         for block in table.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
             most -= block.nbytes
             if most < 0:
@@ -311,21 +300,16 @@ def opened_parquet(
         ) from error
 
 
-def _arrow(path: Path) -> tuple[_Rows, list[str]]:
+def _arrow(path: Path) -> _Blocks:
+    most = _most_bytes(path)
     with _opened_arrow(path) as table:
-        columns = _checked(table.schema, path)
         for field in table.schema:
             if kind := _shares_values(field.type):
                 raise SourceError(
                     f"{path} has the column {field.name!r:.60} of the type {kind!s:.60}, which is"
                     " not read; write it as text, numbers or lists, such as pandas and polars do."
                 )
-        return _numbered(_arrow_blocks(path), path), columns
-
-
-def _arrow_blocks(path: Path) -> _Blocks:
-    most = _most_bytes(path)
-    with _opened_arrow(path) as table:
+        yield table.schema
         for block in table:
             block.validate(full=True)  # reading values trusts offsets and lengths
             most -= sum(map(expanded_bytes, block.columns))
@@ -433,12 +417,16 @@ def _numbered(blocks: _Blocks, path: Path) -> _Rows:
     with closing(blocks):
         for block in blocks:
             checks = [
-                (field.name, _check(field.type)) for field in block.schema if _check(field.type)
+                (field.name, check) for field in block.schema if (check := _check(field.type))
             ]
             for start in range(0, block.num_rows, _ROWS_AT_ONCE):
-                for row in _values(block.slice(start, _ROWS_AT_ONCE), path):
+                with _arrow_errors(path, "a table"):
+                    rows = shortest_floats(block.slice(start, _ROWS_AT_ONCE)).to_pylist()
+                for row in rows:
                     number += 1
-                    yield TableRow(f"row {number} of {path.name}", _plain_row(row, checks))
+                    for name, check in checks:
+                        row[name] = check(row[name])
+                    yield TableRow(f"row {number} of {path.name}", row)
 
 
 def _check(kind: Any) -> Callable[[Any], Any] | None:
@@ -446,12 +434,6 @@ def _check(kind: Any) -> Callable[[Any], Any] | None:
     if pa.types.is_floating(kind):
         return _finite
     return None if any(is_plain(kind) for is_plain in _PLAIN) else plain
-
-
-def _values(block: Any, path: Path) -> list[Row]:
-    with _arrow_errors(path, "a table"):
-        rows: list[Row] = shortest_floats(block).to_pylist()
-        return rows
 
 
 def shortest_floats(table: Any) -> Any:
@@ -491,12 +473,6 @@ def _retyped(kind: Any, leaf: Any) -> Any:
         if pa.types.is_fixed_size_list(kind) and pa.types.is_float32(kind.value_type)
         else kind
     )
-
-
-def _plain_row(row: Row, checks: Sequence[tuple[str, Any]]) -> Row:
-    for name, check in checks:
-        row[name] = check(row[name])
-    return row
 
 
 def _finite(value: float | None) -> float | str | None:

@@ -19,6 +19,7 @@ import string
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -241,36 +242,25 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise SourceError(f"{path} could not be read: {error.strerror or error}.") from error
 
 
+_SURROGATES = "{} half surrogate pairs, which are not characters, were each replaced by U+FFFD."
+_NOT_FINITE = "{} values were NaN or infinite, which is not JSON; they were read as null."
+_MARK = "The source starts with a byte order mark; it was left out."
+_ODDITIES = (_SURROGATES, _NOT_FINITE, _MARK)
+
+
 class Reader:
     """Reads the texts of one source and counts oddities."""
 
     def __init__(self) -> None:
-        self._surrogates = 0
-        self._not_finite = 0
-        self._byte_order_mark = False
+        self._oddities: Counter[str] = Counter()
 
     def notes(self) -> list[str]:
         """Return a sentence for each oddity so far."""
-        notes = []
-        if self._surrogates:
-            notes.append(
-                f"{self._surrogates} half surrogate pairs, which are not characters, were each"
-                " replaced by U+FFFD."
-            )
-        if self._not_finite:
-            notes.append(
-                f"{self._not_finite} values were NaN or infinite, which is not JSON; they were read"
-                " as null."
-            )
-        if self._byte_order_mark:
-            notes.append("The source starts with a byte order mark; it was left out.")
-        return notes
+        return [text.format(count) for text in _ODDITIES if (count := self._oddities[text])]
 
     def add(self, other: Reader) -> None:
         """Count the oddities that another reader found."""
-        self._surrogates += other._surrogates
-        self._not_finite += other._not_finite
-        self._byte_order_mark |= other._byte_order_mark
+        self._oddities += other._oddities
 
     def json(self, data: bytes, name: str, *, exact: bool = False) -> Any:
         """Read one JSON document; `exact` where whole numbers beyond 64 bits matter.
@@ -315,14 +305,14 @@ class Reader:
             raise _too_deep(name) from error
 
     def _count_not_finite(self, _: str) -> None:
-        self._not_finite += 1
+        self._oddities[_NOT_FINITE] += 1
 
     def _scrub(self, value: Any) -> Any:
         if isinstance(value, str):
             if value.isascii():
                 return value
             clean, count = _LONE_SURROGATE.subn("\ufffd", value)
-            self._surrogates += count
+            self._oddities[_SURROGATES] += count
             return clean
         if isinstance(value, list):
             return [self._scrub(item) for item in value]
@@ -375,7 +365,7 @@ class Reader:
     def without_mark(self, data: bytes) -> bytes:
         """Return the start of a source without a byte order mark."""
         if data.startswith(_BOM):
-            self._byte_order_mark = True
+            self._oddities[_MARK] += 1
             return data[len(_BOM) :]
         return data
 
