@@ -15,7 +15,6 @@ from hub_double.repositories import (
     items_at,
     pointer,
     sha256,
-    tree_of,
 )
 from hub_double.writing import Writing
 
@@ -97,10 +96,10 @@ class Handler(Writing, BaseHTTPRequestHandler):
         commit = dataset.commit_of(revision or "main")
         self.json(info_of(name, dataset, commit, blobs=query.get("blobs", "").lower() == "true"))
 
-    def _tree(self, name, revision, folder, *, query):
+    def _tree(self, name, revision, *, query):
         dataset = self.hub.readable(name, self.token)
         files = dataset.commits[dataset.commit_of(revision)]
-        items = list(tree_of(files, folder, recursive=query.get("recursive", "").lower() == "true"))
+        items = items_at(files, sorted(files))  # all of them, and no folders, is what is asked for
         start = int(query.get("cursor", "0"))
         headers = {}
         if start + TREE_PAGE < len(items):
@@ -116,7 +115,7 @@ class Handler(Writing, BaseHTTPRequestHandler):
         sent = self.body()
         is_json = self.headers.get("Content-Type", "").startswith("application/json")
         paths = json.loads(sent)["paths"] if is_json else parse_qs(sent.decode()).get("paths", [])
-        self.json(list(items_at(dataset.commits[dataset.commit_of(revision)], paths)))
+        self.json(items_at(dataset.commits[dataset.commit_of(revision)], paths))
 
     def _refs(self, name, *, query):
         dataset = self.hub.readable(name, self.token)
@@ -147,20 +146,12 @@ class Handler(Writing, BaseHTTPRequestHandler):
             self._file(path, data, {**headers, "ETag": f'"{git_blob(data)}"'})
             return
         linked = {"X-Linked-Etag": f'"{sha256(data)}"', "X-Linked-Size": str(len(data))}
+        headers |= linked
         if self.hub.redirect:
-            elsewhere = f"http://localhost:{self.hub.port}/objects/{sha256(data)}"
-            self.send(
-                302,
-                b"",
-                {
-                    **headers,
-                    **linked,
-                    "Location": elsewhere,
-                    "ETag": f'"{git_blob(pointer(data))}"',
-                },
-            )
+            headers["Location"] = f"http://localhost:{self.hub.port}/objects/{sha256(data)}"
+            self.send(302, b"", {**headers, "ETag": f'"{git_blob(pointer(data))}"'})
         else:
-            self._file(path, data, {**headers, **linked, "ETag": f'"{sha256(data)}"'})
+            self._file(path, data, {**headers, "ETag": f'"{sha256(data)}"'})
 
     def _object(self, digest, *, query):
         path, data = self.hub.blob(digest)
@@ -170,23 +161,12 @@ class Handler(Writing, BaseHTTPRequestHandler):
         if self.command == "GET":
             data = self.hub.sent(path, data)
             self._cut_short = self.hub.is_cut(path)
-        wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
-        if wanted is None or wanted.groups() == ("", ""):
-            self._count(path, len(data))
-            self.send(200, data, {"Content-Type": "application/octet-stream", **headers})
-            return
-        first, last = wanted.groups()
-        start = int(first) if first else max(0, len(data) - int(last))
-        stop = min(len(data), int(last) + 1 if first and last else len(data))
-        if start >= stop:
-            self.send(416, b"", {**headers, "Content-Range": f"bytes */{len(data)}"})
-            return
-        self._count(path, stop - start)
-        self.send(
-            206,
-            data[start:stop],
-            {**headers, "Content-Range": f"bytes {start}-{stop - 1}/{len(data)}"},
-        )
+        wanted = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        start = int(wanted[1]) if wanted else 0
+        self._count(path, len(data) - start)
+        shown = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        headers = {"Content-Type": "application/octet-stream", "Content-Range": shown, **headers}
+        self.send(206 if wanted else 200, data[start:], headers)
 
     def _count(self, path, size):
         if self.command == "GET":
@@ -221,7 +201,7 @@ READING = (
     (("GET",), r"/api/agent-harnesses", Handler._harnesses),
     (("GET",), r"/api/datasets/([^/]+/[^/]+)/refs", Handler._refs),
     (("GET",), r"/api/datasets/([^/]+/[^/]+)(?:/revision/([^/]+))?", Handler._info),
-    (("GET",), r"/api/datasets/([^/]+/[^/]+)/tree/([^/]+)(?:/(.+))?", Handler._tree),
+    (("GET",), r"/api/datasets/([^/]+/[^/]+)/tree/([^/]+)", Handler._tree),
     (("POST",), r"/api/datasets/([^/]+/[^/]+)/paths-info/([^/]+)", Handler._paths_info),
     (("GET", "HEAD"), r"/datasets/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", Handler._resolve),
     (("GET", "HEAD"), r"/objects/([0-9a-f]{64})", Handler._object),

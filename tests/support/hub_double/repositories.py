@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass, field
 
 PULL_REQUEST = "refs/pr/"
@@ -64,69 +63,23 @@ def pointer(data):
 
 
 def info_of(name, dataset, commit, *, blobs):
-    return {
-        "_id": hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()[:24],
-        "id": name,
-        "author": name.split("/", maxsplit=1)[0],
-        "sha": commit,
-        "lastModified": "2026-01-31T00:00:00.000Z",
-        "createdAt": "2026-01-31T00:00:00.000Z",
-        "private": dataset.private,
-        "gated": False,
-        "disabled": False,
-        "tags": [],
-        "downloads": 0,
-        "likes": 0,
-        "siblings": [
-            _sibling(path, data, blobs=blobs)
-            for path, data in sorted(dataset.commits[commit].items())
-        ],
-    }
+    files = sorted(dataset.commits[commit].items())
+    siblings = [_sibling(path, data) if blobs else {"rfilename": path} for path, data in files]
+    own = {"id": name, "sha": commit, "private": dataset.private, "siblings": siblings}
+    return own | {"gated": False, "disabled": False, "tags": [], "downloads": 0, "likes": 0}
 
 
-def _sibling(path, data, *, blobs):
-    sibling = {"rfilename": path}
-    if blobs:
-        sibling |= {"size": len(data), "blobId": git_blob(pointer(data) if is_lfs(path) else data)}
-        if is_lfs(path):
-            sibling["lfs"] = {
-                "sha256": sha256(data),
-                "size": len(data),
-                "pointerSize": len(pointer(data)),
-            }
+def _sibling(path, data):
+    item = _file_item(path, data)
+    sibling = {"rfilename": path, "size": len(data), "blobId": item["oid"]}
+    if lfs := item.get("lfs"):
+        sibling["lfs"] = lfs | {"sha256": lfs["oid"]}
     return sibling
-
-
-def tree_of(files, folder, *, recursive):
-    prefix = f"{folder}/" if folder else ""
-    inside = {
-        path.removeprefix(prefix): data
-        for path, data in sorted(files.items())
-        if path.startswith(prefix)
-    }
-    if folder and not inside:
-        raise HubError(404, "EntryNotFound", f"{folder} does not exist")
-    folders = sorted({path[: cut.start()] for path in inside for cut in re.finditer("/", path)})
-    for name in folders:
-        if recursive or "/" not in name:
-            yield _folder_item(prefix + name)
-    for path, data in inside.items():
-        if recursive or "/" not in path:
-            yield _file_item(prefix + path, data)
 
 
 def items_at(files, paths):
     """What the Hub says of some paths; nothing of those that are not there."""
-    for path in paths:
-        if path in files:
-            yield _file_item(path, files[path])
-        elif any(other.startswith(f"{path}/") for other in files):
-            yield _folder_item(path)
-
-
-def _folder_item(path):
-    oid = hashlib.sha1(path.encode(), usedforsecurity=False).hexdigest()
-    return {"type": "directory", "path": path, "size": 0, "oid": oid}
+    return [_file_item(path, files[path]) for path in paths if path in files]
 
 
 def _file_item(path, data):

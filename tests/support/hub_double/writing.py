@@ -23,17 +23,8 @@ class Writing:
     def body(self):
         """What was sent along, read once."""
         if self._body is None:
-            if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
-                self._body = b"".join(iter(self._chunk, b""))
-            else:
-                self._body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self._body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         return self._body
-
-    def _chunk(self):
-        size = int(self.rfile.readline().split(b";")[0], 16)
-        data = self.rfile.read(size)
-        self.rfile.readline()
-        return data
 
     def _writable(self, name):
         if self.token is None:
@@ -182,8 +173,6 @@ class Writing:
             elif line["key"] == "deletedFile":
                 if files.pop(path, None) is None:
                     raise HubError(404, "EntryNotFound", "A file with this name doesn't exist")
-            elif line["key"] == "deletedFolder":
-                files = {other: data for other, data in files.items() if not other.startswith(path)}
             else:
                 raise HubError(400, "", f"The double knows no {line['key']}")
         return files
