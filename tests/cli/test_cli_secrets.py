@@ -6,6 +6,7 @@ import json
 
 import command_line
 import pytest
+from command_line import failed
 from settings_files import settings_file
 from small import write_toy
 
@@ -13,6 +14,7 @@ from feval.cli.output import say
 
 KEY = "zq81-marked/0123456789+abcdef"
 ODD = "uv52-marked/9876543210+fedcba"
+PROXY = "proxy --upstream http://127.0.0.1:9/v1 --record"
 SHAPED = "sk-proj-" + "marked0123456789abcdef"
 
 
@@ -49,9 +51,7 @@ def record(folder, lines, *more):
 )
 def test_a_known_key_is_refused_in_what_is_stored(tmp_path, line, place, more):
     result = record(tmp_path, [line], *more)
-    assert result.exit_code == 2, result.output
-    assert "environment variable NEBIUS_API_KEY is in" in result.stderr
-    assert place in result.stderr
+    failed(result, 2, "environment variable NEBIUS_API_KEY is in", place)
     assert [path.name for path in tmp_path.iterdir()] == ["settings.toml"]
 
 
@@ -67,59 +67,43 @@ def test_a_known_key_is_refused_in_questions(tmp_path, named):
     source.write_text(
         json.dumps({"id": "mine/0", "question": f"Is {secret} a key?", "answer": "5"})
     )
-    own = (
-        'dataset = "mine"',
-        'answer_kind = "number"',
-        'prompt = "none"',
-        f'questions = "{source}"',
-    )
-    run = (
-        "record --llm feval/tiny-30k --out",
-        tmp_path / "r",
-        *settings_file(tmp_path, *own, *named),
-    )
-    result = feval(*run, "--dry-run")
-    assert (result.exit_code, "is in the questions" in result.stderr) == (2, True), result.output
+    own = settings_file(tmp_path, 'answer_kind = "number"', 'prompt = "none"', *named)
+    run = ("record --dataset mine --questions", source, "--llm feval/tiny-30k --out")
+    result = feval(*run, tmp_path / "r", *own, "--dry-run")
+    failed(result, 2, "is in the questions")
 
 
 def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(tmp_path):
     body = 'extra_body = { extra_headers = { "X-Api-Key" = "shorter" } }'
     result = record(tmp_path, [body], "--dry-run")
-    assert (result.exit_code, "name it in allow_fields = ['X-Api-Key']" in result.stderr) == (
-        2,
-        True,
-    ), result.output
+    failed(result, 2, "name it in allow_fields = ['X-Api-Key']")
     assert record(tmp_path, [body, "allow_fields = ['X-Api-Key']"], "--dry-run").exit_code == 0
 
 
 @pytest.mark.parametrize("way", ["option", "file", "proxy", "score"])
 def test_a_key_in_place_of_its_variable_is_an_error_that_does_not_show_it(tmp_path, way):
     given = "A3F9" * 8  # which a shell would take as a name
-    dry, named = (
-        ["--dry-run --json"],
-        (("--api-key-env", given) if way == "proxy" else ("--set", f"api_key_env={given}")),
-    )
+    dry, named = ["--dry-run --json"], ("--set", f"api_key_env={given}")
     if way == "option":
         result = record(tmp_path, [], *named, *dry)
     elif way == "file":
         result = record(tmp_path, [f'api_key_env = "{given}"'], *dry)
     elif way == "proxy":
-        result = feval("proxy --upstream http://127.0.0.1:9/v1 --record", tmp_path / "o", *named)
+        result = feval(
+            "proxy --upstream http://127.0.0.1:9/v1 --record",
+            tmp_path / "o",
+            "--api-key-env",
+            given,
+        )
     else:
         toy = write_toy(tmp_path / "toy", {"m": [["4"]]}, ["4"])
         result = feval("score", toy, "--scorer judge:m --out", tmp_path / "o", *named, *dry)
-    assert result.exit_code == 2, result.output
-    assert "--api-key-env wants the name of an environment variable" in result.stderr
-    assert given not in result.output
+    assert given not in failed(result, 2, "--api-key-env wants the name of an environment variable")
 
 
 def test_a_proxy_stores_no_known_key(tmp_path):
-    result = feval(
-        "proxy --upstream http://127.0.0.1:9/v1 --record", tmp_path / "r", "--dataset", KEY
-    )
-    assert (result.exit_code, "NEBIUS_API_KEY is in --dataset" in result.stderr) == (2, True), (
-        result.output
-    )
+    result = feval(PROXY, tmp_path / "r", "--dataset", KEY)
+    failed(result, 2, "NEBIUS_API_KEY is in --dataset")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +117,7 @@ def test_a_proxy_stores_no_known_key(tmp_path):
 )
 def test_a_dry_run_says_what_cannot_work(tmp_path, line, words):
     result = record(tmp_path, [line], "--dry-run")
-    assert (result.exit_code, words in result.stderr) == (2, True), result.output
+    failed(result, 2, words)
 
 
 def test_the_password_of_a_url_in_the_settings_is_not_printed(tmp_path):

@@ -17,3 +17,16 @@ def words(arguments):
         for each in arguments
         for word in (each.split() if isinstance(each, str) else [str(each)])
     ]
+
+
+def failed(result, code, *pieces):
+    """Assert that a command failed with one sentence on standard error and nothing on standard
+    output.
+    """
+    assert (result.exit_code, result.stdout) == (code, ""), result.output
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    for piece in pieces:
+        assert piece in result.stderr
+    return result.stderr

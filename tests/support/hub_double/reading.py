@@ -15,6 +15,7 @@ from hub_double.repositories import (
     items_at,
     pointer,
     sha256,
+    tree_of,
 )
 from hub_double.writing import Writing
 
@@ -96,10 +97,10 @@ class Handler(Writing, BaseHTTPRequestHandler):
         commit = dataset.commit_of(revision or "main")
         self.json(info_of(name, dataset, commit, blobs=query.get("blobs", "").lower() == "true"))
 
-    def _tree(self, name, revision, *, query):
+    def _tree(self, name, revision, folder, *, query):
         dataset = self.hub.readable(name, self.token)
         files = dataset.commits[dataset.commit_of(revision)]
-        items = items_at(files, sorted(files))  # all of them, and no folders, is what is asked for
+        items = list(tree_of(files, folder, recursive=query.get("recursive", "").lower() == "true"))
         start = int(query.get("cursor", "0"))
         headers = {}
         if start + TREE_PAGE < len(items):
@@ -115,7 +116,7 @@ class Handler(Writing, BaseHTTPRequestHandler):
         sent = self.body()
         is_json = self.headers.get("Content-Type", "").startswith("application/json")
         paths = json.loads(sent)["paths"] if is_json else parse_qs(sent.decode()).get("paths", [])
-        self.json(items_at(dataset.commits[dataset.commit_of(revision)], paths))
+        self.json(list(items_at(dataset.commits[dataset.commit_of(revision)], paths)))
 
     def _refs(self, name, *, query):
         dataset = self.hub.readable(name, self.token)
@@ -161,12 +162,14 @@ class Handler(Writing, BaseHTTPRequestHandler):
         if self.command == "GET":
             data = self.hub.sent(path, data)
             self._cut_short = self.hub.is_cut(path)
-        wanted = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
-        start = int(wanted[1]) if wanted else 0
-        self._count(path, len(data) - start)
-        shown = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        wanted = re.match(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        start, stop = int(wanted[1]) if wanted else 0, len(data)
+        if wanted and wanted[2]:
+            stop = min(stop, int(wanted[2]) + 1)
+        self._count(path, stop - start)
+        shown = f"bytes {start}-{stop - 1}/{len(data)}"
         headers = {"Content-Type": "application/octet-stream", "Content-Range": shown, **headers}
-        self.send(206 if wanted else 200, data[start:], headers)
+        self.send(206 if wanted else 200, data[start:stop], headers)
 
     def _count(self, path, size):
         if self.command == "GET":
@@ -201,7 +204,7 @@ READING = (
     (("GET",), r"/api/agent-harnesses", Handler._harnesses),
     (("GET",), r"/api/datasets/([^/]+/[^/]+)/refs", Handler._refs),
     (("GET",), r"/api/datasets/([^/]+/[^/]+)(?:/revision/([^/]+))?", Handler._info),
-    (("GET",), r"/api/datasets/([^/]+/[^/]+)/tree/([^/]+)", Handler._tree),
+    (("GET",), r"/api/datasets/([^/]+/[^/]+)/tree/([^/]+)(?:/(.+))?", Handler._tree),
     (("POST",), r"/api/datasets/([^/]+/[^/]+)/paths-info/([^/]+)", Handler._paths_info),
     (("GET", "HEAD"), r"/datasets/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", Handler._resolve),
     (("GET", "HEAD"), r"/objects/([0-9a-f]{64})", Handler._object),

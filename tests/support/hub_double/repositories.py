@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 
 PULL_REQUEST = "refs/pr/"
@@ -79,7 +80,21 @@ def _sibling(path, data):
 
 def items_at(files, paths):
     """What the Hub says of some paths; nothing of those that are not there."""
-    return [_file_item(path, files[path]) for path in paths if path in files]
+    for path in paths:
+        if path in files:
+            yield _file_item(path, files[path])
+        elif any(other.startswith(f"{path}/") for other in files):
+            yield {"type": "directory", "path": path, "size": 0, "oid": git_blob(path.encode())}
+
+
+def tree_of(files, folder, *, recursive):
+    prefix = f"{folder}/" if folder else ""
+    inside = [path.removeprefix(prefix) for path in files if path.startswith(prefix)]
+    if folder and not inside:
+        raise HubError(404, "EntryNotFound", f"{folder} does not exist")
+    folders = {path[: cut.start()] for path in inside for cut in re.finditer("/", path)}
+    names = [*sorted(folders), *sorted(inside)]
+    return items_at(files, [prefix + name for name in names if recursive or "/" not in name])
 
 
 def _file_item(path, data):
