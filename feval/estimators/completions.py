@@ -12,8 +12,9 @@ the same probability Q.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import scipy
@@ -47,6 +48,10 @@ _NO_PANEL = 1e-18  # smallest width of a panel
 _CHUNK = 32  # entries solved at once, with all their nodes
 _FEW_VOTES = 60  # largest n computed from differences
 _TRAPEZOID = np.linspace(-1.0, 1.0, 81)
+
+
+_Solved = tuple[Floats, Floats]
+"""V_n [T, N]; V_inf and parameters [T, P]."""
 
 
 class MaxEntCompletion(Result):
@@ -124,17 +129,26 @@ def maxent_completion(moments: Moments, budgets: Sequence[int]) -> MaxEntComplet
         OutOfRangeError: an n that is not a budget index, or moments so near the edge of the
             feasible set that no density was found.
     """
-    checked = _budgets(budgets)
-    shape = moments.shape
-    votes, parameters = np.empty((*shape, len(checked))), np.empty((*shape, 4))
-    degenerate = _degenerate(moments)
-    votes[~degenerate], parameters[~degenerate], off = _maxent(moments.take(~degenerate), checked)
-    _require_matched(moments, ~degenerate, off)
-    votes[degenerate], limit = _limits(moments, degenerate, checked)
-    parameters[degenerate] = np.stack(
-        [limit, *np.full((2, len(limit)), np.nan), np.full(len(limit), -np.inf)], -1
+    checked, degenerate, votes, parameters = _completed(
+        moments,
+        budgets,
+        _maxent,
+        lambda edge: [
+            *np.full((2, len(edge.mu)), np.nan),
+            np.full(len(edge.mu), -np.inf),
+            0.0 * edge.mu,
+        ],
     )
-    infinite, lam, kap, entropy = np.moveaxis(parameters, -1, 0)
+    infinite, lam, kap, entropy, missed = parameters
+    require_each(
+        missed <= _MATCHED,
+        "The distribution of greatest entropy with mu = {0!r} and nu = {1!r}{at} was not found: its"
+        " moments are off by {2:.1e}. For moments this close to the edge of the feasible set use"
+        " the bounds of vote_interval.",
+        moments.mu,
+        moments.nu,
+        missed,
+    )
     return MaxEntCompletion(checked, votes, infinite, lam, kap, entropy, degenerate)
 
 
@@ -161,33 +175,20 @@ def ldgp_completion(moments: Moments, budgets: Sequence[int]) -> LatentDifficult
     Raises:
         OutOfRangeError: an n that is not a budget index.
     """
-    checked = _budgets(budgets)
-    degenerate = _degenerate(moments)
-    inner = moments.take(~degenerate)
-    t = _normal_quantile(inner)
-    r, rest = _latent_correlation(inner, t)
-    shape = moments.shape
-    votes, parameters = np.empty((*shape, len(checked))), np.empty((*shape, 4))
-    scaled, gamma = t / np.sqrt(r), np.sqrt(r / rest)
-    curve = np.array([_probit_votes(n, inner.mu, scaled, gamma) for n in checked])
-    votes[~degenerate] = curve.reshape(len(checked), inner.mu.size).T
-    parameters[~degenerate] = np.stack(
-        [scipy.special.ndtr(scaled), t / np.sqrt(rest), gamma, r], -1
-    )
-    votes[degenerate], limit = _limits(moments, degenerate, checked)
-    edge = moments.take(degenerate)
-    spread = edge.variance > 0  # nu = mu within (0, 1)
-    at = _normal_quantile(edge)
-    with np.errstate(invalid="ignore"):  # 0 x infinity at mu = 1/2, documented
-        eta = np.where(spread, at * np.inf, at)
-    parameters[degenerate] = np.stack(
-        [limit, eta, np.where(spread, np.inf, 0.0), spread.astype(float)], -1
-    )
-    infinite, eta, gamma, r = np.moveaxis(parameters, -1, 0)
+    checked, degenerate, votes, parameters = _completed(moments, budgets, _ldgp, _ldgp_edge)
+    infinite, eta, gamma, r = parameters
     return LatentDifficultyCompletion(checked, votes, infinite, eta, gamma, r, degenerate)
 
 
-def _budgets(budgets: Sequence[int]) -> tuple[int, ...]:
+def _completed(
+    moments: Moments,
+    budgets: Sequence[int],
+    solve: Callable[[Moments, tuple[int, ...]], _Solved],
+    edge: Callable[[Moments], list[Any]],
+) -> tuple[tuple[int, ...], Bools, Floats, Floats]:
+    """The budgets, where the moments are on the boundary, V_n [..., N], and V_inf and parameters
+    [P, ...]: by `solve` within it; on it, `edge` gives the parameters of the only distribution.
+    """
     if isinstance(budgets, int | np.integer):
         raise OutOfRangeError(
             f"Budgets are a list of n, such as [1, 2] for three and five votes; {budgets!r} was"
@@ -195,29 +196,49 @@ def _budgets(budgets: Sequence[int]) -> tuple[int, ...]:
         )
     for n in budgets:
         check_budget(n)
-    return tuple(int(n) for n in budgets)
-
-
-def _degenerate(moments: Moments) -> Bools:
-    return np.asarray((moments.variance <= 0) | (moments.unsteady <= 0))
-
-
-def _limits(moments: Moments, where: Bools, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """V_n [D, N] and V_inf [D] of the only distributions on the boundary."""
-    mu, certain = moments.mu[where], moments.variance[where] <= 0
-    votes = np.array([np.where(certain, majority_accuracy(n, mu), mu) for n in budgets])
-    return votes.reshape(len(budgets), mu.size).T, np.where(
-        certain, np.heaviside(mu - 0.5, 0.5), mu
+    checked = tuple(int(n) for n in budgets)
+    degenerate = np.asarray((moments.variance <= 0) | (moments.unsteady <= 0))
+    inner, outer = moments.take(~degenerate), moments.take(degenerate)
+    mu, certain = outer.mu, outer.variance <= 0
+    infinite = np.where(certain, np.heaviside(mu - 0.5, 0.5), mu)
+    limit = np.stack(np.broadcast_arrays(infinite, *edge(outer)), -1)
+    votes = np.empty((*moments.shape, len(checked)))
+    parameters = np.empty((*moments.shape, limit.shape[1]))
+    votes[~degenerate], parameters[~degenerate] = solve(inner, checked)
+    votes[degenerate] = _curve(
+        checked, mu, lambda n: np.where(certain, majority_accuracy(n, mu), mu)
     )
+    parameters[degenerate] = limit
+    return checked, degenerate, votes, np.moveaxis(parameters, -1, 0)
 
 
-_Solved = tuple[Floats, Floats, Floats]
-"""V_n [T, N]; V_inf, lambda, kappa and entropy [T, 4]; by how much the moments are missed [T]."""
+def _curve(budgets: tuple[int, ...], entries: Floats, votes: Callable[[int], Floats]) -> Floats:
+    """[T, N] the values [T] for each n."""
+    curve = np.empty((len(entries), len(budgets)))
+    for place, n in enumerate(budgets):
+        curve[:, place] = votes(n)
+    return curve
+
+
+def _ldgp(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
+    t = _normal_quantile(moments)
+    r, rest = _latent_correlation(moments, t)
+    scaled, gamma = t / np.sqrt(r), np.sqrt(r / rest)
+    votes = _curve(budgets, t, lambda n: _probit_votes(n, moments.mu, scaled, gamma))
+    return votes, np.stack([scipy.special.ndtr(scaled), t / np.sqrt(rest), gamma, r], -1)
+
+
+def _ldgp_edge(edge: Moments) -> list[Any]:
+    spread = edge.variance > 0  # nu = mu within (0, 1)
+    at = _normal_quantile(edge)
+    with np.errstate(invalid="ignore"):  # 0 x infinity at mu = 1/2, documented
+        eta = np.where(spread, at * np.inf, at)
+    return [eta, np.where(spread, np.inf, 0.0), spread]
 
 
 def _maxent(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
-    """Solve each row of a flat table for mu up to 1/2, since floats are dense near 0, not near
-    1.
+    """V_inf, lambda, kappa, entropy and by how much the moments are missed. Solves each row for mu
+    up to 1/2, since floats are dense near 0, not near 1.
     """
     flipped = moments.mu > moments.wrong
     table = moments.reflected(flipped)
@@ -225,7 +246,7 @@ def _maxent(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
     split = ~narrow & (table.unsteady < _SPLIT)
     split[split] &= table.rho[split] > np.minimum(2.0 * table.mu[split], 0.5)
     count = table.mu.size
-    votes, parameters, off = np.empty((count, len(budgets))), np.empty((count, 4)), np.zeros(count)
+    votes, parameters = np.empty((count, len(budgets))), np.empty((count, 5))
     votes[narrow], parameters[narrow] = _narrow_limit(table.take(narrow), budgets)
     votes[split], parameters[split] = _split_limit(table.take(split), budgets)
     inner = np.flatnonzero(~narrow & ~split)
@@ -234,11 +255,11 @@ def _maxent(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
     inner = inner[np.argsort((np.diff(panels) > 0).sum(1), kind="stable")]
     for start in range(0, len(inner), _CHUNK):
         rows = inner[start : start + _CHUNK]
-        votes[rows], parameters[rows], off[rows] = _densities(table.take(rows), budgets)
+        votes[rows], parameters[rows] = _densities(table.take(rows), budgets)
     votes[flipped] = 1.0 - votes[flipped]
     parameters[flipped, 0] = 1.0 - parameters[flipped, 0]
     parameters[flipped, 1] *= -1.0
-    return votes, parameters, off
+    return votes, parameters
 
 
 def _densities(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
@@ -248,9 +269,10 @@ def _densities(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
     mean, second = _expected(density, away), _expected(density, away * away)
     above = _expected(density, moments.mu[:, None] + away > 0.5)
     lam = tilt + kap * (moments.wrong - moments.mu)
-    parameters = np.stack([above, lam, kap, log_scale - tilt * mean - kap * second], -1)
-    off = np.maximum(np.abs(mean), np.abs(second - moments.variance))
-    return _expected_votes(moments, away, density, budgets), parameters, off
+    entropy = log_scale - tilt * mean - kap * second
+    missed = np.maximum(np.abs(mean), np.abs(second - moments.variance))
+    parameters = np.stack([above, lam, kap, entropy, missed], -1)
+    return _expected_votes(moments, away, density, budgets), parameters
 
 
 def _expected(density: Floats, values: Numbers) -> Floats:
@@ -271,34 +293,20 @@ def _expected_votes(
         np.clip(moments.mu[:, None] + away, 0.0, 1.0),
         np.clip(moments.wrong[:, None] - away, 0.0, 1.0),
     )
-    votes, small = np.empty((len(q), len(budgets))), [n for n in budgets if n <= _FEW_VOTES]
+    small = [n for n in budgets if n <= _FEW_VOTES]
     # C(2n - 1, n) / 4^n = C(2n, n) / 4^n / 2
     curve, power = [_expected(density, q)], 0.5 * (q - rest) * density
     for n in range(1, max(small, default=0) + 1):
         power *= 4.0 * (1.0 - 0.5 / n) * (q * rest)
         curve.append(curve[-1] + power.sum(1))
-    for place, n in enumerate(budgets):
-        votes[:, place] = (
-            curve[n] if n <= _FEW_VOTES else _expected(density, majority_accuracy(n, q))
-        )
-    return votes
-
-
-def _require_matched(moments: Moments, where: Bools, off: Floats) -> None:
-    missed = np.zeros(moments.shape)
-    missed[where] = off
-    require_each(
-        missed <= _MATCHED,
-        "The distribution of greatest entropy with mu = {0!r} and nu = {1!r}{at} was not found: its"
-        " moments are off by {2:.1e}. For moments this close to the edge of the feasible set use"
-        " the bounds of vote_interval.",
-        moments.mu,
-        moments.nu,
-        missed,
+    return _curve(
+        budgets,
+        q,
+        lambda n: curve[n] if n <= _FEW_VOTES else _expected(density, majority_accuracy(n, q)),
     )
 
 
-def _narrow_limit(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
+def _narrow_limit(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
     """A normal distribution about mu, ten or more deviations of at most 1e-9 away from 0: its tails
     beyond hold 1e-23.
     """
@@ -307,23 +315,13 @@ def _narrow_limit(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, F
     with np.errstate(over="ignore"):  # variances next to the smallest double
         kap = -0.5 / moments.variance
     lam = np.multiply(-away, kap, out=np.zeros_like(away), where=away != 0)
-    votes = (
-        np.array([majority_accuracy(n, moments.mu) for n in budgets])
-        .reshape(len(budgets), sd.size)
-        .T
-    )
-    return votes, np.stack(
-        [
-            scipy.special.ndtr(0.5 * away / sd),
-            lam,
-            kap,
-            0.5 * np.log(2.0 * np.pi * np.e) + np.log(sd),
-        ],
-        -1,
-    )
+    above = scipy.special.ndtr(0.5 * away / sd)
+    entropy = 0.5 * np.log(2.0 * np.pi * np.e) + np.log(sd)
+    votes = _curve(budgets, sd, lambda n: majority_accuracy(n, moments.mu))
+    return votes, np.stack([above, lam, kap, entropy, 0.0 * sd], -1)
 
 
-def _split_limit(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
+def _split_limit(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
     """Two exponential distributions with mean e, at 0 and 1: mu = e + right (1 - 2e), mu - nu = e -
     2 e^2, e below 1e-13.
     """
@@ -331,11 +329,12 @@ def _split_limit(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, Fl
     mean = u + 2.0 * u * u
     # mu - u without cancellation
     right = (mu * (moments.rho * moments.wrong + mu) - 2.0 * u * u) / (1.0 - 2.0 * mean)
-    votes = np.array([mu if n == 0 else right for n in budgets]).reshape(len(budgets), mu.size).T
+    votes = _curve(budgets, mu, lambda n: right if n else mu)
     with np.errstate(over="ignore"):  # mu - nu next to the smallest double
         kap = np.divide(1.0, mean)
     entropy = 1.0 + np.log(mean) - right * np.log(right) - (1.0 - right) * np.log1p(-right)
-    return votes, np.stack([right, np.log(right) - np.log1p(-right), kap, entropy], -1)
+    lam = np.log(right) - np.log1p(-right)
+    return votes, np.stack([right, lam, kap, entropy, 0.0 * mu], -1)
 
 
 def _panels(moments: Moments, n: int) -> Floats:

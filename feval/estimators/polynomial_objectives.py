@@ -126,9 +126,10 @@ def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
         low, high = rows[flat.mu[rows] <= 0.5], rows[flat.mu[rows] > 0.5]
         atoms[low], weights[low], quadratic[low] = _solve(problem, flat.take(low))
         # Near 1 the differences from 1 matter, so the distribution of 1 - Q is computed.
-        atoms[high], weights[high], quadratic[high] = _mirrored(
-            *_solve(mirrored, flat.take(high).reflected())
-        )
+        places, shares, powers = _solve(mirrored, flat.take(high).reflected())
+        a, b, c = powers.T
+        atoms[high], weights[high] = 1.0 - places[:, ::-1], shares[:, ::-1]
+        quadratic[high] = np.stack([a + b + c, -b - 2.0 * c, c], -1)
     margin = least_distances(quadratic, objective, 1, 0.25 * ROOM * scale)
     allowed = (quadratic * _targets(flat)).sum(-1) + np.where(margin < -_FINE * scale, -margin, 0.0)
     reached = (weights * objective(atoms)).sum(-1)
@@ -146,14 +147,6 @@ def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
         weights.reshape(*shape, 3),
         quadratic.reshape(*shape, 3),
     )
-
-
-def _mirrored(atoms: Floats, weights: Floats, quadratic: Floats) -> tuple[Floats, Floats, Floats]:
-    """Convert a solution for 1 - Q to one for Q: ascending atoms, and a + b (1 - q) + c (1 - q)^2
-    in powers of q.
-    """
-    a, b, c = quadratic.T
-    return 1.0 - atoms[:, ::-1], weights[:, ::-1], np.stack([a + b + c, -b - 2.0 * c, c], -1)
 
 
 def _solve(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Floats]:
@@ -239,20 +232,12 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
             break
     quadratic[rows, 0] += _violation(problem, quadratic[rows], atoms[rows])
     order = np.argsort(atoms, -1, kind="stable")
-    return (
-        np.take_along_axis(atoms, order, -1),
-        _lawful(np.take_along_axis(weights, order, -1)),
-        quadratic,
-    )
-
-
-def _lawful(weights: Floats) -> Floats:
-    """[T, 3] weights without negative ones and with total 1, corrected at the largest weight."""
-    shares = np.maximum(weights, 0.0)
-    rows, most = np.arange(len(shares)), shares.argmax(-1)
-    shares[rows, most] = 0.0
-    shares[rows, most] = 1.0 - shares.sum(-1)
-    return shares
+    # no negative weights, and a total of 1, by the largest
+    shares = np.maximum(np.take_along_axis(weights, order, -1), 0.0)
+    each, most = np.arange(len(shares)), shares.argmax(-1)
+    shares[each, most] = 0.0
+    shares[each, most] = 1.0 - shares.sum(-1)
+    return np.take_along_axis(atoms, order, -1), shares, quadratic
 
 
 def _simplex(
@@ -405,14 +390,16 @@ def _newton(
     if at_one:
         x[:, -1] = 1.0
     w, abc = w.copy(), abc.copy()
-    size = 3 + len(inner) + count
     ok = np.ones(len(x), bool)
     for _ in range(12):
-        jacobian, residual = _conditions(problem, moments, x, w, abc, inner, size)
+        jacobian, residual = _conditions(problem, moments, x, w, abc, inner)
         solvable = np.isfinite(jacobian).all((1, 2)) & ok
-        jacobian[~solvable] = np.eye(size)
-        step = _solved(jacobian, residual)
-        step[~solvable | ~np.isfinite(step).all(1)] = 0.0
+        jacobian[~solvable] = np.eye(jacobian.shape[1])
+        # rows with a singular matrix, at which `solve` fails, keep their places
+        regular = solvable & (np.abs(np.linalg.det(jacobian)) > 0)
+        step = np.zeros(residual.shape)
+        step[regular] = np.linalg.solve(jacobian[regular], residual[regular][..., None])[..., 0]
+        step[~np.isfinite(step).all(1)] = 0.0
         abc -= step[:, :3]
         x[:, inner] = np.clip(x[:, inner] - step[:, 3 : 3 + len(inner)], 0.0, 1.0)
         w -= step[:, 3 + len(inner) :]
@@ -425,21 +412,14 @@ def _newton(
     return ok & apart & lawful, x, shares, abc
 
 
-def _solved(jacobian: Floats, residual: Floats) -> Floats:
-    """Newton steps; rows with a singular matrix get NaN."""
-    steps = np.full(residual.shape, np.nan)
-    regular = np.abs(np.linalg.det(jacobian)) > 0  # `solve` fails if any matrix is singular
-    steps[regular] = np.linalg.solve(jacobian[regular], residual[regular][..., None])[..., 0]
-    return steps
-
-
 def _conditions(
-    problem: _Objective, moments: Moments, x: Floats, w: Floats, abc: Floats, inner: Rows, size: int
+    problem: _Objective, moments: Moments, x: Floats, w: Floats, abc: Floats, inner: Rows
 ) -> tuple[Floats, Floats]:
     """Jacobian [T, S, S] and residual [T, S]: values, slopes at inner atoms, moments; by a, b, c,
     inner atoms, weights.
     """
     rows, count, many = len(x), x.shape[1], len(inner)
+    size = 3 + many + count
     a, b, c = abc.T[..., None]
     powers = np.stack([np.ones_like(x), x, x * x], -1)
     slopes = b + 2.0 * c * x - problem.slope(x)

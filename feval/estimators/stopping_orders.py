@@ -42,7 +42,7 @@ ten answers have 65,000 different counts, whose answers have 107,000 sub-pools.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -333,25 +333,13 @@ _CELLS = 1 << 18  # numbers gathered at once
 
 
 def number_of_subpools(pools: AnswerCounts) -> float:
-    """Upper bound of the number of sub-pools of pools, their samples without an answer left out.
-
-    Not counted to the end where it is above `MOST_SUBPOOLS`, and infinite for pools of more than
-    400 answered samples.
+    """Upper bound of the number of sub-pools of pools, their samples without an answer left out;
+    infinite for pools of more than 400 answered samples.
     """
-    bounds = pools.bounds()[1:].tolist()
     most = int((pools.size - pools.none).max(initial=0))
     if most > _LARGEST_POOL:
         return np.inf
-    ways = np.zeros((most + 1, most + 1))  # by the last count, and the samples so far
-    ways[most, 0] = 1.0
-    for bound in bounds:
-        if ways.sum() > MOST_SUBPOOLS:
-            break
-        at_least = ways[::-1].cumsum(axis=0)[::-1]
-        ways = np.zeros_like(ways)
-        for votes in range(bound + 1):
-            ways[votes, votes:] = at_least[votes, : most + 1 - votes]
-    return float(ways.sum())
+    return float(_descending(pools.bounds()[1:], 0, most).sum())
 
 
 def votes_over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> ExpectedVotes:
@@ -428,21 +416,14 @@ def _layers(counts: Integers, totals: Int64) -> list[tuple[Rows, Rows, Integers,
             raise AssertionError("two counts share a key")
         layers.append((own, rows[: len(own)], subpools))
         children.append(rows[len(own) :].astype(np.int32))
-        smaller = _one_less(subpools)
+        # without one sample of each run's last candidate, which leaves the counts in order
+        last = subpools > 0
+        last[:, :-1] &= subpools[:, :-1] != subpools[:, 1:]
+        state, column = np.nonzero(last)
+        smaller = subpools[state]
+        smaller[np.arange(len(state)), column] -= 1
     children.append(np.zeros(0, np.int32))
     return [(*layer, below) for layer, below in zip(layers, children[1:], strict=True)][::-1]
-
-
-def _one_less(counts: Integers) -> Integers:
-    """[R, 1 + K] counts without one sample of each run's last candidate, which leaves them in
-    order.
-    """
-    last = counts > 0
-    last[:, :-1] &= counts[:, :-1] != counts[:, 1:]
-    state, column = np.nonzero(last)
-    less = counts[state]
-    less[np.arange(len(state)), column] -= 1
-    return less
 
 
 class _Layer(Result):
@@ -690,25 +671,10 @@ def ends_of_rule(
     it stops there. `only_last` leaves out the ends before the budget. NotExactError for a budget
     above 300, or for too many counts.
     """
+    require_budget(budget)
     ended: list[Integers] = [np.zeros((0, len(bounds)), np.int16)]
     chances = [np.zeros(0)]
-    for drawn, counts, reach, stopped in _ended(stops, bounds, budget):
-        if drawn == budget or not only_last:
-            ended.append(counts[stopped])
-            chances.append(reach[stopped])
-    return Ends.of(np.concatenate(ended), np.concatenate(chances), budget)
-
-
-def _ended(
-    stops: Callable[[Integers, int], Bools], bounds: Int64, budget: int
-) -> Iterator[tuple[int, Integers, Floats, Bools]]:
-    """Yield for each draw the counts that are reached, the probability to reach each given these,
-    and where the rule ends.
-    """
-    require_budget(budget)
-    counts: Integers = np.zeros((1, len(bounds)), np.int16)
-    reach: Floats = np.ones(1)
-    seen = 0
+    counts, reach, seen = np.zeros((1, len(bounds)), np.int16), np.ones(1), 0
     for drawn in range(1, budget + 1):
         counts, reach = _one_more(counts, reach, bounds, drawn)
         if (seen := seen + len(counts)) > _MOST_COUNTS:
@@ -717,10 +683,13 @@ def _ended(
                 " counts of answers: the pools contain too many different answers."
             )
         stopped = stops(counts[:, 1:], drawn) if drawn < budget else np.ones(len(counts), np.bool_)
-        yield drawn, counts, reach, stopped
+        if drawn == budget or not only_last:
+            ended.append(counts[stopped])
+            chances.append(reach[stopped])
         counts, reach = counts[~stopped], reach[~stopped]
         if not len(counts):
             break
+    return Ends.of(np.concatenate(ended), np.concatenate(chances), budget)
 
 
 def _one_more(
@@ -773,11 +742,19 @@ def number_of_counts(bounds: Int64, drawn: int) -> float:
     """Count the rows of `partitions` without enumerating them; a float, since it may exceed every
     integer type.
     """
-    ways = np.zeros((drawn + 1, drawn + 1))  # by the last count, and the draws so far
-    ways[drawn, : min(int(bounds[0]), drawn) + 1] = 1.0
-    for bound in bounds[1:].tolist():
+    return float(_descending(bounds[1:], int(bounds[0]), drawn)[drawn])
+
+
+def _descending(bounds: Int64, silent: int, most: int) -> Floats:
+    """[most + 1] number of counts as in `partitions`, with so many silent samples at most, by how
+    many draws they take.
+    """
+    ways = np.zeros((most + 1, most + 1))  # by the last count, and the draws so far
+    ways[most, : silent + 1] = 1.0
+    for bound in bounds.tolist():
         at_least = ways[::-1].cumsum(axis=0)[::-1]
         ways = np.zeros_like(ways)
-        for votes in range(min(bound, drawn) + 1):
-            ways[votes, votes:] = at_least[votes, : drawn + 1 - votes]
-    return float(ways[:, drawn].sum())
+        for votes in range(min(bound, most) + 1):
+            ways[votes, votes:] = at_least[votes, : most + 1 - votes]
+    result: Floats = ways.sum(axis=0)
+    return result

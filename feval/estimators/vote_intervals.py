@@ -178,34 +178,22 @@ class QuadraticBound(Result):
 def _least_distance(n: int, quadratic: Floats, sign: int) -> Floats:
     """[...] least of sign x (a + b q + c q^2 - P_n(q)) on [0, 1]."""
     a, b, c = np.moveaxis(quadratic[..., None], -2, 0)
-
-    def slope(q: Floats) -> Floats:
-        result: Floats = b + 2.0 * c * q - majority_slope(n, q)
-        return result
-
-    def curvature(q: Floats) -> Floats:
-        result: Floats = 2.0 * c - majority_curvature(n, q)
-        return result
-
-    inflections = [0.5 - 0.5 / (2 * n - 1) ** 0.5, 0.5 + 0.5 / (2 * n - 1) ** 0.5] if n >= 2 else []
-    ends = np.broadcast_to(
-        np.array([0.0, *inflections, 1.0]), (*quadratic.shape[:-1], len(inflections) + 2)
-    )
-    bends = _with_ends(_bisect(curvature, ends[..., :-1], ends[..., 1:]))
-    critical = _with_ends(_bisect(slope, bends[..., :-1], bends[..., 1:]))
-    places = np.concatenate([bends, critical], -1)
+    shape, width = (*quadratic.shape[:-1], 2), 0.5 / (2 * n - 1) ** 0.5 if n else 0.0
+    inflections = np.broadcast_to([0.5 - width, 0.5 + width], shape)
+    bends = _roots(lambda q: 2.0 * c - majority_curvature(n, q), inflections)
+    flat = _roots(lambda q: b + 2.0 * c * q - majority_slope(n, q), bends)
+    places = np.concatenate([bends, flat, np.broadcast_to([0.0, 1.0], shape)], -1)
     residual = sign * (a + places * (b + places * c) - majority_accuracy(n, places))
     return np.asarray(residual.min(-1))
 
 
-def _with_ends(places: Floats) -> Floats:
-    edge = np.zeros((*places.shape[:-1], 1))
-    return np.concatenate([edge, places, edge + 1.0], -1)
-
-
-def _bisect(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
-    """[...] the root of a monotone function in each interval, or the nearer end."""
-    low, high = low.copy(), high.copy()
+def _roots(function: Callable[[Floats], Floats], between: Floats) -> Floats:
+    """[..., K + 1] the root of a function in each interval of [0, 1] between ascending places [...,
+    K] where it is monotone, or the nearer end.
+    """
+    edge = np.zeros((*between.shape[:-1], 1))
+    ends = np.concatenate([edge, between, edge + 1.0], -1)
+    low, high = ends[..., :-1], ends[..., 1:]
     rising = function(high) >= function(low)
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)

@@ -4,14 +4,8 @@ leave open.
 A confidence region for (mu, nu), intersected with the feasible set F = {mu^2 <= nu <= mu}, is
 projected through the sharp ends: [min L_n, max U_n] over the region (arXiv 2605.03379, section 4.4,
 eqs. (14)-(15)). U_n is concave and L_n convex in (mu, nu), and the region is convex; so the maximum
-is at a point of the edge where the gradient of U_n, the (b, c) of its quadratic, is the outward
-normal. On an ellipse that is a fixed point:
-
-    theta = theta_hat + sqrt(c / N) Sigma g / sqrt(g' Sigma g)
-    g = (b, c) at theta,   c = -2 log(1 - level)
-
-Where the fixed point lies outside F, the edge of the region is searched instead: arcs of the
-ellipse within F and arcs of F within the ellipse.
+is at a point of the edge, which is searched by ever finer grids: arcs of the ellipse within F and
+arcs of F within the ellipse.
 
 A Wald region needs large samples. With an empty cell Sigma is singular, and the region shrinks to a
 segment or to a point: thirty right pairs of thirty give [1, 1]. `likelihood_projection` avoids
@@ -22,7 +16,7 @@ question.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf, isinf, log1p
+from math import inf, log1p
 from typing import Literal
 
 import numpy as np
@@ -76,7 +70,6 @@ _SIDES: tuple[Side, Side] = ("lower", "upper")
 _ANGLES = 721
 _FINER = 21  # points; each zoom narrows the search tenfold
 _ZOOMS = 16
-_FIXED_POINT_STEPS = 100
 _CHUNK = 64  # tables searched at once, with all their angles
 _HALVINGS = 56  # from 2 to below the spacing of doubles
 
@@ -135,7 +128,10 @@ def wald_projection(table: PairTable, n: float, level: float = 0.95) -> Projecte
     hull[flat] = _segments(
         cells[flat], centre[flat, 0], np.sqrt(np.maximum(covariance[flat, 0, 0], 0.0))
     )
-    hull[~flat] = _ellipses(centre[~flat], covariance[~flat], n, end)
+    centre, covariance = centre[~flat], covariance[~flat]
+    hull[~flat] = _hulls(
+        len(centre), lambda rows: _ellipse_arcs(centre[rows], covariance[rows]), end
+    )
     return _projected(hull, table.questions.shape)
 
 
@@ -162,10 +158,33 @@ def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> Pr
         .reshape(-1, 3)
         .astype(np.float64)
     )
-    hull = np.empty((len(counts), 2))
-    for start in range(0, len(counts), _CHUNK):
-        rows = slice(start, start + _CHUNK)
-        hull[rows] = _likelihood_hulls(counts[rows], quantile, end)
+    total = counts.sum(1)
+    mu = (counts[:, 0] + counts[:, 1] / 2.0) / total
+    # outside F the likelihood is greatest on nu = mu^2, at the same mu
+    nu = np.maximum(counts[:, 0] / total, mu * mu)
+    least = _log_likelihood(counts[:, None], mu[:, None], nu[:, None]) - quantile / 2.0
+
+    def arcs(block: slice) -> list[_Arc]:
+        start = np.zeros(len(mu[block]))
+
+        def edge(rows: Rows, angle: Floats) -> tuple[Floats, Floats, Bools]:
+            """The region is star-shaped about the maximum-likelihood point."""
+            places = rows + block.start
+            x, y, cells = np.cos(angle), np.sin(angle), counts[places, None]
+            low, high = np.zeros_like(angle), np.full_like(angle, 2.0)
+            for _ in range(_HALVINGS):
+                middle = 0.5 * (low + high)
+                m, v = mu[places, None] + middle * x, nu[places, None] + middle * y
+                within = _feasible(m, v) & (_log_likelihood(cells, m, v) >= least[places])
+                low, high = np.where(within, middle, low), np.where(within, high, middle)
+            m, v = mu[places, None] + low * x, nu[places, None] + low * y
+            return m, v, np.ones(m.shape, bool)
+
+        return [_Arc(edge, start, start + 2.0 * np.pi)]
+
+    hull = _hulls(len(mu), arcs, end)
+    centre = np.stack([end(mu, nu, side) for side in _SIDES], -1)
+    hull = np.stack([np.fmin(hull, centre)[:, 0], np.fmax(hull, centre)[:, 1]], -1)
     return _projected(hull, table.questions.shape)
 
 
@@ -224,20 +243,9 @@ def simultaneous_gains(
         return np.full(len(budgets), np.nan)
     questions = len(c)
     quantile = (questions - 1) * np.expm1(-2.0 / (questions - 2) * np.log1p(-level))
-    centre, matrix = values.mean(1)[None], quantile / questions * covariance[None]
-    return np.array([_least_gain(centre, matrix, int(n)) for n in budgets])
-
-
-def _least_gain(centre: Floats, covariance: Floats, n: int) -> float:
-    least = _fixed_points(centre, covariance, n, "lower", gain=1.0)
-    if np.isnan(least[0]):
-
-        def gain(mu: Floats, nu: Floats, side: Side) -> Floats:
-            return vote_bound(n, Moments.of(mu, nu), side).value - mu
-
-        for arc in _ellipse_arcs(centre, covariance):
-            least = np.fmin(least, _along(arc, gain, "lower"))
-    return float(least[0])
+    arcs = _ellipse_arcs(values.mean(1)[None], quantile / questions * covariance[None])
+    least = [_hulls(1, lambda _: arcs, _end(int(n), 1.0), _SIDES[:1]) for n in budgets]
+    return np.array(least).reshape(len(budgets))
 
 
 def _projected(hull: Floats, shape: tuple[int, ...]) -> ProjectedInterval:
@@ -245,7 +253,7 @@ def _projected(hull: Floats, shape: tuple[int, ...]) -> ProjectedInterval:
     return ProjectedInterval(low, high, np.asarray(np.isnan(low)))
 
 
-def _end(n: float) -> _End:
+def _end(n: float, gain: float = 0.0) -> _End:
     if n == inf:
 
         def at_infinity(mu: Floats, nu: Floats, side: Side) -> Floats:
@@ -254,7 +262,7 @@ def _end(n: float) -> _End:
 
         return at_infinity
     check_budget(n)
-    return lambda mu, nu, side: vote_bound(int(n), Moments.of(mu, nu), side).value
+    return lambda mu, nu, side: vote_bound(int(n), Moments.of(mu, nu), side).value - gain * mu
 
 
 def _chi2_quantile(level: float) -> float:
@@ -276,45 +284,28 @@ def _segments(cells: Int64, mu: Floats, reach: Floats) -> Floats:
     return np.where((disagree == 0)[:, None], along, touching)
 
 
-def _ellipses(centre: Floats, covariance: Floats, n: float, end: _End) -> Floats:
-    """[T, 2] intervals over the ellipses with these centres and matrices, intersected with F."""
-    hull = np.full((len(centre), 2), np.nan)
-    if not isinf(n):
-        hull = np.stack([_fixed_points(centre, covariance, int(n), side) for side in _SIDES], -1)
-    left = np.flatnonzero(np.isnan(hull).any(1))
-    for start in range(0, len(left), _CHUNK):
-        rows = left[start : start + _CHUNK]
-        searched = _extremes(_ellipse_arcs(centre[rows], covariance[rows]), end, len(rows))
-        hull[rows] = np.where(np.isnan(hull[rows]), searched, hull[rows])
+def _hulls(
+    tables: int,
+    arcs: Callable[[slice], Sequence[_Arc]],
+    end: _End,
+    sides: tuple[Side, ...] = _SIDES,
+) -> Floats:
+    """[T, sides] least and greatest ends along the arcs of each table; NaN where no point of them
+    is feasible.
+    """
+    hull = np.empty((tables, len(sides)))
+    for start in range(0, tables, _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        pieces = arcs(rows)
+        for place, side in enumerate(sides):
+            choose = np.fmin if side == "lower" else np.fmax
+            hull[rows, place] = choose.reduce([_along(arc, end, side) for arc in pieces])
     return hull
 
 
-def _fixed_points(
-    centre: Floats, covariance: Floats, n: int, side: Side, gain: float = 0.0
-) -> Floats:
-    """[T] extreme ends minus `gain` x mu, NaN where an iterate leaves F. All tables iterate
-    together until they converge.
-    """
-    theta, value, ends = centre.copy(), np.full(len(centre), np.inf), np.full(len(centre), np.nan)
-    active = np.arange(len(centre))
-    outward = 1.0 if side == "upper" else -1.0
-    for _ in range(_FIXED_POINT_STEPS):
-        mu, nu = theta[active].T
-        active = active[(mu > 0.0) & (mu < 1.0) & (mu * mu < nu) & (nu < mu)]
-        if not len(active):
-            break
-        bound = vote_bound(n, Moments.of(*theta[active].T), side)
-        reached = bound.value - gain * bound.moments.mu
-        settled = np.abs(reached - value[active]) <= 1e-15
-        value[active] = reached
-        ends[active[settled]] = reached[settled]
-        active, gradient = active[~settled], bound.quadratic[~settled, 1:] - np.array([gain, 0.0])
-        step = np.einsum("tij,tj->ti", covariance[active], gradient)
-        length = np.sqrt(np.einsum("ti,ti->t", gradient, step))[:, None]
-        theta[active] = centre[active] + outward * np.divide(
-            step, length, out=np.zeros_like(step), where=length > 0
-        )
-    return ends
+def _feasible(mu: Floats, nu: Floats) -> Bools:
+    within: Bools = (mu >= 0.0) & (mu <= 1.0) & (mu * mu <= nu) & (nu <= mu)
+    return within
 
 
 def _ellipse_arcs(centre: Floats, covariance: Floats) -> tuple[_Arc, ...]:
@@ -351,18 +342,6 @@ def _ellipse_arcs(centre: Floats, covariance: Floats) -> tuple[_Arc, ...]:
     )
 
 
-def _extremes(arcs: Sequence[_Arc], end: _End, tables: int) -> Floats:
-    """[T, 2] least L_n and greatest U_n along the arcs, by ever finer grids; NaN where no point of
-    them is feasible.
-    """
-    best = np.full((tables, 2), np.nan)
-    for arc in arcs:
-        for place, side in enumerate(_SIDES):
-            choose = np.fmin if side == "lower" else np.fmax
-            best[:, place] = choose(best[:, place], _along(arc, end, side))
-    return best
-
-
 def _along(arc: _Arc, end: _End, side: Side) -> Floats:
     """[T] the extreme end along one arc of each table, among its feasible points."""
     sign = 1.0 if side == "upper" else -1.0
@@ -372,7 +351,7 @@ def _along(arc: _Arc, end: _End, side: Side) -> Floats:
     for _ in range(1 + _ZOOMS):
         at = start[:, None] + (stop - start)[:, None] * np.linspace(0.0, 1.0, count)
         mu, nu, counted = arc.points(rows, at)
-        counted &= (mu >= 0.0) & (mu <= 1.0) & (mu * mu <= nu) & (nu <= mu)
+        counted &= _feasible(mu, nu)
         values = np.full(at.shape, -np.inf)
         values[counted] = sign * end(mu[counted], nu[counted], side)
         place = values.argmax(1)
@@ -386,41 +365,6 @@ def _along(arc: _Arc, end: _End, side: Side) -> Floats:
             _FINER,
         )
     return np.where(np.isneginf(best), np.nan, sign * best)
-
-
-def _likelihood_hulls(counts: Floats, quantile: float, end: _End) -> Floats:
-    """[T, 2] intervals over likelihood regions, which are star-shaped about the maximum-likelihood
-    point.
-    """
-    total = counts.sum(1)
-    mu = (counts[:, 0] + counts[:, 1] / 2.0) / total
-    # outside F the likelihood is greatest on nu = mu^2, at the same mu
-    nu = np.maximum(counts[:, 0] / total, mu * mu)
-    least = _log_likelihood(counts[:, None], mu[:, None], nu[:, None]) - quantile / 2.0
-
-    def edge(rows: Rows, angle: Floats) -> tuple[Floats, Floats, Bools]:
-        x, y, cells = np.cos(angle), np.sin(angle), counts[rows, None]
-        low, high = np.zeros_like(angle), np.full_like(angle, 2.0)
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            m, v = mu[rows, None] + middle * x, nu[rows, None] + middle * y
-            within = (
-                (m >= 0)
-                & (m <= 1)
-                & (m * m <= v)
-                & (v <= m)
-                & (_log_likelihood(cells, m, v) >= least[rows])
-            )
-            low, high = np.where(within, middle, low), np.where(within, high, middle)
-        m, v = mu[rows, None] + low * x, nu[rows, None] + low * y
-        return m, v, np.ones(m.shape, bool)
-
-    whole = np.zeros(len(counts))
-    centre = np.stack([end(mu, nu, side) for side in _SIDES], -1)
-    extremes = _extremes([_Arc(edge, whole, whole + 2.0 * np.pi)], end, len(counts))
-    return np.stack(
-        [np.fmin(extremes[:, 0], centre[:, 0]), np.fmax(extremes[:, 1], centre[:, 1])], -1
-    )
 
 
 def _log_likelihood(counts: Floats, mu: Floats, nu: Floats) -> Floats:
