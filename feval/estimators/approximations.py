@@ -118,7 +118,12 @@ def monte_carlo_plurality_accuracy(
     check_ties(ties)
     numbers = checked_votes(votes)
     signatures = signatures_of_probabilities(correct, rivals, no_answer)
-    names = _checked_keys(keys, len(signatures.rows))
+    questions = len(signatures.rows)
+    names = np.arange(questions) if keys is None else np.asarray(keys)
+    if names.shape != (questions,) or names.dtype.kind not in "iu" or (names < 0).any():
+        raise OutOfRangeError(
+            f"Keys are one integer from 0 for each of the {questions} questions; {keys} were given."
+        )
     if not is_whole(seed) or not is_whole(replicates) or not 0 <= seed < 1 << 64 or replicates < 1:
         raise OutOfRangeError(
             f"A simulation takes a seed from 0 to 2^64 - 1 and 1 replicate or more; seed={seed} and"
@@ -133,19 +138,6 @@ def monte_carlo_plurality_accuracy(
         codes = _calls(shares, int(ends[-1]), replicates, (seed, int(names[question])))
         values[question] = _credits(codes, len(shares), ends, ties)[columns]
     return PerQuestion(values, np.arange(len(values)))
-
-
-def _checked_keys(keys: Integers | None, questions: int) -> Integers:
-    names = np.arange(questions) if keys is None else np.asarray(keys)
-    if (
-        names.shape != (questions,)
-        or names.dtype.kind not in "iu"
-        or (names.size and int(names.min()) < 0)
-    ):
-        raise OutOfRangeError(
-            f"Keys are one integer from 0 for each of the {questions} questions; {keys} were given."
-        )
-    return names
 
 
 def _calls(shares: Floats, votes: int, replicates: int, key: tuple[int, int]) -> Rows:

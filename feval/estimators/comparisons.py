@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Bools, Floats, Integers, Numbers, Result
+from feval.estimators.arrays import Bools, Floats, Integers, Numbers, Result, Rows
 
 _EQUAL = 1e-11  # rounding error of a difference of zero
 
@@ -391,16 +391,15 @@ def drift(
             nothing, nothing, 0, 0, False, math.nan, math.nan, math.nan, math.nan, (_NO_PAIR,)
         )
     ways = math.prod(math.comb(len(stratum.new), int(stratum.new.sum())) for stratum in strata)
-    observed = np.sum([stratum.statistics(stratum.new[None]) for stratum in strata], axis=0)
+    labels = (np.flatnonzero(stratum.new)[None] for stratum in strata)
+    observed = sum(map(_Stratum.statistics, strata, labels), np.zeros((1, 3)))
     exact = ways <= resamples
     arranged = _enumerated(strata) if exact else _sampled(strata, resamples, seed)
-    p_values = [
-        _p_value(abs(observed[0, row]), np.abs(arranged[:, row]), exact=exact) for row in (0, 1)
-    ]
-    adjusted = holm(p_values).tolist()
-    answers, lengths = (
-        DriftTest(float(observed[0, row]), p_values[row], adjusted[row]) for row in (0, 1)
-    )
+    least = np.abs(observed[0, :2])
+    as_large = (np.abs(arranged[:, :2]) >= least - _ROUNDING * np.maximum(1.0, least)).sum(axis=0)
+    p_values = (as_large + (not exact)) / (len(arranged) + (not exact))
+    tests = np.stack([observed[0, :2], p_values, holm(p_values)], axis=1).tolist()
+    answers, lengths = (DriftTest(*test) for test in tests)
     return Drift(
         answers,
         lengths,
@@ -424,14 +423,14 @@ class _Stratum(Result):
     tokens: Integers
     new: Bools
 
-    def statistics(self, labels: Bools) -> Floats:
+    def statistics(self, chosen: Rows) -> Floats:
         """[A, 3] the question's terms of S, W and the total-variation distance, for arrangements
-        [A, n] of its labels.
+        [A, m] of which of its CoTs are new.
         """
-        size = labels.shape[1]
-        news = int(self.new.sum())
+        size, news = len(self.new), chosen.shape[1]
         counts = self.answers.sum(axis=0)
-        dealt = labels.astype(np.float64)
+        dealt = np.zeros((len(chosen), size))
+        dealt[np.arange(len(chosen))[:, None], chosen] = 1.0
         excess = dealt @ self.answers - news * counts / size
         spread = size / (news * (size - news))
         chi_square = (excess**2 / counts).sum(axis=1) * size * spread
@@ -467,11 +466,8 @@ def _enumerated(strata: list[_Stratum]) -> Floats:
     """[A, 3] statistics of all arrangements, over all combinations of questions."""
     sums = np.zeros((1, 3))
     for stratum in strata:
-        size, news = len(stratum.new), int(stratum.new.sum())
-        chosen = list(combinations(range(size), news))
-        labels = np.zeros((len(chosen), size), dtype=np.bool_)
-        labels[np.arange(len(chosen))[:, None], chosen] = True
-        sums = (sums[:, None] + stratum.statistics(labels)).reshape(-1, 3)
+        chosen = list(combinations(range(len(stratum.new)), int(stratum.new.sum())))
+        sums = (sums[:, None] + stratum.statistics(np.array(chosen))).reshape(-1, 3)
     return sums
 
 
@@ -488,15 +484,8 @@ def _sampled(strata: list[_Stratum], resamples: int, seed: int) -> Floats:
             count = min(step, resamples - start)
             keys = bits.random_raw(count * size).reshape(count, size)
             smallest = np.argpartition(keys, news - 1, axis=1)[:, :news]
-            labels = np.zeros((count, size), dtype=np.bool_)
-            labels[np.arange(count)[:, None], smallest] = True
-            sums[start : start + count] += stratum.statistics(labels)
+            sums[start : start + count] += stratum.statistics(smallest)
     return sums
-
-
-def _p_value(observed: float, arranged: Floats, *, exact: bool) -> float:
-    as_large = int((arranged >= observed - _ROUNDING * max(1.0, observed)).sum())
-    return as_large / len(arranged) if exact else (1 + as_large) / (1 + len(arranged))
 
 
 def _checked(

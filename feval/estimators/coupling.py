@@ -164,7 +164,13 @@ def coupled_correctness(
             fit them.
     """
     first, second = _laws(p, p_prime)
-    right = _mask(correct, first.shape)
+    right, shape = np.asarray(correct), first.shape
+    if right.dtype != np.bool_ or right.shape not in (shape, shape[-1:]):
+        raise OutOfRangeError(
+            f"Right answers are booleans, one for each of the {shape[-1]} answers of a law;"
+            f" `correct` has shape {right.shape} and holds {right.dtype}."
+        )
+    right = np.broadcast_to(right, shape)
     race = _Race.of(first, second)
     right_first, right_second = (
         np.clip((law * right).sum(axis=-1), 0.0, 1.0) for law in (first, second)
@@ -297,20 +303,6 @@ def _laws(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> tuple[Floats, Floats]:
     return first, second
 
 
-def _mask(correct: npt.ArrayLike, shape: tuple[int, ...]) -> Bools:
-    mask = np.asarray(correct)
-    if (
-        mask.dtype != np.bool_
-        or mask.shape[-1:] != shape[-1:]
-        or mask.shape not in (shape, shape[-1:])
-    ):
-        raise OutOfRangeError(
-            f"Right answers are booleans, one for each of the {shape[-1]} answers of a law;"
-            f" `correct` has shape {mask.shape} and holds {mask.dtype}."
-        )
-    return np.broadcast_to(mask, shape)
-
-
 _LATTICE = 1e-9  # tolerance for differences of -1, 0 or 1
 _TAIL = 8.5  # standard deviations beyond which counts are ignored: less than 1e-16
 
@@ -377,7 +369,16 @@ def coupled_statistics(first: npt.ArrayLike, second: npt.ArrayLike) -> CoupledSt
         OutOfRangeError: shapes that differ, no questions, fewer than two calls, or a score that is
             not finite.
     """
-    x, y = _scores(first, second)
+    x, y = (np.asarray(values, np.float64) for values in (first, second))
+    if x.ndim != 2 or x.shape != y.shape or not x.size:
+        raise OutOfRangeError(
+            f"Coupled scores are two arrays [questions, calls] of one shape; they have {x.shape}"
+            f" and {y.shape}. Take as many calls of both LLMs on the same questions."
+        )
+    for name, values in (("first", x), ("second", y)):
+        require_each(
+            np.isfinite(values), f"Scores are finite numbers; {name} is {{0}}{{at}}.", values
+        )
     calls = x.shape[1]
     if calls < 2:
         raise OutOfRangeError(
@@ -586,17 +587,3 @@ def _ternary(differences: npt.ArrayLike) -> tuple[int, int, int]:
         )
         raise OutOfRangeError(f"Differences of right and wrong are 1, 0 or -1; {problem}.")
     return int((rounded > 0).sum()), int((rounded < 0).sum()), values.size
-
-
-def _scores(first: npt.ArrayLike, second: npt.ArrayLike) -> tuple[Floats, Floats]:
-    x, y = (np.asarray(values, np.float64) for values in (first, second))
-    if x.ndim != 2 or x.shape != y.shape or not x.size:
-        raise OutOfRangeError(
-            f"Coupled scores are two arrays [questions, calls] of one shape; they have {x.shape}"
-            f" and {y.shape}. Take as many calls of both LLMs on the same questions."
-        )
-    for name, values in (("first", x), ("second", y)):
-        require_each(
-            np.isfinite(values), f"Scores are finite numbers; {name} is {{0}}{{at}}.", values
-        )
-    return x, y

@@ -192,11 +192,7 @@ def strata_summary(
     return Strata(
         upper=np.asarray(upper, np.float64),
         questions=np.array([len(rows) for rows in members]),
-        accuracy=_means(questions.accuracy, members),
-        no_answer=_means(questions.no_answer, members),
-        candidates=_means(questions.candidates, members),
-        entropy=_means(questions.entropy, members),
-        mass=_means(questions.mass, members),
+        **{name: _means(values, members) for name, values in vars(questions).items()},
     )
 
 

@@ -152,14 +152,13 @@ class Moments(Result):
     def reflected(self, where: Bools | bool = True) -> Moments:
         """The moments of 1 - Q (right and wrong exchanged), for the entries [...] to change."""
         other = self.wrong, self.both_wrong, self.mu, self.nu, self.unsteady, self.variance
-        return Moments(*(np.where(where, *pair) for pair in zip(other, self._parts(), strict=True)))
+        return Moments(
+            *(np.where(where, *pair) for pair in zip(other, vars(self).values(), strict=True))
+        )
 
     def flat(self) -> Moments:
         """The table in one row."""
-        return Moments(*(part.ravel() for part in self._parts()))
-
-    def _parts(self) -> tuple[Floats, ...]:
-        return self.mu, self.nu, self.wrong, self.both_wrong, self.unsteady, self.variance
+        return Moments(*(part.ravel() for part in vars(self).values()))
 
 
 def _exact(*values: Any) -> bool:

@@ -455,12 +455,13 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
         ShortPoolError: more votes than recorded calls.
         OutOfRangeError: votes below 1, or right calls outside 0..K; the message has the index.
     """
-    c, k = broadcast(right=_whole(right, "right"), size=_whole(size, "size"))
+    c, k = broadcast(right=right, size=size)
+    require_counts("A vote of recorded calls", right=c, size=k)
     if not is_whole(votes) or votes < 1:
         raise OutOfRangeError(
             f"A vote needs 1 call or more, a whole number; {votes!r} were asked for."
         )
-    require_each((c >= 0) & (c <= k), "{0} of {1} calls are right{at}; counts lie in 0..K.", c, k)
+    require_each(c <= k, "{0} of {1} calls are right{at}; counts lie in 0..K.", c, k)
     require_each(
         k >= votes,
         f"{votes} votes were asked for, and {{0}} calls are recorded{{at}}. Ask for fewer votes or"
@@ -526,12 +527,3 @@ def checked_bits(bits: npt.ArrayLike) -> Integers:
         recorded,
     )
     return recorded.astype(np.int8)
-
-
-def _whole(values: npt.ArrayLike, name: str) -> Int64:
-    counts = np.asarray(values)
-    if counts.dtype.kind not in "iu":
-        raise OutOfRangeError(
-            f"Calls are counted in whole numbers; {name} has the type {counts.dtype}."
-        )
-    return counts.astype(np.int64)

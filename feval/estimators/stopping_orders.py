@@ -674,7 +674,8 @@ def ends_of_rule(
     require_budget(budget)
     ended: list[Integers] = [np.zeros((0, len(bounds)), np.int16)]
     chances = [np.zeros(0)]
-    counts, reach, seen = np.zeros((1, len(bounds)), np.int16), np.ones(1), 0
+    counts: Integers = np.zeros((1, len(bounds)), np.int16)
+    reach, seen = np.ones(1), 0
     for drawn in range(1, budget + 1):
         counts, reach = _one_more(counts, reach, bounds, drawn)
         if (seen := seen + len(counts)) > _MOST_COUNTS:

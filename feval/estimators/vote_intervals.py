@@ -199,7 +199,7 @@ def _roots(function: Callable[[Floats], Floats], between: Floats) -> Floats:
         middle = 0.5 * (low + high)
         below = (function(middle) < 0) == rising
         low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return 0.5 * (low + high)
+    return np.asarray(0.5 * (low + high))
 
 
 _ROOM_PER_BUDGET = 2e-16  # the quadratics' coefficients grow like n, and so does their rounding
