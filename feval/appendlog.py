@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import orjson
 
@@ -53,29 +53,27 @@ class AppendLog(ABC, Generic[Record, Key]):
     `recovered` is a sentence if a torn last line was cut off.
     """
 
-    WHAT: ClassVar[str] = "journal"
+    WHAT = "journal"
     """What the file is called in messages."""
-    HEADER: ClassVar[str]
+    HEADER: str
     """Field of the first line that identifies what is logged."""
-    WORKER: ClassVar[str] = "process"
+    WORKER = "process"
     """Who writes such files, for messages."""
-    ELSEWHERE: ClassVar[str]
+    ELSEWHERE: str
     """How to leave an existing file alone, for messages."""
-    ANEW: ClassVar[str]
+    ANEW: str
     """How to start over, for messages."""
-    REPAIR: ClassVar[str] = "delete that line: its CoT will be asked for again"
+    REPAIR = "delete that line: its CoT will be asked for again"
     """What to do about a damaged line, for messages."""
-    UNWRITTEN: ClassVar[str] = (
-        "What was acknowledged is in it; check the disk and run the same command again."
-    )
+    UNWRITTEN = "What was acknowledged is in it; check the disk and run the same command again."
     """What a failed write means, for messages."""
-    KEEPS_UNWRITTEN: ClassVar[bool] = False
+    KEEPS_UNWRITTEN = False
     """Whether lines that could not be written stay collected, for another try. If not, each commit
     is synced, and a failed one ends the log: whole lines that reached the disk stay there.
     """
-    DAMAGED: ClassVar[type[FevalError]] = SourceError
-    OTHER: ClassVar[type[FevalError]] = ConflictError
-    LOCKED: ClassVar[type[FevalError]] = StorageError
+    DAMAGED: type[FevalError] = SourceError
+    OTHER: type[FevalError] = ConflictError
+    LOCKED: type[FevalError] = StorageError
 
     def __init__(self, path: Path) -> None:
         self.path, self.folder = path, path.parent

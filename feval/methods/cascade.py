@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.estimators.arrays import Result
 from feval.methods.fields import (
+    AS_TUPLE,
     Aggregate,
     Cost,
     CountPerLLM,
@@ -29,7 +30,6 @@ from feval.methods.fields import (
     as_fraction,
     frozen_method,
     per_llm,
-    tuple_of_list,
 )
 from feval.methods.protocol import (
     BatchSampler,
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 
 Prices = Annotated[
-    tuple[Annotated[tuple[Cost, Cost], BeforeValidator(tuple_of_list)], ...],
-    BeforeValidator(tuple_of_list),
+    tuple[Annotated[tuple[Cost, Cost], AS_TUPLE], ...],
+    AS_TUPLE,
     Field(description="an input and an output price, 0 or more, for each LLM"),
 ]
 

@@ -15,6 +15,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache
+from operator import ge, gt, le, lt
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -54,6 +55,7 @@ _OUT_OF_RANGE = {
     "finite_number", "missing", "too_short"
 }  # fmt: skip
 _LONGEST_NUMBER, _LARGEST_EXPONENT = 1000, 400
+_BOUNDS = {"above": gt, "at least": ge, "below": lt, "at most": le}
 _WORDS = {
     int: "a whole number",
     float: "a number",
@@ -68,11 +70,6 @@ def _python_number(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     return float(value) if isinstance(value, (Fraction, Decimal)) else value
-
-
-def tuple_of_list(value: Any) -> Any:
-    """Lists, as JSON and TOML write them, as tuples, which can be hashed."""
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _fraction(text: str) -> Fraction:
@@ -102,18 +99,15 @@ class ExactNumber:
     below: int | None = None
     most: int | None = None
 
+    def _bounds(self) -> list[tuple[str, Callable[[Any, Any], bool], int]]:
+        values = self.above, self.least, self.below, self.most
+        each = zip(_BOUNDS.items(), values, strict=True)
+        return [(word, holds, bound) for (word, holds), bound in each if bound is not None]
+
     @property
     def description(self) -> str:
         """What the number may be, for messages."""
-        bounds = {
-            "above": self.above,
-            "at least": self.least,
-            "below": self.below,
-            "at most": self.most,
-        }
-        limits = " and ".join(
-            f"{word} {bound}" for word, bound in bounds.items() if bound is not None
-        )
+        limits = " and ".join(f"{word} {bound}" for word, _, bound in self._bounds())
         return f"a number such as 0.6 or '2/3'{', ' * bool(limits)}{limits}"
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
@@ -128,40 +122,31 @@ class ExactNumber:
             number = _fraction(str(value))
         except (ValueError, ZeroDivisionError):
             raise PydanticCustomError("out_of_range", "not a finite number") from None
-        if (
-            (self.above is not None and number <= self.above)
-            or (self.least is not None and number < self.least)
-            or (self.below is not None and number >= self.below)
-            or (self.most is not None and number > self.most)
-        ):
+        if not all(holds(number, bound) for _, holds, bound in self._bounds()):
             raise PydanticCustomError("out_of_range", "outside its range")
         return value
 
 
-Whole = Annotated[int, BeforeValidator(_python_number)]
+_PLAIN = BeforeValidator(_python_number)
+AS_TUPLE = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
+"""Lists, as JSON and TOML write them, become tuples, which can be hashed."""
+
+Whole = Annotated[int, _PLAIN]
 """A whole number, also one of NumPy."""
 
-Count = Annotated[
-    int, Field(ge=1, description="a whole number, 1 or more"), BeforeValidator(_python_number)
-]
+Count = Annotated[int, Field(ge=1, description="a whole number, 1 or more"), _PLAIN]
 """How many CoTs, windows or questions."""
 
 GridSize = Annotated[
-    int,
-    Field(ge=1, le=100_000, description="a whole number from 1 to 100,000"),
-    BeforeValidator(_python_number),
+    int, Field(ge=1, le=100_000, description="a whole number from 1 to 100,000"), _PLAIN
 ]
 """How many values are tried."""
 
-Positive = Annotated[
-    float, Field(gt=0, description="a number above 0"), BeforeValidator(_python_number)
-]
+Positive = Annotated[float, Field(gt=0, description="a number above 0"), _PLAIN]
 """A number above 0, infinity included."""
 
 Cost = Annotated[
-    float,
-    Field(ge=0, allow_inf_nan=False, description="a finite number, 0 or more"),
-    BeforeValidator(_python_number),
+    float, Field(ge=0, allow_inf_nan=False, description="a finite number, 0 or more"), _PLAIN
 ]
 """A price, a budget or a weight."""
 
@@ -176,19 +161,10 @@ Transform = Literal["none", "exp", "sigmoid", "rank"]
 Share = Annotated[str | float, ExactNumber(least=0, most=1)]
 """A share or probability, compared exactly."""
 
-ListOf = Annotated[
-    tuple[_T, ...], BeforeValidator(tuple_of_list), Field(description="a list such as 1,2")
-]
+ListOf = Annotated[tuple[_T, ...], AS_TUPLE, Field(description="a list such as 1,2")]
 """Any number of values; a list may be given for the tuple."""
 
-CountPerLLM = (
-    Count
-    | Annotated[
-        tuple[Count, ...],
-        Field(min_length=1, description="a list such as 1,2"),
-        BeforeValidator(tuple_of_list),
-    ]
-)
+CountPerLLM = Count | Annotated[ListOf[Count], Field(min_length=1)]
 """One number of CoTs for all LLMs, or one for each."""
 
 

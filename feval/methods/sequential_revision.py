@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from feval.errors import NotExactError, OutOfRangeError, UsageError
-from feval.estimators.arrays import Result
 from feval.estimators.per_question import by_blocks, mean_output_tokens
 from feval.estimators.plurality import subset_best_accuracy
 from feval.methods.expectation import longest_of_draws
@@ -30,11 +29,12 @@ from feval.methods.protocol import (
     Orders,
 )
 from feval.methods.self_consistency import SelfConsistency
-from feval.methods.trees import NOBODY, REQUEST, Searches
+from feval.methods.trees import NOBODY, REQUEST, Places, Searches
 from feval.methods.vote import (
     best_rated,
     plurality,
     plurality_codes,
+    rated,
     vote_weights,
     weighable,
     weighted_plurality,
@@ -117,28 +117,19 @@ class SequentialRevision(OneLLM):
                 [each[-1] if self.answer == "last" else plurality(each) for each in answers]
             )
         scores = zip(*(turn.scores(self.scorer, self.aggregate) for turn in turns), strict=True)
-        chains = [
-            [
-                (answer, score)
-                for answer, score in zip(*chain, strict=True)
-                if answer is not None and score is not None
-            ]
-            for chain in zip(answers, scores, strict=True)
-        ]
-        if self.answer == "weighted":
-            scored = [score for chain in chains for _, score in chain]
-            weights = iter(vote_weights(np.array(scored), self.transform, self.scorer).tolist())
-            chains = [[(answer, next(weights)) for answer, _ in chain] for chain in chains]
-            own = [
-                weighted_plurality(*zip(*chain, strict=True)) if chain else None for chain in chains
-            ]
-            best = [
-                max((s for a, s in chain if a == o), default=0.0)
-                for chain, o in zip(chains, own, strict=True)
-            ]
-            return weighted_plurality(own, best)
-        flat = [pair for chain in chains for pair in chain]
-        return best_rated([answer for answer, _ in flat], [score for _, score in flat])
+        chains = [rated(*chain) for chain in zip(answers, scores, strict=True)]
+        flat = np.concatenate([known for _, known in chains])
+        if self.answer == "best":
+            return best_rated([each for said, _ in chains for each in said], flat.tolist())
+        weights = iter(vote_weights(flat, self.transform, self.scorer).tolist())
+        own: list[str | None] = []
+        best = []
+        for said, _ in chains:
+            each = [next(weights) for _ in said]
+            own.append(weighted_plurality(said, each))
+            votes = zip(said, each, strict=True)
+            best.append(max((weight for answer, weight in votes if answer == own[-1]), default=0.0))
+        return weighted_plurality(own, best)
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
@@ -187,14 +178,33 @@ class SequentialRevision(OneLLM):
             NotRecordedError: a chain has fewer turns.
             ShortPoolError: too few chains.
         """
-        chains = self._recorded(pool)
-        expected = SelfConsistency(self.chains).exact(chains.pool, gold)
-        right, codes, sizes = expected.right, chains.pool.codes, chains.pool.sizes
+        searches, turns, sizes = self._recorded(pool)
+        beyond = np.sum([searches.of(searches.beyond, turn, 0) for turn in turns], axis=0)
+        tokens = [searches.of(pool.output_tokens, turn, 0) for turn in turns]
+        codes = np.stack([searches.of(pool.codes, turn, -1) for turn in turns], axis=2)
+        if self.answer == "best":
+            each = np.stack([searches.of(self._scores(pool), t, np.nan) for t in turns], axis=2)
+            each = np.where((codes < 0) | np.isnan(each), -np.inf, each)
+            best = each.argmax(axis=2)[:, :, None]
+            scores = np.take_along_axis(each, best, axis=2)[:, :, 0]
+            codes = np.where(np.isinf(scores), -1, np.take_along_axis(codes, best, axis=2)[:, :, 0])
+            scores = np.where(np.isinf(scores), np.nan, scores)
+        else:
+            codes = self._of_chains(codes)
+        # a pool whose CoTs are the chains
+        whole = replace(
+            pool,
+            codes=np.where(turns[0] < 0, -2, codes),
+            output_tokens=np.sum(tokens, axis=0, dtype=np.int64),
+            sizes=sizes,
+        )
+        expected = SelfConsistency(self.chains).exact(whole, gold)
+        right = expected.right
         if self.answer == "best":
             hits = (codes == gold[:, None]) & (codes >= 0)
             right = by_blocks(
                 lambda block: subset_best_accuracy(
-                    chains.scores[block], hits[block], sizes[block], self.chains
+                    scores[block], hits[block], sizes[block], self.chains
                 ),
                 len(gold),
             )
@@ -203,20 +213,22 @@ class SequentialRevision(OneLLM):
             right=right,
             rounds=np.full(len(gold), 1.0 + self.chains * (self.turns - 1)),
             cots=np.full(len(gold), float(self.n)),
-            auxiliary_prompt_tokens=self.chains * mean_output_tokens(chains.beyond, sizes),
+            auxiliary_prompt_tokens=self.chains * mean_output_tokens(beyond, sizes),
         )
 
     def exact_sequential_tokens(self, pool: Pool) -> Floats:
         """Expected tokens one after the other: of each round the longest turn; see
         `ExactMethod.exact_sequential_tokens`.
         """
-        chains, total = self._recorded(pool), np.zeros(len(pool.sizes))
-        for tokens in chains.tokens:
-            total += longest_of_draws(replace(chains.pool, output_tokens=tokens), self.chains)
+        searches, turns, sizes = self._recorded(pool)
+        total = np.zeros(len(sizes))
+        for turn in turns:
+            tokens = searches.of(pool.output_tokens, turn, 0)
+            total += longest_of_draws(replace(pool, output_tokens=tokens, sizes=sizes), self.chains)
         return total
 
-    def _recorded(self, pool: Pool) -> _Chains:
-        """Every recorded chain, whole."""
+    def _recorded(self, pool: Pool) -> tuple[Searches, list[Places], Integers]:
+        """All turns of every recorded chain [Q, W], and the number of chains [Q]."""
         pool.channels.require_turns()
         if self.seeded_only:
             raise UsageError(
@@ -235,35 +247,4 @@ class SequentialRevision(OneLLM):
                     " known then."
                 )
             turns.append(searches.reply(turns[-1]))
-        beyond = np.sum([searches.of(searches.beyond, turn, 0) for turn in turns], axis=0)
-        tokens = [searches.of(pool.output_tokens, turn, 0) for turn in turns]
-        codes = np.stack([searches.of(pool.codes, turn, -1) for turn in turns], axis=2)
-        scores = np.full(codes.shape[:2], np.nan)
-        if self.answer == "best":
-            rated = pool.aggregated(self.scorer, self.aggregate)
-            each = np.stack([searches.of(rated, turn, np.nan) for turn in turns], axis=2)
-            each = np.where((codes < 0) | np.isnan(each), -np.inf, each)
-            best = each.argmax(axis=2)[:, :, None]
-            scores = np.take_along_axis(each, best, axis=2)[:, :, 0]
-            codes = np.where(np.isinf(scores), -1, np.take_along_axis(codes, best, axis=2)[:, :, 0])
-            scores = np.where(np.isinf(scores), np.nan, scores)
-        else:
-            codes = self._of_chains(codes)
-        whole = replace(
-            pool,
-            codes=np.where(turns[0] < 0, -2, codes),
-            output_tokens=np.sum(tokens, axis=0, dtype=np.int64),
-            sizes=sizes,
-        )
-        return _Chains(whole, scores, tokens, beyond)
-
-
-class _Chains(Result):
-    """The W chains of each question as a pool whose CoTs they are; scores and prompt tokens [Q, W],
-    and tokens of each turn.
-    """
-
-    pool: Pool
-    scores: Floats
-    tokens: Sequence[Integers]
-    beyond: Integers
+        return searches, turns, sizes

@@ -76,16 +76,10 @@ class Clock:
         NaN is not known; an unknown duration counts 0, and no first token comes behind the last.
         """
         known = np.zeros(output_tokens.shape) if seconds is None else np.nan_to_num(seconds)
-        whole = np.rint(known * 1e6).astype(np.int64)
-        began = (
-            None if first is None else np.rint(np.nan_to_num(first * 1e6, nan=-1)).astype(np.int64)
-        )
-        return cls(
-            output_tokens.astype(np.int64),
-            whole,
-            None if began is None else np.minimum(began, whole),
-            at_once,
-        )
+        whole, began = np.rint(known * 1e6).astype(np.int64), None
+        if first is not None:
+            began = np.minimum(np.rint(np.nan_to_num(first * 1e6, nan=-1)).astype(np.int64), whole)
+        return cls(output_tokens.astype(np.int64), whole, began, at_once)
 
     def after(
         self, tokens: npt.NDArray[Any], drawn: Callable[[Int64], Int64] = np.asarray
@@ -162,14 +156,9 @@ class Timing:
             return f"modelled by the serving profile {self.profile.id} of {self.profile.date}"
         several = "s" * (self.at_once != 1)
         behind = " behind the first, where its time was recorded" * self.first_tokens
-        side_by_side = (
-            "all CoTs of a round"
-            if self.at_once is None
-            else f"{self.at_once} CoT{several} of a round"
-        )
         return (
-            f"replayed from recorded durations, {side_by_side} at once, cut ones in proportion to"
-            f" their tokens{behind}"
+            f"replayed from recorded durations, {self.at_once or 'all'} CoT{several} of a round at"
+            f" once, cut ones in proportion to their tokens{behind}"
         )
 
     def require(self, llms: Sequence[Any], rows: npt.NDArray[np.intp]) -> Timing:
@@ -186,10 +175,8 @@ class Timing:
                 continue
             recorded, seconds = llm.pool.codes[rows] > _ABSENT, llm.pool.channels.durations()
             replies = int(recorded.sum())
-            missing = (
-                replies if seconds is None else int((recorded & np.isnan(seconds[rows])).sum())
-            )
-            if missing:
+            known = 0 if seconds is None else int((recorded & ~np.isnan(seconds[rows])).sum())
+            if missing := replies - known:
                 raise NotRecordedError(
                     f"{missing:,} of {replies:,} replies of {llm.name} were recorded without a"
                     " duration, so that seconds cannot be replayed. Model them with a serving"

@@ -210,11 +210,8 @@ class Dataset(Plottable):
         aliases = self._view.votes.aliases(row)
         if not aliases:
             return False
-        joined, keys, golds = (
-            set(aliases.values()),
-            self._view.votes.candidates(row),
-            self._golds(row),
-        )
+        joined, keys = set(aliases.values()), self._view.votes.candidates(row)
+        golds = self._golds(row)
         forms = [*aliases.items(), *((keys[code], code) for code in joined)]
         verdicts = {(code, any(near(gold, form) for gold in golds)) for form, code in forms}
         return len(verdicts) > len(joined)

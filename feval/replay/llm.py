@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -42,7 +42,6 @@ from feval.replay.responses import (
 )
 
 if TYPE_CHECKING:
-    from feval.answers.thoughts import Mark
     from feval.cards.billing import Price
     from feval.cards.prices import PriceList
     from feval.recording.arrays import Steps
@@ -81,6 +80,16 @@ class LLM(Plottable):
         noise: the random numbers its CoTs were drawn with, where other LLMs may share them; `None`
             where they are its own. Sample i of two LLMs with equal noise was drawn with the same
             random numbers (`feval record --set coupled=true`).
+        texts: of all recorded CoTs of a question (by its row), in recorded order.
+        texts_near: of a question (by its row) and of those read with it, by row: for callers with
+            their own cache.
+        reasoning: the thoughts of all recorded CoTs of a question (by its row); `None` where none
+            were kept.
+        marks: where these thoughts were in the raw texts.
+        messages: what each turn of a question (by its row) replies to, as JSON; `None` for what is
+            no turn.
+        prompts: what was sent for each question, by row: JSON arrays of messages, `None` where not
+            known. Not cached.
     """
 
     _last_candidates: tuple[int, Sequence[str]] = (-1, ())
@@ -93,6 +102,10 @@ class LLM(Plottable):
     ) -> None:
         self._view, self._prices, self._orders = view, prices, orders
         self.name, self.pool, self.seed, self.billing = pool.llm, pool, seed, billing
+        name = self.name
+        self.texts, self.reasoning = partial(view.texts, name), partial(view.reasoning, name)
+        self.marks, self.messages = partial(view.marks, name), partial(view.messages, name)
+        self.texts_near, self.prompts = partial(view.texts_near, name), partial(view.prompts, name)
         self.dataset = view.votes.dataset
         pair = self.dataset, self.name
         self.counter: str = view.recording.manifest.pairs[pair]["counter"]
@@ -303,28 +316,6 @@ class LLM(Plottable):
         )
         return LLMRequest(text, tokens, dollars)
 
-    def texts(self, row: int) -> list[str | None]:
-        """Return the texts of all recorded CoTs of a question (by its row), in recorded order."""
-        return self._view.texts(self.name, row)
-
-    def reasoning(self, row: int) -> list[str | None] | None:
-        """Return the thoughts of all recorded CoTs of a question (by its row), in recorded order;
-        `None` where none were kept.
-        """
-        return self._view.reasoning(self.name, row)
-
-    def marks(self, row: int) -> list[tuple[Mark, ...] | None] | None:
-        """Return where the thoughts of all recorded CoTs of a question (by its row) were in the raw
-        texts, in recorded order.
-        """
-        return self._view.marks(self.name, row)
-
-    def messages(self, row: int) -> list[str | None] | None:
-        """Return what each turn of a question (by its row) replies to, as JSON; `None` for what is
-        no turn.
-        """
-        return self._view.messages(self.name, row)
-
     @cached_property
     def reasoning_tokens(self) -> dict[str, list[int | None]]:
         """Question id -> how many of each CoT's output tokens were thoughts, where the provider
@@ -366,18 +357,6 @@ class LLM(Plottable):
                 f"The prompt tokens of {self.name} on {name!r} were not recorded: {otherwise}."
             )
         return tokens
-
-    def texts_near(self, row: int) -> dict[int, list[str | None]]:
-        """Return the texts of a question (by its row) and of those read with it, by row: for
-        callers with their own cache.
-        """
-        return self._view.texts_near(self.name, row)
-
-    def prompts(self) -> list[str | None]:
-        """Return what was sent for each question, by row: JSON arrays of messages, `None` where not
-        known. Not cached.
-        """
-        return self._view.prompts(self.name)
 
     @cached_property
     def info(self) -> LLMInfo:

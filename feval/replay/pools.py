@@ -63,8 +63,14 @@ class Channels(ABC):
     def read(self, channel: Channel, *scorer: str) -> Any:
         """Return a channel, "scores" those of one scorer; `None` where nothing was recorded."""
 
-    def _channel(self, channel: Channel, *scorer: str) -> Any:
-        return self.derived((channel, *scorer), lambda: self.read(channel, *scorer))
+    def _channel(self, channel: Channel, *scorer: str, missing: str = "") -> Any:
+        """A channel; where nothing was recorded, an error that says what is missing, if anything
+        is said.
+        """
+        found = self.derived((channel, *scorer), lambda: self.read(channel, *scorer))
+        if found is None and missing:
+            raise NotRecordedError(f"{self.owner} {missing}")
+        return found
 
     def question(self, row: int) -> str:
         """What messages call a question."""
@@ -114,13 +120,12 @@ class Channels(ABC):
         Raises:
             NotRecordedError: it consists of whole CoTs.
         """
-        steps: Steps | None = self._channel("steps")
-        if steps is None:
-            raise NotRecordedError(
-                f"{self.owner} was recorded as whole CoTs, which cannot be expanded step by step or"
-                " replied to. Record steps (`feval record --tree`) or turns (`--protocol`), or"
-                " import them (`feval import jsonl`, `steps` or `turns`)."
-            )
+        steps: Steps = self._channel(
+            "steps",
+            missing="was recorded as whole CoTs, which cannot be expanded step by step or replied"
+            " to. Record steps (`feval record --tree`) or turns (`--protocol`), or import them"
+            " (`feval import jsonl`, `steps` or `turns`).",
+        )
         return steps
 
     def logprobs(self) -> TokenLogprobs:
@@ -129,12 +134,11 @@ class Channels(ABC):
         Raises:
             NotRecordedError: none were recorded; the message says how to record them.
         """
-        logprobs: TokenLogprobs | None = self._channel("logprobs")
-        if logprobs is None:
-            raise NotRecordedError(
-                f"{self.owner} has no log-probabilities of tokens. Only `feval record --logprobs K`"
-                " keeps them; record the LLM again with it."
-            )
+        logprobs: TokenLogprobs = self._channel(
+            "logprobs",
+            missing="has no log-probabilities of tokens. Only `feval record --logprobs K` keeps"
+            " them; record the LLM again with it.",
+        )
         return logprobs
 
     def durations(self) -> Seconds | None:
@@ -153,13 +157,12 @@ class Channels(ABC):
         Raises:
             NotRecordedError: none were recorded; the message says where they come from.
         """
-        probes: Probes | None = self._channel("probes")
-        if probes is None:
-            raise NotRecordedError(
-                f"{self.owner} has no probes: its CoTs can be drawn whole, but not followed token"
-                " by token. Import traces that were probed (`feval import probed-traces`), or add"
-                " probes with `RecordingWriter.add_probes`."
-            )
+        probes: Probes = self._channel(
+            "probes",
+            missing="has no probes: its CoTs can be drawn whole, but not followed token by token."
+            " Import traces that were probed (`feval import probed-traces`), or add probes with"
+            " `RecordingWriter.add_probes`.",
+        )
         return probes
 
     def scores(self, scorer: str | None) -> Scores:
@@ -222,22 +225,20 @@ class Channels(ABC):
         )
 
     def _aggregate(self, scores: Scores, aggregate: str) -> npt.NDArray[np.float64]:
-        if aggregate == "last" and not scores.steps.values.size:
-            return scores.values  # of a whole CoT, which is its last step
-        if aggregate != "score":
-            if not scores.steps.values.size:
-                raise NotRecordedError(
-                    f"The scorer {scores.scorer.name!r} gave {self.owner} no step scores to take"
-                    f" {aggregate!r} of; take aggregate='score', or score again with a scorer of"
-                    " steps."
-                )
-            return scores.aggregated({"prod": "product"}.get(aggregate, aggregate))
-        if scores.steps.values.size and np.isnan(scores.values).all():
+        has_steps, gave = scores.steps.values.size, f"The scorer {scores.scorer.name!r} gave"
+        if aggregate in AGGREGATES[2:] and not has_steps:
             raise NotRecordedError(
-                f"The scorer {scores.scorer.name!r} gave {self.owner} step scores and no score of"
-                f" whole CoTs; take an aggregate of them: {', '.join(AGGREGATES[1:])}."
+                f"{gave} {self.owner} no step scores to take {aggregate!r} of; take"
+                " aggregate='score', or score again with a scorer of steps."
             )
-        return scores.values
+        if aggregate == "score" and has_steps and np.isnan(scores.values).all():
+            raise NotRecordedError(
+                f"{gave} {self.owner} step scores and no score of whole CoTs; take an aggregate of"
+                f" them: {', '.join(AGGREGATES[1:])}."
+            )
+        if aggregate == "score" or not has_steps:
+            return scores.values  # of a whole CoT, which is its last step
+        return scores.aggregated({"prod": "product"}.get(aggregate, aggregate))
 
     def rows(self, rows: Rows, tables: Sequence[npt.NDArray[np.int32]] | None = None) -> Channels:
         """Return the channels of some questions, in the order given, with other answer codes if
@@ -466,12 +467,9 @@ class Pool:
         """Return the same pool with the clock of its recorded durations; see
         `feval.replay.clock`.
         """
-        return replace(
-            self,
-            clock=Clock.from_seconds(
-                self.output_tokens, self.channels.durations(), self.channels.first_tokens(), at_once
-            ),
-        )
+        seconds, first = self.channels.durations(), self.channels.first_tokens()
+        clock = Clock.from_seconds(self.output_tokens, seconds, first, at_once)
+        return replace(self, clock=clock)
 
     def in_microseconds(self) -> Pool:
         """Return a pool with a clock whose CoTs have a token per microsecond that they took."""
@@ -520,18 +518,13 @@ class Pool:
         they are not known.
         """
         prompts = self.steps().turn_prompts if self.channels.has_turns else None
-        sent, request = (
-            -1 if prompts is None else int(prompts[row, place]),
-            int(self.prompt_tokens[row]),
-        )
+        sent = -1 if prompts is None else int(prompts[row, place])
+        request = int(self.prompt_tokens[row])
         return max(sent - request, 0) if min(sent, request) >= 0 else 0
 
     def has_uncounted_probes(self) -> bool:
         """Whether there are probes whose tokens are not known."""
-        try:
-            return not self.channels.probes().counted
-        except NotRecordedError:
-            return False
+        return self.channels.has_probes and not self.probes().counted
 
     def sequence_probabilities(self, questions: slice = slice(None)) -> npt.NDArray[np.float64]:
         """Return the length-normalised probability of each CoT: exp(log-probability of the CoT /
@@ -578,9 +571,11 @@ class Pool:
             NotRecordedError: no such scores, or their tokens are not known.
         """
         scores = self.scores(scorer)
-        scored, prompts = scores.scored[questions], scores.prompt_tokens[questions].astype(np.int64)
-        outputs = scores.output_tokens[questions].astype(np.int64)
-        requests = self.prompt_tokens[questions].astype(np.int64)[:, None]
+        scored = scores.scored[questions]
+        prompts, outputs, requests = (
+            each[questions].astype(np.int64)
+            for each in (scores.prompt_tokens, scores.output_tokens, self.prompt_tokens[:, None])
+        )
         if (scored & ((prompts < 0) | (outputs < 0) | (prefix_cached & (requests < 0)))).any():
             raise NotRecordedError(
                 f"The tokens that {scores.scorer.name!r} took to score the CoTs of {self.llm} were"

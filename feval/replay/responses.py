@@ -370,8 +370,7 @@ class LLMResponse:
         tokens = pool.scoring_tokens(
             scorer, prefix_cached=prefix_cached, questions=slice(row, row + 1)
         )
-        columns = (tokens.calls, tokens.prompt_tokens, tokens.output_tokens)
-        rows = zip(*(column[0, list(self.samples)].tolist() for column in columns), strict=True)
+        rows = zip(*(column[0, list(self.samples)].tolist() for column in tokens), strict=True)
         return [(prompt, output) if calls else None for calls, prompt, output in rows]
 
     @property

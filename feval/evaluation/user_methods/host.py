@@ -508,7 +508,12 @@ class BlindDataset:
         llm, row = self._llms[number], self._rows[place]
         if kind == "prompt":
             return llm.request(row).raw_text
-        return {"texts": llm.texts, "reasoning": llm.reasoning, "messages": llm.messages}[kind](row)
+        readers: dict[str, Any] = {
+            "texts": llm.texts,
+            "reasoning": llm.reasoning,
+            "messages": llm.messages,
+        }
+        return readers[kind](row)
 
     def _call_uniform(self, place: int, samples: list[int], seed: int) -> float:
         return self._llms[0].uniform(self._rows[place], samples, seed)
