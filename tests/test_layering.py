@@ -297,20 +297,6 @@ def test_functions_import_only_at_the_seams():
     } == SEAMS
 
 
-def test_tests_mirror_the_folders():
-    rooms = {path.name for path in (ROOT / "feval").iterdir() if path.is_dir()} | {"recorders"}
-    others = {"support", "data", "clients"}
-    folders = {
-        path.name
-        for path in (ROOT / "tests").iterdir()
-        if path.is_dir() and not path.name.startswith("_")
-    }
-    assert folders - others <= rooms
-    parts = {path.name for path in (ROOT / "recorders").iterdir() if path.is_dir()}
-    tested = {path.name for path in (ROOT / "tests" / "recorders").iterdir() if path.is_dir()}
-    assert {name for name in tested if not name.startswith("_")} <= parts
-
-
 def test_network_pickle_eval_and_global_randomness_stay_out():
     assert [line for module in modules() for line in forbidden(module)] == []
 

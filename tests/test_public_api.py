@@ -85,14 +85,9 @@ def test_a_name_that_is_not_public_is_an_attribute_error():
         feval.nothing_of_the_kind  # noqa: B018 -- the look-up is the test
 
 
-def test_importing_feval_loads_nothing_heavy():
-    assert loaded_after("import feval").isdisjoint(HEAVY)
-
-
-def test_errors_and_names_load_nothing_heavy():
-    assert loaded_after(
-        "import feval; feval.FevalError; feval.DatasetType.GSM8K; feval.LLMType"
-    ).isdisjoint(HEAVY)
+def test_importing_feval_errors_and_names_loads_nothing_heavy():
+    program = "import feval; feval.FevalError; feval.DatasetType.GSM8K; feval.LLMType"
+    assert loaded_after(program).isdisjoint(HEAVY)
 
 
 WRONG = [

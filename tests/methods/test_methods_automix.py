@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dealt import answers_of, in_recorded_order, letters_of, pools_of
-from golden_confidence import scores_of
+from dealt import answers_of, in_recorded_order, letters_of, pools_of, scores_of
 
 from feval.errors import NotRecordedError, UsageError
 from feval.methods import AutoMix

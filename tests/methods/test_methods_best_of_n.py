@@ -6,8 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from dealt import answers_of, assert_both_forms_agree, letters_of, pools_of
-from golden_confidence import scores_of
+from dealt import answers_of, assert_both_forms_agree, letters_of, pools_of, scores_of
 from hypothesis import given
 from hypothesis import strategies as st
 

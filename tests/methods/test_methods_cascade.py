@@ -7,8 +7,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from dealt import answers_of, dealt, in_recorded_order, letters_of, pools_of
-from golden_confidence import scores_of
+from dealt import answers_of, dealt, in_recorded_order, letters_of, pools_of, scores_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

@@ -7,8 +7,15 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from dealt import answers_of, assert_both_forms_agree, in_recorded_order, letters_of, pools_of
-from golden_confidence import ragged, scores_of
+from dealt import (
+    answers_of,
+    assert_both_forms_agree,
+    in_recorded_order,
+    letters_of,
+    pools_of,
+    ragged,
+    scores_of,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +28,6 @@ from feval.estimators.trace_confidence import (
 )
 from feval.methods import ConfidenceWeighted, DeepConfidence
 from feval.methods.confidence_weighted import TEMPERATURES
-from feval.methods.vote import confidence_weights
 from feval.replay.pools import ArrayChannels, TokenLogprobs
 
 
@@ -67,15 +73,6 @@ def test_the_limits_of_temperature(votes):
             cisc(n=len(votes), temperature=temperature), [pool], [orders]
         )
         assert letters_of(result.answer[0]) == [expected]
-
-
-def test_weights_are_a_softmax_up_to_their_sum():
-    confidences = np.array([[0.2, np.nan, 0.7, 0.4], [np.nan] * 4])
-    weights = confidence_weights(confidences, 0.5)
-    expected = np.exp(np.array([0.2, 0.7, 0.4]) / 0.5)
-    assert weights[0, [0, 2, 3]] / weights[0].sum() == pytest.approx(expected / expected.sum())
-    assert weights[0, 1] == 0
-    assert (weights[1] == 0).all()
 
 
 def test_self_checks_are_billed_as_recorded():

@@ -135,30 +135,6 @@ def test_the_expectation_is_the_mean_over_all_orders_of_chains(method, pool):
         )
 
 
-def test_what_is_voted_on_by_hand():
-    tree = [
-        (-1, "a", True, 0.1, 3), (-1, "b", True, 0.9, 5), (0, "a", True, 0.2, 2), (1, None, True,
-        1.0, 4), (2, "b", True, 0.3, 1),
-        (3, "c", True, 0.9, 7),
-    ]  # fmt: skip
-    pool, order = (
-        tree_pool([tree], [[-1, -1, 0, 0, 0, 0]]),
-        np.arange(6, dtype=np.uint16)[None, None],
-    )
-    for answer, expected in (("last", 1), ("majority", 0), ("best", 1)):
-        decided = assert_forms_agree(SequentialRevision(6, 3, answer=answer), pool, order)
-        assert decided.answer.tolist() == [[expected]], answer
-    [ledger] = decided.ledgers
-    values = (
-        ledger.rounds,
-        ledger.cots,
-        ledger.output_tokens,
-        ledger.sequential_tokens,
-        ledger.longest_trace_tokens,
-    )
-    assert [int(value[0, 0]) for value in values if value is not None] == [5, 6, 22, 5 + 4 + 7, 16]
-
-
 def test_chains_that_were_not_recorded_are_errors():
     tree = [
         (-1, "a", True, NAN, 1),

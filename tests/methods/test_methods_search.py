@@ -68,31 +68,6 @@ def test_both_forms_are_the_plain_walk(method, trees, data):
     check(method, pool, data.draw(orders_of(pool)))
 
 
-def test_a_prefix_by_hand():
-    tree = [
-        (-1, None, False, NAN, 3),
-        (-1, "b", True, NAN, 5),
-        (0, "a", True, NAN, 2),
-        (0, "a", True, NAN, 4),
-        (0, "b", True, NAN, 1),
-    ]
-    pool = tree_pool([tree])
-    # 0 and 2 give a: P[Beta(2, 1) > 1/2] = 3/4, so the next branch is 3, from 0. Only sure at 7/8,
-    # the search takes 1 and b.
-    for threshold, taken, answer in ((0.75, [0, 2, 3], "a"), (0.8, [0, 2, 1], "a")):
-        llm = metered(pool)
-        assert PathConsistency(2, 1, threshold)("?", llm) == answer
-        ledger = [
-            llm.rounds,
-            llm.cots,
-            llm.output_tokens,
-            llm.sequential_tokens,
-            llm.longest_trace_tokens,
-        ]
-        tokens = [pool.output_tokens[0, place] for place in taken]
-        assert ledger == [3, 3, sum(tokens), sum(tokens), 7 if threshold == 0.75 else 5]
-
-
 TREE = [
     (-1, None, False, 0.5, 3),
     (-1, None, False, 0.75, 5),

@@ -4,7 +4,6 @@ named when missing.
 
 import math
 from dataclasses import replace
-from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from pickle import loads
 
@@ -13,9 +12,7 @@ import pyarrow as pa
 import pytest
 from small import SCORER, pool, scored_pool, write_rows, write_scored_toy, write_toy
 
-from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError
-from feval.evaluation.evaluation import evaluate
-from feval.methods import BestOfN, ConfidenceWeighted
+from feval.errors import NotRecordedError, UnknownNameError
 from feval.recording import ScorerInfo, ScoreRows, add_scores, select
 from feval.recording.parquet.reading import arrays_of_tables
 from feval.replay import load
@@ -183,35 +180,6 @@ def test_a_probability_without_tokens_kept_takes_the_counted_ones(tmp_path):
     assert llm.pool.sequence_probabilities()[0] == pytest.approx(
         [math.exp(-0.5), math.nan], nan_ok=True
     )
-
-
-def test_methods_over_channels_are_evaluated(scored):
-    dataset, [strong, _] = load("toy", recording=scored)
-    best = BestOfN(2, aggregate="score")
-    run = partial(evaluate, dataset=dataset, llms=strong, confidence=None)
-    exact, seeded = run(best), run(best, order="seeded", replicates=4000)
-    assert exact.kind == "exact"
-    assert seeded.right == pytest.approx(exact.right, abs=0.035)  # four standard errors
-    assert seeded.tokens == pytest.approx(exact.tokens, rel=0.01)
-    part, whole = (
-        run(best, order="seeded", replicates=50, rows=rows) for rows in ([2, 0], [0, 1, 2])
-    )
-    assert part.right.tolist() == whole.right[[2, 0]].tolist()
-    judged = ConfidenceWeighted(2, SCORER.name)
-    fitted = judged.fit([strong.pool.rows(np.array([0, 1]))], dataset.gold[:2])
-    result, free = (
-        run(method, order="recorded", rows=[2])
-        for method in (fitted, replace(fitted, self_check="free"))
-    )
-    checks = [
-        tokens for tokens in strong.ask(2, None).sample(2).scoring_tokens() if tokens is not None
-    ]
-    assert result.tokens is not None
-    assert free.tokens is not None
-    assert result.calls[0] - free.calls[0] == len(checks)
-    assert result.tokens[0] - free.tokens[0] == sum(prompt + output for prompt, output in checks)
-    with pytest.raises(ShortPoolError, match="needs 3"):
-        BestOfN(3, aggregate="score").exact(strong.pool, dataset.gold)
 
 
 @pytest.mark.parametrize(

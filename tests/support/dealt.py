@@ -7,7 +7,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from hypothesis import strategies as st
 
-from feval.replay.pools import ArrayChannels, Pool
+from feval.recording import ScorerInfo
+from feval.recording.arrays import Scores
+from feval.replay.pools import ArrayChannels, Pool, Ragged
 
 
 def pools_of(*answers, tokens=None, channels=None):
@@ -34,6 +36,24 @@ def pools_of(*answers, tokens=None, channels=None):
             )
         )  # fmt: skip
     return made
+
+
+def ragged(lists, shape):
+    """Numbers of some CoTs, none of the others."""
+    lengths = np.zeros(shape, np.int64)
+    for place, numbers in lists.items():
+        lengths[place] = len(numbers)
+    values = np.concatenate([lists[place] for place in sorted(lists)]) if lists else np.empty(0)
+    return Ragged(values, np.concatenate([[0], np.cumsum(lengths.ravel())]), shape)
+
+
+def scores_of(values, steps=None, tokens=0, name="synthetic"):
+    """Scores by a scorer."""
+    shape = values.shape
+    made = ragged(steps or {}, shape)
+    counts = np.full(shape, tokens, np.int32)
+    scored = ~np.isnan(values) | (made.lengths() > 0)
+    return Scores(ScorerInfo(name, "test"), values, scored, made, counts, counts)
 
 
 def recorded_order(pool, draws):

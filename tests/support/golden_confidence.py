@@ -5,8 +5,10 @@
 import ast
 import operator
 import re
+from dataclasses import replace
 
 import numpy as np
+from dealt import in_recorded_order, ragged, scores_of
 
 from feval.estimators.trace_confidence import known_percentiles
 from feval.methods import (
@@ -17,9 +19,7 @@ from feval.methods import (
     WeightedBestOfN,
 )
 from feval.methods.vote import confidence_weights
-from feval.recording import ScorerInfo
-from feval.recording.arrays import Scores
-from feval.replay.pools import ArrayChannels, Pool, Ragged, TokenLogprobs
+from feval.replay.pools import ArrayChannels, TokenLogprobs
 
 
 def synthetic_stream(seed, n):
@@ -57,34 +57,11 @@ def formula(text, **names):
     return value(ast.parse(text.split(" for ")[0], mode="eval").body)
 
 
-def ragged(lists, shape):
-    """Numbers of some CoTs, none of the others."""
-    lengths = np.zeros(shape, np.int64)
-    for place, numbers in lists.items():
-        lengths[place] = len(numbers)
-    values = np.concatenate([lists[place] for place in sorted(lists)]) if lists else np.empty(0)
-    return Ragged(values, np.concatenate([[0], np.cumsum(lengths.ravel())]), shape)
-
-
-def scores_of(values, steps=None, tokens=0):
-    """Scores by a scorer named "synthetic"."""
-    shape = (values.shape[0], values.shape[1])
-    made = ragged(steps or {}, shape)
-    counts = np.full(shape, tokens, np.int32)
-    scored = ~np.isnan(values) | (made.lengths() > 0)
-    return Scores(ScorerInfo("synthetic", "test"), values, scored, made, counts, counts)
-
-
 def first_samples(real, entry, channels):
     """The first recorded samples of the entry's file, with channels."""
     count = int(re.findall(r"\d+", entry["params"]["answers"])[0])
     [pool], _ = real.pools(*entry["inputs"], first=[count])
-    made = channels((pool.codes.shape[0], pool.codes.shape[1]))
-    return Pool(
-        pool.llm, pool.codes, pool.output_tokens, pool.prompt_tokens, pool.sizes, pool.finish,
-        pool.candidates,
-        pool.question_keys, made,
-    )  # fmt: skip
+    return replace(pool, channels=channels(pool.codes.shape))
 
 
 def asked(entry):
@@ -92,17 +69,12 @@ def asked(entry):
     return sorted({case["question"] for case in entry["expected"]})
 
 
-def answers(real, entry, method, pool, questions):
-    """What a method answers to some questions in recorded order."""
-    from dealt import in_recorded_order
-
-    part = pool.rows(np.array(questions))
-    codes = in_recorded_order(method, [part]).answer[0].tolist()
-    file = real.file(entry["inputs"][0])
-    return {
-        q: None if code < 0 else file.answers[q][int((own == code).argmax())]
-        for q, code, own in zip(questions, codes, part.codes, strict=True)
-    }
+def answered(real, entry, method, pool, question):
+    """What a method answers to a question in recorded order."""
+    part = pool.rows(np.array([question]))
+    [code] = in_recorded_order(method, [part]).answer[0].tolist()
+    given = real.file(entry["inputs"][0]).answers[question]
+    return None if code < 0 else given[int((part.codes[0] == code).argmax())]
 
 
 def best_of_n(real, entry):
@@ -122,12 +94,10 @@ def best_of_n(real, entry):
             {
                 "question": case["question"],
                 "agg": case["agg"],
-                "bon": answers(real, entry, BestOfN(**fields), pool, [case["question"]])[
-                    case["question"]
-                ],
-                "weighted": answers(
-                    real, entry, WeightedBestOfN(**fields), pool, [case["question"]]
-                )[case["question"]],
+                "bon": answered(real, entry, BestOfN(**fields), pool, case["question"]),
+                "weighted": answered(
+                    real, entry, WeightedBestOfN(**fields), pool, case["question"]
+                ),
             }
         )
     return result
@@ -150,7 +120,7 @@ def confidence_weighted(real, entry):
             {
                 "question": question,
                 "T": temperature,
-                "answer": answers(real, entry, method, pool, [question])[question],
+                "answer": answered(real, entry, method, pool, question),
                 "weights_head": (weights / weights.sum())[: len(case["weights_head"])].tolist(),
             }
         )
@@ -176,7 +146,7 @@ def deep_confidence(real, entry):
     fields = {"n": n, "group": params["window"], "tail": params["tail"]}
 
     def answer(method, question):
-        return answers(real, entry, method, pool, [question])[question]
+        return answered(real, entry, method, pool, question)
 
     def offline(name, question):
         everyone = DeepConfidence(keep=100, measure=MEASURES[name], **fields)

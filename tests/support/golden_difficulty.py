@@ -3,11 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
-from dealt import in_recorded_order
+from dealt import in_recorded_order, scores_of
 
 from feval.methods import DifficultyAdaptive
-from feval.recording.arrays import Ragged, Scores
-from feval.recording.content import ScorerInfo
 from feval.replay.pools import ArrayChannels
 
 
@@ -15,16 +13,7 @@ def ranked(pool, difficulty):
     """The pool with a recorded score per question, on its first CoT."""
     values = np.full(pool.codes.shape, np.nan)
     values[:, 0] = difficulty
-    no_steps = np.zeros(values.size + 1, np.int64)
-    unknown = np.full(values.shape, -1, np.int32)
-    scores = Scores(
-        ScorerInfo("rank", "test", {}),
-        values,
-        np.isfinite(values),
-        Ragged(np.zeros(0), no_steps, values.shape),
-        unknown,
-        unknown,
-    )
+    scores = scores_of(values, tokens=-1, name="rank")
     return replace(pool, channels=ArrayChannels({"rank": scores}))
 
 

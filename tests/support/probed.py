@@ -49,20 +49,14 @@ def probed_pool(questions, interval=10, offsets=None, *, tokens=True, confidence
         ),
         codes.shape,
     )
-    size = np.full(len(codes), codes.shape[1])
-    keys = np.arange(len(codes), dtype=np.uint64)
     channels = ArrayChannels(probes=probes, llm="deep")
-    return Pool(
-        "deep",
-        codes,
-        lengths,
-        size * 0 + 9,
-        size,
-        np.zeros_like(codes, np.uint8),
-        size * 0 + 26,
-        keys,
-        channels,
-    )
+    return deep_pool(codes, lengths, np.full(len(codes), codes.shape[1]), channels)
+
+
+def deep_pool(codes, lengths, size, channels):
+    """A pool of the LLM "deep" with up to 26 answers; its requests have 9 tokens."""
+    keys, finish = np.arange(len(codes), dtype=np.uint64), np.zeros_like(codes, np.uint8)
+    return Pool("deep", codes, lengths, size * 0 + 9, size, finish, size * 0 + 26, keys, channels)
 
 
 class PoolLLM:

@@ -3,14 +3,14 @@
 from collections import Counter
 
 import numpy as np
+from dealt import scores_of
 from hypothesis import strategies as st
-from probed import code
+from probed import code, deep_pool
 from scipy.stats import beta
 
-from feval.recording import ScorerInfo, Steps
-from feval.recording.arrays import Ragged, Scores
+from feval.recording import Steps
 from feval.replay.draws import more_uniforms, uniforms
-from feval.replay.pools import ArrayChannels, Pool
+from feval.replay.pools import ArrayChannels
 
 Step = tuple[int, str | None, bool, float, int]
 """Parent (-1 for none), answer, whether it ends a solution, score (NaN for none), tokens."""
@@ -41,29 +41,9 @@ def tree_pool(trees, messages=None):
         prompts = np.where(turns < 0, -1, 10 + 3 * np.arange(width))
         steps = Steps(steps.parents, steps.ends, turns.astype(np.int16), prompts.astype(np.int32))
     steps.check(codes, size)
-    nothing = np.full(shape, -1, np.int32)
-    scored = Scores(
-        ScorerInfo("prm", "test"),
-        values,
-        ~np.isnan(values),
-        Ragged(np.empty(0), np.zeros(len(trees) * width + 1, np.int64), shape),
-        nothing,
-        nothing,
-    )
+    scored = scores_of(values, tokens=-1, name="prm")
     channels = ArrayChannels({"prm": scored}, steps=steps, llm="deep")
-    keys = np.arange(len(trees), dtype=np.uint64) + np.uint64(5)
-    lengths = table(tokens, 0, np.uint16)
-    return Pool(
-        "deep",
-        codes,
-        lengths,
-        size * 0 + 9,
-        size,
-        np.zeros(shape, np.uint8),
-        size * 0 + 26,
-        keys,
-        channels,
-    )
+    return deep_pool(codes, table(tokens, 0, np.uint16), size, channels)
 
 
 @st.composite
