@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from feval.cards.reading import shorten
 from feval.errors import OutOfRangeError, UnknownNameError
@@ -28,6 +28,7 @@ request sends it again, as ESC's windows do), or `per_sample` (each CoT is a req
 in Adaptive-Consistency).
 """
 
+_Counts = TypeVar("_Counts", int, "NDArray[Any]")
 PRICE_FIELDS = ("input_usd_per_mtok", "output_usd_per_mtok")
 # far above any price, and far below where sums of dollars leave floats
 MOST_USD_PER_MTOK = 1_000_000_000
@@ -63,13 +64,7 @@ class Price:
             object.__setattr__(self, name, price)
 
 
-@overload
-def billed_prompts(billing: str, rounds: int, cots: int) -> int: ...
-@overload
-def billed_prompts(
-    billing: str, rounds: NDArray[np.integer[Any]], cots: NDArray[np.integer[Any]]
-) -> NDArray[Any]: ...
-def billed_prompts(billing: str, rounds: Any, cots: Any) -> Any:
+def billed_prompts(billing: str, rounds: _Counts, cots: _Counts) -> _Counts:
     """Return how many times the prompt of a question is paid.
 
     Args:
@@ -87,18 +82,15 @@ def billed_prompts(billing: str, rounds: Any, cots: Any) -> Any:
     """
     if billing not in BILLINGS:
         raise UnknownNameError.of("billing", billing, BILLINGS)
-    times = {"once": 1, "per_round": rounds, "per_sample": cots}[billing]
-    return times * (rounds > 0)
+    times: Any = {"once": 1, "per_round": rounds, "per_sample": cots}[billing]
+    billed: _Counts = times * (rounds > 0)
+    return billed
 
 
 @overload
 def usd(price: Price, prompt_tokens: float, output_tokens: float) -> float: ...
 @overload
-def usd(
-    price: Price, prompt_tokens: NDArray[Any], output_tokens: NDArray[Any] | float
-) -> NDArray[np.float64]: ...
-@overload
-def usd(price: Price, prompt_tokens: float, output_tokens: NDArray[Any]) -> NDArray[np.float64]: ...
+def usd(price: Price, prompt_tokens: Any, output_tokens: Any) -> NDArray[np.float64]: ...
 def usd(price: Price, prompt_tokens: Any, output_tokens: Any) -> Any:
     """Return the cost in USD by eq. (1).
 

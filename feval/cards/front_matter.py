@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from datetime import date
 from functools import cache, lru_cache
@@ -276,15 +276,19 @@ def _refuse_odd_nodes(path: Path, root: Any) -> None:
     """Refuse tags beyond JSON's, keys that are no text, and keys that stand twice in one
     mapping.
     """
-    for node in _nodes(root):
+    nodes = [root]
+    for node in nodes:  # of which each adds its own
         line = node.start_mark.line + 1
         if node.tag not in _JSON_TAGS:
             raise CardError(
                 f"The card {path} uses the YAML tag {shorten(node.tag)} in line {line}. Write plain"
                 " values."
             )
+        if node.id == "sequence":
+            nodes += node.value
         seen: set[str] = set()
-        for key, _ in node.value if node.id == "mapping" else ():
+        for key, value in node.value if node.id == "mapping" else ():
+            nodes += (key, value)
             line = key.start_mark.line + 1
             if key.tag != _TAG + "str":
                 raise CardError(
@@ -298,30 +302,14 @@ def _refuse_odd_nodes(path: Path, root: Any) -> None:
             seen.add(key.value)
 
 
-def _nodes(root: Any) -> Iterator[Any]:
-    """Yield every node of a tree whose depth is known to be small."""
-    yield root
-    if root.id == "mapping":
-        for pair in root.value:
-            for node in pair:
-                yield from _nodes(node)
-    elif root.id == "sequence":
-        for node in root.value:
-            yield from _nodes(node)
-
-
 def _yaml_sentence(path: Path, text: str, error: Exception) -> str:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    position = getattr(error, "position", None)
-    if mark is not None:
-        line = f" in line {mark.line + 1}"
-    elif isinstance(position, int):
-        line = f" in line {text.count(chr(10), 0, position) + 1}"
-    else:
-        line = ""
+    # an error of the reader has a position instead
+    line = mark.line if mark else text.count("\n", 0, getattr(error, "position", 0))
     what = getattr(error, "problem", None) or getattr(error, "reason", None) or "it is not YAML"
     return (
-        f"The front matter of the card {path} cannot be read{line}: {what}. Correct the YAML there."
+        f"The front matter of the card {path} cannot be read in line {line + 1}: {what}. Correct"
+        " the YAML there."
     )
 
 
@@ -357,10 +345,8 @@ class Card(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
-class Choice(BaseModel):
+class Choice(Card):
     """One option of a multiple-choice question."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     label: str
     text: str

@@ -197,14 +197,10 @@ def comparison_receipt(comparison: Comparison, base: Path, folder: Path) -> dict
     """The receipt of a comparison whose paths start from `base`, to lie in `folder`."""
     dataset, llms = load_compared(comparison, base)
     moved = comparison.plan.moved(base, folder)
-    users = [
-        (entry, there)
-        for entry, there in zip(comparison.plan.entries, moved.entries, strict=True)
-        if ":" in entry.method
-    ]
     sources = {
         there.method: _source(entry.method, comparison.methods.get(entry.method))
-        for entry, there in users
+        for entry, there in zip(comparison.plan.entries, moved.entries, strict=True)
+        if ":" in entry.method
     }
     request = ComparisonRequest(plan=moved, sources=sources)
     return _receipt(request, comparison_numbers(comparison), dataset, llms, folder)

@@ -138,12 +138,12 @@ def verify_receipt(
     )
     # Unlike Path.exists, os.path.exists does not raise where a stranger's receipt names what cannot
     # be a path.
-    named = [] if recordings else [place for place in places if isinstance(place, Path)]
-    gone = next((place for place in named if not os.path.exists(place)), None)  # noqa: PTH110  as above
-    if gone is not None:
+    named = () if recordings else places
+    gone = [each for each in named if isinstance(each, Path) and not os.path.exists(each)]  # noqa: PTH110  as above
+    if gone:
         raise RecordingError(
-            f"The receipt was made from the recording in {gone}, which is no longer there. Give it"
-            " with --recording, once for each that the receipt names."
+            f"The receipt was made from the recording in {gone[0]}, which is no longer there. Give"
+            " it with --recording, once for each that the receipt names."
         )
     opened = _open(places, receipt)
     request = receipt.parsed_request()
@@ -171,11 +171,9 @@ def _changed_files(path: Path, files: Mapping[str, str], notes: list[str]) -> tu
         os.path.exists(path.parent / name)  # noqa: PTH110  never raises
         for name in files
     ):
-        notes += (
-            [f"Files of this result that do not lie beside the receipt: {', '.join(files)}."]
-            if files
-            else []
-        )
+        if files:
+            names = ", ".join(files)
+            notes.append(f"Files of this result that do not lie beside the receipt: {names}.")
         return ()
     states = {name: _state(path.parent / name, sha256) for name, sha256 in files.items()}
     return tuple(
@@ -266,9 +264,8 @@ def _counters(
         if isinstance(request, ComparisonRequest)
         else receipt.request["dataset"]
     )
-    pairs = [pair for recording in opened for pair in recording.manifest.pairs.items()]
-    counters = {llm: part["counter"] for (where, llm), part in pairs if where == dataset}
-    return {llm: counters.get(llm) for llm in receipt.counters}
+    pairs = {pair: own for each in opened for pair, own in each.manifest.pairs.items()}
+    return {llm: pairs.get((dataset, llm), {}).get("counter") for llm in receipt.counters}
 
 
 @dataclass(frozen=True)
@@ -299,17 +296,17 @@ class _Inputs:
         return load(request.dataset, request.llms, list(self.recordings), **options)
 
     def method(self, request: RunRequest) -> Any:
-        if request.source_sha256 is not None:
+        if ":" in request.method or request.source_sha256 is not None:
             return self.users_method(request.method, request.source_sha256)
-        if ":" in request.method:
-            raise UsageError(
-                f"The receipt names {request.method!r}, a user's method, without the hash of its"
-                " source; it is not run."
-            )
         return make_method(request.method, request.settings)
 
-    def users_method(self, function: str, sha256: str) -> MethodFile:
+    def users_method(self, function: str, sha256: str | None) -> MethodFile:
         """The user's method with the source that the receipt pins, if it was given again."""
+        if sha256 is None:
+            raise UsageError(
+                f"The receipt names {function!r}, a user's method, without the hash of its source;"
+                " it is not run. Take an unchanged copy."
+            )
         key = f"{sha256}:{function}"
         if key not in self.methods:
             hashes = ", ".join(
@@ -350,10 +347,7 @@ def _compared(request: ComparisonRequest, inputs: _Inputs) -> dict[str, Any]:
     plan, sources = request.plan, request.sources
     for entry in plan.entries:
         if ":" in entry.method and entry.method not in sources:
-            raise UsageError(
-                f"The receipt names {entry.method!r}, a user's method, without the hash of its"
-                " source; it is not run. Take an unchanged copy."
-            )
+            inputs.users_method(entry.method, None)
     methods = {
         name: (
             MethodError(f"There was no {name!r} to be read.")

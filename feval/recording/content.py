@@ -258,7 +258,6 @@ class PairTally:
     def __init__(self, questions: Sized) -> None:
         self.sizes = np.zeros(len(questions), np.uint32)
         self._served, self._counts = Counter[str](), Counter[str]()
-        self._depth = self._branching = 0
 
     def add(self, row: int, pool: PoolRows) -> None:
         """Count the pool of a question, by its row."""
@@ -284,24 +283,19 @@ class PairTally:
             depths: list[int] = []
             for parent in pool.parents:
                 depths.append(1 if parent is None else depths[parent] + 1)
-            self._depth = max(self._depth, *depths)
-            self._branching = max(self._branching, *Counter(pool.parents).values())
+            most = {"depth": depths, "branching": Counter(pool.parents).values()}
+            for name, counts in most.items():
+                self._counts[name] = max(self._counts[name], *counts)
 
     def record(self) -> dict[str, Any]:
         """Return the counts as the manifest states them; of models that answered, those with the
         most CoTs.
         """
-        optional = {
-            "unclosed_thoughts": self._counts["unclosed_thoughts"],
-            "empty_replies": self._counts["empty_replies"],
-            "depth": self._depth,
-            "branching": self._branching,
-            "turns": self._counts["turns"],
-            "served": dict(self._served.most_common(MOST_SERVED)),
-        }
+        served = dict(self._served.most_common(MOST_SERVED))
+        optional: dict[str, Any] = {**self._counts, "served": served}
         return {
             **counts_of_sizes(self.sizes),
-            "no_answer": self._counts["no_answer"],
+            "no_answer": 0,
             **{name: count for name, count in optional.items() if count},
         }
 

@@ -6,7 +6,7 @@ import warnings
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -92,6 +92,8 @@ class DatasetView:
         self.code_tables, self._of_llm = code_tables or {}, of_llm or {}
         self.texts, self.reasoning = self._kept(recording.texts), self._kept(recording.reasoning)
         self.marks, self.messages = self._kept(recording.marks), self._kept(recording.messages)
+        self._questions = lru_cache(_BLOCKS)(partial(_questions, recording, votes.dataset))
+        self._prompts = lru_cache(_BLOCKS)(partial(_prompts, recording, votes.dataset))
 
     def _kept(self, read: Callable[[str, str, int], _T]) -> Callable[[str, int], _T]:
         dataset, rows = self.votes.dataset, self.rows  # not of `self`: no cycle keeps files mapped
@@ -134,27 +136,6 @@ class DatasetView:
         """
         block, place = divmod(self._recorded_row(row), _BLOCK)
         return self._questions(block)[place]
-
-    @cached_property
-    def _questions(self) -> Callable[[int], list[Question]]:
-        recording, dataset = self.recording, self.votes.dataset
-
-        @lru_cache(_BLOCKS)
-        def block_of(block: int) -> list[Question]:
-            return list(recording.scan_questions(dataset, _rows(recording, dataset, block)))
-
-        return block_of
-
-    @cached_property
-    def _prompts(self) -> Callable[[str, int | None], dict[str, str | None]]:
-        recording, dataset = self.recording, self.votes.dataset
-
-        @lru_cache(_BLOCKS)
-        def block_of(llm: str, block: int | None) -> dict[str, str | None]:
-            rows = None if block is None else _rows(recording, dataset, block)
-            return dict(recording.scan_prompts(dataset, llm, rows))
-
-        return block_of
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -206,6 +187,17 @@ class DatasetView:
         """
         block = None if len(self.votes) <= _BLOCK * _BLOCKS else self._recorded_row(row) // _BLOCK
         return self._prompts(llm, block).get(self.votes.question_ids[row])
+
+
+def _questions(recording: Recording, dataset: str, block: int) -> list[Question]:
+    return list(recording.scan_questions(dataset, _rows(recording, dataset, block)))
+
+
+def _prompts(
+    recording: Recording, dataset: str, llm: str, block: int | None
+) -> dict[str, str | None]:
+    rows = None if block is None else _rows(recording, dataset, block)
+    return dict(recording.scan_prompts(dataset, llm, rows))
 
 
 def _rows(recording: Recording, dataset: str, block: int) -> range:

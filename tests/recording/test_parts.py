@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from readings import readings
 from small import SCORER, content, in_parts, pool, put_manifest, restate, scored_pool, write_rows
 
 from feval.errors import DamagedRecordingError
 from feval.publish.front_matter import Licence, configs_of, front_matter
 from feval.recording import add_scores, open_recording, verify_recording
 from feval.recording.verify import Part, check_leaf, check_votes, listed_parts
-from feval.replay import load
 
 ANSWERS = [["4", "4", None], ["7", "5"], [], ["4", "4", "9", "1"], ["8"]]
 GOLDS = ["4", "5", "6", None, "8"]
@@ -50,37 +50,6 @@ def cut(whole):
     return in_parts(whole, whole.with_name("cut"), CUTS)
 
 
-def everything(folder):
-    """All that readers give."""
-    recording = open_recording(folder)
-    result = [recording.hash]
-    for llm in recording.llm_names("toy"):
-        result += [
-            list(recording.pools("toy", llm)),
-            recording.prompts("toy", llm),
-            recording.channels("toy", llm),
-        ]
-        result += [[text for group in recording.scan_texts("toy", llm) for text in group]]
-        result += [recording.texts("toy", llm, row) for row in range(len(GOLDS))]
-        result += [recording.texts_near("toy", llm, row)[row] for row in range(len(GOLDS))]
-        result += [recording.reasoning("toy", llm, row) for row in range(len(GOLDS))]
-        result += [
-            list(recording.scan(part, "toy", llm)) for part in recording.channels("toy", llm)
-        ]
-        result += [
-            list(recording.score_rows("toy", llm, scorer))
-            for scorer in recording.scorers("toy", llm)
-        ]
-        result += [
-            repr(recording.scores("toy", llm, scorer)) for scorer in recording.scorers("toy", llm)
-        ]
-        if "logprobs" in recording.channels("toy", llm):
-            result.append(repr(recording.logprobs("toy", llm)))
-        view = load("toy", [llm], folder, prices="none")[1][0]
-        result += [[view.texts(row), view.reasoning(row)] for row in range(len(GOLDS))]
-    return result
-
-
 def test_parts_in_several_files_are_read_like_one(whole, cut):
     assert len(open_recording(cut).files("texts", "toy", "alpha")) == 4
     assert (
@@ -88,7 +57,7 @@ def test_parts_in_several_files_are_read_like_one(whole, cut):
         .files("scores/judge:toy", "toy", "alpha")[-1]
         .endswith("/part-00002.parquet")
     )
-    assert everything(cut) == everything(whole)
+    assert readings(cut) == readings(whole)
 
 
 def test_parts_in_several_files_verify(cut):
@@ -97,19 +66,6 @@ def test_parts_in_several_files_verify(cut):
     for part in set(listed_parts(recording.manifest).values()):
         check_leaf(recording, part)
     check_votes(recording, "toy", ["alpha", "org/beta"])
-
-
-def test_several_recordings_open_together_in_parts(whole, cut, tmp_path):
-    backwards = {row: GOLDS[row] for row in reversed(range(len(GOLDS)))}
-    write_rows(tmp_path / "gamma", backwards, ("gamma", [pool(4, ["8"]), pool(0, ["4", "5"])]))
-    for folder in (whole, cut):
-        _, llms = load("toy", ["alpha", "gamma"], [tmp_path / "gamma", folder], prices="none")
-        assert llms[1].texts(3) == []
-        assert [llm.texts(4)[0] for llm in llms] == [
-            "Thinking about 4, sample 0. The answer is 8."
-        ] * 2
-        assert llms[0].reasoning(4) == ["z"]
-        assert llms[1].reasoning(4) is None
 
 
 @pytest.mark.parametrize(

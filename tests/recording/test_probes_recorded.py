@@ -223,23 +223,6 @@ def test_any_probes_come_back(drawn):
         recording = open_recording(out)
         assert list(recording.probe_rows("toy", "alpha")) == [plain(each) for each in rows]
         assert probe_words(recording, "alpha") == as_words(rows)
-        probes = recording.probes("toy", "alpha")
-        tokens = [
-            -1 if t is None else t
-            for each in rows
-            for t in each.output_tokens or [None] * len(each.offsets)
-        ]
-        assert (
-            probes.output_tokens.tolist()
-            if probes.output_tokens is not None
-            else [-1] * len(tokens)
-        ) == tokens
-        regular = {(q, s): [] for q, s, _, _ in as_words(rows)}
-        for q, s, offset, _ in as_words(rows):
-            regular[q, s].append(offset)
-        steps = {tuple(np.diff(offsets, prepend=0).tolist()) for offsets in regular.values()}
-        apart = {step for each in steps for step in each}
-        assert probes.interval == (apart.pop() if len(apart) == 1 else None)
         assert verify_recording(out).problems == ()
 
 

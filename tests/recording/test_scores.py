@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from command_line import feval
-from small import content, pool, write_rows, write_toy
+from small import content, write_toy
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.recording import (
@@ -91,7 +91,7 @@ def test_an_unknown_aggregate_is_refused_and_no_steps_are_no_scores(scored, toy,
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(tmp_path, seed):
+def test_aggregates_agree_with_a_loop_over_the_rows(tmp_path, seed):
     draw = random.Random(seed)  # noqa: S311  values of a test
     sizes = [draw.choice([0, 1, 3, 5]) for _ in range(7)]
 
@@ -101,16 +101,7 @@ def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(tmp_pa
     def numbers():
         return [draw.uniform(-2, 2) for _ in range(draw.randrange(5))]
 
-    pools = [
-        replace(
-            pool(i, ["4"] * size),
-            sequence_logprobs=[some(lambda: draw.uniform(-9, 0)) for _ in range(size)],
-            token_logprobs=[some(numbers) for _ in range(size)],
-            token_confidences=[some(numbers) for _ in range(size)],
-        )
-        for i, size in enumerate(sizes)
-    ]
-    write_rows(tmp_path / "r", ["4"] * 7, ("alpha", pools), counter="usage")
+    write_toy(tmp_path / "r", {"alpha": [["4"] * size for size in sizes]}, ["4"] * 7)
     rows = []
     for i, size in enumerate(sizes):
         given = [sample for sample in range(size) if draw.random() < 0.8]
@@ -140,16 +131,6 @@ def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(tmp_pa
                     expected[int(own.question_id[4:]), sample] = reduce(steps)
         values = aggregate_scores(recording, "toy", "alpha", "org/judge", how)
         np.testing.assert_allclose(values, expected, rtol=1e-12)
-
-    likely = recording.logprobs("toy", "alpha")
-    for i, own_pool in enumerate(pools):
-        for sample in range(max(sizes)):
-            value = (own_pool.sequence_logprobs or [])[sample] if sample < sizes[i] else None
-            np.testing.assert_equal(
-                likely.sequence[i, sample], math.nan if value is None else value
-            )
-            tokens = (own_pool.token_logprobs or [])[sample] if sample < sizes[i] else None
-            np.testing.assert_allclose(likely.logprobs.of(i, sample), tokens or [], rtol=1e-6)
 
 
 def test_scores_that_a_scorer_did_not_give_are_an_error(scored, toy, tmp_path):

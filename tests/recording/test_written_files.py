@@ -73,10 +73,6 @@ def test_a_part_that_grows_too_large_continues_in_another_file(tmp_path, monkeyp
     }
 
 
-def test_files_that_are_not_large_stay_one(tmp_path):
-    assert not any("part-0" in path for path in write(tmp_path / "r")["files"])
-
-
 def test_row_groups_of_texts_grow_with_their_file_and_hold_whole_questions(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "_SMALLEST_TEXT_GROUP_BYTES", 200)
     monkeypatch.setattr(writing, "_LARGEST_TEXT_GROUP_BYTES", 800)

@@ -19,6 +19,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 from bombs import parquet
+from readings import readings
 from small import restate
 
 from feval.errors import FevalError
@@ -33,33 +34,8 @@ MOST_MEMORY = 3 << 30
 def numbers(folder):
     """Everything that commands read of a recording, and what a curve makes of it."""
     dataset, llms = load("toy", None, folder, prices="none")
-    result = []
-    for llm in llms:
-        result += [
-            repr(self_consistency_curve(dataset, llm, [1]).to_dict()),
-            llm.pool.output_tokens.tolist(),
-        ]
-    recording = open_recording(folder)
-    result.append(repr(info_dict(recording)))
-    votes = recording.votes("toy")
-    for row, question in enumerate(votes.question_ids):
-        result += [question, votes.candidates(row), votes.aliases(row)]
-    for llm in recording.llm_names("toy"):
-        result += [
-            votes.llms[llm].finish.tolist(),
-            recording.texts("toy", llm, 0),
-            list(recording.pools("toy", llm)),
-        ]
-        result += [
-            repr(list(recording.score_rows("toy", llm, scorer)))
-            for scorer in recording.scorers("toy", llm)
-        ]
-        result += [
-            repr(recording.scores("toy", llm, scorer)) for scorer in recording.scorers("toy", llm)
-        ]
-        if "logprobs" in recording.channels("toy", llm):
-            result.append(repr(recording.logprobs("toy", llm)))
-    return result
+    curves = [repr(self_consistency_curve(dataset, llm, [1]).to_dict()) for llm in llms]
+    return [*curves, repr(info_dict(open_recording(folder))), *map(repr, readings(folder))]
 
 
 def spoil(data, others, rng):
