@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise, takewhile
+from itertools import takewhile
 from typing import Any, Protocol
 
 import orjson
@@ -260,29 +260,19 @@ def require_template(setting: str, template: str | None) -> None:
         )
 
 
-def lengths_within(lengths: Iterable[int], size: int) -> tuple[int, ...]:
-    """Return lengths, end to end, as far as they are within a size."""
-    ends = accumulate(lengths, initial=0)
-    return tuple(min(end, size) - min(start, size) for start, end in pairwise(ends))
-
-
 def note_on_number(got: int, asked: int) -> str | None:
     """Return a sentence if a reply holds another number of choices than were asked for; `None` if
     not.
     """
-    if got == asked:
-        return None
     if got > asked:
         return (
             "The server sent more choices than were asked for; the extra ones are dropped, and may"
             " have been billed."
         )
-    if got == 1:
-        return (
-            "The server ignores n: it sent one choice where several were asked for. The rest is"
-            " asked for again."
-        )
-    return "The server sent fewer choices than were asked for. The rest is asked for again."
+    if got == asked:
+        return None
+    how = "ignores n: it sent one choice where several" if got == 1 else "sent fewer choices than"
+    return f"The server {how} were asked for. The rest is asked for again."
 
 
 def ignore_note(_sentence: str) -> None:

@@ -9,7 +9,7 @@ be drawn again alone, and log-probabilities are collected while drawing: the log
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
@@ -20,18 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.answers.thoughts import mark_tokens
-from feval.errors import OutOfRangeError, SourceError, UnknownNameError, UsageError
+from feval.errors import FevalError, OutOfRangeError, SourceError, UsageError
 from recorders import tiny
 from recorders.errors import Fatal, Refused, Transient
-from recorders.request import (
-    Completion,
-    Decoding,
-    Message,
-    Request,
-    as_json,
-    ignore_note,
-    lengths_within,
-)
+from recorders.request import Completion, Decoding, Message, Request, as_json, ignore_note
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
 from recorders.tiny.tokenizer import END, SPECIAL
 
@@ -43,14 +35,39 @@ _NO_TEMPLATE = (
 )
 
 
-class TransformersLocal:
+class _Local:
+    """A backend in this process: what it draws, it draws in a thread of its own."""
+
+    name: str
+    takes_seed = shares_noise = True
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = cache(note)  # each sentence once
+        # One thread: most of the time the GPU is used, or Python's lock is held.
+        self._thread = ThreadPoolExecutor(1, self.name)
+
+    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        """Draw one completion per sample."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._drawn, request, samples)
+
+    def _drawn(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+class TransformersLocal(_Local):
     """A backend that samples from a model on disk or in the Hugging Face cache.
 
     Sample i is drawn from a random stream of its own, seeded with `seed + i` (without a seed, with
     i). Temperature and top-p are applied as the request says (by default 1 and none); other
     sampling settings of `generation_config.json` are ignored, so that the recorded decoding is the
     one that was used. Log-probabilities are the model's own, before temperature and top-p. Code
-    from model repositories is never run, and weights are read from safetensors only.
+    from model repositories is never run, and weights are read from safetensors only. Messages go
+    through the model's chat template, and the model that a request names is only a name.
 
     Args:
         model: a folder, or a name on the Hub.
@@ -67,8 +84,6 @@ class TransformersLocal:
     """
 
     name = "transformers"
-    takes_seed = True
-    shares_noise = True
 
     def __init__(
         self,
@@ -91,17 +106,8 @@ class TransformersLocal:
         added = self._tokenizer.get_added_vocab()
         self._marks = {int(added[token]): token for token in mark_tokens(added)}
         self._batch = batch
-        self._note = cache(note)  # each sentence once
         self._shared: TokenNoise | None = None
-        self._thread = ThreadPoolExecutor(1, "transformers")
-
-    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        """Draw one completion per sample; messages go through the model's chat template, and
-        `request.model` is only a name.
-        """
-        return await asyncio.get_running_loop().run_in_executor(
-            self._thread, self._drawn, request, samples
-        )
+        super().__init__(note)
 
     def token_lengths(self, model: str, text: str) -> tuple[int, ...] | None:  # noqa: ARG002  there is one model
         """Return the characters of each token of a reply's text; `None` where the tokenizer does
@@ -115,13 +121,9 @@ class TransformersLocal:
         ends = accumulate((int(end) for _, end in spans), max, initial=0)
         return tuple(end - start for start, end in pairwise(ends))
 
-    async def aclose(self) -> None:
-        """End the thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
     def _drawn(self, request: Request, samples: Sequence[int]) -> list[Completion]:
         torch = self._libraries.torch
-        _check(request.decoding)
+        _check(request.decoding, {})
         prompt = self._prompt(request.sent, request.prefill.text if request.prefill else "")
         room = self._room(len(prompt), request.decoding.max_tokens)
         parts = [
@@ -194,10 +196,13 @@ class TransformersLocal:
             )
         rows = output[:, len(prompt) :].tolist()
         ends = _ends(self._model.generation_config.eos_token_id)
-        return [
-            self._completion(request, len(prompt), _until_end(row, ends), ends, draw.of(number))
-            for number, row in enumerate(rows)
-        ]
+        completions = []
+        for number, row in enumerate(rows):
+            # The end token was drawn and is billed; padding follows it.
+            size = next((at for at, token in enumerate(row, 1) if token in ends), len(row))
+            args = row[:size], ends, draw.of(number)
+            completions.append(self._completion(request, len(prompt), *args))
+        return completions
 
     def _noise(
         self, request: Request, samples: Sequence[int]
@@ -419,28 +424,18 @@ def _load(
         ) from error
 
 
-def _check(decoding: Decoding) -> None:
-    if decoding.temperature is not None and not 0 <= decoding.temperature < float("inf"):
-        raise Fatal(
-            f"The temperature is {decoding.temperature}; it must be a finite number, 0 or more."
-        )
-    if decoding.top_p is not None and not 0 < decoding.top_p <= 1:
-        raise Fatal(f"Top-p is {decoding.top_p}; it must be above 0 and at most 1.")
-    if decoding.extra_body:
-        raise Fatal(
-            f"Local models know no extra setting {min(decoding.extra_body)!r}; leave it out."
-        )
+def _check(decoding: Decoding, known: Collection[str]) -> None:
+    """Raise `Fatal` for settings that mean nothing, or that a local model does not know."""
+    try:
+        decoding.check()
+    except FevalError as error:
+        raise Fatal(str(error)) from error
+    if unknown := sorted(decoding.extra_body.keys() - known):
+        raise Fatal(f"Local models know no extra setting {unknown[0]!r}; leave it out.")
 
 
 def _ends(tokens: int | list[int] | None) -> set[int]:
     return set(tokens) if isinstance(tokens, list) else set() if tokens is None else {tokens}
-
-
-def _until_end(tokens: list[int], ends: set[int]) -> list[int]:
-    """Return a row up to its end token, which was drawn and is billed; padding follows it."""
-    return next(
-        (tokens[: place + 1] for place, token in enumerate(tokens) if token in ends), tokens
-    )
 
 
 class TorchLibraries(NamedTuple):
@@ -472,7 +467,7 @@ _ALONE = (
 )
 
 
-class Tiny:
+class Tiny(_Local):
     """A backend that samples from the model that a request names, such as "feval/tiny-42k".
 
     Sample i is the model's sample number `seed + i` (without a seed, number i): a pure function of
@@ -482,58 +477,39 @@ class Tiny:
     """
 
     name = "tiny"
-    takes_seed = True
-    shares_noise = True
 
     def __init__(self, *, note: Callable[[str], None] = ignore_note) -> None:
-        self._note = cache(note)  # each sentence once
-        # One thread: the models are small, and most of the time Python's lock is held.
-        self._thread = ThreadPoolExecutor(1, "tiny")
-
-    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        """Draw one completion per sample; the question is the request's last user message."""
-        for part, sentence in ((request.messages[1:], _ALONE), (request.conversation, _OWN_WAY)):
-            if part:
-                self._note(sentence)
-        return await asyncio.get_running_loop().run_in_executor(
-            self._thread, _draw, request, samples
-        )
+        super().__init__(note)
 
     def token_lengths(self, model: str, text: str) -> tuple[int, ...]:  # noqa: ARG002  they share one tokenizer
         """Return the characters of each token of a reply's text."""
         return tiny.tokenizer().lengths(text)
 
-    async def aclose(self) -> None:
-        """End the thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-
-def _draw(request: Request, samples: Sequence[int]) -> list[Completion]:
-    questions = [message.content for message in request.messages if message.role == "user"]
-    if not questions:
-        raise Refused("the prompt has no user message, which is what a tiny model reads")
-    try:
-        model = tiny.load_model(request.model)
-        decoding = _decoding(request, model)
-    except (UnknownNameError, SourceError, OutOfRangeError) as error:
-        raise Fatal(str(error)) from error
-    first = request.decoding.seed or 0
-    try:
-        indices, begun = (
-            [first + sample for sample in samples],
-            (request.prefill.text if request.prefill else None),
-        )
+    def _drawn(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        for part, sentence in ((request.messages[1:], _ALONE), (request.conversation, _OWN_WAY)):
+            if part:
+                self._note(sentence)
+        questions = [message.content for message in request.messages if message.role == "user"]
+        if not questions:
+            raise Refused("the prompt has no user message, which is what a tiny model reads")
+        _check(request.decoding, {"stream"})
+        try:
+            model = tiny.load_model(request.model)
+            decoding = _decoding(request, model)
+        except FevalError as error:
+            raise Fatal(str(error)) from error
+        indices = [(request.decoding.seed or 0) + sample for sample in samples]
+        begun = request.prefill.text if request.prefill else None
         if kept := _kept(request, decoding.max_tokens):
             begun, decoding = kept, replace(decoding, max_tokens=decoding.max_tokens - _size(kept))
-        answers = tiny.sample(model, questions[-1], indices, decoding, _shared(request), begun)
-    except OutOfRangeError as error:
-        raise Refused(str(error)) from error
-    completions = [_completion(answer, request) for answer in answers]
-    return (
-        [_as_turn(completion, request, kept) for completion in completions]
-        if request.conversation
-        else completions
-    )
+        try:
+            answers = tiny.sample(model, questions[-1], indices, decoding, _shared(request), begun)
+        except OutOfRangeError as error:
+            raise Refused(str(error)) from error
+        completions = [_completion(answer, request) for answer in answers]
+        if not request.conversation:
+            return completions
+        return [_as_turn(completion, request, kept) for completion in completions]
 
 
 def _size(text: str) -> int:
@@ -555,17 +531,11 @@ def _as_turn(completion: Completion, request: Request, kept: str) -> Completion:
     """Return a turn as the model wrote it: what it kept and what it drew, after a prompt that is
     the whole conversation.
     """
-    tokenizer = tiny.tokenizer()
+    prompt, reply = tiny.tokenizer().prompt, tiny.tokenizer().completion
+    *_, question = (turn for turn in request.messages if turn.role == "user")
     sizes = [
-        len(
-            tokenizer.completion(turn.content)
-            if turn.role == "assistant"
-            else tokenizer.prompt(turn.content)
-        )
-        for turn in (
-            *[turn for turn in request.messages if turn.role == "user"][-1:],
-            *request.conversation,
-        )
+        len(reply(turn.content) if turn.role == "assistant" else prompt(turn.content))
+        for turn in (question, *request.conversation)
     ]
     return replace(
         completion,
@@ -602,12 +572,6 @@ def _noise() -> TokenNoise:
 
 def _decoding(request: Request, model: tiny.TinyModel) -> tiny.Decoding:
     decoding = request.decoding
-    if unknown := sorted(decoding.extra_body.keys() - {"stream"}):
-        raise Fatal(
-            f"The tiny models know no extra setting {unknown[0]!r}, only 'stream'; leave it out."
-        )
-    if decoding.seed is not None and decoding.seed < 0:
-        raise Fatal(f"The seed is {decoding.seed}; the tiny models take 0 or more.")
     stream = decoding.extra_body.get("stream")
     return tiny.Decoding(
         temperature=1.0 if decoding.temperature is None else decoding.temperature,
@@ -640,5 +604,8 @@ def _completion(answer: tiny.Completion, request: Request) -> Completion:
         completion,
         token_logprobs=tuple(answer.logprobs[:count].tolist()),
         token_confidences=confidences,
-        token_lengths=lengths_within(lengths, len(text)),
+        token_lengths=tuple(
+            min(end, len(text)) - min(start, len(text))
+            for start, end in pairwise(accumulate(lengths, initial=0))
+        ),
     )

@@ -155,7 +155,9 @@ def live(
         named_equality(answer_kind, equality),
         thoughts_of(llm),
         decoding or default_decoding(llm),
-        _as_asked if messages is None else lambda question: messages(question.text),
+        lambda question: (
+            [Message("user", question.text)] if messages is None else messages(question.text)
+        ),
         None if listed is None else listed.find(llm),
         billing,
         retries,
@@ -167,7 +169,3 @@ def live(
         wait,
     )
     return LiveLLM(llm, config)
-
-
-def _as_asked(question: Question) -> Sequence[Message]:
-    return [Message("user", question.text)]

@@ -44,10 +44,17 @@ class FunctionScorer(Scorer):
         self.batch = 16 if executor is None else _BATCH_OF_WORKERS
         self.concurrency = 1 if executor is None else None
         self._function = _load_function(where)
-        self._places = _places_of(self._function)
         parameters: dict[str, Any] = {"function": where}
-        if source := _source_hash(self._function):
-            parameters["source_sha256"] = source
+        try:  # a changed scorer is another scorer
+            if path := inspect.getsourcefile(self._function):
+                source = Path(path).read_bytes()
+                parameters["source_sha256"] = hashlib.sha256(source).hexdigest()
+        except (TypeError, OSError):
+            pass  # not known
+        try:  # behind question, text and answer
+            self._places = _PLACES.intersection([*inspect.signature(self._function).parameters][3:])
+        except (TypeError, ValueError):
+            self._places = set()  # not known
         self.info = ScorerInfo(name or f"python:{where}", "python", parameters)
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
@@ -126,31 +133,16 @@ def _described(error: BaseException) -> str:
     """Type, text and place of an error in a user's code."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error}"
-    frames = traceback.extract_tb(error.__traceback__)
-    user_frames = [
-        frame for frame in frames if not frame.filename.startswith((_HERE, _IMPORTING, "<frozen"))
-    ]
-    place = (
-        f"; {Path(user_frames[-1].filename).name}, line {user_frames[-1].lineno}"
-        if user_frames
-        else ""
-    )
+    place = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if not frame.filename.startswith((_HERE, _IMPORTING, "<frozen")):
+            place = f"; {Path(frame.filename).name}, line {frame.lineno}"
     return f"{type(error).__name__}: {str(error)[:200]}{place}"
 
 
-def _places_of(function: Callable[..., Any]) -> set[str]:
-    """Return which places of a CoT a function has parameters for, behind question, text and
-    answer.
-    """
-    try:
-        return _PLACES.intersection(list(inspect.signature(function).parameters)[3:])
-    except (TypeError, ValueError):  # not known
-        return set()
-
-
 def _load_function(where: str) -> Callable[..., Any]:
-    module_name, colon, function_name = (part.strip() for part in where.rpartition(":"))
-    if not colon or not module_name or not function_name:
+    module_name, _, function_name = (part.strip() for part in where.rpartition(":"))
+    if not module_name or not function_name:
         raise UsageError(
             f"The scorer python:{where} names no function; write python:MODULE:FUNCTION."
         )
@@ -166,9 +158,7 @@ def _load_function(where: str) -> Callable[..., Any]:
     function = getattr(module, function_name, None)
     if not callable(function):
         names = [
-            name
-            for name, value in vars(module).items()
-            if inspect.isfunction(value) and not name.startswith("_")
+            name for name, _ in inspect.getmembers(module, inspect.isfunction) if name[0] != "_"
         ]
         raise UsageError(
             f"The module {module_name!r} has no function {function_name!r}; it has"
@@ -201,12 +191,3 @@ def _imported(module_name: str) -> object:
     finally:
         if here in sys.path:
             sys.path.remove(here)
-
-
-def _source_hash(function: Callable[..., Any]) -> str | None:
-    """Hash of the file that defines the function: a changed scorer is another scorer."""
-    try:
-        path = inspect.getsourcefile(function)
-        return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except (TypeError, OSError):
-        return None

@@ -25,7 +25,7 @@ from itertools import chain, combinations, zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
 
-from feval.errors import ConflictError, NotRecordedError, StorageError, UnknownNameError, UsageError
+from feval.errors import ConflictError, StorageError, UnknownNameError, UsageError
 from feval.recording import PoolRows, Recording, ScorerInfo, ScoreRows, open_recording
 from feval.recording.arrays import verdicts_name
 from feval.recording.derived.rewriting import add_scorers
@@ -199,8 +199,10 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
 
     @property
     def may_seal_unasked(self) -> bool:
-        """True: equal texts are ties that nobody is asked about."""
-        return True
+        """Whether some comparison is a tie that nobody is asked about."""
+        comparisons = chain.from_iterable(map(self.comparisons, self.matches))
+        texts = chain.from_iterable(question for _, question in comparisons)
+        return any(each is not None and each[0] == each[1] for each in texts)
 
     def comparisons(self, match: _Match) -> Iterator[tuple[str, list[_Texts]]]:
         """Yield question id and the texts of its comparisons, in recorded order."""
@@ -223,17 +225,8 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
         """Return the orders in which a comparison is asked."""
         if self.orders == "both":
             return [_AS_GIVEN, _SWAPPED]
-        name = json.dumps(
-            [
-                self.scorer.info.name,
-                match.dataset,
-                match.first,
-                match.second,
-                match.shift,
-                question_id,
-                sample,
-            ]
-        )
+        which = match.dataset, match.first, match.second, match.shift, question_id, sample
+        name = json.dumps([self.scorer.info.name, *which])
         return [_SWAPPED if hashlib.sha256(name.encode()).digest()[0] & 1 else _AS_GIVEN]
 
     def items(self) -> Iterator[list[tuple[CoTKey, Item | None]]]:
@@ -256,46 +249,35 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
     def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> PairwiseResult:  # noqa: ARG002  counted below
         """Write the derived recording."""
         source, judge = self.source, self.scorer
-        if not len(journal) and not self._has_equal_texts():
-            journal.remove()
-            raise NotRecordedError(
-                f"{source.path} holds no texts of the CoTs that were to be compared, and a judge"
-                " reads texts. Import or record it with its texts."
-            )
         replies, states = journal.scores, Counter[str]()
-        scorers: dict[str, ScorerInfo] = {}
-        rows: dict[str, dict[tuple[str, str], Iterator[ScoreRows]]] = {}
+        found: dict[str, tuple[ScorerInfo, dict[tuple[str, str], Iterator[ScoreRows]]]] = {}
         for match in self.matches:
             info = self.info(match)
-            scorers[info.name] = info
-            rows.setdefault(info.name, {})[match.dataset, match.first] = _rows(
-                self, match, replies, states
-            )
+            _, rows = found.setdefault(info.name, (info, {}))
+            rows[match.dataset, match.first] = _rows(self, match, replies, states)
         if is_written(out):
-            # counts
-            deque(
-                chain.from_iterable(each for pairs in rows.values() for each in pairs.values()),
-                maxlen=0,
-            )
+            for _, rows in found.values():
+                deque(chain.from_iterable(rows.values()), maxlen=0)  # counts
         else:
             add_scorers(
                 source.path,
                 out,
-                [(scorers[name], verdicts) for name, verdicts in rows.items()],
+                list(found.values()),
                 operation={"kind": judge.info.kind, **judge.facts, "scorer": judge.info.name},
                 notes=_notes(judge.info.name, states),
             )
-        recording_hash, total = finish(out, journal, "verdicts"), _total(states)
-        note = (
-            f"{counted(self.judged_before, 'comparison')} of LLMs had verdicts already and stay as"
-            " they are."
-        )
+        notes = [*judge.warnings, *([journal.recovered] if journal.recovered else [])]
+        if self.judged_before:
+            notes.append(
+                f"{counted(self.judged_before, 'comparison')} of LLMs had verdicts already and stay"
+                " as they are."
+            )
         return PairwiseResult(
             path=out,
-            recording_hash=recording_hash,
+            recording_hash=finish(out, journal, "verdicts"),
             judge=judge.info.name,
             pairs=tuple(dict.fromkeys((match.first, match.second) for match in self.matches)),
-            comparisons=total,
+            comparisons=_total(states),
             new=new,
             verdicts=states["verdict"] + states["contradicted"] + states["same"],
             ties=states["tie"],
@@ -305,20 +287,7 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
             unreadable=states["unreadable"],
             refused=states["refused"],
             without_text=states["missing"],
-            notes=(
-                *judge.warnings,
-                *filter(None, [journal.recovered, note if self.judged_before else None]),
-                *_notes(judge.info.name, states),
-            ),
-        )
-
-    def _has_equal_texts(self) -> bool:
-        """Whether some comparison is a tie that nobody is asked about."""
-        comparisons = chain.from_iterable(map(self.comparisons, self.matches))
-        return any(
-            texts is not None and texts[0] == texts[1]
-            for _, question in comparisons
-            for texts in question
+            notes=(*notes, *_notes(judge.info.name, states)),
         )
 
 
@@ -352,10 +321,7 @@ def _matches(
 def _noise_groups(source: Recording, llms: Sequence[str]) -> dict[str, str | None]:
     """Return LLM -> the noise that it shares with another; `None` if it shares none."""
     settings = {llm: source.llm_info(llm).decoding.get("noise") for llm in llms}
-    noise = {
-        llm: None if setting is None else json.dumps(setting, sort_keys=True)
-        for llm, setting in settings.items()
-    }
+    noise = {llm: each and json.dumps(each, sort_keys=True) for llm, each in settings.items()}
     count = Counter(noise.values())
     return {llm: name if count[name] > 1 else None for llm, name in noise.items()}
 
@@ -394,12 +360,11 @@ def _combined(replies: Mapping[str, Score]) -> tuple[Score, str]:
     """
     verdict = "\n---\n".join(reply.verdict or "" for reply in replies.values())
     prompt, output = (
-        (
-            None
-            if None in (counts := [getattr(reply, name) for reply in replies.values()])
-            else sum(counts)
+        None if None in counts else sum(counts)
+        for counts in (
+            [getattr(reply, name) for reply in replies.values()]
+            for name in ("prompt_tokens", "output_tokens")
         )
-        for name in ("prompt_tokens", "output_tokens")
     )
     scores = [
         None if reply.score is None else 1.0 - reply.score if order == _SWAPPED else reply.score

@@ -94,11 +94,7 @@ class ScoringTask(ABC, Generic[Result]):
 
         `without_text` is called with how many items of each question have no text.
         """
-        again = (
-            frozenset(journal.refused)
-            if journal is not None and self.retry_refused
-            else frozenset()
-        )
+        again = frozenset(journal.refused if journal is not None and self.retry_refused else ())
         for question in self.items():
             without_text(sum(item is None for _, item in question))
             items = [

@@ -146,7 +146,7 @@ def sample(
     if any(index < 0 for index in indices):
         raise OutOfRangeError(f"Samples are numbered from 0; number {min(indices)} was asked for.")
     samples = np.asarray(indices, np.int64)
-    race = shared or _model_race(_start(model, question, decoding))
+    race = shared or _race(model, question, decoding)
     parts = (samples[start : start + _ROWS] for start in range(0, len(samples), _ROWS))
     return [
         completion
@@ -283,15 +283,11 @@ def _log_sum_exp(logits: Floats) -> Floats:
     return total
 
 
-def _start(model: TinyModel, question: str, decoding: Decoding) -> int:
-    """Return where the random numbers of a question start."""
+def _race(model: TinyModel, question: str, decoding: Decoding) -> _Race:
+    """Return the random numbers of one model on one question, by token number."""
     stream = model.name if decoding.stream is None else decoding.stream
     name = json.dumps([_SCHEME, stream, decoding.seed, question])
-    return int.from_bytes(sha256(name.encode()).digest()[:8], "little")
-
-
-def _model_race(start: int) -> _Race:
-    """Return the random numbers of one model on one question, by token number."""
+    start = int.from_bytes(sha256(name.encode()).digest()[:8], "little")
 
     def race(samples: Ints, position: int) -> Floats:
         keys = mixed(np.uint64(start) + (samples.astype(np.uint64) + np.uint64(1)) * _GOLDEN)

@@ -139,8 +139,10 @@ def record_dataset(
     check_cost_limit(cost_limit_usd, price, task.llm_name, prices)
     _check_mode(mode)
     if is_sealed(out, task, mode):
-        if folder.is_dir() and not keep_journal:
-            _remove_leftover(out, folder, identity)
+        # The journal, or its lock alone, of a run that was killed between sealing and removing it.
+        if folder.is_dir() and not keep_journal and verify_recording(out).ok:
+            with Journal.open(folder, identity) as leftover:
+                leftover.remove()
         return out
     # A vocabulary is fetched before anything is paid for.
     token_counter(other_counter if counter == "usage" else counter)
@@ -260,15 +262,6 @@ def _estimate(
 def _check_mode(mode: str) -> None:
     if mode not in MODES:
         raise UnknownNameError.of("record mode", mode, MODES)
-
-
-def _remove_leftover(out: Path, folder: Path, identity: Mapping[str, Any]) -> None:
-    """Remove the journal, or its lock alone, of a run that was killed between sealing and removing
-    it, once `out` verifies.
-    """
-    if verify_recording(out).ok:
-        with Journal.open(folder, identity) as leftover:
-            leftover.remove()
 
 
 _POOLS_PER_COMMIT = 256

@@ -128,11 +128,6 @@ def require_sound(out: str | Path, journal: Journal) -> None:
         )
 
 
-def _sequence_logprob(record: Mapping[str, Any]) -> float | None:
-    stated, tokens = record.get("sequence_logprob"), record.get("token_logprobs")
-    return stated if stated is not None or tokens is None else math.fsum(tokens)
-
-
 class _Contents:
     """Where each CoT of a journal is, whether all were counted by the provider, and whether some by
     shares.
@@ -144,13 +139,8 @@ class _Contents:
         priced, unpriced = set[str](), set[str]()
         unpriced_turns = set[str]()  # each is a prompt of its own
         self._keys = set[str]()
-        self._uncounted, self._cots, self.split, self.has_turns, self.opens = (
-            0,
-            0,
-            False,
-            False,
-            False,
-        )
+        self._uncounted = self._cots = 0
+        self.split = self.has_turns = self.opens = False
         for entry in journal.entries():
             if entry.kind != "cot":
                 continue
@@ -259,11 +249,8 @@ class _Sealing:
     """Makes the pools, question by question, and notes what is unusual."""
 
     def __init__(self, replies: JournaledLLM) -> None:
-        self._replies, self._journal, self._kind = (
-            replies,
-            replies.journal,
-            replies.dataset.answer_kind,
-        )
+        self._replies, self._journal = replies, replies.journal
+        self._kind = replies.dataset.answer_kind
         self._thoughts = thoughts_of(replies.llm.name)
         self._contents = _Contents(self._journal, self._thoughts)
         self.counter = replies.counter
@@ -376,7 +363,12 @@ class _Sealing:
             {name: column(name) for name in EXTRA_COLUMNS if name not in others},
             reasoning=columns.reasoning,
             reasoning_marks=columns.marks,
-            sequence_logprobs=[_sequence_logprob(record) for record in records],
+            sequence_logprobs=[
+                math.fsum(tokens) if stated is None and tokens is not None else stated
+                for stated, tokens in zip(
+                    column("sequence_logprob"), column("token_logprobs"), strict=True
+                )
+            ],
             token_logprobs=column("token_logprobs"),
             token_confidences=column("token_confidences"),
             parents=parents,
@@ -480,11 +472,8 @@ def start_probes(
             continue
         key, unknown = request.key(), [None] * len(probes.offsets)
         samples = journal.samples(key)
-        columns = (
-            probes.texts or unknown,
-            probes.output_tokens or unknown,
-            probes.confidences or unknown,
-        )
+        told = (probes.texts, probes.output_tokens, probes.confidences)
+        columns = (column or unknown for column in told)
         for row, offset, text, tokens, confidence in zip(
             probes.sample_indices, probes.offsets, *columns, strict=True
         ):
@@ -528,11 +517,8 @@ def confidence_of(record: Mapping[str, Any], answer: str | None) -> float | None
     """
     if "confidence" in record:
         return float(record["confidence"])
-    logprobs, lengths, text = (
-        record.get("token_logprobs"),
-        record.get("token_lengths"),
-        record["text"],
-    )
+    logprobs, lengths = record.get("token_logprobs"), record.get("token_lengths")
+    text = record["text"]
     start = -1 if answer is None else text.find(answer)
     if logprobs is None or lengths is None or answer is None or start < 0:
         return None

@@ -98,14 +98,10 @@ def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> Rec
     settings.decoding.check()
     card = find_llm_card(settings.llm)
     reasoning = _is_reasoning(card, settings.reasoning)
-    default = _REASONING_SAMPLES if reasoning else _SAMPLES
-    samples = (
-        settings.samples
-        if settings.samples is not None
-        else card.cots_to_record
-        if card
-        else default
-    )
+    samples = settings.samples
+    if samples is None:
+        default = _REASONING_SAMPLES if reasoning else _SAMPLES
+        samples = card.cots_to_record if card else default
     if samples < 1:
         raise OutOfRangeError(
             f"A recording has at least 1 CoT per question; {samples} were asked for."
@@ -288,7 +284,9 @@ def default_decoding(llm: str, *, reasoning: bool | None = None) -> Decoding:
     )
     if not _is_reasoning(card, reasoning):
         return decoding
-    has_limit = card is not None and (card.max_tokens is not None or _is_published(llm))
+    path = find_card("llms", llm.split("@", 1)[0])
+    is_published = path is not None and path.is_relative_to(card_folder())
+    has_limit = card is not None and (card.max_tokens is not None or is_published)
     return replace(
         decoding,
         temperature=None,
@@ -328,12 +326,6 @@ def load_questions(
             f" {len(rows)}."
         )
     return rows[:first]
-
-
-def _is_published(llm: str) -> bool:
-    """Whether the card of an LLM is one of those that come with feval."""
-    path = find_card("llms", llm.split("@", 1)[0])
-    return path is not None and path.is_relative_to(card_folder())
 
 
 def _is_reasoning(card: LLMCard | None, named: bool | None) -> bool:
