@@ -318,12 +318,10 @@ def estimate_samples(
     *,
     price: Price | None = None,
     limits: Limits | None = None,
-    output_tokens_per_cot: float | None = None,
 ) -> CostEstimate:
     """Return what `record_samples` would cost, without asking anything.
 
-    The length of further CoTs is judged by the journal's, else by `output_tokens_per_cot`, else by
-    `max_tokens`.
+    The length of further CoTs is judged by the journal's, else by `max_tokens`.
     """
     per_request = (limits or Limits()).samples_per_request or plan.samples
     cots = calls = prompt = 0
@@ -334,17 +332,14 @@ def estimate_samples(
     totals = journal.totals if journal is not None and journal.totals.replies else None
     if totals and totals.prompt_tokens:
         prompt = round(calls * totals.prompt_tokens / totals.replies)
-    length, limit, at_most = output_tokens_per_cot, plan.decoding.max_tokens, False
-    basis = "the mean length of CoTs recorded before"
+    length: float | None = plan.decoding.max_tokens
+    basis = f"an upper bound: the limit of {length} output tokens for every CoT"
     if totals is not None:
         length = totals.output_tokens / totals.cots
         basis = "the mean length of the CoTs in the journal"
-    elif length is None and limit is not None:
-        length, at_most = float(limit), True
-        basis = f"an upper bound: the limit of {limit} output tokens for every CoT"
     elif length is None:
         basis = "nothing: no CoT was recorded yet, and there is no limit on output tokens"
-    output = None if length is None else round(cots * length)
+    output, at_most = None if length is None else round(cots * length), basis.startswith("an upper")
     return CostEstimate(cots, calls, prompt, output, cost(price, prompt, output), basis, at_most)
 
 

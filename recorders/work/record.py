@@ -74,7 +74,6 @@ def record_dataset(
     start: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     sealing: Callable[[int], None] | None = None,
-    acknowledged: Callable[[Sequence[tuple[str, int]]], None] | None = None,
     expected: Callable[[CostEstimate], None] | None = None,
     backend_notes: MutableSequence[str] | None = None,
     now: Callable[[], str] = utc_now,
@@ -103,7 +102,6 @@ def record_dataset(
             is not asked for again.
         progress: called with where the run is.
         sealing: called with how many questions are sealed.
-        acknowledged: called with (key, sample) of CoTs once they are on the disk.
         expected: called with what a tree or chains of turns are still to come to, before anything
             is asked.
         backend_notes: a list to which the backend appends sentences about what the server does.
@@ -165,7 +163,7 @@ def record_dataset(
             missing: Callable[..., MissingSamples] = MissingSamples
             if task.tree is not None:
                 missing = partial_of(MissingSteps, task.tree)
-            outcome = await ask(acknowledged=acknowledged, missing=missing)
+            outcome = await ask(missing=missing)
             if task.probing is None or outcome.error is not None:
                 return outcome
             return await ask(missing=partial_of(MissingProbes, task.probing))
@@ -218,13 +216,8 @@ def estimate_dataset(
     prices: str = "2025-06-02",
     journal: str | Path | None = None,
     start: str | Path | None = None,
-    output_tokens_per_cot: float | None = None,
 ) -> CostEstimate:
-    """Return what `record_dataset` would ask for and cost, without asking.
-
-    Args as for `record_dataset`, and `output_tokens_per_cot`: mean length from an earlier
-    recording, if the journal has none.
-    """
+    """Return what `record_dataset` would ask for and cost, without asking; args are its own."""
     _check_mode(mode)
     if is_sealed(Path(out), task, mode):
         return CostEstimate(
@@ -232,7 +225,6 @@ def estimate_dataset(
         )
     folder = journal_folder(out) if journal is None else Path(journal)
     options: dict[str, Any] = {"price": find_price(prices, task.llm_name), "limits": limits}
-    options["output_tokens_per_cot"] = output_tokens_per_cot
     plan, is_new = task.plan(), not (folder / JOURNAL).exists()
     if mode == "all" or (is_new and start is None):
         return _estimate(task, plan, None, options)

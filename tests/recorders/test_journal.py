@@ -2,11 +2,12 @@
 named.
 """
 
+import math
 import os
 import resource
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import orjson
@@ -20,7 +21,7 @@ from feval.appendlog import line
 from feval.errors import FevalError, StorageError, UnknownNameError
 from recorders.errors import JournalError, LockedJournalError
 from recorders.journal import JOURNAL, Journal, journal_folder
-from recorders.request import Completion, Message, Request
+from recorders.request import Completion
 
 IDENTITY = {"dataset": "toy", "llm": "alpha", "decoding": {"temperature": 0.7}}
 NOW = "2026-01-01T00:00:00Z"
@@ -46,10 +47,19 @@ def opened(folder, mode="new_episodes"):
     return Journal.open(folder, IDENTITY, mode=mode)
 
 
+def records(journal, kind="cot"):
+    return [entry.record for entry in journal.entries() if entry.kind == kind]
+
+
 def contents(journal):
-    return [
-        (e.record["question_id"], e.record["sample"]) for e in journal.entries() if e.kind == "cot"
-    ]
+    return [(record["question_id"], record["sample"]) for record in records(journal)]
+
+
+def add_one(journal, completion, sample=0, **options):
+    sent = request(0)
+    journal.add(sent, sent.key(), [sample], [completion], recorded_at=NOW, **options)
+    journal.commit()
+    return records(journal)[-1]
 
 
 @pytest.fixture
@@ -87,52 +97,38 @@ def test_every_field_of_a_completion_comes_back(tmp_path):
     whole = Completion(
         "text", "stop", "why", 5, 3, 7, 2, "id-1", "served", "fp", (-0.5, -1.25), (0.5, 2.0)
     )
-    sent = request(0)
     with opened(tmp_path) as journal:
-        journal.add(sent, sent.key(), [4], [whole], recorded_at=NOW, seeds=[11])
-        journal.commit()
-        (entry,) = (e for e in journal.entries() if e.kind == "cot")
-        assert journal.read_many([entry.offset]) == [entry.record]
+        record = add_one(journal, whole, 4, seeds=[11])
+        assert journal.cots(request(0).key()) == [record]
     stated = {name: value for name, value in asdict(whole).items() if value is not None}
     stated |= {name: list(stated[name]) for name in ("token_logprobs", "token_confidences")}
-    assert stated.items() <= entry.record.items()
-    assert (entry.record["seed"], entry.record["recorded_at"]) == (11, NOW)
+    assert stated.items() <= record.items()
+    assert (record["seed"], record["recorded_at"]) == (11, NOW)
 
 
 def test_messages_are_written_once_for_each_request(folder):
     with opened(folder) as journal:
         add(journal, 0, 2)
         journal.commit()
-        written = [e.record for e in journal.entries() if e.kind == "request"]
+        written = records(journal, "request")
     assert [r["request"] for r in written] == [request(0).key(), request(1).key()]
     assert written[1]["messages"][1] == {"role": "user", "content": "What is question 1?"}
 
 
 def test_a_line_is_one_line_whatever_the_text(tmp_path):
     texts = ["a\nb\r\u2028\u0085\x00", "\ud800 half", "\U0001f600\u202e", "x" * 1_000_000, ""]
-    sent = request(0)
     with opened(tmp_path) as journal:
-        journal.add(
-            sent, sent.key(), range(5), [Completion(t, "stop") for t in texts], recorded_at=NOW
-        )
-        journal.commit()
+        for sample, text in enumerate(texts):
+            add_one(journal, Completion(text, "stop"), sample)
     with opened(tmp_path) as journal:
-        recorded = [e.record["text"] for e in journal.entries() if e.kind == "cot"]
+        recorded = [record["text"] for record in records(journal)]
     assert recorded == [texts[0], "\ufffd half", *texts[2:]]
 
 
 def test_numbers_that_json_cannot_hold_do_not_stop_a_recording(tmp_path):
-    sent = request(0)
-    odd = Completion(
-        "t",
-        "odd words",
-        token_logprobs=(-1.0, float("-inf")),
-        token_confidences=(float("nan"), 1.0),
-    )
+    odd = Completion("t", "odd words", token_logprobs=(-1.0, -math.inf))
     with opened(tmp_path) as journal:
-        journal.add(sent, sent.key(), [0], [odd], recorded_at=NOW)
-        journal.commit()
-        (record,) = (e.record for e in journal.entries() if e.kind == "cot")
+        record = add_one(journal, replace(odd, token_confidences=(math.nan, 1.0)))
     assert record["token_logprobs"] == [-1.0, -9999.0]
     assert "token_confidences" not in record
     assert record["finish_reason"] == "unknown"
@@ -241,9 +237,7 @@ def test_notes_are_written_once(tmp_path):
             journal.note("The server ignores n.")
             journal.note("The server ignores n.")
             journal.commit()
-            assert [e.record["note"] for e in journal.entries() if e.kind == "note"] == [
-                "The server ignores n."
-            ]
+            assert len(records(journal, "note")) == 1
             assert journal.notes == ["The server ignores n."]
 
 
@@ -359,9 +353,7 @@ def test_whatever_was_acknowledged_survives(tmp_path, groups, torn):
         for group in groups:
             added = dict(wanted)
             for index, sample, text in group:
-                sent = Request(
-                    "toy", str(index), (Message("user", str(index)),), "alpha", request(0).decoding
-                )
+                sent = request(index)
                 if (sent.key(), sample) not in added:
                     journal.add(
                         sent, sent.key(), [sample], [Completion(text, "stop")], recorded_at=NOW
@@ -373,11 +365,7 @@ def test_whatever_was_acknowledged_survives(tmp_path, groups, torn):
     with path.open("ab") as file:
         file.write(whole[: min(torn, whole.index(b"\n"))])
     with opened(tmp_path) as journal:
-        recorded = {
-            (e.record["key"], e.record["sample"]): e.record["text"]
-            for e in journal.entries()
-            if e.kind == "cot"
-        }
+        recorded = {(each["key"], each["sample"]): each["text"] for each in records(journal)}
         assert recorded == wanted
         assert all(journal.has(*key) for key in wanted)
 
@@ -392,15 +380,8 @@ def test_fuzzed_journals_raise_nothing_but_our_errors(folder, data):
     record = orjson.loads(lines[data.draw(st.integers(0, len(lines) - 1))])
     record.pop("crc")
     name = data.draw(st.sampled_from(sorted(record)))
-    junk = st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(-(2**60), 2**60),
-        st.text(max_size=3),
-        st.just([]),
-        st.just({}),
-    )
-    record[name] = data.draw(junk)
+    numbers = st.booleans() | st.integers(-(2**60), 2**60)
+    record[name] = data.draw(numbers | st.text(max_size=3) | st.sampled_from([None, [], {}]))
     lines[data.draw(st.integers(0, len(lines) - 1))] = line(record)
     (folder / JOURNAL).write_bytes(b"".join(lines))
     try:

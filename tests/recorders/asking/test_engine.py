@@ -499,7 +499,6 @@ def test_an_estimate_before_anything_is_an_upper_bound():
     assert "an upper bound" in estimate.basis
     unknown = estimate_samples(plan(4, 5, Decoding(max_tokens=None)), price=PRICE)
     assert (unknown.output_tokens, unknown.usd, unknown.at_most) == (None, None, False)
-    assert estimate_samples(plan(4, 5), output_tokens_per_cot=7.5).output_tokens == 150
     assert estimate_samples(plan(4, 5), limits=Limits(samples_per_request=2)).calls == 12
 
 
