@@ -339,7 +339,8 @@ def estimate_samples(
         basis = "the mean length of the CoTs in the journal"
     elif length is None:
         basis = "nothing: no CoT was recorded yet, and there is no limit on output tokens"
-    output, at_most = None if length is None else round(cots * length), basis.startswith("an upper")
+    output = None if length is None else round(cots * length)
+    at_most = totals is None and output is not None
     return CostEstimate(cots, calls, prompt, output, cost(price, prompt, output), basis, at_most)
 
 

@@ -162,24 +162,23 @@ def test_what_cannot_be_recorded_is_refused(debated, tmp_path):
     def tracing(question, *llms):
         llms[0].start(1)
 
-    backends = [Stopping(), Stopping()]
-    with pytest.raises(StorageError, match="exists already; name another folder"):
-        recorded(debated.path, backends)
-    with pytest.raises(
-        UsageError, match="asks alpha@debate for CoTs and replies alone; traces were asked for"
+    backends, r = [Stopping(), Stopping()], tmp_path / "r"
+    failed = r"failed on the question 'sums/0' \(ValueError: no\)"
+    traced = "asks alpha@debate for CoTs and replies alone; traces were asked for"
+    for out, error, message, options in (
+        (debated.path, StorageError, "exists already; name another folder", {}),
+        (tmp_path / "t", UsageError, traced, {"method": tracing}),
+        (r, RecorderError, failed, {"method": failing, "at_once": 1}),
+        (r, JournalError, "policy name is 'failing', not 'other'", {"method": other}),
+        (tmp_path / "s", OutOfRangeError, "1 question or more at once; 0 were", {"at_once": 0}),
     ):
-        recorded(tmp_path / "t", backends, method=tracing)
-    with pytest.raises(RecorderError, match="failed on the question 'sums/0' \\(ValueError: no\\)"):
-        recorded(tmp_path / "r", backends, method=failing, at_once=1)
-    with pytest.raises(JournalError, match="policy name is 'failing', not 'other'"):
-        recorded(tmp_path / "r", backends, method=other)
+        with pytest.raises(error, match=message):
+            recorded(out, backends, **options)
     with pytest.raises(ConflictError, match="Two questions of sums ask alpha@debate the same"):
         again = tasks([*QUESTIONS, Question("again", "0 + 1?", "1", "1")])
         record_method(debate, again, backends, tmp_path / "s")
     with pytest.raises(ConflictError, match="need names of their own"):
         record_method(debate, tasks()[:1] * 2, backends, tmp_path / "s")
-    with pytest.raises(OutOfRangeError, match="1 question or more at once; 0 were asked for"):
-        recorded(tmp_path / "s", backends, at_once=0)
     with pytest.raises(UsageError, match="2 LLMs and 1 backends were given"):
         record_method(debate, tasks(), backends[:1], tmp_path / "s")
 

@@ -59,11 +59,6 @@ def test_log_probabilities_are_there_only_when_asked_for():
     assert sampled.token_confidences is None
 
 
-def test_the_limit_cuts():
-    [completion] = complete(request(max_tokens=3))
-    assert (completion.output_tokens, completion.finish_reason) == (3, "length")
-
-
 def test_a_stop_text_ends_the_answer_and_is_not_part_of_it():
     [whole] = complete(request(logprobs=2))
     stop = whole.text[4:8]

@@ -184,16 +184,6 @@ def phrases_of(text, choices, mask):
     return set(zip(masked, masked[1:], masked[2:], strict=False))
 
 
-def test_options_look_as_those_of_the_dataset(shared):
-    for dataset in PAPER_DATASETS:
-        shapes = {
-            tuple(label for label, _ in question.choices)
-            for question in questions_of(dataset, shared)
-        }
-        for exemplar in prompt_card(dataset).exemplars:
-            assert tuple(label for label, _ in exemplar.choices) in shapes, dataset
-
-
 def test_the_standard_format():
     assert messages(SMALL, ASKED) == (
         Message("system", "Choose."),

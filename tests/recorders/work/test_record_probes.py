@@ -12,10 +12,7 @@ from command_line import feval
 from watched import Watched, gone_on, recorded
 
 from feval.errors import FevalError, StorageError, UsageError
-from feval.evaluation.evaluation import evaluate
-from feval.methods import METHODS
 from feval.recording import verify_recording
-from feval.replay import load
 from recorders import tiny
 from recorders.asking.pace import Limits
 from recorders.asking.probing import Probing, prefix
@@ -94,13 +91,6 @@ def test_each_probe_is_what_the_model_answers_behind_the_tokens_so_far(probed):
                 assert text.startswith(f" {answer}.")  # a token for each digit
                 expected = math.prod(chances[1 : 1 + len(answer)])
                 assert probes.confidences[place] == pytest.approx(expected, rel=1e-6)
-
-
-def test_methods_of_depth_run_on_it(probed):
-    dataset, [llm] = load(DATASET, LLM, probed.path)
-    whole = evaluate(METHODS["self-consistency"](n=3), dataset, [llm], order="recorded")
-    cut = evaluate(METHODS["token-budget"](n=3, tokens=24), dataset, [llm], order="recorded")
-    assert cut.output_tokens.mean() < whole.output_tokens.mean()
 
 
 @pytest.mark.parametrize("most", [5, 20])

@@ -13,9 +13,7 @@ from command_line import feval
 from places import ROOT, SUPPORT
 from watched import Watched, gone_on, recorded
 
-from feval import load
 from feval.errors import FevalError, StorageError, UsageError
-from feval.methods.beam_search import BeamSearch
 from feval.recording import open_recording, verify_recording
 from recorders import tiny
 from recorders.asking.pace import Limits
@@ -190,27 +188,3 @@ def test_kills_while_a_tree_grows_lose_nothing_and_repeat_little(tree, tmp_path)
     assert open_recording(tmp_path / "r").hash == tree.hash
     steps = tree.manifest.pairs[DATASET, LLM]["cots"]
     assert steps <= len((tmp_path / "asked").read_text().split()) <= steps + 15 * 4
-
-
-@pytest.mark.slow
-def test_a_tree_is_recorded_scored_and_searched_from_the_command_line(tmp_path, monkeypatch):
-    def told(line):
-        return json.loads(feval(line, "--json").stdout)
-
-    (tmp_path / "verifier.py").write_text(
-        "def brief(question, text, answer):\n    return 1 / (1 + len(text))\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    shape = "--first 3 --tree --set branch=2 --set depth=3 --out trees"
-    record = told(f"record --dataset {DATASET} --llm {MODEL} {shape}")
-    assert record["pairs"][0]["cots"] <= 3 * (2 + 4 + 8)
-    told("score trees --scorer python:verifier:brief --set name=brief --out scored")
-    settings = "--set n=2 --set width=2 --set scorer=brief --order recorded"
-    result = told(f"run beam-search --recording scored {settings}")
-    dataset, [llm] = load(DATASET, LLM, tmp_path / "scored")
-    search = BeamSearch(n=2, width=2, scorer="brief")
-    answers = [search(dataset[row].question, llm.ask(row, replicate=None)) for row in range(3)]
-    assert result["correct"] == sum(
-        dataset.is_right(row, answer) for row, answer in enumerate(answers)
-    )

@@ -13,7 +13,6 @@ from places import ROOT, SUPPORT
 from recording_doubles import FakeBackend, completions
 from watched import Watched, recorded
 
-from feval import load
 from feval.errors import CardError, FevalError, StorageError, UsageError
 from feval.recording import open_recording, verify_recording
 from recorders import tiny
@@ -118,26 +117,6 @@ def test_a_tiny_model_keeps_the_first_half_of_its_last_reply_and_writes_the_rest
         assert turn.output_tokens == size(kept) + rest.output_tokens
         # Each message has two marks around it, each reply one behind it.
         assert turn.prompt_tokens == sum(map(size, [question, *said])) + 3 * 2 + 2
-
-
-def test_recorded_turns_are_replayed(turns):
-    _, [llm] = load(DATASET, LLM, turns.path)
-    pools = list(turns.pools(DATASET, LLM))
-    metered = llm.ask(0, replicate=None)
-    first = metered.sample(CHAINS)
-    second = metered.reply(first)
-    third = metered.reply(
-        second.cots[1], [json.loads((pools[0].messages or [])[CHAINS * 2 - 1 + 2] or "")]
-    )
-    assert [cot.raw_text for cot in [*first.cots, *second.cots, *third.cots]] == [
-        pools[0].texts[place] for place in [*range(CHAINS * 2), CHAINS * 2 + 1]
-    ]
-    prompts = [
-        tokens - (pools[0].prompt_tokens or 0)
-        for tokens in pools[0].turn_prompt_tokens or []
-        if tokens is not None
-    ]
-    assert metered.auxiliary_prompt_tokens == sum(prompts[:CHAINS]) + prompts[CHAINS + 1]
 
 
 def test_another_protocol_is_refused(turns, protocol, tmp_path):
