@@ -43,15 +43,12 @@ def test_a_label_and_its_text_are_one_answer(raw):
     ("text", "label"),
     [
         ("The answer is (B).", "B"),
-        ("So the answer is B", "B"),
         ("The answer is B, because A is wrong.", "B"),
         ("the answer is not A but B", "B"),
         ("(A) cannot be. The answer is A. Wait, no. The answer is B.", "B"),
-        ("The answer is a.", "A"),
         ("The answer is a cat", "B"),
         ("The answer is the cat.", "B"),
         ("The answer is New York, not Paris.", "E"),
-        ("The answer is chess game", "C"),
         ("The answer is game", "D"),
         ("The answer is E because Paris is smaller", "E"),
         ("The correct option is D: game", "D"),
@@ -60,14 +57,11 @@ def test_a_label_and_its_text_are_one_answer(raw):
         ("(A) is wrong. (B) is correct.", "B"),
         ("\\boxed{B}", "B"),
         ("\\boxed{\\text{(B)}} and not \\text{A}", "B"),
-        ("Answer: B", "B"),
         ("**Answer:** (E) New York", "E"),
         ("Final Answer\n\n**B**", "B"),
-        ("B. the cat", "B"),
         ("B\n\nBecause it purrs.", "B"),
         ("Let us think.\nTherefore, B.", "B"),
         ("Let us think.\nI think E", "E"),
-        ("It's D", "D"),
         ("<answer>B</answer>", "B"),
         ("The answer is (D) game, and I pick up no other.", "D"),
         ("So it must be the chess game.", "C"),
@@ -118,12 +112,8 @@ def test_an_answer_that_names_several_options_or_denies_or_is_empty_is_none(raw)
 
 @pytest.mark.parametrize("gold", ["mango", "apple", "kiwi", "A", None])
 def test_which_answers_vote_together_does_not_depend_on_the_gold(gold):
-    assert keys("choice", ["mango", "apple", "Apple.", "apple"], gold).answers == [
-        "mango",
-        "apple",
-        "apple",
-        "apple",
-    ]
+    answers = keys("choice", ["mango", "apple", "Apple.", "apple"], gold).answers
+    assert answers == ["mango", *["apple"] * 3]
 
 
 SMALL = [("a", "one"), ("b", "two"), ("c", "three")]
@@ -135,10 +125,8 @@ SMALL = [("a", "one"), ("b", "two"), ("c", "three")]
         ("(a) is correct", "a"),
         ("b is correct.", "b"),
         ("The answer is (B).", "b"),
-        ("b) two", "b"),
         ("b two", "b"),
         ("Therefore, c.", "c"),
-        ("It must be (C) here", "c"),
         ("two", "b"),
         ('The statement "x" is correct.', None),
         ("a, b", None),
@@ -202,9 +190,6 @@ def test_no_labels_and_no_text_make_it_fail_and_a_key_is_its_own_key(choices, te
 def test_a_list_of_options_that_is_cut_off_chooses_none(text):
     assert answered(text, PLACES) is None
     assert answered(text, []) is None
-
-
-def test_a_list_of_two_options_that_is_cut_off_chooses_none():
     assert answered("A. one\nB", [("A", "one"), ("B", "two")]) is None
 
 
@@ -237,7 +222,6 @@ def test_the_option_of_a_json_object(text):
     [
         ("I. sector", "I"),
         ("(I)", "I"),
-        ("The answer is I.", "I"),
         ("The answer is I think triangle", "J"),
         ("I believe it is a kite", "D"),
         ("K", "K"),
@@ -252,9 +236,7 @@ def test_labels_beyond_e_and_the_pronoun_i(text, label):
     [
         ("The answer is 240 minutes", NUMBERS, "B"),
         ("4000", NUMBERS, "C"),
-        ("$4,000.00", NUMBERS, "C"),
         ("The answer is 60 minutes.", NUMBERS, "D"),
-        ("-2", NUMBERS, "E"),
         ("The answer is 4/3/1985.", DATES, "B"),
         ("May 13, 1985", DATES, "A"),
     ],
@@ -266,7 +248,6 @@ def test_an_option_may_be_named_by_its_number_or_date(text, choices, label):
 @pytest.mark.parametrize(
     ("text", "label"),
     [
-        ("valid", "valid"),
         ("Invalid.", "invalid"),
         ("The answer is invalid.", "invalid"),
         ("The argument is valid", "valid"),
@@ -293,9 +274,8 @@ def test_without_options_any_letter_is_a_label():
 
 def test_labels_that_differ_in_case_only_are_told_apart():
     choices = [("a", "one"), ("A", "two")]
-    assert canonical("choice", "a", choices) == "a"
-    assert canonical("choice", "A", choices) == "A"
-    assert canonical("choice", "(A)", choices) == "A"
+    for raw, key in (("a", "a"), ("A", "A"), ("(A)", "A")):
+        assert canonical("choice", raw, choices) == key
 
 
 CITIES = [("A", "Rome"), ("B", "Paris")]

@@ -1,31 +1,21 @@
+"""Answers that are words: yes or no, valid or invalid, strings of letters."""
+
 import pytest
 
 from feval.answers import canonical, extract
 
-
-def answered(kind, text):
-    """The key of a CoT's answer."""
-    return canonical(kind, extract(kind, text))
-
-
-@pytest.mark.parametrize(
-    ("text", "key"),
-    [
+READ = {
+    "yes-no": [
         ("Yes", "yes"),
         ("no.", "no"),
         ("**No**", "no"),
         ("No, because it is not what caused it. Yes, she meant to.", "no"),
         ("Yes, there is no evidence against it.", "yes"),
         ("So the answer is no.", "no"),
-        ("The answer is: Yes", "yes"),
         ("Some say yes. So the answer is No", "no"),
-        ("The answer is no, although some would say yes.", "no"),
-        ("A: no", "no"),
         ("The answer is No because yes would mean that she knew.", "no"),
         ("The answer is not yes", "no"),
         ("\\boxed{\\text{No}}", "no"),
-        ("plausible", "yes"),
-        ("Not plausible.", "no"),
         ("The sentence is implausible.", "no"),
         ("It is not very plausible", "no"),
         ("The sentence isn’t plausible.", "no"),
@@ -38,17 +28,8 @@ def answered(kind, text):
         ("nobody knows", None),
         ("", None),
     ],
-)
-def test_yes_or_no(text, key):
-    assert answered("yes-no", text) == key
-
-
-@pytest.mark.parametrize(
-    ("text", "key"),
-    [
+    "valid-invalid": [
         ("valid", "valid"),
-        ("Invalid.", "invalid"),
-        ("The argument is not valid.", "invalid"),
         ("The argument isn't deductively valid", "invalid"),
         ("not invalid", "valid"),
         ("So the answer is invalid.", "invalid"),
@@ -58,12 +39,56 @@ def test_yes_or_no(text, key):
         ("Validity is a property of arguments.", None),
         ("neither", None),
     ],
+    "letters": [
+        ("Concatenating them is 'yajo'. The answer is yajo.", "yajo"),
+        ("The last letter of 'Tj' is 'j'. THE ANSWER IS 'yajo'.", "yajo"),
+        ('The answer is the string "yajo".', "yajo"),
+        ("The answer is 'y', 'a', 'j', 'o'.", "yajo"),
+        ("The answer is yaj o.", "yajo"),
+        ("The answer is: 'y' + 'a' + 'j' + 'o' = 'yajo'", "yajo"),
+        ("The answer is yajo, because of 'Tj'.", "yajo"),
+        ("\\boxed{\\text{yajo}}", "yajo"),
+        ("A: The last letter of 'Tj' is 'j'. Concatenating gives 'yajo'.", "yajo"),
+        ('Taking the last letters of "Whitney Erika Tj Benito", we get "yajo".', "yajo"),
+        ("yajo", "yajo"),
+        ('Taking the last letters of "Whitney Erika Tj Benito".', None),
+        ("The answer is 42.", None),
+        ("I cannot say what it comes to", None),
+        ("", None),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "key"), [(kind, *row) for kind, rows in READ.items() for row in rows]
 )
-def test_valid_or_invalid(text, key):
-    assert answered("valid-invalid", text) == key
+def test_the_answer_of_a_cot(kind, text, key):
+    assert canonical(kind, extract(kind, text)) == key
 
 
 @pytest.mark.parametrize("kind", ["yes-no", "valid-invalid"])
 def test_the_raw_answer_is_what_the_cot_says(kind):
     text = "So the answer is not plausible." if kind == "yes-no" else "So the answer is not valid."
     assert extract(kind, text) == text.removeprefix("So the answer is ").removesuffix(".")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "yajo", "Yajo.", "'yajo'", '"yajo"', "y-a-j-o", "y a j o", "'y', 'a', 'j', 'o'", "ya jo",
+        "ya-jo", "yajo\n",
+        "yaj0o",
+    ],
+)  # fmt: skip
+def test_letters_are_one_answer_however_they_are_set_apart(raw):
+    assert canonical("letters", raw) == "yajo"
+
+
+def test_letters_keep_their_accents_and_lose_their_case():
+    assert canonical("letters", "mÉyl") == "méyl"
+    assert canonical("letters", "yaeA") == "yaea"
+
+
+@pytest.mark.parametrize("raw", ["", "42", "...", "a" * 201])
+def test_no_letters_or_too_many_are_no_answer(raw):
+    assert canonical("letters", raw) is None

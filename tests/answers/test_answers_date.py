@@ -57,7 +57,6 @@ def test_what_does_not_look_like_a_date_is_no_answer(raw):
         ),
         ("The answer is 05/01/2021, since yesterday was 04/30/2021.", "05/01/2021"),
         ("Answer: Today is 05/01/2021. Tomorrow is 05/02/2021.", "05/02/2021"),
-        ("Answer: Today is 05/01/2021.\nTomorrow is 05/02/2021.", "05/02/2021"),
         ("\\boxed{05/01/2021} comes after 04/30/2021", "05/01/2021"),
         (
             "A: May 1, 2021\n\nQ: Today is 07/12/1931. What is tomorrow?\nA: 07/13/1931",
@@ -66,7 +65,6 @@ def test_what_does_not_look_like_a_date_is_no_answer(raw):
         ("Today is 09/09/1909. Therefore, tomorrow is 09/10/1909.", "09/10/1909"),
         ("Today is 09/09/1909.\nA: unknown", None),
         ("A: 02/29/2008 (Note: in other years the answer would be 02/28/2008.)", "02/29/2008"),
-        ("A: 02/29/2008 (Note: 2008 was a leap year.)", "02/29/2008"),
         ("A: 02/29/2008\n(Note: in other years the answer would be 02/28/2008.)", "02/29/2008"),
         ("A: 05/04/2004\n\nAnswers:", "05/04/2004"),
         ("The answer is not 05/01/2021 but 05/02/2021.", "05/02/2021"),

@@ -47,24 +47,13 @@ def test_hostile_text_takes_linear_time(kind):
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"verbatim"}))
 def test_a_long_cot_is_read(kind):
-    answer = {
-        "number": "42",
-        "choice": "(B)",
-        "yes-no": "no",
-        "valid-invalid": "valid",
-        "date": "05/01/2021",
-        "letters": "yajo",
-        "text": "cat",
-        "latex": "$2k+2$",
-    }[kind]
-    text = (
-        "First 3 (A) apples, then $x = 2$ more; is it valid, no or yes?\n" * 4_000
-        + f"The answer is {answer}."
-    )
+    answers = {"number": "42", "choice": "(B)", "date": "05/01/2021", "latex": "$2k+2$"}
+    answers |= {"yes-no": "no", "valid-invalid": "valid", "letters": "yajo", "text": "cat"}
+    thoughts = "First 3 (A) apples, then $x = 2$ more; is it valid, no or yes?\n" * 4_000
+    text = f"{thoughts}The answer is {answers[kind]}."
     start = time.process_time()
-    assert canonical(kind, extract(kind, text, OPTIONS), OPTIONS) == canonical(
-        kind, answer, OPTIONS
-    )
+    key = canonical(kind, answers[kind], OPTIONS)
+    assert canonical(kind, extract(kind, text, OPTIONS), OPTIONS) == key
     assert time.process_time() - start < SECONDS
 
 
@@ -83,11 +72,6 @@ def test_deep_nesting_does_not_exhaust_the_stack():
         raw = opening * 500 + "1" + "}" * 500
         assert isinstance(canonical("latex", raw), str | None)
         assert isinstance(extract("latex", raw), str | None)
-    for opening, closing in (
-        ('{"answer": ', "}"),
-        ('{"a": ', "}"),
-        ("[", "]"),
-        ('{"answer": [', "]}"),
-    ):
+    for opening, closing in (('{"answer": ', "}"), ("[", "]"), ('{"answer": [', "]}")):
         text = opening * 100_000 + "5" + closing * 100_000 + "}"
         assert isinstance(extract("number", text), str | None)

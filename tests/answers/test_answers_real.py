@@ -73,10 +73,8 @@ def test_every_gold_is_its_own_answer(dataset, shared):
             assert key == GOLDS_THAT_ARE_NO_OPTION[row["id"]]
         else:
             assert canonical(kind, key, choices) == key, row["id"]
-            assert (
-                canonical_gold(kind, str(row["source_answer"]).rpartition("#### ")[2], choices)
-                == key
-            ), row["id"]
+            source = str(row["source_answer"]).rpartition("#### ")[2]
+            assert canonical_gold(kind, source, choices) == key, row["id"]
         if choices and kind == "choice" and row["id"] not in GOLDS_THAT_ARE_NO_OPTION:
             assert key in dict(choices)
 
@@ -93,10 +91,8 @@ def test_every_option_is_recognised_by_its_label_and_by_its_text(dataset, shared
         choices = [(choice["label"], choice["text"]) for choice in row["choices"]]
         texts = Counter(canonical("text", text) for _, text in choices)
         for label, text in choices:
-            assert (
-                answered("choice", f"Let us see.\nThe answer is ({label}) {text}.", choices)
-                == label
-            ), row["id"]
+            cot = f"Let us see.\nThe answer is ({label}) {text}."
+            assert answered("choice", cot, choices) == label, row["id"]
             if texts[canonical("text", text)] == 1:
                 assert canonical("choice", text, choices) in (label, None), row["id"]
 
@@ -135,10 +131,8 @@ def test_modelswitch_verdicts_are_reproduced_from_texts_and_from_stored_answers(
     assert len(rows) == 1319
     for row in rows:
         gold = canonical("number", row["solution"])
-        assert (answered("number", row["step_sampling"][0]) == gold) == row["Correctness"], row[
-            "no"
-        ]
-        assert (canonical("number", row["final_answer"]) == gold) == row["Correctness"], row["no"]
+        both = answered("number", row["step_sampling"][0]), canonical("number", row["final_answer"])
+        assert [key == gold for key in both] == [row["Correctness"]] * 2, row["no"]
 
 
 def test_standardised_dates_raise_the_accuracy_of_mot_cascade(shared):

@@ -41,9 +41,8 @@ def unruly(left, right):
 def test_the_gold_never_changes_which_forms_are_one_party(forms, golds):
     how = Comparison(unruly, costly=True)
     divisions = [classify(set(forms), gold, how)[0] for gold in golds]
-    assert (
-        len({str(partition([parties.key(form) for form in forms])) for parties in divisions}) == 1
-    )
+    parted = [str(partition([parties.key(form) for form in forms])) for parties in divisions]
+    assert len(set(parted)) == 1
     for parties, gold in zip(divisions, golds, strict=True):
         assert (parties.gold is None) == (gold is None)
         if gold in forms:
@@ -150,13 +149,8 @@ def test_cheap_comparisons_have_no_budget_and_keep_equal_pairs_only():
 
 def test_a_live_question_divides_answers_as_they_come():
     division = Classifier(Comparison(lambda x, y: x[0] == y[0]))
-    assert [division.add(form) for form in ("b2", "a1", "b1", "a1", "b2")] == [
-        "b2",
-        "a1",
-        "b2",
-        "a1",
-        "b2",
-    ]
+    forms = [division.add(form) for form in ("b2", "a1", "b1", "a1", "b2")]
+    assert forms == ["b2", "a1", "b2", "a1", "b2"]
 
 
 @needs_math_verify

@@ -30,7 +30,6 @@ EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
     ("<think>\nTwo and two.\n</think>\n\nThe answer is 4.", "The answer is 4.", "Two and two."),
     ("<think>hm</think>\n<answer>4</answer>", "<answer>4</answer>", "hm"),
     ("<thought>hm</thought>4", "4", "hm"),
-    ("<thinking>hm</thinking>\n4", "4", "hm"),
     ("[THINK]hm[/THINK]4", "4", "hm"),
     ("<seed:think>hm</seed:think>4", "4", "hm"),
     ("<mm:think>hm</mm:think>4", "4", "hm"),
@@ -38,7 +37,6 @@ EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
     ("◁think▷hm◁/think▷4", "4", "hm"),
     ("<|channel>thought\nhm<channel|>4", "4", "hm"),
     ("<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>4<|END_RESPONSE|>", "4", "hm"),
-    ("<|START_THINKING|>hm<|END_THINKING|>4", "4", "hm"),
     (
         (
             "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>Let"
@@ -56,7 +54,6 @@ EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
     ("Here's my thought process: hm\nHere's my response: 4", "4", "hm"),
     # gpt-oss without special tokens, and without the one that ends a message.
     ("analysisLet me see. So 5? No.assistantfinal**7**", "**7**", "Let me see. So 5? No."),
-    ("analysis of it: 5?assistantfinal7", "7", "of it: 5?"),
     (
         'analysisI call.assistantcommentary to=f json{"x": 5}assistantanalysisSo 6.assistantfinal7',
         "7",
@@ -86,7 +83,6 @@ EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
     ),
     # Behind a first word or line.
     ("Okay.\n\n<think>\nSo 5.\n</think>\n7", "Okay.\n\n7", "So 5."),
-    ("Okay, <scratchpad>So 5.</scratchpad>7", "Okay, 7", "So 5."),
     ("I think first:\n<reasoning>\nSo 5.\n</reasoning>\n7", "I think first:\n7", "So 5."),
     # JSON texts of content blocks.
     (
@@ -109,12 +105,9 @@ EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
 @pytest.mark.parametrize(("text", "reply", "thoughts"), EVERY_FAMILY)
 def test_every_family_is_split(text, reply, thoughts):
     parts = split(text)
-    assert (parts.reply, parts.reasoning, parts.closed, parts.answers) == (
-        reply,
-        thoughts,
-        True,
-        True,
-    )
+    assert (parts.reply, parts.reasoning) == (reply, thoughts)
+    assert parts.closed
+    assert parts.answers
     assert join(parts.reply, parts.reasoning, parts.marks) == text
 
 

@@ -240,25 +240,6 @@ def test_errors_are_told_apart(replay):
     assert sum(early.errors().values()) == pytest.approx(1 - early.accuracy)
 
 
-@pytest.mark.parametrize("order", ["seeded", "recorded"])
-def test_ties_of_the_whole_budget_are_shares_for_any_number_of_workers(order, tmp_path):
-    pools = [
-        ["b", "a", "b", "a"],
-        ["b", "a", "c", None],
-        ["a", "b", "c", "d"],
-        ["b", "b", "b", "a"],
-    ]
-    dataset, llm = toy(tmp_path, pools, ["a"] * 4)
-    given = AdaptiveConsistency(threshold=0.5, budget=4), dataset, llm
-    one, two = (evaluate(*given, order=order, replicates=30, workers=workers) for workers in (1, 2))
-    assert one.to_dict() == two.to_dict()
-    wrong = (1 - one.right).tolist()
-    assert wrong[0] > 0
-    # The first answer stops. None is right without a vote for it among all four.
-    expected = [wrong[0] / 2, wrong[1] / 3, wrong[2] / 4, 0]
-    assert one.stopped_early == pytest.approx(expected, abs=1e-15)
-
-
 def test_a_split_is_a_function_of_keys_and_seed(tmp_path):
     dataset, _ = toy(tmp_path, [["a", "b"]] * 40, ["a"] * 40)
     train, test = train_test_rows(dataset, 0.25, 1)

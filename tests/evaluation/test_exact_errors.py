@@ -293,26 +293,6 @@ def test_a_small_sample_says_how_far_it_may_be_off(monkeypatch):
     assert 0.8 < means.std() / errors.mean() < 1.25
 
 
-@pytest.mark.slow
-def test_the_demo_has_a_split_where_many_golds_are_tied():
-    with bundled_recording() as folder:
-        dataset, [llm] = load("tiny_sums", [LLM], recording=folder)
-        for method in (
-            AdaptiveConsistency(budget=40),
-            AdaptiveConsistency(budget=30),
-            EarlyStopping(2, 40),
-        ):
-            exact = evaluate(method, dataset, llm)
-            seeded = evaluate(method, dataset, llm, order="seeded", replicates=400)
-            assert exact.errors_estimate is None
-            assert None not in exact.errors().values()
-            assert sum(exact.errors().values()) == pytest.approx(1 - exact.accuracy)
-            variance = (exact.stopped_early * (1 - exact.stopped_early)).sum() / 400
-            spread = np.sqrt(variance) / len(dataset)
-            assert abs(seeded.stopped_early.mean() - exact.stopped_early.mean()) < 4 * spread
-            assert seeded.stopped_early.mean() > 0
-
-
 def test_counts_are_counted_without_being_written_down():
     for bounds in ([0, 5, 3, 2], [2, 4, 4], [9, 0], [3, 1, 1, 1, 1]):
         for drawn in range(7):

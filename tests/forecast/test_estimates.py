@@ -9,8 +9,6 @@ from itertools import combinations, product
 
 import pytest
 from forecasts import NAME, POOLS, accuracies, credit, drawn, majority, mean, toy, warned
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from small import pool, write_rows
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError
@@ -44,13 +42,6 @@ def test_exact_is_the_vote_of_independent_calls_at_the_shares_that_were_drawn(lo
         assert accuracies(result, "unbiased")[place] == pytest.approx(
             float(mean(subsets)), abs=1e-12
         )
-
-
-def test_unbiased_from_the_whole_pool_is_the_pool(loaded):
-    result = estimate(*loaded, g=6, m=range(1, 7), methods=["unbiased"])
-    assert result.errors(result.estimates[0]) == pytest.approx([0.0] * 6, abs=1e-12)
-    [warnings] = result.warnings
-    assert warnings.startswith(f"Only {result.questions} questions: below 10")
 
 
 def test_monte_carlo_agrees_with_exact_within_its_error(loaded):
@@ -110,16 +101,6 @@ def test_questions_in_another_order_give_the_same_forecast_and_plan(tmp_path):
         forecast = estimate(dataset, llm, g=4, m=[1, 5])
         results.append((forecast.estimates, plan(dataset, llm, budget_tokens=500).options))
     assert results[0] == results[1]
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.integers(0, 7), min_size=1, max_size=6))
-def test_with_two_answers_plurality_and_majority_are_one(tmp_path_factory, right):
-    pools = [["a"] * c + ["b"] * (7 - c) for c in right]
-    result = estimate(
-        *toy(tmp_path_factory.mktemp("two"), pools), g=2, m=[1, 3, 5, 7], methods=["exact"]
-    )
-    assert result.pool.plurality == pytest.approx(result.pool.majority, abs=1e-12)
 
 
 def test_a_forecast_is_json_with_its_errors(loaded):

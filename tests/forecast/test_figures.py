@@ -146,17 +146,6 @@ def test_the_two_call_plane_by_its_definitions(two):
     assert (boundary.x[50], boundary.y[50]) == pytest.approx((0.75, 1 - 1 / 1.5))
 
 
-def test_chance_may_make_a_correlation_negative_in_both_planes(tmp_path):
-    """One right call of three on each of three questions: no two are right together, so nu is 0."""
-    answers = {llm: [["a", "b", "b"]] * 3 for llm in ("one", "two")}
-    recorded = loaded(tmp_path, answers, ["a"] * 3)
-    expected = (0 - 1 / 9) / (1 / 3 * 2 / 3)
-    [first, *_] = made("two-call-plane", recorded).panels[0].series
-    assert (*first.y, *first.low, *first.high) == pytest.approx([expected] * 3)
-    for mixed in made("mixtures", recorded, votes=3).panels[1].series[1:]:
-        assert mixed.y == pytest.approx([expected])
-
-
 def test_gains_are_those_of_scipy_and_of_the_plan(tmp_path):
     pools = [["a"] * c + ["b"] * (10 - c) for c in (5, 7, 9, 10) * 15]
     votable = loaded(tmp_path, {"m": pools}, ["a"] * 60)
