@@ -57,6 +57,8 @@ def whole(replay):
 def computed(replay, executor):
     dataset, [one, two] = replay
     seeded = {"order": "seeded", "replicates": 5, "executor": executor}
+    recorded = {"order": "recorded", "executor": executor}
+    estimated = {"methods": ("unbiased", "exact"), "executor": executor}
     evaluations = [
         evaluate(AdaptiveConsistency(budget=6), dataset, one, **seeded, rows=[9, 1, 2, 3, 4, 7]),
         evaluate(
@@ -71,17 +73,9 @@ def computed(replay, executor):
             getattr(evaluation, name).tolist() for evaluation in evaluations for name in names
         ],
         "plain": self_consistency_curve(dataset, one, [1, 4, 8], **seeded).to_dict(),
-        "recorded": (
-            self_consistency_curve(
-                dataset, one, [2, 3], order="recorded", executor=executor
-            ).to_dict()
-        ),
+        "recorded": self_consistency_curve(dataset, one, [2, 3], **recorded).to_dict(),
         "swept": method_curve(dataset, [one], "self-consistency", "n", [1, 3], **seeded).to_dict(),
-        "estimated": (
-            estimate(
-                dataset, one, g=3, m=[1, 3], methods=("unbiased", "exact"), executor=executor
-            ).to_dict()
-        ),
+        "estimated": estimate(dataset, one, g=3, m=[1, 3], **estimated).to_dict(),
     }
 
 

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from invoked import call
+from command_line import feval
 from scipy import stats
 from small import TOY, pool
 
@@ -67,15 +67,13 @@ def test_a_file_names_clusters_and_joins_those_of_equal_texts(tmp_path):
     (tmp_path / "c.csv").write_text("question,cluster\ntoy/1,p\ntoy/4, p\ntoy/2,q\ntoy/3,q\n")
     codes = question_clusters(dataset, np.arange(6), tmp_path / "c.csv")
     assert [codes.tolist().index(code) for code in codes] == [0, 0, 2, 2, 0, 5]
-    assert evaluate(
-        SelfConsistency(1), dataset, llm, clusters=tmp_path / "c.csv"
-    ).clusters == ClusterSizes(3, 3)
-    assert evaluate(
-        SelfConsistency(1), dataset, llm, clusters={"toy/5": "alone"}
-    ).clusters == ClusterSizes(5, 2)
-    warned = evaluate(
-        SelfConsistency(1), dataset, llm, clusters=dict.fromkeys(dataset.question_ids, "one")
-    ).warnings
+    everyone = dict.fromkeys(dataset.question_ids, "one")
+    named, alone, one = (
+        evaluate(SelfConsistency(1), dataset, llm, clusters=clusters)
+        for clusters in (tmp_path / "c.csv", {"toy/5": "alone"}, everyone)
+    )
+    assert (named.clusters, alone.clusters) == (ClusterSizes(3, 3), ClusterSizes(5, 2))
+    warned = one.warnings
     assert warned[0].startswith("Intervals and tests count 1 cluster, not 6 questions")
     assert warned[2].startswith("Only 1 cluster: below 10")
 
@@ -101,14 +99,16 @@ def test_commands_take_clusters_and_receipts_hold_them(tmp_path):
     place = recording(tmp_path)
     (tmp_path / "c.csv").write_text("toy/2,q\ntoy/3,q\n")
     (tmp_path / "s.toml").write_text("clusters = 'c.csv'\n")
-    shared = ["--recording", str(place), "--prices", "none", "--settings", str(tmp_path / "s.toml")]
-    for command in (
-        ["run", "self-consistency", "--set", "n=3", "--llm", "x"],
-        ["curve", "self-consistency", "--n", "1,3", "--llm", "x"],
-        ["curve", "adaptive-consistency", "--sweep", "budget=1,3", "--llm", "x"],
+    shared = "--prices none --llm x --recording", place, "--settings", tmp_path / "s.toml"
+    for number, command in enumerate(
+        (
+            "run self-consistency --set n=3",
+            "curve self-consistency --n 1,3",
+            "curve adaptive-consistency --sweep budget=1,3",
+        )
     ):
-        out = tmp_path / f"{command[0]}-{command[1]}"
-        shown = call(*command, *shared, "--out", out).output
+        out = tmp_path / str(number)
+        shown = feval(command, *shared, "--out", out).output
         assert "Intervals and tests count 4 clusters, not 6 questions" in shown
         receipt = json.loads((out / "receipt.json").read_text())
         assert receipt["request"]["clusters"] == {"toy/2": "q", "toy/3": "q"}

@@ -11,9 +11,9 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from command_line import said
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from invoked import said
 from real_files import real_codes
 from recorded_pools import Recorded, not_asked, pool_of
 
@@ -268,8 +268,8 @@ def test_an_estimated_split_is_said_everywhere(tmp_path, monkeypatch):
         [_, _, note] = evaluation_tables([part, whole])[1].notes
         assert f"{estimate['questions']} questions, from 1,000 seeded draws of each" in note
         receipt = tmp_path / "receipt.json"
-        asked = "run", "early-stopping", "--set", "budget=20", "--recording", folder, "--llm", LLM
-        said(*asked, "--out", tmp_path)
+        options = "--recording", folder, "--llm", LLM, "--out", tmp_path
+        said("run early-stopping --set budget=20", *options)
         assert json.loads(receipt.read_text())["numbers"]["errors_estimate"] == estimate
         assert verify_receipt(receipt).equal
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from invoked import call, said
+from command_line import feval, said
 from small import write_toy
 
 from feval import (
@@ -49,7 +49,7 @@ SOME = ["a", None, "b", "d", None]
 
 def failure(*arguments):
     """What a command that fails prints to standard error."""
-    result = call(*arguments)
+    result = feval(*arguments)
     assert (result.exit_code, result.stdout) == (1, "")
     return str(result.stderr)
 
@@ -86,94 +86,72 @@ def unreadable(tmp_path_factory):
     folder = tmp_path_factory.mktemp("unreadable")
     golds = [{"answer": "10"}, {"answer": "ten or so"}, {}]
     rows = [
-        {
-            "id": f"q{i}",
-            "question": f"What is {i}?",
-            **gold,
-            "samples": [{"text": "The answer is 10."}] * 2,
-        }
+        {"id": f"q{i}", "question": f"What is {i}?", "samples": [{"text": "The answer is 10."}] * 2}
+        | gold
         for i, gold in enumerate(golds)
     ]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    llm = ["--answer-kind", "number", "--llm", "gpt-4o-mini"]
-    said(
-        "import",
-        "jsonl",
-        folder / "rows.jsonl",
-        "--dataset",
-        "sums",
-        *llm,
-        "--out",
-        folder / "sums",
-    )
+    options = "--dataset sums --answer-kind number --llm gpt-4o-mini --out"
+    said("import jsonl", folder / "rows.jsonl", options, folder / "sums")
     return folder / "sums"
 
 
 COMMANDS = {
-    "run": ["run", "self-consistency", "--set", "n=2"],
-    "oracle": ["run", "oracle", "--set", "n=2"],
-    "curve": ["curve", "self-consistency", "--n", "1,2"],
-    "sweep": ["curve", "early-stopping", "--n", "2", "--set", "window=2"],
-    "estimate": ["estimate", "--g", "2", "--m", "1..3"],
+    "run": "run self-consistency --set n=2",
+    "oracle": "run oracle --set n=2",
+    "curve": "curve self-consistency --n 1,2",
+    "sweep": "curve early-stopping --n 2 --set window=2",
+    "estimate": "estimate --g 2 --m 1..3",
 }
-LLM = ["--llm", "gpt-3.5-turbo"]
+LLM = "--llm gpt-3.5-turbo"
+BOTH = "--drop unlabelled --drop short-pools"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_questions_without_a_gold_are_refused(command, recordings):
-    message = failure(*COMMANDS[command], "--recording", recordings / "some", *LLM)
-    assert (
-        "2 of 5 questions of toy have no gold answer that can be read (missing: toy/1, toy/4)"
-        in message
-    )
+    message = failure(COMMANDS[command], "--recording", recordings / "some", LLM)
+    assert "2 of 5 questions of toy have no gold answer that can be read" in message
+    assert "(missing: toy/1, toy/4)" in message
     assert "--drop unlabelled" in message
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("choice", [(), ("--drop", "unlabelled")])
+@pytest.mark.parametrize("choice", ["", "--drop unlabelled"])
 def test_a_recording_without_golds_is_always_an_error(command, choice, recordings):
-    message = failure(*COMMANDS[command], "--recording", recordings / "none", *LLM, *choice)
+    message = failure(COMMANDS[command], "--recording", recordings / "none", LLM, choice)
     assert "None of the 5 questions of toy has a gold answer that can be read" in message
     assert "--drop" not in message  # it would not help
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_numbers_without_those_questions_are_those_of_a_recording_without_them(command, recordings):
-    result = numbers(
-        *COMMANDS[command], *LLM, "--recording", recordings / "some", "--drop", "unlabelled"
-    )
+    options = COMMANDS[command], LLM, "--recording"
+    result = numbers(*options, recordings / "some", "--drop unlabelled")
     assert result.pop("left_out") == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
-    assert result == numbers(*COMMANDS[command], *LLM, "--recording", recordings / "labelled")
+    assert result == numbers(*options, recordings / "labelled")
 
 
 def test_golds_that_cannot_be_read_are_told_from_those_that_are_missing(unreadable):
-    message = failure("curve", "self-consistency", "--n", "1,2", "--recording", unreadable)
+    message = failure(COMMANDS["curve"], "--recording", unreadable)
     assert (
         "2 of 3 questions of sums have no gold answer that can be read (missing: q2;"
         " unreadable: q1)" in message
     )
-    table = said("run", "single-call", "--recording", unreadable, "--drop", "unlabelled")
+    table = said("run single-call --drop unlabelled --recording", unreadable)
     assert "sums, 1 question (left out: 2 with no readable gold)" in table
     assert "100.00" in table
 
 
 def test_any_method_is_refused_in_python(recordings):
     dataset, [cheap, strong] = load("toy", recording=recordings / "some")
-    for method in (SelfConsistency(2), ModelSwitch(samples=2), last):
+    for method, llms in ((SelfConsistency(2), cheap), (last, [cheap, strong])):
         with pytest.raises(UnlabelledError, match="missing: toy/1, toy/4"):
-            evaluate(
-                method,
-                dataset,
-                [cheap, strong] if method != SelfConsistency(2) else cheap,
-                replicates=2,
-            )
+            evaluate(method, dataset, llms, replicates=2)
     result = evaluate(last, dataset, [cheap, strong], replicates=2, unlabelled="drop", workers=2)
     assert list(result.question_ids) == ["toy/0", "toy/2", "toy/3"]
     assert result.left_out.unlabelled == ("toy/1", "toy/4")
-    assert list(evaluate(last, dataset, strong, replicates=2, rows=[3, 0]).question_ids) == [
-        "toy/3",
-        "toy/0",
-    ]
+    some = evaluate(last, dataset, strong, replicates=2, rows=[3, 0])
+    assert some.question_ids == ["toy/3", "toy/0"]
     with pytest.raises(UnknownNameError, match="choice for unlabelled 'ignore'"):
         evaluate(last, dataset, strong, unlabelled="ignore")
 
@@ -207,7 +185,7 @@ def test_an_environment_rewards_nothing_without_a_gold(recordings):
 
 @pytest.mark.parametrize("command", ["run", "oracle", "curve", "estimate"])
 def test_short_pools_are_refused_and_the_option_is_named(command, recordings):
-    message = failure(*COMMANDS[command], "--recording", recordings / "short", *LLM)
+    message = failure(COMMANDS[command], "--recording", recordings / "short", LLM)
     assert (
         "gpt-3.5-turbo has 0 recorded CoTs on question 'toy/1' of toy; 2 were asked for" in message
     )
@@ -216,16 +194,8 @@ def test_short_pools_are_refused_and_the_option_is_named(command, recordings):
 
 
 def test_short_pools_are_left_out_once_for_all_points(recordings):
-    options = [
-        "curve",
-        "self-consistency",
-        *LLM,
-        "--drop",
-        "short-pools",
-        "--recording",
-        recordings / "short",
-        "--n",
-    ]
+    short = "--drop short-pools --recording"
+    options = "curve self-consistency", LLM, short, recordings / "short", "--n"
     result = numbers(*options, "1..3")
     assert result["left_out"] == {"unlabelled": [], "short_pools": ["toy/1", "toy/2"]}
     assert result["questions"] == 3
@@ -238,22 +208,12 @@ def test_short_pools_are_left_out_once_for_all_points(recordings):
 @pytest.mark.parametrize("order", ["exact", "seeded", "recorded"])
 def test_every_kind_agrees_with_a_recording_of_enough_cots(command, order, recordings, tmp_path):
     order = "exact" if command == "oracle" else order
-    said(
-        "select",
-        recordings / "both",
-        "--llm",
-        "gpt-3.5-turbo",
-        "--min-cots",
-        2,
-        "--out",
-        tmp_path / "enough",
-    )
-    kind = [] if command == "estimate" else ["--order", order, "--replicates", "3"]
-    options = [*COMMANDS[command], *LLM, *kind, "--drop", "unlabelled", "--recording"]
-    result, alone = (
-        numbers(*options, recordings / "both", "--drop", "short-pools"),
-        numbers(*options, tmp_path / "enough"),
-    )
+    enough = tmp_path / "enough"
+    said("select", recordings / "both", LLM, "--min-cots 2 --out", enough)
+    kind = "" if command == "estimate" else f"--order {order} --replicates 3"
+    options = COMMANDS[command], LLM, kind, "--drop unlabelled --recording"
+    result = numbers(*options, recordings / "both", "--drop short-pools")
+    alone = numbers(*options, enough)
     assert result.pop("left_out") == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
     assert alone.pop("left_out") == {"unlabelled": ["toy/4"], "short_pools": []}
     assert result == alone
@@ -261,22 +221,11 @@ def test_every_kind_agrees_with_a_recording_of_enough_cots(command, order, recor
 
 def test_any_llm_that_is_asked_makes_a_pool_short(recordings):
     dataset, [cheap, strong] = load("toy", recording=recordings / "short")
-    both = evaluate(
-        ModelSwitch(samples=3), dataset, [cheap, strong], replicates=2, short_pools="drop"
-    )
+    asked = {"replicates": 2, "short_pools": "drop"}
+    both = evaluate(ModelSwitch(samples=3), dataset, [cheap, strong], **asked)
     assert both.left_out.short_pools == ("toy/1", "toy/2")
-    assert (
-        evaluate(SelfConsistency(3), dataset, strong, short_pools="drop").left_out.short_pools == ()
-    )
-    curve = method_curve(
-        dataset,
-        [cheap, strong],
-        "model-switch",
-        "samples",
-        [1, 4],
-        replicates=2,
-        short_pools="drop",
-    )
+    assert not evaluate(SelfConsistency(3), dataset, strong, short_pools="drop").left_out
+    curve = method_curve(dataset, [cheap, strong], "model-switch", "samples", [1, 4], **asked)
     assert (curve.questions, curve.left_out) == (3, both.left_out)
 
 
@@ -286,15 +235,8 @@ def test_nothing_left_is_an_error(recordings):
         self_consistency_curve(dataset, cheap, [5], short_pools="drop")
     with pytest.raises(UsageError, match="a function does not say how many CoTs"):
         evaluate(last, dataset, strong, short_pools="drop")
-    done = call(
-        "curve",
-        "self-consistency",
-        *LLM,
-        "--drop",
-        "short-pools",
-        "--recording",
-        recordings / "short",
-    )
+    short = "--drop short-pools --recording", recordings / "short"
+    done = feval("curve self-consistency", LLM, *short)
     assert (done.exit_code, "say which with --n" in done.stderr) == (2, True)
 
 
@@ -342,26 +284,16 @@ def test_all_methods_of_a_comparison_are_over_the_same_questions(recordings, tmp
     assert single.right.tolist() == pytest.approx([3 / 4, 1 / 4])
     printed = said("compare", file, "--out", tmp_path / "out")
     assert "toy, 2 questions (left out: 2 with no readable gold, 1 with too few CoTs)" in printed
-    assert (
-        "(left out: 2 with no readable gold, 1 with too few CoTs)"
-        in (tmp_path / "out" / "report.html").read_text()
-    )
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "(left out: 2 with no readable gold, 1 with too few CoTs)" in page
     assert verify_receipt(tmp_path / "out" / "receipt.json").equal
 
 
 def test_a_report_follows_what_was_learnt_on_the_same_questions(recordings, monkeypatch):
-    entry = {
-        "name": "cascade",
-        "llms": ["gpt-3.5-turbo", "gpt-4o-mini"],
-        "fields": {"samples": 1, "score": "vote-share"},
-    }
-    settings = {
-        "dataset": "toy",
-        "recordings": ["some"],
-        "unlabelled": "drop",
-        "train_fraction": 0.5,
-        "replicates": 2,
-    }
+    fields = {"samples": 1, "score": "vote-share"}
+    entry = {"name": "cascade", "llms": ["gpt-3.5-turbo", "gpt-4o-mini"], "fields": fields}
+    settings = {"dataset": "toy", "recordings": ["some"], "unlabelled": "drop"}
+    settings |= {"train_fraction": 0.5, "replicates": 2}
     fitted = []
 
     def noted(method, dataset, llms, rows, *limit):
@@ -373,18 +305,17 @@ def test_a_report_follows_what_was_learnt_on_the_same_questions(recordings, monk
     result = compare(Plan.from_dict(settings | {"method": [entry]}), base=recordings)
     dataset, llms = load_compared(result, recordings)
     assert traces(result, dataset, llms).missing == ()
-    assert len(fitted) == 2
-    assert fitted[0] == fitted[1]
-    assert set(fitted[0]) < {0, 2, 3}
+    first, second = fitted
+    assert first == second
+    assert set(first) < {0, 2, 3}
 
 
 def test_the_command_line_chooses_in_place_of_the_plan(recordings):
     (file := recordings / "refusing.toml").write_text(PLAN.replace('"drop"', '"refuse"'))
-    refused = call("compare", file)
+    refused = feval("compare", file)
     assert (refused.exit_code, "2 of 5 questions" in refused.stderr) == (1, True)
-    result = json.loads(
-        call("compare", file, "--drop", "unlabelled", "--out", recordings / "out", "--json").stdout
-    )
+    out = "--out", recordings / "out", "--json"
+    result = json.loads(feval("compare", file, "--drop unlabelled", *out).stdout)
     # toy/2 has 2 CoTs of one LLM
     assert [one["label"] for one in result["missing"]] == ["model-switch, samples=3"]
     assert result["left_out"] == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
@@ -395,20 +326,18 @@ def test_the_command_line_chooses_in_place_of_the_plan(recordings):
 
 
 def test_a_first_plan_of_a_recording_with_an_empty_pool(recordings):
-    options = ["compare", recordings / "first.toml", "--init", "--recording", recordings / "short"]
-    done = call(*options)
+    options = "compare", recordings / "first.toml", "--init --recording", recordings / "short"
+    done = feval(*options)
     assert (done.exit_code, "--drop short-pools" in done.stderr) == (1, True)
-    said(*options, "--drop", "short-pools")
-    result = json.loads(call("compare", recordings / "first.toml", "--json").stdout)
+    said(*options, "--drop short-pools")
+    result = json.loads(feval("compare", recordings / "first.toml", "--json").stdout)
     assert (result["missing"], result["left_out"]["short_pools"]) == ([], ["toy/1", "toy/2"])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_receipt_lists_what_was_left_out_and_verifies(command, recordings, tmp_path):
-    choices = ["--drop", "unlabelled", "--drop", "short-pools"]
-    printed = said(
-        *COMMANDS[command], *LLM, "--recording", recordings / "both", *choices, "--out", tmp_path
-    )
+    options = LLM, BOTH, "--recording", recordings / "both", "--out", tmp_path
+    printed = said(COMMANDS[command], *options)
     assert "(left out: 2 with no readable gold)" in printed
     read = json.loads((tmp_path / "receipt.json").read_text())
     assert read["numbers"]["left_out"] == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
@@ -417,15 +346,14 @@ def test_the_receipt_lists_what_was_left_out_and_verifies(command, recordings, t
 
 
 def test_a_selection_of_questions_with_enough_cots(recordings, tmp_path):
-    note = call(
-        "select", recordings / "short", "--min-cots", 3, "--samples", 3, "--out", tmp_path / "three"
-    ).stderr
+    three = tmp_path / "three"
+    note = feval("select", recordings / "short", "--min-cots 3 --samples 3 --out", three).stderr
     assert "2 questions of toy with fewer than 3 CoTs of some LLM left out" in note
-    opened = open_recording(tmp_path / "three")
+    opened = open_recording(three)
     assert [question.id for question in opened.questions("toy")] == ["toy/0", "toy/3", "toy/4"]
     assert opened.votes("toy").llms["gpt-3.5-turbo"].sizes.tolist() == [3, 3, 3]
     assert opened.manifest.raw["operation"] == {"name": "select", "samples": 3, "min_cots": 3}
-    said("verify", tmp_path / "three")
+    said("verify", three)
     select(recordings / "short", tmp_path / "mini", llms=["gpt-4o-mini"], min_cots=4)
     # pools of an LLM that goes do not count
     assert len(open_recording(tmp_path / "mini").questions("toy")) == 5

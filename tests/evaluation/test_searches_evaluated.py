@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import said
 from recorded_trees import write_full_trees, write_trees
-from typer.testing import CliRunner
 
 from feval import METHODS, SelfConsistency, evaluate, import_recording, load, method_curve
-from feval.cli import app
 from feval.errors import MethodError, NotRecordedError, OutOfRangeError, UsageError
 from feval.evaluation.method_names import make_method
 from feval.evaluation.replicates import drawn_orders
@@ -29,6 +28,7 @@ NUMBERS = (
     "tokens",
     "output_tokens",
     "longest_trace_tokens",
+    "sequential_tokens",
 )
 FILE = """
 def beam(question, llm):
@@ -56,9 +56,7 @@ def replay(folder):
 
 
 def numbers(evaluation):
-    return {name: getattr(evaluation, name).tolist() for name in NUMBERS} | {
-        "more": evaluation.sequential_tokens.tolist()
-    }
+    return {name: getattr(evaluation, name).tolist() for name in NUMBERS}
 
 
 @pytest.mark.parametrize("order", ["recorded", "seeded"])
@@ -138,28 +136,8 @@ def test_the_page_of_steps_runs(tmp_path):
         dataset="toy",
         answer_kind="number",
     )
-    said = CliRunner().invoke(
-        app,
-        [
-            *[
-                "run",
-                "beam-search",
-                "--set",
-                "n=2",
-                "--set",
-                "width=2",
-                "--set",
-                "aggregate=min",
-                "--json",
-                "--order",
-                "recorded",
-                "--recording",
-            ],
-            str(out),
-        ],
-    )
-    assert said.exit_code == 0, said.output
-    assert json.loads(said.stdout)["correct"] == 2
+    options = "--set n=2 --set width=2 --set aggregate=min --json --order recorded --recording"
+    assert json.loads(said("run beam-search", options, out))["correct"] == 2
     names = {}
     blocks = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs" / "depth.md").read_text("utf-8"), re.DOTALL

@@ -10,7 +10,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from invoked import said
+from command_line import said
 from small import pool, write_rows
 
 from feval import Plan, compare, evaluate, load, method_curve
@@ -139,24 +139,9 @@ def test_a_method_that_draws_one_by_one_takes_the_sum(replay):
 def test_rounds_are_scheduled_in_draw_order(replay, parallel):
     dataset, [quick, slow] = replay
     replicates = 6
-    vote = evaluate(
-        SelfConsistency(5),
-        dataset,
-        quick,
-        order="seeded",
-        replicates=replicates,
-        cost="seconds",
-        parallel=parallel,
-    )
-    windows = evaluate(
-        EarlyStopping(2, 4),
-        dataset,
-        slow,
-        replicates=replicates,
-        order="seeded",
-        cost="seconds",
-        parallel=parallel,
-    )
+    given = {"order": "seeded", "replicates": replicates, "cost": "seconds", "parallel": parallel}
+    vote = evaluate(SelfConsistency(5), dataset, quick, **given)
+    windows = evaluate(EarlyStopping(2, 4), dataset, slow, **given)
     places = parallel or 5
     for row in range(3):
         both = [0.0, 0.0]
@@ -175,9 +160,7 @@ def test_rounds_are_scheduled_in_draw_order(replay, parallel):
         assert [vote.seconds[row], windows.seconds[row]] == pytest.approx(
             [total / replicates for total in both]
         )
-    kind = evaluate(
-        SelfConsistency(2), dataset, quick, cost="seconds", parallel=parallel, replicates=1
-    ).kind
+    kind = evaluate(SelfConsistency(2), dataset, quick, **given | {"order": None}).kind
     assert kind == ("exact" if parallel is None else "seeded")
 
 
@@ -275,16 +258,9 @@ def test_a_function_and_a_file_are_timed_like_the_built_in_method(replay, tmp_pa
 
 def test_tasks_open_the_durations_themselves(replay):
     dataset, [_, slow] = replay
+    given = {"order": "seeded", "replicates": 5, "cost": "seconds"}
     here, there = (
-        evaluate(
-            SelfConsistency(4),
-            dataset,
-            slow,
-            order="seeded",
-            replicates=5,
-            cost="seconds",
-            executor=executor,
-        )
+        evaluate(SelfConsistency(4), dataset, slow, **given, executor=executor)
         for executor in (None, ThreadPoolExecutor(1))
     )
     assert (here.seconds == there.seconds).all()
@@ -309,10 +285,9 @@ def test_seconds_that_nobody_can_know_are_refused(replay, folder):
     for options in ({"cost": "usd"}, {"cost": "seconds", "serving": folder / "mine.toml"}, {}):
         with pytest.raises(UsageError, match="parallel=2 schedules recorded durations"):
             evaluate(SingleCall(), dataset, quick, parallel=2, **options)
-    lacking = PROFILE | {"llms": {"other": {"seconds_to_first_token": 1, "tokens_per_second": 1}}}
+    lacking = PROFILE | one(1, 1)
     with pytest.raises(
-        NotRecordedError,
-        match=r"'mine' says nothing about the LLM 'quick'; it has: other. Add a line",
+        NotRecordedError, match=r"'mine' says nothing about the LLM 'quick'; it has: a. Add a line"
     ):
         evaluate(SingleCall(), dataset, quick, serving=lacking)
     with pytest.raises(
@@ -340,28 +315,21 @@ def test_seconds_that_nobody_can_know_are_refused(replay, folder):
         evaluate(ByTokens(3), dataset, quick, cost="seconds", replicates=2)
 
 
+def one(first, speed):
+    """The LLMs of a profile that knows one."""
+    return {"llms": {"a": {"seconds_to_first_token": first, "tokens_per_second": speed}}}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"date": "2026"}, "has '2026' in the field 'date'.*YYYY-MM-DD"),
         ({"llms": {}}, "field 'llms'"),
         ({"llms": {"a@t=1": PROFILE["llms"]["quick"]}}, "without '@'"),
-        (
-            {"llms": {"a": {"seconds_to_first_token": -1, "tokens_per_second": 4}}},
-            "seconds_to_first_token",
-        ),
-        (
-            {"llms": {"a": {"seconds_to_first_token": 1, "tokens_per_second": 0}}},
-            "tokens_per_second",
-        ),
-        (
-            {"llms": {"a": {"seconds_to_first_token": 1, "tokens_per_second": 1e-320}}},
-            "tokens_per_second",
-        ),
-        (
-            {"llms": {"a": {"seconds_to_first_token": 1e308, "tokens_per_second": 4}}},
-            "seconds_to_first_token",
-        ),
+        (one(-1, 4), "seconds_to_first_token"),
+        (one(1, 0), "tokens_per_second"),
+        (one(1, 1e-320), "tokens_per_second"),
+        (one(1e308, 4), "seconds_to_first_token"),
         ({"speed": 3}, "speed"),
     ],
 )
@@ -372,12 +340,7 @@ def test_a_profile_with_a_wrong_field_is_refused(change, message):
 
 def test_profiles_are_cards_files_and_values(folder, tmp_path):
     mine = serving_profile(folder / "mine.toml")
-    assert (
-        mine
-        == ServingProfile.model_validate(PROFILE)
-        == serving_profile(mine)
-        == serving_profile(PROFILE)
-    )
+    assert mine == ServingProfile.model_validate(PROFILE) == serving_profile(PROFILE)
     assert mine.speed("quick@t=0.8").tokens_per_second == 40
     example = serving_profile("tiny-example")
     assert "example" in example.source
@@ -394,10 +357,10 @@ def test_profiles_are_cards_files_and_values(folder, tmp_path):
 @pytest.mark.parametrize("source", ["", "parallel = 2", "serving = 'mine.toml'"])
 def test_seconds_are_marked_and_receipts_verify(folder, tmp_path, source):
     (settings := folder / "settings.toml").write_text(source)
-    options = ["--cost", "seconds", "--settings", settings]
     word = "modelled" if "serving" in source else "replayed"
-    rest = ["--recording", folder / "rec", "--llm", "quick", *options, "--out"]
-    shown = said("run", "self-consistency", "--set", "n=3", *rest, tmp_path / "run")
+    options = "--cost seconds --settings", settings, "--out", tmp_path / "run"
+    asked = "run self-consistency --set n=3 --llm quick --recording", folder / "rec"
+    shown = said(*asked, *options)
     assert f"{word} seconds/question" in " ".join(shown.split())
     assert f"seconds: {word}" in shown
     assert verify_receipt(tmp_path / "run" / "receipt.json").equal

@@ -97,23 +97,13 @@ def settles(tmp_path_factory):
 
 
 NUMBERS = (
-    "right",
-    "no_answer",
-    "calls",
-    "samples",
-    "tokens",
-    "usd",
-    "output_tokens",
-    "probe_calls",
-    "probe_tokens",
+    *("right", "no_answer", "calls", "samples", "tokens", "usd", "output_tokens", "probe_calls"),
+    *("probe_tokens", "longest_trace_tokens", "sequential_tokens"),
 )
 
 
 def numbers(evaluation):
-    parts = {
-        name: getattr(evaluation, name).tolist() for name in (*NUMBERS, "longest_trace_tokens")
-    }
-    return parts | {"sequential": evaluation.sequential_tokens.tolist()}
+    return {name: getattr(evaluation, name).tolist() for name in NUMBERS}
 
 
 @pytest.mark.parametrize("order", ["recorded", "seeded"])
@@ -133,11 +123,7 @@ def test_totals_of_the_recorded_order_can_be_read_off(replay):
     result = evaluate(METHODS["answer-convergence"](2, 3), *replay, order="recorded").to_dict()
     # w a a | b b | w w; y, then x at its end | none x x | v y y at its end; b at its end | c b b |
     # b, then c at its end
-    assert {name: result[name] for name in ("correct", "traces", "samples")} == {
-        "correct": 2,
-        "traces": 9,
-        "samples": 9,
-    }
+    assert (result["correct"], result["traces"], result["samples"]) == (2, 9, 9)
     assert result["output_tokens"] == (30 + 20 + 20) + (18 + 30 + 25) + (5 + 30 + 12)
     assert result["longest_trace_tokens"] == 30 + 30 + 30
     assert result["sequential_tokens"] == (10 + 10 + 10) + (10 + 10 + 10) + (10 + 10 + 10)
@@ -170,13 +156,10 @@ def test_probes_of_unknown_length_are_warned_of(tmp_path):
     ):
         for order in ("exact", "recorded"):
             warnings = evaluate(method, *recorded, order=order).to_dict()["warnings"]
-            assert (
-                any(
-                    "some probes of gpt-4o-mini were not recorded: they count 0" in each
-                    for each in warnings
-                )
-                is warned
+            told = "some probes of gpt-4o-mini were not recorded: they count 0" in " ".join(
+                warnings
             )
+            assert told is warned
 
 
 def test_probes_vote_with_the_answers_of_other_recordings(tmp_path, replay):
@@ -192,9 +175,8 @@ def test_probes_vote_with_the_answers_of_other_recordings(tmp_path, replay):
         evaluate(method, *each, order="seeded", replicates=5) for each in ((dataset, deep), replay)
     )
     assert numbers(joined) == numbers(alone)
-    assert numbers(
-        evaluate(method.__call__, dataset, deep, order="seeded", replicates=5)
-    ) == numbers(alone)
+    readable = evaluate(method.__call__, dataset, deep, order="seeded", replicates=5)
+    assert numbers(readable) == numbers(alone)
 
 
 def test_nothing_of_the_future_reaches_a_process_of_its_own(tmp_path, settles):

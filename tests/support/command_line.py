@@ -30,3 +30,10 @@ def failed(result, code, *pieces):
     for piece in pieces:
         assert piece in result.stderr
     return result.stderr
+
+
+def said(*arguments):
+    """What a command that succeeds prints to standard output."""
+    done = feval(*arguments)
+    assert done.exit_code == 0, done.output
+    return done.stdout
