@@ -95,11 +95,7 @@ class Grade(Averages, Result):
         names = ("run", "replicate", "dataset", "questions", "dataset_questions", "unanswered",
                  "accuracy", "accuracy_low", "accuracy_high", "as_drawn", "asked_again", "seed",
                  "prices", "billing")  # fmt: skip
-        sums: dict[str, Any] = {
-            name: None if each is None else int(each.sum())
-            for name in ("calls", "samples", "tokens")
-            for each in [self.ledger.column(name)]
-        }
+        sums = {"requests": "calls", "samples": "samples", "tokens": "tokens"}
         by_llm = dict(zip(self.llms, self._llm_numbers(), strict=True))
         # Whole counts are priced once per LLM, as the ledger of a run does: equal to the last bit.
         dollars = None if self.usd is None else sum(own["usd"] for own in by_llm.values())
@@ -110,9 +106,10 @@ class Grade(Averages, Result):
             "without_gold": int((~self.golds).sum()),
             "correct": int(self.right.sum()),
             **({} if self.clusters is None else {"clusters": asdict(self.clusters)}),
-            "requests": sums["calls"],
-            "samples": sums["samples"],
-            "tokens": sums["tokens"],
+            **{
+                name: None if (counts := self.ledger.column(of)) is None else int(counts.sum())
+                for name, of in sums.items()
+            },
             "usd": dollars,
             **self.ledger.averages("always"),
             "by_llm": by_llm,

@@ -147,9 +147,10 @@ def verify_receipt(
         )
     opened = _open(places, receipt)
     request = receipt.parsed_request()
-    inputs = _Inputs(
-        opened, _pinned_prices(receipt.prices, prices), _users_methods(methods), executor, progress
-    )
+    made = [make_method(name) for name in methods]
+    users = {f"{m.source_sha256}:{m.function}": m for m in made if isinstance(m, MethodFile)}
+    pinned_prices = _pinned_prices(receipt.prices, prices)
+    inputs = _Inputs(opened, pinned_prices, users, executor, progress)
     notes = (
         []
         if receipt.feval == __version__
@@ -245,14 +246,6 @@ def _pinned_prices(pinned: PinnedPrices | None, option: str | Path | None) -> Pr
             f" the one here has {prices.digest[:16]}. Give the right one with --prices."
         )
     return prices
-
-
-def _users_methods(names: Sequence[str | MethodFile]) -> dict[str, MethodFile]:
-    """The users' methods that were given, by the hash of their source: the only ones that may
-    run.
-    """
-    methods = [make_method(name) for name in names]
-    return {f"{m.source_sha256}:{m.function}": m for m in methods if isinstance(m, MethodFile)}
 
 
 def _counters(

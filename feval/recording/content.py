@@ -176,7 +176,9 @@ class PoolRows:
             checked_messages(self.messages or ())
         except ValueError as error:
             return str(error)
-        before, ended = -1, sum(self.ends)
+        before, ends, ended = -1, self.ends, sum(self.ends)
+        nothing = [None] * len(ends)
+        messages, prompts = self.messages or nothing, self.turn_prompt_tokens or nothing
         for step, parent in enumerate(self.parents):
             place = -1 if parent is None else parent
             if not before <= place < step or (parent is not None and parent < 0):
@@ -184,39 +186,25 @@ class PoolRows:
                     f"step {step} has the parent {parent!r}; steps come behind their parents, and"
                     " in the order of these"
                 )
-            if problem := self._turn_problem(step, parent, self.ends, ended):
-                return problem
-            before = place
+            before, tokens = place, prompts[step]
+            if messages[step] is None:
+                if parent is not None and ends[parent]:
+                    return f"step {step} goes on from step {parent}, which ends a solution"
+            elif parent is None or ended < len(ends):
+                return (
+                    f"turn {step} has the parent {parent!r} in a tree that ends {ended} times; a"
+                    " turn replies to a whole CoT"
+                )
+            elif (tokens is None and self.prompt_tokens is not None) or not (
+                0 <= (tokens or 0) < 2**31
+            ):
+                return (
+                    f"turn {step} has {tokens!r} prompt tokens; those of turns are known where"
+                    " those of the request are"
+                )
         for step, answers in enumerate(zip(self.raw_answers, self.answers, strict=True)):
-            if not self.ends[step] and answers != (None, None):
+            if not ends[step] and answers != (None, None):
                 return f"step {step} has the answer {answers[0]!r:.60}, and does not end a solution"
-        return None
-
-    def _turn_problem(
-        self, step: int, parent: int | None, ends: Sequence[bool], ended: int
-    ) -> str | None:
-        """What is wrong with how a step goes on from its parent; `ended` steps of the tree end a
-        solution.
-        """
-        sent = None if self.messages is None else self.messages[step]
-        if sent is None:
-            goes_on = parent is not None and ends[parent]
-            return (
-                f"step {step} goes on from step {parent}, which ends a solution"
-                if goes_on
-                else None
-            )
-        if parent is None or ended < len(ends):
-            return (
-                f"turn {step} has the parent {parent!r} in a tree that ends {ended} times; a turn"
-                " replies to a whole CoT"
-            )
-        tokens = None if self.turn_prompt_tokens is None else self.turn_prompt_tokens[step]
-        if (tokens is None and self.prompt_tokens is not None) or not 0 <= (tokens or 0) < 2**31:
-            return (
-                f"turn {step} has {tokens!r} prompt tokens; those of turns are known where those of"
-                " the request are"
-            )
         return None
 
     def marks_fit(self) -> bool:
@@ -231,12 +219,12 @@ class PoolRows:
         """The thoughts that the API gave in a separate field, without those that were split off the
         text.
         """
-        if self.reasoning is None or self.reasoning_marks is None:
-            return None if self.reasoning is None else list(self.reasoning)
-
+        if self.reasoning is None:
+            return None
+        marks = self.reasoning_marks or [None] * len(self.reasoning)
         return [
-            thoughts if thoughts is None or not marks else apart(thoughts, marks)
-            for thoughts, marks in zip(self.reasoning, self.reasoning_marks, strict=True)
+            apart(thoughts, own) if own and thoughts is not None else thoughts
+            for thoughts, own in zip(self.reasoning, marks, strict=True)
         ]
 
     def raw_texts(self) -> list[str | None]:
@@ -247,7 +235,7 @@ class PoolRows:
         reasoning = self.reasoning or [None] * len(self.texts)
         columns = zip(self.texts, reasoning, self.reasoning_marks, strict=True)
         return [
-            text if text is None or not marks else join(text, thoughts, marks)
+            join(text, thoughts, marks) if marks and text is not None else text
             for text, thoughts, marks in columns
         ]
 

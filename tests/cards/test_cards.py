@@ -312,9 +312,6 @@ def test_cards_are_frozen_values():
     assert hash(card)
     with pytest.raises(ValueError, match="frozen"):
         card.id = "other"  # type: ignore[misc]
-    assert DatasetCard.model_validate_json(card.model_dump_json()) == card
-    llm = llm_card("o3-mini")
-    assert LLMCard.model_validate_json(llm.model_dump_json()) == llm
 
 
 def test_the_readme_of_the_cards_lists_every_field():

@@ -35,8 +35,6 @@ _UNREADABLE = (
 )  # fmt: skip
 
 _PIECE_ROWS = 1 << 12
-_GROUPS_MAPPED = 16
-"""Row groups after which the pages of a file that is read from end to end are given back."""
 
 
 @contextmanager
@@ -84,11 +82,7 @@ class Table:
 
     def groups(self, columns: list[str] | None = None) -> Iterator[Any]:
         """The row groups, one after the other, as Arrow tables."""
-        for index in range(len(self._ends)):
-            yield self._group(index, columns)
-            if index % _GROUPS_MAPPED == 0 and hasattr(mmap, "MADV_DONTNEED"):
-                # what was read counts as this process's memory until then
-                self._data.madvise(mmap.MADV_DONTNEED)
+        return (self._group(index, columns) for index in range(len(self._ends)))
 
     def group_at(self, row: int, columns: list[str] | None) -> tuple[Any, int]:
         """The row group that holds a row as an Arrow table, and the first row of that group."""
@@ -151,7 +145,10 @@ class PartTable:
             for start in range(0, table.num_rows, _PIECE_ROWS)
         )
         for piece in pieces:
-            for question, values in by_question(_with_times_as_text(piece.to_pydict())):
+            columns_of_piece = piece.to_pydict()
+            if (times := columns_of_piece.get("recorded_at")) is not None:
+                columns_of_piece["recorded_at"] = [time and utc_text(time) for time in times]
+            for question, values in by_question(columns_of_piece):
                 # Pieces, and the row groups of another writer, may cut a question in two.
                 if pending is not None and pending[0] == question:
                     values = {name: pending[1][name] + column for name, column in values.items()}
@@ -218,14 +215,6 @@ def by_question(columns: dict[str, list[Any]]) -> Iterator[tuple[str, dict[str, 
             },
         )
         start = stop
-
-
-def _with_times_as_text(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Columns with timestamps as text, in their one spelling."""
-    times = columns.get("recorded_at")
-    if times is None:
-        return columns
-    return columns | {"recorded_at": [time and utc_text(time) for time in times]}
 
 
 _COUNTS = frozenset(("sample_index", "offset", "parent", "output_tokens", "prompt_tokens"))
