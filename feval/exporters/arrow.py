@@ -19,7 +19,7 @@ from feval import executors
 from feval.errors import DamagedRecordingError, UsageError
 from feval.importers.exported import FACTS, FACTS_VERSION, pairs_of
 from feval.importers.source import Row
-from feval.recording.content import PoolRows, ProbeRows, Question, ScoreRows, read_messages
+from feval.recording.content import PoolRows, ProbeRows, ScoreRows, read_messages
 from feval.recording.derived.rewriting import Block, blocks
 from feval.recording.parts import EXTRA_COLUMNS, has_value
 from feval.recording.reader import Recording
@@ -252,9 +252,6 @@ def blocks_of(recording: Recording, dataset: str, llm: str) -> Iterator[Block]:
     yield from blocks(recording, dataset, llm, cots=_BLOCK_COTS, most_questions=most)
 
 
-_PROBE_MEMBERS = {"texts": "text", "output_tokens": "tokens", "confidences": "confidence"}
-
-
 def columns_of(recording: Recording, dataset: str, llm: str) -> set[str]:
     """The columns that an LLM has on a dataset."""
     groups = {"always", *recording.channels(dataset, llm)}
@@ -284,21 +281,21 @@ def questions_of(
         "llm": llm,
         "temperature": info.temperature,
         "max_tokens": info.max_tokens,
+        "decoding": dict(info.decoding) or None,
     }
-    shared |= {"decoding": dict(info.decoding) or None}
     probes: Iterator[ProbeRows] = iter(())
     if recording.has_probes(dataset, llm):
         shared["probe_cue"] = recording.probes_record(dataset, llm)["cue"]
         probes = recording.probe_rows(dataset, llm, rows)
-    scores = {
-        name: recording.score_rows(dataset, llm, name, rows)
+    probes_on, pool_on = _by_question(probes), _by_question(recording.pools(dataset, llm, rows))
+    scores_on = {
+        name: _by_question(recording.score_rows(dataset, llm, name, rows))
         for name in recording.scorers(dataset, llm)
     }
-    probes_on = _by_question(probes)
-    scores_on = {name: _by_question(each) for name, each in scores.items()}
     votes = recording.votes(dataset)
     codes, gold = votes.llms[llm].codes, votes.gold
-    for row, (question, pool) in zip(rows, _all(block, recording), strict=True):
+    for row, question in zip(rows, recording.scan_questions(dataset, rows), strict=True):
+        pool: PoolRows | None = pool_on(question.id)
         about = shared | {
             "question_id": question.id,
             "question": question.text,
@@ -306,11 +303,13 @@ def questions_of(
             "gold": question.answer,
         }
         if pool is not None:
-            about["prompt"] = (
-                None
-                if pool.prompt is None
-                else _request(recording, llm, pool.question_id, pool.prompt)
-            )
+            try:
+                about["prompt"] = None if pool.prompt is None else read_messages(pool.prompt)
+            except ValueError as error:
+                raise DamagedRecordingError(
+                    f"{recording.path}: the request to {llm} for {question.id!r:.80} is damaged:"
+                    f" {error}. Fetch or make it again."
+                ) from error
             about["prompt_tokens"] = pool.prompt_tokens
         if pool is None or not pool.answers:
             yield about, 0, {}
@@ -318,33 +317,10 @@ def questions_of(
         correct: list[bool | None] = [None] * len(pool.answers)
         if gold[row] >= 0:
             correct = np.equal(codes[row, : len(pool.answers)], gold[row]).tolist()
-        places = _probes(probes_on(question.id), len(pool.answers))
-        judged = _scores(
-            {name: of(question.id) for name, of in scores_on.items()}, len(pool.answers)
-        )
-        yield (
-            about,
-            len(pool.answers),
-            _cots(pool) | {"correct": correct, "probes": places, **judged},
-        )
-
-
-def _all(block: Block, recording: Recording) -> Iterator[tuple[Question, PoolRows | None]]:
-    """Yield every question of a block, with its pool where it has one."""
-    rows = block.rows
-    pool_of = _by_question(recording.pools(block.dataset, block.llm, rows))
-    for question in recording.scan_questions(block.dataset, rows):
-        yield question, pool_of(question.id)
-
-
-def _request(recording: Recording, llm: str, question: str, prompt: str) -> list[dict[str, str]]:
-    try:
-        return read_messages(prompt)
-    except ValueError as error:
-        raise DamagedRecordingError(
-            f"{recording.path}: the request to {llm} for {question!r:.80} is damaged: {error}."
-            " Fetch or make it again."
-        ) from error
+        size = len(pool.answers)
+        judged = _scores({name: on(question.id) for name, on in scores_on.items()}, size)
+        own: Row = {"correct": correct, "probes": _probes(probes_on(question.id), size)}
+        yield about, size, _cots(pool) | own | judged
 
 
 def _by_question(items: Iterator[Any]) -> Callable[[str], Any]:
@@ -391,17 +367,18 @@ def _probes(probes: ProbeRows | None, cots: int) -> list[list[Row] | None]:
     places: list[list[Row] | None] = [None] * cots
     if probes is None:
         return places
-    optional = {
-        member: values
-        for name, member in _PROBE_MEMBERS.items()
-        if (values := getattr(probes, name)) is not None
+    columns: Row = {
+        "offset": probes.offsets,
+        "answer": probes.raw_answers,
+        "text": probes.texts,
+        "tokens": probes.output_tokens,
+        "confidence": probes.confidences,
     }
-    for at, (sample, offset, answer) in enumerate(
-        zip(probes.sample_indices, probes.offsets, probes.raw_answers, strict=True)
-    ):
-        probe = {"offset": offset, "answer": answer}
-        probe |= {
-            member: values[at] for member, values in optional.items() if values[at] is not None
+    for at, sample in enumerate(probes.sample_indices):
+        probe = {
+            name: values[at]
+            for name, values in columns.items()
+            if name == "answer" or (values is not None and values[at] is not None)
         }
         places[sample] = [*(places[sample] or ()), probe]
     return places

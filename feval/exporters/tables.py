@@ -95,21 +95,19 @@ def export_recording(
     if to == "every-eval-ever":
         return export_every_eval_ever(opened, out, datasets, llms, executor, progress)
     pairs = pairs_of(opened, datasets, llms)
-    if to == "jsonl" and len({dataset for dataset, _ in pairs}) > 1:
-        names = ", ".join(dict.fromkeys(dataset for dataset, _ in pairs))
+    names = dict.fromkeys(dataset for dataset, _ in pairs)
+    if to == "jsonl" and len(names) > 1:
         raise UsageError(
             "JSON Lines have one dataset in a file, as `feval import jsonl` reads them. Choose one"
-            f" of {names}."
+            f" of {', '.join(names)}."
         )
     if to == "jsonl":
         has = set().union(*(columns_of(opened, *pair) for pair in pairs))
         columns = tuple(name for name in COLUMNS if name in has - {"dataset"})
     else:
         columns = tuple(flat_columns(opened, pairs))
-    parts, together = (
-        [block for pair in pairs for block in blocks_of(opened, *pair)],
-        1 if executor is None else _BLOCKS_OF_TASK,
-    )
+    parts = [block for pair in pairs for block in blocks_of(opened, *pair)]
+    together = 1 if executor is None else _BLOCKS_OF_TASK
     tasks = [
         (parts[first : first + together], to, columns) for first in range(0, len(parts), together)
     ]
@@ -200,19 +198,15 @@ def _for_csv(table: pa.Table) -> pa.Table:
                 None if cell is None else orjson.dumps(cell).decode() for cell in cells.to_pylist()
             ]
         elif field.type == TEXT and pc.any(pc.match_substring_regex(cells, _FORMULA)).as_py():
-            texts = [_harmless(cell) for cell in cells.to_pylist()]
+            formula, number = re.compile(_FORMULA), re.compile(_NUMBER)
+            texts = [
+                f"'{cell}" if cell and formula.match(cell) and not number.fullmatch(cell) else cell
+                for cell in cells.to_pylist()
+            ]
         else:
             continue
         table = table.set_column(place, field.name, pa.array(texts, TEXT))
     return table
-
-
-def _harmless(cell: str | None) -> str | None:
-    return (
-        f"'{cell}"
-        if cell is not None and re.match(_FORMULA, cell) and not re.fullmatch(_NUMBER, cell)
-        else cell
-    )
 
 
 def _left_out(recording: Recording, pairs: Sequence[tuple[str, str]], to: str) -> Iterator[str]:
