@@ -19,7 +19,6 @@ from feval.errors import (
     FevalError,
     NotRecordedError,
     SourceError,
-    StorageError,
     UnknownNameError,
     UsageError,
 )
@@ -298,17 +297,16 @@ def test_a_frame_without_pandas_is_a_sentence(toy, monkeypatch):
 
 
 def test_what_cannot_be_exported_is_said(toy, tmp_path):
-    with pytest.raises(UnknownNameError, match="no format 'xls'"):
-        export_recording(toy, tmp_path / "x", "xls")
-    with pytest.raises(NotRecordedError, match=r"no CoTs of 'c' there\. It holds a, b"):
-        export_recording(toy, tmp_path / "x", "csv", llms=["c"])
     (tmp_path / "there").write_text("mine")
-    with pytest.raises(StorageError, match="exists already; an export overwrites nothing"):
-        export_recording(toy, tmp_path / "there", "csv")
-    with pytest.raises(StorageError, match="would lie inside the recording"):
-        export_recording(toy, toy / "x", "csv")
-    with pytest.raises(StorageError, match="there is no folder"):
-        export_recording(toy, tmp_path / "none" / "x", "csv")
+    for out, to, options, message in (
+        ("x", "xls", {}, "no format 'xls'"),
+        ("x", "csv", {"llms": ["c"]}, r"no CoTs of 'c' there\. It holds a, b"),
+        ("there", "csv", {}, "exists already; an export overwrites nothing"),
+        (toy / "x", "csv", {}, "would lie inside the recording"),
+        ("none/x", "csv", {}, "there is no folder"),
+    ):
+        with pytest.raises(FevalError, match=message):
+            export_recording(toy, tmp_path / out, to, **options)
     merge([toy, recorded(tmp_path, LINES[:1], "other", "other")], tmp_path / "both")
     with pytest.raises(UsageError, match=r"one dataset in a file, .* Choose one of toy, other"):
         export_recording(tmp_path / "both", tmp_path / "x", "jsonl")

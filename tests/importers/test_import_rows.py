@@ -92,7 +92,6 @@ def test_names_that_other_tools_write_are_understood(imported):
     recording = imported("jsonl", lines(first, second), llm=None)
     check(
         recording,
-        llm="m",
         questions=["1 + 1?"],
         golds=["2"],
         text=["so 3", "so 2"],
@@ -434,10 +433,9 @@ def test_recorded_prompt_tokens_price_the_prompt_where_outputs_are_counted(
         recording,
         "Requests with the source's own token count: 1. It does not count output tokens",
         "were counted by 'words'",
-        llm="gpt-3.5-turbo",
         prompt_tokens=[100],
     )
-    assert rows(recording, llm="gpt-3.5-turbo")["output_tokens"] == [3]  # two words times 1.365
+    assert rows(recording)["output_tokens"] == [3]  # two words times 1.365
     evaluation = evaluate(SelfConsistency(1), *load("toy", recording=recording))
     assert evaluation.usd_per_question == pytest.approx(
         (100 * 0.5 + 3 * 1.5) / 1e6

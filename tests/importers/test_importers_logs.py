@@ -76,11 +76,6 @@ def logs(tmp_path_factory):
     return cache(partial(written, Import(tmp_path_factory.mktemp("logs"))))
 
 
-def columns(recording, dataset="tiny_sums"):
-    (llm,) = recording.llm_names(dataset)
-    return rows(recording, dataset, llm)
-
-
 def stated(file, *path):
     """A figure of the results that a tool wrote."""
     value = json.loads((DATA / file).read_text("utf-8"))
@@ -141,7 +136,7 @@ def test_the_metrics_of_lighteval_are_accuracy_and_majority(logs, name, model):
 def test_the_logs_say_who_was_asked_and_how(logs, name, llm, temperature, limit, counter, shape):
     recording = logs(name)
     stated = manifest(recording)
-    check(recording, dataset="tiny_sums", llms=[llm])
+    check(recording, llms=[llm])
     assert (stated["llms"][0]["temperature"], stated["llms"][0]["max_tokens"]) == (
         temperature,
         limit,
@@ -151,31 +146,31 @@ def test_the_logs_say_who_was_asked_and_how(logs, name, llm, temperature, limit,
     assert [(q.text, q.answer) for q in questions] == [
         (q["question"], q["answer"]) for q in QUESTIONS[: shape[0]]
     ]
-    assert Counter(columns(recording)["question_id"]) == {
+    assert Counter(rows(recording)["question_id"]) == {
         question.id: shape[1] for question in questions
     }
 
 
 def test_finish_reasons_and_tokens_of_inspect_are_kept(logs):
     whole, cut = logs("inspect-ai archive"), logs("inspect-ai JSON")
-    assert set(columns(whole)["finish_reason"]) == {"stop"}
-    assert set(columns(cut)["finish_reason"]) == {"length"}
-    assert columns(cut)["output_tokens"] == [8] * 6
+    assert set(rows(whole)["finish_reason"]) == {"stop"}
+    assert set(rows(cut)["finish_reason"]) == {"length"}
+    assert rows(cut)["output_tokens"] == [8] * 6
     # its scorer found none, though the cut texts hold numbers
-    assert columns(cut)["answer"] == [None] * 6
+    assert rows(cut)["answer"] == [None] * 6
     assert "are the same text: the decoding was greedy" in notes(cut)
     with archives.opened_archive(DATA / WRITTEN["inspect-ai archive"][1]) as log:
         usage = log.json("header.json", Reader())["stats"]["model_usage"][
             "openai-api/local/feval/tiny-42k"
         ]
-    assert sum(columns(whole)["output_tokens"]) == usage["output_tokens"]
-    sent = requests(whole, "tiny_sums", whole.llm_names("tiny_sums")[0])["prompt_tokens"]
+    assert sum(rows(whole)["output_tokens"]) == usage["output_tokens"]
+    sent = requests(whole)["prompt_tokens"]
     assert 3 * sum(sent) == usage["input_tokens"]
 
 
 def test_padding_is_not_counted(logs):
     recording = logs("lighteval transformers")
-    words = [text.split() for text in columns(recording)["text"]]
+    words = [text.split() for text in rows(recording)["text"]]
     stored = pq.read_table(DATA / TRANSFORMERS).to_pylist()
     ids = {row["doc"]["id"]: row["model_response"]["output_tokens"] for row in stored}
     unpadded = [
@@ -183,7 +178,7 @@ def test_padding_is_not_counted(logs):
         for q in "0123"
         for sample in ids[q]
     ]
-    assert columns(recording)["output_tokens"] == unpadded
+    assert rows(recording)["output_tokens"] == unpadded
     assert sum(unpadded) < sum(len(sample) for rows_ in ids.values() for sample in rows_)
     assert all(words)
     assert "filled up with their end token" in notes(recording)
@@ -192,7 +187,7 @@ def test_padding_is_not_counted(logs):
 def test_requests_to_chat_endpoints_are_messages(logs):
     for name in ("lm-eval", "lighteval litellm", "inspect-ai archive"):
         recording = logs(name)
-        sent = requests(recording, "tiny_sums", recording.llm_names("tiny_sums")[0])
+        sent = requests(recording)
         assert json.loads(sent["prompt"][0]) == [
             {"role": "user", "content": QUESTIONS[0]["question"]}
         ]
@@ -208,7 +203,6 @@ def test_files_read_beside_a_source_stand_in_the_manifest(logs):
 def test_a_name_given_by_the_user_wins(imported):
     check(
         written(imported, "inspect-ai archive", llm="feval/tiny-42k@t=1"),
-        dataset="tiny_sums",
         llms=["feval/tiny-42k@t=1"],
     )
     with pytest.raises(UnknownNameError, match="There is no LLM in"):
@@ -363,7 +357,6 @@ def test_reads_a_log_and_its_archive_alike(imported):
         assert imported("inspect-ai", packed, llm=None).hash == plain.hash
     check(
         plain,
-        llm="openai/gpt-4o",
         llms=["openai/gpt-4o"],
         ids=["1", "2"],
         question_id=["1", "1", "2"],
@@ -371,7 +364,7 @@ def test_reads_a_log_and_its_archive_alike(imported):
         output_tokens=[5] * 3,
         finish_reason=["stop"] * 3,
     )
-    sent = requests(plain, llm="openai/gpt-4o")
+    sent = requests(plain)
     assert sent["prompt_tokens"] == [12, 12]  # 3 of them from the provider's cache
     assert [message["role"] for message in json.loads(sent["prompt"][0])] == ["system", "user"]
     stated = manifest(plain)["llms"][0]
@@ -609,7 +602,7 @@ def test_members_outside_of_a_log_are_refused(save, imported, name):
 def test_reads_details(imported):
     second = details_row(id="1", choices=["two", "three"], gold_index=1, query="Which?")
     source = details(second, details_row())
-    recording = imported("lighteval", source, answer_kind="number")
+    recording = imported("lighteval", source)
     questions = recording.questions("toy")
     assert [(q.id, q.answer, q.choices) for q in questions] == [
         ("toy/0", "2", ()), ("toy/1", "B", (("A", "two"), ("B", "three"))),
@@ -621,12 +614,12 @@ def test_reads_details(imported):
 def test_golds_may_be_labels_or_several(imported):
     letters = details_row(choices=[" A", " B"], gold_index=1)
     ways = details_row(id="1", choices=["1/2", "0.5"], gold_index=0)
-    recording = imported("lighteval", details(letters, ways), answer_kind="number")
+    recording = imported("lighteval", details(letters, ways))
     assert [(q.answer, q.choices) for q in recording.questions("toy")] == [
         ("B", ()), ("A", (("A", "1/2"), ("B", "0.5"))),
     ]  # fmt: skip
     several = details_row(choices=["1/2", "0.5"], gold_index=[0, 1])
-    again = imported("lighteval", details(several), answer_kind="number")
+    again = imported("lighteval", details(several))
     check(
         again,
         "several accepted answers, whose first is the gold answer: 1.",
@@ -649,7 +642,6 @@ test_refuses_other_details = refusals(
         ),
     ],
     lambda rows_: details(*rows_),
-    answer_kind="number",
 )
 
 
@@ -665,11 +657,10 @@ def test_refuses_details_of_another_version(imported):
         r"no column doc and no model_response.*its columns are example, predictions, gold",
         "lighteval",
         older,
-        answer_kind="number",
     )
     empty = pq.read_table(io.BytesIO(details())).slice(0, 0)
-    imported.refuses("has no questions", "lighteval", parquet(empty), answer_kind="number")
-    imported.refuses("damaged Parquet file", "lighteval", details()[:-20], answer_kind="number")
+    imported.refuses("has no questions", "lighteval", parquet(empty))
+    imported.refuses("damaged Parquet file", "lighteval", details()[:-20])
 
 
 def test_parquet_bombs_are_refused(imported):
@@ -680,7 +671,7 @@ def test_parquet_bombs_are_refused(imported):
         )
     )
     assert len(many) < 1 << 20  # one text of 3 MiB, which a dictionary holds once
-    imported.refuses("no recording compresses so well", "lighteval", many, answer_kind="number")
+    imported.refuses("no recording compresses so well", "lighteval", many)
 
 
 def linc_run(save, **parts):
@@ -802,7 +793,7 @@ def test_reads_a_log_of_the_game(save, imported):
     source = dumped(
         [game_entry(), game_entry(idx=1, ys=["Answer: 6 * 4 * 1 * 1"] * 3, accs=[True] * 3)]
     )
-    recording = imported("game24", source, questions=PUZZLES, answer_kind="number")
+    recording = imported("game24", source, questions=PUZZLES)
     assert [(q.id, q.text, q.answer) for q in recording.questions("toy")] == [
         ("toy/0", "4 5 6 10", "24"), ("toy/1", "1 1 4 6", "24"),
     ]  # fmt: skip
@@ -816,7 +807,7 @@ def test_reads_a_log_of_the_game(save, imported):
     assert "exact arithmetic" not in notes(recording)
     stated = [{"r": 0}, {"r": 1}, {"r": 0}]
     entry = {key: value for key, value in game_entry(infos=stated).items() if key != "accs"}
-    other = imported("game24", dumped([entry]), questions=PUZZLES, answer_kind="number")
+    other = imported("game24", dumped([entry]), questions=PUZZLES)
     assert "the authors' verdict differs from exact arithmetic, which was taken: 2." in notes(other)
 
 
@@ -880,4 +871,4 @@ def test_the_reasoning_of_inspect_is_kept(imported, part, expected):
 def test_the_reasonings_of_lighteval_are_kept(tmp_path, imported):
     path = tmp_path / "details.parquet"
     path.write_bytes(details(details_row(reasonings=["hm", None])))
-    assert thoughts(imported("lighteval", path, answer_kind="number")) == ["hm", None]
+    assert thoughts(imported("lighteval", path)) == ["hm", None]

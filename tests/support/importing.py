@@ -40,6 +40,13 @@ NAMES = {
 }
 
 
+OPTIONS = {
+    "feval-ttc": {"dataset": "gsm8k", "llm": None},
+    "lighteval": {"answer_kind": "number"},
+    "game24": {"answer_kind": "number"},
+}
+
+
 class Import:
     """Imports into a new folder each time, with options that fit most sources here; bytes become a
     file "x.*".
@@ -59,7 +66,8 @@ class Import:
             options["questions"] = self._folder / "q.jsonl"
             options["questions"].write_bytes(file)
         out = self._folder / f"recording-{self.count}"
-        arguments = {"dataset": "toy", "llm": "toy-llm", "answer_kind": "verbatim", **options}
+        arguments = {"dataset": "toy", "llm": "toy-llm", "answer_kind": "verbatim"}
+        arguments |= OPTIONS.get(format_name, {}) | options
         try:
             assert import_recording(format_name, source, out, **arguments) == out
         except FevalError as error:
@@ -97,7 +105,7 @@ def refusals(format_name, cases, make=dumped, error=WRONG, **options):
     return test
 
 
-def rows(recording, dataset="toy", llm="toy-llm"):
+def rows(recording, dataset=None, llm=None):
     """Every CoT of an LLM as columns, read from the Parquet files."""
     return {
         **_part(recording, "samples", dataset, llm),
@@ -114,10 +122,11 @@ QUESTIONS = {
 }
 
 
-def check(recording, *noted, dataset="toy", llm="toy-llm", **expected):
+def check(recording, *noted, dataset=None, llm=None, **expected):
     """Check what notes say, and columns: of an LLM's CoTs and requests, of questions; or `llms`."""
     for sentence in noted:
         assert sentence in notes(recording)
+    dataset = dataset or recording.dataset_ids()[0]
     found = {"llms": recording.llm_names(dataset)}
     questions = list(recording.questions(dataset))
     found |= {name: [getattr(q, field) for q in questions] for name, field in QUESTIONS.items()}
@@ -164,11 +173,11 @@ class Columns:
         return right
 
 
-def requests(recording, dataset="toy", llm="toy-llm"):
+def requests(recording, dataset=None, llm=None):
     return _part(recording, "requests", dataset, llm)
 
 
-def probe_rows(recording, *columns, dataset="toy", llm="toy-llm"):
+def probe_rows(recording, *columns, dataset=None, llm=None):
     """Every probe of an LLM, with its sample and offset and some other columns, read from the
     Parquet files.
     """
@@ -177,6 +186,9 @@ def probe_rows(recording, *columns, dataset="toy", llm="toy-llm"):
 
 
 def _part(recording, part, dataset, llm):
+    """Columns of a part, of the first dataset and LLM where none is named."""
+    dataset = dataset or recording.dataset_ids()[0]
+    llm = llm or recording.llm_names(dataset)[0]
     return pq.read_table(
         recording.path / part / dataset / f"{llm.replace('/', '--')}.parquet"
     ).to_pydict()
