@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import numpy as np
 from pydantic import Field
@@ -34,6 +34,9 @@ from feval.methods.protocol import (
     Floats,
     Integers,
     Orders,
+    Pool,
+    PoolOrders,
+    Pools,
     Sampler,
     drawn,
 )
@@ -52,10 +55,6 @@ from feval.methods.vote import (
     plurality_is_right,
 )
 from feval.replay.draws import uniforms
-
-if TYPE_CHECKING:
-    from feval.replay.pools import Pool
-
 
 THRESHOLDS = {
     "beta": "0.95",
@@ -154,7 +153,7 @@ class AdaptiveConsistency(StoppingMethod):
         )
         return rule.stops(tuple(sorted(votes.values(), reverse=True)), len(answers))
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         pool, order = self.only(pools, orders)
         codes = drawn(pool.codes, order)

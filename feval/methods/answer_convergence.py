@@ -7,18 +7,13 @@ several that vote, baseline "SC + SAC" of Parallel-Probe (Zheng et al. 2026).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from feval.methods.cuts import Cuts, CutTraces, revealed
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import EXACT
+from feval.methods.protocol import EXACT, MeteredLLM, Pool
 from feval.methods.vote import plurality
-
-if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM
-    from feval.replay.pools import Pool
 
 
 @frozen_method

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,16 +16,15 @@ from feval.methods.protocol import (
     Floats,
     Integers,
     InTurn,
-    Orders,
+    LLMResponse,
+    MeteredLLM,
+    Pool,
+    PoolOrders,
+    Pools,
     Sampler,
     with_calls,
 )
 from feval.methods.vote import reaches
-
-if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM
-    from feval.replay.pools import Pool
-    from feval.replay.responses import LLMResponse
 
 
 @frozen_method
@@ -94,11 +92,11 @@ class AutoMix:
             return _known(response.request.tokens), response.tokens
         return response.scoring_tokens(self.scorer)[0] if self.verification == "recorded" else None
 
-    def ratings(self, pools: Sequence[Pool]) -> list[Floats | None]:
+    def ratings(self, pools: Pools) -> list[Floats | None]:
         """The verifications of the small LLM's answers; see `feval.methods.protocol`."""
         return [pools[0].aggregated(self.scorer, self.aggregate), None]
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         turn, shape = InTurn(self, pools, orders), orders[0].shape[:2]
         small, large = turn.llms

@@ -9,13 +9,22 @@ both have: Beeching, Tunstall, Rush 2024, "Scaling test-time compute with open m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from feval.errors import OutOfRangeError
 from feval.methods.fields import Count, Transform, frozen_method
-from feval.methods.protocol import Capabilities, Decisions, Floats, OneLLM, Orders
+from feval.methods.protocol import (
+    Capabilities,
+    Decisions,
+    Floats,
+    MeteredLLM,
+    Node,
+    OneLLM,
+    Pool,
+    PoolOrders,
+    Pools,
+)
 from feval.methods.trees import NOBODY, Aggregate, Choice, Places, Searches, path_scores
 from feval.methods.vote import (
     best_rated,
@@ -27,10 +36,6 @@ from feval.methods.vote import (
     weighted_plurality,
     weighted_plurality_codes,
 )
-
-if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM, Node
-    from feval.replay.pools import Pool
 
 
 @frozen_method
@@ -56,7 +61,7 @@ class _ScoredSearch(OneLLM):
                 f" n={self.n} and width={self.width} were given."
             )
 
-    def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
+    def ratings(self, pools: Pools) -> list[Floats]:
         """The scores of paths; see `feval.methods.protocol`."""
         [pool], scores = pools, path_scores(pools[0], self.scorer, self.aggregate)
         if self.answer == "weighted":
@@ -136,7 +141,7 @@ class BeamSearch(_ScoredSearch):
             finished += [step for step in steps if step.ends]
         return self._chosen(finished)
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         searches = Searches(self, pools, orders)
         [scores] = self.ratings(pools)
@@ -191,7 +196,7 @@ class DVTS(_ScoredSearch):
                 break
         return self._chosen(finished)
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         searches = Searches(self, pools, orders)
         [scores] = self.ratings(pools)

@@ -8,9 +8,7 @@ Cobbe et al. 2021, arXiv 2110.14168 (a verifier ranks the samples); Uesato et al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,8 +22,11 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Integers,
+    MeteredLLM,
     OneLLM,
-    Orders,
+    Pool,
+    PoolOrders,
+    Pools,
     decide_at_once,
 )
 from feval.methods.vote import (
@@ -36,10 +37,6 @@ from feval.methods.vote import (
     weighted_plurality,
     weighted_plurality_codes,
 )
-
-if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM
-    from feval.replay.pools import Pool
 
 
 @frozen_method
@@ -59,7 +56,7 @@ class _ChoiceByScore(OneLLM):
     # rule does.
     aggregate: Aggregate = "last"
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         codes, scores = self._votes(pools[0])
         return decide_at_once(
@@ -72,7 +69,7 @@ class _ChoiceByScore(OneLLM):
         codes = np.where(np.isnan(scores), -1, np.maximum(pool.codes, -1))
         return codes, np.where(codes < 0, np.nan, scores)
 
-    def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
+    def ratings(self, pools: Pools) -> list[Floats]:
         """The scores of CoTs; see `feval.methods.protocol`."""
         [pool] = pools
         return [pool.aggregated(self.scorer, self.aggregate)]
@@ -156,7 +153,7 @@ class WeightedBestOfN(_ChoiceByScore):
         weights = vote_weights(scores, self.transform, self.scorer)
         return weighted_plurality(answers, weights.tolist())
 
-    def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
+    def ratings(self, pools: Pools) -> list[Floats]:
         """The scores of CoTs; see `feval.methods.protocol`."""
         [pool], [scores] = pools, super().ratings(pools)
         return [weighable(pool, scores, self.transform, self.scorer)]

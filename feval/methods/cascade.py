@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import permutations
 from math import ceil, floor
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -39,18 +39,16 @@ from feval.methods.protocol import (
     Floats,
     Integers,
     InTurn,
-    Orders,
+    LLMResponse,
+    MeteredLLM,
+    Pool,
+    PoolOrders,
+    Pools,
     Rows,
     Samples,
     require_draws,
 )
 from feval.methods.vote import plurality, plurality_codes, reaches, votes_needed
-
-if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM
-    from feval.replay.pools import Pool
-    from feval.replay.responses import LLMResponse
-
 
 Prices = Annotated[
     tuple[Annotated[tuple[Cost, Cost], AS_TUPLE], ...],
@@ -165,7 +163,7 @@ class Cascade:
         score = response.scores(self.scorer, self.aggregate)[answers.index(answer)]
         return score is not None and bool(reaches(score, 1 - delta, strict=self.strict))
 
-    def ratings(self, pools: Sequence[Pool]) -> list[Floats | None]:
+    def ratings(self, pools: Pools) -> list[Floats | None]:
         """The scores of every LLM but the last; see `feval.methods.protocol`."""
         scored = self._chain(len(pools))[:-1] if self.score == "recorded" else ()
         return [
@@ -173,7 +171,7 @@ class Cascade:
             for at, p in enumerate(pools)
         ]
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         turn, deltas = InTurn(self, pools, orders), self._deltas()
         *early, last = self._chain(len(pools))
@@ -226,7 +224,7 @@ class Cascade:
         """Whether it has thresholds."""
         return self.thresholds is not None
 
-    def fit(self, pools: Sequence[Pool], gold: Integers) -> Self:
+    def fit(self, pools: Pools, gold: Integers) -> Self:
         """The cascade with the thresholds, and the order, that are best on training questions; see
         `Learner.fit`.
 

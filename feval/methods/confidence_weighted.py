@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -17,8 +17,11 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Integers,
+    LLMResponse,
+    MeteredLLM,
     OneLLM,
-    Orders,
+    PoolOrders,
+    Pools,
     decide_at_once,
     sums_of_draws,
     with_calls,
@@ -31,12 +34,6 @@ from feval.methods.vote import (
 )
 from feval.replay.draws import orders as seeded_orders
 from feval.replay.draws import pool_key
-
-if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM
-    from feval.replay.pools import Pool
-    from feval.replay.responses import LLMResponse
-
 
 SEQUENCE_PROBABILITY = "sequence-probability"
 """The confidence that needs no further call: the CoT's own probability, length-normalised."""
@@ -88,7 +85,7 @@ class ConfidenceWeighted(OneLLM):
         """Whether it has a temperature."""
         return self.temperature is not None
 
-    def fit(self, pools: Sequence[Pool], gold: Integers) -> Self:
+    def fit(self, pools: Pools, gold: Integers) -> Self:
         """The method with the temperature from `TEMPERATURES` that is right most often on training
         questions; see `Learner.fit`.
 
@@ -142,7 +139,7 @@ class ConfidenceWeighted(OneLLM):
                     llm.charge(prompt_tokens=tokens[0], output_tokens=tokens[1])
         return weighted_plurality(answers, confidence_weights(confidences, temperature).tolist())
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         temperature = self._temperature()
         [pool], [order], [confidences] = pools, orders, self.ratings(pools)
@@ -161,7 +158,7 @@ class ConfidenceWeighted(OneLLM):
         checks = pool.scoring_tokens(self.confidence, prefix_cached=self.self_check == "cached")
         return with_calls(decisions, sums_of_draws(order, self.n, *checks))
 
-    def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
+    def ratings(self, pools: Pools) -> list[Floats]:
         """The confidences of CoTs; see `feval.methods.protocol`."""
         [pool] = pools
         probabilities = self.confidence == SEQUENCE_PROBABILITY

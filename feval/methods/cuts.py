@@ -6,7 +6,7 @@ in every form (`CutTraces`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
@@ -24,7 +24,9 @@ from feval.methods.protocol import (
     Floats,
     Integers,
     OneLLM,
-    Orders,
+    Pool,
+    PoolOrders,
+    Pools,
     batches,
     most_tokens,
     require_draws,
@@ -35,7 +37,6 @@ from feval.methods.self_consistency import SelfConsistency
 
 if TYPE_CHECKING:
     from feval.recording.arrays import Probes
-    from feval.replay.pools import Pool
 
 
 Int64 = npt.NDArray[np.int64]
@@ -134,7 +135,7 @@ class CutTraces(OneLLM):
         """How each recorded CoT is cut."""
         raise NotImplementedError
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The vote of the cut traces; see `BatchMethod.decide`."""
         [n], [pool], [order] = require_draws(self, pools, orders), pools, orders
         cuts = self.cuts(pool)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,18 +25,16 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Ledger,
+    LLMResponse,
+    MeteredLLM,
     OneLLM,
-    Orders,
+    Pool,
+    PoolOrders,
+    Pools,
     batches,
     most_tokens,
 )
 from feval.methods.vote import rated, weighted_plurality, weighted_plurality_codes
-
-if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM
-    from feval.replay.pools import Pool
-    from feval.replay.responses import LLMResponse
-
 
 Int64 = npt.NDArray[np.int64]
 Votes = list[tuple[str, float]]
@@ -136,7 +134,7 @@ class DeepConfidence(OneLLM):
             )
         return confidences
 
-    def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
+    def ratings(self, pools: Pools) -> list[Floats]:
         """The confidences of traces; see `feval.methods.protocol`."""
         [pool] = pools
         return [self.confidences(pool)]
@@ -205,7 +203,7 @@ class DeepConfidence(OneLLM):
     def _eta(self) -> float:
         return float(as_fraction(_KEEP.get(self.keep, self.keep)))
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         pool, order = self.only(pools, orders)
         confidences = self.confidences(pool)

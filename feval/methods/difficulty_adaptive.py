@@ -7,9 +7,8 @@ end; allocate CoTs to the others from what their neighbours in the ranking neede
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -24,16 +23,15 @@ from feval.methods.protocol import (
     Floats,
     Integers,
     OneLLM,
-    Orders,
+    Pool,
+    PoolOrders,
+    Pools,
     Rows,
     drawn,
     most_tokens,
     with_calls,
 )
 from feval.methods.vote import decide_on_first
-
-if TYPE_CHECKING:
-    from feval.replay.pools import Pool
 
 
 @frozen_method
@@ -97,7 +95,7 @@ class DifficultyAdaptive(OneLLM):
                 f" budget={self.budget} were given."
             )
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """Answers and ledgers [R, Q] of the whole set of questions; see `BatchMethod.decide`."""
         allocation = self.allocation(pools, orders)
         easy, first = allocation.easy, allocation.first
@@ -133,11 +131,11 @@ class DifficultyAdaptive(OneLLM):
         total = np.bincount(requests // self.budget, longest, first.size)
         return total.astype(np.int64).reshape(first.shape)
 
-    def ratings(self, pools: Sequence[Pool]) -> list[Floats | None]:
+    def ratings(self, pools: Pools) -> list[Floats | None]:
         """The scores that rank questions; see `feval.methods.protocol`."""
         return [pools[0].aggregated(self.scorer) if self.ranking == "scorer" else None]
 
-    def allocation(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Allocation:
+    def allocation(self, pools: Pools, orders: PoolOrders) -> Allocation:
         """The outcome of ranking, partition and pre-allocation; arguments as for `decide`."""
         pool, order = self.only(pools, orders)
         ranked, ranking_calls = self._ranked(pool, order.shape[:2])

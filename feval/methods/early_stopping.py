@@ -4,9 +4,8 @@ et al., arXiv 2401.10480).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -28,7 +27,9 @@ from feval.methods.protocol import (
     Expectation,
     Floats,
     Integers,
-    Orders,
+    Pool,
+    PoolOrders,
+    Pools,
     Sampler,
     drawn,
     most_tokens,
@@ -42,10 +43,6 @@ from feval.methods.stops import (
     right_over_orders,
 )
 from feval.methods.vote import decide_on_first, plurality
-
-if TYPE_CHECKING:
-    from feval.replay.pools import Pool
-
 
 _TOLERANCE = 1e-10  # most that rounding may change a probability
 
@@ -104,7 +101,7 @@ class EarlyStopping(StoppingMethod):
                 return window[0] if self.answer == "window" else plurality(seen)
         return plurality(seen)
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         pool, order = self.only(pools, orders)
         codes = drawn(pool.codes, order)

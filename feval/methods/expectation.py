@@ -10,27 +10,24 @@ asked. With several LLMs each vote breaks its ties independently.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from feval.estimators.per_question import answered_counts, by_blocks, mean_output_tokens
 from feval.estimators.plurality import pass_at_k, subset_largest
 from feval.methods.protocol import (
     Bools,
+    Decisions,
     ErrorShares,
     Expectation,
     Floats,
     Integers,
     OneLLM,
+    Pool,
+    PoolOrders,
+    Pools,
     require_pool,
 )
 from feval.methods.vote import share_of_lead
-
-if TYPE_CHECKING:
-    from feval.methods.protocol import Decisions, Orders
-    from feval.replay.pools import Pool
 
 
 def longest_of_draws(pool: Pool, n: int) -> Floats:
@@ -78,11 +75,7 @@ class OneRequest(OneLLM):
 
 
 def split_errors(
-    decisions: Decisions,
-    right: Bools,
-    gold: Integers,
-    pools: Sequence[Pool],
-    orders: Sequence[Orders],
+    decisions: Decisions, right: Bools, gold: Integers, pools: Pools, orders: PoolOrders
 ) -> tuple[Floats, Floats]:
     """How far each decision was stopped too early, and how far it was routed wrong: [R, Q] each,
     from 0 to 1.

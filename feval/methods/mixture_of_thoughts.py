@@ -5,18 +5,14 @@ arXiv 2310.03094).
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from feval.errors import UsageError
 from feval.methods.fields import Count, CountPerLLM, Share, as_fraction, frozen_method, per_llm
-from feval.methods.protocol import Bools, Decisions, Integers, InTurn, Orders, Sampler
+from feval.methods.protocol import Bools, Decisions, Integers, InTurn, PoolOrders, Pools, Sampler
 from feval.methods.vote import NoAnswerRule, plurality, plurality_codes, votes_needed
-
-if TYPE_CHECKING:
-    from feval.replay.pools import Pool
-
 
 # The paper's budgets: 20 samples of one prompt; of two prompts 7 each, since the second prompt
 # costs what 6 samples do.
@@ -108,7 +104,7 @@ class MixtureOfThoughts:
                 return leader
         return plurality(strong.sample(strong_samples).answers, no_answer=self.no_answer)
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         turn = InTurn(self, pools, orders)
         *weak, strong = turn.llms

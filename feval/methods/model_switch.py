@@ -5,19 +5,25 @@ consistency (2504.00762).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from math import log
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from feval.errors import UsageError
 from feval.methods.fields import Cost, CountPerLLM, ListOf, frozen_method, per_llm
-from feval.methods.protocol import Decisions, Floats, Integers, InTurn, Orders, Rows, Sampler
+from feval.methods.protocol import (
+    Decisions,
+    Floats,
+    Integers,
+    InTurn,
+    PoolOrders,
+    Pools,
+    Rows,
+    Sampler,
+)
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
-
-if TYPE_CHECKING:
-    from feval.replay.pools import Pool
 
 
 def consistency_weight(counts: Collection[int], normaliser: str = "distinct") -> float:
@@ -95,7 +101,7 @@ class ModelSwitch:
             weights += [external * consistency_weight(counts.values(), self.normaliser)] * samples
         return weighted_plurality(votes, weights)
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         turn = InTurn(self, pools, orders)
         for places in turn.blocks():

@@ -4,16 +4,11 @@ chooses among n CoTs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from feval.estimators.per_question import distinct_vote_counts
 from feval.estimators.plurality import pass_at_k
 from feval.methods.expectation import OneRequest
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import EXACT, Floats, Integers
-
-if TYPE_CHECKING:
-    from feval.replay.pools import Pool
+from feval.methods.protocol import EXACT, Floats, Integers, Pool
 
 
 @frozen_method

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +19,12 @@ from feval.methods.protocol import (
     Decisions,
     Integers,
     Ledger,
+    MeteredLLM,
     OneLLM,
     Orders,
+    Pool,
+    PoolOrders,
+    Pools,
     Rows,
     drawn,
     most_tokens,
@@ -30,8 +33,6 @@ from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
     from feval.replay.clock import Clock
-    from feval.replay.meter import MeteredLLM
-    from feval.replay.pools import Pool
 
 
 Int64 = npt.NDArray[np.int64]
@@ -96,7 +97,7 @@ class ParallelProbe(OneLLM):
                 break
         return winner
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         pool, order = self.only(pools, orders)
         replicates, questions = order.shape[:2]

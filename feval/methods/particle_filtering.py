@@ -7,20 +7,26 @@ Puri et al. 2025, arXiv 2502.01618, algorithm 1; the authors' code is `its_hub`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from feval.errors import UsageError
 from feval.methods.fields import Count, Whole, frozen_method
-from feval.methods.protocol import Capabilities, Decisions, Floats, Integers, OneLLM, Orders
+from feval.methods.protocol import (
+    Capabilities,
+    Decisions,
+    Floats,
+    Integers,
+    MeteredLLM,
+    Node,
+    OneLLM,
+    Pool,
+    PoolOrders,
+    Pools,
+)
 from feval.methods.trees import NOBODY, Aggregate, Searches, path_scores
 from feval.replay.draws import more_uniforms, uniforms
-
-if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM, Node
-    from feval.replay.pools import Pool
-
 
 _LEAST = 1e-7  # scores are kept so far from 0 and 1, as its_hub does
 
@@ -76,7 +82,7 @@ class ParticleFiltering(OneLLM):
         # A number that has resampled no particle.
         return answers[int(_drawn(valid, self._random(llm, self.n + 1)[self.n :])[0])]
 
-    def ratings(self, pools: Sequence[Pool]) -> list[Floats]:
+    def ratings(self, pools: Pools) -> list[Floats]:
         """The scores of paths; see `feval.methods.protocol`."""
         self._pool_weights(pools[0])
         return [path_scores(pools[0], self.scorer, self.aggregate)]
@@ -94,7 +100,7 @@ class ParticleFiltering(OneLLM):
     def _random(self, llm: MeteredLLM, count: int) -> Floats:
         return more_uniforms(np.array(llm.uniform(self.seed)), count)
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         searches, [pool], [order] = Searches(self, pools, orders), pools, orders
         weights, keys = self._pool_weights(pool), pool.question_keys

@@ -9,19 +9,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 
 from feval.estimators.stopping_criteria import Criterion
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
-from feval.methods.protocol import Capabilities, Decisions, Integers, OneLLM, Orders
+from feval.methods.protocol import (
+    Capabilities,
+    Decisions,
+    Integers,
+    MeteredLLM,
+    Node,
+    OneLLM,
+    PoolOrders,
+    Pools,
+)
 from feval.methods.trees import NOBODY, REQUEST, Places, Searches, path_depths
 from feval.methods.vote import plurality, plurality_codes
-
-if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM, Node
-    from feval.replay.pools import Pool
 
 
 @frozen_method
@@ -78,7 +83,7 @@ class PathConsistency(OneLLM):
                 prefix = _longer(prefix, branches)
         return plurality([step.answer for step in branches])
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         searches, [pool] = Searches(self, pools, orders), pools
         depths = path_depths(searches.steps)

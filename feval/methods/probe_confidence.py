@@ -5,18 +5,13 @@ al., arXiv 2504.15895).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from feval.methods.cuts import Cuts, CutTraces
 from feval.methods.fields import Count, Share, as_fraction, frozen_method
-from feval.methods.protocol import EXACT
+from feval.methods.protocol import EXACT, MeteredLLM, Pool
 from feval.methods.vote import plurality
-
-if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM
-    from feval.replay.pools import Pool
 
 
 @frozen_method

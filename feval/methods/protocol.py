@@ -6,7 +6,7 @@ over arrays of answer codes: all questions and many replicates at once. What els
 declared in its `capabilities`; a method that learns has `fit` and `fitted` (`Learner`), one that
 compares CoTs has `ratings`:
 
-    def ratings(self, pools: Sequence[Pool]) -> Sequence[Floats | None]
+    def ratings(self, pools: Pools) -> Sequence[Floats | None]
 
 [Q, S] of each LLM what its CoTs are compared by, NaN for those that have none; `None` where they
 are not. It is asked for before anything is drawn, and raises `NotRecordedError` where there are no
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +26,10 @@ import numpy.typing as npt
 from feval.errors import ShortPoolError, UsageError
 from feval.estimators.arrays import Result
 from feval.replay.clock import SECONDS, makespan
-
-if TYPE_CHECKING:
-    from feval.replay.pools import Pool
-
+from feval.replay.meter import MeteredLLM as MeteredLLM
+from feval.replay.meter import Node as Node
+from feval.replay.pools import Pool as Pool
+from feval.replay.responses import LLMResponse as LLMResponse
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -38,6 +38,12 @@ Rows = npt.NDArray[np.intp]
 
 Orders = npt.NDArray[np.uint16]
 """[R, Q, draws] recorded places of CoTs, in draw order."""
+
+Pools = Sequence[Pool]
+"""One per LLM, of the same Q questions."""
+
+PoolOrders = Sequence[Orders]
+"""One per LLM, [R, Q, draws or more]."""
 
 SEQUENTIAL = "sequential-tokens"
 """The cost that is a latency in tokens, see `feval.evaluation.measures.COSTS`."""
@@ -83,7 +89,7 @@ class BatchMethod(Protocol):
             UsageError: it does not work with that number of LLMs.
         """
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """Answers and ledgers [R, Q].
 
         Args:
@@ -218,7 +224,7 @@ class Learner(Protocol):
     def fitted(self) -> bool:
         """Whether it can decide: `evaluate` fits only methods that are not fitted."""
 
-    def fit(self, pools: Sequence[Pool], gold: Integers) -> Self:
+    def fit(self, pools: Pools, gold: Integers) -> Self:
         """The method fitted on training questions.
 
         Args:
@@ -274,14 +280,14 @@ class OneLLM:
             raise UsageError(f"{self.scope}; {llms} were given.")
         return (getattr(self, self.most),)
 
-    def only(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> tuple[Pool, Orders]:
+    def only(self, pools: Pools, orders: PoolOrders) -> tuple[Pool, Orders]:
         """The one pool and the draws that it may take, checked by `require_draws`."""
         [draws] = require_draws(self, pools, orders)
         return pools[0], orders[0][:, :, :draws]
 
 
 def require_draws(
-    method: BatchMethod | OneLLM, pools: Sequence[Pool], orders: Sequence[Orders]
+    method: BatchMethod | OneLLM, pools: Pools, orders: PoolOrders
 ) -> tuple[int, ...]:
     """Check that a method can decide on these pools and orders.
 
@@ -550,9 +556,7 @@ class InTurn:
         answer: [R * Q] codes of the answers, to be filled in.
     """
 
-    def __init__(
-        self, method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]
-    ) -> None:
+    def __init__(self, method: BatchMethod, pools: Pools, orders: PoolOrders) -> None:
         draws = require_draws(method, pools, orders)
         self.llms = [BatchSampler(*each) for each in zip(pools, orders, draws, strict=True)]
         self._shape, self._step = orders[0].shape[:2], max(1, _BLOCK // max(draws))
@@ -572,10 +576,7 @@ class InTurn:
 
 
 def decide_at_once(
-    method: OneLLM,
-    pools: Sequence[Pool],
-    orders: Sequence[Orders],
-    choose: Callable[[Batch], Integers],
+    method: OneLLM, pools: Pools, orders: PoolOrders, choose: Callable[[Batch], Integers]
 ) -> Decisions:
     """The decisions of a method of one LLM that takes all its CoTs in one request; `choose` gives
     the answers [R', Q'] of a batch.

@@ -4,9 +4,6 @@ section 2); and the single call, the floor that every test-time-compute method i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from feval.methods.expectation import OneRequest
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import (
@@ -14,7 +11,9 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Integers,
-    Orders,
+    Pool,
+    PoolOrders,
+    Pools,
     Sampler,
     decide_at_once,
 )
@@ -25,9 +24,6 @@ from feval.methods.vote import (
     plurality_codes,
     plurality_is_right,
 )
-
-if TYPE_CHECKING:
-    from feval.replay.pools import Pool
 
 
 @frozen_method
@@ -56,7 +52,7 @@ class SelfConsistency(OneRequest):
         """The answer to one question; `None` if no CoT has one."""
         return plurality(llm.sample(self.n).answers, no_answer=self.no_answer)
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         return decide_at_once(
             self,
@@ -91,7 +87,7 @@ class SingleCall(OneRequest):
         """The answer to one question; `None` if the CoT has none."""
         return llm.sample(1).answers[0]
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         return decide_at_once(
             self, pools, orders, lambda batch: batch.drawn(pools[0].codes)[:, :, 0]

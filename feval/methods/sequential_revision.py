@@ -8,9 +8,8 @@ and chains in parallel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -25,8 +24,11 @@ from feval.methods.protocol import (
     Expectation,
     Floats,
     Integers,
+    MeteredLLM,
     OneLLM,
-    Orders,
+    Pool,
+    PoolOrders,
+    Pools,
 )
 from feval.methods.self_consistency import SelfConsistency
 from feval.methods.trees import NOBODY, REQUEST, Places, Searches
@@ -40,10 +42,6 @@ from feval.methods.vote import (
     weighted_plurality,
     weighted_plurality_codes,
 )
-
-if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM
-    from feval.replay.pools import Pool
 
 
 @frozen_method
@@ -131,7 +129,7 @@ class SequentialRevision(OneLLM):
             best.append(max((weight for answer, weight in votes if answer == own[-1]), default=0.0))
         return weighted_plurality(own, best)
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         searches, [pool] = Searches(self, pools, orders), pools
         turns = [searches.first(self.chains)]
@@ -154,7 +152,7 @@ class SequentialRevision(OneLLM):
             return searches.decisions(weighted_plurality_codes(own, best))
         return searches.decisions(plurality_codes(self._of_chains(codes.reshape(places.shape))))
 
-    def ratings(self, pools: Sequence[Pool]) -> list[Floats | None]:
+    def ratings(self, pools: Pools) -> list[Floats | None]:
         """The scores of turns, where they choose; see `feval.methods.protocol`."""
         return [self._scores(pools[0]) if self.answer in ("best", "weighted") else None]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,19 +32,19 @@ from feval.estimators.stopping_orders import (
 from feval.methods.expectation import split_errors
 from feval.methods.protocol import (
     Bools,
+    Decisions,
+    DrawOrders,
     ErrorShares,
     Floats,
     Integers,
     MonteCarloPart,
     OneLLM,
+    Pool,
+    PoolOrders,
+    Pools,
     Rows,
 )
 from feval.methods.vote import distinct_votes
-
-if TYPE_CHECKING:
-    from feval.methods.protocol import Decisions, DrawOrders, Orders
-    from feval.replay.pools import Pool
-
 
 _PARTITIONS_PER_SUBPOOL = 6  # that take as long as one sub-pool
 
@@ -191,7 +190,7 @@ class StoppingMethod(OneLLM, ABC):
     window: int = 1
 
     @abstractmethod
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """See `BatchMethod.decide`."""
 
     @property

@@ -5,16 +5,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from feval.methods.cuts import Cuts, CutTraces
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import EXACT
+from feval.methods.protocol import EXACT, MeteredLLM, Pool
 from feval.methods.vote import plurality
-
-if TYPE_CHECKING:
-    from feval.replay.meter import MeteredLLM
-    from feval.replay.pools import Pool
 
 
 @frozen_method

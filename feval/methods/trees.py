@@ -4,7 +4,7 @@ choice of an answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,14 +19,15 @@ from feval.methods.protocol import (
     Floats,
     Integers,
     Ledger,
-    Orders,
+    Pool,
+    PoolOrders,
+    Pools,
     most_tokens,
 )
 from feval.replay.llm import called, few_first_cots, few_turns, missing_messages, missing_steps
 
 if TYPE_CHECKING:
     from feval.recording.arrays import Steps
-    from feval.replay.pools import Pool
 
 
 Places = npt.NDArray[np.intp]
@@ -88,9 +89,7 @@ class Searches:
         cots: [B] steps handed out.
     """
 
-    def __init__(
-        self, method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]
-    ) -> None:
+    def __init__(self, method: BatchMethod, pools: Pools, orders: PoolOrders) -> None:
         method.draws(len(pools))
         [self._pool], [order] = pools, orders
         self.steps = self._pool.steps()

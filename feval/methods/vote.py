@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import ceil, floor, prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,14 +25,11 @@ from feval.methods.protocol import (
     Integers,
     Ledger,
     Orders,
+    Pool,
     Rows,
     drawn,
     most_tokens,
 )
-
-if TYPE_CHECKING:
-    from feval.replay.pools import Pool
-
 
 _TIE = 1e-12  # relative: sums of weights that are equal on paper may differ by their rounding
 _BLOCK = 1 << 17  # codes worked on at once: they stay in a core's own cache

@@ -100,12 +100,11 @@ class LLM(Plottable):
     def __init__(
         self, view: DatasetView, pool: Pool, *, seed: int, prices: LazyPrices, billing: str
     ) -> None:
-        self._view, self._prices, self._orders = view, prices, orders
+        self._prices, self._orders = prices, orders
         self.name, self.pool, self.seed, self.billing = pool.llm, pool, seed, billing
-        name = self.name
-        self.texts, self.reasoning = partial(view.texts, name), partial(view.reasoning, name)
-        self.marks, self.messages = partial(view.marks, name), partial(view.messages, name)
-        self.texts_near, self.prompts = partial(view.texts_near, name), partial(view.prompts, name)
+        self._read_from(view)
+        self.marks, self.prompts = partial(view.marks, self.name), partial(view.prompts, self.name)
+        self.texts_near = partial(view.texts_near, self.name)
         self.dataset = view.votes.dataset
         pair = self.dataset, self.name
         self.counter: str = view.recording.manifest.pairs[pair]["counter"]
@@ -114,6 +113,11 @@ class LLM(Plottable):
         self.served = next((one for one in found if (one.dataset, one.llm) == pair), None)
         # `info` would import pyarrow.
         self.noise = _shared_noise(view.recording.manifest.llms[self.name]["decoding"])
+
+    def _read_from(self, view: DatasetView) -> None:
+        self._view, name = view, self.name
+        self.texts, self.reasoning = partial(view.texts, name), partial(view.reasoning, name)
+        self.messages = partial(view.messages, name)
 
     def __repr__(self) -> str:
         return (

@@ -274,7 +274,8 @@ class BlindLLM(LLM):
         self.pool = _pool(values, call, answers)
         self.name, self.dataset, self.billing = self.pool.llm, shared["dataset"], shared["billing"]
         self._prices = lambda: _price_list(shared["prices"])
-        self._view: Any = _BlindView(place, answers, self.dataset, call)
+        view: Any = _BlindView(place, answers, self.dataset, call)
+        self._read_from(view)
         self._call = call
         self.drawn: np.ndarray[Any, Any] | None = None
 
