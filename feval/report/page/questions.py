@@ -20,8 +20,8 @@ from feval.replay import LLM, load
 from feval.report.looking import LLMOnQuestion, answer_span, overview, recorded_questions, said
 from feval.report.page.document import escaped_json, html_page, table_data
 from feval.report.tables.recordings import info_tables, pool_kinds
-from feval.report.tables.tables import Cell, Table, columns
-from feval.report.text import counted, fixed, percent, size
+from feval.report.tables.tables import Fields, make_table, number, share
+from feval.report.text import counted, size
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Traces
@@ -237,7 +237,7 @@ def _depth(
         for curve in traces.curves
     ]
     content: list[Any] = []
-    numbers: list[dict[int, int] | None] = []
+    kept: dict[str, dict[int, int]] = {}
     for llm, own in zip(llms, drawn, strict=True):
         channels = llm.pool.channels
         if channels.has_steps:
@@ -247,26 +247,19 @@ def _depth(
             # visited steps before others; they rise, so parents come first
             every = range(int(llm.pool.sizes[row]))
             steps = sorted(sorted(every, key=lambda at: (at not in taken, at))[: caps.steps])
-            numbers.append({step: number for number, step in enumerate(steps)})
+            kept[llm.name] = {step: number for number, step in enumerate(steps)}
             content.append(_tree(llm, row, steps, llm.texts(row), llm.messages(row), caps))
         else:
-            numbers.append(None)
             some = own[: caps.traces]
             content.append(_trace_answers(llm, row, some) if channels.has_probes else None)
 
-    def shown(own: Any, steps: Mapping[int, int] | None) -> list[int] | None:
-        if own is None:
-            return None
-        if steps is None:
-            return [tokens for _, tokens in own[: caps.traces]]
-        return [steps[step] for step, _ in own if step in steps]
+    def shown(name: str, own: Any) -> list[int] | None:
+        if own is None or name in kept:
+            return own and [kept[name][step] for step, _ in own if step in kept[name]]
+        return [tokens for _, tokens in own[: caps.traces]]
 
     reached = [
-        [
-            [shown(each.get(llm.name), own) for llm, own in zip(llms, numbers, strict=True)]
-            for each in curve
-        ]
-        for curve in grown
+        [[shown(llm.name, each.get(llm.name)) for llm in llms] for each in curve] for curve in grown
     ]
     return {"t": content, "r": reached}
 
@@ -458,23 +451,32 @@ def _table(recording: Recording, pairs: Mapping[str, Sequence[str]]) -> dict[str
     """How every LLM did on every dataset, over all of its questions."""
     manifest = recording.manifest.pairs
     held = pool_kinds(manifest[dataset, llm] for dataset, llms in pairs.items() for llm in llms)
-    names = ("#questions", f"#{held}", "#accuracy %", "#no answer %", "#cut off %")
-    each = "/ CoT" if held == "CoTs" else "each"
-    rows = []
+    records = []
     for dataset, llms in pairs.items():
         seen, votes = overview(recording, dataset, llms), recording.votes(dataset)
         for llm, accuracy in zip(llms, seen.accuracy, strict=True):
             pool, judged = votes.llms[llm], accuracy[~np.isnan(accuracy)]
             present = np.arange(pool.codes.shape[1]) < pool.sizes[:, None]
             ends = present if (steps := recording.steps(dataset, llm)) is None else steps.ends > 0
-            cots, right = int(pool.sizes.sum()), float(judged.mean()) if len(judged) else None
-            none = float(((pool.codes == -1) & ends).sum() / max(int(ends.sum()), 1))
             length = (pool.finish == FINISH_REASONS.index("length")) & present
-            tokens = float(pool.output_tokens.sum(dtype=np.int64) / max(cots, 1))
-            counts = (Cell(f"{number:,}", number) for number in (len(votes), cots))
-            shares = (right, none, float(length.sum() / max(cots, 1)))
-            cells = (*counts, *(Cell(percent(share), share) for share in shares))
-            rows.append((dataset, llm, *cells, Cell(fixed(tokens, 1), tokens)))
+            cots = int(pool.sizes.sum())
+            own = {"dataset": dataset, "llm": llm, "questions": len(votes), "cots": cots}
+            own |= {
+                "right": float(judged.mean()) if len(judged) else None,
+                "none": float(((pool.codes == -1) & ends).sum() / max(int(ends.sum()), 1)),
+                "cut": float(length.sum() / max(cots, 1)),
+                "tokens": float(pool.output_tokens.sum(dtype=np.int64) / max(cots, 1)),
+            }
+            records.append(own)
+    fields: Fields = {
+        "dataset": "dataset",
+        "LLM": "llm",
+        "#questions": "questions",
+        f"#{held}": "cots",
+        "#accuracy %": share("right"),
+        "#no answer %": share("none"),
+        "#cut off %": share("cut"),
+        f"#tokens {'/ CoT' if held == 'CoTs' else 'each'}": number(1, "tokens"),
+    }
     intro = "Over all recorded questions; accuracy is the mean share of CoTs that are right."
-    headings = columns("dataset", "LLM", *names, f"#tokens {each}")
-    return table_data(Table("LLMs", headings, tuple(rows), (), "llms", "LLMs", intro))
+    return table_data(make_table("LLMs", fields, records, id="llms", link="LLMs", intro=intro))
