@@ -22,7 +22,7 @@ from feval.cards.prices import PriceList
 from feval.cards.reading import parse_json
 from feval.cards.tokens import SPLIT_USAGE, USAGE
 from feval.errors import RecordingError
-from feval.publish.figures import MOST_COTS, PairFigures, gap_table, has_gap, price_section
+from feval.publish.figures import MOST_COTS, PairFigures, gap_table, price_section
 from feval.publish.front_matter import (
     MOST_SPLITS,
     Config,
@@ -372,7 +372,12 @@ def _counters(page: Page) -> str:
 
 def _gaps(page: Page) -> _Facts:
     recording = page.recording
-    gaps = [figures for figures in page.figures if has_gap(figures)]
+    gaps = [
+        figures
+        for figures in page.figures
+        if figures.asked < figures.questions
+        or any((figures.no_answer, figures.truncated, figures.withheld))
+    ]
     unknown = [figures for figures in page.figures if figures.unknown]
     served = [each.sentence for each in recording.manifest.served_models()]
     notes = [plain(str(note)) for note in (*served, *recording.manifest.raw["notes"])]

@@ -187,15 +187,6 @@ def _curves(recording: Recording, dataset: str, prices: PriceList | None) -> Ite
         )
 
 
-def has_gap(figures: PairFigures) -> bool:
-    """Return whether questions were not asked, or CoTs have no answer or did not come to their
-    end.
-    """
-    return figures.asked < figures.questions or any(
-        (figures.no_answer, figures.truncated, figures.withheld)
-    )
-
-
 def gap_table(figures: Sequence[PairFigures], *, several_datasets: bool) -> str:
     """Return what is missing of each LLM; "" without rows. Of many LLMs on several datasets, a
     folded table for each dataset.

@@ -96,7 +96,7 @@ class Release:
     scan: Scan = field(repr=False)
     tag: str | None = None
     notes: tuple[str, ...] = ()
-    owns: tuple[str, ...] = (*_PARTS, PICTURE)
+    owns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from feval.cards.prices import PriceList
-from feval.cards.reading import parse_json
 from feval.comparison.plan import Plan
 from feval.errors import ConflictError, FevalError, ReleaseError
 from feval.evaluation.cautions import mixed_counters
 from feval.hub.addresses import is_address, parse_address
 from feval.publish.markdown import END, code, plain
 from feval.receipts.document import read_receipt
+from feval.report.files import encoded
 from feval.report.text import counted
 
 FOLDER = "results"
@@ -130,7 +130,7 @@ def _portable(
                 f"{comparison} cannot be read as JSON ({error}). Write the results again."
             ) from error
         _move(read_comparison, places)
-        portable[f"{start}comparison.json"] = _json(read_comparison)
+        portable[f"{start}comparison.json"] = encoded(read_comparison)
     if isinstance(plan, Path):
         read = Plan.read(plan)
         moved = read.changed(
@@ -143,7 +143,7 @@ def _portable(
         own = path.with_name(each.removeprefix(start))
         if hashes.get(own.name) == hashlib.sha256(own.read_bytes()).hexdigest():
             hashes[own.name] = hashlib.sha256(data).hexdigest()
-    return {**portable, start + _RECEIPT: _json(receipt)}
+    return {**portable, start + _RECEIPT: encoded(receipt)}
 
 
 def _place(path: Path, entry: Mapping[str, Any], recording_hash: str) -> str:
@@ -168,10 +168,6 @@ def _move(holder: Any, places: Mapping[str, str]) -> None:
     plan = holder.get("plan") if isinstance(holder, dict) else None
     if isinstance(plan, dict) and isinstance(plan.get("recordings"), list):
         plan["recordings"] = [places.get(str(place), place) for place in plan["recordings"]]
-
-
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
 def described(files: Mapping[str, Path | bytes]) -> str:

@@ -38,32 +38,15 @@ ALLOWANCES = ("emails", "paths")
 marks.
 """
 
-_WORDS = frozenset(
-    (
-        "text",
-        "reasoning",
-        "marks",
-        "verdict",
-        "answer",
-        "answer_raw",
-        "answer_key",
-        "question",
-        "prompt",
-        "choices",
-    )
-)
+_WORDS = {
+    "text", "reasoning", "marks", "verdict", "answer", "answer_raw", "answer_key", "question",
+    "prompt", "choices",
+}  # fmt: skip
 """Columns with the words of LLMs, questions and prompts."""
-_DISTINCT = frozenset(
-    (
-        "question_id",
-        "answer",
-        "answer_raw",
-        "finish_reason",
-        "served_model",
-        "system_fingerprint",
-        "recorded_at",
-    )
-)
+_DISTINCT = {
+    "question_id", "answer", "answer_raw", "finish_reason", "served_model", "system_fingerprint",
+    "recorded_at",
+}  # fmt: skip
 """Columns that repeat their values: each distinct value is searched once."""
 _BATCH_ROWS = 8192
 _BLOCK_BYTES, _OVERLAP_BYTES = 16 << 20, 64 << 10

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from feval.errors import UnknownNameError, UsageError
 from feval.recording import NO_ANSWER, PoolRows
-from feval.report.tables.tables import Column, Line, Table
+from feval.report.tables.tables import Column, Line, Table, columns
 from feval.report.text import counted, percent, shortened, visible
 
 if TYPE_CHECKING:
@@ -98,16 +98,17 @@ def overview(recording: Recording, dataset: str, llms: Sequence[str]) -> Overvie
 def overview_dict(shown: Overview, rows: Sequence[int]) -> list[dict[str, Any]]:
     """Return some questions (by row) as JSON values."""
 
-    def share(value: float) -> float | None:
-        return None if np.isnan(value) else float(value)
+    def by_llm(values: Any) -> dict[str, Any]:
+        known = (None if value != value else value for value in values.tolist())
+        return dict(zip(shown.llms, known, strict=True))
 
     return [
         {
             "dataset": shown.dataset,
             "id": shown.question_ids[row],
-            "accuracy": {llm: share(shown.accuracy[i, row]) for i, llm in enumerate(shown.llms)},
-            "agreement": share(shown.agreement[row]),
-            "cots": {llm: int(shown.cots[i, row]) for i, llm in enumerate(shown.llms)},
+            "accuracy": by_llm(shown.accuracy[:, row]),
+            "agreement": None if np.isnan(shown.agreement[row]) else float(shown.agreement[row]),
+            "cots": by_llm(shown.cots[:, row]),
         }
         for row in rows
     ]
@@ -118,9 +119,9 @@ def overview_table(shown: Overview, rows: Sequence[int], texts: Sequence[str]) -
     in per cent.
     """
     every = len(shown.order)
-    hidden = every - len(rows)
-    notes = [f"{hidden:,} easier questions are not shown; --first {every} shows all"]
-    agreement = "agreement: share of the CoTs of all these LLMs that give the most frequent answer"
+    notes = ["agreement: share of the CoTs of all these LLMs that give the most frequent answer"]
+    if hidden := every - len(rows):
+        notes.insert(0, f"{hidden:,} easier questions are not shown; --first {every} shows all")
     return Table(
         title=f"{shown.dataset}, {counted(every, 'question')}, the hardest first",
         columns=(
@@ -138,7 +139,7 @@ def overview_table(shown: Overview, rows: Sequence[int], texts: Sequence[str]) -
             )
             for line, text in zip(overview_dict(shown, rows), texts, strict=True)
         ),
-        notes=(*notes * (hidden > 0), agreement),
+        notes=tuple(notes),
     )
 
 
@@ -280,13 +281,12 @@ def find_question(recording: Recording, name: str, dataset: str | None = None) -
     """
     if dataset is not None:
         recording.require(dataset)
-    datasets, ids = [dataset] if dataset is not None else recording.dataset_ids(), {}
+    datasets = recording.dataset_ids() if dataset is None else [dataset]
+    ids = []
     for each in datasets:
         recording.prepare(each, ())
-        ids[each] = recording.votes(each).question_ids
-    places = [
-        (each, row) for each, names in ids.items() for row, own in enumerate(names) if own == name
-    ]
+        ids += [(each, row, own) for row, own in enumerate(recording.votes(each).question_ids)]
+    places = [(each, row) for each, row, own in ids if own == name]
     if len(places) > 1:
         found = ", ".join(each for each, _ in places)
         raise UsageError(
@@ -302,7 +302,7 @@ def find_question(recording: Recording, name: str, dataset: str | None = None) -
     ]
     if not similar:
         where = f"question of {', '.join(datasets)} in {recording.path} with the id, or the words,"
-        raise UnknownNameError.of(where, name, (own for names in ids.values() for own in names))
+        raise UnknownNameError.of(where, name, (own for *_, own in ids))
     if len(similar) > 1:
         listed = "; ".join(
             f"{question.id} ({shortened(question.text, 60)})"
@@ -326,11 +326,9 @@ def answer_span(text: str, *answers: str | None) -> tuple[int, int] | None:
     """
     words = {(answer or "").strip().strip(".,;:") for answer in answers} - {""}
     for word in sorted(words, key=lambda word: (len(word), word)):
-        found = deque(
-            re.finditer(rf"(?<!\w)(?<!\d[.,]){re.escape(word)}(?!\w|[.,]\d)", text), maxlen=1
-        )
-        if found:
-            return found[0].span()
+        own = rf"(?<!\w)(?<!\d[.,]){re.escape(word)}(?!\w|[.,]\d)"
+        if found := [*re.finditer(own, text)]:
+            return found[-1].span()
     return None
 
 
@@ -379,11 +377,8 @@ def _sample_dict(on: LLMOnQuestion, place: int, *, right: bool | None) -> dict[s
         "output_tokens": pool.output_tokens[place],
         "finish_reason": pool.finish_reasons[place],
         "text": pool.texts[place],
-        "reasoning": pool.reasoning[place] if pool.reasoning is not None else None,
-        "scores": {
-            name: None if (own := scores[place]) is None else float(own)
-            for name, scores in on.scores.items()
-        },
+        "reasoning": pool.reasoning and pool.reasoning[place],
+        "scores": {name: own[place] for name, own in on.scores.items()},
     }
     if on.probes is not None:
         rows = zip(on.probes.sample_indices, on.probes.offsets, on.probes.answers, strict=True)
@@ -454,32 +449,32 @@ def question_pieces(
 def _counts(asked: RecordedQuestion, shown: Sequence[Mapping[str, Any]]) -> Table:
     """How many CoTs of each LLM gave each answer."""
     counts = [{each["answer"]: each for each in own["counts"]} for own in shown]
+    codes: dict[str | None, int] = {answer: code for code, answer in enumerate(asked.candidates)}
     total: Counter[str | None] = Counter()
     known: dict[str | None, Any] = {}
     for own in counts:
         total.update({answer: each["count"] for answer, each in own.items()})
         known |= own
-    codes: dict[str | None, int] = {answer: code for code, answer in enumerate(asked.candidates)}
     answers = sorted(
         total, key=lambda answer: (answer is None, -total[answer], codes.get(answer, -1))
     )
-    listed = [
+    rare = [
         answer
-        for i, answer in enumerate(answers)
-        if i < _MOST_ANSWERS or answer is None or known[answer]["right"]
+        for answer in answers[_MOST_ANSWERS:]
+        if answer is not None and not known[answer]["right"]
     ]
-    rare = len(answers) - len(listed)
     return Table(
         title="",
-        columns=(Column("answer"), *(Column(on.llm, number=True) for on in asked.llms)),
+        columns=columns("answer", *(f"#{on.llm}" for on in asked.llms)),
         rows=tuple(
             (
                 _verdict(known[answer])[0],
                 *(f"{own[answer]['count']:,}" if answer in own else "" for own in counts),
             )
-            for answer in listed
+            for answer in answers
+            if answer not in rare
         ),
-        notes=(f"and {counted(rare, 'rarer answer')}",) if rare else (),
+        notes=(f"and {counted(len(rare), 'rarer answer')}",) if rare else (),
     )
 
 
@@ -556,10 +551,10 @@ def _tree(
     children: dict[int | None, list[int]] = {}
     for place, step in enumerate(steps):
         children.setdefault(step["parent"], []).append(place)
-    kept: set[int | None] = set() if samples is not None else set(range(len(steps)))
-    for each in samples or ():
+    kept: set[int] = set()
+    for each in range(len(steps)) if samples is None else samples:
         at: int | None = each if each < len(steps) else None
-        while at is not None:  # a step and those before it
+        while at is not None and at not in kept:  # a step and those before it
             kept.add(at)
             at = steps[at]["parent"]
     waiting = [(place, 0) for place in reversed(children.get(None, ()))]

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from chromium import first_data
 from recorded_trees import DECODING, PRM, SCORES, TREES, tree
-from small import TOY, pool, question
+from small import pool, write_rows
 
 from feval.comparison.comparison import compare, load_compared, traces
 from feval.comparison.plan import ComparedMethod, Plan
-from feval.recording import LLMInfo, ProbeRows, RecordingWriter, ScoreRows
+from feval.recording import LLMInfo, ProbeRows, ScoreRows
 from feval.report.page.page import comparison_page
 from feval.report.page.questions import Caps
 from feval.report.text import visible
@@ -54,23 +54,23 @@ def _entries():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     base = tmp_path_factory.mktemp("depth")
-    with RecordingWriter(base / "recording", operation={"name": "test"}) as writer:
-        writer.add_dataset(TOY, [question(0, "1"), question(1, "4")])
-        own = (pool(i, FINALS, tokens=TOKENS) for i in range(2))
-        writer.add_pools("toy", LLMInfo("traced", temperature=0.7), "words", own)
-        samples, offsets, answers = map(list, zip(*PROBES, strict=True))
-        sure = [0.95 if each[:2] == (0, 4) else 0.5 for each in PROBES]
-        probes = [
-            ProbeRows(f"toy/{i}", samples, offsets, answers, answers, confidences=sure)
-            for i in range(2)
-        ]
-        writer.add_probes("toy", "traced", probes)
-        texts = [EVIL, *(f"Step {i} " + "x" * 300 for i in range(1, 7))]
-        trees = (replace(tree(i, TREES[0]), texts=texts) for i in range(2))
-        writer.add_pools("toy", LLMInfo("tree", temperature=0.7, decoding=DECODING), "words", trees)
-        writer.add_scores(
-            "toy", "tree", PRM, (ScoreRows(f"toy/{i}", range(7), SCORES[0]) for i in range(2))
-        )
+    samples, offsets, answers = map(list, zip(*PROBES, strict=True))
+    sure = [0.95 if each[:2] == (0, 4) else 0.5 for each in PROBES]
+    texts = [EVIL, *(f"Step {i} " + "x" * 300 for i in range(1, 7))]
+    ids = [f"toy/{i}" for i in range(2)]
+    probes = [ProbeRows(each, samples, offsets, answers, answers, confidences=sure) for each in ids]
+    write_rows(
+        base / "recording",
+        ["1", "4"],
+        ("traced", [pool(i, FINALS, tokens=TOKENS) for i in range(2)]),
+        (
+            LLMInfo("tree", decoding=DECODING),
+            [replace(tree(i, TREES[0]), texts=texts) for i in range(2)],
+        ),
+        probes={"traced": probes},
+        scores={"tree": [ScoreRows(each, range(7), SCORES[0]) for each in ids]},
+        scorer=PRM,
+    )
     return base
 
 

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ from feval.report.tables.results import POINT_COLUMNS, curves_csv, curves_table,
 from feval.report.tables.rich_tables import rich_table
 from feval.report.tables.tables import Column, Table, csv_text, plain, text_of_cell
 from feval.report.tables.tables import columns as columns_of
-from feval.report.text import counted, dollars, fixed, percent, plain_number, signed_points, visible
+from feval.report.text import dollars, fixed, percent, plain_number, signed_points, visible
 
 
 def point(n, accuracy=0.6, *, half=0.05, usd=None, **fields):
@@ -82,26 +82,17 @@ def test_what_could_steer_a_terminal_is_spelled_out(text, shown):
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (0, "0"),
-        (1e-5, "0.00001"),
-        (0.0003, "0.0003"),
-        (1.5e-7, "0.00000015"),
-        (0.1, "0.1"),
-        (1, "1"),
-        (20, "20"),
-        (1500, "1500"),
-        (2e6, "2000000"),
+        (0, "0"), (1.5e-7, "0.00000015"), (0.1, "0.1"), (20, "20"), (2e6, "2000000"),
         (0.999, "0.999"),
     ],
-)
+)  # fmt: skip
 def test_axis_numbers_are_plain(value, shown):
     assert plain_number(value) == shown
 
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0, "0 $"), (3e-10, "0.3 n$"), (1e-6, "1 µ$"), (3e-6, "3 µ$"), (1.5e-5, "15 µ$"), (1e-3,
-    "1 m$"), (0.05, "50 m$"),
+    [(0, "0 $"), (3e-10, "0.3 n$"), (1e-6, "1 µ$"), (1.5e-5, "15 µ$"), (1e-3, "1 m$"),
      (0.1, "0.1 $"), (2500, "2500 $")],
 )  # fmt: skip
 def test_amounts_have_prefixes_and_no_row_of_zeros(value, shown):
@@ -178,16 +169,10 @@ def test_what_is_written_on_pages_can_be_read(*, dark):
     )
     colours = light_names | (dark_names if dark else {})
     written = [
-        (ink, paper)
-        for ink in ("ink", "soft", "right", "wrong", "accent")
-        for paper in ("paper", "raised")
-    ]
-    written += [
-        ("right", "right-fill"),
-        ("wrong", "wrong-fill"),
+        *product(("ink", "soft", "right", "wrong", "accent"), ("paper", "raised")),
+        *product(("paper",), ("accent", "ink")),
+        *((name, f"{name}-fill") for name in ("right", "wrong")),
         ("soft", "none-fill"),
-        ("paper", "accent"),
-        ("paper", "ink"),
     ]
     for ink, paper in written:
         assert _contrast(colours[ink], colours[paper]) >= 4.5, (ink, paper)  # WCAG 1.4.3, level AA
@@ -437,13 +422,6 @@ def test_other_content_is_refused_before_anything_is_written_unless_asked(tmp_pa
     assert (tmp_path / "b").read_bytes() == b"2"
 
 
-@pytest.mark.parametrize("folder", ["file", "file/sub"])
-def test_a_file_in_the_way_of_the_folder_is_one_sentence(tmp_path, folder):
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StorageError, match="file is a file; reports are written to a folder"):
-        save_files(tmp_path / folder, {"x": b"1"})
-
-
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
     def full(_):
         raise OSError(28, os.strerror(28))
@@ -467,13 +445,6 @@ def test_no_report_is_written_into_a_recording(tmp_path):
         with pytest.raises(StorageError, match=rf"{where} recording.*, which never changes"):
             save_files(folder, {"curve.csv": b"n\n"}, replace=True)
     assert verify_recording(toy).ok
-
-
-@pytest.mark.parametrize(
-    ("number", "expected"), [(0, "0 CoTs"), (1, "1 CoT"), (2, "2 CoTs"), (2000, "2,000 CoTs")]
-)
-def test_one_of_something_is_no_plural(number, expected):
-    assert counted(number, "CoT") == expected
 
 
 @given(st.text(alphabet="'=+-@\t\r\n,\"a1 ", max_size=6) | st.text(max_size=20))

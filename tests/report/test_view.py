@@ -63,23 +63,22 @@ def test_the_page_has_every_cot_with_its_answer(page):
     for place, (entry, block) in enumerate(zip(data["questions"], blocks, strict=True)):
         row, dataset = place % 3, [*PAIRS][place // 3]
         assert entry["g"] == entry["a"][entry["k"]] == GOLDS[row]
-        held = dict(zip(data["llms"], entry["d"], strict=True))
-        assert [name for name, index in held.items() if index] == PAIRS[dataset]
-        for name in PAIRS[dataset]:
-            answers, (codes, tokens, finish) = ANSWERS[name][row], held[name]
+        held = {name: own for name, own in zip(data["llms"], entry["d"], strict=True) if own}
+        assert [*held] == PAIRS[dataset]
+        for name, (codes, tokens, finish) in held.items():
+            own, answers = block[name], ANSWERS[name][row]
             assert [None if code < 0 else entry["a"][code] for code in codes] == answers
             assert tokens == [10 + i for i in range(len(codes))]
             ends = ["length" if answer is None else "stop" for answer in answers]
             assert [data["finish"][i] for i in finish] == ends
-            for text, span, answer in zip(block[name]["x"], block[name]["s"], answers, strict=True):
+            for text, span, answer in zip(own["x"], own["s"], answers, strict=True):
                 start, end = (2 * place for place in span or (0, 0))
                 said = text.encode("utf-16-le")[start:end].decode("utf-16-le")
                 assert said == answer or (answer in {None, EVIL} and not span)
-    assert blocks[0]["two"]["r"] == [None, f"secret 1 {EVIL}"]
-    assert [[(tokens, data["questions"][0]["a"][code]) for tokens,
-        code in trace] for trace in blocks[0]["org/one"]["t"][:2]] == [
-        [(2, "2"), (4, "1")], [(3, "1")],
-    ]  # fmt: skip
+    first, answers = blocks[0], data["questions"][0]["a"]
+    assert first["two"]["r"] == [None, f"secret 1 {EVIL}"]
+    traces = [[(tokens, answers[c]) for tokens, c in own] for own in first["org/one"]["t"]]
+    assert traces[:2] == [[(2, "2"), (4, "1")], [(3, "1")]]
 
 
 def test_the_table_of_llms_is_over_all_questions(recording):

@@ -60,16 +60,8 @@ def shown(tmp_path_factory):
     recording = open_recording(folder)
     dataset, llms = load("toy", None, recording)
     sc = {"name": "self-consistency", "llms": ["gpt-4o-mini"], "budgets": {"n": [1, 3]}}
-    plan = Plan.from_dict(
-        {
-            "dataset": "toy",
-            "recordings": [str(folder)],
-            "method": [sc],
-            "unlabelled": "drop",
-            "resamples": 50,
-        }
-    )
     few = {"unlabelled": "drop", "resamples": 50}
+    plan = Plan.from_dict(few | {"dataset": "toy", "recordings": [str(folder)], "method": [sc]})
     return {
         "recording": recording,
         "dataset": dataset,
@@ -262,11 +254,7 @@ def test_a_picture_of_several_datasets_is_refused(shown, monkeypatch):
 def test_a_question_is_printed(shown, capsys):
     recording = shown["recording"]
     recording.show(1, llm="gpt-4o-mini")
-    text = capsys.readouterr().out
-    assert text == text.replace("\x1b", "")
-    assert "gpt-4o-mini, sample 2" in text
-    recording.show(shown["dataset"].question_ids[1], llm="gpt-4o-mini")
-    assert capsys.readouterr().out == text
+    assert "gpt-4o-mini, sample 2" in capsys.readouterr().out
     with pytest.raises(
         NotRecordedError, match="Question 9 of toy was asked for, by its row from 0, and it has 4"
     ):

@@ -69,10 +69,13 @@ def html_page(
     `blocks` are more JSON as `escaped_json` writes it, which the scripts read only when it is
     needed.
     """
+    words = "".join(
+        f"<b>{_text(piece)}</b>" if i % 2 else _text(piece) for i, piece in enumerate(result)
+    )
     return _PAGE.format(
         policy=_POLICY,
         title=_text(title),
-        lede=(f'<p class="result">{words}</p>' if (words := _emphasised(result)) else "")
+        lede=(f'<p class="result">{words}</p>' if words else "")
         + "".join(f'<p class="lede">{_text(line)}</p>' for line in lede),
         style=_asset("page.css") + page_colours(),
         script="".join(_asset(f"{name}.js") for name in ("elements", *scripts)),
@@ -81,12 +84,6 @@ def html_page(
         blocks="".join(
             f'<script type="application/json" class="block">{block}</script>\n' for block in blocks
         ),
-    )
-
-
-def _emphasised(pieces: Iterable[str]) -> str:
-    return "".join(
-        f"<b>{_text(piece)}</b>" if i % 2 else _text(piece) for i, piece in enumerate(pieces)
     )
 
 

@@ -46,8 +46,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "drawing": ("Picture",),
-        "lines": ("budget", "comparison", "curves", "forecast", "plot_curve", "questions"),
+        "lines": (*__all__,),  # has all of them but these
         "panels": ("coupling", "curve_panels", "figure", "figure_png", "figure_svg", "surface"),
     },
 )
