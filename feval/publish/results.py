@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.cards.prices import PriceList
+from feval.cards.reading import parse_json
 from feval.comparison.plan import Plan
 from feval.errors import ConflictError, FevalError, ReleaseError
 from feval.evaluation.cautions import mixed_counters

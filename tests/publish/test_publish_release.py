@@ -151,13 +151,9 @@ def test_a_release_is_the_recording_with_its_page(hub, toy):
     files = published(hub)
     recording = open_recording(toy)
     own = {path for path in recording.manifest.files if path != "README.md"}
-    assert set(files) == {
-        *own,
-        "README.md",
-        "LICENSE",
-        "manifest.json",
-        "figures/cost-accuracy.png",
-    }
+    assert set(files) - own == {
+        "README.md", "LICENSE", "manifest.json", "figures/cost-accuracy.png",
+    }  # fmt: skip
     assert all(files[path] == (toy / path).read_bytes() for path in own)
     manifest = json.loads(files["manifest.json"])
     assert set(manifest["files"]) == own
@@ -182,9 +178,8 @@ def test_one_more_llm_sends_what_is_new(hub, toy, tmp_path):
     more = write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"])
     release = prepare(more, look(REPO))
     todo = changes(release)
-    assert set(todo.new) == {
-        f"{part}/toy/gamma.parquet" for part in ("requests", "samples", "texts")
-    }
+    parts = ("requests", "samples", "texts")
+    assert set(todo.new) == {f"{part}/toy/gamma.parquet" for part in parts}
     votes = {"votes/toy.votes", "votes/toy.details"}
     assert set(todo.changed) == {"README.md", "manifest.json", "figures/cost-accuracy.png", *votes}
     assert todo.removed == ()
@@ -202,10 +197,8 @@ def test_nothing_is_sent_where_something_was_found(hub, tmp_path):
     folder = write(tmp_path / "r", text="Ask joe@firm.com:")
     result = run_feval("push", folder, REPO)
     assert result.exit_code == 1
-    assert (
-        "texts/toy/alpha.parquet, row 0, column text: an e-mail address, ***@***.com"
-        in result.stderr
-    )
+    found = "texts/toy/alpha.parquet, row 0, column text: an e-mail address, ***@***.com"
+    assert found in result.stderr
     assert "joe" not in result.output
     assert run_feval("push", folder, REPO, "--dry-run").exit_code == 1
     assert REPO not in hub.datasets
@@ -381,9 +374,8 @@ def test_a_dry_run_sends_nothing_and_lists_what_it_would(hub, toy, tmp_path):
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0].startswith(f"Nothing was sent. A push to {REPO} would send 13 files")
-    assert [line.split()[:5] for line in lines if line.startswith("samples/")] == [
-        ["samples/", "2", "0", "0", "0"]
-    ]
+    [samples] = (line.split()[:5] for line in lines if line.startswith("samples/"))
+    assert samples == ["samples/", "2", "0", "0", "0"]
     assert REPO not in hub.datasets
     assert all(line.startswith("GET ") for line in hub.asked())
     assert MARK in (tmp_path / "page" / "README.md").read_text()
@@ -460,8 +452,6 @@ def test_the_page_can_be_looked_at_without_the_hub(toy, tmp_path, monkeypatch):
     monkeypatch.setattr("feval.publish.look", gone)
     result = run_feval("push", toy, REPO, "--dry-run", "--page", tmp_path / "page")
     assert (result.exit_code, (tmp_path / "page" / "README.md").is_file()) == (0, True)
-    assert (
-        "The page is that of a new repository, since the Hub does not answer: The Hub cannot"
-        in result.stderr
-    )
+    new = "The page is that of a new repository, since the Hub does not answer: The Hub cannot"
+    assert new in result.stderr
     assert "cannot be reached" in run_feval("push", toy, REPO, "--dry-run").stderr

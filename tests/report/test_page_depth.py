@@ -28,13 +28,7 @@ PROBES = [
     (2, 2, None),
 ]
 # Tokens of the three traces.
-STOPPED = {
-    "whole": None,
-    "converged": [6, 4, 3],
-    "cut": [4, 4, 3],
-    "parallel": [10, 4, 3],
-    "sure": [4, 6, 3],
-}
+STOPPED = {"whole": None, "converged": [6, 4, 3], "cut": [4, 4, 3]}
 TAKEN = [0, 1, 2, 3, 5, 6]  # of the first tree of `recorded_trees`
 
 
@@ -43,9 +37,6 @@ def _entries():
         ("whole", "self-consistency", "traced", {"n": 3}),
         ("converged", "answer-convergence", "traced", {"streak": 2, "width": 3}),
         ("cut", "token-budget", "traced", {"n": 3, "tokens": 4}),
-        ("parallel", "parallel-probe", "traced",
-         {"width": 3, "interval": 2, "warmup": 0, "patience": 1}),
-        ("sure", "probe-confidence", "traced", {"width": 3, "threshold": "0.9"}),
         ("beam", "beam-search", "tree", {"n": 2, "width": 2}),
     ):  # fmt: skip
         yield ComparedMethod(label=label, method=method, fields=fields, llms=(llm,))
@@ -55,10 +46,9 @@ def _entries():
 def folder(tmp_path_factory):
     base = tmp_path_factory.mktemp("depth")
     samples, offsets, answers = map(list, zip(*PROBES, strict=True))
-    sure = [0.95 if each[:2] == (0, 4) else 0.5 for each in PROBES]
     texts = [EVIL, *(f"Step {i} " + "x" * 300 for i in range(1, 7))]
     ids = [f"toy/{i}" for i in range(2)]
-    probes = [ProbeRows(each, samples, offsets, answers, answers, confidences=sure) for each in ids]
+    probes = [ProbeRows(each, samples, offsets, answers, answers) for each in ids]
     write_rows(
         base / "recording",
         ["1", "4"],
