@@ -73,13 +73,20 @@ class Client:
 
     `failed` makes the error from a reason and an advice (half a sentence each, the advice
     capitalised), `disk_failed` from the operating system's message; `wrong_name` is the advice
-    where the Hub knows no such repository or commit.
+    where the Hub knows no such repository or commit; `folder` is the cache, `None` for the one of
+    huggingface_hub.
     """
 
     repository: str
     failed: Callable[[str, str], HubError]
     disk_failed: Callable[[str], StorageError]
     wrong_name: str = "Correct the card"
+    folder: Path | None = None
+
+    @property
+    def cache(self) -> str:
+        """The folder that files at a commit are fetched to."""
+        return str(self.folder or constants.HF_HUB_CACHE)
 
     def api(self) -> HfApi:
         """Return huggingface_hub's client."""

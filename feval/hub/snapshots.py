@@ -217,7 +217,9 @@ def open_snapshot(address: Address, index: str, *, most_bytes: int) -> Snapshot:
             cache.
     """
     client = _client(address)
-    return _at_commit(client, _pinned(client, address), index, most_bytes)
+    pinned = _pinned(client, address)
+    file = file_at_commit(client, pinned, index, most_bytes)
+    return Snapshot(pinned, file.parents[index.count("/")], client)
 
 
 def _pinned(client: Client, address: Address) -> Address:
@@ -283,7 +285,7 @@ def fetch_table(place: str | PurePath) -> tuple[Path, Address]:
         if address.path.endswith(_TABLE_ENDINGS)
         else _table_paths(client, pinned, address)
     )
-    files = [_at_commit(client, pinned, path, _MOST_TABLE_BYTES).folder / path for path in paths]
+    files = [file_at_commit(client, pinned, path, _MOST_TABLE_BYTES) for path in paths]
     pattern = Path(_stem(str(files[0])))
     if len(files) == 1:
         place = files[0]
@@ -317,7 +319,7 @@ def _table_paths(client: Client, pinned: Address, address: Address) -> list[str]
 
     def described() -> list[Path]:
         return [
-            _at_commit(client, pinned, name, MOST_DESCRIPTION_BYTES).folder / name
+            file_at_commit(client, pinned, name, MOST_DESCRIPTION_BYTES)
             for name in DESCRIPTIONS
             if name in paths
         ]
@@ -365,19 +367,22 @@ def _linked(client: Client, paths: Sequence[str], files: Sequence[Path]) -> Path
     return folder
 
 
-def _at_commit(client: Client, address: Address, index: str, most_bytes: int) -> Snapshot:
+def file_at_commit(client: Client, address: Address, index: str, most_bytes: int) -> Path:
+    """Return a file below a pinned address in the client's cache, fetched unless it is there as the
+    Hub has it.
+    """
     path = address.inside(index)
     cached = try_to_load_from_cache(
         address.repo_id,
         path,
-        cache_dir=constants.HF_HUB_CACHE,
+        cache_dir=client.cache,
         revision=address.revision,
         repo_type="dataset",
     )
     file = Path(cached) if isinstance(cached, str) else None
     for attempt in range(3):
         if file is not None and _is_as_cached(file):
-            return Snapshot(address, file.parents[index.count("/")], client)
+            return file
         if attempt < 2:
             force = file is not None
             fetch = partial(_fetch_index, client, address, index, most_bytes, force=force)
@@ -407,7 +412,7 @@ def _fetch_index(
                 path,
                 repo_type="dataset",
                 revision=address.revision,
-                cache_dir=constants.HF_HUB_CACHE,
+                cache_dir=client.cache,
                 force_download=force,
             )
         )
@@ -519,7 +524,6 @@ def _client(address: Address) -> Client:
 
 
 _FIRST_WITHOUT_SCRIPTS = 4  # earlier versions may run code of a repository
-_MOST_NAMED = 8
 _MOST_DEPTH = 60  # of the features of a table, which are described there, too
 
 DESCRIPTIONS = ("README.md", ".huggingface.yaml")
