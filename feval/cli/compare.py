@@ -21,7 +21,7 @@ from feval.cli.options import (
     only_dataset,
     recording_folders,
 )
-from feval.cli.output import Output, foretell, quiet_matplotlib
+from feval.cli.output import Output, announce_long_run, quiet_matplotlib
 from feval.comparison.comparison import compare as compare_methods
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan, path_from
@@ -137,7 +137,7 @@ def show_comparison(
     """Compute a comparison, print it and write its files; the rest are arguments of `compare`."""
     count = counted(len(plan.entries), "method")
     with show.progress(f"comparing {count}") as progress, machines as executor:
-        steps = foretell(progress, lambda cots: f"{count}, {cots:,} CoTs per question,")
+        steps = announce_long_run(progress, lambda cots: f"{count}, {cots:,} CoTs per question,")
         comparison = compare_methods(plan, executor=executor, progress=steps, **given)
     if show.json:  # there are no tables
         for one in comparison.missing:

@@ -31,7 +31,7 @@ from feval.cli.options import (
     parse_counts,
     recording_folders,
 )
-from feval.cli.output import Output, foretell, quiet_matplotlib
+from feval.cli.output import Output, announce_long_run, quiet_matplotlib
 from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.curves import budget_field
 from feval.evaluation.curves import surface as width_depth_surface
@@ -104,7 +104,10 @@ def run(
             )
             return f"{counted(total, 'question')} x {counted(replicates or 1, 'draw')}"
 
-        running: dict[str, Any] = {"executor": executor, "progress": foretell(progress, draws)}
+        running: dict[str, Any] = {
+            "executor": executor,
+            "progress": announce_long_run(progress, draws),
+        }
         result = evaluate(
             chosen, questions, replayed, **request.arguments(), **running, time_limit=time_limit
         )

@@ -220,12 +220,8 @@ def _read_words(path: Path) -> dict[str, Any]:
     stated = front.license or (OTHER if front.license_name or front.license_link else None)
     licence = None if stated is None else Licence(stated, front.license_name, front.license_link)
     words = re.split(r"^---[ \t]*$", text, maxsplit=2, flags=re.MULTILINE)[2].strip()
-    return {
-        "title": front.title,
-        "licence": licence,
-        "languages": languages,
-        "words": words or None,
-    }
+    read = {"title": front.title, "licence": licence, "languages": languages}
+    return read | {"words": words or None}
 
 
 def _complete(licence: Licence | None) -> Licence:
@@ -265,14 +261,9 @@ def _asked(question: str, suits: Callable[[str], bool], example: str) -> str:
 
 def _save_page(folder: Path, release: publish.Release) -> list[Path]:
     """Write the page and its pictures as files to look at; earlier ones are replaced."""
-    own = {
-        path: content
-        for path, content in release.files.items()
-        if path.startswith(("README.md", "figures/"))
-    }
     saved = []
-    for path, content in own.items():
-        if isinstance(content, bytes):
+    for path, content in release.files.items():
+        if path.startswith(("README.md", "figures/")) and isinstance(content, bytes):
             place = folder / path
             saved += save_files(place.parent, {place.name: content}, replace=True)
     return saved
@@ -353,19 +344,14 @@ def pull(
     place = address if address.startswith("hf:/") else f"hf://{address}"
     pulled = hub.pull(place, out, datasets=dataset, llms=llm, texts=not no_texts)
     account = dataclasses.asdict(pulled) | {"folder": str(pulled.folder)}
-    show.result(account, *_sentences(pulled, out))
-
-
-def _sentences(pulled: hub.Pulled, out: Path | None) -> list[str]:
     new = sum(pulled.fetched.values())
     download = f"{new:,} bytes fetched" if pulled.fetched else "nothing had to be fetched"
     left = f"; {counted(pulled.left_out, 'file')} left out" if pulled.left_out else ""
     where = pulled.address if out is None else str(out)
-    return [
-        (
-            f"{pulled.address}: {counted(pulled.files, 'file')} of {pulled.size:,} bytes are here"
-            f" and checked, {download}{left}"
-        ),
+    show.result(
+        account,
+        f"{pulled.address}: {counted(pulled.files, 'file')} of {pulled.size:,} bytes are here and"
+        f" checked, {download}{left}",
         f"Recording hash {pulled.recording_hash}",
         f"Open it with --recording {where}, or feval.load(..., recording={where!r})",
-    ]
+    )

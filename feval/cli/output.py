@@ -119,7 +119,7 @@ def _draw(table: Table, console: Console) -> None:
         console.print(fitting or forms[0])
 
 
-def foretell(bar: ProgressBar, work: Callable[[int], str]) -> Callable[[int, int], None]:
+def announce_long_run(bar: ProgressBar, work: Callable[[int], str]) -> Callable[[int, int], None]:
     """Return progress for a bar that says once, on a terminal, what work of more than half a minute
     will take.
 

@@ -54,7 +54,6 @@ from recorders.work.settings import (
 if TYPE_CHECKING:
     from feval.executors.progress import ProgressBar
     from recorders.asking.budget import CostEstimate, ProbeEstimate
-    from recorders.scoring.pairwise import PairwiseResult
     from recorders.scoring.scores import Scorer
     from recorders.scoring.scoring import ScoringTask
     from recorders.work.task import RecordingTask
@@ -401,7 +400,7 @@ def record(
     task, limits = settings.task(), settings.limits(settings.samples_per_request)
     prices = settings.prices or default_prices(settings.llm)
     if dry_run:
-        _note(show, *settings.file_notes(), *task.notes)
+        show.note(*settings.file_notes(), *task.notes)
         estimate = estimate_dataset(
             task, out, mode=settings.mode, limits=limits, prices=prices, start=settings.start
         )
@@ -423,7 +422,8 @@ def record(
         model=settings.model,
         notes=notes,
     )
-    printed = _note(show, *task.notes, *notes)
+    printed = dict.fromkeys((*task.notes, *notes))
+    show.note(*printed)  # before anything is paid for
     options: dict[str, Any] = {
         "mode": settings.mode, "limits": limits, "prices": prices,
         "cost_limit_usd": settings.cost_limit,
@@ -431,24 +431,19 @@ def record(
         "keep_journal": settings.keep_journal, "backend_notes": notes,
     }  # fmt: skip
     with show.progress(f"recording {task.llm_name} on {task.dataset}") as bar:
-        own = settings.backend is None and default_backend(settings.llm) == "tiny"
-        where = (
-            f"{settings.llm} is feval's own and computed on this machine: --backend tiny, chosen by"
-            " its name."
-        )
-        display = RunDisplay(bar, show, [where] if own else [])
+        first = []
+        if settings.backend is None and default_backend(settings.llm) == "tiny":
+            first.append(
+                f"{settings.llm} is feval's own and computed on this machine: --backend tiny,"
+                " chosen by its name."
+            )
+        display = RunDisplay(bar, show, first)
         record_dataset(
             task, backend, out, start=settings.start, progress=display,
             expected=lambda estimate: show.note(" ".join(_expected(estimate, task, prices))),
             **options,
         )  # fmt: skip
-    show_recording(show, out, printed | display.printed)
-
-
-def _note(show: Output, *sentences: str) -> frozenset[str]:
-    """Print what must be known before anything is paid for, and return it."""
-    show.note(*dict.fromkeys(sentences))
-    return frozenset(sentences)
+    show_recording(show, out, {*printed, *display.printed})
 
 
 def _expected(estimate: CostEstimate, task: RecordingTask, prices: str) -> list[str]:
@@ -469,14 +464,11 @@ def _expected(estimate: CostEstimate, task: RecordingTask, prices: str) -> list[
         )
     calls = f"{counted(estimate.calls, 'call')} (if the server gives several at once)"
     tokens = f"{counted(estimate.prompt_tokens or 0, 'prompt token')} and {output} output tokens"
-    return [
-        (
-            f"To come: {counted(estimate.cots, unit)} in {calls}, {tokens};"
-            f" {estimated_usd(estimate, prices)}{uncached}."
-        ),
-        *([_probe_line(estimate.probes)] if estimate.probes else []),
-        f"Lengths are from {estimate.basis}.",
-    ]
+    price = f"{estimated_usd(estimate, prices)}{uncached}"
+    lines = [f"To come: {counted(estimate.cots, unit)} in {calls}, {tokens}; {price}."]
+    if estimate.probes:
+        lines.append(_probe_line(estimate.probes))
+    return [*lines, f"Lengths are from {estimate.basis}."]
 
 
 def _probe_line(probes: ProbeEstimate) -> str:
@@ -590,7 +582,19 @@ def score(
     settings.check_source(dry_run=dry_run)
     recording = local_folder(recording)
     if settings.scores is not None:
-        _import_scores(show, recording, settings.scores, out, settings)
+        from feval.importers.scores import import_scores  # loads pyarrow
+
+        imported = import_scores(
+            recording,
+            settings.scores,
+            out,
+            scores=settings.score or (),
+            name=settings.name,
+            datasets=settings.dataset,
+            llms=settings.llm,
+        )
+        scored = (f"{counted(count, 'CoT')} by {name}" for name, count in imported.scored.items())
+        _show_scored(show, imported, out, f"scored: {', '.join(scored)}")
         return
     with machines as executor:
         scorer = make_scorer(
@@ -608,9 +612,8 @@ def score(
         )
         task = settings.task(recording, scorer)
         if dry_run:
-            _show_estimate(
-                show, estimate_scoring(task, out, prices), scorer, prices, task.unit, settings
-            )
+            estimate = estimate_scoring(task, out, prices)
+            _show_estimate(show, estimate, scorer, prices, task.unit, settings)
             return
         with show.progress(f"scoring {recording.name}") as bar:
             result = run_scoring(
@@ -618,36 +621,6 @@ def score(
                 cost_limit_usd=settings.cost_limit,
                 progress=RunDisplay(bar, show),
             )  # fmt: skip
-    _show_result(show, result, out)
-
-
-def _import_scores(
-    show: Output, recording: Path, source: Path, out: Path, settings: ScoreSettings
-) -> None:
-    from feval.importers.scores import import_scores  # loads pyarrow
-
-    imported = import_scores(
-        recording,
-        source,
-        out,
-        scores=settings.score or (),
-        name=settings.name,
-        datasets=settings.dataset,
-        llms=settings.llm,
-    )
-    show.note(*imported.notes)
-    scored = ", ".join(
-        f"{counted(number, 'CoT')} by {scorer}" for scorer, number in imported.scored.items()
-    )
-    show.result(
-        dataclasses.asdict(imported) | {"path": str(out)},
-        info_headline(open_recording(out)),
-        f"scored: {scored}",
-    )
-
-
-def _show_result(show: Output, result: ScoringResult | PairwiseResult, out: Path) -> None:
-    show.note(*result.notes)
     if isinstance(result, ScoringResult):
         summary = f"{result.with_score:,} of {result.cots:,} CoTs have a score by {result.scorer}"
         if result.refused:
@@ -661,9 +634,13 @@ def _show_result(show: Output, result: ScoringResult | PairwiseResult, out: Path
             f" {result.judge}, {result.ties:,} of them ties ({result.same_text:,} of equal texts,"
             " which were not asked)"
         )
-    show.result(
-        dataclasses.asdict(result) | {"path": str(out)}, info_headline(open_recording(out)), summary
-    )
+    _show_scored(show, result, out, summary)
+
+
+def _show_scored(show: Output, result: Any, out: Path, summary: str) -> None:
+    show.note(*result.notes)
+    account = dataclasses.asdict(result) | {"path": str(out)}
+    show.result(account, info_headline(open_recording(out)), summary)
 
 
 def _show_estimate(

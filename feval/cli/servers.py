@@ -277,16 +277,10 @@ def _account(show: Output, proxy: Proxy, sealed: Path | None) -> None:
     account: dict[str, Any] = {
         name: getattr(proxy, name) for name in ("recorded", "replayed", "unrecorded")
     }
-    account["recording"] = None if sealed is None else str(sealed)
-    where = (
-        "Nothing was recorded, and nothing sealed."
-        if sealed is None
-        else f"The recording is {sealed}."
-    )
-    recorded = (
-        f"{counted(proxy.recorded, 'CoT')} {'was' if proxy.recorded == 1 else 'were'} recorded"
-    )
-    show.result(account, f"{recorded}, {proxy.replayed:,} given again. {where}")
+    account["recording"] = sealed and str(sealed)
+    where = f"The recording is {sealed}." if sealed else "Nothing was recorded, and nothing sealed."
+    recorded = counted(proxy.recorded, "CoT")
+    show.result(account, f"Recorded {recorded}, gave {proxy.replayed:,} again. {where}")
     if proxy.unrecorded:
         show.note(
             f"{proxy.unrecorded:,} chat completions could not be recorded and were passed on as"

@@ -17,17 +17,15 @@ if TYPE_CHECKING:
     from feval.hub.addresses import Address, is_address, parse_address, split_places
     from feval.hub.commits import Pushed, RepoState, push_files, read_page, render_page, state
     from feval.hub.places import local_folder, open_place
-    from feval.hub.questions import MAX_BYTES, QuestionFile, question_files, split_files
+    from feval.hub.questions import question_files
     from feval.hub.recordings import Pulled, pull
     from feval.hub.snapshots import fetch_file, fetch_table
 
 
 __all__ = [
-    "MAX_BYTES",
     "Address",
     "Pulled",
     "Pushed",
-    "QuestionFile",
     "RepoState",
     "fetch_file",
     "fetch_table",
@@ -40,7 +38,6 @@ __all__ = [
     "question_files",
     "read_page",
     "render_page",
-    "split_files",
     "split_places",
     "state",
 ]
@@ -52,7 +49,7 @@ __getattr__, __dir__ = lazy_names(
         "places": ("local_folder", "open_place"),
         "recordings": ("Pulled", "pull"),
         "snapshots": ("fetch_file", "fetch_table"),
-        "questions": ("MAX_BYTES", "QuestionFile", "question_files", "split_files"),
+        "questions": ("question_files",),
         "commits": ("Pushed", "RepoState", "push_files", "read_page", "render_page", "state"),
     },
 )

@@ -64,11 +64,7 @@ def is_address(place: object) -> bool:
 def parse_address(place: str | PurePath) -> Address:
     """Parse an address; raise a `UsageError` where it is not valid."""
     text = _text(place)
-    pieces = (
-        text.removeprefix("hf:").lstrip("/").removesuffix("/").split("/")
-        if is_address(place)
-        else []
-    )
+    pieces = text.removeprefix("hf:").lstrip("/").removesuffix("/").split("/")
     # "datasets/ns/name": only a repository has a revision, so "datasets/name@rev/path" is in the
     # namespace "datasets".
     if len(pieces) >= 3 and pieces[0] == "datasets" and "@" not in pieces[1]:
@@ -78,24 +74,26 @@ def parse_address(place: str | PurePath) -> Address:
             f"{text} is not a dataset repository, and recordings live in those:"
             " hf://namespace/name."
         )
-    if len(pieces) < 2:
-        raise _invalid(text)
-    name, at, revision = pieces[1].partition("@")
-    rest = pieces[2:]
+    namespace, first, *rest = (*pieces, "", "")[: max(len(pieces), 2)]
+    name, at, revision = first.partition("@")
     if revision == "refs" and len(rest) >= 2:  # refs/pr/3, with plain slashes
         revision, rest = "/".join(["refs", *rest[:2]]), rest[2:]
     revision = revision.replace("%2F", "/").replace("%2f", "/")
     valid = (
-        all(
+        is_address(place)
+        and all(
             _NAME.fullmatch(piece) and "--" not in piece and ".." not in piece
-            for piece in (pieces[0], name)
+            for piece in (namespace, name)
         )
         and (not at or (_REVISION.fullmatch(revision) and ".." not in revision))
         and all(_PATH_PIECE.fullmatch(piece) for piece in rest)
     )
     if not valid:
-        raise _invalid(text)
-    return Address(f"{pieces[0]}/{name}", revision if at else None, "/".join(rest))
+        raise UsageError(
+            "An address on the Hub looks like hf://namespace/name@revision, where the revision is a"
+            f" commit, a tag or a branch; found {text!r:.200}."
+        )
+    return Address(f"{namespace}/{name}", revision if at else None, "/".join(rest))
 
 
 def split_places(text: str) -> list[str]:
@@ -113,10 +111,3 @@ def split_places(text: str) -> list[str]:
 
 def _text(place: str | PurePath) -> str:
     return place.as_posix() if isinstance(place, PurePath) else place
-
-
-def _invalid(text: str) -> UsageError:
-    return UsageError(
-        "An address on the Hub looks like hf://namespace/name@revision, where the revision is a"
-        f" commit, a tag or a branch; found {text!r:.200}."
-    )

@@ -115,9 +115,7 @@ class Client:
                     raise self.failed(str(error), "Try later") from error
                 requested = error.wait_seconds
                 _LOG.info("%s: %s; trying again.", self.repository, error)
-                time.sleep(
-                    wait if requested is None else min(max(wait, requested), _LONGEST_WAIT_SECONDS)
-                )
+                time.sleep(min(max(wait, requested or 0), _LONGEST_WAIT_SECONDS))
         raise AssertionError("the last attempt returns or raises")
 
     @contextlib.contextmanager
@@ -142,26 +140,26 @@ class Client:
     def _translated(self, error: Exception, *, client_retries: bool) -> Exception | None:
         if isinstance(error, _WRAPPERS) and isinstance(error.__cause__, Exception):
             return self._translated(error.__cause__, client_retries=client_retries)
-        if isinstance(error, hub_errors.GatedRepoError):
-            return self.failed(
-                "access to it is restricted",
-                f"Ask for access at https://huggingface.co/datasets/{self.repository}, log in with"
-                " `hf auth login`, and try again",
-            )
-        if isinstance(error, hub_errors.RevisionNotFoundError):
-            return self.failed("the Hub has the repository but no such commit", self.wrong_name)
-        if isinstance(error, hub_errors.RepositoryNotFoundError):
-            return self.failed(
-                "the Hub shows no such repository",
-                f"{self.wrong_name} if the name is wrong; if the repository is private, log in with"
-                " `hf auth login`",
-            )
-        if isinstance(error, hub_errors.RemoteEntryNotFoundError):
-            return self.failed("the Hub lists a file and does not have it", "Try later")
+        ask = (
+            f"Ask for access at https://huggingface.co/datasets/{self.repository}, log in with `hf"
+            " auth login`, and try again"
+        )
+        log_in = (
+            f"{self.wrong_name} if the name is wrong; if the repository is private, log in with `hf"
+            " auth login`"
+        )
+        gone = "the Hub has the repository but no such commit"
+        for kind, reason, advice in (
+            (hub_errors.GatedRepoError, "access to it is restricted", ask),
+            (hub_errors.RevisionNotFoundError, gone, self.wrong_name),
+            (hub_errors.RepositoryNotFoundError, "the Hub shows no such repository", log_in),
+            (hub_errors.RemoteEntryNotFoundError, "the Hub lists a file it has not", "Try later"),
+            (hub_errors.HFValidationError, "no repository can have that name", self.wrong_name),
+        ):
+            if isinstance(error, kind):
+                return self.failed(reason, advice)
         if isinstance(error, hub_errors.OfflineModeIsEnabled):
             return self.offline()
-        if isinstance(error, hub_errors.HFValidationError):
-            return self.failed("no repository can have that name", self.wrong_name)
         # OSError covers most of the client's errors; HTTPError is that of its HTTP library, httpx
         # or httpx2.
         if isinstance(error, (OSError, hub_errors.HTTPError)):  # type: ignore[attr-defined]  # re-exported, and not declared so
@@ -227,25 +225,20 @@ def without_addresses(error: BaseException) -> Exception:
     text.
     """
     status = getattr(getattr(error, "response", None), "status_code", None)
-    name = f"{type(error).__module__}.{type(error).__name__}" + (
-        f", HTTP {status}" if status else ""
+    kind, shown = type(error), f", HTTP {status}" if status else ""
+    stand_in = RuntimeError(
+        f"{kind.__module__}.{kind.__name__}{shown} (its text is left out: it may contain addresses)"
     )
-    stand_in = RuntimeError(f"{name} (its text is left out: it may contain addresses)")
     if error.__cause__ is not None:
-        cause = type(error.__cause__)
-        stand_in.__cause__ = RuntimeError(f"{cause.__module__}.{cause.__name__}")
+        stand_in.__cause__ = without_addresses(error.__cause__)
     return stand_in
 
 
 def is_offline() -> bool:
     """Return whether the user has switched the network off."""
     # The client reads the variable when it is imported; we also honour one that was set later.
-    return constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE", "").upper() in {
-        "1",
-        "ON",
-        "YES",
-        "TRUE",
-    }
+    word = os.environ.get("HF_HUB_OFFLINE", "").upper()
+    return constants.HF_HUB_OFFLINE or word in constants.ENV_VARS_TRUE_VALUES
 
 
 class _Quiet:

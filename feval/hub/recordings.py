@@ -151,12 +151,9 @@ class RemoteFiles:
         """
         paths = [*recording.files("questions", dataset), *recording.votes_paths(dataset)]
         paths += recording.files("equality", dataset)
-        paths += [
-            path
-            for llm in llms
-            for part in ("requests", "samples")
-            for path in recording.files(part, dataset, llm)
-        ]
+        for llm in llms:
+            for part in ("requests", "samples"):
+                paths += recording.files(part, dataset, llm)
         self.bring(recording, paths)
         self.check_votes(recording, dataset, llms)
 
@@ -182,15 +179,12 @@ class RemoteFiles:
         fetched = self.snapshot.fetch(files, progress=progress)
         self._fetched.update(new)
         for part in parts:
-            self._check_content(recording, part)
+            hashes = [records[path]["sha256"] for path in recording.files(*part)]
+            check = f"leaf {' '.join(hashes)}"
+            if check not in self._checks:
+                check_leaf(recording, part)
+                self._checks.add([check])
         return fetched
-
-    def _check_content(self, recording: Recording, part: Part) -> None:
-        hashes = (recording.file_record(path)["sha256"] for path in recording.files(*part))
-        check = f"leaf {' '.join(hashes)}"
-        if check not in self._checks:
-            check_leaf(recording, part)
-            self._checks.add([check])
 
     def check_votes(self, recording: Recording, dataset: str, llms: Iterable[str]) -> None:
         """Check that the votes of some LLMs agree with their Parquet files."""
@@ -206,11 +200,8 @@ class _CheckLog:
 
     def __init__(self, snapshot: Snapshot) -> None:
         address = snapshot.address
-        name = "@".join(
-            quote(piece, safe="")
-            for piece in (address.repo_id, str(address.revision), address.path)
-            if piece
-        )
+        pieces = (address.repo_id, str(address.revision), address.path)
+        name = "@".join(quote(piece, safe="") for piece in pieces if piece)
         self._path = cache_folder() / "checked" / f"{name}.json"
         self._passed = self._read()
 
@@ -238,11 +229,8 @@ class _CheckLog:
             checks = orjson.loads(self._path.read_bytes())
         except (OSError, orjson.JSONDecodeError):
             return set()
-        return (
-            {check for check in checks if isinstance(check, str)}
-            if isinstance(checks, list)
-            else set()
-        )
+        found = checks if isinstance(checks, list) else []
+        return {check for check in found if isinstance(check, str)}
 
 
 def _copy(recording: Recording, paths: Sequence[str], target: Path) -> None:

@@ -280,11 +280,9 @@ def fetch_table(place: str | PurePath) -> tuple[Path, Address]:
     address = parse_address(place)
     client = _client(address)
     pinned = replace(_pinned(client, address), path="")
-    paths = (
-        [address.path]
-        if address.path.endswith(_TABLE_ENDINGS)
-        else _table_paths(client, pinned, address)
-    )
+    paths = [address.path]
+    if not address.path.endswith(_TABLE_ENDINGS):
+        paths = _table_paths(client, pinned, address)
     files = [file_at_commit(client, pinned, path, _MOST_TABLE_BYTES) for path in paths]
     pattern = Path(_stem(str(files[0])))
     if len(files) == 1:
@@ -305,14 +303,8 @@ def _table_paths(client: Client, pinned: Address, address: Address) -> list[str]
             )
         )
     own = [path for path in paths if path.startswith(address.path) and is_safe_path(path)]
-    tables = next(
-        (
-            sorted(found)
-            for ending in _TABLE_ENDINGS
-            if (found := [path for path in own if path.endswith(ending)])
-        ),
-        [],
-    )
+    found = (sorted(path for path in own if path.endswith(ending)) for ending in _TABLE_ENDINGS)
+    tables = next(filter(None, found), [])
     stems = {_stem(path) for path in tables}
     if len(stems) == 1:
         return tables
@@ -349,11 +341,8 @@ def _linked(client: Client, paths: Sequence[str], files: Sequence[Path]) -> Path
     """Return a folder in feval's cache with links to files, and no others; their names are their
     paths in the repository.
     """
-    folder = (
-        cache_folder()
-        / "tables"
-        / hashlib.sha256("\n".join(map(str, files)).encode()).hexdigest()[:16]
-    )
+    name = hashlib.sha256("\n".join(map(str, files)).encode()).hexdigest()[:16]
+    folder = cache_folder() / "tables" / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, file in zip(paths, files, strict=True):
@@ -557,8 +546,16 @@ def split_paths(address: Address, described: Callable[[], Iterable[Path]]) -> li
             f"The library `datasets` would read the folder {address.repo_id} here in place of"
             f" {whole}. Go to another folder, or name a file, or how the names of several begin."
         )
+    # The library follows whatever a repository names, on this machine and on others: no such name
+    # is to come to it.
     for description in described():
-        _refuse_elsewhere(description, whole)
+        for place in _named_places(description):
+            if place.startswith(("/", "~", "\\")) or ":" in place or ".." in place:
+                raise UsageError(
+                    f"{description.name} of {whole} names files that are not in it, such as"
+                    f" {place!r:.120}, which the library `datasets` would follow. Name a file, or"
+                    " how the names of several begin."
+                )
     import datasets
 
     names = _found(datasets.get_dataset_config_names, whole)
@@ -576,27 +573,11 @@ def split_paths(address: Address, described: Callable[[], Iterable[Path]]) -> li
         raise _unclear(replace(whole, path=config), "splits", files)
     here = f"hf://datasets/{address.repo_id}@{address.revision}/"
     paths = [file.removeprefix(here) for file in files[split]]
-    if not all(
-        file.startswith(here) and is_safe_path(path)
-        for file, path in zip(files[split], paths, strict=True)
-    ):
+    if not all(file.startswith(here) for file in files[split]) or not all(map(is_safe_path, paths)):
         raise UsageError(
             f"The split {split!r} of {whole} has files that are not in it. Name a file of it."
         )
     return paths
-
-
-def _refuse_elsewhere(description: Path, repository: Address) -> None:
-    """The library follows whatever a repository names, on this machine and on others: no such name
-    is to come to it.
-    """
-    for place in _named_places(description):
-        if place.startswith(("/", "~", "\\")) or ":" in place or ".." in place:
-            raise UsageError(
-                f"{description.name} of {repository} names files that are not in it, such as"
-                f" {place!r:.120}, which the library `datasets` would follow. Name a file, or how"
-                " the names of several begin."
-            )
 
 
 def _named_places(description: Path) -> Iterator[str]:
@@ -608,27 +589,25 @@ def _named_places(description: Path) -> Iterator[str]:
         if description.suffix == ".md":
             text = block[2] if (block := REGEX_YAML_BLOCK.search(text)) else ""
         refuse_bombs(text, "Its YAML", _MOST_DEPTH, yaml.SafeLoader)
-        open_ = [(yaml.safe_load(text), False)]
+        left = [(yaml.safe_load(text), False)]
     except Exception as error:
-        reason = (
-            str(error)
-            if isinstance(error, CardError)
-            else f"It is not read: {type(error).__name__}."
-        )
+        reason = f"It is not read: {type(error).__name__}."
+        if isinstance(error, CardError):
+            reason = str(error)
         raise UsageError(
             f"{description.name} cannot be used. {reason} Or name a file of the repository, or how"
             " the names of several begin."
         ) from error
-    while open_:
-        value, is_place = open_.pop()
+    while left:
+        value, is_place = left.pop()
         if isinstance(value, str) and is_place:
             yield value
         elif isinstance(value, dict):
-            open_ += [
+            left += [
                 (each, is_place or key in ("data_files", "data_dir")) for key, each in value.items()
             ]
         elif isinstance(value, list):
-            open_ += [(each, is_place) for each in value]
+            left += [(each, is_place) for each in value]
 
 
 def _found(look: Callable[..., Any], repository: Address, *config: str) -> Any:

@@ -24,7 +24,7 @@ from feval import __version__
 from feval.cli import app
 from feval.cli.commands import COMMANDS
 from feval.cli.options import parse_counts
-from feval.cli.output import ProgressBar, foretell
+from feval.cli.output import ProgressBar, announce_long_run
 from feval.errors import OutOfRangeError, UsageError
 from feval.recording import LLMInfo
 
@@ -745,7 +745,7 @@ def test_a_long_run_says_what_it_will_take(questions, said, monkeypatch, capsys)
     for shown in (True, False):
         bar = ProgressBar("a run")
         bar.shown = shown
-        step = foretell(bar, lambda total: f"{total:,} questions x 10 draws")
+        step = announce_long_run(bar, lambda total: f"{total:,} questions x 10 draws")
         for done in (1_000, 4_000, 8_000) if shown else (8_000,):
             step(done, questions)
     sentence = "1,000,000 questions x 10 draws will take about 6.2 min.\n"

@@ -63,14 +63,6 @@ def test_the_state_is_what_the_hub_has(hub, tmp_path):
         assert not result.files[name].holds(content + b"!")
 
 
-def test_more_files_than_one_page_are_seen(hub):
-    many = {f"f/{number:03}": b"%d" % number for number in range(120)}
-    first(many)
-    result = state(REPO)
-    assert len(result.files) == 121
-    assert push(many, result.commit).uploaded == ()
-
-
 def test_only_changed_files_are_sent(hub, tmp_path):
     parent = first()
     hub.forget()
@@ -109,13 +101,6 @@ def test_a_pull_request_leaves_the_branch_alone(hub):
     assert pushed.pull_request == f"{hub.url}/datasets/them/recording/discussions/1"
     assert hub.files("them/recording") == {"README.md": b"# Theirs\n"}
     assert set(hub.files("them/recording", "refs/pr/1")) == set(FILES)
-
-
-def test_large_files_go_in_parts(hub):
-    hub.part_bytes = 256
-    first()
-    assert len(uploads(hub)) == 2 * 3
-    assert hub.files(REPO)["samples/sums/a.parquet"] == FILES["samples/sums/a.parquet"]
 
 
 def test_a_stale_parent_is_refused(hub):

@@ -379,16 +379,6 @@ def test_wrong_bytes_are_fetched_again_once_and_then_refused(hub, address, path,
     assert hub.wrong_bytes[path] == 7
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("status", [429, 500, 503])
-@pytest.mark.parametrize("where", ["/paths-info/", "HEAD /datasets", "GET /datasets", "/refs"])
-def test_a_failure_that_passes_is_met_by_another_attempt(hub, address, where, status, monkeypatch):
-    hub.datasets[REPO].tags["v1.0"] = address.rpartition("@")[2]
-    hub.failures.append(Failure(status, where, (("Retry-After", "0"),)))
-    load(f"hf://{REPO}@v1.0", "a")
-    assert hub.failures == []
-
-
 @pytest.mark.parametrize(
     ("place", "words"),
     [
@@ -491,15 +481,6 @@ def test_names_that_differ_in_case_only_are_refused():
         check_names(["texts/A.parquet", "texts/a.parquet"])
     with pytest.raises(DamagedRecordingError, match="as a file and as a folder"):
         check_names(["texts/a", "texts/a/b"])
-
-
-def test_datasets_that_differ_in_case_only_are_refused(hub, folder):
-    def add(manifest):
-        manifest["datasets"].append({**manifest["datasets"][0], "id": "TOY"})
-        manifest["files"]["questions/TOY.parquet"] = manifest["files"]["questions/toy.parquet"]
-
-    with pytest.raises(DamagedRecordingError, match="the same file on many disks"):
-        pull(publish_changed(hub, folder, add))
 
 
 def test_a_file_larger_than_its_manifest_says_is_not_fetched(hub, folder):
@@ -680,21 +661,6 @@ def test_the_client_speaks_again_when_the_last_thread_is_done(hub, address):
         are_progress_bars_disabled(),
         logging.getLogger("httpx2").level,
     ) == before
-
-
-def test_the_command_pulls_a_part(hub, folder, address):
-    name = address.removeprefix("hf://")
-    result = run_feval("pull", name, "--dataset", "toy", "--llm", "a", "--no-texts", "--json")
-    assert (result.exit_code, result.stderr) == (0, "")
-    account = json.loads(result.stdout)
-    assert account["address"] == address
-    assert account["recording_hash"] == open_recording(folder).hash
-    assert (
-        sum(account["fetched"].values()) + (folder / "manifest.json").stat().st_size
-        == hub.sent_bytes.total()
-    )
-    again = run_feval("pull", name, "--dataset", "toy", "--llm", "a", "--no-texts")
-    assert "nothing had to be fetched" in again.stdout
 
 
 def test_commands_take_an_address_where_they_take_a_folder(

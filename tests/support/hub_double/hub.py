@@ -77,11 +77,8 @@ class HubDouble:
         """How many more objects LFS takes before every upload is cut in its middle; `None` for
         all.
         """
-        self.part_bytes = None
-        """Have larger objects uploaded in parts of this size."""
         self.before_commit = None
         """Called once, when the next commit has arrived and is not made yet."""
-        self.parts = {}
         self._release = threading.Event()
 
     def __enter__(self):

@@ -3,7 +3,7 @@
 import json
 import re
 from http.server import BaseHTTPRequestHandler
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from hub_double.hub import Request
 from hub_double.repositories import (
@@ -18,8 +18,6 @@ from hub_double.repositories import (
     tree_of,
 )
 from hub_double.writing import Writing
-
-TREE_PAGE = 50
 
 
 def handler(hub):
@@ -101,15 +99,7 @@ class Handler(Writing, BaseHTTPRequestHandler):
         dataset = self.hub.readable(name, self.token)
         files = dataset.commits[dataset.commit_of(revision)]
         items = list(tree_of(files, folder, recursive=query.get("recursive", "").lower() == "true"))
-        start = int(query.get("cursor", "0"))
-        headers = {}
-        if start + TREE_PAGE < len(items):
-            again = "&".join(
-                f"{key}={quote(value)}" for key, value in query.items() if key != "cursor"
-            )
-            address = f"{self.hub.url}{urlsplit(self.path).path}?{again}&cursor={start + TREE_PAGE}"
-            headers["Link"] = f'<{address}>; rel="next"'
-        self.json(items[start : start + TREE_PAGE], headers)
+        self.json(items)
 
     def _paths_info(self, name, revision, *, query):
         dataset = self.hub.readable(name, self.token)

@@ -1,7 +1,6 @@
 """What the server answers to those who upload, commit and tag."""
 
 import base64
-import hashlib
 import json
 
 from hub_double.repositories import PULL_REQUEST, Dataset, HubError, git_blob, is_lfs, sha256
@@ -80,55 +79,27 @@ class Writing:
         self._writable(name)
         asked = json.loads(self.body())
         assert asked["operation"] == "upload"
-        parts = self.hub.part_bytes is not None and "multipart" in asked["transfers"]
-        objects = [
-            self._lfs_object(name, each["oid"], each["size"], parts=parts)
-            for each in asked["objects"]
-        ]
-        self.json(
-            {"transfer": "multipart" if parts else "basic", "objects": objects},
-            {"Content-Type": LFS},
-        )
+        objects = [self._lfs_object(name, each["oid"], each["size"]) for each in asked["objects"]]
+        self.json({"transfer": "basic", "objects": objects}, {"Content-Type": LFS})
 
-    def _lfs_object(self, name, oid, size, *, parts):
+    def _lfs_object(self, name, oid, size):
         if oid in self.hub.objects:
             return {"oid": oid, "size": size}
-        store = f"http://localhost:{self.hub.port}/upload/{oid}"
-        upload = {"href": store}
-        if parts and self.hub.part_bytes is not None:
-            count = -(-size // self.hub.part_bytes)
-            upload = {
-                "href": f"{store}/complete",
-                "header": {"chunk_size": str(self.hub.part_bytes)},
-            }
-            upload["header"] |= {
-                f"{number:05d}": f"{store}/{number}" for number in range(1, count + 1)
-            }
+        upload = {"href": f"http://localhost:{self.hub.port}/upload/{oid}"}
         verify = {"href": f"{self.hub.url}/datasets/{name}.git/info/lfs/verify"}
         return {"oid": oid, "size": size, "actions": {"upload": upload, "verify": verify}}
 
-    def _upload(self, oid, part, *, query):
+    def _upload(self, oid, *, query):
         assert self.token is None, "a presigned address is asked without the token"
         if not self.hub.takes_upload():
             self.rfile.read(int(self.headers.get("Content-Length") or 0) // 2)
             self.close_connection = True
             return
         data = self.body()
-        if part:
-            self.hub.parts[oid, int(part)] = data
-        elif sha256(data) != oid:
-            raise HubError(400, "", "other bytes than were announced")
-        else:
-            self.hub.objects[oid] = data
-        self.send(200, b"", {"ETag": f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'})
-
-    def _complete(self, oid, *, query):
-        asked = json.loads(self.body())
-        data = b"".join(self.hub.parts[oid, part["partNumber"]] for part in asked["parts"])
         if sha256(data) != oid:
             raise HubError(400, "", "other bytes than were announced")
         self.hub.objects[oid] = data
-        self.json({})
+        self.send(200, b"", {})
 
     def _verify(self, name, *, query):
         asked = json.loads(self.body())
@@ -193,6 +164,5 @@ Writing.ROUTES = (
     (("POST",), r"/api/datasets/([^/]+/[^/]+)/tag/([^/]+)", Writing._tag),
     (("POST",), r"/datasets/([^/]+/[^/]+)\.git/info/lfs/objects/batch", Writing._lfs_batch),
     (("POST",), r"/datasets/([^/]+/[^/]+)\.git/info/lfs/verify", Writing._verify),
-    (("PUT",), r"/upload/([0-9a-f]{64})(?:/(\d+))?", Writing._upload),
-    (("POST",), r"/upload/([0-9a-f]{64})/complete", Writing._complete),
+    (("PUT",), r"/upload/([0-9a-f]{64})", Writing._upload),
 )
