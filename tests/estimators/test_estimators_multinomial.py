@@ -1,19 +1,26 @@
 """The exact plurality accuracy of independent calls equals enumeration, integer arithmetic,
-binomial tails and simulation.
+binomial tails and simulation; the plug-in's expectation from few calls, and what is unbiased.
 """
 
-from collections import Counter
 from fractions import Fraction
 from itertools import product
-from math import comb
+from math import comb, prod
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from vote_cases import SHARES, credit, one_question
 
-from feval.estimators.multinomial import circles, plugin_plurality_accuracy, plurality_accuracy
-from feval.estimators.per_question import MOST_VOTES, TIES
+from feval.estimators.multinomial import (
+    circles,
+    plugin_expectation,
+    plugin_plurality_accuracy,
+    plurality_accuracy,
+    unbiased_plurality_accuracy,
+)
+from feval.estimators.per_question import MOST_VOTES, TIES, compositions
+from feval.estimators.plurality import subset_plurality_accuracy
 
 POOLS = st.tuples(
     st.integers(0, 6), st.lists(st.integers(0, 6), max_size=3), st.integers(0, 4)
@@ -22,30 +29,17 @@ POOLS = st.tuples(
 
 def estimates(gold, rivals, no_answer, votes, ties="uniform"):
     """The plug-in for one question."""
-    counts = np.array([gold]), np.array([rivals], np.int64).reshape(1, -1), np.array([no_answer])
+    counts = one_question(gold, rivals, no_answer)
     return plugin_plurality_accuracy(*counts, votes, ties=ties).per_question()[0].tolist()
-
-
-def credit(leaders, ties):
-    return {
-        "uniform": Fraction(1, leaders),
-        "strict": Fraction(leaders == 1),
-        "lenient": Fraction(1),
-    }[ties]
 
 
 def enumerated(gold, rivals, no_answer, votes, ties):
     """Every sequence of calls."""
     weights = [no_answer, gold, *rivals]
-    total = Fraction(0)
-    for calls in product(range(len(weights)), repeat=votes):
-        counts = Counter(call for call in calls if call)
-        top = max(counts.values(), default=0)
-        if top and counts[1] == top:
-            weight = 1
-            for call in calls:
-                weight *= weights[call]
-            total += weight * credit(sum(count == top for count in counts.values()), ties)
+    total = sum(
+        credit(calls, ties) * prod(weights[call] for call in calls)
+        for calls in product(range(len(weights)), repeat=votes)
+    )
     return total / sum(weights) ** votes
 
 
@@ -65,7 +59,7 @@ def in_integers(gold, rivals, no_answer, votes, ties="uniform"):
                         longer[t + (i == k)][n + i] += count * comb(n + i, i) * c**i
             ways = longer
         orders = comb(votes, k) * gold**k
-        total += sum(orders * row[room] * credit(t + 1, ties) for t, row in enumerate(ways))
+        total += sum(orders * row[room] * SHARES[ties](t + 1) for t, row in enumerate(ways))
     return total / (gold + sum(rivals) + no_answer) ** votes
 
 
@@ -226,3 +220,109 @@ def test_probabilities_next_to_zero_and_one_lose_nothing(shares, answers, ties):
     assert (wins <= 1).all()
     if ties == "uniform":
         assert wins.sum(axis=0) == pytest.approx(1 - rest**votes, abs=1e-12)
+
+
+LAWS = st.lists(st.integers(0, 5), min_size=2, max_size=4).filter(sum)
+
+
+def law(weights):
+    """No answer last."""
+    shares = np.array(weights) / sum(weights)
+    return shares[:1], shares[None, 1:-1], shares[-1:]
+
+
+@pytest.mark.slow
+@given(LAWS, st.integers(1, 7))
+@settings(max_examples=12, deadline=None)
+def test_as_votes_grow_the_plugin_tells_the_accuracy_of_g_votes(weights, calls):
+    result = plugin_expectation(*law(weights), calls, [4001]).per_question()[0, 0]
+    true = plurality_accuracy(*law(weights), [calls]).per_question()[0, 0]
+    assert result == pytest.approx(true, abs=5e-3)
+
+
+def test_the_example_of_the_docs():
+    two = law([55, 45, 0])
+    assert plurality_accuracy(*two, [101]).per_question()[0, 0] == pytest.approx(0.844, abs=5e-4)
+    assert plugin_expectation(*two, 5, [101]).per_question()[0, 0] == pytest.approx(0.592, abs=5e-4)
+
+
+@given(LAWS, st.integers(1, 5), st.sampled_from(TIES))
+@settings(max_examples=40, deadline=None)
+def test_the_corrected_estimate_is_unbiased_up_to_g_votes(weights, calls, ties):
+    votes = list(range(1, calls + 1))
+    outcomes = np.array(
+        [c for c in product(range(calls + 1), repeat=len(weights)) if sum(c) == calls]
+    )
+    chances = np.array([float(chance(weights, c)) for c in outcomes.tolist()])
+    result = unbiased_plurality_accuracy(
+        outcomes[:, 0], outcomes[:, 1:-1], outcomes[:, -1], votes, ties=ties
+    )
+    assert result.reasons == ("",) * calls
+    true = plurality_accuracy(*law(weights), votes, ties=ties).per_question()[0]
+    assert chances @ result.values.per_question() == pytest.approx(true, abs=1e-12)
+
+
+def chance(weights, counts):
+    total, draws = Fraction(1), 0
+    for weight, count in zip(weights, counts, strict=True):
+        draws += count
+        total *= comb(draws, count) * Fraction(weight, sum(weights)) ** count
+    return total
+
+
+def test_beyond_g_votes_there_is_nan_and_a_reason():
+    result = unbiased_plurality_accuracy(
+        np.array([3, 2]), np.array([[2], [1]]), np.array([0, 1]), [1, 4, 5, 9]
+    )
+    values = result.values.per_question()
+    assert np.isnan(values).tolist() == [[False, False, False, True], [False, False, True, True]]
+    assert result.reasons[:2] == ("", "")
+    assert "question 1 has 4" in result.reasons[2]
+    assert "question 0 has 5" in result.reasons[3]
+    alone = subset_plurality_accuracy(
+        np.array([3]), np.array([[2]]), np.array([0]), [1, 4, 5]
+    ).per_question()
+    assert values[0, :3].tolist() == alone[0].tolist()
+
+
+def test_many_calls_over_two_answers_are_enumerated():
+    two = law([6, 4, 0])
+    from scipy.stats import binom
+
+    counts = np.arange(1001)
+    estimates = plugin_plurality_accuracy(
+        counts, 1000 - counts[:, None], np.zeros(1001, int), [3]
+    ).per_question()[:, 0]
+    expected = binom.pmf(counts, 1000, 0.6) @ estimates
+    assert plugin_expectation(*two, 1000, [3]).per_question()[0, 0] == pytest.approx(
+        expected, abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_a_table_of_questions_tells_what_each_question_alone_tells(ties):
+    rng = np.random.default_rng(7)
+    p = rng.dirichlet(np.ones(5), 60)
+    p[::3, 4] = 0.0  # some without a rival, an answer, or a chance
+    p[1::5, 1] = 0.0
+    p[2::7, 0] = 0.0
+    p[3] = [1.0, 0.0, 0.0, 0.0, 0.0]
+    p[4] = [0.0, 1.0, 0.0, 0.0, 0.0]
+    p /= p.sum(axis=1, keepdims=True)
+    votes = [1, 2, 7, 40]
+    together = plugin_expectation(p[:, 0], p[:, 2:], p[:, 1], 3, votes, ties=ties).per_question()
+    for shares, result in zip(p[:8], together, strict=False):
+        total = np.zeros(len(votes))
+        for calls in product(np.flatnonzero(shares).tolist(), repeat=3):
+            counts = np.bincount(calls, minlength=5)[None]
+            estimate = plugin_plurality_accuracy(
+                counts[:, 0], counts[:, 2:], counts[:, 1], votes, ties=ties
+            )
+            total += shares[list(calls)].prod() * estimate.per_question()[0]
+        assert result == pytest.approx(total, abs=1e-13)
+
+
+@pytest.mark.parametrize(("total", "parts"), [(0, 1), (0, 3), (5, 1), (1, 4), (6, 3)])
+def test_compositions_are_all_of_them_in_order(total, parts):
+    result = [ways for ways in product(range(total + 1), repeat=parts) if sum(ways) == total]
+    assert compositions(total, parts).tolist() == [list(ways) for ways in result]

@@ -2,7 +2,6 @@
 values.
 """
 
-from collections import Counter
 from fractions import Fraction
 from itertools import combinations
 from math import comb
@@ -12,9 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from real_files import golden, real_codes
+from vote_cases import credit, one_question
 
 from feval.errors import OutOfRangeError
-from feval.estimators.per_question import vote_counts
+from feval.estimators.per_question import TIES, vote_counts
 from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy
 
 SMALL_POOLS = st.tuples(
@@ -22,22 +22,17 @@ SMALL_POOLS = st.tuples(
 ).filter(lambda pool: 1 <= pool[0] + sum(pool[1]) + pool[2] <= 8)
 
 
-def accuracies(gold, rivals, no_answer):
+def accuracies(gold, rivals, no_answer, ties="uniform"):
     """The estimate for one question, every n."""
     size = gold + sum(rivals) + no_answer
-    counts = np.array([gold]), np.array([rivals], dtype=int).reshape(1, -1), np.array([no_answer])
-    return list(subset_plurality_accuracy(*counts, range(1, size + 1)).per_question()[0])
+    counts = one_question(gold, rivals, no_answer)
+    return list(subset_plurality_accuracy(*counts, range(1, size + 1), ties=ties).per_question()[0])
 
 
-def enumerated(gold, rivals, no_answer, n):
-    """Every subset of n samples, ties shared."""
-    pool = [0] * gold + [j + 1 for j, c in enumerate(rivals) for _ in range(c)] + [None] * no_answer
-    credit = Fraction(0)
-    for subset in combinations(pool, n):
-        votes = Counter(answer for answer in subset if answer is not None)
-        leaders = [answer for answer, count in votes.items() if count == max(votes.values())]
-        credit += Fraction(int(0 in leaders), max(len(leaders), 1))
-    return credit / comb(len(pool), n)
+def enumerated(gold, rivals, no_answer, n, ties):
+    """Every subset of n samples."""
+    pool = [1] * gold + [j + 2 for j, c in enumerate(rivals) for _ in range(c)] + [0] * no_answer
+    return sum(credit(subset, ties) for subset in combinations(pool, n)) / comb(len(pool), n)
 
 
 def in_fractions(gold, rivals, no_answer):
@@ -63,39 +58,17 @@ def in_fractions(gold, rivals, no_answer):
     return [total[n] / comb(size, n) for n in range(1, size + 1)]
 
 
-@given(SMALL_POOLS)
-@example((1, [1, 1, 1], 0))
-@example((2, [2, 2, 2], 0))
-@example((0, [], 4))
-@example((4, [], 4))
-@example((3, [3], 2))
-@settings(max_examples=150, deadline=None)
-def test_equals_enumeration_of_all_subsets(pool):
-    exact = [enumerated(*pool, n) for n in range(1, pool[0] + sum(pool[1]) + pool[2] + 1)]
-    assert accuracies(*pool) == pytest.approx([float(p) for p in exact], abs=1e-14)
-
-
-@given(SMALL_POOLS, st.sampled_from(["strict", "lenient"]))
+@given(SMALL_POOLS, st.sampled_from(TIES))
+@example((1, [1, 1, 1], 0), "uniform")
 @example((2, [2, 2, 2], 0), "strict")
 @example((1, [1, 1], 2), "lenient")
-@settings(max_examples=60, deadline=None)
-def test_ties_may_be_lost_or_won(pool, ties):
-    gold, rivals, no_answer = pool
-    size = gold + sum(rivals) + no_answer
-    counts = np.array([gold]), np.array([rivals], dtype=int).reshape(1, -1), np.array([no_answer])
-    result = subset_plurality_accuracy(*counts, range(1, size + 1), ties=ties).per_question()[0]
-    samples = (
-        [0] * gold + [j + 1 for j, c in enumerate(rivals) for _ in range(c)] + [-1] * no_answer
-    )
-    for n in range(1, size + 1):
-        won = 0
-        for subset in combinations(samples, n):
-            right, best = (
-                subset.count(0),
-                max((subset.count(j + 1) for j in range(len(rivals))), default=0),
-            )
-            won += right > best or (ties == "lenient" and right == best > 0)
-        assert result[n - 1] == pytest.approx(won / comb(size, n), abs=1e-14)
+@example((0, [], 4), "uniform")
+@example((4, [], 4), "uniform")
+@example((3, [3], 2), "uniform")
+@settings(max_examples=200, deadline=None)
+def test_equals_enumeration_of_all_subsets(pool, ties):
+    exact = [enumerated(*pool, n, ties) for n in range(1, pool[0] + sum(pool[1]) + pool[2] + 1)]
+    assert accuracies(*pool, ties) == pytest.approx([float(p) for p in exact], abs=1e-14)
 
 
 @pytest.mark.parametrize(

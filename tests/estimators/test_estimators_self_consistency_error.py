@@ -27,11 +27,6 @@ from feval.estimators.self_consistency import (
 SHARES = st.fractions(0, 1, max_denominator=60)
 
 
-def two_answer_plugin(positive, calls):
-    """min(k / n, 1 - k / n)."""
-    return np.minimum(positive, calls - positive) / calls
-
-
 def moments(p, n):
     """Mean and mean square of min(k, n - k) / n."""
     mass = [comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]

@@ -1,17 +1,12 @@
-"""Reference values of the vote estimators, by the calls of `golden_plurality`, `golden_two_call`
-and `golden_coupling`.
-"""
+"""Reference values of the vote estimators, by the calls of `golden_estimators`."""
 
 import json
 import re
 
-import golden_coupling
-import golden_plurality
-import golden_two_call
 import pytest
+from golden_estimators import CALLS
 from places import SHARED
 
-CALLS = golden_plurality.CALLS | golden_two_call.CALLS | golden_coupling.CALLS
 FILE = SHARED / "golden" / "estimators.json"
 ENTRIES = json.loads(FILE.read_text("utf-8"))["cases"] if FILE.exists() else []
 

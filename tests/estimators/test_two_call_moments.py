@@ -9,12 +9,11 @@ from math import comb
 
 import numpy as np
 import pytest
-from golden_two_call import objective
+from golden_estimators import objective
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from two_call_cases import PROBABILITY
 
-from feval.errors import OutOfRangeError
 from feval.estimators.completions import ldgp_completion, maxent_completion
 from feval.estimators.mixtures import mixture_from_counts
 from feval.estimators.moments import Moments, PairTable, pair_table, pair_table_summary
@@ -91,12 +90,6 @@ def test_the_other_intervals_of_table_3_are_reproduced_as_printed(cells, three, 
     for n, printed in ((1, three), (2, five)):
         result = wald_projection(PairTable.of(*cells), n)
         assert [percent(result.low), percent(result.high)] == printed
-
-
-@pytest.mark.parametrize(("mu", "nu"), [("4/5", "1/10"), ("1/2", "3/5"), ("6/5", "6/5")])
-def test_fractions_that_no_distribution_has_are_refused(mu, nu):
-    with pytest.raises(OutOfRangeError, match="No distribution"):
-        Moments.of(Fraction(mu), Fraction(nu))
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5])

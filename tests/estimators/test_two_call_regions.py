@@ -19,6 +19,16 @@ from feval.estimators.vote_polynomials import majority_accuracy
 from feval.estimators.wald_regions import likelihood_projection, simultaneous_gains, wald_projection
 
 
+def interval_over_grid(n, centre, covariance, radius):
+    """The sharp interval at each feasible point of a grid within an ellipse."""
+    mu, nu = np.meshgrid(np.linspace(0, 1, 1001), np.linspace(0, 1, 1001))
+    away = np.stack([mu - centre[0], nu - centre[1]], -1)
+    distance = np.einsum("...i,ij,...j->...", away, np.linalg.inv(covariance), away)
+    remaining = (distance <= radius) & (mu * mu <= nu) & (nu <= mu)
+    assert remaining.sum() > 50
+    return vote_interval(n, Moments.of(mu[remaining], nu[remaining]))
+
+
 @pytest.mark.parametrize(
     "cells", [(5946, 1247, 999), (40, 30, 10), (12, 9, 11), (9, 3, 60), (9, 22, 9)]
 )
@@ -29,13 +39,8 @@ def test_the_projection_is_the_hull_over_the_region(cells, n):
     sigma = np.array(
         [[summary.var_x1, summary.cov_x12], [summary.cov_x12, summary.var_x2]], float
     ) / sum(cells)
-    mu, nu = np.meshgrid(np.linspace(0, 1, 801), np.linspace(0, 1, 801))
-    away = np.stack([mu - float(summary.mu), nu - float(summary.nu)], -1)
-    within = np.einsum("...i,ij,...j->...", away, np.linalg.inv(sigma), away) <= -2 * math.log(0.05)
-    remaining = within & (mu * mu <= nu) & (nu <= mu)
+    interval = interval_over_grid(n, (summary.mu, summary.nu), sigma, -2 * math.log(0.05))
     result = wald_projection(table, n)
-    assert remaining.sum() > 50
-    interval = vote_interval(n, Moments.of(mu[remaining], nu[remaining]))
     assert float(result.low) <= interval.low.min() + 1e-12
     assert float(result.high) >= interval.high.max() - 1e-12
     assert float(result.low) == pytest.approx(interval.low.min(), abs=0.02)
@@ -78,14 +83,9 @@ def test_simultaneous_gains_are_the_least_over_one_region(n, law):
     questions, calls, level = 60, 6, 0.9
     right = rng.binomial(calls, rng.beta(*law, questions))
     values = np.stack([right / calls, right * (right - 1) / (calls * (calls - 1))])
-    centre, covariance = values.mean(1), np.cov(values) / questions
-    mu, nu = np.meshgrid(np.linspace(0, 1, 1501), np.linspace(0, 1, 1501))
-    away = np.stack([mu - centre[0], nu - centre[1]], -1)
-    distance = np.einsum("...i,ij,...j->...", away, np.linalg.inv(covariance), away)
     hotelling = 2 * (questions - 1) / (questions - 2) * fisher.ppf(level, 2, questions - 2)
-    remaining = (distance <= hotelling) & (mu * mu <= nu) & (nu <= mu)
-    assert remaining.sum() > 100
-    least = (vote_interval(n, Moments.of(mu[remaining], nu[remaining])).low - mu[remaining]).min()
+    interval = interval_over_grid(n, values.mean(1), np.cov(values) / questions, hotelling)
+    least = (interval.low - interval.upper.moments.mu).min()
     [result] = simultaneous_gains(right, np.full(questions, calls), [n], level)
     assert (result > 0) == (least > 0) == (law[0] > 10)
     assert result <= least + 1e-12
@@ -97,15 +97,19 @@ def test_simultaneous_gains_need_spread():
     assert np.isnan(simultaneous_gains([3] * 20, [3] * 20, [1, 2])).all()
 
 
+def assert_within_the_sharp_intervals(result, moments):
+    for column, n in enumerate(result.budgets):
+        interval = vote_interval(n, moments)
+        assert (result.votes[:, column] >= interval.low - 1e-12).all(), n
+        assert (result.votes[:, column] <= interval.high + 1e-12).all(), n
+
+
 @pytest.mark.parametrize("complete", [maxent_completion, ldgp_completion])
 def test_completed_curves_lie_in_the_sharp_intervals(complete):
     moments = table_of_moments(80)
     result = complete(moments, [0, 1, 2, 10, 50, 500])
     np.testing.assert_allclose(result.votes[:, 0], moments.mu, atol=2e-13)
-    for column, n in enumerate(result.budgets):
-        interval = vote_interval(n, moments)
-        assert (result.votes[:, column] >= interval.low - 1e-12).all()
-        assert (result.votes[:, column] <= interval.high + 1e-12).all()
+    assert_within_the_sharp_intervals(result, moments)
     endless = infinite_vote_interval(moments)
     assert (result.infinite_votes >= endless.low - 1e-12).all()
     assert (result.infinite_votes <= endless.high + 1e-12).all()
@@ -165,10 +169,7 @@ def test_completions_hold_at_every_end_of_both_moments(complete, mu):
     moments = Moments.from_correlation(mu, NEAR_AN_END)
     result = complete(moments, [0, 1, 2, 50])
     np.testing.assert_allclose(result.votes[:, 0], mu, atol=1e-12)
-    for column, n in enumerate(result.budgets):
-        interval = vote_interval(n, moments)
-        assert (result.votes[:, column] >= interval.low - 1e-12).all(), n
-        assert (result.votes[:, column] <= interval.high + 1e-12).all(), n
+    assert_within_the_sharp_intervals(result, moments)
     mirrored = complete(moments.reflected(), [0, 1, 2, 50])
     np.testing.assert_allclose(result.votes + mirrored.votes, 1.0, atol=1e-12)
     np.testing.assert_allclose(result.infinite_votes + mirrored.infinite_votes, 1.0, atol=1e-12)
