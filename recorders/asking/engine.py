@@ -372,37 +372,34 @@ class _Job(Generic[Batch]):
         return self.tokens.prompt + self.tokens.output
 
 
+@dataclass(eq=False)
 class _Run(Generic[Batch, Reply]):
     """One run; everything but the commit itself happens in the event loop."""
 
-    def __init__(
-        self,
-        assignment: Assignment[Batch, Reply],
-        limits: Limits,
-        progress: Callable[[Progress], None] | None,
-        acknowledged: Callable[[Sequence[Any]], None] | None,
-        control: Control,
-        clock: Clock,
-    ) -> None:
-        self._assignment, self._limits, self._clock = assignment, limits, clock
-        self._control = control
-        self._progress, self._acknowledged = progress, acknowledged
-        self._concurrency = min(limits.concurrency, assignment.concurrency or limits.concurrency)
+    _assignment: Assignment[Batch, Reply]
+    _limits: Limits
+    _progress: Callable[[Progress], None] | None
+    _acknowledged: Callable[[Sequence[Any]], None] | None
+    _control: Control
+    _clock: Clock
+
+    def __post_init__(self) -> None:
+        most = self._limits.concurrency
+        self._concurrency = min(most, self._assignment.concurrency or most)
         self._new = self._requests = self._replies = self._failures_in_a_row = 0
         self._unsettled = 0  # batches taken from the queue whose reply or refusal is not journalled
-        self._answered = assignment.has_replies
+        self._answered = self._assignment.has_replies
         self._held_refusals: list[tuple[_Job[Batch], Refused]] = []
         self._given_up: list[str] = []
         self._reason: RecorderError | None = None
         self._failure: BaseException | None = None
         self._trouble: str | None = None
-        self._pace = Pace(limits, clock)
+        self._pace = Pace(self._limits, self._clock)
         # When how many items were new, over the last half minute.
-        self._marks = deque([(clock.now(), 0)])
+        self._marks = deque([(self._clock.now(), 0)])
         self._shown_at = float("-inf")
         self._jobs: dict[asyncio.Task[None], _Job[Batch]] = {}
-        self._changed = asyncio.Event()
-        self._dirty = asyncio.Event()
+        self._changed, self._dirty = asyncio.Event(), asyncio.Event()
         self._group: asyncio.Future[None] | None = None
         self._dispatcher: asyncio.Task[None] | None = None
         self._closing = False
@@ -600,8 +597,7 @@ class _Run(Generic[Batch, Reply]):
         self._settle()
         self._changed.set()
         # Wait until everything journalled so far is on the disk.
-        if self._group is None:
-            self._group = asyncio.get_running_loop().create_future()
+        self._group = self._group or asyncio.get_running_loop().create_future()
         await asyncio.shield(self._group)
 
     def _settle(self) -> None:
@@ -611,9 +607,8 @@ class _Run(Generic[Batch, Reply]):
     def _wait_before_retry(self, job: _Job[Batch], error: RateLimited | Transient) -> float | None:
         """Return the seconds until the request is sent again; `None` if it is given up."""
         if error.retry_after is not None and error.retry_after > LONGEST_WAIT_S:
-            self._stop(
-                StoppedError(f"{error.reason}, and feval waits {duration(LONGEST_WAIT_S)} at most")
-            )
+            most = duration(LONGEST_WAIT_S)
+            self._stop(StoppedError(f"{error.reason}, and feval waits {most} at most"))
             return None
         if isinstance(error, RateLimited) and self._replies > job.replies_then:
             job.failures = 0  # the server is busy, not broken: it has answered others meanwhile
@@ -626,12 +621,8 @@ class _Run(Generic[Batch, Reply]):
             error.after_s or job.failures > _UNREACHABLE_RETRIES
         )
         if hopeless and not self._answered:
-            self._stop(
-                Fatal(
-                    f"Nothing answers: {error.reason}. Check the address (--base-url), and that the"
-                    " server runs"
-                )
-            )
+            advice = "Check the address (--base-url), and that the server runs"
+            self._stop(Fatal(f"Nothing answers: {error.reason}. {advice}"))
             return None
         if job.failures <= self._limits.retries:
             self._trouble = error.reason
@@ -652,12 +643,8 @@ class _Run(Generic[Batch, Reply]):
             return
         self._held_refusals.append((job, error))
         if len(self._held_refusals) >= _REFUSALS_UNTIL_HOPELESS:
-            self._stop(
-                Fatal(
-                    f"The first {len(self._held_refusals)} requests were all refused:"
-                    f" {_sentence(error.reason)}"
-                )
-            )
+            refused = f"The first {_REFUSALS_UNTIL_HOPELESS} requests were all refused:"
+            self._stop(Fatal(f"{refused} {_sentence(error.reason)}"))
 
     def _refuse(self, job: _Job[Batch], error: Refused) -> None:
         self._assignment.refuse(job.batch, error)

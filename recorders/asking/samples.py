@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from feval.answers.thoughts import Thoughts, split
 from feval.cards.billing import Price
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError
 from recorders.asking.budget import Budget, CostEstimate, check_cost_limit, cost
-from recorders.asking.engine import Assignment, Control, Progress, TokenEstimate, ask
-from recorders.asking.pace import Clock, Limits
+from recorders.asking.engine import Assignment, Progress, TokenEstimate, ask
+from recorders.asking.pace import Limits
 from recorders.errors import MissingError, Refused, Transient
 from recorders.journal import MOST_SAMPLES, Journal, utc_now
 from recorders.request import Backend, Completion, Decoding, Request, note_on_number
@@ -136,17 +137,6 @@ class MissingSamples(Assignment[SampleBatch, list[Completion]]):
         ]
         self._lacks = iter(lacks)
         return self._plan.total, sum(len(lack.samples) for lack in lacks)
-
-    def require_may_ask(self) -> None:
-        """Raise a `MissingError` if something is missing, and the journal's mode asks for
-        nothing.
-        """
-        if self.done < self.total and not self.journal.may_ask:
-            raise MissingError(
-                f"{self.journal.folder} lacks {self.total - self.done} of {self.total} {self.unit},"
-                f" and the mode {self.journal.mode!r} asks for nothing. Record with the mode"
-                " 'new_episodes' to get them."
-            )
 
     @property
     def _recorded(self) -> int:
@@ -281,35 +271,30 @@ async def record_samples(
     limits: Limits | None = None,
     price: Price | None = None,
     cost_limit_usd: float | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    acknowledged: Callable[[Sequence[tuple[str, int]]], None] | None = None,
     backend_notes: MutableSequence[str] | None = None,
-    control: Control | None = None,
-    clock: Clock | None = None,
     now: Callable[[], str] = utc_now,
     thoughts: Thoughts | None = None,
     missing: Callable[..., MissingSamples] = MissingSamples,
+    **options: Any,
 ) -> Progress:
     """Ask the backend, which stays open, for every sample that the journal lacks.
 
     Nothing is sent that could pass `cost_limit_usd`, which covers earlier runs, if every CoT in
     flight took `max_tokens`; without `max_tokens`, the longest CoT so far stands in. The backend
     appends sentences to `backend_notes`; they go into the journal. `missing` makes another
-    assignment: of steps, turns or probes.
+    assignment: of steps, turns or probes. The options are those of `ask`.
     """
     check_cost_limit(cost_limit_usd, price, "this LLM")
     limits = limits or Limits()
     budget = Budget(price, cost_limit_usd)
     samples = missing(plan, backend, journal, budget, limits, backend_notes, now, thoughts)
-    samples.require_may_ask()
-    return await ask(
-        samples,
-        limits=limits,
-        progress=progress,
-        acknowledged=acknowledged,
-        control=control,
-        clock=clock,
-    )
+    if samples.done < samples.total and not journal.may_ask:
+        raise MissingError(
+            f"{journal.folder} lacks {samples.total - samples.done} of {samples.total}"
+            f" {samples.unit}, and the mode {journal.mode!r} asks for nothing. Record with the mode"
+            " 'new_episodes' to get them."
+        )
+    return await ask(samples, limits=limits, **options)
 
 
 def estimate_samples(
@@ -378,13 +363,11 @@ class LimitWatch:
         return self._sentence()
 
     def _sentence(self) -> str:
-        limit = (
-            "the provider's limit on" if self._limit is None else f"the limit of {self._limit:,}"
-        )
+        limit, more = "the provider's limit on", _ROOM_TO_THINK
+        if self._limit is not None:
+            limit = f"the limit of {self._limit:,}"
+            more = max(2 * self._limit, _ROOM_TO_THINK if self._thinking else 0)
         inside = f", {self._thinking} of them inside a thought" if self._thinking else ""
-        more = max(
-            2 * (self._limit or 0), _ROOM_TO_THINK if self._thinking or self._limit is None else 0
-        )
         return (
             f"{self._at_limit} of the first {self._seen} CoTs end at {limit} output tokens{inside},"
             " so that their answers are not known. Stop, and record into another folder with a"

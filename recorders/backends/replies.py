@@ -12,9 +12,9 @@ import math
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, TypeGuard, TypeVar
+from operator import add
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import orjson
 
@@ -49,11 +49,11 @@ _PARTS = ("text", "thinking", "reasoning")
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 """Where servers put thoughts: DeepSeek and many others, vLLM and OpenRouter, Ollama."""
 _GEMINI_THOUGHTS = ("thoughts_token_count", "thoughtsTokenCount")
+_STOPS = ("stop_reason", "matched_stop")
 _USAGE_DETAILS = ("completion_tokens_details", "output_tokens_details")
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """Completions, at most as many as were asked for, and sentences about what the server did not
     do as asked.
     """
@@ -129,22 +129,28 @@ def read(
             text=text.answer,
             finish_reason=_finish_reason(choice.get("finish_reason"), text.refused, notes),
             reasoning=text.reasoning,
-            output_tokens=output[number],
-            reasoning_tokens=reasoning[number],
+            output_tokens=tokens,
+            reasoning_tokens=thoughts,
             prompt_tokens=usage.prompt,
             cached_tokens=usage.cached,
             response_id=label["id"],
             served_model=label["model"],
             system_fingerprint=label["system_fingerprint"],
-            token_logprobs=logprobs[number].sampled,
-            token_confidences=logprobs[number].confidences,
-            token_lengths=_lengths(logprobs[number].tokens, text),
+            token_logprobs=sampled.sampled,
+            token_confidences=sampled.confidences,
+            token_lengths=_lengths(sampled.tokens, text),
             tokens_split=is_split or None,
-            stop_text=_stop_text(choice),
+            # vLLM and SGLang state it, and a token or null where a reply ended by itself.
+            stop_text=next(
+                (each for each in stated if isinstance(each, str)), "" if stated else None
+            ),
             usage_doubt=doubt,
             duration_s=seconds,
         )
-        for number, (choice, text) in enumerate(zip(choices, texts, strict=True))
+        for choice, text, sampled, tokens, thoughts in zip(
+            choices, texts, logprobs, output, reasoning, strict=True
+        )
+        for stated in [[choice[name] for name in _STOPS if name in choice]]
     )
     if note := note_on_number(len(completions), asked):
         notes.append(note)
@@ -210,14 +216,6 @@ def _lengths(tokens: tuple[bytes, ...] | None, text: _Texts) -> tuple[int, ...] 
     return tuple(end - start for start, end in pairwise(kept))
 
 
-def _stop_text(choice: Mapping[str, Any]) -> str | None:
-    """Return the stop text that vLLM and SGLang state; they state a token or null where a reply
-    ended by itself.
-    """
-    stated = [choice[name] for name in ("stop_reason", "matched_stop") if name in choice]
-    return next((text for text in stated if isinstance(text, str)), "") if stated else None
-
-
 def _finish_reason(word: object, refused: bool, notes: list[str]) -> str:
     if refused:
         notes.append(
@@ -232,8 +230,7 @@ def _finish_reason(word: object, refused: bool, notes: list[str]) -> str:
     return "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class _Texts:
+class _Texts(NamedTuple):
     answer: str
     reasoning: str | None
     refused: bool
@@ -307,8 +304,7 @@ def _label(value: object, clean: Callable[[str], str]) -> str | None:
     return clean(_SURROGATES.sub("\ufffd", value))[:_LONGEST_LABEL] if _is_text(value) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Logprobs:
+class _Logprobs(NamedTuple):
     sampled: tuple[float, ...] | None = None
     confidences: tuple[float, ...] | None = None
     tokens: tuple[bytes, ...] | None = None
@@ -465,10 +461,8 @@ def _shares(
     """Return the output and reasoning tokens of each choice, and whether they are shares of the
     server's total.
     """
-    if len(texts) == 1:
-        return [usage.output], [usage.reasoning], False
-    if usage.output is None:
-        return [None] * len(texts), [None] * len(texts), False
+    if len(texts) == 1 or usage.output is None:
+        return [usage.output] * len(texts), [usage.reasoning] * len(texts), False
     answers = [len(text.answer.encode()) for text in texts]
     thoughts = [len((text.reasoning or "").encode()) for text in texts]
     hidden = min(usage.reasoning or 0, usage.output)
@@ -480,20 +474,13 @@ def _shares(
     if is_exact:
         output = counted
     elif usage.reasoning is None:
-        output = _split(
-            usage.output,
-            [answer + thought for answer, thought in zip(answers, thoughts, strict=True)],
-        )
+        output = _split(usage.output, [*map(add, answers, thoughts)])
     else:
-        visible = _split(usage.output - hidden, answers)
-        output = [answer + thought for answer, thought in zip(visible, reasoning, strict=True)]
+        output = [*map(add, _split(usage.output - hidden, answers), reasoning)]
     if not is_exact:
         notes.append(_SPLIT + (_SPLIT_EVENLY if hidden and not any(thoughts) else ""))
-    return (
-        [*output],
-        [None if usage.reasoning is None else share for share in reasoning],
-        not is_exact,
-    )
+    unknown: list[int | None] = [None] * len(texts)
+    return [*output], unknown if usage.reasoning is None else [*reasoning], not is_exact
 
 
 def _split(total: int, weights: Sequence[int]) -> list[int]:

@@ -141,21 +141,21 @@ class _Contents:
         self._keys = set[str]()
         self._uncounted = self._cots = 0
         self.split = self.has_turns = self.opens = False
-        for entry in journal.entries():
-            if entry.kind != "cot":
+        for _, _, kind, record in journal.entries():
+            if kind != "cot":
                 continue
-            record = entry.record
-            self._keys.add(record["key"])
-            self.has_turns |= "messages" in record
-            self.opens = self.opens or opened_by_template(record.get("text"), thoughts)
+            key, is_turn = record["key"], "messages" in record
+            self._keys.add(key)
+            self.has_turns |= is_turn
+            self.opens = self.opens or opened_by_template(record["text"], thoughts)
             if "refused" not in record:
                 self._cots += 1
-                self._uncounted += record.get("output_tokens") is None
-                self.split |= bool(record.get("tokens_split"))
-                if record.get("prompt_tokens") is None:
-                    (unpriced_turns if "messages" in record else unpriced).add(record["key"])
-                elif "messages" not in record:
-                    priced.add(record["key"])
+                self._uncounted += "output_tokens" not in record
+                self.split |= "tokens_split" in record
+                if "prompt_tokens" not in record:
+                    (unpriced_turns if is_turn else unpriced).add(key)
+                elif not is_turn:
+                    priced.add(key)
         self._unpriced = len(unpriced - priced | unpriced_turns)
 
     def counter(self, other: str) -> str:
@@ -268,7 +268,8 @@ class _Sealing:
 
     def pools(self) -> Iterator[PoolRows]:
         """Yield one pool per question, in order."""
-        for question, request in _asked(self._replies):
+        replies = self._replies
+        for question, request in zip(replies.questions, replies.requests, strict=True):
             key = request.key()
             records = self._journal.cots(key)
             self._notice(key, records)
@@ -405,12 +406,11 @@ class _Sealing:
         not billed.
         """
         if self._count is None:
-            stated = (
-                0 if "refused" in record else record.get("prompt_tokens") for record in records
-            )
             return [
-                prompt if "messages" in record else None
-                for prompt, record in zip(stated, records, strict=True)
+                (0 if "refused" in record else record.get("prompt_tokens"))
+                if "messages" in record
+                else None
+                for record in records
             ]
         first = sum(self._count(message.content) for message in request.messages)
         prompts, behind = list[int | None](), list[int]()
@@ -425,23 +425,17 @@ class _Sealing:
         if self._count is not None:
             return sum(self._count(message.content) for message in request.messages)
         first = (record for record in records if "messages" not in record)
-        stated = (
-            record["prompt_tokens"] for record in first if record.get("prompt_tokens") is not None
-        )
+        stated = (record["prompt_tokens"] for record in first if "prompt_tokens" in record)
         # A request that was refused was not billed.
         return next(stated, 0 if records else None)
-
-
-def _asked(replies: JournaledLLM) -> Iterator[tuple[Question, Request]]:
-    return zip(replies.questions, replies.requests, strict=True)
 
 
 def sealed_probes(replies: JournaledLLM, probing: Probing) -> Iterator[ProbeRows]:
     """Yield the probes of every question that a journal has, made in this way and at these
     intervals.
     """
-    journal = replies.journal
-    for question, request in _asked(replies):
+    journal, cue, kind = replies.journal, probing.cue, replies.dataset.answer_kind
+    for question, request in zip(replies.questions, replies.requests, strict=True):
         key = request.key()
         found = [
             (row, record)
@@ -449,9 +443,23 @@ def sealed_probes(replies: JournaledLLM, probing: Probing) -> Iterator[ProbeRows
             for record in journal.probes(probing.key(), key, sample)
             if record["offset"] % probing.every == 0
         ]
-        if found:
-            rows, records = zip(*found, strict=True)
-            yield _rows(question, probing.cue, replies.dataset.answer_kind, rows, records)
+        if not found:
+            continue
+        rows, records = zip(*found, strict=True)
+        said = [None if "refused" in each else reply_behind(cue, each["text"]) for each in records]
+        raw = [None if reply is None else extract(kind, reply, question.choices) for reply in said]
+        sure = [*map(confidence_of, records, raw)]
+        tokens = _column(records, "output_tokens")
+        yield ProbeRows(
+            question.id,
+            rows,
+            _column(records, "offset"),
+            raw,
+            normal_forms(kind, raw, question.choices),
+            _column(records, "text"),
+            tokens if any(count is not None for count in tokens) else None,
+            sure if any(confidence is not None for confidence in sure) else None,
+        )
 
 
 def start_probes(
@@ -482,33 +490,6 @@ def start_probes(
                 reply = Completion(text, "unknown", output_tokens=tokens)
                 journal.add_probe(*where, offset, reply, recorded_at="", confidence=confidence)
         journal.commit()
-
-
-def _rows(
-    question: Question,
-    cue: str,
-    kind: str,
-    rows: Sequence[int],
-    records: Sequence[Mapping[str, Any]],
-) -> ProbeRows:
-    replies = [
-        None if "refused" in record else reply_behind(cue, record["text"]) for record in records
-    ]
-    raw = [None if reply is None else extract(kind, reply, question.choices) for reply in replies]
-    confidences = [
-        confidence_of(record, answer) for record, answer in zip(records, raw, strict=True)
-    ]
-    tokens = [record.get("output_tokens") for record in records]
-    return ProbeRows(
-        question.id,
-        rows,
-        [record["offset"] for record in records],
-        raw,
-        normal_forms(kind, raw, question.choices),
-        [record["text"] for record in records],
-        tokens if any(count is not None for count in tokens) else None,
-        confidences if any(confidence is not None for confidence in confidences) else None,
-    )
 
 
 def confidence_of(record: Mapping[str, Any], answer: str | None) -> float | None:
