@@ -42,6 +42,18 @@ def as_json(messages: Iterable[Message]) -> list[dict[str, str]]:
     return [{"role": message.role, "content": message.content} for message in messages]
 
 
+def require_sampling(temperature: float | None, top_p: float | None) -> None:
+    """Raise an `OutOfRangeError` for a temperature or top-p that means nothing."""
+    if temperature is not None and not 0 <= temperature < math.inf:
+        raise OutOfRangeError(
+            f"The setting temperature must be a number from 0 on; {temperature} was given."
+        )
+    if top_p is not None and not 0 < top_p <= 1:
+        raise OutOfRangeError(
+            f"The setting top_p must be a number above 0 and at most 1; {top_p} was given."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Decoding:
     """Every parameter that shapes the CoTs besides the messages. `None`: not sent, so the
@@ -93,14 +105,7 @@ class Decoding:
                 "The setting stop holds an empty text, which would end every CoT at once; leave it"
                 " out."
             )
-        if self.temperature is not None and not 0 <= self.temperature < math.inf:
-            raise OutOfRangeError(
-                f"The setting temperature must be a number from 0 on; {self.temperature} was given."
-            )
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise OutOfRangeError(
-                f"The setting top_p must be a number above 0 and at most 1; {self.top_p} was given."
-            )
+        require_sampling(self.temperature, self.top_p)
         for name, (least, most) in counts.items():
             value = getattr(self, name)
             if value is not None and not least <= value <= most:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from feval.errors import UnknownNameError
-from recorders.tiny.model import FAMILY, Shape, read_arrays, weights_file
+from recorders.tiny.model import FAMILY, Shape, weights_file
 from recorders.tiny.tokenizer import END, PAD, SPECIAL, UNKNOWN, tokenizer
 
 _TEMPLATE = "<question> {{ messages[-1]['content'] }}<answer>"
@@ -28,8 +28,8 @@ def export(name: str, out: Path) -> Path:
     """Write a tiny model as a `transformers` folder, created if missing; weights stay float16."""
     if name not in FAMILY:
         raise UnknownNameError.of("tiny model", name, FAMILY)
-    with weights_file(name) as path:
-        arrays = read_arrays(path, FAMILY[name])
+    with weights_file(name) as path, np.load(path) as file:
+        arrays = dict(file)
     out.mkdir(parents=True, exist_ok=True)
     (out / "model.safetensors").write_bytes(
         _safetensors({key: value.astype("<f2") for key, value in arrays.items()})

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from math import cos, pi
+from math import cos, pi, prod
 
 from recorders.tiny.model import FAMILY, Shape
 
 _WARM_UP = 200
 _LAST_RATE = 0.05  # of the highest
+
+
+def arrays(shape: Shape) -> dict[str, tuple[int, ...]]:
+    """Return the names of a model's weights, as in Hugging Face's Llama, and their shapes."""
+    square, up = (shape.width, shape.width), (shape.hidden, shape.width)
+    sizes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (shape.tokens, shape.width)}
+    for layer in range(shape.layers):
+        parts = {
+            "input_layernorm": (shape.width,),
+            **{f"self_attn.{part}_proj": square for part in "qkvo"},
+            "post_attention_layernorm": (shape.width,),
+            "mlp.gate_proj": up,
+            "mlp.up_proj": up,
+            "mlp.down_proj": up[::-1],
+        }
+        sizes |= {f"model.layers.{layer}.{part}.weight": size for part, size in parts.items()}
+    return sizes | {"model.norm.weight": (shape.width,)}
+
+
+def parameters(shape: Shape) -> int:
+    """Return the number of parameters of a model."""
+    return sum(prod(size) for size in arrays(shape).values())
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tiny_recipes import RECIPES, Recipe
+from tiny_recipes import RECIPES, Recipe, arrays
 from torch.nn import functional
 
 from recorders.tiny.model import Shape
@@ -35,7 +35,7 @@ _POOL = 8  # batches cut from one pool of problems, sorted by length: hardly any
 def initial_weights(shape: Shape, seed: int) -> Weights:
     """Return random weights under the names of Hugging Face's Llama, so that it can load them."""
     source = torch.Generator().manual_seed(seed)
-    return {name: _initial(shape, name, size, source) for name, size in shape.arrays.items()}
+    return {name: _initial(shape, name, size, source) for name, size in arrays(shape).items()}
 
 
 def _initial(

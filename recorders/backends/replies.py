@@ -49,7 +49,6 @@ _PARTS = ("text", "thinking", "reasoning")
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 """Where servers put thoughts: DeepSeek and many others, vLLM and OpenRouter, Ollama."""
 _GEMINI_THOUGHTS = ("thoughts_token_count", "thoughtsTokenCount")
-_STOPS = ("stop_reason", "matched_stop")
 _USAGE_DETAILS = ("completion_tokens_details", "output_tokens_details")
 
 
@@ -140,17 +139,13 @@ def read(
             token_confidences=sampled.confidences,
             token_lengths=_lengths(sampled.tokens, text),
             tokens_split=is_split or None,
-            # vLLM and SGLang state it, and a token or null where a reply ended by itself.
-            stop_text=next(
-                (each for each in stated if isinstance(each, str)), "" if stated else None
-            ),
+            stop_text=_stop_text(choice),
             usage_doubt=doubt,
             duration_s=seconds,
         )
         for choice, text, sampled, tokens, thoughts in zip(
             choices, texts, logprobs, output, reasoning, strict=True
         )
-        for stated in [[choice[name] for name in _STOPS if name in choice]]
     )
     if note := note_on_number(len(completions), asked):
         notes.append(note)
@@ -214,6 +209,14 @@ def _lengths(tokens: tuple[bytes, ...] | None, text: _Texts) -> tuple[int, ...] 
         for end in ends
     ]
     return tuple(end - start for start, end in pairwise(kept))
+
+
+def _stop_text(choice: Mapping[str, Any]) -> str | None:
+    """Return the stop text that vLLM and SGLang state; they state a token or null where a reply
+    ended by itself.
+    """
+    stated = [choice[name] for name in ("stop_reason", "matched_stop") if name in choice]
+    return next((text for text in stated if isinstance(text, str)), "") if stated else None
 
 
 def _finish_reason(word: object, refused: bool, notes: list[str]) -> str:

@@ -36,7 +36,7 @@ from feval.serving.wire import (
     parse,
     usage,
 )
-from recorders.tiny.model import FAMILY, load_model, weights_file
+from recorders.tiny.model import FAMILY, load_model
 from recorders.tiny.sampling import Completion, Decoding, sample, stopped
 from recorders.tiny.tokenizer import END, tokenizer
 
@@ -48,12 +48,10 @@ _CREATED = 1_761_955_200  # November 2025; the field must be there, and says lit
 
 
 class TinyModels:
-    """Answers requests with the tiny models of these names (`UnknownNameError`), or all that are
-    installed.
-    """
+    """Answers requests with the tiny models of these names (`UnknownNameError`), or with all."""
 
     def __init__(self, names: Iterable[str] | None = None) -> None:
-        self.names = tuple(filter(_is_installed, FAMILY) if names is None else names)
+        self.names = tuple(FAMILY if names is None else names)
         for name in self.names:
             load_model(name)
         # one request at a time: most of the time Python's lock is held anyway
@@ -117,17 +115,24 @@ class TinyModels:
         model = load_model(request.model)
         seed = _bounded(request, "seed", 0, _SEEDS)
         first = secrets.randbelow(_SEEDS) if seed is None else seed
-        stops = _stops(request.settings.get("stop"))
+        stops = request.settings.get("stop") or []
+        stops = [stops] if isinstance(stops, str) else stops
+        if not all(stops) or len(stops) > _MAX_STOPS:
+            raise RequestError(
+                f"`stop` must be at most {_MAX_STOPS} texts, none of them empty.", parameter="stop"
+            )
         decoding = _decoding(request, model.shape.context)
-        question = request.conversations[0].last_user_text
+        [conversation] = request.conversations
+        role, text = conversation.messages[-1]
+        continues = role == "assistant" and request.settings.get("continue_final_message")
         try:
             with self._drawing:
                 completions = sample(
                     model,
-                    question,
+                    conversation.last_user_text,
                     range(first, first + request.n),
                     decoding,
-                    beginning=_beginning(request),
+                    beginning=text if continues else None,
                 )
         except OutOfRangeError as error:
             raise RequestError(
@@ -137,17 +142,9 @@ class TinyModels:
         for index, completion in enumerate(completions):
             count, text, finish, ended_at = stopped(completion, stops)
             message = {"role": "assistant", "content": text, "refusal": None}
-            logprobs = (
-                {"content": _logprobs(completion, count), "refusal": None}
-                if request.logprobs
-                else None
-            )
-            choice = {
-                "index": index,
-                "message": message,
-                "logprobs": logprobs,
-                "finish_reason": finish,
-            }
+            choice = {"index": index, "message": message, "finish_reason": finish, "logprobs": None}
+            if request.logprobs:
+                choice["logprobs"] = {"content": _logprobs(completion, count), "refusal": None}
             if stops:  # as vLLM states it
                 choice["stop_reason"] = ended_at
             choices.append(choice)
@@ -173,11 +170,6 @@ def tiny_server(
     """Return a server of the tiny models; see `TinyModels` and `Server`."""
     models = TinyModels(names)
     return Server(models, models.routes, host=host, port=port, token=token)
-
-
-def _is_installed(name: str) -> bool:
-    with weights_file(name) as path:
-        return path.exists()
 
 
 def _card(name: str) -> dict[str, Any]:
@@ -230,21 +222,6 @@ def _decoding(request: CompletionRequest, context: int) -> Decoding:
         max_tokens=next((limit for limit in limits if limit is not None), context),
         top_logprobs=request.top_logprobs,
     )
-
-
-def _beginning(request: CompletionRequest) -> str | None:
-    """Return the beginning of the reply, where the last message has it."""
-    role, text = request.conversations[0].messages[-1]
-    return text if role == "assistant" and request.settings.get("continue_final_message") else None
-
-
-def _stops(value: str | list[str] | None) -> tuple[str, ...]:
-    stops = [value] if isinstance(value, str) else value or []
-    if not all(stops) or len(stops) > _MAX_STOPS:
-        raise RequestError(
-            f"`stop` must be at most {_MAX_STOPS} texts, none of them empty.", parameter="stop"
-        )
-    return tuple(stops)
 
 
 def _bounded(request: CompletionRequest, name: str, least: float, most: float) -> Any:

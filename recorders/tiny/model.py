@@ -9,20 +9,17 @@ its prompt and its random numbers (`docs/tiny-models.md`).
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from math import prod
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError, SourceError, UnknownNameError
+from feval.errors import OutOfRangeError, UnknownNameError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -145,14 +142,10 @@ class TinyModel:
         prompt, before, after = cache.prompt, cache.length, cache.length + 1
 
         def attend(number: int, queries: Floats, keys: Floats, values: Floats) -> Floats:
-            cache.keys[number, :, :, before], cache.values[number, :, :, before] = (
-                keys[:, :, 0],
-                values[:, :, 0],
-            )
-            own_keys, own_values = (
-                cache.keys[number, :, :, :after],
-                cache.values[number, :, :, :after],
-            )
+            cache.keys[number, :, :, before] = keys[:, :, 0]
+            cache.values[number, :, :, before] = values[:, :, 0]
+            own_keys = cache.keys[number, :, :, :after]
+            own_values = cache.values[number, :, :, :after]
             # [heads, rows, prompt tokens]
             shared = queries[:, :, 0] @ prompt.keys[number].swapaxes(1, 2)
             own = np.einsum("hrd,hrcd->hrc", queries[:, :, 0], own_keys)
@@ -262,7 +255,8 @@ def load_model(name: str) -> TinyModel:
 
 def read_model(path: Path, name: str, shape: Shape) -> TinyModel:
     """Return a model from a weights file that `examples/tiny_models/tiny_training.py` wrote."""
-    return TinyModel(name, shape, read_arrays(path, shape))
+    with np.load(path, allow_pickle=False) as file:
+        return TinyModel(name, shape, dict(file))
 
 
 def weights_file(name: str) -> AbstractContextManager[Path]:
@@ -270,32 +264,6 @@ def weights_file(name: str) -> AbstractContextManager[Path]:
     return resources.as_file(
         resources.files("recorders.tiny").joinpath("weights", f"{name.rpartition('/')[2]}.npz")
     )
-
-
-def read_arrays(path: Path, shape: Shape) -> dict[str, npt.NDArray[np.floating]]:
-    """Return the arrays of a weights file; a `SourceError` if it cannot be read or does not fit the
-    shape.
-    """
-    try:
-        with path.open("rb") as raw:  # NumPy leaves a broken file open if it opened it
-            file = np.load(raw, allow_pickle=False)
-            arrays = {key: file[key] for key in file.files}
-    except (OSError, EOFError, ValueError, AttributeError, BadZipFile, zlib.error) as error:
-        raise SourceError(
-            f"The weights file {path} could not be read as .npz ({error}). Copy it again, or train"
-            " the model again."
-        ) from error
-    sizes, expected = {key: value.shape for key, value in arrays.items()}, shape.arrays
-    if sizes != expected:
-        wrong = min(
-            key for key in sizes.keys() | expected.keys() if sizes.get(key) != expected.get(key)
-        )
-        raise SourceError(
-            f"The weights file {path} does not fit {shape}: array {wrong!r} should have the shape"
-            f" {expected.get(wrong)} and has {sizes.get(wrong)}. Name the shape it was trained"
-            " with."
-        )
-    return arrays
 
 
 @dataclass(frozen=True)
@@ -317,34 +285,6 @@ class Shape:
     def head_width(self) -> int:
         """Width of one attention head."""
         return self.width // self.heads
-
-    @property
-    def arrays(self) -> dict[str, tuple[int, ...]]:
-        """Names of the weights, as in Hugging Face's Llama, and their shapes."""
-        square, up, down = (
-            (self.width, self.width),
-            (self.hidden, self.width),
-            (self.width, self.hidden),
-        )
-        arrays: dict[str, tuple[int, ...]] = {
-            "model.embed_tokens.weight": (self.tokens, self.width)
-        }
-        for layer in range(self.layers):
-            parts = {
-                "input_layernorm": (self.width,),
-                **{f"self_attn.{part}_proj": square for part in "qkvo"},
-                "post_attention_layernorm": (self.width,),
-                "mlp.gate_proj": up,
-                "mlp.up_proj": up,
-                "mlp.down_proj": down,
-            }
-            arrays |= {f"model.layers.{layer}.{part}.weight": size for part, size in parts.items()}
-        return arrays | {"model.norm.weight": (self.width,)}
-
-    @property
-    def parameters(self) -> int:
-        """Number of parameters."""
-        return sum(prod(size) for size in self.arrays.values())
 
 
 FAMILY: dict[str, Shape] = {

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from recorders.request import require_sampling
 from recorders.shared_noise import mixed
 from recorders.tiny.model import Prompt, TinyModel
 from recorders.tiny.tokenizer import END, tokenizer
@@ -61,12 +62,7 @@ class Decoding:
 
     def __post_init__(self) -> None:
         """Refuse meaningless values."""
-        if not 0 <= self.temperature < np.inf:
-            raise OutOfRangeError(
-                f"The temperature is {self.temperature}; it must be a finite number, 0 or more."
-            )
-        if not 0 < self.top_p <= 1:
-            raise OutOfRangeError(f"Top-p is {self.top_p}; it must be above 0 and at most 1.")
+        require_sampling(self.temperature, self.top_p)
         if self.max_tokens < 1:
             raise OutOfRangeError(
                 f"At most {self.max_tokens} tokens were allowed; allow at least 1."

@@ -4,6 +4,7 @@ import hashlib
 import json
 
 import pytest
+from tiny_recipes import parameters
 
 from feval.cards.cards import dataset_card, llm_card, llm_names
 from feval.cards.front_matter import card_folder
@@ -42,7 +43,7 @@ def test_a_card_agrees_with_its_model(name):
     assert (card.temperature, card.max_tokens) == (Decoding().temperature, Decoding().max_tokens)
     assert card.family == "feval tiny"
     text = (card_folder() / "llms" / f"{name.replace('/', '--')}.md").read_text("utf-8")
-    assert f"{FAMILY[name].parameters:,} parameters" in text
+    assert f"{parameters(FAMILY[name]):,} parameters" in text
 
 
 def test_prices_are_invented_in_proportion_to_the_names():
