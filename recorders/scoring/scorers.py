@@ -33,6 +33,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,20 +106,16 @@ def make_scorer(
     if kind == "transformers":
         return LocalRewardModel(Path(rest), name)
     if kind == "http":
-        values = (
-            Endpoint.from_environment(rest, key_variable)
-            if key_variable and asks
-            else Endpoint(rest)
-        )
-        return HTTPScorer(values, None, name, timeout_s)
-    if asks:
+        has_key = key_variable and asks
+        endpoint = Endpoint.from_environment(rest, key_variable) if has_key else Endpoint(rest)
+    elif asks:
         endpoint = Endpoint.from_environment(base_url, key_variable)
     else:
         endpoint = Endpoint(
             base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or DEFAULT_BASE_URL
         )
-    if kind == "vllm-score":
-        return HTTPScorer(endpoint, rest, name, timeout_s)
+    if kind in {"http", "vllm-score"}:
+        return HTTPScorer(endpoint, None if kind == "http" else rest, name, timeout_s)
     return ChatScorer(
         endpoint, PAIRWISE if pairwise else CHECKS[kind], rest, name, timeout_s, asks=asks
     )
@@ -192,10 +189,8 @@ class ChatScorer(Scorer):
         usage = completion.prompt_tokens, completion.output_tokens
         text = completion.text or completion.reasoning or ""
         if completion.finish_reason == "content_filter":
-            verdict = f"{REFUSED}a content filter stopped the reply. {text}".strip()[
-                :_VERDICT_LENGTH
-            ]
-            return Score(None, None, verdict, *usage, problem="refused")
+            verdict = f"{REFUSED}a content filter stopped the reply. {text}".strip()
+            return Score(None, None, verdict[:_VERDICT_LENGTH], *usage, problem="refused")
         parts = split(completion.text)
         score = self._check.read(parts.reply if parts.answers else "", replies.choices_of(reply)[0])
         return Score(
@@ -326,11 +321,9 @@ def _p_true(_: str, choice: Mapping[str, Any]) -> float | None:
     for token in tokens:
         if not isinstance(token, dict) or not _word(token.get("token")):
             continue  # spaces and asterisks before the word
-        alternatives = [
-            entry for entry in token.get("top_logprobs") or [] if isinstance(entry, dict)
-        ]
         mass = {"yes": 0.0, "no": 0.0}
-        for entry in alternatives or [token]:
+        alternatives = token.get("top_logprobs") or []
+        for entry in filter(lambda each: isinstance(each, dict), alternatives or [token]):
             word, logprob = _word(entry.get("token")), entry.get("logprob")
             if word in mass and isinstance(logprob, int | float) and not math.isnan(logprob):
                 mass[word] += math.exp(min(0.0, logprob))
@@ -465,19 +458,13 @@ class HTTPScorer(Scorer):
     async def _exchange(self, url: str, data: bytes) -> tuple[httpx2.Response, bytes]:
         if self._client is None:
             self._endpoint.redaction.guard_logs()
-            timeout = httpx2.Timeout(
-                self._timeout_s, connect=min(self._timeout_s, _CONNECT_TIMEOUT_S)
-            )
-            # A redirect would carry the key to another host.
+            connect = min(self._timeout_s, _CONNECT_TIMEOUT_S)
+            headers = {"Content-Type": "application/json"} | replies.ACCEPTED
             self._client = httpx2.AsyncClient(
-                timeout=timeout,
+                timeout=httpx2.Timeout(self._timeout_s, connect=connect),
                 limits=httpx2.Limits(max_connections=None),
-                follow_redirects=False,
-                headers={
-                    "Content-Type": "application/json",
-                    **replies.ACCEPTED,
-                    **self._endpoint.headers,
-                },
+                follow_redirects=False,  # one would carry the key to another host
+                headers=headers | self._endpoint.headers,
             )
         async with self._client.stream("POST", url, content=data) as response:
             return response, await replies.body(response, self._endpoint.host)
@@ -487,10 +474,8 @@ class HTTPScorer(Scorer):
             return answer_error(answer, self._endpoint, self._model or "the reward model")
         reason = self._endpoint.redaction.reason(answer.message).rstrip(".")
         return Fatal(
-            f"{self._endpoint.host} answered {answer.status}"
-            + (f": {reason}" if reason else "")
-            + ". Check the URL "
-            f"({self._endpoint.url}): a reward model there should take a POST of JSON."
+            f"{self._endpoint.host} answered {answer.status}{reason and ': '}{reason}. Check the"
+            f" URL ({self._endpoint.url}): a reward model there should take a POST of JSON."
         )
 
     def _wrong_reply(self, expected: str, received: str) -> Fatal:
@@ -522,11 +507,8 @@ class LocalRewardModel(Scorer):
             settings = {"local_files_only": True, "trust_remote_code": False}
             config = transformers.AutoConfig.from_pretrained(folder, **settings)
             self.by_step = _is_process_model(folder, config)
-            loader = (
-                transformers.AutoModelForTokenClassification
-                if self.by_step
-                else transformers.AutoModelForSequenceClassification
-            )
+            task = "Token" if self.by_step else "Sequence"
+            loader = getattr(transformers, f"AutoModelFor{task}Classification")
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **settings)
             self._model = loader.from_pretrained(folder, **settings).eval()
         except (OSError, ValueError, KeyError) as error:
@@ -544,34 +526,24 @@ class LocalRewardModel(Scorer):
         return await asyncio.to_thread(lambda: [self._one(item) for item in items])
 
     def _one(self, item: Item) -> Score:
-        ids = self._ids(item.question_text + _SEPARATOR)
-        ends = []
+        encode = partial(self._tokenizer.encode, add_special_tokens=False)
+        first = self._tokenizer.bos_token_id
+        ids, ends = [] if first is None else [first], []
+        ids += encode(item.question_text + _SEPARATOR)
         for step in steps_of(item.text) if self.by_step else [item.text]:
-            ids += self._tokenizer.encode(
-                step + _SEPARATOR if self.by_step else step, add_special_tokens=False
-            )
+            ids += encode(step + _SEPARATOR if self.by_step else step)
             ends.append(len(ids) - 1)
         if self._longest and len(ids) > self._longest:
             return Score(
                 problem="unreadable", verdict=f"{len(ids)} tokens; the model reads {self._longest}"
             )
         with self._torch.inference_mode():
-            logits = (
-                self._model(self._torch.tensor([ids], device=self._model.device)).logits[0].float()
-            )
+            inputs = self._torch.tensor([ids], device=self._model.device)
+            logits = self._model(inputs).logits[0].float()
         if not self.by_step:
-            return Score(float(logits[0]), prompt_tokens=len(ids), output_tokens=0)
+            return Score(float(logits[0]), None, None, len(ids), 0)
         right = logits.softmax(-1)[:, 1]
-        return Score(
-            step_scores=tuple(float(right[end]) for end in ends),
-            prompt_tokens=len(ids),
-            output_tokens=0,
-        )
-
-    def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
-        first = self._tokenizer.bos_token_id
-        return ids if first is None else [first, *ids]
+        return Score(None, tuple(float(right[end]) for end in ends), None, len(ids), 0)
 
 
 def steps_of(text: str) -> list[str]:

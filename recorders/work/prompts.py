@@ -138,9 +138,9 @@ def _rendered(text: str, choices: Choices) -> str:
     """Return the question with its options below; options that are their own labels ("Yes", "No")
     get no label.
     """
-    if all(label == option for label, option in choices):
-        return "\n".join([text, *(f"- {option}" for _, option in choices)])
-    return "\n".join([text, *(f"({label}) {option}" for label, option in choices)])
+    bare = all(label == option for label, option in choices)
+    options = (f"- {option}" if bare else f"({label}) {option}" for label, option in choices)
+    return "\n".join([text, *options])
 
 
 _PLACEHOLDER = Question(id="", text="{question}", choices=(("{label}", "{option}"),))
@@ -186,6 +186,10 @@ class _ExemplarFacts(_Facts):
     choices: Annotated[tuple[Choice, ...], Field(strict=False)] = ()
     cot: _Text
     answer: _Text
+
+    def exemplar(self) -> Exemplar:
+        choices = tuple((choice.label, choice.text) for choice in self.choices)
+        return Exemplar(self.question, self.cot, self.answer, choices)
 
 
 class _PromptFacts(_Facts):
@@ -267,24 +271,9 @@ def _read(path: Path) -> PromptCard:
             f"The prompt card {path} is version {facts.version} of {facts.dataset!r}: its file must"
             f" be called {name}.md."
         )
-    exemplars = tuple(
-        Exemplar(
-            each.question,
-            each.cot,
-            each.answer,
-            tuple((choice.label, choice.text) for choice in each.choices),
-        )
-        for each in facts.exemplars
-    )
-    return PromptCard(
-        facts.dataset,
-        facts.version,
-        facts.system,
-        facts.zero_shot,
-        facts.answer_sentence,
-        exemplars,
-        facts.train_form,
-    )
+    fields = dict(facts) | {"exemplars": tuple(each.exemplar() for each in facts.exemplars)}
+    del fields["title"]
+    return PromptCard(**fields)
 
 
 def check_prompt(card: PromptCard, kind: str, questions: Iterable[Question] = ()) -> None:
@@ -365,10 +354,8 @@ def with_train_exemplars(
             and _read_back(card, exemplar, form.kind) == exemplar.answer
             and _folded(exemplar.question, exemplar.choices) not in excluded
         ):
-            usable.setdefault(
-                hashlib.sha256(exemplar.question.encode("utf-8", "surrogatepass")).hexdigest(),
-                exemplar,
-            )
+            text = exemplar.question.encode("utf-8", "surrogatepass")
+            usable.setdefault(hashlib.sha256(text).hexdigest(), exemplar)
     if len(usable) < count:
         raise SourceError(
             f"{count} exemplars were asked for, but of {total} rows of the train split only"
@@ -382,22 +369,14 @@ def with_train_exemplars(
 def _checked(row: Mapping[str, Any], form: TrainForm, name: str, number: int) -> Mapping[str, Any]:
     for field in form.fields:
         value = row.get(field)
-        ok = (
-            isinstance(value, list) and all(map(_is_text, value))
-            if field == "options"
-            else _is_text(value)
-        )
-        if not ok:
+        texts = value if field == "options" else [value]
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise SourceError(
                 f"Row {number} of the train split should have {', '.join(form.fields)} (the form"
                 f" {name!r}); its {field!r} is {value!r:.80}. Give the train split as its"
                 " repository publishes it."
             )
     return row
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 Choices = tuple[tuple[str, str], ...]
@@ -472,9 +451,7 @@ TRAIN_FORMS: dict[str, TrainForm] = {
 _HEADING = re.compile(r"^#+ Turn ([0-9]{1,5})[ \t]*$", re.MULTILINE)
 
 
-class _ProtocolFacts(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
+class _ProtocolFacts(_Facts):
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$")]
     title: str = ""
     no_answer: Annotated[str, StringConstraints(pattern=r"\S")] = "no answer"

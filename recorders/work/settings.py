@@ -129,12 +129,8 @@ def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> Rec
 def _turns(
     settings: RecordingSettings, questions: Sequence[Question], samples: int
 ) -> Turns | None:
-    _refuse_alone(
-        settings,
-        "a protocol of turns; add --protocol FILE",
-        ("turns", "turn_template"),
-        settings.protocol,
-    )
+    what, fields = "a protocol of turns; add --protocol FILE", ("turns", "turn_template")
+    _refuse_alone(settings, what, fields, settings.protocol)
     if settings.protocol is None:
         return None
     _refuse_beside(settings, "--protocol", "turns", tree="A tree is of steps")
@@ -164,23 +160,18 @@ def _refuse_alone(
     settings: RecordingSettings, what: str, fields: Sequence[str], given: object
 ) -> None:
     """Refuse settings of something that was not asked for."""
-    if given is None and (
-        named := [name for name in fields if getattr(settings, name) is not None]
-    ):
+    named = [name for name in fields if getattr(settings, name) is not None]
+    if named and given is None:
         raise UsageError(f"The setting {named[0]} is for {what}, or leave it out.")
 
 
 def _refuse_beside(settings: RecordingSettings, option: str, what: str, **others: str) -> None:
     """Refuse what cannot be recorded together with steps or turns."""
-    others = {
-        "probe_every": "Probes are of whole CoTs",
-        "noise_seed": "Shared noise is for whole CoTs",
-    } | others
+    others["probe_every"] = "Probes are of whole CoTs"
+    others["noise_seed"] = "Shared noise is for whole CoTs"
     for name, why in others.items():
-        value = getattr(settings, name, None)
-        if (value is not None and value is not False) or getattr(
-            settings.decoding, name, None
-        ) is not None:
+        value = getattr(settings, name, getattr(settings.decoding, name, None))
+        if value is not None and value is not False:
             raise UsageError(
                 f"{why}, and {option} records {what}; leave one of {option} and {name} out."
             )
@@ -279,19 +270,14 @@ def default_decoding(llm: str, *, reasoning: bool | None = None) -> Decoding:
     their card names a limit or is one of feval's own, which are published and stay as they are.
     """
     card = find_llm_card(llm)
-    decoding = (
-        Decoding(temperature=card.temperature, max_tokens=card.max_tokens) if card else Decoding()
-    )
+    decoding = Decoding(card.temperature, max_tokens=card.max_tokens) if card else Decoding()
     if not _is_reasoning(card, reasoning):
         return decoding
     path = find_card("llms", llm.split("@", 1)[0])
     is_published = path is not None and path.is_relative_to(card_folder())
     has_limit = card is not None and (card.max_tokens is not None or is_published)
-    return replace(
-        decoding,
-        temperature=None,
-        max_tokens=decoding.max_tokens if has_limit else _REASONING_MAX_TOKENS,
-    )
+    limit = decoding.max_tokens if has_limit else _REASONING_MAX_TOKENS
+    return replace(decoding, temperature=None, max_tokens=limit)
 
 
 def default_prices(llm: str) -> str:
@@ -313,10 +299,8 @@ def load_questions(
     """
     if dataset == DATASET_ID and path is None:
         rows = [
-            Question(
-                f"{DATASET_ID}/{row}", problem.question, str(problem.answer), str(problem.answer)
-            )
-            for row, problem in enumerate(test_questions())
+            Question(f"{DATASET_ID}/{row}", each.question, str(each.answer), str(each.answer))
+            for row, each in enumerate(test_questions())
         ]
     else:
         rows = questions(dataset, source=path, answer_kind=answer_kind)
