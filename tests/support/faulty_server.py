@@ -356,27 +356,23 @@ class FaultyServer:
 
     def _choice(self, seen, number, index):
         question, text = seen.question, text_of(seen.question, index)
+        odd = {
+            "[length]": {"content": text[: len(text) // 2]},
+            "[content_filter]": {"content": None},
+            "[refusal]": {"content": None, "refusal": REFUSAL},
+            "[unicode]": {"content": f"{WORST} {text}"},
+            "[half]": {"content": f"{HALF} {text}"},
+            # one in five is enough, and five would take their time
+            "[big]": {} if index % 5 else {"content": f"{BIG}{text}"},
+            "[reasoning]": {"reasoning_content": REASONING},
+            "[key]": {"content": f"You sent {self._sent_key()}. {text}"},
+        }
         message = {"role": "assistant", "content": text}
-        finish = "stop"
-        if "[length]" in question:
-            message["content"], finish = text[: len(text) // 2], "length"
-        elif "[content_filter]" in question:
-            message["content"], finish = None, "content_filter"
-        elif "[refusal]" in question:
-            message |= {"content": None, "refusal": REFUSAL}
-        elif "[unicode]" in question:
-            message["content"] = f"{WORST} {text}"
-        elif "[half]" in question:
-            message["content"] = f"{HALF} {text}"
-        # one in five is enough, and five would take their time
-        elif "[big]" in question and index % 5 == 0:
-            message["content"] = f"{BIG}{text}"
-        elif "[reasoning]" in question:
-            message["reasoning_content"] = REASONING
-        elif "[finish]" in question:
-            finish = "eos_token"
-        elif "[key]" in question:
-            message["content"] = f"You sent {self._sent_key()}. {text}"
+        for marker, fields in odd.items():
+            message |= fields if marker in question else {}
+        finish = "eos_token" if "[finish]" in question else "stop"
+        for reason in ("length", "content_filter"):
+            finish = reason if f"[{reason}]" in question else finish
         choice = {"index": number, "message": message, "finish_reason": finish, "logprobs": None}
         if seen.body.get("logprobs") and self.takes_logprobs:
             choice["logprobs"] = {

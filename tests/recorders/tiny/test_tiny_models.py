@@ -6,7 +6,6 @@ import json
 import math
 from collections import Counter
 from hashlib import sha256
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from places import DATA
 from scipy import stats
 from splitmix import GOLDEN_RATIO, mix
 from tiny_export import export
-from tiny_recipes import CoolDown, Recipe, arrays, parameters
+from tiny_recipes import arrays, parameters
 
 from feval.errors import OutOfRangeError, UnknownNameError
 from recorders.tiny import (
@@ -369,18 +368,6 @@ def test_any_text_can_be_asked():
     for question in ("", "\ud800 \x00 é 漢字", "<end><answer>"):
         [completion] = sample(load_model(SMALLEST), question, [0], Decoding(max_tokens=5))
         assert completion.output_tokens <= 5
-
-
-def test_a_recipe_warms_up_and_cools_down():
-    recipe = Recipe(SHAPE, seed=0, updates=1000, cosine=2000, later=(CoolDown(500, 0.5),), rate=1.0)
-    rates = recipe.rates()
-    assert recipe.stages() == [range(1000), range(1000, 1500)]
-    assert len(rates) == 1500
-    assert rates[0] < 0.01
-    assert max(rates) == pytest.approx(1.0, abs=0.05)
-    assert rates[999] == pytest.approx((1 + 0.05) / 2, abs=0.01)
-    assert rates[-1] == pytest.approx(0.05)
-    assert all(later < earlier for earlier, later in pairwise(rates[300:]))
 
 
 def test_padding_and_prompts_carry_no_loss():

@@ -246,19 +246,8 @@ def measured(recording):
     return [[getattr(point, name) for point in points] for name in names]
 
 
-IS_GSM8K = pytest.mark.skipif(
-    not os.environ.get("FEVAL_FULL_RECORDING"),
-    reason="the recording of 1319 x 40 is made with FEVAL_FULL_RECORDING=1",
-)
-
-
 @pytest.mark.parametrize(
-    ("questions", "kills"),
-    [
-        (24, (0.5,)),
-        pytest.param(60, (0.3, 0.7), marks=pytest.mark.slow),
-        pytest.param(1319, (0.25, 0.8), marks=IS_GSM8K),
-    ],
+    ("questions", "kills"), [(24, (0.5,)), pytest.param(60, (0.3, 0.7), marks=pytest.mark.slow)]
 )
 def test_killed_resumed_and_right(tmp_path, questions, kills):
     check(tmp_path, *record_through_kills(tmp_path, questions, kills))
