@@ -32,8 +32,8 @@ from huggingface_hub.utils.tqdm import (
 )
 
 from feval import __version__
+from feval.cards.reading import open_regular
 from feval.errors import FevalError, HubError, StorageError
-from feval.recording.layout.format import open_regular
 
 WAITS_SECONDS = (1.0, 4.0)
 """Waits before the second and the third attempt."""

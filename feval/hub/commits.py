@@ -20,10 +20,11 @@ from huggingface_hub import (
 from huggingface_hub import RepoFile as ListedFile
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
+from feval.cards.reading import open_regular
 from feval.errors import ConflictError, HubError, StorageError, UsageError
 from feval.hub.client import Client, RepoFile, StaleParentError, public_endpoint
 from feval.hub.snapshots import fetch_file
-from feval.recording.layout.format import is_safe_path, open_regular
+from feval.recording.layout.format import is_safe_path
 
 _REPO_ID = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9])?/[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?"

@@ -15,9 +15,10 @@ import yaml
 
 from feval.cards.cards import find_dataset_card, find_llm_card
 from feval.cards.front_matter import refuse_bombs
+from feval.cards.reading import open_regular
 from feval.errors import CardError, DamagedRecordingError, UsageError
 from feval.recording import Recording
-from feval.recording.layout.format import open_regular, slug
+from feval.recording.layout.format import slug
 from feval.recording.parts import PAIR_PARTS
 
 _SIZES = (

@@ -28,9 +28,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from feval.cards.reading import open_regular
 from feval.errors import DamagedRecordingError, ReleaseError, UsageError
 from feval.publish.secrets import KEYS, Rule, forms, in_base64, key_rules, known_secrets
-from feval.recording.layout.format import open_regular
 from feval.report.text import counted, visible
 
 ALLOWANCES = ("emails", "paths")

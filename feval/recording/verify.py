@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from feval import executors
 from feval.answers.equivalence import AnswerClasses, classes_from_verdicts
 from feval.arguments import checked
-from feval.cards.reading import sentence
+from feval.cards.reading import open_regular, sentence
 from feval.errors import (
     ConflictError,
     DamagedRecordingError,
@@ -43,7 +43,6 @@ from feval.recording.layout.format import (
     cached_from,
     is_beside,
     leaf_hash,
-    open_regular,
 )
 from feval.recording.layout.manifest import Manifest, check_manifest
 from feval.recording.parts import (

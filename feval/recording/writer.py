@@ -88,14 +88,16 @@ class RecordingWriter:
         licences: Mapping[str, str | None] | None = None,
     ) -> None:
         self.out = Path(out)
-        self._operation = dict(operation)
-        self._prices = prices
-        self._parents = [dict(parent) for parent in parents]
         self._notes = list(notes)
         self.licences = {"questions": None, "outputs": None, **(licences or {})}
-        self._datasets: dict[str, DatasetInfo] = {}
-        self._counts: dict[str, dict[str, int]] = {}
-        self._equality: dict[str, dict[str, Any]] = {}
+        self._record = {
+            "prices": prices,
+            "operation": dict(operation),
+            "parents": [dict(parent) for parent in parents],
+            "licences": self.licences,
+            "notes": self._notes,
+        }
+        self._datasets: dict[str, dict[str, Any]] = {}
         self._tables: dict[str, QuestionTable] = {}
         self._verdicts: dict[str, tuple[Verdicts, ComparisonBudget, int | None]] = {}
         self._budget = ComparisonBudget()
@@ -178,7 +180,7 @@ class RecordingWriter:
             if (repeated := table.repeated_id()) is not None:
                 raise ConflictError(f"Dataset {info.id} has the question id {repeated!r} twice.")
             self._link_if_same(parent, written)
-        self._counts[info.id] = {"questions": len(table), "with_gold": table.with_gold}
+        self._datasets[info.id] |= {"questions": len(table), "with_gold": table.with_gold}
         self._verdicts[info.id] = verdicts or {}, self._budget, not_asked
         self._sources[info.id], self._tables[info.id] = parent, table
         self._leaves[part] = files.leaf.hexdigest()
@@ -330,9 +332,8 @@ class RecordingWriter:
         """
         self._new_dataset(parent.dataset_info(dataset))
         votes, record = parent.votes(dataset), parent.manifest.datasets[dataset]
-        self._counts[dataset] = {name: record[name] for name in ("questions", "with_gold")}
-        if record["equality"]:
-            self._equality[dataset] = record["equality"]
+        names = ("questions", "with_gold", "equality")
+        self._datasets[dataset] |= {name: record[name] for name in names}
         with storage_errors(self.out):
             for path in parent.votes_paths(dataset):
                 self._link(parent, path)
@@ -356,7 +357,7 @@ class RecordingWriter:
         check_name("dataset", info.id)
         if info.id in self._datasets:
             raise ConflictError(f"Dataset {info.id} was added twice.")
-        self._datasets[info.id] = info
+        self._datasets[info.id] = asdict(info)
         self._leaves[Part("dataset", info.id)] = dataset_leaf(info)
 
     def _new_pair(self, dataset: str, llm: LLMInfo, counter: str) -> None:
@@ -456,16 +457,17 @@ class RecordingWriter:
         """Write the votes of a dataset, and what was waiting for them: verdicts, the column
         `correct`, the sizes of pools.
         """
-        name, source = self._datasets[dataset].equality, self._sources[dataset]
-        if name == NORMAL_FORM:
+        record, source = self._datasets[dataset], self._sources[dataset]
+        if (name := record["equality"]) == NORMAL_FORM:
             votes.build()
+            record["equality"] = None
         else:
             part = Part("equality", dataset)
             with self._part_files(part) as files:
                 leaf, counts = merge_equal_answers(votes, files.add, name, *self._verdicts[dataset])
                 self._files |= files.close()
             self._leaves[part] = leaf
-            self._equality[dataset] = {"name": name, **counts}
+            record["equality"] = {"name": name, **counts}
             self._notes += [
                 f"{dataset}: {counts[outcome]} pairs of answers {what} ({name}); they count as"
                 " different."
@@ -481,8 +483,7 @@ class RecordingWriter:
                 self._link_if_same(source, samples)
             self._pairs[dataset, llm] |= counts_of_sizes(pools.sizes)
         flat, probes = votes.files()
-        questions = self._counts[dataset]["questions"]
-        new = [(Part(name, dataset), blocks, questions) for name, blocks in flat.items()]
+        new = [(Part(name, dataset), blocks, record["questions"]) for name, blocks in flat.items()]
         new += [
             (Part(PROBE_VOTES, dataset, llm), blocks, votes.probes[llm].count)
             for llm, blocks in probes.items()
@@ -500,15 +501,8 @@ class RecordingWriter:
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "feval_version": __version__,
             "recording_hash": recording_hash(self._leaves),
-            "prices": self._prices,
-            "operation": self._operation,
-            "parents": self._parents,
-            "licences": self.licences,
-            "notes": self._notes,
-            "datasets": [
-                asdict(info) | self._counts[info.id] | {"equality": self._equality.get(info.id)}
-                for info in self._datasets.values()
-            ],
+            **self._record,
+            "datasets": list(self._datasets.values()),
             "llms": [asdict(llm) | {"base": llm.base} for llm in self._llms.values()],
             "pairs": list(self._pairs.values()),
             "scorers": [asdict(scorer) for scorer in self._scorers.values()],

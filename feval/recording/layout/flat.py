@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from feval.cards.reading import open_regular
 from feval.errors import DamagedRecordingError
-from feval.recording.layout.format import open_regular
 
 _MAGIC = b"FEVALVT1"
 _ALIGN = 64
@@ -78,16 +78,9 @@ def mapped(path: Path, record: Mapping[str, Any]) -> mmap.mmap:
     """Map a file into memory; a `DamagedRecordingError` if it is missing or differs from its record
     in the manifest.
     """
-    size, sha256 = record["bytes"], record["sha256"]
+    sha256 = record["sha256"]
     try:
-        with open_regular(path) as file:
-            actual_size = os.fstat(file.fileno()).st_size
-            if actual_size != size or size < 16:
-                raise DamagedRecordingError(
-                    f"{path} should have {size} bytes, found {actual_size}; fetch the recording"
-                    " again."
-                )
-            data = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+        data = mapped_unread(path, record["bytes"])
     except OSError as error:
         raise DamagedRecordingError(
             f"{path} cannot be opened ({error.strerror}); `feval verify` lists what is left."
@@ -98,6 +91,19 @@ def mapped(path: Path, record: Mapping[str, Any]) -> mmap.mmap:
             f"{path} should have SHA-256 {sha256}, found {digest}; fetch the recording again."
         )
     return data
+
+
+def mapped_unread(path: Path, size: int) -> mmap.mmap:
+    """Map a file of so many bytes into memory; a `DamagedRecordingError` if it has others, an
+    `OSError` if it cannot be opened.
+    """
+    with open_regular(path) as file:
+        actual_size = os.fstat(file.fileno()).st_size
+        if actual_size != size or not size:
+            raise DamagedRecordingError(
+                f"{path} should have {size} bytes, found {actual_size}; fetch the recording again."
+            )
+        return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
 
 
 @contextmanager

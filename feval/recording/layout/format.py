@@ -14,8 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feval.cards.reading import open_regular as open_regular
-from feval.cards.reading import parse_json, read_regular
+from feval.cards.reading import open_regular, parse_json, read_regular
 from feval.errors import (
     DamagedRecordingError,
     FevalError,

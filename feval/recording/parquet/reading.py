@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ import pyarrow.parquet as pq
 from feval.errors import DamagedRecordingError
 from feval.recording.arrays import Ragged
 from feval.recording.content import PoolRows, Question, checked_messages, utc_text
-from feval.recording.layout.format import open_regular
+from feval.recording.layout.flat import mapped_unread
 from feval.recording.parquet.bounds import Bounds
 from feval.recording.parquet.writing import schema_of
 from feval.recording.parts import PARTS, spec_of
@@ -55,15 +54,7 @@ class Table:
     """An opened Parquet file. Other bytes than stated are refused."""
 
     def __init__(self, path: Path, record: dict[str, Any]) -> None:
-        size = record["bytes"]
-        with open_regular(path) as file:
-            actual_size = os.fstat(file.fileno()).st_size
-            if actual_size != size:
-                raise DamagedRecordingError(
-                    f"{path} should have {size} bytes, found {actual_size}; fetch the recording"
-                    " again."
-                )
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        data = mapped_unread(path, record["bytes"])
         # Read ahead, a mapped file costs threads and gains nothing.
         self._file = pq.ParquetFile(
             pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False
