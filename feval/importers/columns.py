@@ -15,7 +15,7 @@ import string
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from feval.answers import decimal_key
 from feval.errors import ConflictError, SourceError
@@ -308,7 +308,8 @@ class Column:
     Attributes:
         name: feval's own.
         of: what it belongs to: a table (which may have several datasets), a question, a request
-            (shared by the CoTs of one LLM on one question), an LLM, a CoT, or a probe of a CoT.
+            (shared by the CoTs of one LLM on one question), an LLM, a CoT, a turn or a probe of a
+            CoT; several words where it is in the objects of each.
         read: turns a value, and its place for messages, into what is stored.
         about: its meaning.
         aliases: names that other tools use.
@@ -356,71 +357,72 @@ COLUMNS: tuple[Column, ...] = (
     "number of the CoT among those of its question and LLM, which orders them; or any other name",
     ("sample_id", "sample_index"),
     ("sample_idx", "sample_number", "trial", "attempt", "rollout", "idx_answer")),
-    Column("text", "cot", text, "the CoT", ("completion", "response", "generation"),
+    Column("text", "cot turn probe", text, "the CoT", ("completion", "response", "generation"),
     ("output", "generated_text", "model_output", "raw_output", "cot", "chain_of_thought",
     "rationale", "reply")),
-    Column("answer", "cot", scalar_text, "the answer that was extracted",
+    Column("answer", "cot turn probe", scalar_text, "the answer that was extracted",
     ("prediction", "extracted_answer"),
     ("pred", "parsed_answer", "predicted_answer", "model_answer", "final_answer")),
-    Column("tokens", "cot", whole_number, "output tokens, hidden reasoning included",
+    Column("tokens", "cot turn probe", whole_number, "output tokens, hidden reasoning included",
     ("output_tokens", "completion_tokens", "usage.completion_tokens", "usage.output_tokens",
     "usage.candidates_token_count"),
     ("num_tokens", "n_tokens", "token_count", "num_output_tokens", "generated_tokens",
     "completion_length")),
-    Column("finish_reason", "cot", finish_reason, "why the CoT ended", (), ("stop_reason",)),
-    Column("reasoning", "cot", text, "reasoning that was given apart from the text",
+    Column("finish_reason", "cot turn", finish_reason, "why the CoT ended", (), ("stop_reason",)),
+    Column("reasoning", "cot turn", text, "reasoning that was given apart from the text",
     ("reasoning_content", "thinking")),
-    Column("reasoning_tokens", "cot", whole_number,
+    Column("reasoning_tokens", "cot turn", whole_number,
     "how many of the output tokens were reasoning",
     ("usage.completion_tokens_details.reasoning_tokens",
     "usage.output_tokens_details.reasoning_tokens", "usage.reasoning_tokens")),
-    Column("cached_tokens", "cot", whole_number,
+    Column("cached_tokens", "cot turn", whole_number,
     "how many of the prompt's tokens came from a cache",
     ("usage.prompt_tokens_details.cached_tokens", "usage.input_tokens_details.cached_tokens",
     "usage.prompt_cache_hit_tokens", "usage.cached_content_token_count")),
-    Column("thoughts_tokens", "cot", whole_number,
+    Column("thoughts_tokens", "cot turn", whole_number,
     "tokens of thoughts counted beside the output (Gemini), to which they are added",
     ("usage.thoughts_token_count",)),
-    Column("cache_read_tokens", "cot", whole_number,
+    Column("cache_read_tokens", "cot turn", whole_number,
     "tokens read from a cache beside the prompt (Anthropic), added to it",
     ("cache_read_input_tokens", "usage.cache_read_input_tokens")),
-    Column("cache_write_tokens", "cot", whole_number,
+    Column("cache_write_tokens", "cot turn", whole_number,
     "tokens written to a cache beside the prompt (Anthropic), added to it",
     ("cache_creation_input_tokens", "usage.cache_creation_input_tokens")),
-    Column("stated_total_tokens", "cot", whole_number,
+    Column("stated_total_tokens", "cot turn", whole_number,
     "tokens of prompt and output together, which tells what is inside them",
     ("usage.total_tokens", "usage.total_token_count")),
-    Column("score", "cot", _by_scorer(_score), "a score, or an object scorer -> score",
+    Column("score", "cot turn", _by_scorer(_score), "a score, or an object scorer -> score",
     ("scores",)),
-    Column("step_scores", "cot", _by_scorer(number_list),
+    Column("step_scores", "cot turn", _by_scorer(number_list),
     "a score for each step, or an object scorer -> such a list"),
-    Column("sequence_logprob", "cot", _logprob,
+    Column("sequence_logprob", "cot turn", _logprob,
     "log-probability of the whole CoT; by default the sum of its tokens'",
     ("cumulative_logprob",)),
-    Column("token_logprobs", "cot", _logprobs, "log-probability of each token", ("logprobs",)),
-    Column("token_confidences", "cot", number_list,
+    Column("token_logprobs", "cot turn", _logprobs, "log-probability of each token", ("logprobs",)),
+    Column("token_confidences", "cot turn", number_list,
     "minus the mean log-probability of the top k at each token (DeepConf)"),
-    Column("duration_s", "cot", not_negative, "seconds that the reply took",
+    Column("duration_s", "cot turn", not_negative, "seconds that the reply took",
     ("duration", "latency_s", "latency")),
-    Column("duration_s", "cot", _milliseconds, "milliseconds that the reply took",
+    Column("duration_s", "cot turn", _milliseconds, "milliseconds that the reply took",
     ("duration_ms", "latency_ms")),
-    Column("first_token_s", "cot", not_negative, "seconds to the first token",
+    Column("first_token_s", "cot turn", not_negative, "seconds to the first token",
     ("ttft_s", "ttft", "time_to_first_token")),
-    Column("first_token_s", "cot", _milliseconds, "milliseconds to the first token",
+    Column("first_token_s", "cot turn", _milliseconds, "milliseconds to the first token",
     ("first_token_ms", "ttft_ms", "time_to_first_token_ms")),
-    Column("seed", "cot", _seed, "the seed that was sent"),
-    Column("response_id", "cot", text, "the provider's id of the reply"),
-    Column("served_model", "cot", text, "the model that the provider says answered"),
-    Column("system_fingerprint", "cot", text, "the provider's fingerprint of its system"),
-    Column("recorded_at", "cot", text, "when the CoT was recorded"),
+    Column("seed", "cot turn", _seed, "the seed that was sent"),
+    Column("response_id", "cot turn", text, "the provider's id of the reply"),
+    Column("served_model", "cot turn", text, "the model that the provider says answered"),
+    Column("system_fingerprint", "cot turn", text, "the provider's fingerprint of its system"),
+    Column("recorded_at", "cot turn", text, "when the CoT was recorded"),
     Column("node", "cot", identifier, "name of the step, among those of its question and LLM"),
     Column("parent", "cot", identifier, "name of the step before"),
     Column("ends", "cot", _truth,
     "whether the step ends a solution; by default, whether it has an answer, null included"),
     Column("turns", "cot", _objects, "replies to the CoT, one after the other"),
-    Column("turn_messages", "cot", _messages,
+    Column("turn_messages", "cot turn", _messages,
     "what was sent for a turn, behind the CoT it replies to, like `prompt`"),
-    Column("turn_prompt_tokens", "cot", whole_number, "tokens of all that was sent for a turn"),
+    Column("turn_prompt_tokens", "cot turn", whole_number,
+    "tokens of all that was sent for a turn"),
     Column("step_stop", "llm", text, "the string that ends a step"),
     Column("step_policy", "llm", text, "which steps were gone on from when the tree was recorded"),
     Column("probes", "cot", _objects, "answers that the LLM gave when it was made to answer early"),
@@ -444,37 +446,24 @@ _DERIVED = frozenset({"total_tokens"})  # the sum of two others
 
 
 def names_of(*parts: str) -> dict[str, Column]:
-    """Return the columns of some of question, request, llm and cot, by every name they are written
-    under.
+    """Return the columns of some of table, question, request, llm, cot, turn and probe, by every
+    name they are written under.
     """
-    columns = [column for column in COLUMNS if column.of in parts]
+    columns = [column for column in COLUMNS if {*column.of.split()} & {*parts}]
     # A column's own name is its own only: "duration_ms" is not "duration_s".
     names = {column.name: column for column in reversed(columns)}
     return names | {alias: column for column in columns for alias in column.aliases}
 
 
-def probe_names() -> dict[str, Column]:
-    """Return the same for the object of a probe: its own columns, and of a CoT's those that a probe
-    has, too.
-    """
-    shared = {"text", "answer", "tokens"}
-    return names_of("probe") | {
-        name: column for name, column in names_of("cot").items() if column.name in shared
-    }
-
-
 def turn_names() -> dict[str, Column]:
-    """Return the same for the object of a turn: a CoT's columns; messages and prompt tokens are its
-    own.
-    """
-    names, tree = names_of("cot"), {"sample", "node", "parent", "ends", "turns", "probes"}
+    """Return the same for the object of a turn, whose messages and prompt tokens are its own."""
+    names = names_of("turn")
     tokens = {
         name: names["turn_prompt_tokens"]
         for name, column in names_of("request").items()
         if column.name == "prompt_tokens"
     }
-    own = tokens | {"messages": names["turn_messages"]}
-    return {name: column for name, column in names.items() if column.name not in tree} | own
+    return names | tokens | {"messages": names["turn_messages"]}
 
 
 def question_names(*parts: str) -> dict[str, Column]:
@@ -483,14 +472,10 @@ def question_names(*parts: str) -> dict[str, Column]:
     return names | {"answer": names["gold"]}
 
 
-class _Plan(NamedTuple):
-    """How rows with the same members are read: the places of the known ones and their columns; the
-    places of others; known ones that state no unit, which are seconds.
-    """
-
-    known: list[tuple[int, str, _Read]]
-    others: list[int]
-    without_unit: frozenset[str]
+_Plan = tuple[list[tuple[int, str, _Read]], list[int], frozenset[str]]
+"""How rows with the same members are read: the places of the known ones and their columns; the
+places of others; known ones that state no unit, which are seconds.
+"""
 
 
 class RowReader:
@@ -522,24 +507,23 @@ class RowReader:
         if isinstance(row.get("usage"), dict):
             pairs = list(_flat(row.items()))
             members, values = tuple(name for name, _ in pairs), [value for _, value in pairs]
-        plan = self._plans.get(members) or self._plan(members)
+        known, unknown, without_unit = self._plans.get(members) or self._plan(members)
         try:
             read = {
                 name: None if (value := values[place]) is None else reader(value, "")
-                for place, name, reader in plan.known
+                for place, name, reader in known
             }
         except SourceError:
             read = {}  # read again below, to say where it is
-        if len(read) < len(plan.known):
-            read = self._read_checked(members, values, plan, where)
-        others = {members[i]: values[i] for i in plan.others if values[i] is not None}
-        return read, others, plan.without_unit
+        if len(read) < len(known):
+            read = self._read_checked(members, values, known, where)
+        return read, {members[i]: values[i] for i in unknown if values[i] is not None}, without_unit
 
     def _plan(self, members: tuple[str, ...]) -> _Plan:
         if len(self._plans) == self._MOST_PLANS:
             self._plans.clear()
         columns = [self._names.get(member) for member in members]
-        plan = self._plans[members] = _Plan(
+        plan = self._plans[members] = (
             [(i, column.name, column.read) for i, column in enumerate(columns) if column],
             [i for i, each in enumerate(columns) if not each and members[i] not in _DERIVED],
             _WITHOUT_UNIT & set(members) & self._names.keys(),
@@ -547,12 +531,16 @@ class RowReader:
         return plan
 
     def _read_checked(
-        self, members: Sequence[str], values: Sequence[Any], plan: _Plan, where: str
+        self,
+        members: Sequence[str],
+        values: Sequence[Any],
+        known: Sequence[tuple[int, str, _Read]],
+        where: str,
     ) -> Row:
         """Read one value after the other; say which is wrong, or which two differ."""
         read: Row = {}
         first: dict[str, int] = {}
-        for place, name, reader in plan.known:
+        for place, name, reader in known:
             value, column = values[place], self._names[members[place]]
             if value is None:
                 read.setdefault(name, None)

@@ -28,6 +28,7 @@ from feval.importers.logs import (
     decoding,
     extracted,
     gold_of,
+    inside,
     labelled,
     reasoning_of,
     text_of,
@@ -94,8 +95,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
             _add(drafts, sample, about["llm"], place, noted)
     if not drafts:
         raise SourceError(f"{source.name} has no samples; there is nothing to import.")
-    data = spec.get("dataset")
-    ids = data.get("sample_ids") if isinstance(data, dict) else None
+    ids = inside(spec, "dataset", "sample_ids")
     places = {str(name): place for place, name in enumerate(ids if isinstance(ids, list) else ())}
     # those not listed in the header come last, in the log's order
     names = sorted(drafts, key=lambda name: places.get(name, len(places)))
@@ -131,19 +131,14 @@ def _header(log: Any, where: str) -> tuple[Row, Row, list[str]]:
             f" {_VERSION}. Convert it with the `inspect` program, or take a newer feval."
         )
     spec = member(log, "eval", dict, where)
-    plan = log.get("plan")
     values: Row = {}
-    for config in (
-        plan.get("config") if isinstance(plan, dict) else None,
-        spec.get("model_generate_config"),
-    ):
+    for config in (inside(log, "plan", "config"), spec.get("model_generate_config")):
         values |= config if isinstance(config, dict) else {}
     model = spec.get("model")
     about = {"llm": model if isinstance(model, str) and model else None}
     about |= decoding(values, ["max_tokens"], _DECODING)
     notes = []
-    packages = spec.get("packages")
-    if isinstance(packages, dict) and isinstance(written := packages.get("inspect_ai"), str):
+    if isinstance(written := inside(spec, "packages", "inspect_ai"), str):
         notes.append(f"The log was written by inspect-ai {written:.40}.")
     status = log.get("status")
     if status != "success":
@@ -222,9 +217,8 @@ def _input_text(sample: Row, where: str) -> str:
 
 def _attached(text: str, sample: Row) -> str:
     """Return a text; long ones are kept among the attachments, under their hash."""
-    attachments = sample.get("attachments")
-    if text.startswith(_ATTACHMENT) and isinstance(attachments, dict):
-        attachment = attachments.get(text.removeprefix(_ATTACHMENT))
+    if text.startswith(_ATTACHMENT):
+        attachment = inside(sample, "attachments", text.removeprefix(_ATTACHMENT))
         return attachment if isinstance(attachment, str) else text
     return text
 
@@ -244,11 +238,10 @@ def _epoch(sample: Row, question: Row, model: str, where: str, noted: Counter[st
     messages = sample.get("messages")
     messages = messages if isinstance(messages, list) else []
     roles = [_role(message, where) for message in messages]
-    calls, models = roles.count("assistant"), sample.get("model_usage")
-    usage = output.get("usage")
+    calls, usage = roles.count("assistant"), output.get("usage")
     # Where the solver made several calls, that is of the last.
-    if calls > 1 and isinstance(models, dict) and models.get(model) is not None:
-        usage = models[model]
+    if calls > 1 and (of_all := inside(sample, "model_usage", model)) is not None:
+        usage = of_all
     tokens, prompt_tokens = _tokens(usage, where)
     if tokens is None and not choices:
         tokens = 0  # nothing came, so nothing was generated

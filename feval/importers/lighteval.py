@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from feval.errors import SourceError
 from feval.importers.columns import member, refuse, strings
 from feval.importers.files import opened_parquet, shortest_floats
-from feval.importers.logs import chat_prompt, decoding, gold_of, labelled
+from feval.importers.logs import chat_prompt, decoding, gold_of, inside, labelled
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.rows import collected
 from feval.importers.source import Imported, ImportRequest, Prompt, Row, counted_notes
@@ -181,8 +181,7 @@ def _results(source: Path, reader: Reader) -> Row:
     for path in beside(source):
         results = reader.json(read_bytes(path), path.name)
         general = member(results, "config_general", dict, path.name)
-        config = general.get("model_config")
-        values = config.get("generation_parameters") if isinstance(config, dict) else None
+        values = inside(general, "model_config", "generation_parameters")
         name = general.get("model_name")
         about = decoding(values if isinstance(values, dict) else {}, ["max_new_tokens"], _DECODING)
         return about | {"llm": name if isinstance(name, str) and name else None}

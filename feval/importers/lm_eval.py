@@ -32,7 +32,15 @@ from feval.importers.columns import (
     whole,
     whole_number,
 )
-from feval.importers.logs import are_texts, chat_prompt, decoding, extracted, gold_of, labelled
+from feval.importers.logs import (
+    are_texts,
+    chat_prompt,
+    decoding,
+    extracted,
+    gold_of,
+    inside,
+    labelled,
+)
 from feval.importers.reading import Reader, read_bytes, read_lines
 from feval.importers.rows import collected
 from feval.importers.source import Imported, ImportRequest, Prompt, Row, chat, counted_notes
@@ -223,7 +231,7 @@ def _request(line: Any, where: str) -> tuple[Prompt, Row]:
 def _choices(doc: Row) -> tuple[tuple[str, str], ...]:
     """Return the options of a question: a list of texts, or `{"text": [...], "label": [...]}`."""
     choices = doc.get("choices")
-    labels = choices.get("label") if isinstance(choices, dict) else None
+    labels = inside(choices, "label")
     texts = choices.get("text") if isinstance(choices, dict) else choices
     if not are_texts(texts):
         return ()
@@ -251,10 +259,10 @@ def _results_notes(results: Row, source: Path) -> list[str]:
     if isinstance(version := results.get("lm_eval_version"), str):
         notes.append(f"The samples were written by lm-evaluation-harness {version:.40}.")
     named = _NAME.fullmatch(source.name)
-    counts = results.get("n-samples")
-    count = counts.get(named["task"]) if named and isinstance(counts, dict) else None
-    if isinstance(count, dict):
-        effective, original = whole(count.get("effective")), whole(count.get("original"))
-        if effective is not None and original is not None and effective < original:
-            notes.append(f"The run asked {effective} of the task's {original} questions.")
+    effective, original = (
+        whole(inside(results, "n-samples", named["task"], name)) if named else None
+        for name in ("effective", "original")
+    )
+    if effective is not None and original is not None and effective < original:
+        notes.append(f"The run asked {effective} of the task's {original} questions.")
     return notes

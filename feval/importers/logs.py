@@ -13,6 +13,13 @@ from feval.importers.columns import member, refuse, scalar_text
 from feval.importers.source import Prompt, Row, chat
 
 
+def inside(value: Any, *path: str) -> Any:
+    """Return a nested member of an object; `None` where there is none."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
 def chat_prompt(messages: Iterable[Any], where: str) -> Prompt:
     """Return a request of several messages, each with a role and a content."""
     here = f"a message of {where}"

@@ -25,6 +25,7 @@ from typing import Any
 from feval.answers import decimal_key
 from feval.errors import SourceError, UsageError
 from feval.importers.columns import member, refuse, scalar_text, sentence_start, strings, whole
+from feval.importers.logs import inside
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.rows import collected
 from feval.importers.source import Imported, ImportRequest, Row, counted_notes
@@ -309,8 +310,7 @@ def _linc_model(reader: Reader, source: Path) -> dict[str, str]:
     """
     path = _sibling(source, "results")
     results = reader.json(read_bytes(path), path.name) if path is not None else {}
-    config = results.get("config") if isinstance(results, dict) else None
-    model = config.get("model") if isinstance(config, dict) else None
+    model = inside(results, "config", "model")
     if not isinstance(model, str) or not model:
         return {}
     tasks = [name for name in results if name != "config"]

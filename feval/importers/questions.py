@@ -173,24 +173,15 @@ def completed(
                     f"The questions file has no question {question.id!r} (its ids look like"
                     f" {next(iter(known), 'none')!r}); its ids must be those of the source."
                 )
-        others = [known[question.id] for question in questions]
-        with_options = [
-            replace(q, choices=q.choices or o.choices)
-            for q, o in zip(questions, others, strict=True)
-        ]
+        with_options = [replace(q, choices=q.choices or known[q.id].choices) for q in questions]
         own, notes = positions_as_labels(with_options, kind, origins[0])
-        same_options = [replace(o, choices=q.choices) for q, o in zip(own, others, strict=True)]
-        labelled, more = positions_as_labels(same_options, kind, origins[1])
-        for q, o in zip(own, labelled, strict=True):
+        same_options = [replace(known[q.id], choices=q.choices) for q in own]
+        others, more = positions_as_labels(same_options, kind, origins[1])
+        result = []
+        for q, o in zip(own, others, strict=True):
             _check_same(q, o, kind)
-        result = [
-            replace(
-                q,
-                text=o.text if q.text is None else q.text,
-                gold=o.gold if q.gold is None else q.gold,
-            )
-            for q, o in zip(own, labelled, strict=True)
-        ]
+            text, gold = (o.text if q.text is None else q.text), q.gold
+            result.append(replace(q, text=text, gold=o.gold if gold is None else gold))
         notes = notes or more
     for question in result:
         if question.text is None:

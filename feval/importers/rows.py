@@ -17,16 +17,7 @@ from typing import Any, TypeVar
 
 from feval.cards.tokens import Usage
 from feval.errors import ConflictError, SourceError
-from feval.importers.columns import (
-    COLUMNS,
-    USAGE,
-    RowReader,
-    examples,
-    names_of,
-    probe_names,
-    sentence_start,
-    turn_names,
-)
+from feval.importers.columns import USAGE, RowReader, examples, names_of, sentence_start, turn_names
 from feval.importers.reading import Reader
 from feval.importers.source import (
     Imported,
@@ -42,7 +33,7 @@ from feval.recording.content import LLMInfo, ScoreRows
 from feval.recording.parts import EXTRA_COLUMNS
 
 _T = TypeVar("_T")
-_COT_COLUMNS = frozenset(column.name for column in COLUMNS if column.of == "cot")
+_COT_COLUMNS = frozenset(column.name for column in names_of("cot").values())
 _OF_LLM = ("temperature", "max_tokens", "decoding", "probe_cue", "step_stop", "step_policy")
 _COUNTED = ("answer", "tokens", "node", "turns", "turn_messages")
 _PROBE = ("offset", "answer", "text", "tokens", "confidence")
@@ -102,7 +93,7 @@ class Rows:
         self.stored = StoredRows(request.scratch, math.inf if is_piece else None)
         self._source, self._request, self._null_stays = source, request, null_stays
         self._reader = RowReader(names_of("question", "request", "llm", "cot"))
-        self._probes, self._turns = RowReader(probe_names()), RowReader(turn_names())
+        self._probes, self._turns = RowReader(names_of("probe")), RowReader(turn_names())
         self._others: Row = {}
         self._noted: set[str] = set()
         self._gaps = 0
@@ -526,9 +517,16 @@ def _pool(question: str, cots: Sequence[Row], *, stored: bool, counted: bool) ->
         finish_reasons=[cot.get("finish_reason", "unknown") for cot in cots],
         extra={name: values for name in EXTRA_COLUMNS if (values := column(name)) is not None},
         reasoning=column("reasoning"),
-        sequence_logprobs=(
-            _sequence_logprobs(cots) if names & {"sequence_logprob", "token_logprobs"} else None
-        ),
+        sequence_logprobs=[
+            cot["sequence_logprob"]
+            if "sequence_logprob" in cot
+            else math.fsum(cot["token_logprobs"])  # of the whole CoT: the sum of its tokens'
+            if "token_logprobs" in cot
+            else None
+            for cot in cots
+        ]
+        if names & {"sequence_logprob", "token_logprobs"}
+        else None,
         token_logprobs=column("token_logprobs"),
         token_confidences=column("token_confidences"),
         scores=_scores(question, cots) if names & {"score", "step_scores"} else {},
@@ -537,21 +535,6 @@ def _pool(question: str, cots: Sequence[Row], *, stored: bool, counted: bool) ->
         ],
         turn_prompt_tokens=column("turn_prompt_tokens"),
     )
-
-
-def _sequence_logprobs(cots: Sequence[Row]) -> list[float | None] | None:
-    """Return the log-probability of each CoT: as given, else the sum of its tokens'."""
-    sums = [
-        (
-            cot["sequence_logprob"]
-            if "sequence_logprob" in cot
-            else math.fsum(cot["token_logprobs"])
-            if "token_logprobs" in cot
-            else None
-        )
-        for cot in cots
-    ]
-    return sums if any(value is not None for value in sums) else None
 
 
 def _scores(question: str, cots: Sequence[Row]) -> dict[str, ScoreRows]:

@@ -63,7 +63,7 @@ def _formats() -> list[Row]:
 
 def _columns() -> list[Row]:
     return [
-        {"name": one.name, "belongs_to": one.of, "meaning": one.about,
+        {"name": one.name, "belongs_to": one.of.split()[0], "meaning": one.about,
          "also_written": ", ".join((*one.aliases, *one.usual))}
         for one in COLUMNS
     ]  # fmt: skip
