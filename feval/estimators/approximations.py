@@ -43,7 +43,7 @@ import numpy as np
 import scipy
 
 from feval.errors import OutOfRangeError, UnknownNameError
-from feval.estimators.arrays import Floats, Int64, Integers, Rows, is_whole
+from feval.estimators.arrays import Floats, Int64, Integers, Rows, is_whole, require_each
 from feval.estimators.per_question import (
     NORMALISED,
     PerQuestion,
@@ -194,8 +194,21 @@ def gaussian_estimate(
     if mode not in MODES:
         raise UnknownNameError.of("mode of the Gaussian estimator", str(mode), MODES)
     numbers = checked_votes(votes)
-    right, others = _checked(correct, rivals)
-    others = np.sort(others, axis=1)[:, ::-1]
+    right, others = np.asarray(correct, np.float64), np.asarray(rivals, np.float64)
+    if right.ndim != 1 or others.ndim != 2 or len(right) != len(others):
+        raise OutOfRangeError(
+            "The Gaussian estimator takes correct [questions] and rivals [questions, candidates];"
+            f" the shapes are {right.shape} and {others.shape}."
+        )
+    require_shares(correct=right, rivals=others)
+    total = right + others.sum(axis=1)
+    require_each(
+        total <= 1.0 + NORMALISED,
+        "The probabilities of a question sum to at most 1; those of question {question} sum to"
+        " {0!r}. Divide the counts by the number of samples.",
+        total,
+    )
+    right, others = np.minimum(right, 1.0), np.sort(np.minimum(others, 1.0), axis=1)[:, ::-1]
     if mode == "guarded":
         others = others[:, : int(np.count_nonzero(others.any(axis=0)))]
     first, rows = distinct(
@@ -226,20 +239,3 @@ def _estimate(correct: Floats, rivals: Floats, votes: Int64, mode: str) -> Float
     if mode == "guarded" or not rivals.shape[1]:
         values[impossible] = 0.0
     return values
-
-
-def _checked(correct: Floats, rivals: Floats) -> tuple[Floats, Floats]:
-    right, others = np.asarray(correct, np.float64), np.asarray(rivals, np.float64)
-    if right.ndim != 1 or others.ndim != 2 or len(right) != len(others):
-        raise OutOfRangeError(
-            "The Gaussian estimator takes correct [questions] and rivals [questions, candidates];"
-            f" the shapes are {right.shape} and {others.shape}."
-        )
-    require_shares(correct=right, rivals=others)
-    total = right + others.sum(axis=1)
-    if len(over := np.flatnonzero(total > 1.0 + NORMALISED)):
-        raise OutOfRangeError(
-            f"The probabilities of a question sum to at most 1; those of question {over[0]} sum to "
-            f"{float(total[over[0]])!r}. Divide the counts by the number of samples."
-        )
-    return np.minimum(right, 1.0), np.minimum(others, 1.0)

@@ -36,15 +36,7 @@ import numpy.typing as npt
 import scipy
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import (
-    Bools,
-    Floats,
-    Int64,
-    Result,
-    Rows,
-    checked_distribution,
-    require_each,
-)
+from feval.estimators.arrays import Bools, Floats, Int64, Result, checked_distribution, require_each
 from feval.estimators.intervals import bootstrap_means
 
 
@@ -132,7 +124,7 @@ def gumbel_coupling_joint(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> Floats:
         OutOfRangeError: shapes that differ, values that are not probabilities, or sums off 1.
     """
     first, second = _laws(p, p_prime)
-    race = _Race.of(first, second)
+    race = _Race(first, second)
     gain = race.spent[..., :, None] - race.spent[..., None, :]
     joint: Floats = first[..., :, None] * second[..., None, :] * np.maximum(gain, 0.0)
     diagonal = np.arange(first.shape[-1])
@@ -171,7 +163,7 @@ def coupled_correctness(
             f" `correct` has shape {right.shape} and holds {right.dtype}."
         )
     right = np.broadcast_to(right, shape)
-    race = _Race.of(first, second)
+    race = _Race(first, second)
     right_first, right_second = (
         np.clip((law * right).sum(axis=-1), 0.0, 1.0) for law in (first, second)
     )
@@ -246,21 +238,18 @@ def score_difference_variance(
     )
 
 
-class _Race(Result):
-    """The race of the module: answers [..., K] by t, H(t_k) and Pr(k, k)."""
+class _Race:
+    """The race of the module: `order` of the answers [..., K] by t, `spent` H(t_k) and `same` Pr(k,
+    k).
+    """
 
-    order: Rows
-    spent: Floats
-    same: Floats
-
-    @classmethod
-    def of(cls, first: Floats, second: Floats) -> _Race:
+    def __init__(self, first: Floats, second: Floats) -> None:
         total = first + second
         possible = total > 0.0
         scale = np.where(possible, total, 1.0)
         # t and 1 - t, without cancellation
         share, rest = first / scale, np.where(possible, second / scale, 1.0)
-        order = np.argsort(share, axis=-1, kind="stable")
+        order = self.order = np.argsort(share, axis=-1, kind="stable")
         t, back = np.take_along_axis(share, order, -1), np.take_along_axis(rest, order, -1)
         mine, yours = np.take_along_axis(first, order, -1), np.take_along_axis(second, order, -1)
         below = np.cumsum(yours, axis=-1)  # sum of p'_l with t_l <= t_k
@@ -274,10 +263,9 @@ class _Race(Result):
         )
         grown[..., 0] /= first.sum(axis=-1)  # E(0)
         sorted_spent = np.cumsum(grown, axis=-1)
-        spent, same = np.empty_like(first), np.empty_like(first)
-        np.put_along_axis(spent, order, sorted_spent, -1)
-        np.put_along_axis(same, order, mine * back / envelope, -1)
-        return cls(order, spent, same)
+        self.spent, self.same = np.empty_like(first), np.empty_like(first)
+        np.put_along_axis(self.spent, order, sorted_spent, -1)
+        np.put_along_axis(self.same, order, mine * back / envelope, -1)
 
     def within(self, mine: Floats, yours: Floats, right: Bools) -> Floats:
         """Sum of Pr(i, j) over the right answers; mine and yours hold their probabilities, 0

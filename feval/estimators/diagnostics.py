@@ -186,13 +186,13 @@ def strata_summary(
     Raises:
         OutOfRangeError: as `mass_by_rank` and `difficulty_strata`.
     """
-    questions = _Diagnostics.of(gold, rivals, no_answer)
-    stratum = difficulty_strata(questions.accuracy, upper)
+    questions = _diagnostics(gold, rivals, no_answer)
+    stratum = difficulty_strata(questions["accuracy"], upper)
     members = [np.flatnonzero(stratum == t) for t in range(len(upper))]
     return Strata(
         upper=np.asarray(upper, np.float64),
         questions=np.array([len(rows) for rows in members]),
-        **{name: _means(values, members) for name, values in vars(questions).items()},
+        **{name: _means(values, members) for name, values in questions.items()},
     )
 
 
@@ -220,20 +220,19 @@ def strata_difference(
     Raises:
         OutOfRangeError: as `strata_summary`, or different numbers of questions.
     """
-    before, after = _Diagnostics.of(*first), _Diagnostics.of(*second)
-    if len(before.accuracy) != len(after.accuracy):
+    before, after = _diagnostics(*first), _diagnostics(*second)
+    if len(before["mass"]) != len(after["mass"]):
         raise OutOfRangeError(
-            f"Recordings are compared on the same questions; they have {len(before.accuracy)} and"
-            f" {len(after.accuracy)}."
+            f"Recordings are compared on the same questions; they have {len(before['mass'])} and"
+            f" {len(after['mass'])}."
         )
-    stratum = difficulty_strata(before.accuracy, upper)
+    stratum = difficulty_strata(before["accuracy"], upper)
     members = [np.flatnonzero(stratum == t) for t in range(len(upper))]
-    ranks = max(before.mass.shape[1], after.mass.shape[1])
-    changes = {
-        name: getattr(after, name) - getattr(before, name)
-        for name in ("accuracy", "candidates", "entropy")
-    }
-    changes["mass"] = _widened(after.mass, ranks) - _widened(before.mass, ranks)
+    changes = {name: after[name] - before[name] for name in ("accuracy", "candidates", "entropy")}
+    shape = np.maximum(before["mass"].shape, after["mass"].shape)
+    changes["mass"] = np.zeros(shape)
+    for sign, table in ((1.0, after["mass"]), (-1.0, before["mass"])):
+        changes["mass"][:, : table.shape[1]] += sign * table
     return StrataDifference(
         upper=np.asarray(upper, np.float64),
         questions=np.array([len(rows) for rows in members]),
@@ -242,24 +241,16 @@ def strata_difference(
     )
 
 
-class _Diagnostics(Result):
-    accuracy: Floats
-    no_answer: Floats
-    candidates: Floats
-    entropy: Floats
-    mass: Floats
-
-    @classmethod
-    def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> _Diagnostics:
-        mass = mass_by_rank(gold, rivals, no_answer)
-        signatures = signatures_of_counts(gold, rivals, no_answer)
-        return cls(
-            accuracy=signatures.correct[signatures.rows],
-            no_answer=signatures.no_answer[signatures.rows],
-            candidates=(mass > 0.0).sum(axis=1).astype(np.float64),
-            entropy=answer_entropy(gold, rivals, no_answer),
-            mass=mass,
-        )
+def _diagnostics(gold: Integers, rivals: Integers, no_answer: Integers) -> dict[str, Floats]:
+    mass = mass_by_rank(gold, rivals, no_answer)
+    signatures = signatures_of_counts(gold, rivals, no_answer)
+    return {
+        "accuracy": signatures.correct[signatures.rows],
+        "no_answer": signatures.no_answer[signatures.rows],
+        "candidates": (mass > 0.0).sum(axis=1).astype(np.float64),
+        "entropy": answer_entropy(gold, rivals, no_answer),
+        "mass": mass,
+    }
 
 
 def _means(values: Floats, members: list[Rows]) -> Floats:
@@ -274,7 +265,3 @@ def _standard_errors(values: Floats, members: list[Rows]) -> Floats:
         for rows in members
     ]
     return np.array(spread)
-
-
-def _widened(mass: Floats, ranks: int) -> Floats:
-    return np.pad(mass, ((0, 0), (0, ranks - mass.shape[1])))

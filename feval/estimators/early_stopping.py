@@ -212,7 +212,7 @@ def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: boo
         chance = np.asarray(stop_here + none if j == windows else stop_here, np.float64)
         ended.append(counts)
         chances.append(np.where(chance < _MINUTE, 0.0, chance))
-    return Ends.of(np.concatenate(ended), np.concatenate(chances), window * windows)
+    return Ends.from_counts(np.concatenate(ended), np.concatenate(chances), window * windows)
 
 
 def _unanimous(counts: Integers, window: int, windows: int) -> Numbers:
@@ -362,7 +362,7 @@ def early_plurality(
     """
     if size.size and int(size.max()) > LARGEST_POOL:
         return EarlyPlurality(np.zeros(len(size)), np.full(len(size), np.inf))
-    counts = Counts.of(gold, rivals, size - gold - rivals.sum(axis=1))
+    counts = Counts.from_arrays(gold, rivals, size - gold - rivals.sum(axis=1))
     first, rows = distinct((counts.gold, counts.size, *counts.rivals))
     right, error = np.zeros(len(first)), np.zeros(len(first))
     sum_of = _Sum(int(counts.size.max(initial=0)), window, windows, only_unstopped)
@@ -392,8 +392,16 @@ class _Sum:
 
     def over(self, counts: Counts) -> tuple[Numbers, Numbers]:
         """[G] probabilities of G questions, and their error bounds."""
-        bands, rounding = Bands.of(counts, self.window * self.windows), _rounding(self.kind)
-        small = self._small_rivals(counts.rivals)
+        bands, rounding = (
+            Bands.from_counts(counts, self.window * self.windows),
+            _rounding(self.kind),
+        )
+        # polynomials R of all rivals but the b largest; the others cannot fill a window
+        many = int((counts.rivals.max(axis=1, initial=0) >= self.window).sum())
+        small = np.zeros((many + 1, self.windows + 1, len(counts.gold)), self.kind)
+        small[many, 0] = 1.0
+        for b in range(many - 1, -1, -1):
+            small[b] = _product(small[b + 1], self.ways[counts.rivals[b]].T)
         unanimous = _product(small[0], self.ways[counts.gold].T)
         f = _chances(unanimous, self._falling(counts.size), self.window)
         last, left = _last(self.signed @ f, self.subsets @ f, rounding, _LEFT)
@@ -430,17 +438,6 @@ class _Sum:
             for one, more in zip(sums, weighted, strict=True):
                 np.add.at(one, question, more)
         return sums[0], rounding * sums[1] + left
-
-    def _small_rivals(self, rivals: Integers) -> Numbers:
-        """[b + 1, L + 1, G] polynomials R of all rivals but the b largest; the others cannot fill a
-        window.
-        """
-        many = int((rivals.max(axis=1, initial=0) >= self.window).sum())
-        result = np.zeros((many + 1, self.windows + 1, rivals.shape[1]), self.kind)
-        result[many, 0] = 1.0
-        for rank in range(many - 1, -1, -1):
-            result[rank] = _product(result[rank + 1], self.ways[rivals[rank]].T)
-        return result
 
     def _rival_product(self, votes: int, rivals: Integers) -> Numbers:
         """int_0^1 prod_a ( sum_{v < k} A(n_a, v) x^v + y A(n_a, k) x^k ) dy for N tuples of rivals

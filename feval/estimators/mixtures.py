@@ -153,7 +153,7 @@ def mixture_from_counts(
         nu = np.einsum("...j,jl,...l->...", shares, cross, shares)
     else:
         nu = np.full(mu.shape, np.nan)
-    votes = [_Table.of(right, size, 2 * n + 1).accuracy(shares) for n in indices]
+    votes = [_Table(right, size, 2 * n + 1).accuracy(shares) for n in indices]
     return MixtureCurve(indices, mu, nu, np.stack(votes, -1) if votes else np.empty((*mu.shape, 0)))
 
 
@@ -198,7 +198,7 @@ def best_mixture(
     one_call, tried = right.mean(0) / size, 0
     best: tuple[float, tuple[int, ...], Floats, float] = (-np.inf, (0,), np.ones(1), 0.0)
     for chosen in combinations(range(right.shape[1]), min(components, right.shape[1])):
-        table = _Table.of(right[:, chosen], size, votes)
+        table = _Table(right[:, chosen], size, votes)
         accuracies = one_call[list(chosen)]
         steps = max(1, round(1.0 / step))
         grid = compositions(steps, len(chosen)) / steps
@@ -218,14 +218,10 @@ def best_mixture(
     )
 
 
-class _Table(Result):
+class _Table:
     """Compositions [C, J] of m and, for each, m! / prod k_j! x A(k)."""
 
-    compositions: Int64
-    coefficients: Floats
-
-    @classmethod
-    def of(cls, right: Int64, size: int, votes: int) -> _Table:
+    def __init__(self, right: Int64, size: int, votes: int) -> None:
         if votes > size:
             raise ShortPoolError(
                 f"{votes} votes need as many recorded calls of each policy; there are {size}. Ask"
@@ -234,17 +230,16 @@ class _Table(Result):
         first, rows = distinct(tuple(right.T))
         share = np.bincount(rows, minlength=len(first)) / len(right)
         unique = right[first]
-        splits = compositions(votes, right.shape[1])
+        self.compositions = compositions(votes, right.shape[1])
         hits = _hits(size, votes)
-        coefficients = np.empty(len(splits))
-        for row, parts in enumerate(splits.tolist()):
+        self.coefficients = np.empty(len(self.compositions))
+        for row, parts in enumerate(self.compositions.tolist()):
             ways = factorial(votes)
             chance = np.ones((len(unique), 1))
             for policy, k in enumerate(parts):
                 ways //= factorial(k)
                 chance = _convolved(chance, hits[k][unique[:, policy]])
-            coefficients[row] = ways * float(share @ chance[:, votes // 2 + 1 :].sum(1))
-        return cls(splits, coefficients)
+            self.coefficients[row] = ways * float(share @ chance[:, votes // 2 + 1 :].sum(1))
 
     def accuracy(self, weights: Floats) -> Floats:
         """[...] V_n for weights [..., J]."""

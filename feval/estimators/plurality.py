@@ -112,7 +112,7 @@ def subset_plurality_accuracy(
             1,000 samples.
     """
     check_ties(ties)
-    counts = Counts.of(gold, rivals, no_answer)
+    counts = Counts.from_arrays(gold, rivals, no_answer)
     numbers = _checked_draws(draws, counts.size)
     first, rows = distinct((counts.gold, counts.size, *counts.rivals))
     values = np.empty((len(first), len(numbers)))
@@ -172,7 +172,7 @@ class Counts(Result):
     rivals: Integers
 
     @classmethod
-    def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> Counts:
+    def from_arrays(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> Counts:
         """Check the arrays that a caller gave."""
         gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
         require_shapes("Counts of samples", "gold", gold, rivals, no_answer)
@@ -235,7 +235,7 @@ class Bands(Result):
     rest: Int64
 
     @classmethod
-    def of(cls, counts: Counts, most: int) -> Bands:
+    def from_counts(cls, counts: Counts, most: int) -> Bands:
         """Bands of counts whose leader has at most `most` votes."""
         edges = np.vstack(
             [np.full_like(counts.gold, most), counts.rivals, np.zeros_like(counts.gold)]
@@ -258,7 +258,7 @@ def _accuracy(counts: Counts, draws: Int64, ties: str) -> Floats:
     """[G, D] exact accuracies of G questions."""
     length = int(draws.max()) + 1  # coefficients that matter: x^0 .. x^max(n)
     choose = binomials(int(counts.size.max(initial=0)), length)
-    bands = Bands.of(counts, length - 1)
+    bands = Bands.from_counts(counts, length - 1)
     polynomials = np.zeros((len(bands.rank), length))
     alone = np.flatnonzero(bands.rank == 0)  # no rival reaches k: W_0 has the coefficients C(g, k)
     above = np.arange(length) > bands.low[alone, None]

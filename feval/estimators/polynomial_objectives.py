@@ -24,7 +24,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Bools, Floats, Result, Rows
+from feval.estimators.arrays import Bools, Floats, Rows
 from feval.estimators.moments import Moments
 from feval.estimators.vote_intervals import ROOM, QuadraticBound, VoteInterval
 from feval.estimators.vote_polynomials import UnitPolynomial, least_distances
@@ -44,28 +44,14 @@ _CHUNK = 2048
 _NO_SPREAD = 1e-17  # variance times the largest curvature, 4 d^2, below a double's precision
 
 
-class _Objective(Result):
-    """g with two derivatives."""
+class _Objective:
+    """g with two derivatives, by values and on the grid."""
 
-    g: Callable[[Floats], Floats]
-    slope: Callable[[Floats], Floats]
-    curvature: Callable[[Floats], Floats]
-    on_grid: Floats
-    scale: float
-    degree: int
-
-    @classmethod
-    def of(cls, objective: UnitPolynomial) -> _Objective:
+    def __init__(self, objective: UnitPolynomial) -> None:
         slope = objective.derivative()
-        scale = max(float(max(abs(value) for value in objective.coefficients)), 1e-300)
-        return cls(
-            _fast(objective),
-            _fast(slope),
-            _fast(slope.derivative()),
-            objective(_GRID),
-            scale,
-            objective.degree,
-        )
+        self.g, self.slope, self.curvature = map(_fast, (objective, slope, slope.derivative()))
+        self.on_grid, self.degree = objective(_GRID), objective.degree
+        self.scale = max(float(max(abs(value) for value in objective.coefficients)), 1e-300)
 
 
 def _fast(polynomial: UnitPolynomial) -> Callable[[Floats], Floats]:
@@ -118,7 +104,7 @@ def polynomial_objective_interval(objective: UnitPolynomial, moments: Moments) -
 
 def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
     flat = moments.flat()
-    problem, mirrored = _Objective.of(objective), _Objective.of(objective.reflected())
+    problem, mirrored = _Objective(objective), _Objective(objective.reflected())
     scale = problem.scale
     atoms, weights, quadratic = np.empty((3, flat.mu.size, 3))
     for start in range(0, flat.mu.size, _CHUNK):

@@ -134,7 +134,7 @@ def over_partitions(
     without one.
     """
     partitions = _Partitions(ends.budget, pools.rivals.shape[1])
-    stops = _Stops.of(partitions, ends, int(pools.none.max(initial=0)))
+    stops = _Stops(partitions, ends, int(pools.none.max(initial=0)))
     choose = binomials(int(pools.size.max(initial=0)), ends.budget + 1)
     spent = (
         _mean_tokens(none_tokens, pools.none),
@@ -215,7 +215,7 @@ class _Partitions:
         return ways, tokens
 
 
-class _Stops(Result):
+class _Stops:
     """E ends of a rule by partition of the rivals, gold samples and samples without an answer.
 
     Attributes:
@@ -225,18 +225,9 @@ class _Stops(Result):
         won: [E] the gold answer's share of the lead.
     """
 
-    partition: Int64
-    gold: Int64
-    none: Int64
-    drawn: Int64
-    chance: Floats
-    won: Floats
-    budget: int
-
-    @classmethod
-    def of(cls, partitions: _Partitions, ends: Ends, most_none: int) -> _Stops:
+    def __init__(self, partitions: _Partitions, ends: Ends, most_none: int) -> None:
         """Take each candidate's count of each end as the gold's, the others as the rivals'."""
-        counts, chance = ends.counts.astype(np.int64), ends.chance
+        counts, self.budget = ends.counts.astype(np.int64), ends.budget
         codes = _codes(np.arange(ends.budget + 1))
         every = np.column_stack([counts, np.zeros(len(counts), np.int64)])
         # equal counts once, and a gold that was not drawn
@@ -248,12 +239,17 @@ class _Stops(Result):
         keys = rivals - codes[gold]
         partition = partitions.rows(keys)
         known = partitions.keys[partition] == keys  # else more rivals than any pool has
-        end, gold, partition = end[known], gold[known], partition[known]
+        end, self.partition = end[known], partition[known]
+        gold = self.gold = gold[known]
         lead = counts[:, 1:].max(axis=1, initial=0)
         leaders = (counts[:, 1:] == lead[:, None]).sum(axis=1)
-        won = np.where((gold > 0) & (gold == lead[end]), 1.0 / np.maximum(leaders[end], 1), 0.0)
-        drawn = counts.sum(axis=1)[end]
-        return cls(partition, gold, counts[end, 0], drawn, chance[end], won, ends.budget)
+        leads = (gold > 0) & (gold == lead[end])
+        self.won = np.where(leads, 1.0 / np.maximum(leaders[end], 1), 0.0)
+        self.none, self.drawn, self.chance = (
+            counts[end, 0],
+            counts.sum(axis=1)[end],
+            ends.chance[end],
+        )
 
     def sums(
         self,
@@ -385,7 +381,7 @@ def _over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> tuple[Fl
         np.zeros((1, counts.shape[1]), np.int32),
     )
     for total, (own, rows, subpools, children) in enumerate(_layers(counts, totals)):
-        layer = _Layer.of(subpools)
+        layer = _Layer(subpools)
         silent = int(pools.none[totals >= total].max(initial=0)) + 1
         means = layer.before_the_last(children, below[:, :, :silent], marks)
         layer.end(means, total, ending, budget)
@@ -426,7 +422,7 @@ def _layers(counts: Integers, totals: Int64) -> list[tuple[Rows, Rows, Integers,
     return [(*layer, below) for layer, below in zip(layers, children[1:], strict=True)][::-1]
 
 
-class _Layer(Result):
+class _Layer:
     """N sub-pools with equally many answered samples.
 
     Means are stored by mark: a run of candidates with equal counts, or no answer, whose place is
@@ -438,23 +434,15 @@ class _Layer(Result):
         mark: [N, 1 + K] mark of each column, M for a count of 0.
     """
 
-    counts: Integers
-    state: Rows
-    first: Rows
-    last: Rows
-    mark: Integers
-
-    @classmethod
-    def of(cls, counts: Integers) -> _Layer:
-        """Find the marks of counts."""
-        begins = counts > 0
+    def __init__(self, counts: Integers) -> None:
+        self.counts, begins = counts, counts > 0
         begins[:, 2:] &= counts[:, 2:] != counts[:, 1:-1]
         begins[:, 0] = True
-        state, first = np.nonzero(begins)
-        mark = np.cumsum(begins, dtype=np.int32).reshape(begins.shape) - 1
-        mark[:, 1:][counts[:, 1:] == 0] = len(state)
-        last = first + np.bincount(mark.ravel(), minlength=len(state))[: len(state)] - 1
-        return cls(counts, state, first, last, mark)
+        self.state, self.first = np.nonzero(begins)
+        marks = len(self.state)
+        self.mark = np.cumsum(begins, dtype=np.int32).reshape(begins.shape) - 1
+        self.mark[:, 1:][counts[:, 1:] == 0] = marks
+        self.last = self.first + np.bincount(self.mark.ravel(), minlength=marks)[:marks] - 1
 
     def before_the_last(self, children: Integers, below: Floats, marks: Integers) -> Floats:
         """[M + 1, 2, Z] sums over the candidate of the last sample: its count times the means of
@@ -530,8 +518,8 @@ LARGEST_BUDGET = 300
 _MOST_COUNTS = 10_000_000  # of a table, which takes half a minute
 
 Ending = Callable[[Integers, int, Floats], Floats]
-"""(counts [N, 1 + K] as in `Ends.of`, their sum, [N] probability to come there) -> [N] probability
-to end there.
+"""(counts [N, 1 + K] as in `Ends`, their sum, [N] probability to come there) -> [N] probability to
+end there.
 """
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -551,7 +539,7 @@ class AnswerCounts(Result):
     none: Int64
 
     @classmethod
-    def of(cls, gold: Integers, rivals: Integers, none: Integers) -> AnswerCounts:
+    def from_counts(cls, gold: Integers, rivals: Integers, none: Integers) -> AnswerCounts:
         """Make it from counts in any order."""
         ordered = -np.sort(-rivals.astype(np.int64), axis=1)
         return cls(gold.astype(np.int64), ordered[:, ordered.any(axis=0)], none.astype(np.int64))
@@ -572,7 +560,7 @@ class AnswerCounts(Result):
 
     def with_no_answer_as_rival(self) -> AnswerCounts:
         """The same pools where no answer is one more candidate."""
-        return AnswerCounts.of(
+        return AnswerCounts.from_counts(
             self.gold, np.column_stack([self.rivals, self.none]), np.zeros_like(self.none)
         )
 
@@ -594,7 +582,7 @@ class Ends(Result):
     budget: int
 
     @classmethod
-    def of(cls, counts: Integers, chance: Floats, budget: int) -> Ends:
+    def from_counts(cls, counts: Integers, chance: Floats, budget: int) -> Ends:
         """Make it from counts in any order."""
         counts, chance = counts[chance > 0], chance[chance > 0]
         keys = _keys(counts)
@@ -690,7 +678,7 @@ def ends_of_rule(
         counts, reach = counts[~stopped], reach[~stopped]
         if not len(counts):
             break
-    return Ends.of(np.concatenate(ended), np.concatenate(chances), budget)
+    return Ends.from_counts(np.concatenate(ended), np.concatenate(chances), budget)
 
 
 def _one_more(

@@ -300,7 +300,7 @@ def least_distances(
     step = max(1, _BLOCK_NUMBERS // (10 * (goal.degree + 1)))
     least = np.empty(len(flat))
     for start in range(0, len(flat), step):
-        pieces = _Pieces.of(flat[start : start + step], goal, sign)
+        pieces = _Pieces.from_quadratics(flat[start : start + step], goal, sign)
         least[start : start + step] = _enclosed(pieces, slack)
     return least.reshape(np.shape(quadratic)[:-1])
 
@@ -321,7 +321,7 @@ class _Pieces(Result):
     entry: Rows
 
     @classmethod
-    def of(cls, quadratic: Floats, goal: UnitPolynomial, sign: int) -> _Pieces:
+    def from_quadratics(cls, quadratic: Floats, goal: UnitPolynomial, sign: int) -> _Pieces:
         """Start with [0, 1] for every entry."""
         numerator, denominator = _exact(quadratic, goal, sign)
         largest = np.abs(numerator).max(axis=0)

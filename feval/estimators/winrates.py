@@ -235,14 +235,10 @@ def ranked_winrates(
     rates = _rates(wins)
     ends = accuracy_interval(rates, confidence)
     if paired:
-        better = np.zeros((rates.shape[1],) * 2, bool)
-        one, two = np.triu_indices(len(better), 1)
+        one, two = np.triu_indices(rates.shape[1], 1)
         differences = rates[:, one] - rates[:, two]
         sure = difference_test(differences).p_value <= 1.0 - confidence
-        better[one, two], better[two, one] = (
-            sure & (differences.mean(axis=0) > 0),
-            sure & (differences.mean(axis=0) < 0),
-        )
+        better = _better(differences, sure, rates.shape[1])
     else:
         better = ends.low[:, None] > ends.high[None, :] + _EQUAL
     rank = 1 + better.sum(axis=0)
@@ -320,12 +316,19 @@ def preference_cycle(margins: npt.ArrayLike, *, confidence: float = 0.95) -> tup
     one, two = np.triu_indices(count, 1)
     values = shares[:, one, two]
     sure = holm(difference_test(values).p_value) <= 1.0 - confidence
-    beats = np.zeros((count, count), bool)
-    first_wins = values.mean(axis=0) > 0.0
-    beats[one, two], beats[two, one] = sure & first_wins, sure & ~first_wins
+    beats = _better(values, sure, count)
     return min(
         filter(None, (_shortest_cycle(beats, start) for start in range(count))), key=len, default=()
     )
+
+
+def _better(values: Floats, sure: Bools, count: int) -> Bools:
+    """[L, L] which LLM is better than which, for values [Q, P] of all pairs, where that is sure."""
+    better = np.zeros((count, count), bool)
+    one, two = np.triu_indices(count, 1)
+    mean = values.mean(axis=0)
+    better[one, two], better[two, one] = sure & (mean > 0), sure & (mean < 0)
+    return better
 
 
 def _shortest_cycle(beats: Bools, start: int) -> tuple[int, ...]:

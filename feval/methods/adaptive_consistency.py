@@ -207,7 +207,9 @@ class AdaptiveConsistency(StoppingMethod):
         if self.no_answer == "drop":  # no criterion stops without a vote
             return no_answer_probability(pool, self.budget)
         counts, rows = distinct_vote_counts(pool.codes, np.full(len(pool.codes), -1))
-        pools = AnswerCounts.of(counts.no_answer, counts.rivals, np.zeros_like(counts.no_answer))
+        pools = AnswerCounts.from_counts(
+            counts.no_answer, counts.rivals, np.zeros_like(counts.no_answer)
+        )
         return right_over_orders(pools, self.ends(pools.bounds()))[rows]
 
     def ends(self, bounds: Int64, *, only_last: bool = False) -> Ends:

@@ -94,7 +94,7 @@ class PoolCounts(Result):
             column[rows] = table[rows, gold[rows] + 2]
             table[rows, gold[rows] + 2] = 0
         columns = np.argsort(-counts[:, 2:], axis=1, kind="stable")
-        pools = AnswerCounts.of(of_gold[0], counts[:, 2:], counts[:, 1])
+        pools = AnswerCounts.from_counts(of_gold[0], counts[:, 2:], counts[:, 1])
         rival_tokens = np.take_along_axis(tokens[:, 2:], columns, axis=1)[
             :, : pools.rivals.shape[1]
         ]
@@ -104,7 +104,7 @@ class PoolCounts(Result):
 def distinct_pools(pool: Pool, gold: Integers, no_answer: str) -> tuple[AnswerCounts, Rows | slice]:
     """The distinct counts of a pool, and those of each question; see `distinct_votes`."""
     counts, rows = distinct_votes(pool, gold, no_answer)
-    return AnswerCounts.of(counts.gold, counts.rivals, counts.no_answer), rows
+    return AnswerCounts.from_counts(counts.gold, counts.rivals, counts.no_answer), rows
 
 
 def mean_over_orders(
@@ -287,8 +287,8 @@ def _early_of_part(method: StoppingMethod, budget: int, pools: AnswerCounts) -> 
     whole = partitions(bounds, budget)
     whole = whole[whole[:, 1] > 0]
     try:
-        of_budget = AnswerCounts.of(whole[:, 1], whole[:, 2:], whole[:, 0])
-        ends = Ends.of(whole, method.wrong_before_budget(of_budget), budget)
+        of_budget = AnswerCounts.from_counts(whole[:, 1], whole[:, 2:], whole[:, 0])
+        ends = Ends.from_counts(whole, method.wrong_before_budget(of_budget), budget)
         return right_over_orders(pools, ends, _MOST_COUNTS)
     except UsageError:  # too many counts
         return None

@@ -9,7 +9,6 @@ from math import comb
 
 import numpy as np
 import pytest
-from golden_estimators import objective
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from two_call_cases import PROBABILITY
@@ -18,7 +17,6 @@ from feval.estimators.completions import ldgp_completion, maxent_completion
 from feval.estimators.mixtures import mixture_from_counts
 from feval.estimators.moments import Moments, PairTable, pair_table, pair_table_summary
 from feval.estimators.plurality import hypergeometric_majority
-from feval.estimators.polynomial_objectives import polynomial_objective_interval
 from feval.estimators.vote_polynomials import (
     UnitPolynomial,
     budget_index,
@@ -148,25 +146,6 @@ def test_distances_of_a_table_lie_below_the_exact_minima_by_no_more_than_the_sla
         values = [sum(c * q**k for k, c in enumerate(powers)) for q in (0, 1, *places)]
         assert Fraction(result) <= min(values)
         assert Fraction(result) >= min(values) - Fraction(slack) - 20 * Fraction(size) / 10**14
-
-
-@pytest.mark.slow
-def test_margins_of_thousands_of_entries_are_proven_together_and_a_crossing_shows():
-    rng = np.random.default_rng(3)
-    mu = rng.random((50, 40))
-    bound = polynomial_objective_interval(
-        objective("P_3 - P_1"), Moments.from_correlation(mu, rng.random((50, 40)))
-    ).upper
-    margins = bound.check().dual_margin
-    assert margins.shape == (50, 40)
-    assert 0.0 < float(margins.min()) <= float(margins.max()) < 1.0
-    for index in ((0, 0), (49, 39), (20, 7)):
-        assert float(margins[index]) == pytest.approx(float(bound.proven_margin(index)), abs=1e-13)
-    crossing = type(bound)(
-        **{**vars(bound), "quadratic": bound.quadratic - np.array([1e-12, 0.0, 0.0])}
-    )
-    assert float(crossing.check().dual_margin.max()) <= float(margins.max()) - 9e-13
-    assert float(crossing.check().dual_margin.min()) < 0.0
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 6])

@@ -260,7 +260,7 @@ def test_partitions_are_all_of_them_once():
         if w + a + b + c == 5 and a >= b >= c
     ]  # fmt: skip
     assert sorted(map(tuple, result.tolist())) == sorted(brute)
-    pools = AnswerCounts.of(np.array([2]), np.array([[0, 3, 1]]), np.array([1]))
+    pools = AnswerCounts.from_counts(np.array([2]), np.array([[0, 3, 1]]), np.array([1]))
     assert pools.bounds().tolist() == [1, 3, 2, 1]
 
 
