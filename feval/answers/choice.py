@@ -34,7 +34,7 @@ import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from os.path import commonprefix
 from typing import NamedTuple
 
@@ -344,9 +344,7 @@ def _denies(text: str) -> bool:
 
 
 def _verdict(text: str, options: _Options) -> _Reading | None:
-    last = None
-    for match in options.patterns.verdict.finditer(text) if _VERDICT.search(text) else ():
-        last = match
+    last = markers.last_match(options.patterns.verdict, text) if _VERDICT.search(text) else None
     return _Reading(options.labels[last[1]], last[1]) if last else None
 
 
@@ -524,25 +522,22 @@ def _label_patterns(labels: tuple[tuple[str, str], ...]) -> _LabelPatterns:
       | (?P<ended> {any_case} ) {_ENDS} {_DENIED}
       | (?P<bare> {any_case} ) (?= \s ) {_DENIED} ))"""
     separator = r"(?>(?: [ \t] | [,|/&] | \b(?:and|or)\b ){1,6})"
+    compiled = partial(re.compile, flags=re.VERBOSE)
     return _LabelPatterns(
-        head=re.compile(head, re.VERBOSE),
-        row=re.compile(
+        head=compiled(head),
+        row=compiled(
             rf"[)\]]? {separator} [(\[]? ({exact}) (?= [)\]]? \s* (?: [,|/&.] | and\b | or\b | $ |"
-            r" \n ))",
-            re.VERBOSE,
+            r" \n ))"
         ),
-        line=re.compile(
-            rf"^ [ \t*]{{0,8}} [(\[]? ({exact}) [)\].:] (?=\s)", re.VERBOSE | re.MULTILINE
-        ),
+        line=compiled(rf"(?m:^) [ \t*]{{0,8}} [(\[]? ({exact}) [)\].:] (?=\s)"),
         verdict=re.compile(rf"(?<![\w'])({proper})[)\].*\"']{{0,4}}\s{_VERDICT.pattern}"),
-        bracketed=re.compile(rf"[(\[] ({exact}) [)\]]", re.VERBOSE),
-        tail=re.compile(
+        bracketed=compiled(rf"[(\[] ({exact}) [)\]]"),
+        tail=compiled(
             rf"""(?: ^ | \b(?i:{_INTRODUCTION})[,:]?\s )
-            [(\[*"']{{0,3}} ({proper}) [)\].!*"'\s]{{0,6}} $""",
-            re.VERBOSE,
+            [(\[*"']{{0,3}} ({proper}) [)\].!*"'\s]{{0,6}} $"""
         ),
-        alone=re.compile(rf"(?<![\w']) ({any_case}) (?![\w'])", re.VERBOSE),
-        item=re.compile(rf"[*]{{0,2}} [(\[]? ({exact}) [)\].:*]{{0,3}}", re.VERBOSE),
+        alone=compiled(rf"(?<![\w']) ({any_case}) (?![\w'])"),
+        item=compiled(rf"[*]{{0,2}} [(\[]? ({exact}) [)\].:*]{{0,3}}"),
         ends=tuple({written.rstrip(_MARKS) for written, _ in short}),
         reach=max((len(written) for written, _ in short), default=0) + 24,
     )

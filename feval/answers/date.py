@@ -101,14 +101,8 @@ def _last(text: str) -> re.Match[str] | None:
     if digit < 0 or not _PART.search(text):
         return None
     apart = _APART.match(text, max(0, digit - _REACH), digit)
-    return (_last_behind(text, apart.end()) if apart else None) or _last_behind(text, 0)
-
-
-def _last_behind(text: str, start: int) -> re.Match[str] | None:
-    last = None
-    for match in _DATE.finditer(text, start):
-        last = match
-    return last
+    near = markers.last_match(_DATE, text, apart.end()) if apart else None
+    return near or markers.last_match(_DATE, text)
 
 
 def _key(match: re.Match[str]) -> str | None:

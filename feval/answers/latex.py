@@ -351,17 +351,12 @@ def _formulas(text: str) -> list[str]:
     joined: list[list[str]] = []
     end = 0
     for formula in _FORMULA.finditer(text):
-        content = _last_side(
-            (formula["display"] or formula["inline"] or formula["dollars"] or "").strip()
-        )
+        content = (formula["display"] or formula["inline"] or formula["dollars"] or "").strip()
+        if content.count("=") > 1:  # what a chain "a = b = c" comes to
+            content = content.rpartition("=")[2].strip()
         if joined and _CONJUNCTION.fullmatch(text, end, formula.start()):
             joined[-1].append(content)
         else:
             joined.append([content])
         end = formula.end()
     return [", ".join(contents) for contents in joined]
-
-
-def _last_side(formula: str) -> str:
-    """What a chain "a = b = c" comes to."""
-    return formula.rpartition("=")[2].strip() if formula.count("=") > 1 else formula

@@ -28,7 +28,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -168,15 +168,14 @@ def _of_object(text: str) -> str | None:
         level = [value]
         for _ in range(_MOST_DEPTH):
             level = [
-                part for whole in level if isinstance(whole, dict | list) for part in _parts(whole)
+                part
+                for whole in level
+                if isinstance(whole, dict | list)
+                for part in (whole.values() if isinstance(whole, dict) else whole)
             ]
         if not level:
             return _member(value)
     return None
-
-
-def _parts(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value
 
 
 def _member(value: Any) -> str | None:
@@ -254,8 +253,11 @@ def _ends_in_label(closed: str) -> bool:
 
 def segments(text: str, phrase: Phrase = ANSWER_PHRASE) -> list[Segment]:
     """Return what follows the last answer phrases of a text, last one first."""
-    if _refuses(text):
-        return [Segment("", verb=True, final=True)]
+    if (place := text.rfind("answer", -_REACH)) >= 0:
+        start = max(0, place - _LONGEST_LABEL)
+        says = any(map(text[start:place].__contains__, _REFUSING))
+        if says and _REFUSAL.search(text, start):
+            return [Segment("", verb=True, final=True)]
     matches = _answers(text) if phrase is ANSWER_PHRASE else _matches(text, phrase)
     if not matches:
         return []
@@ -290,16 +292,6 @@ def answer(
     return otherwise(cot)
 
 
-def _refuses(text: str) -> bool:
-    """Return whether a CoT ends by saying that it cannot answer."""
-    place = text.rfind("answer", -_REACH)
-    if place < 0:
-        return False
-    start = max(0, place - _LONGEST_LABEL)
-    before = text[start:place]
-    return any(words in before for words in _REFUSING) and _REFUSAL.search(text, start) is not None
-
-
 @lru_cache(maxsize=2)  # `own_part` and `segments` ask for the same
 def _answers(text: str) -> tuple[re.Match[str], ...]:
     return _matches(text, ANSWER_PHRASE)
@@ -309,7 +301,12 @@ def _matches(text: str, phrase: Phrase) -> tuple[re.Match[str], ...]:
     """All matches of a phrase."""
     if not text.isascii() and any(map(text.__contains__, _ODD_LETTERS)):
         return _behind_signs(text, phrase)
-    lower = text.lower() if text.isascii() else _lower(text)
+    # `str.lower` is slow where there are other letters, whose case does not matter
+    lower = (
+        text.lower()
+        if text.isascii()
+        else text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+    )
     matches: list[re.Match[str]] = []
     end = 0
     for start in sorted(_starts(lower, phrase)):
@@ -317,13 +314,6 @@ def _matches(text: str, phrase: Phrase) -> tuple[re.Match[str], ...]:
             matches.append(match)
             end = match.end()
     return tuple(matches)
-
-
-def _lower(text: str) -> str:
-    """A text with its ASCII letters in lower case: `str.lower` is slow where there are others,
-    whose case does not matter.
-    """
-    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
 def _starts(lower: str, phrase: Phrase) -> set[int]:
@@ -395,6 +385,14 @@ def _segment(text: str, match: re.Match[str]) -> Segment:
             bare = line.partition("</")[0].strip().lstrip(":=： ")
             return Segment(bare, verb, final=not text[start:].strip(" \t\r\n*_`$\\])}."))
     return Segment("", verb, final=not text[start:].strip())
+
+
+def last_match(pattern: re.Pattern[str], text: str, start: int = 0) -> re.Match[str] | None:
+    """Return the last match of a pattern behind a place."""
+    last = None
+    for match in pattern.finditer(text, start):
+        last = match
+    return last
 
 
 def affirmed(text: str) -> str:

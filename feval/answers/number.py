@@ -423,18 +423,17 @@ def _equation(text: str, first: re.Match[str]) -> str:
         equals = sentence.rfind("=", equals, through_digit.end())
     else:
         equals = -1
-    if equals >= 0 and (_TERM.match(sentence, first.end()) or _is_side(sentence, equals)):
+    # mathematics in front of it, in brackets that are closed, and no words
+    if equals >= 0 and (
+        _TERM.match(sentence, first.end())
+        or (
+            sentence.count("(", 0, equals) == sentence.count(")", 0, equals)
+            and _SIDE.fullmatch(sentence, 0, equals)
+        )
+    ):
         result = _search(sentence, equals + 1)
         return "" if result is None else _number(sentence, result)
     return _number(text, first)
-
-
-def _is_side(text: str, equals: int) -> bool:
-    """Whether what stands in front of an equals sign is mathematics, in brackets that are closed,
-    and no words.
-    """
-    brackets = text.count("(", 0, equals) - text.count(")", 0, equals)
-    return not brackets and _SIDE.fullmatch(text, 0, equals) is not None
 
 
 def _number(text: str, match: re.Match[str]) -> str:
@@ -513,27 +512,24 @@ def _word(text: str) -> str | None:
 def _value(match: re.Match[str]) -> Fraction | None:
     negative = bool(match["sign"]) != bool(match["inner"])
     if match["mixed"]:
-        value = _mixed(match["mixed"], match["over"], match["under"])
+        units, part = _decimal(match["mixed"]), _ratio(match["over"], match["under"])
+        # "2 7/3" is none
+        value = units + part if units is not None and part is not None and part < 1 else None
     elif match["top"]:
         value = _ratio(match["top"], match["bottom"])
     elif match["european"]:
         value = _decimal(match["european"].replace(".", "").replace(",", "."))
     elif match["repetend"]:
-        value = _repeating(match["plain"], match["repetend"])
+        # the last digits repeat: a sixth is 0.1(6)
+        places, repetend = len(match["plain"].partition(".")[2]), match["repetend"]
+        repeated = Fraction(int(repetend), (10 ** len(repetend) - 1) * 10**places)
+        value = Fraction(match["plain"]) + repeated
     elif match["power"]:
         value = _power(match["plain"], match["base"], match["power"])
     else:
-        value = _decimal(_point(match["plain"]), match["exponent"] or _scale(match))
+        scale = match["scale"] or (match["letter"] or "-")[0]  # of "million" or "k"
+        value = _decimal(_point(match["plain"]), match["exponent"] or _SCALES[scale.lower()])
     return -value if value is not None and negative else value
-
-
-def _scale(match: re.Match[str]) -> str:
-    """The power of ten of "million" or "k"."""
-    return (
-        _SCALES[match["scale"].lower()]
-        if match["scale"]
-        else _SCALES[(match["letter"] or "-")[0].lower()]
-    )
 
 
 def _point(written: str) -> str:
@@ -563,12 +559,6 @@ def _ratio(top: str, bottom: str) -> Fraction | None:
     return numerator / denominator if numerator is not None and denominator else None
 
 
-def _repeating(digits: str, repetend: str) -> Fraction:
-    """A decimal whose last digits repeat: 0.1(6) is 1/6."""
-    places = len(digits.partition(".")[2])
-    return Fraction(digits) + Fraction(int(repetend), (10 ** len(repetend) - 1) * 10**places)
-
-
 def _power(plain: str, base: str | None, exponent: str) -> Fraction | None:
     """A power, or a number times a power; without ever building a number that is too long."""
     factor, number = (
@@ -583,9 +573,3 @@ def _power(plain: str, base: str | None, exponent: str) -> Fraction | None:
         return None
     value = factor * number ** int(exponent)
     return _rounded(value) if base == "10" and len(plain) > SIGNIFICANT_DIGITS else value
-
-
-def _mixed(units: str, top: str, bottom: str) -> Fraction | None:
-    """A mixed number; "2 7/3" is none."""
-    number, part = _decimal(units), _ratio(top, bottom)
-    return number + part if number is not None and part is not None and part < 1 else None

@@ -236,12 +236,19 @@ def split(text: str, thoughts: Thoughts | None = None) -> Split:
     if thoughts is not None:
         patterns = _patterns(thoughts)
         return _split(text, patterns) if _hints_at(patterns.family, lower) else Split(text)
+
+    def first_mark(parts: Split) -> int:
+        """Where the first mark is in the text; a lone closing mark is behind its thought."""
+        first = parts.marks[0]
+        alone = 0 if first.opening.strip() else len(first.opening) + first.length
+        return first.reply_offset + alone
+
     splits = (
         _split(text, _patterns(name))
         for name, family in FAMILIES.items()
         if _hints_at(family, lower)
     )
-    return min((parts for parts in splits if parts.marks), key=_first_mark, default=Split(text))
+    return min((parts for parts in splits if parts.marks), key=first_mark, default=Split(text))
 
 
 def _has_sign(text: str) -> bool:
@@ -311,24 +318,16 @@ def read_blocks(blocks: Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
     Thoughts are blocks of type `thinking` (Mistral, Anthropic) or `reasoning`, and those marked
     `thought` (Gemini).
     """
-    thoughts = "".join(_thought_of_block(block) for block in blocks)
-    replies = (
-        block
-        for block in blocks
-        if block.get("type", "text") == "text" and block.get("thought") is not True
-    )
-    return "".join(block_text(block, "text") for block in replies), thoughts or None
-
-
-def _thought_of_block(block: Mapping[str, Any]) -> str:
-    if block.get("thought") is True:
-        return block_text(block, "text")
-    kind = block.get("type")
-    return (
-        block_text(block, kind) or block_text(block, "text")
-        if kind in ("thinking", "reasoning")
-        else ""
-    )
+    replies, thoughts = "", ""
+    for block in blocks:
+        kind = block.get("type", "text")
+        if block.get("thought") is True:
+            thoughts += block_text(block, "text")
+        elif kind in ("thinking", "reasoning"):
+            thoughts += block_text(block, kind) or block_text(block, "text")
+        elif kind == "text":
+            replies += block_text(block, "text")
+    return replies, thoughts or None
 
 
 def block_text(block: Mapping[str, Any], name: str) -> str:
@@ -368,18 +367,12 @@ def interruption(text: str, length: int, thoughts: Thoughts | None = None) -> In
     parts = split(text, thoughts)
     if not parts.marks:
         return Interruption("", "")
-    families = (
-        [thoughts]
-        if thoughts is not None
-        else [name for name in FAMILIES if split(text, name) == parts]
-    )
-    opening, closing = written_marks(families[0])
-    before = (
-        ""
-        if parts.marks[0].opening.strip()
-        else opening + "\n" * (not opening.endswith(("|>", "\n")))
-    )
-    cut = split(before + text[:length], families[0])
+    family = thoughts or next(name for name in FAMILIES if split(text, name) == parts)
+    opening, closing = written_marks(family)
+    before = ""
+    if not parts.marks[0].opening.strip():
+        before = opening + "\n" * (not opening.endswith(("|>", "\n")))
+    cut = split(before + text[:length], family)
     return Interruption(before, "" if cut.closed else closing)
 
 
@@ -587,12 +580,6 @@ def _patterns(thoughts: Thoughts) -> _Patterns:
     return _Patterns(family, re.compile(family.closing, flags), re.compile(outside, flags), frame)
 
 
-def _first_mark(parts: Split) -> int:
-    """Return where the first mark is in the raw text; a lone closing mark is behind its thought."""
-    first = parts.marks[0]
-    return first.reply_offset + (0 if first.opening.strip() else len(first.opening) + first.length)
-
-
 class _Block(NamedTuple):
     """A thought from `opened` to `closed`, with its marks from `start` to `end`; or a mark that is
     neither thought nor reply.
@@ -628,18 +615,11 @@ def _split(text: str, patterns: _Patterns) -> Split:
             spans.append((size, extended))
         thoughts += [text[extended.opened : extended.closed]] * extended.is_thought
         place = extended.end
-    marks = [
-        Mark(
-            offset,
-            text[span.start : span.opened],
-            span.closed - span.opened,
-            text[span.closed : span.end],
-        )
-        for offset, span in spans
-    ]
-    return Split(
-        "".join([*replies, text[place:]]), "".join(thoughts) if thoughts else None, tuple(marks)
+    marks = tuple(
+        Mark(size, text[start:opened], closed - opened, text[closed:end])
+        for size, (start, opened, closed, end, _) in spans
     )
+    return Split("".join([*replies, text[place:]]), "".join(thoughts) if thoughts else None, marks)
 
 
 def _with_space(text: str, block: _Block, place: int, last: str) -> _Block:
@@ -648,17 +628,12 @@ def _with_space(text: str, block: _Block, place: int, last: str) -> _Block:
 
     The reply before the block begins at `place`; `last` is the last character of the reply so far.
     """
-    start = (
-        place
-        if not text[place : block.start].strip() and (not last or last.isspace())
-        else block.start
-    )
+    start, end = block.start, block.end
+    if not text[place:start].strip() and (not last or last.isspace()):
+        start = place
     before = text[start - 1] if start > place else last
-    end = (
-        block.end
-        if before and not before.isspace()
-        else block.end + _leading_space(text, block.end)
-    )
+    if not before or before.isspace():
+        end += _leading_space(text, end)
     if not block.is_thought:
         return _Block(start, start, start, end, is_thought=False)
     thought = text[block.opened : block.closed]
@@ -730,12 +705,10 @@ class _MarkChecker:
         """Whether nothing but a first line is in front of a tag on the next one, or a first word
         such as "Okay," on its own.
         """
-        before = (
-            self._text[self._beginning : start].rstrip()
-            if start - self._beginning <= _FIRST_LINE
-            else "\n"
-        )
-        if "\n" in before or not before or self._text[end - 1] != ">":
+        if start - self._beginning > _FIRST_LINE or self._text[end - 1] != ">":
+            return False
+        before = self._text[self._beginning : start].rstrip()
+        if "\n" in before or not before:
             return False
         is_spoken = before[-1] in _SPOKEN or self._text[end : end + 1] == "\n"
         return self._begins_line(start) or (is_spoken and not any(map(str.isspace, before)))
@@ -765,10 +738,8 @@ class _MarkChecker:
 
     def is_frame(self, match: re.Match[str]) -> bool:
         """Whether a mark belongs to the wrapper that the model wrote around its reply."""
-        frame, is_possible = (
-            self._patterns.frame,
-            self._after_block or match.start() <= self._beginning,
-        )
+        frame = self._patterns.frame
+        is_possible = self._after_block or match.start() <= self._beginning
         return is_possible and frame is not None and frame.fullmatch(match[0]) is not None
 
     def take(self, end: int) -> None:
@@ -787,13 +758,9 @@ class _MarkChecker:
 
     def _is_inline_code(self, start: int, end: int) -> bool:
         """Whether backticks on the same line enclose a mark."""
-        before = (
-            self._text[max(start - _LOOK_BACK, 0) : start].rpartition("\n")[2].replace(_FENCE, "")
-        )
-        return (
-            before.count("`") % 2 == 1
-            and "`" in self._text[end : end + _LOOK_BACK].partition("\n")[0]
-        )
+        before = self._text[max(start - _LOOK_BACK, 0) : start].rpartition("\n")[2]
+        after = self._text[end : end + _LOOK_BACK].partition("\n")[0]
+        return before.replace(_FENCE, "").count("`") % 2 == 1 and "`" in after
 
     def _in_code(self, start: int) -> bool:
         self._fences += self._text.count(_FENCE, self._counted, start)

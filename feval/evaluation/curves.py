@@ -99,14 +99,9 @@ class Curve(Result, Plottable):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the curve as JSON values."""
-        names = ("method", "llm", "recording_hash", "counter", "seed", "replicates", "confidence")
-        result = self._shared_dict() | {
-            **{name: getattr(self, name) for name in (*names, "field")},
-            "settings": dict(self.settings),
-            "recording_hashes": list(self.recording_hashes),
-            "points": [dict(point) for point in self.points],
-        }
-        return result if self.cost is None else result | {"cost": self.cost}
+        names = "method", "recording_hash", "seed", "replicates", "field"
+        own = self._points_dict(*names) | {"settings": dict(self.settings)}
+        return own if self.cost is None else own | {"cost": self.cost}
 
 
 @checked
@@ -481,11 +476,7 @@ class Surface(Result, Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the surface as JSON values."""
-        return self._shared_dict() | {
-            **{name: getattr(self, name) for name in ("llm", "counter", "interval", "confidence")},
-            "recording_hashes": list(self.recording_hashes),
-            "points": [dict(point) for point in self.points],
-        }
+        return self._points_dict("interval")
 
 
 @checked

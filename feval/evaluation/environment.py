@@ -160,7 +160,10 @@ class BudgetEnvironment:
         self._episode = -1
         self._queue: list[int] = []
         for llm in llms:
-            self._require_cost(llm)
+            for row in self._rows[llm.pool.prompt_tokens[self._rows] < 0]:
+                llm.known_prompt_tokens(int(row), "its cost is not known")
+            if unit == "usd":
+                llm.known_price()
 
     @property
     def actions(self) -> int:
@@ -253,12 +256,6 @@ class BudgetEnvironment:
 
     def _cost(self, llm: MeteredLLM) -> float:
         return llm.dollar_cost if self._unit == "usd" else float(llm.tokens_billed)
-
-    def _require_cost(self, llm: LLM) -> None:
-        for row in self._rows[llm.pool.prompt_tokens[self._rows] < 0]:
-            llm.known_prompt_tokens(int(row), "its cost is not known")
-        if self._unit == "usd":
-            llm.known_price()
 
 
 def as_method(policy: Policy) -> Callable[..., str | None]:

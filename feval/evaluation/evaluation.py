@@ -153,6 +153,15 @@ class Result:
             values["left_out"] = self.left_out.to_dict()
         return values
 
+    def _points_dict(self, *names: str) -> dict[str, Any]:
+        """JSON values of a result with points, and of attributes of its own."""
+        shared = ("llm", "counter", "confidence")
+        return self._shared_dict() | {
+            **{name: getattr(self, name) for name in (*shared, *names)},
+            "recording_hashes": list(self.recording_hashes),
+            "points": [dict(point) for point in getattr(self, "points", ())],
+        }
+
 
 def rests_on(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any]:
     """The fields of a `Result` that its dataset, LLMs and questions decide."""

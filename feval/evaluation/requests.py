@@ -99,11 +99,9 @@ Names = Annotated[
 ]
 
 
-def _profile(value: Any) -> Any:
-    """A serving profile from its fields: a request holds it whole, and names no file to be
-    opened.
-    """
-    return serving_profile(value) if isinstance(value, Mapping) else value
+OneLLM = Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
+Numbers = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_VALUES)]
+Limits = Annotated[tuple[int | None, ...], Field(strict=False, max_length=MOST_VALUES)]
 
 
 def _clusters() -> Any:
@@ -217,7 +215,11 @@ class EvaluationOptions(QuestionOptions):
     cost: Annotated[str | None, one_of("cost", COSTS)] = option(
         None, "What costs are counted in.", "|".join(COSTS)
     )
-    serving: Annotated[InstanceOf[ServingProfile] | None, BeforeValidator(_profile)] = option(
+    serving: Annotated[
+        InstanceOf[ServingProfile] | None,
+        # from its fields: a request holds it whole, and names no file to be opened
+        BeforeValidator(lambda it: serving_profile(it) if isinstance(it, Mapping) else it),
+    ] = option(
         None,
         "Name or file of a serving profile, to model seconds.",
         rare=True,
@@ -245,11 +247,9 @@ class EvaluationOptions(QuestionOptions):
         """The same with a number of replicates: the default for so many questions where there is
         none.
         """
-        return (
-            self.changed(replicates=default_replicates(questions))
-            if self.replicates is None
-            else self
-        )
+        if self.replicates is not None:
+            return self
+        return self.changed(replicates=default_replicates(questions))
 
     def split(self, dataset: Dataset, rows: Rows) -> tuple[Rows, Rows]:
         """Rows of the training questions, none where nothing is learnt, and of those that are
@@ -287,14 +287,8 @@ class RunRequest(EvaluationOptions):
     source_sha256: str | None = None
 
 
-_PLAIN = (
-    "order",
-    "replicates",
-    "unlabelled",
-    "short_pools",
-    "clusters",
-    "confidence",
-)  # the options of `self_consistency_curve`
+# the options of `self_consistency_curve`
+_PLAIN = ("order", "replicates", "unlabelled", "short_pools", "clusters", "confidence")
 
 
 class CurveRequest(RunRequest):
@@ -312,17 +306,12 @@ class CurveRequest(RunRequest):
         """The same, as a plain curve of self-consistency where it is one: nothing else is set."""
         default = EvaluationOptions().arguments()
         others = {name: value for name, value in self.arguments().items() if name not in _PLAIN}
-        if (
+        is_plain = (self.method, self.field) == ("self-consistency", "n") and not (
             self.settings
             or len(self.llms) > 1
             or any(default[name] != value for name, value in others.items())
-        ):
-            return self
-        return (
-            self.changed(field=None)
-            if (self.method, self.field) == ("self-consistency", "n")
-            else self
         )
+        return self.changed(field=None) if is_plain else self
 
     def compute(self, dataset: Dataset, llms: Sequence[LLM], **running: Any) -> Curve:
         """The curve, from what `load` gave for this request; `running` are an executor and
@@ -332,9 +321,8 @@ class CurveRequest(RunRequest):
         if self.field is not None:
             options |= {"settings": self.settings}
             return method_curve(dataset, llms, self.method, self.field, self.values, **options)
-        plain = {name: options[name] for name in (*_PLAIN, *running)} | {
-            "order": self.order or "exact"
-        }
+        plain = {name: options[name] for name in (*_PLAIN, *running)}
+        plain["order"] = self.order or "exact"
         return self_consistency_curve(dataset, llms[0], list(map(int, self.values)), **plain)
 
 
@@ -350,11 +338,9 @@ class SurfaceRequest(QuestionOptions):
     """
 
     dataset: str
-    llms: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
-    n: Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_VALUES)] | None = None
-    tokens: (
-        Annotated[tuple[int | None, ...], Field(strict=False, max_length=MOST_VALUES)] | None
-    ) = None
+    llms: OneLLM
+    n: Numbers | None = None
+    tokens: Limits | None = None
     clusters: dict[str, str] | None = _clusters()
     confidence: float | None = option(0.95, "Of the intervals.", rare=True)
 
@@ -365,9 +351,9 @@ class EstimateRequest(QuestionOptions):
     """
 
     dataset: str
-    llms: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
+    llms: OneLLM
     g: int
-    m: Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_VALUES)]
+    m: Numbers
     methods: Annotated[tuple[str, ...], Field(strict=False, max_length=MOST_NAMES)]
     replicate: int = option(0, "Which draw of calls.", rare=True, ge=0)
     confidence: float = option(0.95, "Of the intervals.", rare=True)
@@ -381,7 +367,7 @@ class BudgetPlanRequest(QuestionOptions):
     """
 
     dataset: str
-    llms: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
+    llms: OneLLM
     budget_usd: float | None = None
     budget_tokens: float | None = None
     questions: int | None = option(

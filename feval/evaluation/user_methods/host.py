@@ -19,7 +19,7 @@ import threading
 import time
 import weakref
 from base64 import b64encode
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -37,14 +37,7 @@ from feval.errors import (
     NotFetchedError,
     UsageError,
 )
-from feval.evaluation.user_methods.calling import (
-    ID,
-    LENGTH,
-    TIME_LIMIT,
-    MethodAnswer,
-    decoded,
-    encoded,
-)
+from feval.evaluation.user_methods import ID, LENGTH, TIME_LIMIT, MethodAnswer, decoded, encoded
 from feval.methods.protocol import LEDGER_FIELDS
 
 if TYPE_CHECKING:
@@ -215,7 +208,13 @@ def _method_answer(value: Any, sizes: Sequence[int], where: str) -> MethodAnswer
     match value:
         case [None | str() as answer, list(ledgers), list(grown)] if (
             len(ledgers) == len(sizes)
-            and all(map(_is_possible, ledgers, sizes))
+            and all(
+                isinstance(ledger, list)
+                and len(ledger) == len(LEDGER_FIELDS)
+                and all(type(number) is int and 0 <= number < _MOST_BILLED for number in ledger)
+                and ledger[LEDGER_FIELDS.index("cots")] <= size
+                for ledger, size in zip(ledgers, sizes, strict=True)
+            )
             and len(grown) in {0, len(sizes)}
             and all(map(_has_possible_places, grown, sizes))
         ):
@@ -223,15 +222,6 @@ def _method_answer(value: Any, sizes: Sequence[int], where: str) -> MethodAnswer
     raise MethodError(
         f"{where} gave a reply that is not an answer with what it took ({value!r:.80}). Leave"
         " feval's pipe alone."
-    )
-
-
-def _is_possible(ledger: Any, size: int) -> bool:
-    return (
-        isinstance(ledger, list)
-        and len(ledger) == len(LEDGER_FIELDS)
-        and all(type(number) is int and 0 <= number < _MOST_BILLED for number in ledger)
-        and ledger[LEDGER_FIELDS.index("cots")] <= size
     )
 
 
@@ -610,38 +600,21 @@ def sandboxed(command: Sequence[str]) -> list[str]:
             f" ({probe.stderr.strip():.200}). Install bubblewrap 0.8 or later and allow"
             " unprivileged user namespaces, or leave --sandbox out."
         )
+    system: list[str] = []
     places = [part for place in _read_only_places() for part in ("--ro-bind", place, place)]
-    kept = [part for place in _SETTINGS for part in ("--ro-bind-try", place, place)]
-    devices = ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp")  # noqa: S108  the sandbox's own
-    return [
-        bwrap,
-        *_ISOLATED,
-        *_system(),
-        *kept,
-        *devices,
-        *_kernel(),
-        *places,
-        "--chdir",
-        "/tmp",  # noqa: S108  the sandbox's own /tmp
-        *command,
-    ]
-
-
-def _system() -> Iterator[str]:
     for place in _SYSTEM:
         if Path(place).is_symlink():  # /lib is usually usr/lib
-            yield from ("--symlink", str(Path(place).readlink()), place)
+            system += ["--symlink", str(Path(place).readlink()), place]
         elif Path(place).is_dir():
-            yield from ("--ro-bind", place, place)
-
-
-def _kernel() -> Iterator[str]:
-    """Make read-only what belongs to no process: root may write the system's settings without any
-    capability.
-    """
-    for place in sorted(Path("/proc").glob("[!0-9]*")):
-        if not place.is_symlink() and (place.is_dir() or place.stat().st_mode & 0o222):
-            yield from ("--ro-bind", str(place), str(place))
+            system += ["--ro-bind", place, place]
+    system += [part for place in _SETTINGS for part in ("--ro-bind-try", place, place)]
+    system += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108  the sandbox's own
+    # What belongs to no process is read-only: root may write the system's settings without any
+    # capability.
+    for path in sorted(Path("/proc").glob("[!0-9]*")):
+        if not path.is_symlink() and (path.is_dir() or path.stat().st_mode & 0o222):
+            system += ["--ro-bind", str(path), str(path)]
+    return [bwrap, *_ISOLATED, *system, *places, "--chdir", "/tmp", *command]  # noqa: S108
 
 
 def _read_only_places() -> list[str]:
