@@ -165,11 +165,6 @@ class BudgetEnvironment:
             if unit == "usd":
                 llm.known_price()
 
-    @property
-    def actions(self) -> int:
-        """Number of actions; see `ACTIONS`."""
-        return len(ACTIONS)
-
     def reset(
         self,
         *,

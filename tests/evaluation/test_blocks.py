@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from small import write_toy
 
-from feval.errors import ConflictError, MethodError, NotARecordingError
+from feval.errors import ConflictError, NotARecordingError
 from feval.evaluation import replicates as blocks
 from feval.evaluation.curves import method_curve, self_consistency_curve
 from feval.evaluation.evaluation import evaluate
-from feval.evaluation.method_names import make_method
 from feval.forecast import estimate
 from feval.methods import AdaptiveConsistency, Cascade, DifficultyAdaptive, SelfConsistency
 from feval.recording.verify import _check_file
@@ -99,16 +98,6 @@ def test_orders_stay_small_whatever_the_number_of_questions(executor, replay, mo
     assert max(each.size for each in drawn) <= 50
     assert seen[-1] == (11, 11)
     assert [done for done, _ in seen] == ([3, 6, 9, 11] if executor is None else [*range(1, 12)])
-
-
-@pytest.mark.slow
-def test_a_users_file_that_fails_in_a_task_ends_in_its_sentence(tmp_path, replay, executor):
-    (tmp_path / "mine.py").write_text(
-        "def fails(question, llm):\n    if question.endswith('n 7?'):\n        1 / 0\n"
-    )
-    method = make_method(f"{tmp_path / 'mine.py'}:fails")
-    with pytest.raises(MethodError, match=r"fails on question 'toy/7' raised ZeroDivisionError"):
-        evaluate(method, replay[0], replay[1][0], order="recorded", executor=executor)
 
 
 def test_a_worker_says_that_it_needs_the_recording_and_the_right_one(tmp_path, replay):

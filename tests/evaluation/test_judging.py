@@ -2,11 +2,9 @@
 
 import json
 
-import numpy as np
 import pytest
 
-from feval import SelfConsistency, evaluate, import_recording, load
-from feval.evaluation.replicates import decisions
+from feval import evaluate, import_recording, load
 
 POOL = ["1/2", "0.5", "7", "0.50", "7"]  # three spellings of a half outvote two sevens
 
@@ -44,23 +42,6 @@ def test_a_method_may_spell_its_answer_as_it_likes(spelling, tmp_path):
 
     assert evaluate(spelled, *replay, order="recorded").right.tolist() == [1, 0]
     assert evaluate(spelled, *replay, order="recorded").no_answer.tolist() == [0, 0]
-
-
-def test_spellings_of_one_answer_vote_together_whatever_the_gold(tmp_path):
-    voted, right = [], []
-    for gold in ("0.5", "7", "3"):
-        dataset, [llm] = load(
-            "sums", recording=write_numbers(tmp_path / gold, [gold] * 2, [POOL, POOL[::-1]])
-        )
-        [votes] = decisions(SelfConsistency(5), [llm], order="recorded")
-        voted.append(
-            [dataset.candidates(row)[code] for row, code in enumerate(votes.answer[0].tolist())]
-        )
-        right.append(evaluate(SelfConsistency(5), dataset, llm, order="recorded").right.tolist())
-        ledger = votes.ledgers[0]
-        assert np.array_equal(ledger.output_tokens, [[50, 50]])
-    assert voted[0] == voted[1] == voted[2]
-    assert right == [[1, 1], [0, 0], [0, 0]]
 
 
 def test_a_method_of_the_user_votes_as_the_built_in_one(tmp_path):

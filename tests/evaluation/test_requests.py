@@ -12,7 +12,7 @@ from feval import evaluate
 from feval.comparison.plan import Plan
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.replicates import default_replicates
-from feval.evaluation.requests import CurveRequest, EvaluationOptions, ReplayOptions, RunRequest
+from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest
 
 # Of `evaluate`: set by `load`, chosen by the caller, or without effect on numbers.
 OWN = {"seed", "rows", "executor", "progress", "workers", "time_limit"}
@@ -84,12 +84,3 @@ def test_a_request_survives_its_receipt():
 def test_what_a_request_refuses(values, kind, words):
     with pytest.raises(kind, match=words):
         request(**values)
-
-
-def test_what_is_loaded_is_not_evaluated():
-    assert request(seed=3, prices="none").loading() == {
-        "seed": 3,
-        "billing": "once",
-        "prices": "none",
-    }
-    assert not set(ReplayOptions.model_fields) & set(request().arguments())

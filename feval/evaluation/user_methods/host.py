@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -242,22 +242,18 @@ class _Deadline:
     def __init__(self, where: str, seconds: float | None) -> None:
         self.where, self._seconds, self._end = where, seconds, time.monotonic() + (seconds or 0)
 
-    def wait(self, selector: selectors.BaseSelector) -> None:
-        """Wait for a pipe; `MethodError` where the time is up."""
-        left = None if self._seconds is None else max(self._end - time.monotonic(), 0)
-        if not selector.select(left):
-            self._end_of_time()
-
-    def check(self) -> None:
-        """Raise `MethodError` where the time is up."""
-        if self._seconds is not None and time.monotonic() > self._end:
-            self._end_of_time()
-
-    def _end_of_time(self) -> NoReturn:
-        raise MethodError(
-            f"{self.where} did not come to an end in {self._seconds:g} s. Fix it, or give it more"
-            " time (--time-limit)."
-        )
+    def wait(self, selector: selectors.BaseSelector | None = None) -> None:
+        """Wait for a pipe, if one is given; `MethodError` where the time is up."""
+        if self._seconds is None:
+            in_time = selector is None or bool(selector.select())
+        else:
+            left = self._end - time.monotonic()
+            in_time = left >= 0 if selector is None else bool(selector.select(max(left, 0)))
+        if not in_time:
+            raise MethodError(
+                f"{self.where} did not come to an end in {self._seconds:g} s. Fix it, or give it"
+                " more time (--time-limit)."
+            )
 
 
 class _Channel:
@@ -319,7 +315,7 @@ class _Channel:
         while True:
             message = self._message(deadline)
             if "call" in message:
-                deadline.check()  # calls that come without end are never waited for
+                deadline.wait()  # calls that come without end are never waited for
                 self.send(self._data.reply(message["call"]), deadline)
             elif "value" in message:
                 return message["value"]
