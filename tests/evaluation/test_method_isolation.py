@@ -18,7 +18,7 @@ from small import write_toy
 from feval import evaluate, load
 from feval.errors import DamagedRecordingError, MethodError, UsageError
 from feval.evaluation.method_names import make_method
-from feval.evaluation.user_methods import encoded
+from feval.evaluation.user_methods.calling import encoded
 from feval.evaluation.user_methods.host import BlindDataset, python_environment, sandboxed
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["q", "a", "a", "r"]]

@@ -8,7 +8,7 @@ import pytest
 from probed import metered, probed_pool, without_future
 
 from feval.errors import MethodError, NotRecordedError, OutOfRangeError, UsageError
-from feval.evaluation.user_methods import call_method
+from feval.evaluation.user_methods.calling import call_method
 from feval.replay.meter import close_ledger
 
 # Probes every 10 tokens: one trace as it should be, one that lacks its last two probes, one with a

@@ -37,7 +37,14 @@ from feval.errors import (
     NotFetchedError,
     UsageError,
 )
-from feval.evaluation.user_methods import ID, LENGTH, TIME_LIMIT, MethodAnswer, decoded, encoded
+from feval.evaluation.user_methods.calling import (
+    ID,
+    LENGTH,
+    TIME_LIMIT,
+    MethodAnswer,
+    decoded,
+    encoded,
+)
 from feval.methods.protocol import LEDGER_FIELDS
 
 if TYPE_CHECKING:

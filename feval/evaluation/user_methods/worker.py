@@ -1,7 +1,7 @@
 """The process that runs a user's method, started by `host`: `python -m
 feval.evaluation.user_methods.worker`.
 
-Requests come through standard input and replies go to standard output; the package has their form,
+Requests come through standard input and replies go to standard output; `calling` has their form,
 and no message becomes code. A request has a "command":
 
     ready   has Python started?                                     reply: null
@@ -39,7 +39,7 @@ import numpy as np
 
 from feval import errors
 from feval.errors import FevalError, MethodError, UnknownNameError
-from feval.evaluation.user_methods import (
+from feval.evaluation.user_methods.calling import (
     ID,
     KIND,
     LENGTH,
