@@ -28,9 +28,9 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -51,7 +51,7 @@ from feval.errors import (
 )
 from feval.importers.feval_ttc import read, recorded_llms
 from feval.importers.source import ImportRequest, SourcePool
-from feval.recording import Recording
+from feval.recording import LLMInfo, Recording
 from feval.report.files import save_files
 
 __all__ = [
@@ -96,6 +96,9 @@ _Mode = Literal["python", "json"]
 
 ReadText = Callable[[], str | None]
 """Gives a text when it is looked at."""
+
+_CoTs = Iterable[tuple[str | None, int, str, ReadText]]
+_Constant = TypeVar("_Constant", bound=StrEnum)
 
 
 class Model:
@@ -390,9 +393,7 @@ class LLM(Model):
             )
             for answer, tokens, reason, text in self._source.cots(row, list(samples))
         ]
-        dollars = None
-        if price is not None and prompt_tokens is not None:
-            dollars = usd(price, prompt_tokens, 0)
+        dollars = None if price is None or prompt_tokens is None else usd(price, prompt_tokens, 0)
         return LLMResponse(cots, LLMRequest(prompt, dollars, prompt_tokens))
 
     def __call__(
@@ -417,13 +418,8 @@ class LLM(Model):
             raise OutOfRangeError(f"{self.config.name} gives 1 CoT or more; N={N} was asked for.")
         row = checked_row(question_id, len(self))
         recorded = range(self._source.sizes[row])
-        if len(recorded) <= N:
-            samples: Sequence[int] = recorded
-        elif deterministic:
-            samples = recorded[:N]
-        else:
-            samples = random.sample(recorded, k=N)
-        return self._response(row, samples)
+        drawn = len(recorded) > N and not deterministic
+        return self._response(row, random.sample(recorded, k=N) if drawn else recorded[:N])
 
 
 class ModelCost:
@@ -479,11 +475,9 @@ def load(
     """
     source, dataset = _source(api_path), our_dataset_id(str(datatype))
     names = [str(llm) for llm in llms]
-    return (
-        _load_archive(source, dataset, names)
-        if isinstance(source, Path)
-        else _load_recorded(source, dataset, names)
-    )
+    if isinstance(source, Path):
+        return _load_archive(source, dataset, names)
+    return _load_recorded(source, dataset, names)
 
 
 def available_models(
@@ -494,19 +488,19 @@ def available_models(
     """
     source, dataset = _source(api_path), our_dataset_id(str(datatype))
     if isinstance(source, Path):
-        return [_llm_type(name) for name in recorded_llms(source, dataset)]
-    _first_with(source, dataset)
-    return [_llm_type(name) for recording in source for name in recording.llm_names(dataset)]
+        found: Iterable[str] = recorded_llms(source, dataset)
+    else:
+        _first_with(source, dataset)
+        found = (name for recording in source for name in recording.llm_names(dataset))
+    return [_constant(LLMType, name) for name in found]
 
 
 def _load_archive(path: Path, dataset: str, names: list[str]) -> tuple[Dataset, list[LLM]]:
     imported = read(path, ImportRequest(dataset, tuple(names)))
-    llms = []
-    for llm in imported.llms if names else ():
-        config = LLMConfig(_llm_type(llm.info.name), llm.info.temperature, llm.info.max_tokens)
-        llms.append(LLM(config, _archived(list(llm.pools))))
+    found = imported.llms if names else ()
+    llms = [_llm(llm.info, _archived(list(llm.pools))) for llm in found]
     entries = [DatasetEntry(question.gold, question.text or "") for question in imported.questions]
-    return Dataset(entries, _datatype(dataset), imported.system_prompt), llms
+    return Dataset(entries, _constant(DatasetType, dataset), imported.system_prompt), llms
 
 
 def _load_recorded(
@@ -522,21 +516,21 @@ def _load_recorded(
             DatasetEntry(entry.answer if gold < 0 else opened.candidates(row)[gold], entry.question)
         )
     info = _first_with(recordings, dataset).dataset_info(dataset)
-    llms = []
-    for llm in replays:
-        config = LLMConfig(_llm_type(llm.name), llm.info.temperature, llm.info.max_tokens)
-        llms.append(LLM(config, _recorded(llm)))
-    return Dataset(entries, _datatype(dataset), info.system_prompt), llms
+    llms = [_llm(llm.info, _recorded(llm)) for llm in replays]
+    return Dataset(entries, _constant(DatasetType, dataset), info.system_prompt), llms
+
+
+def _llm(info: LLMInfo, source: _Source) -> LLM:
+    name = _constant(LLMType, info.name)
+    return LLM(LLMConfig(name, info.temperature, info.max_tokens), source)
 
 
 def _first_with(recordings: Sequence[Recording], dataset: str) -> Recording:
     """Return the first recording with a dataset; the error where none has it lists what the first
     holds.
     """
-    first = next(
-        (recording for recording in recordings if dataset in recording.manifest.datasets),
-        recordings[0],
-    )
+    holders = (each for each in recordings if dataset in each.manifest.datasets)
+    first = next(holders, recordings[0])
     first.require(dataset)
     return first
 
@@ -547,14 +541,14 @@ class _Source(NamedTuple):
     """
 
     sizes: Sequence[int]
-    cots: Callable[[int, list[int]], Iterable[tuple[str | None, int, str, ReadText]]]
+    cots: Callable[[int, list[int]], _CoTs]
     request: Callable[[int], tuple[str | None, int | None]]
 
 
 def _archived(pools: list[SourcePool]) -> _Source:
     """Return the CoTs of one LLM from a zip, all in memory: the zip has one JSON text per LLM."""
 
-    def cots(row: int, samples: list[int]) -> Iterable[tuple[str | None, int, str, ReadText]]:
+    def cots(row: int, samples: list[int]) -> _CoTs:
         pool = pools[row]
         answers, tokens, reasons = pool.answers or (), pool.tokens or (), pool.finish_reasons or ()
         return [(answers[i], tokens[i], reasons[i], constant(pool.texts[i])) for i in samples]
@@ -569,10 +563,11 @@ def _archived(pools: list[SourcePool]) -> _Source:
 def _recorded(llm: replay.LLM) -> _Source:
     """Return the CoTs of one LLM from a recording: arrays, and texts when they are looked at."""
 
-    def cots(row: int, samples: list[int]) -> Iterable[tuple[str | None, int, str, ReadText]]:
+    def cots(row: int, samples: list[int]) -> _CoTs:
         tokens = llm.pool.output_tokens[row, samples].tolist()
         reasons = [FINISH_REASONS[code] for code in llm.pool.finish[row, samples].tolist()]
-        texts = [partial(_text_of, llm, row, sample) for sample in samples]
+        # read from disk when they are looked at
+        texts = [lambda sample=sample: llm.texts(row)[sample] for sample in samples]
         return zip(llm.answers(row, samples), tokens, reasons, texts, strict=True)
 
     def request(row: int) -> tuple[str | None, int | None]:
@@ -580,10 +575,6 @@ def _recorded(llm: replay.LLM) -> _Source:
         return _plain_prompt(sent.raw_text), sent.tokens
 
     return _Source(llm.pool.sizes.tolist(), cots, request)
-
-
-def _text_of(llm: replay.LLM, row: int, sample: int) -> str | None:
-    return llm.texts(row)[sample]
 
 
 def _plain_prompt(prompt: str | None) -> str | None:
@@ -610,9 +601,6 @@ def _source(api_path: str | Path | None) -> Path | list[Recording]:
     return replay.open_recordings(path) if path.is_dir() else path
 
 
-def _datatype(dataset: str) -> DatasetType | str:
-    return DatasetType(dataset) if dataset in set(DatasetType) else dataset
-
-
-def _llm_type(name: str) -> LLMType | str:
-    return LLMType(name) if name in set(LLMType) else name
+def _constant(kind: type[_Constant], name: str) -> _Constant | str:
+    """The constant of a name, the name itself where there is none."""
+    return kind(name) if name in set(kind) else name

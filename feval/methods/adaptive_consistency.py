@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -33,11 +33,11 @@ from feval.methods.protocol import (
     Expectation,
     Floats,
     Integers,
+    MeteredLLM,
     Orders,
     Pool,
     PoolOrders,
     Pools,
-    Sampler,
     drawn,
 )
 from feval.methods.stops import (
@@ -69,12 +69,6 @@ takes beta's.
 """
 
 _DROPPED_FROM = 16
-
-
-class _Coin(Sampler, Protocol):
-    """An LLM in front of one question that can also toss a coin."""
-
-    def uniform(self, seed: int = 0) -> float: ...
 
 
 @frozen_method
@@ -133,7 +127,7 @@ class AdaptiveConsistency(StoppingMethod):
             as_fraction(self.concentration),
         )
 
-    def __call__(self, question: str, llm: _Coin) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one. For "random", the LLM also has
         `uniform()`.
         """
@@ -144,7 +138,7 @@ class AdaptiveConsistency(StoppingMethod):
                 break
         return plurality(answers, no_answer=self.no_answer)
 
-    def _settled(self, answers: Sequence[str | None], llm: _Coin) -> bool:
+    def _settled(self, answers: Sequence[str | None], llm: MeteredLLM) -> bool:
         rule = self.rule
         if rule.name == "random":
             return llm.uniform(self.seed) < float(rule.threshold)

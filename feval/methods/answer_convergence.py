@@ -6,13 +6,11 @@ several that vote, baseline "SC + SAC" of Parallel-Probe (Zheng et al. 2026).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from feval.methods.cuts import Cuts, CutTraces, revealed
+from feval.methods.cuts import CUTS, Cuts, CutTraces, revealed
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import EXACT, MeteredLLM, Pool
+from feval.methods.protocol import MeteredLLM, Pool
 from feval.methods.vote import plurality
 
 
@@ -31,7 +29,7 @@ class AnswerConvergence(CutTraces):
     """
 
     scope, most = "Answer convergence stops traces of one LLM", "width"
-    capabilities = replace(EXACT, cuts_cots=True)
+    capabilities = CUTS
 
     streak: Count = 14
     width: Count = 1

@@ -21,7 +21,6 @@ from feval.methods.protocol import (
     Pool,
     PoolOrders,
     Pools,
-    Sampler,
     with_calls,
 )
 from feval.methods.vote import reaches
@@ -77,7 +76,7 @@ class AutoMix:
             )
         return (1, 1)
 
-    def __call__(self, question: str, small: MeteredLLM, large: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, small: MeteredLLM, large: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if the large LLM was asked and has none."""
         response = small.sample(1)
         answer, verified = response.answers[0], response.scores(self.scorer, self.aggregate)[0]

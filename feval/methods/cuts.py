@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from feval.estimators.arrays import Result
+from feval.estimators.arrays import Int64, Result
 from feval.estimators.per_question import mean_output_tokens
 from feval.methods.expectation import longest_of_draws
 from feval.methods.protocol import (
+    EXACT,
     Bools,
     Decisions,
     ErrorShares,
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from feval.recording.arrays import Probes
 
 
-Int64 = npt.NDArray[np.int64]
+CUTS = replace(EXACT, cuts_cots=True)
+"""What such methods can do."""
 
 
 class Cuts(Result):

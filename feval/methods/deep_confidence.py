@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UsageError
+from feval.estimators.arrays import Int64
 from feval.estimators.trace_confidence import (
     known_percentiles,
     low_groups,
@@ -36,7 +37,6 @@ from feval.methods.protocol import (
 )
 from feval.methods.vote import rated, weighted_plurality, weighted_plurality_codes
 
-Int64 = npt.NDArray[np.int64]
 Votes = list[tuple[str, float]]
 
 _KEEP: dict[str | float, int] = {"low": 10, "high": 90}

@@ -27,10 +27,10 @@ from feval.methods.protocol import (
     Expectation,
     Floats,
     Integers,
+    MeteredLLM,
     Pool,
     PoolOrders,
     Pools,
-    Sampler,
     drawn,
     most_tokens,
 )
@@ -91,7 +91,7 @@ class EarlyStopping(StoppingMethod):
         """CoTs of all windows."""
         return self.windows * self.window
 
-    def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one."""
         seen: list[str | None] = []
         for _ in range(self.windows):

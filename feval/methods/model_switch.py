@@ -18,10 +18,10 @@ from feval.methods.protocol import (
     Floats,
     Integers,
     InTurn,
+    MeteredLLM,
     PoolOrders,
     Pools,
     Rows,
-    Sampler,
 )
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
@@ -84,7 +84,7 @@ class ModelSwitch:
             )
         return per_llm("samples", self.samples, llms)
 
-    def __call__(self, question: str, *llms: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, *llms: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question, from LLMs in the order in which to ask them; `None` if no CoT
         has one.
         """

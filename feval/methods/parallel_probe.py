@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
 from feval.errors import NotRecordedError
+from feval.estimators.arrays import Int64
 from feval.methods.cuts import known_tokens
 from feval.methods.fields import Count, Whole, frozen_method
 from feval.methods.protocol import (
@@ -34,8 +34,6 @@ from feval.methods.vote import plurality
 if TYPE_CHECKING:
     from feval.replay.clock import Clock
 
-
-Int64 = npt.NDArray[np.int64]
 
 _REPLICATES = 128  # worked on at once
 _BLOCK = 1 << 19  # recorded CoTs times replicates

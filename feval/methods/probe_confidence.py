@@ -4,13 +4,11 @@ al., arXiv 2504.15895).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from feval.methods.cuts import Cuts, CutTraces
+from feval.methods.cuts import CUTS, Cuts, CutTraces
 from feval.methods.fields import Count, Share, as_fraction, frozen_method
-from feval.methods.protocol import EXACT, MeteredLLM, Pool
+from feval.methods.protocol import MeteredLLM, Pool
 from feval.methods.vote import plurality
 
 
@@ -30,7 +28,7 @@ class ProbeConfidence(CutTraces):
     """
 
     scope, most = "Exit by confidence stops traces of one LLM", "width"
-    capabilities = replace(EXACT, cuts_cots=True)
+    capabilities = CUTS
 
     threshold: Share = 0.95  # DEER's
     width: Count = 1

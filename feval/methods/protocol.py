@@ -54,21 +54,6 @@ time.
 """
 
 
-class Response(Protocol):
-    """The CoTs of one request, in draw order."""
-
-    @property
-    def answers(self) -> Sequence[str | None]:
-        """Canonical answers, `None` for no answer."""
-
-
-class Sampler(Protocol):
-    """An LLM in front of one question, recorded or live."""
-
-    def sample(self, k: int = 1, /) -> Response:
-        """The next k CoTs, as one request."""
-
-
 class Method(Protocol):
     """A test-time-compute method as users write it."""
 

@@ -11,10 +11,10 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Integers,
+    MeteredLLM,
     Pool,
     PoolOrders,
     Pools,
-    Sampler,
     decide_at_once,
 )
 from feval.methods.vote import (
@@ -48,7 +48,7 @@ class SelfConsistency(OneRequest):
     # made with votes is to be reproduced.
     no_answer: NoAnswerRule = "drop"
 
-    def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one."""
         return plurality(llm.sample(self.n).answers, no_answer=self.no_answer)
 
@@ -83,7 +83,7 @@ class SingleCall(OneRequest):
 
     n = 1
 
-    def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if the CoT has none."""
         return llm.sample(1).answers[0]
 

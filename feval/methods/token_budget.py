@@ -4,11 +4,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from feval.methods.cuts import Cuts, CutTraces
+from feval.methods.cuts import CUTS, Cuts, CutTraces
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import EXACT, MeteredLLM, Pool
+from feval.methods.protocol import MeteredLLM, Pool
 from feval.methods.vote import plurality
 
 
@@ -28,7 +26,7 @@ class TokenBudget(CutTraces):
     """
 
     scope = "A token budget cuts traces of one LLM"
-    capabilities = replace(EXACT, cuts_cots=True)
+    capabilities = CUTS
 
     n: Count = 1
     # s1 forces budgets of 500 to 8,000 tokens of thought; a multiple of the interval of probes cuts

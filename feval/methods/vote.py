@@ -66,7 +66,7 @@ def plurality_codes(codes: Integers, *, no_answer: str = "drop") -> Integers:
     if no_answer == "vote":
         shifted: Integers = plurality_codes(codes.astype(np.int32) + 1) - 1
         return shifted.astype(codes.dtype)
-    return _elected(codes)
+    return weighted_plurality_codes(codes)
 
 
 def decide_on_first(
@@ -105,8 +105,13 @@ def decide_on_first(
     return Decisions(answer, (ledger,))
 
 
-def _elected(codes: Integers, weights: Floats | None = None) -> Integers:
-    """[...] winners of draws [..., n], some rows at a time."""
+def weighted_plurality_codes(codes: Integers, weights: Floats | None = None) -> Integers:
+    """The same vote over answer codes [..., n] with weights of the same shape, as
+    `weighted_plurality`; without them all weigh the same. Some rows at a time.
+
+    Returns:
+        [...] the winning codes, -1 where there is no vote; of the type of `codes`.
+    """
     rows = codes.reshape(prod(codes.shape[:-1]), codes.shape[-1])
     winners = np.full(len(rows), -1, codes.dtype)
     if rows.size:
@@ -320,15 +325,6 @@ def weighted_plurality(answers: Sequence[str | None], weights: Sequence[float]) 
     return next(
         (answer for answer, total in sums.items() if total >= most - _TIE * abs(most)), None
     )
-
-
-def weighted_plurality_codes(codes: Integers, weights: Floats) -> Integers:
-    """The same weighted vote over answer codes [..., n], with weights of the same shape.
-
-    Returns:
-        [...] the winning codes, -1 where there is no vote; of the type of `codes`.
-    """
-    return _elected(codes, weights)
 
 
 def _weighted_winners(rows: Integers, weights: Floats, candidates: int) -> Integers:
