@@ -105,15 +105,6 @@ def test_docstrings_become_restructured_text(monkeypatch):
     ]  # fmt: skip
 
 
-def test_no_extension_is_hidden_by_a_module_of_the_tests():
-    stems = [
-        path.stem
-        for folder in (DOCS / "extensions", ROOT / "tests" / "support")
-        for path in folder.glob("*.py")
-    ]
-    assert len(stems) == len(set(stems))
-
-
 @pytest.mark.slow
 def test_notebooks_become_pages(monkeypatch):
     pytest.importorskip("myst_parser", reason="the extra `docs` is not installed")

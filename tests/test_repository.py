@@ -118,12 +118,6 @@ def test_no_shell_script_was_forgotten():
     )
 
 
-def test_ci_is_one_executable_bash_script():
-    run = ROOT / ".ci" / "run"
-    assert run.stat().st_mode & 0o111
-    subprocess.run(["bash", "-n", str(run)], check=True)
-
-
 WORKFLOWS = {
     path.name: yaml.safe_load(path.read_text("utf-8"))
     for path in (ROOT / ".github/workflows").glob("*.yml")

@@ -111,17 +111,13 @@ class ConfidenceWeighted(OneLLM):
         order = seeded_orders(
             pool_key(0, "fit", pool.llm), keys, pool.sizes, range(_FIT_REPLICATES), self.n
         )
-        free = replace(self, self_check="free")
-        right = [
-            int(
-                (
-                    (replace(free, temperature=t).decide(pools, [order]).answer == gold)
-                    & (gold >= 0)
-                ).sum()
-            )
-            for t in TEMPERATURES
-        ]
-        best = max(zip(right, TEMPERATURES, strict=True))[1]
+
+        def right(temperature: float) -> int:
+            method = replace(self, self_check="free", temperature=temperature)
+            decided = method.decide(pools, [order]).answer
+            return int(((decided == gold) & (gold >= 0)).sum())
+
+        best = max(TEMPERATURES, key=lambda temperature: (right(temperature), temperature))
         return replace(self, temperature=best)
 
     def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question

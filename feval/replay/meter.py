@@ -601,7 +601,8 @@ class MeteredLLM:
         places: list[int] = []
         for each in several:
             own = each.samples if isinstance(each, LLMResponse) else [getattr(each, "sample", -1)]
-            if not all(place in self._places for place in own) or not each.is_of(self._source):
+            given = getattr(each, "_source", None) is self._source
+            if not given or not all(place in self._places for place in own):
                 raise UsageError(
                     f"{each!r:.80} was not handed out by {self.name} on this question, and cannot"
                     " be replied to."

@@ -227,10 +227,6 @@ class CoT:
     metadata: CoTMetadata
     _source: Source = field(repr=False, compare=False)
 
-    def is_of(self, source: Source) -> bool:
-        """Whether a source gave it."""
-        return self._source is source
-
     @property
     def raw_text(self) -> str | None:
         """The reply as the LLM wrote it, without the thoughts before it; `None` where the recording
@@ -274,10 +270,6 @@ class LLMResponse:
 
     samples: tuple[int, ...]
     _source: Source = field(repr=False, compare=False)
-
-    def is_of(self, source: Source) -> bool:
-        """Whether a source gave it."""
-        return self._source is source
 
     def __len__(self) -> int:
         return len(self.samples)

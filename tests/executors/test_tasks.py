@@ -67,16 +67,23 @@ class Backwards(Executor):
                     future.set_exception(error)
 
 
-class BreaksAlways(Executor):
-    """Has processes that die."""
+class Fails(Executor):
+    """Has processes that die, or a cluster that gives tasks up: each ends with an error, or is
+    cancelled.
+    """
 
     workers = 2
-    submitted = 0
+
+    def __init__(self, error):
+        self.error, self.submitted = error, 0
 
     def submit(self, *_, **__):
         self.submitted += 1
         future = Future()
-        future.set_exception(BrokenProcessPool("died"))
+        if self.error is None:
+            future.cancel()
+        else:
+            future.set_exception(self.error)
         return future
 
 
@@ -163,7 +170,7 @@ def test_a_failure_that_comes_before_its_turn_waits_for_it(end):
 
 
 def test_processes_that_die_again_and_again_are_a_sentence():
-    executor = BreaksAlways()
+    executor = Fails(BrokenProcessPool("died"))
     with pytest.raises(UsageError, match=r"could not start or were ended.*Or take one worker"):
         [*results(squared, [(1,)], executor)]
     assert executor.submitted == 3
@@ -195,28 +202,13 @@ class KilledWorker(Exception):  # noqa: N818  Dask calls it so
     """As Dask's own is named."""
 
 
-class GivesUp(Executor):
-    """A cluster that gives tasks up."""
-
-    def __init__(self, error):
-        self.error = error
-
-    def submit(self, *_, **__):
-        future = Future()
-        if self.error is None:
-            future.cancel()
-        else:
-            future.set_exception(self.error)
-        return future
-
-
 @pytest.mark.parametrize("error", [None, KilledWorker("question_block-1")])
 def test_a_cluster_that_gives_a_task_up_is_a_sentence(error):
     with pytest.raises(
         UsageError,
         match=r"The cluster gave a task up \((KilledWorker|CancelledError)\): .* logs say more",
     ):
-        [*results(squared, [(1,), (2,)], GivesUp(error))]
+        [*results(squared, [(1,), (2,)], Fails(error))]
 
 
 def test_another_version_on_a_worker_is_refused():
