@@ -343,25 +343,15 @@ class Ledger(Result):
 
     @classmethod
     def one_round(
-        cls,
-        asked: Bools,
-        cots: int | Integers,
-        output_tokens: Integers,
-        longest: Integers | None = None,
+        cls, asked: Bools, cots: int, output_tokens: Integers, longest: Integers
     ) -> Ledger:
         """The ledger of an LLM that gives all its CoTs in one request where it is asked [R, Q].
 
-        `output_tokens` are [R, Q] of all of them, `longest` of the longest; `None` where not known.
+        `output_tokens` are [R, Q] of all of them, `longest` of the longest.
         """
         rounds = asked.astype(np.int32)
-        latency = None if longest is None else np.where(asked, longest, 0)
-        return cls(
-            rounds,
-            rounds * cots,
-            np.where(asked, output_tokens, 0),
-            sequential_tokens=latency,
-            longest_trace_tokens=latency,
-        )
+        tokens, latency = np.where(asked, output_tokens, 0), np.where(asked, longest, 0)
+        return cls(rounds, rounds * cots, tokens, None, None, None, latency, latency)
 
 
 LEDGER_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Ledger))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,6 @@ from feval.estimators.stopping_orders import (
 from feval.methods.expectation import split_errors
 from feval.methods.protocol import (
     Bools,
-    Decisions,
     DrawOrders,
     ErrorShares,
     Floats,
@@ -40,8 +40,6 @@ from feval.methods.protocol import (
     MonteCarloPart,
     OneLLM,
     Pool,
-    PoolOrders,
-    Pools,
     Rows,
 )
 from feval.methods.vote import distinct_votes
@@ -189,10 +187,6 @@ class StoppingMethod(OneLLM, ABC):
 
     window: int = 1
 
-    @abstractmethod
-    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
-        """See `BatchMethod.decide`."""
-
     @property
     def fraction_windows(self) -> int:
         """Number of windows where its sums are taken in fractions, which takes far longer; 0 where
@@ -304,7 +298,7 @@ def _takes_long(method: StoppingMethod, budget: int, bounds: Integers) -> bool:
 
 
 def _estimated(
-    method: StoppingMethod, pool: Pool, gold: Integers, rows: Rows, wrong: Floats, draw: DrawOrders
+    method: Any, pool: Pool, gold: Integers, rows: Rows, wrong: Floats, draw: DrawOrders
 ) -> tuple[Floats, MonteCarloPart]:
     """[N] the same for some rows: its share of the wrong answers in replicates, times the exact
     probability of a wrong one.

@@ -221,10 +221,7 @@ class LLM(Plottable):
         """Return the whole draw of a question (by its row): recorded places, in the order in which
         they are handed out.
         """
-        size = self.pool.sizes[row : row + 1]
-        order = orders(
-            self._key, self.question_keys[row : row + 1], size, [replicate], int(size[0])
-        )
+        order = self.orders([replicate], int(self.pool.sizes[row]), np.array([row]))
         return tuple(order[0, 0].tolist())
 
     def orders(
