@@ -173,22 +173,17 @@ class AdaptiveConsistency(StoppingMethod):
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`."""
         if self.criterion == "random":
-            expected = self._exact_random(pool, gold)
+            # The coin does not look at the answers: a mixture of self-consistency over numbers of
+            # CoTs.
+            n, share = np.arange(1, self.budget + 1), self._coin_stops
+            right = plurality_is_right(pool, gold, self.no_answer, n).mixed(share)
+            cots = np.broadcast_to(share @ n, right.shape)
+            tokens = cots * mean_output_tokens(pool.output_tokens, pool.sizes)
+            expected = Expectation(right, cots, cots, tokens)
         else:
             means = mean_over_orders(pool, gold, self.no_answer, self.rule.stop_mask, self.budget)
             expected = Expectation(means.right, means.samples, means.samples, means.output_tokens)
         return replace(expected, sequential_tokens=expected.output_tokens)
-
-    def _exact_random(self, pool: Pool, gold: Integers) -> Expectation:
-        """The coin does not look at the answers: a mixture of self-consistency over numbers of
-        CoTs.
-        """
-        n, share = np.arange(1, self.budget + 1), self._coin_stops
-        right = plurality_is_right(pool, gold, self.no_answer, n).mixed(share)
-        cots = np.broadcast_to(share @ n, right.shape)
-        return Expectation(
-            right, cots, cots, cots * mean_output_tokens(pool.output_tokens, pool.sizes)
-        )
 
     def silent(self, pool: Pool) -> Floats:
         """[Q] probability of no answer."""

@@ -16,7 +16,6 @@ from feval.methods.protocol import (
     Floats,
     Integers,
     InTurn,
-    LLMResponse,
     MeteredLLM,
     Pool,
     PoolOrders,
@@ -80,16 +79,16 @@ class AutoMix:
         """The answer to one question; `None` if the large LLM was asked and has none."""
         response = small.sample(1)
         answer, verified = response.answers[0], response.scores(self.scorer, self.aggregate)[0]
-        if answer is not None and (tokens := self._verification_tokens(response)) is not None:
-            small.charge(calls=1, prompt_tokens=tokens[0], output_tokens=tokens[1])
+        tokens = None
+        if answer is not None and self.verification == "as-answer":
+            tokens = _known(response.request.tokens), response.tokens
+        elif answer is not None and self.verification == "recorded":
+            [tokens] = response.scoring_tokens(self.scorer)
+        if tokens is not None:
+            small.charge(prompt_tokens=tokens[0], output_tokens=tokens[1])
         if answer is not None and verified is not None and self._keeps(verified):
             return answer
         return large.sample(1).answers[0]
-
-    def _verification_tokens(self, response: LLMResponse) -> tuple[int, int] | None:
-        if self.verification == "as-answer":
-            return _known(response.request.tokens), response.tokens
-        return response.scoring_tokens(self.scorer)[0] if self.verification == "recorded" else None
 
     def ratings(self, pools: Pools) -> list[Floats | None]:
         """The verifications of the small LLM's answers; see `feval.methods.protocol`."""

@@ -4,7 +4,7 @@ al., arXiv 2305.05176).
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -159,7 +159,8 @@ class Cascade:
     def _trusts(self, response: LLMResponse, answer: str, delta: Fraction) -> bool:
         answers = response.answers
         if self.score == "vote-share":
-            return answers.count(answer) >= self._needed(answers, delta)
+            needed = votes_needed(1 - delta, len(answers), strict=self.strict)
+            return answers.count(answer) >= needed
         score = response.scores(self.scorer, self.aggregate)[answers.index(answer)]
         return score is not None and bool(reaches(score, 1 - delta, strict=self.strict))
 
@@ -179,22 +180,17 @@ class Cascade:
             for llm, delta in zip(early, deltas, strict=True):
                 samples = turn.llms[llm].sample(left)
                 leader = plurality_codes(samples.codes.T)
-                trusted = (leader >= 0) & self._trusted(pools[llm], samples, leader, delta)
+                if self.score == "vote-share":
+                    needed = votes_needed(1 - delta, len(samples.codes), strict=self.strict)
+                    passed = (samples.codes == leader).sum(axis=0) >= needed
+                else:
+                    scores = self._recorded(pools[llm], samples, leader)
+                    passed = reaches(scores, 1 - delta, strict=self.strict)
+                trusted = (leader >= 0) & passed
                 turn.answer[left[trusted]] = leader[trusted]
                 left = left[~trusted]
             turn.answer[left] = plurality_codes(turn.llms[last].sample(left).codes.T)
         return turn.decisions()
-
-    def _trusted(self, pool: Pool, samples: Samples, leader: Integers, delta: Fraction) -> Bools:
-        """[N] whether the leaders' scores pass."""
-        passed: Bools
-        if self.score == "vote-share":
-            votes = (samples.codes == leader).sum(axis=0)
-            passed = votes >= self._needed(samples.codes, delta)
-        else:
-            scores = self._recorded(pool, samples, leader)
-            passed = reaches(scores, 1 - delta, strict=self.strict)
-        return passed
 
     def _recorded(self, pool: Pool, samples: Samples, leader: Integers) -> Floats:
         """[N] the recorded score of the CoT that first gave the leading answer; NaN where there is
@@ -203,9 +199,6 @@ class Cascade:
         cells = samples.cells[(samples.codes == leader).argmax(axis=0), np.arange(len(leader))]
         scores: Floats = pool.aggregated(self.scorer, self.aggregate).ravel()[cells]
         return scores
-
-    def _needed(self, votes: Sized, delta: Fraction) -> int:
-        return votes_needed(1 - delta, len(votes), strict=self.strict)
 
     def _chain(self, llms: int) -> tuple[int, ...]:
         return tuple(range(llms)) if self.order is None else self.order

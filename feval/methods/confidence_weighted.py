@@ -4,7 +4,6 @@ arXiv 2502.06233).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, Self
 
@@ -17,7 +16,6 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Integers,
-    LLMResponse,
     MeteredLLM,
     OneLLM,
     PoolOrders,
@@ -126,7 +124,11 @@ class ConfidenceWeighted(OneLLM):
         """
         temperature = self._temperature()
         response = llm.sample(self.n)
-        answers, confidences = rated(response.answers, self._confidences(response))
+        checked = self.confidence != SEQUENCE_PROBABILITY
+        answers, confidences = rated(
+            response.answers,
+            response.scores(self.confidence) if checked else response.sequence_probabilities,
+        )
         if self._checks:
             for tokens in response.scoring_tokens(
                 self.confidence, prefix_cached=self.self_check == "cached"
@@ -174,8 +176,3 @@ class ConfidenceWeighted(OneLLM):
     @property
     def _checks(self) -> bool:
         return self.confidence != SEQUENCE_PROBABILITY and self.self_check != "free"
-
-    def _confidences(self, response: LLMResponse) -> Sequence[float | None]:
-        if self.confidence == SEQUENCE_PROBABILITY:
-            return response.sequence_probabilities
-        return response.scores(self.confidence)

@@ -21,7 +21,6 @@ from feval.estimators.trace_confidence import (
 )
 from feval.methods.fields import Count, ExactNumber, Share, as_fraction, frozen_method
 from feval.methods.protocol import (
-    Batch,
     Capabilities,
     Decisions,
     Floats,
@@ -219,7 +218,17 @@ class DeepConfidence(OneLLM):
             traces = self._traces_drawn(codes, weights)
             seen = np.arange(self.n) < traces[:, :, None]
             answer[batch.where] = weighted_plurality_codes(np.where(seen, codes, -1), weights)
-            billed = np.where(seen, self._billed(pool, batch, known, bars), 0)
+            billed = batch.drawn(pool.output_tokens).astype(np.int64)
+            if self.mode == "online":
+                cut = known < bars
+                cut[:, :, : self.warm_up] = False
+                low = pool.channels.derived(
+                    ("low groups", self.group), lambda: low_groups(list(_traces(pool)), self.group)
+                )
+                heights = np.broadcast_to(bars, known.shape)[cut]
+                below = tokens_until_below(low, batch.places[cut], heights)
+                billed[cut] = np.minimum(billed[cut], below)
+            billed = np.where(seen, billed, 0)
             tokens[batch.where], longest[batch.where] = billed.sum(axis=2), most_tokens(billed)
             if pool.clock is not None:
                 billed = pool.clock.after(billed, batch.drawn)
@@ -263,20 +272,6 @@ class DeepConfidence(OneLLM):
                 agreed = (total > 0) & (leader * share.denominator >= share.numerator * total)
                 traces[agreed & (traces == self.n)] = k
         return traces.reshape(codes.shape[:2])
-
-    def _billed(self, pool: Pool, batch: Batch, known: Floats, bars: Floats) -> Int64:
-        """[R', Q', n] tokens of each trace, up to the cut where it is cut."""
-        tokens = batch.drawn(pool.output_tokens).astype(np.int64)
-        if self.mode == "online":
-            cut = known < bars
-            cut[:, :, : self.warm_up] = False
-            low = pool.channels.derived(
-                ("low groups", self.group), lambda: low_groups(list(_traces(pool)), self.group)
-            )
-            heights = np.broadcast_to(bars, known.shape)[cut]
-            below = tokens_until_below(low, batch.places[cut], heights)
-            tokens[cut] = np.minimum(tokens[cut], below)
-        return tokens
 
 
 def _above(response: LLMResponse, confidences: Sequence[float | None], bar: float) -> Votes:

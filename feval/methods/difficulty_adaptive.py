@@ -100,7 +100,9 @@ class DifficultyAdaptive(OneLLM):
         allocation = self.allocation(pools, orders)
         easy, first = allocation.easy, allocation.first
         size = np.where(easy, 1, self._sizes(allocation.confident, first))
-        rounds = np.where(easy, 1, self._requests(size, first))
+        # the authors' script counts every request as large as the first
+        billed, made = np.maximum(size // first, 1), 1 + -(-(size - first) // self.window)
+        rounds = np.where(easy, 1, billed if self.requests == "billed" else made)
 
         pool, order = self.only(pools, orders)
         decisions = decide_on_first(
@@ -223,12 +225,6 @@ class DifficultyAdaptive(OneLLM):
             going &= ~reached & (size < self.budget)
             size = np.where(going, np.minimum(size + self.window, self.budget), size)
         return size
-
-    def _requests(self, size: Integers, first: Integers) -> Integers:
-        """[R, Q] requests that a hard question is billed for."""
-        # the authors' script counts every request as large as the first
-        billed, made = np.maximum(size // first, 1), 1 + -(-(size - first) // self.window)
-        return billed if self.requests == "billed" else made
 
 
 class Allocation(Result):

@@ -131,7 +131,16 @@ class EarlyStopping(StoppingMethod):
         """
         stops = EarlyStops(*np.empty((4, len(gold))))
         for block in question_blocks(len(gold)):
-            part = self._stops(pool, gold, block)
+            counts = PoolCounts.from_pool(pool, gold, "drop", block)
+            part = early_stops(
+                np.column_stack([counts.pools.gold, counts.pools.rivals]),
+                np.zeros(len(counts.pools.gold), np.intp),
+                counts.pools.size,
+                np.column_stack([counts.gold_tokens, counts.rival_tokens]),
+                pool.output_tokens[block].sum(axis=1, dtype=np.int64),
+                window=self.window,
+                windows=self.windows,
+            )
             for field in fields(EarlyStops):
                 getattr(stops, field.name)[block] = getattr(part, field.name)
         pools, rows = distinct_pools(pool, gold, "drop")
@@ -145,19 +154,6 @@ class EarlyStopping(StoppingMethod):
             right = stops.gold_window + self._right_votes(pools)[rows]
         return Expectation(
             np.minimum(right, 1.0), stops.windows, stops.windows * self.window, stops.output_tokens
-        )
-
-    def _stops(self, pool: Pool, gold: Integers, questions: slice) -> EarlyStops:
-        """Where a block of questions stops."""
-        counts = PoolCounts.from_pool(pool, gold, "drop", questions)
-        return early_stops(
-            np.column_stack([counts.pools.gold, counts.pools.rivals]),
-            np.zeros(len(counts.pools.gold), np.intp),
-            counts.pools.size,
-            np.column_stack([counts.gold_tokens, counts.rival_tokens]),
-            pool.output_tokens[questions].sum(axis=1, dtype=np.int64),
-            window=self.window,
-            windows=self.windows,
         )
 
     def _right_votes(self, pools: AnswerCounts) -> Floats:

@@ -4,14 +4,14 @@ arXiv 2310.03094).
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Sized
 from typing import Any, Literal
 
 import numpy as np
 
 from feval.errors import UsageError
 from feval.methods.fields import Count, CountPerLLM, Share, as_fraction, frozen_method, per_llm
-from feval.methods.protocol import Bools, Decisions, Integers, InTurn, MeteredLLM, PoolOrders, Pools
+from feval.methods.protocol import Decisions, InTurn, MeteredLLM, PoolOrders, Pools
 from feval.methods.vote import NoAnswerRule, plurality, plurality_codes, votes_needed
 
 # The paper's budgets: 20 samples of one prompt; of two prompts 7 each, since the second prompt
@@ -110,26 +110,22 @@ class MixtureOfThoughts:
         *weak, strong = turn.llms
         for places in turn.blocks():
             codes = [llm.sample(places).codes for llm in weak]
-            accepted, turn.answer[places] = (
-                self._verified(codes) if self.rule == "verify" else self._voted(codes)
-            )
+            if self.rule == "verify":
+                leader, other = (
+                    plurality_codes(each.T, no_answer=self.no_answer) for each in codes
+                )
+                accepted = (leader == other) & (leader >= 0)
+            else:
+                votes = np.concatenate(codes)
+                leader = plurality_codes(votes.T, no_answer=self.no_answer)
+                enough = (votes == leader).sum(axis=0) >= self._needed(votes)
+                accepted = enough & self._may_win(leader >= 0)
+            turn.answer[places] = leader
             rejected = places[~accepted]
             turn.answer[rejected] = plurality_codes(
                 strong.sample(rejected).codes.T, no_answer=self.no_answer
             )
         return turn.decisions()
-
-    def _verified(self, codes: Sequence[Integers]) -> tuple[Bools, Integers]:
-        """[N] whether the pluralities of both prompts [n, N] are the same, and the first one."""
-        one, other = (plurality_codes(prompt.T, no_answer=self.no_answer) for prompt in codes)
-        return (one == other) & (one >= 0), one
-
-    def _voted(self, codes: Sequence[Integers]) -> tuple[Bools, Integers]:
-        """[N] whether the leader of all votes has enough of them, and that leader."""
-        votes = np.concatenate(codes)
-        leader = plurality_codes(votes.T, no_answer=self.no_answer)
-        enough = (votes == leader).sum(axis=0) >= self._needed(votes)
-        return enough & self._may_win(leader >= 0), leader
 
     def _may_win(self, answered: Any) -> Any:
         """Whether a leader may be accepted: no answer only if it votes."""

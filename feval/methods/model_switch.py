@@ -21,7 +21,6 @@ from feval.methods.protocol import (
     MeteredLLM,
     PoolOrders,
     Pools,
-    Rows,
 )
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
@@ -104,26 +103,19 @@ class ModelSwitch:
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         turn = InTurn(self, pools, orders)
-        for places in turn.blocks():
-            left, votes, weights = self._undecided(turn, places)
+        for left in turn.blocks():
+            votes, weights = np.empty((0, len(left)), turn.answer.dtype), np.empty((0, len(left)))
+            for llm, external in zip(turn.llms, self._external(len(turn.llms)), strict=True):
+                codes = llm.sample(left).codes
+                agreed = self._agreed(codes)
+                turn.answer[left[agreed >= 0]] = agreed[agreed >= 0]
+                goes_on = np.flatnonzero(agreed < 0)
+                left, codes = left[goes_on], codes[:, goes_on]
+                own = external * _consistency_weights(codes, self.normaliser)
+                votes = np.concatenate([votes[:, goes_on], codes.astype(votes.dtype)])
+                weights = np.concatenate([weights[:, goes_on], np.broadcast_to(own, codes.shape)])
             turn.answer[left] = weighted_plurality_codes(votes.T, weights.T)
         return turn.decisions()
-
-    def _undecided(self, turn: InTurn, places: Rows) -> tuple[Rows, Integers, Floats]:
-        """Store the answers at the places where an LLM decides; return the others [N], with votes
-        and weights [draws, N].
-        """
-        votes, weights = np.empty((0, len(places)), turn.answer.dtype), np.empty((0, len(places)))
-        for llm, external in zip(turn.llms, self._external(len(turn.llms)), strict=True):
-            codes = llm.sample(places).codes
-            agreed = self._agreed(codes)
-            turn.answer[places[agreed >= 0]] = agreed[agreed >= 0]
-            goes_on = np.flatnonzero(agreed < 0)
-            places, codes = places[goes_on], codes[:, goes_on]
-            weight = external * _consistency_weights(codes, self.normaliser)
-            votes = np.concatenate([votes[:, goes_on], codes.astype(votes.dtype)])
-            weights = np.concatenate([weights[:, goes_on], np.broadcast_to(weight, codes.shape)])
-        return places, votes, weights
 
     def _agreed(self, codes: Integers) -> Integers:
         """[N] the answer that draws [n, N] agree on, negative where they do not."""

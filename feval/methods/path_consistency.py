@@ -18,7 +18,6 @@ from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
 from feval.methods.protocol import (
     Capabilities,
     Decisions,
-    Integers,
     MeteredLLM,
     Node,
     OneLLM,
@@ -101,7 +100,9 @@ class PathConsistency(OneLLM):
             branches = np.concatenate([branches, window], axis=1)
             codes = searches.of(pool.codes, branches, -1)
             leader = plurality_codes(codes)[:, None]
-            sure = self.rule.stop_mask(_counts(codes), branches.shape[1])[:, None]
+            answers = np.arange(int(codes.max(initial=-1)) + 1)
+            counts = -np.sort(-(codes[:, :, None] == answers).sum(axis=1), axis=1)
+            sure = self.rule.stop_mask(counts, branches.shape[1])[:, None]
             after = _steps_after(searches, prefix, branches)
             follows = sure & (codes == leader) & (after >= 0)
             first = np.take_along_axis(after, follows.argmax(axis=1)[:, None], axis=1)
@@ -131,10 +132,3 @@ def _steps_after(searches: Searches, prefix: Places, branches: Places) -> Places
         after = np.where((step >= 0) & (before == prefix) & (step != branches), step, after)
         step = before
     return after
-
-
-def _counts(codes: Integers) -> Integers:
-    """[B, K] how often each answer comes among codes [B, n], descending."""
-    candidates = np.arange(int(codes.max(initial=-1)) + 1)
-    counts: Integers = -np.sort(-(codes[:, :, None] == candidates).sum(axis=1), axis=1)
-    return counts

@@ -275,8 +275,11 @@ def _early_of_part(method: StoppingMethod, budget: int, pools: AnswerCounts) -> 
     """[Q] the same where the budget is a part of the pool, over all its counts; `None` where these
     are too many.
     """
-    bounds = pools.bounds()
-    if budget > LARGEST_BUDGET or _takes_long(method, budget, bounds):
+    bounds, windows = pools.bounds(), method.fraction_windows
+    of_others = np.concatenate([[budget], bounds[2:]])  # what the leader and no answer leave
+    steps = number_of_counts(of_others, budget) * (min(int(bounds[0]), budget) + 1) * budget
+    most = _MOST_IN_FRACTIONS // windows**3 if windows else _MOST_STEPS
+    if budget > LARGEST_BUDGET or steps > most:
         return None
     whole = partitions(bounds, budget)
     whole = whole[whole[:, 1] > 0]
@@ -286,15 +289,6 @@ def _early_of_part(method: StoppingMethod, budget: int, pools: AnswerCounts) -> 
         return right_over_orders(pools, ends, _MOST_COUNTS)
     except UsageError:  # too many counts
         return None
-
-
-def _takes_long(method: StoppingMethod, budget: int, bounds: Integers) -> bool:
-    """Whether going through all counts of the whole budget would take more than a few seconds."""
-    of_others = np.concatenate([[budget], bounds[2:]])  # what the leader and no answer leave
-    steps = number_of_counts(of_others, budget) * (min(int(bounds[0]), budget) + 1) * budget
-    if method.fraction_windows:
-        return steps * method.fraction_windows**3 > _MOST_IN_FRACTIONS
-    return steps > _MOST_STEPS
 
 
 def _estimated(
