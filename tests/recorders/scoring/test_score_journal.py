@@ -25,12 +25,13 @@ def test_replies_are_read_by_question_in_sample_order_and_the_later_of_a_refused
     one, other = CoTKey("d", "m", "q1", 0), CoTKey("d", "m", "q1", 0, "against")
     refused, whole = Score(problem="refused"), Score(0.1, (0.5, 0.25), "Fine \u2028.", 3, 4)
     with ScoreJournal.open(tmp_path / "j", {}) as journal:
-        written = [(one._replace(sample=2), refused), (other, whole), (one, Score(0.5))]
-        written += [
+        for entry in (
+            (one._replace(sample=2), refused),
+            (other, whole),
+            (one, Score(0.5)),
             (one._replace(question_id="q0"), Score(0.75)),
             (one._replace(sample=2), Score(1.0)),
-        ]
-        for entry in written:
+        ):
             journal.add([entry])
             journal.commit()
         assert journal.replies_with_usage == 1
@@ -57,20 +58,9 @@ def test_another_identity_and_a_score_that_comes_twice_are_refused(tmp_path):
 
 def spawn(toy, out, functions, counts, *, slow, function="counted"):
     environment = {**os.environ, "COUNTS": str(counts), "PYTHONPATH": os.pathsep.join(sys.path)}
-    code = "from feval.cli import main; main()"
+    command = f"score {toy} --scorer python:{functions}:{function} --out {out} -q"
     return subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            code,
-            "score",
-            toy,
-            "--scorer",
-            f"python:{functions}:{function}",
-            "--out",
-            out,
-            "-q",
-        ],
+        [sys.executable, "-m", "feval", *command.split()],
         env=environment | ({"SLOW": "1"} if slow else {}),
         stderr=subprocess.PIPE,
     )

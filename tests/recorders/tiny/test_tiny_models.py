@@ -16,16 +16,7 @@ from tiny_export import export
 from tiny_recipes import arrays, parameters
 
 from feval.errors import OutOfRangeError, UnknownNameError
-from recorders.tiny import (
-    FAMILY,
-    Decoding,
-    TinyModel,
-    load_model,
-    problems,
-    read_model,
-    sample,
-    tokenizer,
-)
+from recorders.tiny import FAMILY, Decoding, TinyModel, load_model, problems, sample, tokenizer
 from recorders.tiny.model import Shape, weights_file
 from recorders.tiny.sampling import exponentials
 from recorders.tiny.tokenizer import END, PAD
@@ -284,36 +275,6 @@ def test_a_sample_is_the_same_alone_and_with_others():
     assert same(together[:40], sample(model, question, range(40)))
     assert same([together[149], together[3]], sample(model, question, [149, 3]))
     assert same(together[:6], [sample(model, question, [index])[0] for index in range(6)])
-
-
-def test_seed_question_index_and_stream_make_other_samples(random_model):
-    def drawn(question="How many?", index=0, **fields):
-        decoding = Decoding(max_tokens=16, **fields)  # type: ignore[arg-type]
-        return sample(random_model, question, [index], decoding)[0].tokens.tolist()
-
-    others = [
-        drawn(seed=1),
-        drawn(index=1),
-        drawn(stream="other"),
-        drawn(question="How many ?"),
-        drawn(seed=-1),
-    ]
-    assert drawn() not in others
-    assert len({str(tokens) for tokens in others}) == len(others)
-
-
-def test_models_that_share_a_stream_are_coupled():
-    shared, question = Decoding(stream="shared"), QUESTIONS[2].question
-    one, other = load_model(SMALLEST), read_again(SMALLEST, "a copy under another name")
-    assert same(
-        sample(one, question, range(20), shared), sample(other, question, range(20), shared)
-    )
-    assert not same(sample(one, question, range(20)), sample(other, question, range(20)))
-
-
-def read_again(name, new_name):
-    with weights_file(name) as path:
-        return read_model(path, new_name, FAMILY[name])
 
 
 def test_an_answer_stops_or_runs_out_of_tokens():
