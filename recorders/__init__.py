@@ -13,8 +13,7 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from recorders import live
     from recorders.request import Backend, Completion, Decoding, Message, Request
-    from recorders.work.record import estimate_dataset, record_dataset
-    from recorders.work.task import RecordingTask
+    from recorders.work.record import RecordingTask, estimate_dataset, record_dataset
 
 __all__ = [
     "Backend",

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from recorders.asking.budget import CostEstimate, ProbeEstimate
     from recorders.scoring.scores import Scorer
     from recorders.scoring.scoring import ScoringTask
-    from recorders.work.task import RecordingTask
+    from recorders.work.record import RecordingTask
 
 
 _LONG_WAIT_S = 60.0

@@ -29,11 +29,10 @@ from feval.recording.verify import Steps
 from recorders.asking.trees import Played
 from recorders.errors import RecorderError
 from recorders.journal import Journal, completion_of, journal_folder, never_empty, utc_now
-from recorders.live.llm import LiveLLM, live
-from recorders.live.source import Ask, Numbered
+from recorders.live.llm import Ask, LiveLLM, Numbered, live
 from recorders.request import Backend, Request
+from recorders.work.record import RecordingTask
 from recorders.work.seal import JournaledLLM, add_pools, gold_questions, require_sound
-from recorders.work.task import RecordingTask
 
 _Waiting = dict[tuple[int | None, bytes], deque[dict[str, Any]]]
 

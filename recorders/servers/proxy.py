@@ -61,8 +61,8 @@ from recorders.backends.endpoint import Endpoint, Redaction
 from recorders.errors import BackendError, JournalError
 from recorders.journal import MOST_SAMPLES, Journal, utc_now
 from recorders.request import Completion, Decoding, Message, Request
+from recorders.work.record import dataset_info, llm_info
 from recorders.work.seal import JournaledLLM, seal
-from recorders.work.task import dataset_info, llm_info
 
 _LOG = logging.getLogger("feval.serving")
 _TIMEOUT_S = 600.0

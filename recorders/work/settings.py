@@ -33,7 +33,7 @@ from recorders.work.prompts import (
     read_protocol,
     with_train_exemplars,
 )
-from recorders.work.task import RecordingTask, answer_kind
+from recorders.work.record import RecordingTask, answer_kind
 
 BACKENDS = {
     "openai": "any OpenAI-compatible endpoint, through the official client (extra feval[record])",
@@ -61,7 +61,7 @@ class RecordingSettings:
     By default there are 40 CoTs per question, 3 of reasoning models, and the prompt is the
     dataset's latest card; "none" sends the bare question. `exemplars` are the card's own or, with
     "train", worked questions from the train split, which is fetched from the Hub if `train_rows`
-    names no file. The others are as in `recorders.work.task.RecordingTask`.
+    names no file. The others are as in `recorders.work.record.RecordingTask`.
     """
 
     dataset: str

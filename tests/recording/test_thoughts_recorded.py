@@ -35,10 +35,9 @@ from recorders.backends.local import decoded
 from recorders.journal import Journal, journal_folder
 from recorders.live import live
 from recorders.request import Completion, Decoding, Message
-from recorders.work.record import record_dataset
+from recorders.work.record import RecordingTask, record_dataset
 from recorders.work.seal import JournaledLLM, seal
 from recorders.work.settings import default_decoding
-from recorders.work.task import RecordingTask
 
 RAW = [
     "<think>\nIt is \\boxed{7}.\n</think>\n\nThe answer is 4.",

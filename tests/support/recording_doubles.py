@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from feval.methods.protocol import LEDGER_FIELDS
 from recorders.request import Completion, Decoding, Message, Request
-from recorders.work.task import RecordingTask
+from recorders.work.record import RecordingTask
 
 T = TypeVar("T")
 

@@ -33,8 +33,7 @@ from recorders.asking.pace import Limits
 from recorders.errors import CostLimitReached, Fatal, MissingError, Refused
 from recorders.journal import Journal, journal_folder
 from recorders.request import Completion, Decoding, Message
-from recorders.work.record import estimate_dataset, record_dataset
-from recorders.work.task import RecordingTask
+from recorders.work.record import RecordingTask, estimate_dataset, record_dataset
 
 QUESTIONS = [Question(f"toy/{i}", f"What is question {i}?", str(i % 3)) for i in range(4)]
 NOW = "2026-01-01T00:00:00Z"
