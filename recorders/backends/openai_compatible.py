@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _CONNECT_TIMEOUT_S = 8.0
 _CONNECTIONS_PER_CLIENT = 32
-_SETTINGS = {
+_OWN_FIELDS = {
     "model", "messages", "temperature", "top_p", "max_tokens", "stop", "seed", "n", "logprobs",
     "top_logprobs", "stream",
 }  # fmt: skip
@@ -88,7 +88,7 @@ class OpenAICompatible:
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
         """Ask once; return between one completion and one per sample, for the first samples."""
-        if reserved := sorted(_SETTINGS & request.decoding.extra_body.keys()):
+        if reserved := sorted(_OWN_FIELDS & request.decoding.extra_body.keys()):
             raise Fatal(
                 f"The extra body holds {reserved[0]!r}, which the recorder sets itself; leave it"
                 " out there."
