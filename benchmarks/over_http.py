@@ -26,8 +26,7 @@ import openai
 from benchmarks.open import resident_mb
 from recorders.asking.pace import Limits
 from recorders.asking.samples import SamplePlan, record_samples
-from recorders.backends.endpoint import Endpoint
-from recorders.backends.openai_compatible import OpenAICompatible
+from recorders.backends.openai_compatible import Endpoint, OpenAICompatible
 from recorders.journal import Journal
 from recorders.request import Decoding, Message, Request
 

@@ -82,7 +82,7 @@ def torch_cots(name: str, workspace: Workspace) -> Callable[[str], int]:
     from transformers import AutoModelForCausalLM
 
     from recorders.tiny import tokenizer
-    from recorders.tiny.tokenizer import END, PAD
+    from recorders.tiny.model import END, PAD
 
     torch.set_num_threads(1)
     folder = workspace.folder / name.rpartition("/")[2]

@@ -11,7 +11,7 @@ follow, in the order in which things happened:
                                                                                  that is there
     {"v":1,"note":"..."}                                            anything unusual
 
-PROBING is the hash of how probes are made (`recorders.asking.probing.Probing.key`). KEY is the
+PROBING is the hash of how probes are made (`recorders.asking.samples.Probing.key`). KEY is the
 content key of a request (`recorders.request.Request.key`); key and sample index together identify a
 CoT. Texts are not kept in memory. Nothing from the environment is written, only what the caller
 hands in.

@@ -33,7 +33,7 @@ from hashlib import blake2b, sha256
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import ConflictError, OutOfRangeError
+from feval.errors import OutOfRangeError
 
 NOISE_SCHEME = "gumbel-v1"
 """Name of the scheme, as in recordings."""
@@ -93,23 +93,6 @@ def question_noise(seed: int, dataset: str, question_id: str) -> int:
         )
     name = json.dumps([f"feval/{NOISE_SCHEME}", seed, dataset, question_id])
     return int.from_bytes(sha256(name.encode()).digest()[:8], "little")
-
-
-def shared_tokens(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return how many texts of `token_texts` two vocabularies share; special tokens, ends and empty
-    texts do not count.
-
-    Raises a `ConflictError` if there are none, so that a shared seed couples only the ends of
-    answers.
-    """
-    one, two = ({text for text in texts if text and text[0] != "\x00"} for texts in (first, second))
-    if not (count := len(one & two)):
-        raise ConflictError(
-            f"The two vocabularies of {len(one)} and {len(two)} texts have none in common, so the"
-            " LLMs share only the noise of ending an answer; record them independently, or check"
-            " how their tokens were spelled (`token_texts`)."
-        )
-    return count
 
 
 def token_texts(tokens: Sequence[str], special: Sequence[int], ends: Sequence[int]) -> list[str]:

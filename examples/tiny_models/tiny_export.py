@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from feval.errors import UnknownNameError
-from recorders.tiny.model import FAMILY, Shape, weights_file
-from recorders.tiny.tokenizer import END, PAD, SPECIAL, UNKNOWN, tokenizer
+from recorders.tiny.model import END, FAMILY, PAD, SPECIAL, UNKNOWN, Shape, tokenizer, weights_file
 
 _TEMPLATE = "<question> {{ messages[-1]['content'] }}<answer>"
 

@@ -21,9 +21,8 @@ import torch
 from tiny_recipes import RECIPES, Recipe, arrays
 from torch.nn import functional
 
-from recorders.tiny.model import Shape
+from recorders.tiny.model import PAD, Shape, tokenizer
 from recorders.tiny.problems import Problem, problem
-from recorders.tiny.tokenizer import PAD, tokenizer
 
 Weights = dict[str, torch.Tensor]
 

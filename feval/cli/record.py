@@ -31,10 +31,9 @@ from feval.recording import open_recording
 from feval.report.tables.recordings import info_headline
 from feval.report.tables.results import curves_table, surface_table
 from feval.report.text import counted, duration
-from recorders.asking.budget import dollars
 from recorders.asking.engine import Progress, RunBar
-from recorders.asking.pace import Limits
-from recorders.backends.endpoint import Endpoint
+from recorders.asking.pace import Limits, dollars
+from recorders.backends.openai_compatible import Endpoint
 from recorders.demo import Demo, only_at, run_demo
 from recorders.request import Decoding
 from recorders.scoring.pairwise import PairwiseComparison
@@ -53,7 +52,7 @@ from recorders.work.settings import (
 
 if TYPE_CHECKING:
     from feval.executors.progress import ProgressBar
-    from recorders.asking.budget import CostEstimate, ProbeEstimate
+    from recorders.asking.pace import CostEstimate, ProbeEstimate
     from recorders.scoring.scores import Scorer
     from recorders.scoring.scoring import ScoringTask
     from recorders.work.record import RecordingTask

@@ -22,7 +22,7 @@ from feval.report.text import counted
 from feval.serving.library import some
 from feval.serving.prompts import prompt_remarks
 from recorders import servers
-from recorders.backends.endpoint import Endpoint
+from recorders.backends.openai_compatible import Endpoint
 from recorders.journal import JOURNAL, Journal, journal_folder, never_empty
 from recorders.work.settings import load_questions
 

@@ -183,8 +183,7 @@ def _weak_evidence(pairs: Sequence[CoupledPair]) -> Iterator[str]:
         if pair.area is None and pair.covariance_low <= 0 and pair.variance_independent > 0:
             yield (
                 f"{pair.first} and {pair.second} are not measurably more often right together than"
-                " without shared noise; do their vocabularies share tokens"
-                " (`recorders.shared_noise.shared_tokens`)?"
+                " without shared noise; do their vocabularies share the texts of tokens?"
             )
     if few := {
         f"{pair.area or 'all'} ({pair.questions})"

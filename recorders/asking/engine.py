@@ -29,8 +29,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from feval.appendlog import AppendLog
 from feval.executors.progress import ProgressBar
 from feval.report.text import duration
-from recorders.asking.budget import Budget
-from recorders.asking.pace import Clock, Limits, LoopClock, Pace, backoff
+from recorders.asking.pace import Budget, Clock, Limits, LoopClock, Pace, backoff
 from recorders.errors import (
     LONGEST_WAIT_S,
     BackendError,

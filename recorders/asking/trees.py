@@ -24,9 +24,8 @@ from feval.cards.names import UNANSWERED
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError, UsageError
 from feval.replay.draws import ABSENT_SAMPLE
-from recorders.asking.budget import CostEstimate, cost
-from recorders.asking.probing import prefix
-from recorders.asking.samples import Lack, MissingSamples, SampleBatch, SamplePlan
+from recorders.asking.pace import CostEstimate, cost
+from recorders.asking.samples import Lack, MissingSamples, SampleBatch, SamplePlan, prefix
 from recorders.errors import Fatal, Refused
 from recorders.journal import Journal
 from recorders.request import Completion, Message, Prefill, Request, require_template

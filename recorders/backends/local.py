@@ -25,7 +25,7 @@ from recorders import tiny
 from recorders.errors import Fatal, Refused, Transient
 from recorders.request import Completion, Decoding, Message, Request, as_json, ignore_note
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
-from recorders.tiny.tokenizer import END, SPECIAL
+from recorders.tiny.model import END, SPECIAL
 
 Tensor = Any  # torch is optional
 
@@ -218,9 +218,7 @@ class TransformersLocal(_Local):
         return partial(self._shared.exponentials, start, samples)
 
     def vocabulary(self) -> list[str]:
-        """Return the text of every token, by number: what `recorders.shared_noise.shared_tokens`
-        compares.
-        """
+        """Return the text of every token, by number: LLMs share noise where they share texts."""
         size = int(self._model.config.get_text_config().vocab_size)
         known = self._tokenizer.convert_ids_to_tokens(range(min(size, len(self._tokenizer))))
         spelled = [f"<unused {n}>" if token is None else token for n, token in enumerate(known)]

@@ -1,4 +1,9 @@
-"""Live LLMs: where they are asked, how, and at which price."""
+"""Live LLMs: where they are asked, how, and at which price; new CoTs, replies to them, traces that
+grow piece by piece, steps.
+
+A trace's piece continues the text so far (`recorders.request.Prefill`), so the server has to
+continue a beginning: completions with a template, chat that continues a message, or a local model.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +50,7 @@ from feval.replay.responses import (
 )
 from feval.report.text import duration
 from recorders.asking.pace import Limits, backoff
-from recorders.asking.probing import Probing, prefix, settled
+from recorders.asking.samples import Probing, prefix, settled
 from recorders.asking.trees import Place, Tree, child_seed, root
 from recorders.errors import LONGEST_WAIT_S, RateLimited, StoppedError, Transient
 from recorders.request import Backend, Completion, Decoding, Message, Prefill, Request, as_json

@@ -43,9 +43,14 @@ from feval.answers.thoughts import split
 from feval.errors import UnknownNameError, UsageError
 from feval.recording import ScorerInfo
 from recorders.backends import replies
-from recorders.backends.endpoint import DEFAULT_BASE_URL, Answer, Endpoint, answer_error
 from recorders.backends.local import torch_libraries
-from recorders.backends.openai_compatible import OpenAICompatible
+from recorders.backends.openai_compatible import (
+    DEFAULT_BASE_URL,
+    Answer,
+    Endpoint,
+    OpenAICompatible,
+    answer_error,
+)
 from recorders.errors import BackendError, Fatal, Transient
 from recorders.scoring.function import FunctionScorer
 from recorders.scoring.scores import REFUSED, Item, RequestCost, Score, Scorer, read_score

@@ -31,10 +31,9 @@ from feval.executors.progress import reports
 from feval.recording import Recording, ScoreRows, add_scores, open_recording, verify_recording
 from feval.recording.arrays import conversation, path_texts
 from feval.report.text import counted
-from recorders.asking.budget import Budget, CostEstimate, check_cost_limit, find_price
-from recorders.asking.budget import cost as usd_of
 from recorders.asking.engine import Assignment, Control, Progress, RunBar, TokenEstimate, ask, run
-from recorders.asking.pace import Limits
+from recorders.asking.pace import Budget, CostEstimate, Limits, check_cost_limit, find_price
+from recorders.asking.pace import cost as usd_of
 from recorders.errors import InterruptedByUser, Refused
 from recorders.journal import journal_folder
 from recorders.scoring.scorers import LOCAL

@@ -57,7 +57,7 @@ from feval.serving.wire import (
     usage,
 )
 from recorders.backends import replies
-from recorders.backends.endpoint import Endpoint, Redaction
+from recorders.backends.openai_compatible import Endpoint, Redaction
 from recorders.errors import BackendError, JournalError
 from recorders.journal import MOST_SAMPLES, Journal, utc_now
 from recorders.request import Completion, Decoding, Message, Request

@@ -36,9 +36,8 @@ from feval.serving.wire import (
     parse,
     usage,
 )
-from recorders.tiny.model import FAMILY, load_model
+from recorders.tiny.model import END, FAMILY, load_model, tokenizer
 from recorders.tiny.sampling import Completion, Decoding, sample, stopped
-from recorders.tiny.tokenizer import END, tokenizer
 
 _MAX_CHOICES = 128
 _MAX_STOPS = 16

@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-from recorders.tiny.model import FAMILY, TinyModel, load_model, read_model
+from recorders.tiny.model import FAMILY, TinyModel, Tokenizer, load_model, read_model, tokenizer
 from recorders.tiny.problems import DATASET_ID, Problem, test_questions
 from recorders.tiny.sampling import Completion, Decoding, sample, stopped
-from recorders.tiny.tokenizer import Tokenizer, tokenizer
 
 __all__ = [
     "DATASET_ID",

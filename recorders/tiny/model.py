@@ -5,11 +5,19 @@ Computed in float64 from the float16 weights. The last bits of a matrix product 
 machine and on how many rows are computed together, and occasionally decide which token is drawn. In
 float64 they are half a billion times smaller than in float32: in practice, a sample depends only on
 its prompt and its random numbers (`docs/tiny-models.md`).
+
+Their vocabulary is a plain list of strings (`vocabulary.json`): words of the problems, single
+digits, and every printable ASCII character. Text is split greedily, the longest token first. A
+word's token begins with the space before it; digits are single tokens, so that sums can be done
+digit by digit. Printable ASCII and line feeds round-trip; any other character becomes `<unknown>`.
+Special tokens are never read from text: "<end>" in a text is five characters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -294,3 +302,68 @@ FAMILY: dict[str, Shape] = {
     "feval/tiny-160k": Shape(64, 3, 4, 176),
 }
 """The models that come with feval, smallest first."""
+
+
+SPECIAL = ("<pad>", "<unknown>", "<question>", "<answer>", "<end>")
+PAD, UNKNOWN, QUESTION, ANSWER, END = range(5)
+
+
+class Tokenizer:
+    """Text to token numbers and back; the special tokens come first in the vocabulary.
+
+    Attributes:
+        longest: characters of the longest token that is read from text.
+    """
+
+    def __init__(self, vocabulary: Sequence[str]) -> None:
+        self.vocabulary = tuple(vocabulary)
+        text_tokens = self.vocabulary[len(SPECIAL) :]
+        self._numbers = {token: number for number, token in enumerate(text_tokens, len(SPECIAL))}
+        longest_first = sorted(text_tokens, key=len, reverse=True)
+        self.longest = len(longest_first[0])
+        self._cut = re.compile("|".join(map(re.escape, longest_first)) + "|.", re.DOTALL)
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text; `UNKNOWN` for each character that is neither printable ASCII
+        nor a line feed.
+        """
+        return [self._numbers.get(piece, UNKNOWN) for piece in self._cut.findall(text)]
+
+    def lengths(self, answer: str) -> tuple[int, ...]:
+        """Return the characters of an answer that each of its tokens writes; `<end>` is left
+        out.
+        """
+        first, *others = map(len, map(self.piece, self.encode(f" {answer}")))
+        return first - 1, *others
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Return the text of tokens; unknown characters are U+FFFD, the other special tokens are
+        nothing.
+        """
+        return "".join(self.piece(token) for token in tokens)
+
+    def piece(self, token: int) -> str:
+        """Return the text of one token."""
+        if token == UNKNOWN:
+            return "\ufffd"
+        return "" if token < len(SPECIAL) else self.vocabulary[token]
+
+    def prompt(self, question: str) -> list[int]:
+        """Return the tokens a model continues with its answer: `<question>`, the text,
+        `<answer>`.
+        """
+        return [QUESTION, *self.encode(f" {question}"), ANSWER]
+
+    def completion(self, chain: str) -> list[int]:
+        """Return the tokens of a whole answer, `<end>` included."""
+        return [*self.encode(f" {chain}"), END]
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    """Return the tokenizer of all tiny models."""
+    text = resources.files("recorders.tiny").joinpath("vocabulary.json").read_text("utf-8")
+    return Tokenizer(json.loads(text))

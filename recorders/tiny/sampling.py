@@ -28,8 +28,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from recorders.request import require_sampling
 from recorders.shared_noise import mixed
-from recorders.tiny.model import Prompt, TinyModel
-from recorders.tiny.tokenizer import END, tokenizer
+from recorders.tiny.model import END, Prompt, TinyModel, tokenizer
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

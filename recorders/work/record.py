@@ -47,11 +47,17 @@ from feval.recording import (
 from feval.recording.layout.format import LeafHash, check_name, recording_around
 from feval.recording.parts import llm_leaf, question_line
 from feval.recording.verify import open_sound
-from recorders.asking.budget import CostEstimate, check_cost_limit, find_price
 from recorders.asking.engine import Control, Progress, RunBar, run
-from recorders.asking.pace import Limits
-from recorders.asking.probing import MissingProbes, Probing, estimate_probes
-from recorders.asking.samples import MissingSamples, SamplePlan, estimate_samples, record_samples
+from recorders.asking.pace import CostEstimate, Limits, check_cost_limit, find_price
+from recorders.asking.samples import (
+    MissingProbes,
+    MissingSamples,
+    Probing,
+    SamplePlan,
+    estimate_probes,
+    estimate_samples,
+    record_samples,
+)
 from recorders.asking.trees import Levels, MissingSteps, Tree, Turns, estimate_tree, estimate_turns
 from recorders.errors import InterruptedByUser, MissingError, RecorderError
 from recorders.journal import (

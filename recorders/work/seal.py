@@ -41,7 +41,7 @@ from feval.recording import (
 from feval.recording.content import ProbeRows
 from feval.recording.parts import EXTRA_COLUMNS
 from feval.report.text import counted
-from recorders.asking.probing import Probing
+from recorders.asking.samples import Probing
 from recorders.asking.trees import Levels, Played, Tree, places, reply_of
 from recorders.errors import JournalError
 from recorders.journal import Journal

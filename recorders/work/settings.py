@@ -17,11 +17,10 @@ from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.hub.datasets import questions, remarks, train_rows
 from feval.recording import Question
 from feval.recording.layout.format import check_name
-from recorders.asking.probing import Probing
+from recorders.asking.samples import Probing
 from recorders.asking.trees import MOST_STEPS, Tree, Turns
-from recorders.backends.endpoint import Endpoint
 from recorders.backends.local import Tiny, TransformersLocal
-from recorders.backends.openai_compatible import OpenAICompatible
+from recorders.backends.openai_compatible import Endpoint, OpenAICompatible
 from recorders.request import Backend, Decoding, Message
 from recorders.tiny import DATASET_ID, test_questions
 from recorders.work.prompts import (

@@ -181,7 +181,7 @@ def test_llms_whose_noise_does_nothing_are_told(recorded, tmp_path):
     dataset, llms = load("toy", None, recording, prices="none")
     [sentence] = couple(dataset, llms, resamples=100).warnings
     assert "a/one and a/two are not measurably more often right together" in sentence
-    assert "shared_tokens" in sentence
+    assert "share the texts of tokens" in sentence
 
 
 def test_one_question_has_no_intervals_and_no_ranks(recorded):

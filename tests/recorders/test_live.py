@@ -11,9 +11,8 @@ from feval.answers import equality
 from feval.cards.billing import usd
 from feval.cards.prices import price_list
 from feval.errors import AnswerError, PriceNotFoundError, UnknownNameError, UsageError
-from recorders.backends.endpoint import Endpoint
 from recorders.backends.local import Tiny
-from recorders.backends.openai_compatible import OpenAICompatible
+from recorders.backends.openai_compatible import Endpoint, OpenAICompatible
 from recorders.errors import Fatal, RateLimited, StoppedError, Transient
 from recorders.live import live
 from recorders.request import Completion, Decoding

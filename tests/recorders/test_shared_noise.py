@@ -16,7 +16,7 @@ from settings_files import settings_file
 from splitmix import GOLDEN_RATIO, mix
 from tiny_export import export
 
-from feval.errors import ConflictError, OutOfRangeError, UsageError
+from feval.errors import OutOfRangeError, UsageError
 from feval.estimators.coupling import gumbel_coupling_joint
 from feval.forecast.coupled import couple
 from feval.recording import merge, open_recording, select
@@ -24,13 +24,7 @@ from feval.replay import load
 from recorders import tiny
 from recorders.backends.local import Tiny, TransformersLocal
 from recorders.request import Decoding, Message, Request
-from recorders.shared_noise import (
-    END_OF_ANSWER,
-    TokenNoise,
-    question_noise,
-    shared_tokens,
-    token_texts,
-)
+from recorders.shared_noise import END_OF_ANSWER, TokenNoise, question_noise, token_texts
 
 
 def questions(count):
@@ -182,13 +176,6 @@ def test_vocabularies_of_every_spelling_say_the_same():
     assert token_texts(["<0x41>", "\u2581A", "A"], [], []) == ["\x00<0x41>", " A", "A"]
     several = token_texts(["<a>", "<b>", "word"], [], [0, 1])
     assert several == [END_OF_ANSWER, "\x00<b>", "word"]
-
-
-def test_vocabularies_without_a_common_text_are_told():
-    one = token_texts(["</s>", "a", "b", "\u2581c"], [], [0])
-    assert shared_tokens(one, token_texts(["<end>", "\u0120c", "b", "d"], [], [0])) == 2
-    with pytest.raises(ConflictError, match="3 and 2 texts have none in common"):
-        shared_tokens(one, token_texts(["</s>", "x", "y"], [], [0]))
 
 
 def test_of_several_ends_the_one_of_replies_is_shared():

@@ -20,7 +20,7 @@ from small import write_toy
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from feval.serving import serve
-from recorders.backends.endpoint import Endpoint
+from recorders.backends.openai_compatible import Endpoint
 from recorders.journal import Journal
 from recorders.servers.proxy import Proxy, proxy_server
 from recorders.servers.tiny_server import tiny_server

@@ -22,7 +22,7 @@ from recording_doubles import completions
 from feval.cards.names import FINISH_REASONS
 from feval.errors import OutOfRangeError, UsageError
 from recorders.backends import replies
-from recorders.backends.endpoint import Endpoint, Redaction, error_in_reply, retry_after
+from recorders.backends.openai_compatible import Endpoint, Redaction, error_in_reply, retry_after
 from recorders.errors import BackendError, Fatal, RateLimited, Refused, Transient, Unreachable
 from recorders.request import Completion, Decoding, Message, Prefill, Request
 

@@ -26,7 +26,7 @@ from starlette.routing import Route
 from feval.errors import StorageError
 from feval.recording import Question, open_recording, verify_recording
 from feval.serving.server import METHODS, Server
-from recorders.backends.endpoint import Endpoint
+from recorders.backends.openai_compatible import Endpoint
 from recorders.journal import Journal
 from recorders.servers.proxy import Proxy, match, proxy_server, seal_proxied
 from recorders.servers.tiny_server import TinyModels

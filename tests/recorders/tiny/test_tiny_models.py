@@ -17,9 +17,8 @@ from tiny_recipes import arrays, parameters
 
 from feval.errors import OutOfRangeError, UnknownNameError
 from recorders.tiny import FAMILY, Decoding, TinyModel, load_model, problems, sample, tokenizer
-from recorders.tiny.model import Shape, weights_file
+from recorders.tiny.model import END, PAD, Shape, weights_file
 from recorders.tiny.sampling import exponentials
-from recorders.tiny.tokenizer import END, PAD
 
 QUESTIONS = problems.test_questions()
 GOLDEN = DATA / "tiny_logits.npz"  # made by tiny_logits.py

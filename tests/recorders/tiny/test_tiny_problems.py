@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recorders.tiny import problems
-from recorders.tiny.tokenizer import ANSWER, END, QUESTION, SPECIAL, UNKNOWN, tokenizer
+from recorders.tiny.model import ANSWER, END, QUESTION, SPECIAL, UNKNOWN, tokenizer
 
 QUESTIONS = problems.test_questions()
 PRINTABLE = st.text(st.sampled_from(["\n", *map(chr, range(32, 127))]))

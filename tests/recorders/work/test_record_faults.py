@@ -13,7 +13,7 @@ from recording_doubles import task
 from feval.recording import Question, open_recording, verify_recording
 from feval.recording.layout.format import recording_hash
 from recorders.asking.pace import Limits
-from recorders.backends.endpoint import Endpoint
+from recorders.backends.openai_compatible import Endpoint
 from recorders.work.record import record_dataset
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")

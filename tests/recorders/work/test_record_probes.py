@@ -15,11 +15,11 @@ from feval.errors import FevalError, StorageError, UsageError
 from feval.recording import verify_recording
 from recorders import tiny
 from recorders.asking.pace import Limits
-from recorders.asking.probing import Probing, prefix
+from recorders.asking.samples import Probing, prefix
 from recorders.errors import CostLimitReached, MissingError
 from recorders.journal import Journal
 from recorders.request import Completion, Decoding, Message, Prefill, Request
-from recorders.tiny.tokenizer import ANSWER, END, QUESTION
+from recorders.tiny.model import ANSWER, END, QUESTION
 from recorders.work.settings import RecordingSettings, load_questions, make_task
 
 DATASET, LLM, EVERY, CUE = "tiny_sums", "feval/tiny-42k", 12, " The answer is"

@@ -30,7 +30,7 @@ from feval.publish.secrets import forms
 from feval.recording import Question
 from feval.serving.server import METHODS, Server
 from recorders.asking.pace import Limits
-from recorders.backends.endpoint import Endpoint
+from recorders.backends.openai_compatible import Endpoint
 from recorders.journal import Journal
 from recorders.scoring.scores import CoTKey, Score, ScoreJournal
 from recorders.servers.proxy import seal_proxied
