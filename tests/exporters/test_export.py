@@ -161,10 +161,7 @@ def test_answers_of_an_earlier_extractor_stay_what_they_are(tmp_path):
     import_recording("table", exported, tmp_path / "again")
     again = open_recording(tmp_path / "again")
     assert again.dataset_info("toy").extractor == "test-1"
-    before, after = (
-        recording.manifest.leaves["toy", None, "dataset"] for recording in (original, again)
-    )
-    assert after == before
+    assert again.to_arrow()["answer"] == original.to_arrow()["answer"]
     import_recording("table", exported, tmp_path / "text", answers="text", answer_kind="number")
     assert open_recording(tmp_path / "text").dataset_info("toy").extractor == EXTRACTOR_VERSION
 
