@@ -8,8 +8,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,7 +20,7 @@ Content = bytes | BinaryIO
 """What a file is to hold: bytes, or an open file with them, which is read from its beginning."""
 
 
-def _reader(content: Content) -> BinaryIO:
+def _reader(content: Content) -> Any:
     """Return the content of a file, to be read from its beginning."""
     if isinstance(content, bytes):
         return io.BytesIO(content)
@@ -31,14 +30,7 @@ def _reader(content: Content) -> BinaryIO:
 
 def sha256(content: Content) -> str:
     """Return the SHA-256 of the content of a file."""
-    digest = hashlib.sha256()
-    for block in _blocks(_reader(content)):
-        digest.update(block)
-    return digest.hexdigest()
-
-
-def _blocks(file: BinaryIO) -> Iterator[bytes]:
-    return iter(partial(file.read, 1 << 20), b"")
+    return hashlib.file_digest(_reader(content), "sha256").hexdigest()
 
 
 def save_files(
@@ -132,12 +124,10 @@ def check_folder(folder: Path, option: str = "--out") -> None:
 
 
 def _holds(path: Path, content: Content) -> bool:
-    data = _reader(content)
-    if not path.is_file() or path.stat().st_size != data.seek(0, io.SEEK_END):
+    if not path.is_file():
         return False
-    data.seek(0)
     with path.open("rb") as file:
-        return all(block == data.read(len(block)) for block in _blocks(file))
+        return sha256(file) == sha256(content)
 
 
 def _write_together(files: Mapping[Path, Content], outdated: Iterable[Path]) -> None:

@@ -16,7 +16,6 @@ from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.looking import find_question, question_pieces, recorded_questions
-from feval.report.page.page import save_comparison
 from feval.report.tables.comparisons import cost_text, headline
 from feval.report.tables.forecasts import (
     FORECAST_COLUMNS,
@@ -37,11 +36,8 @@ from feval.report.tables.tables import Table, columns, make_table, plain_text, t
 from feval.report.text import counted, percent, percents, plain_number, shortened, visible
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
 
-    from feval.cards.billing import Price
     from feval.comparison.comparison import Comparison
     from feval.comparison.plan import Plan
     from feval.evaluation.curves import Curve, Surface
@@ -118,11 +114,6 @@ def plot(value: object, axes: Axes | None = None) -> Axes:
     return view.plot(value, axes)
 
 
-def save(comparison: Comparison, folder: Path, *, overwrite: bool) -> list[Path]:
-    """The files of `Comparison.save`."""
-    return save_comparison(comparison, folder, overwrite=overwrite)
-
-
 def show(
     recording: Recording, question: str | int, *, dataset: str | None, llm: str | None, **shown: Any
 ) -> None:
@@ -181,11 +172,10 @@ def _html(piece: Any) -> str:
     )
 
 
-def _columns(records: Sequence[Mapping[str, Any]], names: Iterable[str] = ()) -> dict[str, Any]:
+def _columns(each: Iterable[Mapping[str, Any]], names: Iterable[str] = ()) -> dict[str, Any]:
     """Records as columns, of which some are named even without records."""
-    return {
-        name: [each.get(name) for each in records] for name in (records[0] if records else names)
-    }
+    records = list(each)
+    return {name: [own.get(name) for own in records] for name in (*records[:1], names)[0]}
 
 
 def _accuracy(point: Any) -> str:
@@ -201,20 +191,22 @@ def _range(values: Sequence[Any], write: Callable[[Any], str] = str) -> str:
     return low if len(set(values)) == 1 else f"{low} to {high}"
 
 
+def _dataset_of(recording: Recording) -> Dataset:
+    dataset = _only_dataset(recording, "feval.load(DATASET, recording=RECORDING)[0].plot()")
+    return load(dataset, None, [recording], prices="none")[0]
+
+
 def _recording_sentence(recording: Recording) -> str:
     return info_headline(recording).replace(recording.hash, recording.hash[:12])
 
 
-def _recording_plot(recording: Recording, axes: Axes | None) -> Axes:
-    dataset = _only_dataset(recording, "feval.load(DATASET, recording=RECORDING)[0].plot()")
-    return _dataset_plot(load(dataset, None, [recording], prices="none")[0], axes)
-
-
 def _recording_columns(recording: Recording) -> dict[str, list[Any]]:
-    names = ("dataset", "llm", "questions", "cots", "smallest_pool", "largest_pool")
+    names = (
+        "dataset", "llm", "questions", "cots", "smallest_pool", "largest_pool", "no_answer_rate",
+        "counter",
+    )  # fmt: skip
     pairs = info_dict(recording)["pairs"]
-    every = (*names, "no_answer_rate", "counter")
-    return {name: [pair.get(name) for pair in pairs] for name in every}
+    return {name: [pair.get(name) for pair in pairs] for name in names}
 
 
 def _dataset_pieces(dataset: Dataset) -> Pieces:
@@ -274,14 +266,15 @@ def _llm_pieces(llm: LLM) -> Pieces:
             "output tokens",
             f"{_mean(numbers['output_tokens']):,.1f} per CoT, counted by {llm.counter}",
         ),
-        ("USD per million tokens", "no price" if price is None else _price(price)),
+        (
+            "USD per million tokens",
+            f"{price.input_usd_per_mtok:g} in, {price.output_usd_per_mtok:g} out"
+            if price
+            else "no price",
+        ),
         ("billing", llm.billing),
     )
     yield Table(f"{llm.name} on {llm.dataset}", columns("", ""), rows)
-
-
-def _price(price: Price) -> str:
-    return f"{price.input_usd_per_mtok:g} in, {price.output_usd_per_mtok:g} out"
 
 
 def _mean(values: Any) -> float:
@@ -317,12 +310,11 @@ def _evaluation_columns(result: Evaluation) -> dict[str, Any]:
     names = ("right", *measures, "output_tokens", "no_answer", "stopped_early", "routed_wrong")
     return {
         "question": list(result.question_ids),
-        **{name: _known(getattr(result, name), result.questions) for name in names},
+        **{
+            name: [float("nan")] * result.questions if own is None else own
+            for name, own in ((name, getattr(result, name)) for name in names)
+        },
     }
-
-
-def _known(values: Any, number: int) -> Any:
-    return [float("nan")] * number if values is None else values
 
 
 def _evaluation_plot(result: Evaluation, axes: Axes | None) -> Axes:
@@ -343,11 +335,6 @@ def _curve_sentence(curve: Curve) -> str:
         f" {_range([point.accuracy for point in points], percent)} % right;"
         f" {counted(curve.questions, 'question')}, {points[0].kind}"
     )
-
-
-def _curve_columns(curve: Curve) -> dict[str, Any]:
-    own = {"method": curve.method, "dataset": curve.dataset, "llm": curve.llm, "field": curve.field}
-    return _columns([own | record for record in curve_records(curve)])
 
 
 def _comparison_sentence(comparison: Comparison) -> str:
@@ -436,7 +423,7 @@ VIEWS = {
         _recording_sentence,
         lambda r: (_recording_sentence(r), pools_table(r)),
         _recording_columns,
-        _recording_plot,
+        lambda r, axes: _dataset_plot(_dataset_of(r), axes),
     ),
     "Dataset": View(
         lambda d: f"{d.id!r}, {counted(len(d), 'question')}",
@@ -454,7 +441,10 @@ VIEWS = {
     "Curve": View(
         _curve_sentence,
         lambda c: [curves_table([c])],
-        _curve_columns,
+        lambda c: _columns(
+            {"method": c.method, "dataset": c.dataset, "llm": c.llm, "field": c.field} | record
+            for record in curve_records(c)
+        ),
         lambda c, axes: pictures.plot_curve(c, axes),
     ),
     "Comparison": View(

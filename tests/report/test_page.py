@@ -603,11 +603,3 @@ def test_nothing_is_wider_than_the_screen_and_no_table_is_cut_on_a_wide_one(clea
     clean.click("document.querySelector('.questions > li > button')")
     clean.wait(f"document.querySelector('.plot').getBoundingClientRect().right <= {width}")
     assert clean.value("document.documentElement.scrollWidth") <= width
-
-
-def test_the_browser_refuses_to_fetch_for_the_page(browser, folder):
-    browser.open(folder / "report.html")
-    refused = "fetch('http://127.0.0.1:9/').then(() => 'fetched', (error) => 'refused')"
-    assert browser.value(refused) == "refused"
-    assert any("Content Security Policy" in error for error in browser.errors)
-    browser.errors.clear()

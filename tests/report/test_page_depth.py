@@ -92,12 +92,9 @@ def book(comparison, folder):
     return _book(comparison, folder)
 
 
-def test_steps_are_neither_compared_as_single_calls_nor_missed(comparison):
+def test_traces_have_their_answers_and_where_every_method_stopped_them(comparison, book):
     assert comparison.missing == ()
-    assert [one.llms for one in comparison.baselines] == [("traced",)]
-
-
-def test_traces_have_their_answers_and_where_every_method_stopped_them(book):
+    assert [one.llms for one in comparison.baselines] == [("traced",)]  # steps are no single calls
     assert (book["llms"], book["trees"]) == (["traced", "tree"], [None, ["prm"]])
     for asked in book["questions"]:
         words = [

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from chromium import outside_data, page_data
+from chromium import page_data
 from invoked import call
 from recorded_trees import write_trees
 from recorded_turns import write_turns
@@ -102,14 +102,6 @@ def test_what_is_left_out_is_said(recording):
     assert line.endswith("the middle is left out.")
     texts = [own["x"] for block in page_data(short.html)[1:] for own in block.values()]
     assert max(len(text) for own in texts for text in own) == 40
-
-
-def test_nothing_of_strangers_stands_outside_the_data(page):
-    outside = outside_data(page.html)
-    assert "owned" not in outside
-    assert page.html.count("</script>") == 1 + 6 + 1
-    assert "default-src 'none'" in outside
-    page.html.encode()
 
 
 def test_trees_have_their_steps(tmp_path):

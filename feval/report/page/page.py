@@ -21,7 +21,7 @@ from feval.replay.draws import SCHEME
 from feval.report import pictures, tables
 from feval.report.files import Content, check_folder, encoded, save_files, save_sealed
 from feval.report.page.document import UNVERIFIED, html_page, table_data, verification
-from feval.report.page.questions import Caps, question_book
+from feval.report.page.questions import REPORT, Caps, question_book
 from feval.report.palette import page_shapes, places
 from feval.report.tables.comparisons import comparison_tables, named_point, page_scale, results_csv
 from feval.report.tables.results import surface_notes, surface_table
@@ -66,7 +66,7 @@ def comparison_page(
     *,
     traces: Traces | None = None,
     surfaces: Sequence[Surface] = (),
-    caps: Caps | None = None,
+    caps: Caps = REPORT,
     verify: Sequence[str] = (),
 ) -> str:
     """Return a comparison as an HTML page, to be written as UTF-8.
@@ -76,16 +76,14 @@ def comparison_page(
     shown as a command.
     """
     data = _data(comparison)
-    data["facts"] = _facts(comparison, llms, __version__)
+    data["facts"] = _facts(comparison, llms)
     data["verify"] = list(verify) or UNVERIFIED
     data["pictures"] = [
         _surface_picture(surface, pictures.surface(surface).svg()) | {"note": _SURFACE}
         for surface in surfaces
     ]
     if traces is not None:
-        data["explorer"] = question_book(
-            dataset, llms, traces, comparison.plan.seed, caps or Caps()
-        )
+        data["explorer"] = question_book(dataset, llms, traces, comparison.plan.seed, caps)
     title = f"Methods compared on {comparison.plan.dataset}"
     return html_page(title, _lede(comparison), data, result=_result(comparison))
 
@@ -153,7 +151,7 @@ def _lede(comparison: Comparison) -> list[str]:
         return ["No method could be evaluated; see what is missing below."]
     names = list(dict.fromkeys(name for one in evaluations for name in one.llms))
     kinds = list(dict.fromkeys(_kind(one) for one in evaluations))
-    methods = f"{len(comparison.curves)} method{'' if len(comparison.curves) == 1 else 's'}"
+    methods = counted(len(comparison.curves), "method")
     same = (
         f"the same {evaluations[0].questions:,} questions and the same recorded CoTs of"
         f" {', '.join(names)}"
@@ -169,7 +167,7 @@ def _kind(evaluation: Evaluation) -> str:
     )
 
 
-def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tuple[str, str]]:
+def _facts(comparison: Comparison, llms: Sequence[LLM]) -> list[tuple[str, str]]:
     """Name and value of everything the numbers rest on."""
     plan, evaluations = comparison.plan, _evaluations(comparison)
     first = evaluations[0] if evaluations else None
@@ -194,7 +192,7 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
                 f" {plan.resamples:,} resamples"
             ),
         ),
-        ("feval", version),
+        ("feval", __version__),
     ]
     if comparison.timing is not None:
         facts.insert(-1, ("seconds", str(comparison.timing)))
@@ -350,7 +348,7 @@ def comparison_files(
     base: Path = Path(),
     receipt: str | None = None,
     time_limit: float | None = TIME_LIMIT,
-    caps: Caps | None = None,
+    caps: Caps = REPORT,
 ) -> dict[str, bytes]:
     """Return `comparison.png`, `comparison.svg` and `report.html` by name.
 
@@ -359,7 +357,6 @@ def comparison_files(
     page.
     """
     dataset, llms = load_compared(comparison, base)
-    caps = caps or Caps()
     followed = traces(
         comparison,
         dataset,
@@ -368,6 +365,8 @@ def comparison_files(
         closely=caps.deep,
         time_limit=time_limit,
     )
+    named = (curve.entry.method for curve in comparison.curves if ":" in curve.entry.method)
+    users = "".join(f" --method {shlex.quote(method)}" for method in dict.fromkeys(named))
     page = comparison_page(
         comparison,
         dataset,
@@ -375,7 +374,7 @@ def comparison_files(
         traces=followed,
         surfaces=[surface for llm in llms if (surface := coarse_surface(dataset, llm)) is not None],
         caps=caps,
-        verify=_verify(comparison, receipt),
+        verify=() if receipt is None else verification(receipt, users),
     )
     picture = pictures.comparison(comparison)
     return {
@@ -383,13 +382,3 @@ def comparison_files(
         "comparison.svg": picture.svg(),
         "report.html": page.encode(),
     }
-
-
-def _verify(comparison: Comparison, receipt: str | None) -> Sequence[str]:
-    if receipt is None:
-        return ()
-    methods = dict.fromkeys(
-        curve.entry.method for curve in comparison.curves if ":" in curve.entry.method
-    )
-    users = "".join(f" --method {shlex.quote(method)}" for method in methods)
-    return verification(receipt, users)

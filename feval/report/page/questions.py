@@ -57,6 +57,7 @@ class Caps:
     step: int = 240
 
 
+REPORT = Caps()
 LIMITS = Caps(questions=20_000, answer=200, cot=20_000, texts=40_000_000, step=2_000, steps=1_000)
 """Limits of a recording's page: `texts` is bytes here, of all questions together; the first
 questions in recorded order are taken.

@@ -163,7 +163,6 @@ def pools_table(recording: Recording) -> Table:
 
 
 def _facts(info: Mapping[str, Any]) -> Table:
-    licences = info["licences"] if isinstance(info["licences"], Mapping) else {}
     rows = [
         ("recording", str(info["path"])),
         ("hash", str(info["recording_hash"])),
@@ -175,12 +174,18 @@ def _facts(info: Mapping[str, Any]) -> Table:
         ("made by", _operation(info["operation"])),
         ("prices", _prices(str(info["prices"]), [llm["name"] for llm in info["llms"]])),
         *(
-            (f"licence of {what}", str(licence or "not stated"))
-            for what, licence in licences.items()
+            (f"licence of {what}", licence or "not stated")
+            for what, licence in info["licences"].items()
         ),
-        *(("parent", _parent(parent)) for parent in _listed(info["parents"])),
+        *(
+            (
+                "parent",
+                f"{json_text(each.get('hash'))}, made by {_operation(each.get('operation'))}",
+            )
+            for each in info["parents"]
+        ),
         *(("served model", sentence) for sentence in info["served"]),
-        *(("note", str(note)) for note in _listed(info["notes"])),
+        *(("note", note) for note in info["notes"]),
     ]
     return Table("", columns("", ""), tuple(rows))
 
@@ -226,22 +231,12 @@ def _kind(pair: Mapping[str, Any]) -> str:
     return "CoTs and turns" if pair.get("turns") else "steps" if "depth" in pair else "CoTs"
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _operation(operation: Any) -> str:
     """Write {"name": "import", "format": "esc"} as `import (format esc)`."""
     if not isinstance(operation, Mapping) or "name" not in operation:
         return json_text(operation)
     details = json_text({key: value for key, value in operation.items() if key != "name"})
     return nested(operation["name"]) + (f" ({details})" if details != "-" else "")
-
-
-def _parent(parent: Any) -> str:
-    if not isinstance(parent, Mapping):
-        return json_text(parent)
-    return f"{json_text(parent.get('hash'))}, made by {_operation(parent.get('operation'))}"
 
 
 def changes_tables(extraction: Extraction) -> list[Table]:
