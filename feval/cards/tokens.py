@@ -270,7 +270,14 @@ class _TiktokenCounter:
 def _how_to_place(encoding_name: str, error: Exception) -> str:
     folder = os.environ.get("TIKTOKEN_CACHE_DIR")
     place = "is not set" if folder is None else f"is {folder!r}"
-    address, name = _file_of(error)
+    address = name = ""
+    for frame, _ in walk_tb(error.__traceback__):
+        # The file that tiktoken failed to get is named in the frames of its loader alone.
+        if frame.f_code.co_name == "read_file_cached":
+            places = frame.f_locals
+            address = str(places.get("blobpath", ""))
+            # a name, whatever the system that wrote it
+            name = os.path.basename(str(places.get("cache_path", "")))  # noqa: PTH119  as above
     reason = str(error) if len(str(error)) <= 160 else f"{str(error)[:157]}..."
     file = f"{address}, which it keeps as {name}" if name else "it"
     return (
@@ -281,16 +288,3 @@ def _how_to_place(encoding_name: str, error: Exception) -> str:
         " network, copy what is then in FOLDER, under the names it has there, into a folder here,"
         " and set TIKTOKEN_CACHE_DIR to that folder; or take the counter 'words'."
     )
-
-
-def _file_of(error: Exception) -> tuple[str, str]:
-    """Address and name in the cache of the file that tiktoken failed to get; it is named in the
-    frames of its loader alone.
-    """
-    for frame, _ in walk_tb(error.__traceback__):
-        if frame.f_code.co_name == "read_file_cached":
-            names = frame.f_locals
-            return str(names.get("blobpath", "")), os.path.basename(  # noqa: PTH119  a name, whatever the system that wrote it
-                str(names.get("cache_path", ""))
-            )
-    return "", ""

@@ -491,15 +491,12 @@ class Recording(Browsable):
         some questions.
         """
         with self._reading(Part("samples", dataset, llm)) as own:
-            requests, samples = (
-                self.scan(part, dataset, llm, rows=rows) for part in ("requests", "samples")
+            requests, *parts = (
+                (part, self.scan(part, dataset, llm, rows=rows))
+                for part in ("requests", "samples", *self.channels(dataset, llm))
             )
             texts = chain.from_iterable(self.scan_texts(dataset, llm, rows))
-            channels = {
-                part: self.scan(part, dataset, llm, rows=rows)
-                for part in self.channels(dataset, llm)
-            }
-            yield from parquet.reading.pools_of_rows(own.path, requests, samples, texts, channels)
+            yield from parquet.reading.pools_of_rows(own.path, requests[1], texts, dict(parts))
 
     def scan(
         self,

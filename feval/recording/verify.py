@@ -385,10 +385,6 @@ def open_sound(path: str | Path) -> Recording:
     return source
 
 
-TEXT_PARTS = ("texts", "reasoning")
-"""The long texts: most bytes of a recording, and not needed for voting."""
-
-
 def listed_parts(manifest: Manifest) -> dict[str, Part]:
     """Return path -> what it holds, for all files in the manifest except README.md; paths that no
     recording has are refused.
@@ -454,7 +450,8 @@ def paths_of(
         for path, part in listed_parts(manifest).items()
         if part.dataset in ids
         and (part.llm is None or names is None or part.llm in names)
-        and (texts or part.name not in TEXT_PARTS)
+        # the long texts: most bytes of a recording, and not needed for voting
+        and (texts or part.name not in {"texts", "reasoning"})
     ]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.answers.equality import named_equality
-from feval.answers.equivalence import NORMAL_FORM, Verdict
+from feval.answers.equivalence import Verdict
 from feval.errors import ConflictError, DamagedRecordingError, NotRecordedError, UsageError
 from feval.recording.content import (
     DatasetInfo,
@@ -98,12 +98,9 @@ def known_verdicts(dataset: str, holders: Sequence[Recording], equality: str) ->
         if holder.dataset_info(dataset).equality == equality:
             for question, rows in holder.verdicts(dataset).items():
                 verdicts.setdefault(question, []).extend(rows)
-    if len(holders) > 1 or equality == NORMAL_FORM:
-        return {"verdicts": verdicts}
-    return {
-        "verdicts": verdicts,
-        "not_asked": holders[0].manifest.datasets[dataset]["equality"]["not_asked"],
-    }
+    record = holders[0].manifest.datasets[dataset]["equality"]
+    not_asked = record["not_asked"] if record and len(holders) == 1 else None
+    return {"verdicts": verdicts, "not_asked": not_asked}
 
 
 def merged_rows(dataset: str, holders: Sequence[Recording]) -> list[npt.NDArray[np.int64]]:
@@ -151,7 +148,7 @@ def same_question(
     """
     for field, noun in (("text", "texts"), ("answer_key", "golds"), ("choices", "choices")):
         mine, theirs = getattr(known, field), getattr(other, field)
-        if mine != theirs and not (field != "text" and not (mine and theirs)):
+        if mine != theirs and (field == "text" or (mine and theirs)):
             raise ConflictError(
                 f"Question {known.id!r} of {dataset} has two {noun}: {mine!r:.80} in {where}, "
                 f"{theirs!r:.80} in {there}."

@@ -308,41 +308,33 @@ def rows_of_part(part: str, rows: Rows) -> Iterator[Any]:
 
 
 def pools_of_rows(
-    path: object,
-    requests: Rows,
-    samples: Rows,
-    texts: Iterator[str | None],
-    channels: Mapping[str, Rows],
+    path: object, requests: Rows, texts: Iterator[str | None], parts: Mapping[str, Rows]
 ) -> Iterator[PoolRows]:
     """Yield the pools of an LLM from its files, which are read side by side; `path` is that of the
     samples, for messages.
 
-    Samples and channels may lack questions, requests may not. Files that do not hold the same CoTs
-    are damaged.
+    The `parts`, samples and channels, may lack questions, requests may not. Files that do not hold
+    the same CoTs are damaged.
     """
-    own_samples = Aligned(samples)
-    own_channels = {part: Aligned(rows) for part, rows in channels.items()}
+    files = {part: Aligned(rows) for part, rows in parts.items()}
     for question, request in requests:
-        columns = own_samples.take(question)
-        optional = {part: own.take(question) for part, own in own_channels.items()}
-        size = len(columns.get("sample_index", ()))
-        for each in (columns, *optional.values()):
-            if each and each["sample_index"] != list(range(size)):
+        taken = {part: file.take(question) for part, file in files.items()}
+        size = len(taken["samples"].get("sample_index", ()))
+        for own in taken.values():
+            if own and own["sample_index"] != list(range(size)):
                 raise DamagedRecordingError(
                     f"{path}: sample indices of {question!r} are not 0, 1, 2 ..."
                 )
         fields: dict[str, Any] = {"texts": list(islice(texts, size)), "extra": {}}
         if len(fields["texts"]) != size:
             raise ValueError(f"texts end before {question!r}")
-        for part, own in {"requests": request, "samples": columns, **optional}.items():
+        for part, own in {"requests": request, **taken}.items():
             found = spec_of(part).fields_of(own) if own or part == "samples" else {}
             fields |= found | {"extra": fields["extra"] | found.get("extra", {})}
         if fields.get("messages"):
             checked_messages(fields["messages"])
         yield PoolRows(question, **fields)
-    if next(texts, path) is not path or any(
-        own.next is not None for own in (own_samples, *own_channels.values())
-    ):
+    if next(texts, path) is not path or any(file.next is not None for file in files.values()):
         raise DamagedRecordingError(
             f"{path} does not hold the same questions as the requests and the texts."
         )

@@ -276,15 +276,14 @@ class PairFiles:
         """
         ids, name = self._questions.ids, pool.question_id
         self._row = row_behind(ids, name, self._row, f"CoTs of {self._who}")
-        columns = self._checked_columns(pool)
+        where = f"{self._who}, question {name!r}"
+        columns = self._checked_columns(pool, where)
         gold = self._questions.gold(self._row)
         for part, own in columns.items():
             if part not in self._only:
                 continue
             files = self._of(part)
-            files.leaf.add(
-                spec_of(part).line(name, own), f"{self._who}, question {name!r}, {part}: "
-            )
+            files.leaf.add(spec_of(part).line(name, own), f"{where}, {part}: ")
             if part == "samples":
                 right = [None if gold is None else answer == gold for answer in pool.answers]
                 own["correct"] = right
@@ -312,9 +311,8 @@ class PairFiles:
             self._files[name] = PartFiles(self._claim, self._root, part)
         return self._files[name]
 
-    def _checked_columns(self, pool: PoolRows) -> dict[str, dict[str, Sequence[Any]]]:
+    def _checked_columns(self, pool: PoolRows, where: str) -> dict[str, dict[str, Sequence[Any]]]:
         """Return the columns of a pool by part after a check that they can be stored."""
-        where = f"{self._who}, question {pool.question_id!r}"
         if unknown := set(pool.extra) - set(EXTRA_COLUMNS):
             raise UsageError(
                 f"{where}: unknown columns {sorted(unknown)}; known are {sorted(EXTRA_COLUMNS)}."
@@ -323,6 +321,15 @@ class PairFiles:
             columns = pool_columns(pool)
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from error
+        for problem in self._problems(pool, columns):
+            raise UsageError(f"{where}: {problem}.")
+        self._is_tree = pool.ends is not None if pool.answers else self._is_tree
+        return columns
+
+    def _problems(
+        self, pool: PoolRows, columns: Mapping[str, Mapping[str, Sequence[Any]]]
+    ) -> Iterator[str]:
+        """Yield why a pool cannot be stored."""
         lengths = [
             len(values)
             for part, own in columns.items()
@@ -330,37 +337,28 @@ class PairFiles:
             for values in own.values()
         ]
         if len({len(pool.answers), *lengths, *map(len, pool.extra.values())}) > 1:
-            raise UsageError(f"{where}: the columns have different lengths, {lengths}.")
+            yield f"the columns have different lengths, {lengths}"
         if any(not 0 <= tokens <= _MAX_TOKENS for tokens in pool.output_tokens):
-            raise UsageError(
-                f"{where}: output tokens should be 0 to {_MAX_TOKENS}, found"
-                f" {list(pool.output_tokens)!r:.80}."
+            yield (
+                f"output tokens should be 0 to {_MAX_TOKENS}, found"
+                f" {list(pool.output_tokens)!r:.80}"
             )
-        if pool.prompt_tokens is not None and not 0 <= pool.prompt_tokens <= _MAX_TOKENS:
-            raise UsageError(
-                f"{where}: prompt tokens should be 0 to {_MAX_TOKENS}, found {pool.prompt_tokens}."
-            )
+        if not 0 <= (pool.prompt_tokens or 0) <= _MAX_TOKENS:
+            yield f"prompt tokens should be 0 to {_MAX_TOKENS}, found {pool.prompt_tokens}"
         if problem := pool.counts_problem():
-            raise UsageError(
-                f"{where}: {problem}. Output tokens count reasoning, too, and prompt tokens what"
-                " came from a cache, by one counter: a text's words do not count hidden reasoning."
-                " Give the counts of the provider, or leave these out."
+            yield (
+                f"{problem}. Output tokens count reasoning, too, and prompt tokens what came from a"
+                " cache, by one counter: a text's words do not count hidden reasoning. Give the"
+                " counts of the provider, or leave these out"
             )
         if problem := pool.tree_problem():
-            raise UsageError(f"{where}: {problem}.")
+            yield problem
         if pool.answers and self._is_tree not in (None, pool.ends is not None):
-            raise UsageError(
-                f"{where}: steps of a tree, and whole CoTs on other questions; give each an LLM"
-                " name of its own."
+            yield (
+                "steps of a tree, and whole CoTs on other questions; give each an LLM name of its"
+                " own"
             )
-        self._is_tree = pool.ends is not None if pool.answers else self._is_tree
         if not pool.marks_fit():
-            raise UsageError(
-                f"{where}: the marks of its thoughts do not fit its texts; split the raw texts"
-                " again."
-            )
+            yield "the marks of its thoughts do not fit its texts; split the raw texts again"
         if odd := set(pool.finish_reasons).difference(FINISH_REASONS):
-            raise UsageError(
-                f"{where}: finish reason {min(odd)!r} is not one of {', '.join(FINISH_REASONS)}."
-            )
-        return columns
+            yield f"finish reason {min(odd)!r} is not one of {', '.join(FINISH_REASONS)}"
