@@ -334,43 +334,22 @@ class _Pieces(Result):
         entries = len(quadratic)
         return cls(bounds, unit.astype(np.int64), np.ones(entries), np.arange(entries))
 
-    @property
-    def lowest(self) -> Floats:
-        """[P] lower bound of the difference on the piece."""
-        result: Floats = np.nextafter(
-            np.ldexp(self.bounds.min(axis=0).astype(np.float64), -self.unit), -np.inf
-        )
-        return result
-
-    @property
-    def reached(self) -> Floats:
-        """[P] upper bound of the difference at an end of the piece."""
-        ends = np.minimum(self.bounds[0], self.bounds[-1]) + self.error
-        result: Floats = np.nextafter(np.ldexp(ends, -self.unit), np.inf)
-        return result
-
-    def take(self, which: Bools) -> _Pieces:
-        """Select pieces."""
-        return _Pieces(
-            self.bounds[:, which], self.unit[which], self.error[which], self.entry[which]
-        )
-
-    def halved(self) -> _Pieces:
-        """The left halves and the right halves, in units as fine as their coefficients allow (de
-        Casteljau's triangle at 1/2).
+    def halved(self, going: Bools) -> _Pieces:
+        """The left halves and the right halves of some pieces, in units as fine as their
+        coefficients allow (de Casteljau's triangle at 1/2).
         """
-        degree, pieces = len(self.bounds) - 1, self.bounds.shape[1]
-        bounds, rows = np.empty((degree + 1, 2 * pieces), np.int64), self.bounds
+        rows = self.bounds[:, going]
+        degree, pieces = len(rows) - 1, rows.shape[1]
+        bounds = np.empty((degree + 1, 2 * pieces), np.int64)
         for level in range(degree + 1):
             bounds[level, :pieces], bounds[degree - level, pieces:] = rows[0], rows[-1]
             rows = rows[:-1] + rows[1:]
             rows >>= 1
-        unit, error = np.tile(self.unit, 2), np.tile(self.error + 0.5 * degree, 2)
+        unit, error = np.tile(self.unit[going], 2), np.tile(self.error[going], 2)
         size = np.frexp(np.abs(bounds).max(axis=0).astype(np.float64))[1].astype(np.int64)
         finer = np.clip(_BITS - size, 0, _FINEST_UNIT - unit)
-        return _Pieces(
-            bounds << finer, unit + finer, np.ldexp(error, finer), np.tile(self.entry, 2)
-        )
+        error = np.ldexp(error + 0.5 * degree, finer)
+        return _Pieces(bounds << finer, unit + finer, error, np.tile(self.entry[going], 2))
 
 
 def _exact(quadratic: Floats, goal: UnitPolynomial, sign: int) -> tuple[Numbers, Numbers]:
@@ -397,13 +376,15 @@ def _enclosed(pieces: _Pieces, slack: float) -> Floats:
     entries = len(pieces.entry)
     attained, least = np.full(entries, np.inf), np.full(entries, np.inf)
     for level in range(_LEVELS + 1):
-        lowest = pieces.lowest
-        np.minimum.at(attained, pieces.entry, pieces.reached)
+        least_bound = pieces.bounds.min(axis=0).astype(np.float64)
+        lowest = np.nextafter(np.ldexp(least_bound, -pieces.unit), -np.inf)
+        ends = np.minimum(pieces.bounds[0], pieces.bounds[-1]) + pieces.error
+        np.minimum.at(attained, pieces.entry, np.nextafter(np.ldexp(ends, -pieces.unit), np.inf))
         rounding = np.maximum(np.ldexp(pieces.error, -pieces.unit), np.spacing(np.abs(lowest)))
         enough = np.maximum(slack, 4.0 * rounding)
         done = (lowest >= attained[pieces.entry] - enough) | (level == _LEVELS)
         np.minimum.at(least, pieces.entry[done], lowest[done])
         if done.all():
             break
-        pieces = pieces.take(~done).halved()
+        pieces = pieces.halved(~done)
     return least
