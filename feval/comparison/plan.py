@@ -467,11 +467,9 @@ def _toml(value: Any) -> str:
         # well.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Mapping):
-        return (
-            "{ "
-            + ", ".join(f"{_toml_key(key)} = {_toml(inner)}" for key, inner in value.items())
-            + " }"
-        )
+        bare = re.compile(r"[A-Za-z0-9_-]+")
+        pairs = ((key if bare.fullmatch(key) else _toml(key), value[key]) for key in value)
+        return f"{{ {', '.join(f'{key} = {_toml(inner)}' for key, inner in pairs)} }}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, (int, float)):
@@ -480,7 +478,3 @@ def _toml(value: Any) -> str:
         f"A comparison file holds text, numbers, true, false, lists and tables; {value!r:.80}"
         " cannot be written."
     )
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)

@@ -126,7 +126,9 @@ def prepared(
     drawing = {name: llm.drawing(SharedDraws().orders) for name, llm in llms.items()}
     everything, work = np.arange(len(dataset)), Work(progress)
     runner = Runner(plan, loaded, drawing, everything, executor, time_limit, methods, work)
-    largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
+    # the most that any point of any method may ask for; points that cannot be made ask for none
+    possible = runner.possible() if plan.short_pools == "drop" else ()
+    largest = [budget for method, asked in possible for budget in _budgets(method, asked)]
     questions = question_set(
         dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools
     )
@@ -198,12 +200,6 @@ class Runner:
             return seeded.each(compute)
         return self, results, failed
 
-    def largest_budgets(self) -> list[tuple[LLM, int]]:
-        """The most CoTs that any point of any method may ask each LLM for; points that cannot be
-        made ask for none.
-        """
-        return [budget for method, llms in self._possible() for budget in _budgets(method, llms)]
-
     @cached_property
     def order(self) -> str | None:
         """The kind of every evaluation; `None` where the plan lets each method have its own."""
@@ -211,14 +207,12 @@ class Runner:
             return None if self.plan.order == "mixed" else self.plan.order
         if self.inexact is not None:
             return "seeded"
-        return (
-            "exact" if all(self._is_exact(method) for method, _ in self._possible()) else "seeded"
-        )
+        return "exact" if all(self._is_exact(method) for method, _ in self.possible()) else "seeded"
 
     def _is_exact(self, method: Any) -> bool:
         return is_exact(method, self.plan.cost, self.plan.parallel)
 
-    def _possible(self) -> Iterator[tuple[Any, list[LLM]]]:
+    def possible(self) -> Iterator[tuple[Any, list[LLM]]]:
         """The methods that can be made, with their LLMs; the others go missing when they are
         evaluated.
         """
@@ -230,7 +224,7 @@ class Runner:
     @cached_property
     def all_work(self) -> int:
         """Work of all methods, the few calls of baselines and ceilings left out."""
-        return sum(self._size(method, llms, self.order) for method, llms in self._possible())
+        return sum(self._size(method, llms, self.order) for method, llms in self.possible())
 
     def _size(self, method: Any, llms: Sequence[LLM], order: str | None) -> int:
         if order == "exact" or (order is None and self._is_exact(method)):

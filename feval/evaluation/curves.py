@@ -10,7 +10,7 @@ agree.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -163,22 +163,38 @@ def self_consistency_curve(
     if order == "exact":
         values = exact_values(gold, pool, budgets)
     else:
+        draws = replicates if order == "seeded" else 1
+        work = partial(_drawn_sums, order=order, replicates=replicates, budgets=budgets)
+        totals = np.zeros((2, len(rows), len(budgets)))
+        tokens = np.zeros(len(budgets), np.int64)
         with executors.opened(workers, given=executor) as opened:
-            work = partial(_drawn_sums, order=order, replicates=replicates, budgets=budgets)
-            blocks = block_results(
-                work, SelfConsistency(max(budgets)), dataset, [llm], rows, opened
-            )
-            values = _drawn(
-                blocks, len(rows), replicates if order == "seeded" else 1, len(budgets), progress
-            )
+            method = SelfConsistency(max(budgets))
+            for block, sums in block_results(work, method, dataset, [llm], rows, opened):
+                totals[0, block], totals[1, block], block_tokens = sums
+                tokens += block_tokens
+                progress(block.stop, len(rows))
+        totals /= draws
+        right, any_right = (PerQuestion(each, np.arange(len(rows))) for each in totals)
+        values = CurveValues(right, any_right, tokens / (draws * len(rows)))
     grouped = None if confidence is None else question_clusters(dataset, rows, clusters)
+    ledger = QuestionLedger.at_mean_question(llm, pool, budgets, output_tokens=values.output_tokens)
+    columns: Iterator[tuple[Any, ...]] = zip(
+        budgets,
+        interval_columns(values.right, confidence, grouped),
+        values.any_right.mean().tolist(),
+        ledger.each(*ledger.measures("always", "curves").values()),
+        strict=True,
+    )
     return Curve(
         **rests_on(dataset, [llm], rows),
         method="self-consistency",
         recording_hash=llm.recording_hash,
         replicates={"exact": None, "recorded": 1, "seeded": replicates}[order],
         confidence=confidence,
-        points=tuple(_points(values, llm, pool, budgets, order, confidence, grouped)),
+        points=tuple(
+            CurvePoint(n=n, **ends, kind=order, pass_at_n=ceiling, **own)
+            for n, ends, ceiling, own in columns
+        ),
         left_out=questions.left_out,
         cautions=(*mixed_parties(dataset), *other_models([llm])),
         clusters=cluster_sizes(grouped),
@@ -348,30 +364,6 @@ def exact_values(gold: Integers, pool: Pool, budgets: Sequence[int]) -> CurveVal
     return CurveValues(right, any_right, np.array(budgets) * tokens)
 
 
-def _drawn(
-    blocks: Iterable[tuple[slice, tuple[Integers, Integers, Integers]]],
-    questions: int,
-    replicates: int,
-    budgets: int,
-    progress: Callable[[int, int], None],
-) -> CurveValues:
-    """Return means over the draws of every question: one in recorded order, or seeded
-    replicates.
-    """
-    right, any_right = np.empty((2, questions, budgets))
-    tokens = np.zeros(budgets, np.int64)
-    for block, (block_right, block_any, block_tokens) in blocks:
-        right[block], any_right[block] = block_right / replicates, block_any / replicates
-        tokens += block_tokens
-        progress(block.stop, questions)
-    everyone = np.arange(questions)
-    return CurveValues(
-        PerQuestion(right, everyone),
-        PerQuestion(any_right, everyone),
-        tokens / (replicates * questions),
-    )
-
-
 def _drawn_sums(
     _: Any,
     dataset: Dataset,
@@ -397,23 +389,6 @@ def _drawn_sums(
             any_right[:, place] += hits[..., budget - 1].sum(axis=0)
             tokens[place] += decisions.ledgers[0].output_tokens.sum(dtype=np.int64)
     return right, any_right, tokens
-
-
-def _points(
-    values: CurveValues,
-    llm: LLM,
-    pool: Pool,
-    budgets: Sequence[int],
-    kind: str,
-    confidence: float | None,
-    clusters: Integers | None,
-) -> Iterator[CurvePoint]:
-    accuracies = interval_columns(values.right, confidence, clusters)
-    ceilings = values.any_right.mean().tolist()
-    ledger = QuestionLedger.at_mean_question(llm, pool, budgets, output_tokens=values.output_tokens)
-    costs = ledger.each(*ledger.measures("always", "curves").values())
-    for n, ends, ceiling, own in zip(budgets, accuracies, ceilings, costs, strict=True):
-        yield CurvePoint(n=n, **ends, kind=kind, pass_at_n=ceiling, **own)
 
 
 def interval_columns(
