@@ -28,10 +28,8 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from recorders.request import require_sampling
 from recorders.shared_noise import mixed
-from recorders.tiny.model import END, Prompt, TinyModel, tokenizer
+from recorders.tiny.model import Floats, Ints, END, Prompt, TinyModel, tokenizer
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 _Race = Callable[[Ints, int], Floats]
 
 _SCHEME = "feval-tiny-noise-1"
