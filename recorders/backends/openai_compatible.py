@@ -46,10 +46,6 @@ if TYPE_CHECKING:
 
 _CONNECT_TIMEOUT_S = 8.0
 _CONNECTIONS_PER_CLIENT = 32
-_OWN_FIELDS = {
-    "model", "messages", "temperature", "top_p", "max_tokens", "stop", "seed", "n", "logprobs",
-    "top_logprobs", "stream",
-}  # fmt: skip
 _ONLY_ONE = re.compile(
     r"\bn\b.{0,60}(?:must be|at most|only|supported|allowed|not)|(?:multiple|several)"
     r" (?:choices|completions)"
@@ -568,6 +564,7 @@ _SETTINGS = {
     "top_logprobs",
     "max_completion_tokens",
 }
+_OWN_FIELDS = _SETTINGS - {"max_completion_tokens"} | {"messages", "max_tokens", "stream"}
 _PASSING = {408, 409, 421, 425}
 _SECONDS = re.compile(r"\s*-?[0-9]+(?:\.[0-9]*)?\s*")
 _LONGEST_WAIT_S = 366 * 86_400.0  # whoever asks for more asks for as long as this

@@ -36,8 +36,16 @@ from feval.serving.wire import (
     parse,
     usage,
 )
-from recorders.tiny.model import END, FAMILY, load_model, tokenizer
-from recorders.tiny.sampling import Completion, Decoding, sample, stopped
+from recorders.tiny.model import (
+    END,
+    FAMILY,
+    Completion,
+    Decoding,
+    load_model,
+    sample,
+    stopped,
+    tokenizer,
+)
 
 _MAX_CHOICES = 128
 _MAX_STOPS = 16

@@ -4,9 +4,19 @@
 
 from __future__ import annotations
 
-from recorders.tiny.model import FAMILY, TinyModel, Tokenizer, load_model, read_model, tokenizer
+from recorders.tiny.model import (
+    FAMILY,
+    Completion,
+    Decoding,
+    TinyModel,
+    Tokenizer,
+    load_model,
+    read_model,
+    sample,
+    stopped,
+    tokenizer,
+)
 from recorders.tiny.problems import DATASET_ID, Problem, test_questions
-from recorders.tiny.sampling import Completion, Decoding, sample, stopped
 
 __all__ = [
     "DATASET_ID",

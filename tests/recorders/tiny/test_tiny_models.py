@@ -17,8 +17,7 @@ from tiny_recipes import arrays, parameters
 
 from feval.errors import OutOfRangeError, UnknownNameError
 from recorders.tiny import FAMILY, Decoding, TinyModel, load_model, problems, sample, tokenizer
-from recorders.tiny.model import END, PAD, Shape, weights_file
-from recorders.tiny.sampling import exponentials
+from recorders.tiny.model import END, PAD, Shape, exponentials, weights_file
 
 QUESTIONS = problems.test_questions()
 GOLDEN = DATA / "tiny_logits.npz"  # made by tiny_logits.py
