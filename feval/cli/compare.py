@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
+from typing import Annotated, Any, BinaryIO, cast
 
 from typer import Argument, Option
 
@@ -37,9 +37,6 @@ from feval.report.page.page import IN_MEMORY, result_files
 from feval.report.tables.comparisons import comparison_tables, headline
 from feval.report.tables.tables import Table, columns
 from feval.report.text import counted, duration
-
-if TYPE_CHECKING:
-    from feval.comparison.runner import Durations
 
 
 @request_options(Plan, rare=("train_fraction",), overriding=True)
@@ -118,7 +115,20 @@ def compare(
         with show.progress("measuring"), machines as executor:
             planned = durations(plan, time_limit=time_limit, methods=given)
             workers: int = getattr(executor, "workers", 1)
-        _show_durations(show, planned, workers)
+        rows = [
+            (one.label, str(one.points), ", ".join(one.kinds), duration(one.seconds))
+            for one in planned.methods
+        ]
+        heads = columns("method", "#points", "kind", "#time")
+        show.result(
+            planned.to_dict(workers),
+            f"{plan.dataset}, {counted(planned.questions, 'question')}; seeded methods take"
+            f" {counted(planned.plan.replicates or 1, 'draw')} of each",
+            Table("Time in one process", heads, tuple(rows)),
+            *(f"missing: {one.label}: {one.reason}" for one in planned.missing),
+            f"About {duration(planned.seconds(workers))} with {counted(workers, 'worker')},"
+            " measured on the first questions; statistics and files come on top.",
+        )
         return
     show_comparison(
         plan, saved, show, machines, show_all=show_all, methods=given, time_limit=time_limit
@@ -162,23 +172,6 @@ def show_comparison(
                 comparison, cast("Path", saved.out), cast("BinaryIO", questions), time_limit=limit
             ),
         )
-
-
-def _show_durations(show: Output, planned: Durations, workers: int) -> None:
-    rows = [
-        (one.label, str(one.points), ", ".join(one.kinds), duration(one.seconds))
-        for one in planned.methods
-    ]
-    draws = counted(planned.plan.replicates or 1, "draw")
-    show.result(
-        planned.to_dict(workers),
-        f"{planned.plan.dataset}, {counted(planned.questions, 'question')}; seeded methods take"
-        f" {draws} of each",
-        Table("Time in one process", columns("method", "#points", "kind", "#time"), tuple(rows)),
-        *(f"missing: {one.label}: {one.reason}" for one in planned.missing),
-        f"About {duration(planned.seconds(workers))} with {counted(workers, 'worker')}, measured on"
-        " the first questions; statistics and files come on top.",
-    )
 
 
 def _init(

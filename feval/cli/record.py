@@ -52,7 +52,7 @@ from recorders.work.settings import (
 
 if TYPE_CHECKING:
     from feval.executors.progress import ProgressBar
-    from recorders.asking.pace import CostEstimate, ProbeEstimate
+    from recorders.asking.pace import CostEstimate
     from recorders.scoring.scores import Scorer
     from recorders.scoring.scoring import ScoringTask
     from recorders.work.record import RecordingTask
@@ -465,21 +465,17 @@ def _expected(estimate: CostEstimate, task: RecordingTask, prices: str) -> list[
     tokens = f"{counted(estimate.prompt_tokens or 0, 'prompt token')} and {output} output tokens"
     price = f"{estimated_usd(estimate, prices)}{uncached}"
     lines = [f"To come: {counted(estimate.cots, unit)} in {calls}, {tokens}; {price}."]
-    if estimate.probes:
-        lines.append(_probe_line(estimate.probes))
+    if (probes := estimate.probes) is not None:
+        whole, cached = (
+            "" if usd is None else f" (${dollars(usd)})" for usd in (probes.usd, probes.usd_cached)
+        )
+        lines.append(
+            f"On top: {counted(probes.probes, 'probe')}, with"
+            f" {counted(probes.prompt_tokens, 'prompt token')}{whole}, or"
+            f" {probes.uncached_prompt_tokens:,}{cached} where the server caches prefixes, and at"
+            f" most {probes.output_tokens:,} output tokens."
+        )
     return [*lines, f"Lengths are from {estimate.basis}."]
-
-
-def _probe_line(probes: ProbeEstimate) -> str:
-    whole, cached = (
-        "" if usd is None else f" (${dollars(usd)})" for usd in (probes.usd, probes.usd_cached)
-    )
-    return (
-        f"On top: {counted(probes.probes, 'probe')}, with"
-        f" {counted(probes.prompt_tokens, 'prompt token')}{whole}, or"
-        f" {probes.uncached_prompt_tokens:,}{cached} where the server caches prefixes, and at most"
-        f" {probes.output_tokens:,} output tokens."
-    )
 
 
 class ScoreSettings(AskingSettings):

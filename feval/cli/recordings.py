@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -176,28 +176,20 @@ def import_(
 
 def _show_understood(show: Output, table: Meanings, *, final: bool) -> None:
     """Show what the columns of a table are read as; `final`: there is no other result."""
-    rows = [
-        (
-            use.column,
-            (use.scorer and f"score of {use.scorer}") or use.target,
-            use.about,
-            _example(table, use.column),
-        )
+    if show.json and not final:
+        return
+    facts = [
+        (use.column, f"score of {use.scorer}" if use.scorer else use.target, use.about)
         for use in table.uses
     ]
-    unread = [
-        (name, "", word, _example(table, name))
-        for word, names in (("not read", table.unread), ("ignored", table.ignored))
-        for name in names
-    ]
-    if final or not show.json:
-        names = ("column", "read_as", "meaning", "example")
-        summary = {
-            "file": table.name,
-            "columns": [dict(zip(names, row, strict=True)) for row in (*rows, *unread)],
-        }
-        heads = tuple(Column(name.replace("_", " ")) for name in names)
-        show.result(summary, Table(f"{table.name}, as understood", heads, (*rows, *unread)))
+    facts += [(name, "", "not read") for name in table.unread]
+    facts += [(name, "", "ignored") for name in table.ignored]
+    rows = tuple((*each, _example(table, each[0])) for each in facts)
+    names = ("column", "read_as", "meaning", "example")
+    listed = [dict(zip(names, row, strict=True)) for row in rows]
+    heads = tuple(Column(name.replace("_", " ")) for name in names)
+    shown = Table(f"{table.name}, as understood", heads, rows)
+    show.result({"file": table.name, "columns": listed}, shown)
 
 
 def _example(table: Meanings, column: str) -> str:
@@ -459,7 +451,12 @@ def show(
                 "A page has all questions with their CoTs; leave QUESTION, --sample and --reasoning"
                 " out."
             )
-        _make_page(show, opened, _chosen(opened, dataset, llm), html, first, force=force)
+        check_folder(html.parent)
+        page = view_page(opened, _chosen(opened, dataset, llm), first=first)
+        show.note(*page.left_out)
+        save_files(html.parent, {html.name: page.html.encode()}, replace=force)
+        summary = {"path": str(html), "questions": page.questions, "left_out": page.left_out}
+        show.result(summary, f"wrote {html} with {counted(page.questions, 'question')}")
         return
     if force:
         raise UsageError("--force replaces a page; name it with --html.")
@@ -509,23 +506,6 @@ def _show_question(
     show.pages(
         question_dict(asked, samples), *question_pieces(asked, samples=samples, reasoning=reasoning)
     )
-
-
-def _make_page(
-    show: Output,
-    recording: Recording,
-    pairs: Mapping[str, Sequence[str]],
-    path: Path,
-    first: int | None,
-    *,
-    force: bool,
-) -> None:
-    check_folder(path.parent)
-    page = view_page(recording, pairs, first=first)
-    show.note(*page.left_out)
-    save_files(path.parent, {path.name: page.html.encode()}, replace=force)
-    summary = {"path": str(path), "questions": page.questions, "left_out": page.left_out}
-    show.result(summary, f"wrote {path} with {counted(page.questions, 'question')}")
 
 
 def _chosen(

@@ -15,7 +15,7 @@ from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
     from feval.hub.addresses import Address, is_address, parse_address, split_places
-    from feval.hub.commits import Pushed, RepoState, push_files, read_page, render_page, state
+    from feval.hub.commits import PushResult, RepoState, push_files, read_page, render_page, state
     from feval.hub.places import local_folder, open_place
     from feval.hub.questions import question_files
     from feval.hub.recordings import Pulled, pull
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Address",
     "Pulled",
-    "Pushed",
+    "PushResult",
     "RepoState",
     "fetch_file",
     "fetch_table",
@@ -50,6 +50,6 @@ __getattr__, __dir__ = lazy_names(
         "recordings": ("Pulled", "pull"),
         "snapshots": ("fetch_file", "fetch_table"),
         "questions": ("question_files",),
-        "commits": ("Pushed", "RepoState", "push_files", "read_page", "render_page", "state"),
+        "commits": ("PushResult", "RepoState", "push_files", "read_page", "render_page", "state"),
     },
 )

@@ -65,7 +65,7 @@ class RepoState:
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class PushResult:
     """What a push did: the commit that now holds the files, its page, and the paths sent and not
     sent.
     """
@@ -102,7 +102,7 @@ def push_files(
     tag: str | None = None,
     public: bool = False,
     create_pr: bool = False,
-) -> Pushed:
+) -> PushResult:
     """Put files into a dataset repository as one commit, or change nothing.
 
     Repeating the call after a failure continues it: large files that had arrived are not sent
@@ -149,7 +149,7 @@ class _Push:
     tag: str | None
     create_pr: bool = field(kw_only=True)
 
-    def run(self, *, public: bool) -> Pushed:
+    def run(self, *, public: bool) -> PushResult:
         now = self._look() or self._create_repository(public=public)
         self._check_visibility(now, public=public)
         unchanged = now.unchanged(self.files)
@@ -170,7 +170,7 @@ class _Push:
         if self.tag is not None and not is_tagged:
             self._make_tag(self.tag, commit)
         url = f"{public_endpoint()}/datasets/{self.repo_id}/tree/{commit}"
-        return Pushed(self.repo_id, commit, url, self.tag, request, tuple(uploads), unchanged)
+        return PushResult(self.repo_id, commit, url, self.tag, request, tuple(uploads), unchanged)
 
     def _look(self) -> RepoState | None:
         return self.client.attempts(lambda: _look(self.client, self.repo_id))

@@ -23,7 +23,7 @@ from feval.cards.prices import PriceList
 from feval.errors import CardError, ConflictError, HubError, ReleaseError
 from feval.executors.progress import reports
 from feval.hub import open_place
-from feval.hub.commits import Pushed, RepoState, push_files, read_page, state
+from feval.hub.commits import PushResult, RepoState, push_files, read_page, state
 from feval.publish.card import PICTURE, SURFACES, Page, card, default_title
 from feval.publish.figures import figures_of, page_prices, picture, surface_pictures
 from feval.publish.front_matter import (
@@ -340,7 +340,7 @@ def push(
     public: bool = False,
     create_pr: bool = False,
     remove: bool = False,
-) -> Pushed:
+) -> PushResult:
     """Push a release to its repository as one commit, on top of the one that was seen.
 
     Args:

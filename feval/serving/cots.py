@@ -68,7 +68,23 @@ class Cutter:
             return whole._replace(is_limited=is_limited, answer=answer)
         counter = self._counter(match.llm.counter)
         if isinstance(counter, FevalError) or whole.text is None:
-            raise _not_cut(match, whole, sample, limit, bounds.field, counter)
+            if not isinstance(counter, FevalError):
+                why = "its text was not recorded"
+            elif is_usage(match.llm.counter):
+                why = "the provider counted them, and its tokenizer is not at hand"
+            else:
+                why = str(counter).rstrip(".")
+            field, what, advice = "stop", "a text of stop", "leave stop out"
+            if limit is not None:
+                field, what = bounds.field, f"{bounds.field} {limit:,}"
+                advice = f"ask for {field} {whole.tokens:,} or more"
+            raise MissError(
+                f"Recorded CoT {sample} of {match.llm.name} on {match.question[:_SHOWN]!r} of"
+                f" {match.llm.dataset} has {whole.tokens:,} output tokens and would be cut by"
+                f" {what}, but its tokens cannot be counted here: {why}. Ask a live LLM, or"
+                f" {advice}.",
+                parameter=field,
+            )
         marks = cots.marks[sample] or ()
         room = sys.maxsize if limit is None else limit - hidden
         # as a server sends them: thoughts in a field of their own
@@ -120,31 +136,6 @@ class Cutter:
             return dataset.answer_key(
                 match.row, extract(kind, parts.reply, dataset[match.row].choices)
             )
-
-
-def _not_cut(
-    match: Match,
-    whole: ServedCot,
-    sample: int,
-    limit: int | None,
-    field: str,
-    counter: _Beginnings | FevalError,
-) -> MissError:
-    if not isinstance(counter, FevalError):
-        why = "its text was not recorded"
-    elif is_usage(match.llm.counter):
-        why = "the provider counted them, and its tokenizer is not at hand"
-    else:
-        why = str(counter).rstrip(".")
-    what, advice = "a text of stop", "leave stop out"
-    if limit is not None:
-        what, advice = f"{field} {limit:,}", f"ask for {field} {whole.tokens:,} or more"
-    return MissError(
-        f"Recorded CoT {sample} of {match.llm.name} on {match.question[:_SHOWN]!r} of"
-        f" {match.llm.dataset} has {whole.tokens:,} output tokens and would be cut by {what}, but"
-        f" its tokens cannot be counted here: {why}. Ask a live LLM, or {advice}.",
-        parameter="stop" if limit is None else field,
-    )
 
 
 # the CoTs of three LLMs on GSM8K's test set fit, so that sweeps over them read once

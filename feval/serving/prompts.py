@@ -217,12 +217,9 @@ def template_of(
     last = conversation.last_user_place
     for place, (role, text) in enumerate(conversation.messages):
         text = normal(text)
-        searched = place == last if first else True
-        spans = (
-            [span for span in question_spans(text, question, choices) if span[0] >= first]
-            if searched
-            else []
-        )
+        spans = question_spans(text, question, choices)
+        if first:
+            spans = [span for span in spans if place == last and span[0] >= first]
         has_question = has_question or bool(spans)
         pieces.append(f"{role}: {_PLACEHOLDER.join(outside(text, spans))}")
     if not has_question:
@@ -313,14 +310,10 @@ class PromptCounts:
         """Return the digest of the first template that the run used on a dataset; `None` if it used
         none.
         """
-        return next(
-            (
-                use.digest
-                for use in self._counts
-                if use.dataset == dataset and use.digest is not None
-            ),
-            None,
-        )
+        for use in self._counts:
+            if use.dataset == dataset and use.digest is not None:
+                return use.digest
+        return None
 
     def add_example(self, dataset: str, digest: str, example: Sequence[str]) -> None:
         """Store how the first template of the run and another one read where they begin to

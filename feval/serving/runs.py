@@ -600,23 +600,21 @@ COUNTED = (
 
 
 def _summed(counts: Mapping[LLM, Counter[str]]) -> dict[str, Any]:
-    dollars, missing = _dollars(counts)
-    totals = {name: sum(each[name] for each in counts.values()) for name in COUNTED}
-    return totals | {"usd": dollars} | ({} if missing is None else {"usd_missing": missing})
-
-
-def _dollars(counts: Mapping[LLM, Counter[str]]) -> tuple[float | None, str | None]:
-    """The total in USD, or why there is none."""
-    total = 0.0
+    """The counts of several LLMs, and the total in USD, or why there is none."""
+    total, missing = 0.0, None
     for llm, each in counts.items():
         if llm.prices is None:
-            return None, "The recording was opened without a price list."
-        if llm.price is None:
-            return None, f"The price list {llm.prices.id!r} has no price for the LLM {llm.name!r}."
-        if each["unknown_prompts"]:
-            return None, f"The prompt tokens of {llm.name} were not recorded for every question."
-        total += usd(llm.price, each["prompt_tokens"], each["output_tokens"])
-    return total, None
+            missing = "The recording was opened without a price list."
+        elif llm.price is None:
+            missing = f"The price list {llm.prices.id!r} has no price for the LLM {llm.name!r}."
+        elif each["unknown_prompts"]:
+            missing = f"The prompt tokens of {llm.name} were not recorded for every question."
+        else:
+            total += usd(llm.price, each["prompt_tokens"], each["output_tokens"])
+    sums: dict[str, Any] = {name: sum(each[name] for each in counts.values()) for name in COUNTED}
+    if missing is not None:
+        return sums | {"usd": None, "usd_missing": missing}
+    return sums | {"usd": total}
 
 
 _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})(?:@([0-9]{1,7}|recorded))?")

@@ -19,6 +19,7 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -100,17 +101,14 @@ class _Replay:
             if name.lower() not in _KEYS:
                 headers[name.lower()] = value
         path, query = _path(url.path), url.query.decode()
+        warn = partial(warnings.warn, category=ReplayWarning)
         return self.application.respond(
-            Call(request.method, path, query, headers, body, _warn, sender)
+            Call(request.method, path, query, headers, body, warn, sender)
         )
 
     def _close(self) -> None:
         if self._owned:
             self.application.close()
-
-
-def _warn(sentence: str) -> None:
-    warnings.warn(sentence, ReplayWarning, stacklevel=2)
 
 
 def _path(path: str) -> str:

@@ -597,7 +597,7 @@ def _text(content: object, where: str) -> tuple[str, bool]:
         if kind == "text" and not isinstance(part.get("text"), str):
             raise _wrong(f"{where}[{number}].text", "text", part.get("text"))
         texts.append(part["text"] if kind == "text" else None)
-    return "".join(text for text in texts if text is not None), bool(texts) and None not in texts
+    return "".join(filter(None, texts)), bool(texts) and None not in texts
 
 
 def _wrong(name: str, what: str, value: object) -> RequestError:

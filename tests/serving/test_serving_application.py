@@ -8,8 +8,6 @@ import math
 import numpy as np
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from serving_doubles import (
     asked_by_text,
     body,
@@ -352,22 +350,16 @@ def test_a_damaged_recording_is_an_error_of_the_server(tmp_path):
         assert error(reply)["type"] == "server_error"
 
 
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 120)), max_size=80))
-def test_a_cache_stays_within_its_bound_and_drops_what_was_used_least_recently(steps):
+def test_a_cache_stays_within_its_bound_and_drops_what_was_used_least_recently():
     cache = BoundedCache(100)
-    recent = []  # key and size, the most recently used last
-    for key, size in steps:
-        known = dict(recent)
-        assert cache.get(key) == (key * key if key in known else None)
-        recent = [pair for pair in recent if pair[0] != key] + (
-            [(key, known[key])] if key in known else []
-        )
-        if key not in known:
-            cache.put(key, key * key, size)
-            recent += [(key, size)] * (size <= 100)
-            while sum(size for _, size in recent) > 100:
-                recent.pop(0)
-    assert len(cache) == len(recent)
+    for key, size in (("a", 40), ("b", 40), ("too large", 101), ("a", 50)):
+        cache.put(key, key.upper(), size)
+    assert [cache.get(key) for key in ("a", "b", "too large")] == ["A", "B", None]
+    cache.get("a")
+    cache.put("c", "C", 20)
+    assert [cache.get(key) for key in "abc"] == ["A", None, "C"]
+    cache.put("d", "D", 100)
+    assert [cache.get(key) for key in "acd"] == [None, None, "D"]
 
 
 def test_texts_are_those_of_the_recording_however_small_the_cache(tmp_path):

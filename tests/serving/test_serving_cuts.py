@@ -102,7 +102,6 @@ TWICE = inline("<think>\na b\n</think>\n\nOne two. <think>\nc d\n</think>\n\nThr
         (TAGGED, {"max_tokens": 9}, "", "I add STOP them up", "length", 8),
         (TAGGED, {"max_tokens": 12}, "Three and", "I add STOP them up", "length", 12),
         (TAGGED, {"stop": "STOP"}, "Three and four is 7. ", "I add STOP them up", "stop", 16),
-        (OPENED, {"max_tokens": 4}, "", "I add STOP", "length", 4),
         (
             OPENED,
             {"stop": ["STOP"], "max_tokens": 20},
@@ -112,7 +111,6 @@ TWICE = inline("<think>\na b\n</think>\n\nOne two. <think>\nc d\n</think>\n\nThr
             15,
         ),
         (TWICE, {"max_tokens": 11}, "One two. ", "a bc", "length", 11),
-        (TWICE, {"stop": "Three"}, "One two. ", "a bc d", "stop", 14),
         (HIDDEN, {"max_tokens": 20}, "", None, "length", 20),
         (HIDDEN, {"max_tokens": 25}, "Three and four is", None, "length", 25),
         (HIDDEN, {"stop": "STOP"}, "Three and four is 7. ", None, "stop", 27),

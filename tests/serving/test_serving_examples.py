@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 from places import ROOT
+from serving_doubles import reply_to
 
 from feval import load
-from feval.serving import Call
 from feval.serving.server import serve
 from recorders.servers.tiny_server import tiny_server
 from recorders.work.settings import load_questions
@@ -187,13 +187,9 @@ def test_the_page_on_serving_runs(llm, feval_path, tmp_path):
         pytest.skip("curl is not installed")
     (tmp_path / "answers.json").write_text('{"tiny_sums/1": "48"}')
     with serve(RECORDING, port=0, ledger=tmp_path / "ledger.jsonl") as server:
-        asked = {
-            "model": MODEL,
-            "n": 5,
-            "messages": [{"role": "user", "content": QUESTIONS[1]["question"]}],
-        }
-        call = Call("POST", "/run/mine/v1/chat/completions", "", {}, json.dumps(asked).encode())
-        assert server.application.respond(call).status == 200
+        own = {"model": MODEL, "n": 5, "run": "mine"}
+        asked = reply_to(server.application, QUESTIONS[1]["question"], **own)
+        assert asked.status == 200
         result = run("sh", "-eu", "-c", posted.replace(":8000", f":{server.port}"), cwd=tmp_path)
         assert json.loads(result)["grade"]["accuracy"] == 1
     said = run("sh", "-eu", "-c", graded, cwd=tmp_path, PATH=feval_path, PYTHONPATH=str(ROOT))

@@ -373,7 +373,6 @@ def test_every_machine_is_served_with_a_token():
     application = Stub()
     with replay_server(application, host="0.0.0.0", token=TOKEN) as server:  # noqa: S104
         assert not server.only_loopback
-        assert server.url == f"http://127.0.0.1:{server.port}/v1"
         sent = {"authorization": f"Bearer {TOKEN}", "host": "gpu-7.cluster.example"}
         assert ask(server.port, "GET", "/", **sent).status == 200
         assert ask(server.port, "GET", "/", origin="http://evil.example", **sent).status == 403

@@ -12,9 +12,10 @@ from collections import Counter
 
 import pytest
 from places import ROOT
+from serving_doubles import reply_to, texts_of
 
 from feval import import_recording
-from feval.serving import Call, grade
+from feval.serving import grade
 from feval.serving.server import serve
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
@@ -112,12 +113,6 @@ def chosen(server, question, place):
     """The answer in the CoT at a recorded place; without a client, since thousands are asked
     for.
     """
-    body = {
-        "model": MODEL,
-        "messages": [{"role": "user", "content": question}],
-        "feval": {"sample": place},
-    }
-    call = Call("POST", "/run/example/v1/chat/completions", "", {}, json.dumps(body).encode())
-    reply = server.application.respond(call)
-    text = json.loads(reply.body)["choices"][0]["message"]["content"]
+    own = {"model": MODEL, "feval": {"sample": place}, "run": "example"}
+    [text] = texts_of(reply_to(server.application, question, **own))
     return text.split("A:")[-1].strip()

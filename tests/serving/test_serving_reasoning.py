@@ -2,10 +2,7 @@
 with its tokens.
 """
 
-import orjson
-from serving_doubles import body, chat, events, opened, post, reply_to, simple
-
-from feval.answers.thoughts import Mark
+from serving_doubles import body, chat, events, opened, reply_to, simple
 
 THOUGHTS = ["First thought.", "Another one.", None, "The last."]
 
@@ -57,31 +54,3 @@ def test_a_stream_gives_the_reasoning_before_the_reply(tmp_path):
     assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "First thought."
     assert len(thinking) == 2  # word by word
     assert last["usage"]["completion_tokens_details"] == {"reasoning_tokens": 3}
-
-
-def test_a_stream_without_reasoning_has_no_field_of_that_name(tmp_path):
-    application = opened(simple(tmp_path / "r", ["?"]))
-    assert b"reasoning_content" not in b"".join(reply_to(application, "?", stream=True).body)
-
-
-def test_a_text_completion_is_the_reply_alone(tmp_path):
-    asked = orjson.dumps({"model": "gpt-3.5-turbo", "prompt": "What is 2 + 2?", "n": 2})
-    result = body(serving(tmp_path).respond(post(asked, of="completions")))
-    assert [choice["text"] for choice in result["choices"]] == [
-        f"q1, thought {i}: the answer is {i}." for i in range(2)
-    ]
-    assert result["usage"]["completion_tokens_details"] == {"reasoning_tokens": 7}
-
-
-def test_a_reply_with_log_probabilities_has_it_too(tmp_path):
-    application = serving(tmp_path, finish_reasons=["stop", "unknown", "stop", "stop"])
-    assert [
-        choice["message"].get("reasoning") for choice in choices(application, n=4, logprobs=True)
-    ] == THOUGHTS
-
-
-def test_thoughts_that_were_split_off_are_served_without_their_marks(tmp_path):
-    marks = [(Mark(0, "<think>", len(text), "</think>"),) if text else None for text in THOUGHTS]
-    (choice,) = choices(serving(tmp_path, reasoning_marks=marks), n=1)
-    assert choice["message"]["reasoning"] == "First thought."
-    assert "think>" not in orjson.dumps(choice).decode()

@@ -121,19 +121,6 @@ def test_a_run_is_reset(toy, llm):
             client._client.reset()
 
 
-def test_a_header_and_the_path_name_a_run(toy):
-    http = replay_http_client(toy, run="mine")
-    headed = openai.OpenAI(api_key="k", http_client=http, default_headers={"X-Feval-Run": "headed"})
-    pathed = openai.OpenAI(
-        api_key="k", http_client=http, base_url="http://anywhere.invalid/run/pathed@1/v1"
-    )
-    for client in (headed, pathed):
-        client.chat.completions.create(**asked())
-    runs = {run["run"]: run["replicate"] for run in http.replay.application.ledger()["runs"]}
-    assert set(runs) == {"headed", "pathed@1"} or set(runs) == {"headed", "pathed"}
-    assert list(runs.values()) == [0, 1]
-
-
 @pytest.mark.parametrize(
     "base_url",
     [
@@ -287,13 +274,6 @@ def test_a_request_of_neither_library_is_refused(toy):
 
     with pytest.raises(UsageError, match="Request is a request of neither"):
         ReplayTransport(toy).handle_request(Request())
-
-
-def test_the_client_is_of_the_library_that_the_installed_openai_speaks(toy):
-    bases = {kind.__module__.partition(".")[0] for kind in openai.DefaultHttpxClient.__mro__}
-    [spoken] = bases & {"httpx", "httpx2"}
-    http = replay_http_client(toy)
-    assert spoken in {kind.__module__.partition(".")[0] for kind in type(http).__mro__}
 
 
 def test_importing_the_transport_imports_no_http_library():
