@@ -30,14 +30,7 @@ from feval.errors import (
 from feval.hub import question_files
 from feval.hub import questions as hub_questions_module
 from feval.hub.client import cache_folder
-from feval.hub.datasets import (
-    hub_questions,
-    questions,
-    questions_jsonl,
-    questions_sha256,
-    remarks,
-    split_options,
-)
+from feval.hub.datasets import hub_questions, questions, questions_sha256, remarks, split_options
 from feval.hub.questions import split_files
 from feval.recording import Question
 
@@ -604,17 +597,11 @@ def test_a_row_of_another_shape_is_said(row, fields, words):
 
 
 def test_rows_are_put_in_the_order_of_a_column():
-    rows = [
-        {"q": f"question {number}", "a": "1", "n": f"chal-{number}"} for number in (10, 9, 1, 100)
-    ]
+    rows = [{"q": f"{number}?", "a": "1", "n": f"chal-{number}"} for number in (10, 9, 100)]
     result = hub_questions("d", rows, columns(order="n"), "number")
-    assert [question.text for question in result] == [
-        "question 1",
-        "question 9",
-        "question 10",
-        "question 100",
-    ]
-    assert [question.id for question in result] == ["d/0", "d/1", "d/2", "d/3"]
+    assert [(question.id, question.text) for question in result] == [
+        ("d/0", "9?"), ("d/1", "10?"), ("d/2", "100?"),
+    ]  # fmt: skip
     with pytest.raises(SourceError, match="the number 10 twice in 'n'"):
         hub_questions("d", [*rows, rows[0]], columns(order="n"), "number")
 
@@ -680,12 +667,6 @@ def test_one_json_array_is_read_too(sums):
     rows = [json.loads(line) for line in TWO_SUMS.splitlines()]
     sums.add_dataset("us/sums", {"test.json": json.dumps(rows, indent=1).encode()}, REVISION)
     assert len(questions("sums")) == 2
-
-
-def test_questions_that_were_exported_are_read_back(shared, tmp_path):
-    result = questions("aqua", source=shared / "real/questions/aqua.jsonl")
-    (tmp_path / "again.jsonl").write_bytes(questions_jsonl(result))
-    assert questions("aqua", source=tmp_path / "again.jsonl") == result
 
 
 @pytest.fixture

@@ -69,9 +69,7 @@ def test_only_changed_files_are_sent(hub, tmp_path):
     changed = tmp_path / "b.parquet"
     changed.write_bytes(b"PAR1 B" * 100)
     files = {**CHANGED, "samples/sums/b.parquet": changed}
-    pushed = push_files(
-        REPO, files, message="Second", parent=parent, delete=["README.md", "gone.txt"][1:]
-    )
+    pushed = push(files, parent, delete=["gone.txt"])
     assert set(pushed.uploaded) == {"manifest.json", "samples/sums/b.parquet"}
     assert set(pushed.unchanged) == {"README.md", "samples/sums/a.parquet"}
     assert len(uploads(hub)) == 1
@@ -80,17 +78,9 @@ def test_only_changed_files_are_sent(hub, tmp_path):
 
 def test_files_are_deleted_in_the_same_commit(hub):
     parent = first()
-    remaining = {
-        path: content for path, content in CHANGED.items() if path != "samples/sums/b.parquet"
-    }
+    remaining = {path: CHANGED[path] for path in CHANGED if path != "samples/sums/b.parquet"}
     hub.forget()
-    push_files(
-        REPO,
-        remaining,
-        message="Without b",
-        parent=parent,
-        delete=["samples/sums/b.parquet", "never/was"],
-    )
+    push(remaining, parent, delete=["samples/sums/b.parquet", "never/was"])
     assert len(commits(hub)) == 1
     assert set(hub.files(REPO)) == {*remaining, ".gitattributes"}
 
@@ -214,16 +204,15 @@ def test_without_a_token_the_sentence_says_to_log_in(hub, monkeypatch):
 
 def test_a_pull_request_to_nowhere_is_refused(hub):
     with pytest.raises(HubError, match="shows no dataset repository somebody/recording"):
-        push_files(REPO, FILES, message="More", parent=None, create_pr=True)
+        first(create_pr=True)
     assert hub.datasets == {}
 
 
 def test_a_missing_file_is_a_sentence(hub, tmp_path):
     commit = first()
-    with pytest.raises(StorageError, match="cannot be pushed"):
-        push({"README.md": tmp_path / "gone"}, commit)
-    with pytest.raises(StorageError, match="cannot be pushed"):
-        push({"new.md": tmp_path / "gone"}, commit)
+    for name in ("README.md", "new.md"):
+        with pytest.raises(StorageError, match="cannot be pushed"):
+            push({name: tmp_path / "gone"}, commit)
 
 
 @pytest.mark.parametrize(

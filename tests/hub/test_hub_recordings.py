@@ -19,7 +19,7 @@ from huggingface_hub import constants
 from places import ROOT
 from recorded_probes import ALPHA, as_words, probe_words, write_probed
 from recorded_turns import write_full_turns
-from small import in_parts, restate, write_scored_toy
+from small import content, in_parts, restate, write_scored_toy
 
 import feval
 from feval.errors import (
@@ -71,17 +71,9 @@ def load(place, *llms, **options):
     return feval.load("toy", llms, recording=place, **options)
 
 
-def files_of(folder):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 def put(hub, folder, **changes):
     """Publish a recording; gives its address at its commit."""
-    files = {**files_of(folder), ".gitattributes": b"*.parquet filter=lfs\n", **changes}
+    files = {**content(folder), ".gitattributes": b"*.parquet filter=lfs\n", **changes}
     return f"hf://{REPO}@{hub.add_dataset(REPO, files)}"
 
 
@@ -95,15 +87,8 @@ def sent_paths(hub):
 
 
 def cached(tmp_path, address, path):
-    snapshot = (
-        tmp_path
-        / "hf-home"
-        / "hub"
-        / "datasets--somebody--recording"
-        / "snapshots"
-        / address.rpartition("@")[2]
-    )
-    return snapshot / path
+    snapshots = tmp_path / "hf-home/hub/datasets--somebody--recording/snapshots"
+    return snapshots / address.rpartition("@")[2] / path
 
 
 def spoil(path):
@@ -136,10 +121,8 @@ def came(hub, folder, paths):
     """Whether the server sent exactly the contents of some files, each once: the cache keeps equal
     files as one.
     """
-    contents = {(folder / path).read_bytes(): path for path in paths}
-    return (
-        sorted(hub.sent_bytes.values()) == sorted(map(len, contents)) and sent_paths(hub) <= paths
-    )
+    sizes = sorted(map(len, {(folder / path).read_bytes() for path in paths}))
+    return sorted(hub.sent_bytes.values()) == sizes and sent_paths(hub) <= paths
 
 
 def needed(dataset, llms):
@@ -151,7 +134,7 @@ def test_every_byte_is_sent_once(hub, folder, address):
     load(address, "a")
     load(address, "a")
     pull(address)
-    assert came(hub, folder, files_of(folder).keys() - {"README.md"})
+    assert came(hub, folder, content(folder).keys() - {"README.md"})
 
 
 def test_a_pinned_commit_in_the_cache_asks_for_nothing(hub, address):
@@ -170,9 +153,7 @@ def test_texts_prompts_and_channels_are_fetched_when_they_are_asked_for(hub, fol
     assert sent_paths(hub) == {"texts/toy/b.parquet"}
     hub.forget()
     assert llm(row).scores() == own(row).scores()
-    assert sent_paths(hub) == {
-        path for path in files_of(folder) if path.startswith("scores/toy/b/")
-    }
+    assert sent_paths(hub) == {path for path in content(folder) if path.startswith("scores/toy/b/")}
     hub.forget()
     assert llm(row).sequence_logprobs == own(row).sequence_logprobs
     assert sent_paths(hub) == {"logprobs/toy/b.parquet"}
@@ -184,13 +165,11 @@ def test_turns_are_fetched_with_their_llm(hub, tmp_path):
     dataset, [llm] = feval.load("toy", recording=put(hub, local))
     assert "turns/toy/gpt-3.5-turbo@revise.parquet" in sent_paths(hub)
     method = SequentialRevision(4, 2)
-    own = feval.evaluate(method, dataset, llm, order="recorded").right.tolist()
-    assert (
-        own
-        == feval.evaluate(
-            method, *feval.load("toy", recording=local), order="recorded"
-        ).right.tolist()
+    here, there = (
+        feval.evaluate(method, *loaded, order="recorded").right.tolist()
+        for loaded in (feval.load("toy", recording=local), (dataset, llm))
     )
+    assert here == there
     metered = llm.ask("toy/0", None)
     assert metered.reply(metered.sample(1), "Revise.").request.tokens is not None
     assert "texts/toy/gpt-3.5-turbo@revise.parquet" in sent_paths(hub)
@@ -202,10 +181,8 @@ def test_probes_are_fetched_when_they_are_asked_for(hub, tmp_path):
     _, [llm] = load(address, "alpha")
     assert came(hub, folder, {"manifest.json", *needed("toy", ["alpha"])})
     hub.forget()
-    assert (
-        llm.pool.probes().codes.tolist()
-        == open_recording(folder).probes("toy", "alpha").codes.tolist()
-    )
+    own = open_recording(folder).probes("toy", "alpha")
+    assert llm.pool.probes().codes.tolist() == own.codes.tolist()
     # the second checks the first
     assert sent_paths(hub) == {"votes/toy/alpha.probes", "probes/toy/alpha.parquet"}
     pulled = pull(address, tmp_path / "pulled")
@@ -245,14 +222,12 @@ def test_the_address_alone_of_several_datasets_says_how_to_name_one(hub, address
 def test_a_part_can_be_pulled(hub, folder, address, tmp_path):
     pulled = pull(address, datasets=["toy"], llms=["a"], texts=False)
     expected = {
-        path
-        for path in files_of(folder)
-        if "/toy" in path and ("/toy/" not in path or "/a" in path)
+        path for path in content(folder) if "/toy" in path and ("/toy/" not in path or "/a" in path)
     }
     expected -= {"texts/toy/a.parquet"}
     assert came(hub, folder, {"manifest.json", *expected})
     assert pulled.files == len(expected) + 1
-    assert pulled.left_out == len(files_of(folder)) - 2 - len(expected)
+    assert pulled.left_out == len(content(folder)) - 2 - len(expected)
 
 
 def test_a_pulled_recording_is_sound_and_has_the_same_hash(hub, folder, address, tmp_path):
@@ -260,10 +235,10 @@ def test_a_pulled_recording_is_sound_and_has_the_same_hash(hub, folder, address,
     assert pulled.recording_hash == open_recording(folder).hash
     assert verify_recording(tmp_path / "mine").problems == ()
     assert verify_recording(local_folder(address)).problems == ()
-    pulled_files = files_of(tmp_path / "mine")
+    pulled_files = content(tmp_path / "mine")
     assert json.loads(pulled_files.pop(".feval-pulled.json")) == {"address": address}
     assert pulled_files == {
-        path: data for path, data in files_of(folder).items() if path != "README.md"
+        path: data for path, data in content(folder).items() if path != "README.md"
     }
 
 
@@ -303,7 +278,7 @@ def test_several_places_can_stand_in_the_environment(hub, folder, address, monke
 
 
 def test_a_recording_may_lie_in_a_folder_of_the_repository(hub, demo):
-    files = {f"recordings/demo/{path}": data for path, data in files_of(demo).items()}
+    files = {f"recordings/demo/{path}": data for path, data in content(demo).items()}
     address = f"hf://datasets/{REPO}@{hub.add_dataset(REPO, files)}/recordings/demo"
     dataset, _ = feval.load(address)
     assert dataset.recording_hashes == (open_recording(demo).hash,)
@@ -354,14 +329,14 @@ def test_what_was_fetched_opens_offline(hub, folder, address, monkeypatch):
     "path", ["manifest.json", "votes/toy.votes", "samples/toy/a.parquet", "texts/toy/a.parquet"]
 )
 def test_a_damaged_cache_is_fetched_again_once(hub, address, tmp_path, path):
-    def content():
+    def read():
         _, [llm] = load(address, "a", prices="none")
         return llm.pool.codes.tolist(), llm("toy/0").cots[0].raw_text
 
-    before = content()
+    before = read()
     spoil(cached(tmp_path, address, path))
     hub.forget()
-    assert content() == before
+    assert read() == before
     assert sent_paths(hub) == {path}
 
 
@@ -417,16 +392,14 @@ def test_all_files_of_a_part_are_fetched_with_the_first_that_is_read(hub, folder
     address = put(hub, parts)
     there = load(address, "a", prices="none")[1][0]
     samples, texts = (
-        {path for path in files_of(parts) if path.startswith(f"{part}/toy/a/")}
+        {path for path in content(parts) if path.startswith(f"{part}/toy/a/")}
         for part in ("samples", "texts")
     )
     assert len(samples) == len(texts) == 2
     assert samples <= sent_paths(hub)
     assert texts.isdisjoint(sent_paths(hub))
     assert there.texts(0) == load(folder, "a", prices="none")[1][0].texts(0)
-    assert (
-        sent_paths(hub) & {path for path in files_of(parts) if path.startswith("texts/")} == texts
-    )
+    assert sent_paths(hub) & {path for path in content(parts) if path.startswith("texts/")} == texts
     assert pull(address, tmp_path / "pulled").recording_hash == open_recording(folder).hash
     assert verify_recording(tmp_path / "pulled").ok
 
@@ -536,12 +509,9 @@ def test_a_parquet_bomb_is_refused_unread(hub, folder, kind):
 def test_another_content_than_the_recording_hash_pins_is_refused(hub, folder):
     path = "samples/toy/a.parquet"
     table = pq.read_table(folder / path)
-    tokens = pa.array(
-        [tokens + 1 for tokens in table.column("output_tokens").to_pylist()], pa.int32()
-    )
-    data = parquet(
-        table.set_column(table.schema.get_field_index("output_tokens"), "output_tokens", tokens)
-    )
+    name = "output_tokens"
+    tokens = pa.array([tokens + 1 for tokens in table.column(name).to_pylist()], pa.int32())
+    data = parquet(table.set_column(table.schema.get_field_index(name), name, tokens))
     address = publish_changed(
         hub,
         folder,

@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 import yaml
+from command_line import failed
 from hub_settings import run_feval
 from places import ROOT
 from published import write
@@ -114,25 +115,11 @@ def test_results_beside_a_page_of_somebody_else_are_shown_at_its_end(hub, toy, c
     )
 
 
-def test_results_may_be_offered_as_a_pull_request(hub, toy, curve):
-    run_json("push", toy, REPO)
-    before = hub.files(REPO)
-    assert run_json("push", REPO, "--results", curve, "--create-pr")["pull_request"]
-    assert hub.files(REPO) == before
-
-
-def test_a_single_file_replaces_no_other(hub, toy, curve):
-    run_json("push", toy, REPO, "--results", curve)
-    pushed = run_json("push", REPO, "--results", curve / "receipt.json", "--dry-run")
-    assert (pushed["unchanged"], pushed["removed"]) == ([f"{CURVE}receipt.json"], [])
-
-
 def test_files_of_earlier_results_are_taken_away_only_on_request(hub, toy, curve):
     run_json("push", toy, REPO, "--results", curve)
     (curve / "curve.png").unlink()
     refused = run_feval("push", REPO, "--results", curve)
-    assert refused.exit_code == 1
-    assert f"{CURVE}curve.png" in refused.stderr
+    failed(refused, 1, f"{CURVE}curve.png")
     run_json("push", REPO, "--results", curve, "--remove")
     assert f"{CURVE}curve.png" not in hub.files(REPO)
 
@@ -162,16 +149,10 @@ def test_the_page_and_the_reader_pass_results_over(hub, toy, curve, tmp_path):
 
 
 def test_a_comparison_travels_whole(hub, toy, tmp_path):
-    plan = tmp_path / "plan.toml"
-    assert (
-        run_feval(
-            "compare", plan, "--init", "--recording", toy, "--dataset", "toy", "--llm", "alpha"
-        ).exit_code
-        == 0
-    )
-    out = tmp_path / "far" / "compared"
-    result = run_feval("compare", plan, "--out", out)
-    assert result.exit_code == 0, result.output
+    plan, out = tmp_path / "plan.toml", tmp_path / "far" / "compared"
+    own = ("--recording", toy, "--dataset", "toy", "--llm", "alpha")
+    run_json("compare", plan, "--init", *own)
+    run_json("compare", plan, "--out", out)
     run_json("push", toy, REPO, "--results", out)
     files = {
         path: data for path, data in hub.files(REPO).items() if path.startswith("results/compared/")
@@ -226,8 +207,7 @@ def test_a_receipt_on_the_hub_may_be_computed_again_from_another_copy(hub, toy, 
     assert run_json("verify", address, "--recording", toy)["ok"]
     other = write(toy.parent / "other", text="Others said")
     refused = run_feval("verify", address, "--recording", other)
-    assert refused.exit_code == 1
-    assert "Give the right one with --recording" in refused.stderr
+    failed(refused, 1, "Give the right one with --recording")
 
 
 def test_a_receipt_stays_right_when_the_recording_grows(hub, toy, curve):
@@ -236,8 +216,7 @@ def test_a_receipt_stays_right_when_the_recording_grows(hub, toy, curve):
     assert run_json("verify", f"hf://{REPO}@{first}/{CURVE}receipt.json")["ok"]
     now = hub.datasets[REPO].refs["main"]
     grown = run_feval("verify", f"hf://{REPO}@{now}/{CURVE}receipt.json")
-    assert grown.exit_code == 1
-    assert "The receipt was made from a recording with hash" in grown.stderr
+    failed(grown, 1, "The receipt was made from a recording with hash")
 
 
 def test_results_of_an_earlier_commit_keep_their_address(hub, toy, tmp_path):
@@ -259,24 +238,20 @@ def test_a_receipt_from_the_hub_opens_no_folder_of_this_machine(hub, toy, curve,
     result = run_feval(
         "verify", f"hf://{REPO}@{hub.datasets[REPO].refs['main']}/{CURVE}receipt.json"
     )
-    assert result.exit_code == 2
-    assert "outside of the repository" in result.stderr
+    failed(result, 2, "outside of the repository")
 
 
 def test_a_receipt_that_is_not_there_is_a_sentence(hub, toy):
     commit = run_json("push", toy, REPO)["commit"]
     result = run_feval("verify", f"hf://{REPO}@{commit}/{CURVE}receipt.json")
-    assert result.exit_code == 1
-    assert "has no receipt.json, or not at that revision" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    failed(result, 1, "has no receipt.json, or not at that revision")
 
 
 def test_results_of_another_recording_are_refused(hub, toy, tmp_path):
     other = write(tmp_path / "other", text="Others said")
     out = computed(tmp_path / "other-curve", other)
     refused = run_feval("push", toy, REPO, "--results", out)
-    assert refused.exit_code == 1
-    assert f"rests on the recording {open_recording(other).hash[:16]}" in refused.stderr
+    failed(refused, 1, f"rests on the recording {open_recording(other).hash[:16]}")
     assert REPO not in hub.datasets
 
 
@@ -310,8 +285,7 @@ def test_results_are_searched_like_everything_else(hub, toy, curve):
     (curve / "curve.csv").write_text("n,mail\n1,joe@firm.com\n")
     run_json("push", toy, REPO)
     refused = run_feval("push", REPO, "--results", curve)
-    assert refused.exit_code == 1
-    assert f"{CURVE}curve.csv, line 2" in refused.stderr
+    failed(refused, 1, f"{CURVE}curve.csv, line 2")
     assert "joe" not in refused.output
 
 
@@ -328,9 +302,7 @@ def test_results_are_searched_like_everything_else(hub, toy, curve):
     ],
 )
 def test_a_push_that_cannot_be_is_a_sentence(hub, arguments, code, words):
-    result = run_feval("push", *arguments)
-    assert result.exit_code == code, result.output
-    assert words in result.stderr
+    failed(run_feval("push", *arguments), code, words)
 
 
 def commands(heading):
