@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
-from itertools import chain, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import BinaryIO
 
@@ -50,7 +50,6 @@ from feval.recording.reader import Recording, open_recording
 
 FORMATS = ("jsonl", "csv", "parquet", "every-eval-ever")
 
-_BLOCKS_OF_TASK = 4  # half a second of work and more, where tasks are sent to other processes
 _FORMULA, _NUMBER = r"^'*[=+\-@\t\r\n]", r"[+-]?[0-9]+([.,][0-9]+)*"
 
 
@@ -106,11 +105,7 @@ def export_recording(
         columns = tuple(name for name in COLUMNS if name in has - {"dataset"})
     else:
         columns = tuple(flat_columns(opened, pairs))
-    parts = [block for pair in pairs for block in blocks_of(opened, *pair)]
-    together = 1 if executor is None else _BLOCKS_OF_TASK
-    tasks = [
-        (parts[first : first + together], to, columns) for first in range(0, len(parts), together)
-    ]
+    tasks = [(block, to, columns) for pair in pairs for block in blocks_of(opened, *pair)]
     with _new_file(out) as file, ExitStack() as stack:
         table = (
             stack.enter_context(pq.ParquetWriter(file, schema(columns), compression="zstd"))
@@ -123,7 +118,7 @@ def export_recording(
                 + b"\n"
             )
         rows, without_rows = 0, []
-        for count, part in chain.from_iterable(results(_parts, tasks, executor, progress, AHEAD)):
+        for count, part in results(_part, tasks, executor, progress, AHEAD):
             rows += count
             if table is None:
                 file.write(part)
@@ -137,16 +132,9 @@ def export_recording(
     return Export(out, rows, columns, tuple(_left_out(opened, pairs, to)))
 
 
-def _parts(
-    blocks_of_task: Sequence[Block], to: str, columns: Sequence[str]
-) -> list[tuple[int, bytes]]:
-    """Make the rows of some blocks: a task."""
-    return [_part(block, to, columns) for block in blocks_of_task]
-
-
 def _part(block: Block, to: str, columns: Sequence[str]) -> tuple[int, bytes]:
-    """Make the rows of a block. Returns how many, and the bytes of the file, or of Arrow's stream
-    for Parquet.
+    """Make the rows of a block: a task. Returns how many, and the bytes of the file, or of Arrow's
+    stream for Parquet.
     """
     if to == "jsonl":
         return _lines(block)

@@ -242,19 +242,15 @@ def _choices(doc: Row) -> tuple[tuple[str, str], ...]:
 
 def _results(source: Path, reader: Reader) -> tuple[str | None, str | None, list[str]]:
     """Return model, system prompt and notes from the results beside the samples."""
+    results: Any = {}
     for path in beside(source):
         results = reader.json(read_bytes(path), path.name)
         if not isinstance(results, dict):
             refuse(path.name, "an object", results)
-        model, system = (
-            value if isinstance(value := results.get(name), str) and value else None
-            for name in ("model_name", "system_instruction")
-        )
-        return model, system, _results_notes(results, source)
-    return None, None, []
-
-
-def _results_notes(results: Row, source: Path) -> list[str]:
+    model, system = (
+        value if isinstance(value := results.get(name), str) and value else None
+        for name in ("model_name", "system_instruction")
+    )
     notes = []
     if isinstance(version := results.get("lm_eval_version"), str):
         notes.append(f"The samples were written by lm-evaluation-harness {version:.40}.")
@@ -265,4 +261,4 @@ def _results_notes(results: Row, source: Path) -> list[str]:
     )
     if effective is not None and original is not None and effective < original:
         notes.append(f"The run asked {effective} of the task's {original} questions.")
-    return notes
+    return model, system, notes

@@ -78,6 +78,7 @@ class Reading:
         seen["without reply"] += columns.readable.count(False) if whole else 0
         raw = self._raw_answers(question, pool, columns)
         canonical = normal_forms(self.kind, raw, question.choices)
+        gold = canonical_gold(self.kind, question.gold, question.choices)
         is_stored = pool.answers is not None and not self.always_text
         if self.compares and question.gold is not None:
             # those of the source's authors: stored, or by their published rule
@@ -86,7 +87,7 @@ class Reading:
                 stored = _answers(pool.texts, rule)
             seen["compared"] += len(raw)
             seen["compared as stored"] += len(stored)
-            seen["right"] += self._right_by_kind(question, raw, canonical)
+            seen["right"] += self._right_by_kind(question, raw, canonical, gold)
             seen["right as stored"] += stored.count(question.gold)
         if self.golds_are_positions and is_stored:
             labels = dict(question.choices)
@@ -94,7 +95,7 @@ class Reading:
                 form.isdecimal() and form not in labels for form in canonical if form
             )
         if question.gold is not None and is_stored:
-            seen["as floats"] += self._right_but_for_a_float(question, raw, canonical)
+            seen["as floats"] += _right_but_for_a_float(question.gold, raw, canonical, gold)
         seen["unreadable"] += canonical.count(None) - raw.count(None)
         prompt, prompt_tokens = self._request(question, pool)
         return PoolRows(
@@ -119,28 +120,18 @@ class Reading:
         )
 
     def _right_by_kind(
-        self, question: SourceQuestion, raw: Sequence[str | None], forms: Sequence[str | None]
+        self,
+        question: SourceQuestion,
+        raw: Sequence[str | None],
+        forms: Sequence[str | None],
+        gold: str | None,
     ) -> int:
         """Return the number of CoTs that vote with the gold."""
-        kind, equality = self.kind, self.equality
-        if equality == NORMAL_FORM:
-            gold = canonical_gold(kind, question.gold, question.choices)
+        if self.equality == NORMAL_FORM:
             return 0 if gold is None else list(forms).count(gold)
-        votes = keys(kind, raw, question.gold, question.choices, equality=equality)
+        choices, equality = question.choices, self.equality
+        votes = keys(self.kind, raw, question.gold, choices, equality=equality)
         return 0 if votes.gold is None else votes.answers.count(votes.gold)
-
-    def _right_but_for_a_float(
-        self, question: SourceQuestion, raw: Sequence[str | None], forms: Sequence[str | None]
-    ) -> int:
-        """Return the number of answers that are not the gold, and are it but for ".0"."""
-        gold = (question.gold or "").strip()
-        other = gold.removesuffix(".0") if gold.endswith(".0") else f"{gold}.0"
-        if other not in raw or not gold[-1:].isdecimal():
-            return 0
-        form = canonical_gold(self.kind, question.gold, question.choices)
-        return sum(
-            answer == other and each != form for answer, each in zip(raw, forms, strict=True)
-        )
 
     def _raw_answers(
         self, question: SourceQuestion, pool: SourcePool, columns: SplitColumns
@@ -238,6 +229,17 @@ class Reading:
             own = 0 if count is None else count(pool.texts[place] or "")
             conversations.append((request if tokens is None else tokens) + own)
         return sent
+
+
+def _right_but_for_a_float(
+    gold: str, raw: Sequence[str | None], forms: Sequence[str | None], right: str | None
+) -> int:
+    """Return the number of answers that are not the gold, and are it but for ".0"."""
+    gold = gold.strip()
+    other = gold.removesuffix(".0") if gold.endswith(".0") else f"{gold}.0"
+    if other not in raw or not gold[-1:].isdecimal():
+        return 0
+    return sum(answer == other and each != right for answer, each in zip(raw, forms, strict=True))
 
 
 def _answers(
