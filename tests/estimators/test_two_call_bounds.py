@@ -3,6 +3,8 @@ distributions.
 """
 
 from fractions import Fraction
+from itertools import pairwise
+from math import comb
 
 import numpy as np
 import pytest
@@ -39,16 +41,77 @@ def test_every_interval_brings_certificates_that_hold_on_all_of_the_unit_interva
     assert np.isfinite(interval.upper.atoms).all()
 
 
+def in_powers(polynomial):
+    """Coefficients of q^k, lowest first."""
+    degree, result = polynomial.degree, [Fraction(0)] * (polynomial.degree + 1)
+    for at, value in enumerate(polynomial.coefficients):
+        for k in range(degree - at + 1):
+            result[at + k] += value * comb(degree, at) * comb(degree - at, k) * (-1) ** k
+    return result
+
+
+def value_at(powers, q):
+    return sum((c * q**k for k, c in enumerate(powers)), Fraction(0))
+
+
+def remainder(dividend, divisor):
+    left = dividend[:]
+    while len(left) >= len(divisor):
+        factor, shift = left[-1] / divisor[-1], len(left) - len(divisor)
+        for k, c in enumerate(divisor):
+            left[shift + k] -= factor * c
+        left.pop()
+    while left and not left[-1]:
+        left.pop()
+    return left
+
+
+def is_positive_on_the_unit_interval(powers):
+    """By Sturm's theorem: positive at 0 and no root in (0, 1]. Exact throughout."""
+    while powers and not powers[-1]:
+        powers = powers[:-1]
+    if not powers or value_at(powers, Fraction(0)) <= 0:
+        return False
+    chain = [powers, [k * c for k, c in enumerate(powers)][1:]]
+    while chain[-1]:
+        chain.append([-c for c in remainder(chain[-2], chain[-1])])
+    changes = []
+    for end in (Fraction(0), Fraction(1)):
+        signs = [
+            value > 0 for value in (value_at(polynomial, end) for polynomial in chain[:-1]) if value
+        ]
+        changes.append(sum(a != b for a, b in pairwise(signs)))
+    return changes[0] == changes[1]
+
+
+def residual_of(bound, index=()):
+    goal = (
+        majority_polynomial(bound.objective)
+        if isinstance(bound.objective, int)
+        else bound.objective
+    )
+    difference = UnitPolynomial.of_powers(bound.quadratic[index].tolist()) - goal
+    return in_powers(difference if bound.side == "upper" else -difference)
+
+
+def test_sturms_theorem_tells_touching_and_crossing_from_staying_above():
+    square = [Fraction(1, 4), Fraction(-1), Fraction(1)]  # (q - 1/2)^2
+    assert not is_positive_on_the_unit_interval(square)
+    assert not is_positive_on_the_unit_interval([square[0] - Fraction(1, 10**30), *square[1:]])
+    assert is_positive_on_the_unit_interval([square[0] + Fraction(1, 10**30), *square[1:]])
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     mu=st.one_of(PROBABILITY, st.sampled_from([0.0, 1e-300, 1e-9, 0.5, 1 - 1e-9, 1.0])),
     rho=st.one_of(PROBABILITY, st.sampled_from([0.0, 1e-300, 1e-12, 1 - 1e-12, 1.0])),
     n=st.sampled_from([0, 1, 2, 3, 5, 8]),
 )
-def test_the_returned_quadratics_are_proven_as_they_stand(mu, rho, n):
+def test_the_returned_quadratics_dominate_in_exact_rational_arithmetic(mu, rho, n):
     moments = Moments.from_correlation(mu, rho)
     interval = vote_interval(n, moments)
     for bound in (interval.lower, interval.upper):
+        assert is_positive_on_the_unit_interval(residual_of(bound))
         assert bound.proven_margin() > 0
         allowed = sum(
             Fraction(c) * Fraction(float(m))
@@ -56,6 +119,14 @@ def test_the_returned_quadratics_are_proven_as_they_stand(mu, rho, n):
         )
         outside = Fraction(float(bound.proven)) - allowed
         assert (outside if bound.side == "upper" else -outside) >= 0
+
+
+@pytest.mark.parametrize("text", ["P_3 - P_1", "P_5 - 2*P_2 + P_1", "q - q^2"])
+def test_quadratics_of_other_objectives_dominate_in_exact_rational_arithmetic(text):
+    interval = polynomial_objective_interval(objective(text), table_of_moments(6))
+    for bound in (interval.lower, interval.upper):
+        for index in np.ndindex(bound.value.shape):
+            assert is_positive_on_the_unit_interval(residual_of(bound, index)), index
 
 
 SMALL = 10.0 ** -np.arange(2.0, 16)
