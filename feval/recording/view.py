@@ -53,7 +53,7 @@ def open_view(recordings: Sequence[Recording], dataset: str, names: Sequence[str
     if len(distinct) == 1:
         return DatasetView(distinct[0], first)
     parts = [
-        _Part(owner, [n for n in names if owners[n] is owner], owner.votes(dataset), first)
+        _Holder(owner, [n for n in names if owners[n] is owner], owner.votes(dataset), first)
         for owner in distinct
     ]
     for part in parts[1:]:
@@ -205,7 +205,7 @@ def _rows(recording: Recording, dataset: str, block: int) -> range:
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class _Holder:
     """One of several recordings, with some of its LLMs; `first` has the questions in the joined
     order.
     """
@@ -236,7 +236,7 @@ class _JoinedVotes(Votes):
     codes.
     """
 
-    def __init__(self, parts: Sequence[_Part]) -> None:
+    def __init__(self, parts: Sequence[_Holder]) -> None:
         vars(self).update(vars(parts[0].votes))
         self._parts = parts
         self.tables: dict[str, list[Codes]] = {
@@ -349,7 +349,7 @@ class _JoinedVotes(Votes):
         return len(golds - {None}) > 1
 
 
-def _warnings(parts: Sequence[_Part], dataset: str) -> Iterator[str]:
+def _warnings(parts: Sequence[_Holder], dataset: str) -> Iterator[str]:
     """Yield warnings about equal answers of different recordings that may not vote together."""
     infos = [part.recording.dataset_info(dataset) for part in parts]
     if infos[0].equality != NORMAL_FORM:
@@ -369,7 +369,7 @@ def _warnings(parts: Sequence[_Part], dataset: str) -> Iterator[str]:
         )
 
 
-def _check_agreement(first: _Part, part: _Part) -> None:
+def _check_agreement(first: _Holder, part: _Holder) -> None:
     mine, theirs = first.votes, part.votes
     here, there = first.recording, part.recording
     infos = [recording.dataset_info(mine.dataset) for recording in (here, there)]

@@ -95,25 +95,29 @@ def select(
     operation: dict[str, Any] = {key: value and sorted(value) for key, value in choice.items()}
     operation |= {"samples": samples, "min_cots": min_cots, "rename": renamed or None}
     operation = {key: value for key, value in operation.items() if value is not None}
-    short = {
-        dataset: _short(source, dataset, own, question_ids, min_cots or 0)
+    chosen = {
+        dataset: _questions(source, dataset, own, question_ids, min_cots or 0)
         for dataset, own in kept.items()
     }
+    missing = set(question_ids or ()).difference(
+        *(source.votes(each).question_ids for each in kept)
+    )
+    if missing:
+        raise NotRecordedError(
+            f"{source.path} has no question {min(missing)!r:.80} ({len(missing)} are missing)."
+            " Check the ids."
+        )
     notes = carried_notes(source, _CARRIED if operation.keys() - {"rename"} else "") + [
-        f"{len(ids)} question{'' if len(ids) == 1 else 's'} of {dataset} with fewer than {min_cots}"
-        " CoTs of some LLM left out."
-        for dataset, ids in short.items()
-        if ids
+        f"{short} question{'' if short == 1 else 's'} of {dataset} with fewer than {min_cots} CoTs"
+        " of some LLM left out."
+        for dataset, (_, short) in chosen.items()
+        if short
     ]
     steps = Steps(sum(map(len, kept.values())), progress)
     with derived_writer([source], out, {"name": "select", **operation}, notes) as writer:
-        missing = set(question_ids or ())
         for dataset, own in kept.items():
-            rows = [
-                q for q in source.questions(dataset) if question_ids is None or q.id in question_ids
-            ]
-            missing -= {row.id for row in rows}
-            rows = [row for row in rows if row.id not in short[dataset]]
+            ids, _ = chosen[dataset]
+            rows = [row for row in source.questions(dataset) if row.id in ids]
             whole = samples is None and len(rows) == source.manifest.datasets[dataset]["questions"]
             if whole and own == source.llm_names(dataset) and not renamed.keys() & own:
                 writer.keep_dataset(source, dataset)
@@ -123,7 +127,6 @@ def select(
             writer.add_dataset(
                 info, rows, parent=parent, **known_verdicts(dataset, [source], info.equality)
             )
-            ids = {row.id for row in rows}
             for llm in own:
                 name, pair = renamed.get(llm, llm), (dataset, llm)
                 variant, counter = replace(source.llm_info(llm), name=name), source.counter(*pair)
@@ -136,37 +139,33 @@ def select(
                         scored = _chosen(source.part_rows(part), ids, samples, llm)
                         writer.add_rows(dataset, name, source.given_by(part), scored)
                 steps.step()
-        if missing:
-            raise NotRecordedError(
-                f"{source.path} has no question {min(missing)!r:.80} ({len(missing)} are missing)."
-                " Check the ids."
-            )
     return Path(out)
 
 
-def _short(
+def _questions(
     source: Recording,
     dataset: str,
     llms: Sequence[str],
     questions: Collection[str] | None,
     least: int,
-) -> set[str]:
-    """Return the ids of the chosen questions on which a selected LLM has too few CoTs; a
-    `ShortPoolError` if that is all.
+) -> tuple[set[str], int]:
+    """Return the ids of the chosen questions on which the selected LLMs have enough CoTs, and how
+    many others were chosen; a `ShortPoolError` if that is all.
     """
     votes = source.votes(dataset)
-    chosen = [name for name in votes.question_ids if questions is None or name in questions]
-    short = {
+    names = enumerate(votes.question_ids)
+    chosen = {row: name for row, name in names if questions is None or name in questions}
+    enough = {
         name
-        for row, name in enumerate(votes.question_ids)
-        if any(votes.llms[llm].sizes[row] < least for llm in llms)
-    }.intersection(chosen)
-    if chosen and len(short) == len(chosen):
+        for row, name in chosen.items()
+        if all(votes.llms[llm].sizes[row] >= least for llm in llms)
+    }
+    if chosen and not enough:
         raise ShortPoolError(
             f"No question of {dataset} has {least} CoTs of every selected LLM, so nothing of it"
             " would be left. Lower --min-cots, or select fewer LLMs."
         )
-    return short
+    return enough, len(chosen) - len(enough)
 
 
 def _chosen(
