@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -132,20 +131,19 @@ class AdaptiveConsistency(StoppingMethod):
         `uniform()`.
         """
         answers: list[str | None] = []
-        for _ in range(self.budget):
-            answers += llm.sample(1).answers
-            if self._settled(answers, llm):
+        rule, votes = self.rule, Counter[str | None]()
+        for drawn_so_far in range(1, self.budget + 1):
+            [answer] = llm.sample(1).answers
+            answers.append(answer)
+            if answer is not None or self.no_answer == "vote":
+                votes[answer] += 1
+            if rule.name == "random":
+                settled = llm.uniform(self.seed) < float(rule.threshold)
+            else:
+                settled = rule.stops(tuple(sorted(votes.values(), reverse=True)), drawn_so_far)
+            if settled:
                 break
         return plurality(answers, no_answer=self.no_answer)
-
-    def _settled(self, answers: Sequence[str | None], llm: MeteredLLM) -> bool:
-        rule = self.rule
-        if rule.name == "random":
-            return llm.uniform(self.seed) < float(rule.threshold)
-        votes = Counter(
-            answer for answer in answers if answer is not None or self.no_answer == "vote"
-        )
-        return rule.stops(tuple(sorted(votes.values(), reverse=True)), len(answers))
 
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
@@ -160,7 +158,13 @@ class AdaptiveConsistency(StoppingMethod):
         """
         rule = self.rule
         if rule.name == "random":
-            stops = _coins(pool, order, self.seed) < float(rule.threshold)
+            if pool.question_keys is None:
+                raise UsageError(
+                    f"The pool of {pool.llm} has no question keys, from which coins are tossed;"
+                    " take it from `load`."
+                )
+            coins = uniforms(pool.question_keys, order, self.seed)  # one per draw
+            stops = coins < float(rule.threshold)
             stops[:, :, -1] = True
             cots: Integers = stops.argmax(axis=2) + 1
             return cots
@@ -232,16 +236,6 @@ class AdaptiveConsistency(StoppingMethod):
         else:
             ending = ending_of_rule(self.rule.stop_mask, self.budget)
         return wrong_ends(pools, ending, self.budget - 1, none_votes=self.no_answer == "vote")
-
-
-def _coins(pool: Pool, order: Orders, seed: int) -> Floats:
-    """[R, Q, n] uniform numbers, one per draw."""
-    if pool.question_keys is None:
-        raise UsageError(
-            f"The pool of {pool.llm} has no question keys, from which coins are tossed; take it"
-            " from `load`."
-        )
-    return uniforms(pool.question_keys, order, seed)
 
 
 def _first_two(rule: Criterion, codes: Integers) -> Integers:

@@ -17,7 +17,6 @@ from feval.methods.protocol import (
     Integers,
     InTurn,
     MeteredLLM,
-    Pool,
     PoolOrders,
     Pools,
     with_calls,
@@ -107,19 +106,15 @@ class AutoMix:
         decisions = turn.decisions()
         if self.verification == "free":
             return decisions
-        spent = [
-            np.where(codes >= 0, count.ravel()[cells], 0).reshape(shape)
-            for count in self._scoring_tokens(pools[0])
-        ]
-        return with_calls(decisions, spent)
-
-    def _scoring_tokens(self, pool: Pool) -> tuple[Integers, Integers, Integers]:
-        """[Q, S] calls, prompt tokens and output tokens that verify each CoT."""
+        calls: tuple[Integers, ...]
         if self.verification == "recorded":
-            return pool.scoring_tokens(self.scorer)
-        _known(int(pool.prompt_tokens.min(initial=0)))
-        prompts = np.broadcast_to(pool.prompt_tokens[:, None], pool.codes.shape)
-        return np.ones_like(prompts), prompts, pool.output_tokens
+            calls = pools[0].scoring_tokens(self.scorer)
+        else:
+            _known(int(pools[0].prompt_tokens.min(initial=0)))
+            prompts = np.broadcast_to(pools[0].prompt_tokens[:, None], pools[0].codes.shape)
+            calls = np.ones_like(prompts), prompts, pools[0].output_tokens
+        spent = [np.where(codes >= 0, each.ravel()[cells], 0).reshape(shape) for each in calls]
+        return with_calls(decisions, spent)
 
     def _keeps(self, verified: Any) -> Any:
         """Whether a score, or each of an array, reaches the threshold; NaN does not."""

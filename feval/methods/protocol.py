@@ -187,7 +187,9 @@ def in_seconds(method: object, pool: Pool) -> Pool:
     One whose CoTs have a token per microsecond; a method that cuts CoTs by their tokens
     (`cuts_cots`) reads the clock itself.
     """
-    return pool if capabilities(method).cuts_cots else pool.in_microseconds()
+    if capabilities(method).cuts_cots or pool.clock is None:
+        return pool
+    return replace(pool, output_tokens=pool.clock.microseconds)
 
 
 def is_exact(method: object, cost: str | None, parallel: int | None = None) -> bool:

@@ -218,39 +218,33 @@ class StoppingMethod(OneLLM, ABC):
         Milliseconds where the budget is the whole pool, otherwise up to some seconds.
         """
         none = self.silent(pool)
-        wrong = np.maximum(1.0 - right - none, 0.0)
-        early, estimate = _stopped_early(self, pool, gold, wrong, draw)
-        return ErrorShares(none, early, np.broadcast_to(0.0, wrong.shape), estimate)
-
-
-def _stopped_early(
-    method: StoppingMethod, pool: Pool, gold: Integers, wrong: Floats, draw: DrawOrders
-) -> tuple[Floats, MonteCarloPart | None]:
-    [budget] = method.draws(1)
-    if method.window == budget:
-        return np.zeros(len(wrong)), None
-    pools, vectors = distinct_pools(pool, gold, "drop")
-    early, each = np.zeros(len(pools.gold)), wrong
-    if not isinstance(vectors, slice):  # questions with the same counts are as often wrong
-        wrong = np.empty(len(early))
-        wrong[vectors] = each
-    whole = np.flatnonzero((pools.size == budget) & (wrong > 0))
-    early[whole] = method.early_of_whole_pool(pools.take(whole), wrong[whole])
-    # The gold can lead in counts of the budget if no other answer has to be drawn more often than
-    # it.
-    most = pools.gold + np.minimum(pools.rivals, pools.gold[:, None]).sum(axis=1) + pools.none
-    part = np.flatnonzero((pools.size > budget) & (pools.gold > 0) & (most >= budget) & (wrong > 0))
-    exact = _early_of_part(method, budget, pools.take(part)) if len(part) else early[part]
-    if exact is not None:
-        early[part] = exact
-        return np.minimum(early[vectors], each), None  # rounding
-    estimated = np.zeros(len(early), np.bool_)
-    estimated[part] = True
-    questions, early = np.flatnonzero(estimated[vectors]), early[vectors]
-    early[questions], estimate = _estimated(method, pool, gold, questions, each[questions], draw)
-    return early, replace(
-        estimate, standard_error=estimate.standard_error * len(questions) / len(early)
-    )
+        wrong = each = np.maximum(1.0 - right - none, 0.0)
+        [budget], nothing = self.draws(1), np.broadcast_to(0.0, wrong.shape)
+        if self.window == budget:
+            return ErrorShares(none, nothing, nothing)
+        pools, vectors = distinct_pools(pool, gold, "drop")
+        early = np.zeros(len(pools.gold))
+        if not isinstance(vectors, slice):  # questions with the same counts are as often wrong
+            wrong = np.empty(len(early))
+            wrong[vectors] = each
+        whole = np.flatnonzero((pools.size == budget) & (wrong > 0))
+        early[whole] = self.early_of_whole_pool(pools.take(whole), wrong[whole])
+        # The gold can lead in counts of the budget if no other answer has to be drawn more often
+        # than it.
+        most = pools.gold + np.minimum(pools.rivals, pools.gold[:, None]).sum(axis=1) + pools.none
+        part = np.flatnonzero(
+            (pools.size > budget) & (pools.gold > 0) & (most >= budget) & (wrong > 0)
+        )
+        exact = _early_of_part(self, budget, pools.take(part)) if len(part) else early[part]
+        if exact is not None:
+            early[part] = exact
+            return ErrorShares(none, np.minimum(early[vectors], each), nothing)  # rounding
+        estimated = np.zeros(len(early), np.bool_)
+        estimated[part] = True
+        questions, early = np.flatnonzero(estimated[vectors]), early[vectors]
+        early[questions], estimate = _estimated(self, pool, gold, questions, each[questions], draw)
+        error = estimate.standard_error * len(questions) / len(early)
+        return ErrorShares(none, early, nothing, replace(estimate, standard_error=error))
 
 
 def early_votes_of_whole_pool(

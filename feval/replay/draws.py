@@ -141,14 +141,11 @@ def more_uniforms(numbers: npt.NDArray[np.float64], count: int) -> npt.NDArray[n
 
 def _mix(x: UInt64, spare: UInt64) -> UInt64:
     """Apply SplitMix64's finalizer in place; `spare` is working space of the same shape."""
-    np.right_shift(x, np.uint64(30), out=spare)
-    x ^= spare
-    x *= np.uint64(0xBF58476D1CE4E5B9)
-    np.right_shift(x, np.uint64(27), out=spare)
-    x ^= spare
-    x *= np.uint64(0x94D049BB133111EB)
-    np.right_shift(x, np.uint64(31), out=spare)
-    x ^= spare
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        np.right_shift(x, np.uint64(shift), out=spare)
+        x ^= spare
+        if factor > 1:
+            x *= np.uint64(factor)
     return x
 
 

@@ -471,11 +471,6 @@ class Pool:
         clock = Clock.from_seconds(self.output_tokens, seconds, first, at_once)
         return replace(self, clock=clock)
 
-    def in_microseconds(self) -> Pool:
-        """Return a pool with a clock whose CoTs have a token per microsecond that they took."""
-        assert self.clock is not None  # noqa: S101  for the type checker
-        return replace(self, output_tokens=self.clock.microseconds)
-
     @property
     def smallest(self) -> int:
         """CoTs of the smallest pool: what every question can give."""
