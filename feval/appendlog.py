@@ -201,7 +201,18 @@ class AppendLog(ABC, Generic[Record, Key]):
             if not entry.data.endswith(b"\n"):
                 return entry
             if entry.number == 1:
-                self._check_header(entry, identity)
+                written = self._parse(1, entry.data).get(self.HEADER)
+                if not isinstance(written, dict):
+                    raise self.DAMAGED(
+                        f"{self.path} is not the {self.WHAT} of a {self.WORKER}: its first line has"
+                        f" no field {self.HEADER!r}. To leave it alone, {self.ELSEWHERE}."
+                    )
+                self.header = written
+                if identity is not None and (differs := difference(written, identity)) is not None:
+                    raise self.OTHER(
+                        f"{self.path} is the {self.WHAT} of something else: its {differs}. To leave"
+                        f" it alone, {self.ELSEWHERE}; if it is not needed, {self.ANEW}."
+                    )
             else:
                 self._take(entry)
             self._size += len(entry.data)
@@ -322,20 +333,6 @@ class AppendLog(ABC, Generic[Record, Key]):
                 return descriptor
             # another process finished and removed the file between our opening and locking it
             os.close(descriptor)
-
-    def _check_header(self, first: Line, identity: Mapping[str, Any] | None) -> None:
-        written = self._parse(1, first.data).get(self.HEADER)
-        if not isinstance(written, dict):
-            raise self.DAMAGED(
-                f"{self.path} is not the {self.WHAT} of a {self.WORKER}: its first line has no"
-                f" field {self.HEADER!r}. To leave it alone, {self.ELSEWHERE}."
-            )
-        self.header = written
-        if identity is not None and (differs := difference(written, identity)) is not None:
-            raise self.OTHER(
-                f"{self.path} is the {self.WHAT} of something else: its {differs}. To leave it"
-                f" alone, {self.ELSEWHERE}; if it is not needed, {self.ANEW}."
-            )
 
 
 class LineIndex(Generic[Key]):

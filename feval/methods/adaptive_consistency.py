@@ -25,7 +25,14 @@ from feval.estimators.stopping_orders import (
     wrong_ends,
 )
 from feval.methods.expectation import no_answer_probability
-from feval.methods.fields import Count, ExactNumber, Whole, as_fraction, frozen_method
+from feval.methods.fields import (
+    Count,
+    ExactNumber,
+    PositiveShare,
+    Whole,
+    as_fraction,
+    frozen_method,
+)
 from feval.methods.protocol import (
     EXACT,
     Decisions,
@@ -100,7 +107,7 @@ class AdaptiveConsistency(StoppingMethod):
 
     criterion: Literal["beta", "dirichlet", "entropy", "majority", "random", "crp"] = "beta"
     # The text "0.95" and the float 0.95 are the same rational number, 19/20.
-    threshold: Annotated[str | float, ExactNumber(above=0, most=1)] | None = None
+    threshold: PositiveShare | None = None
     budget: Count = 40
     # The authors' evaluation of string answers counts a failed extraction as the answer "None";
     # their library leaves the choice to its caller. As everywhere in feval a failure is no opinion,

@@ -39,7 +39,6 @@ from feval.methods.protocol import (
     Floats,
     Integers,
     InTurn,
-    LLMResponse,
     MeteredLLM,
     Pool,
     PoolOrders,
@@ -151,18 +150,19 @@ class Cascade:
         *early, last = self._chain(len(llms))
         for llm, delta in zip(early, deltas, strict=True):
             response = llms[llm].sample(samples[llm])
-            answer = plurality(response.answers)
-            if answer is not None and self._trusts(response, answer, delta):
+            answers = response.answers
+            answer = plurality(answers)
+            if answer is None:
+                continue
+            if self.score == "vote-share":
+                needed = votes_needed(1 - delta, len(answers), strict=self.strict)
+                trusted = answers.count(answer) >= needed
+            else:
+                score = response.scores(self.scorer, self.aggregate)[answers.index(answer)]
+                trusted = score is not None and reaches(score, 1 - delta, strict=self.strict)
+            if trusted:
                 return answer
         return plurality(llms[last].sample(samples[last]).answers)
-
-    def _trusts(self, response: LLMResponse, answer: str, delta: Fraction) -> bool:
-        answers = response.answers
-        if self.score == "vote-share":
-            needed = votes_needed(1 - delta, len(answers), strict=self.strict)
-            return answers.count(answer) >= needed
-        score = response.scores(self.scorer, self.aggregate)[answers.index(answer)]
-        return score is not None and bool(reaches(score, 1 - delta, strict=self.strict))
 
     def ratings(self, pools: Pools) -> list[Floats | None]:
         """The scores of every LLM but the last; see `feval.methods.protocol`."""

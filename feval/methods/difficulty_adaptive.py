@@ -99,7 +99,15 @@ class DifficultyAdaptive(OneLLM):
         """Answers and ledgers [R, Q] of the whole set of questions; see `BatchMethod.decide`."""
         allocation = self.allocation(pools, orders)
         easy, first = allocation.easy, allocation.first
-        size = np.where(easy, 1, self._sizes(allocation.confident, first))
+        # its first draw, then a window at a time until the criterion or the budget
+        size = np.minimum(first, self.budget)
+        going = np.ones(size.shape, np.bool_)
+        for _ in range(-(-self.budget // self.window)):
+            place = (size - 1)[..., None]
+            reached = np.take_along_axis(allocation.confident, place, axis=-1)[..., 0]
+            going &= ~reached & (size < self.budget)
+            size = np.where(going, np.minimum(size + self.window, self.budget), size)
+        size = np.where(easy, 1, size)
         # the authors' script counts every request as large as the first
         billed, made = np.maximum(size // first, 1), 1 + -(-(size - first) // self.window)
         rounds = np.where(easy, 1, billed if self.requests == "billed" else made)
@@ -213,18 +221,6 @@ class DifficultyAdaptive(OneLLM):
             ranks = ranks[self.neighbours :]
             first[row, ranks] = np.where(unanimous[row, ranks], self.window, guess)
         return first
-
-    def _sizes(self, confident: Bools, first: Integers) -> Integers:
-        """[R, Q] CoTs of a hard question: its first draw, then a window at a time until the
-        criterion or the budget.
-        """
-        size = np.minimum(first, self.budget)
-        going = np.ones(size.shape, np.bool_)
-        for _ in range(-(-self.budget // self.window)):
-            reached = np.take_along_axis(confident, (size - 1)[..., None], axis=-1)[..., 0]
-            going &= ~reached & (size < self.budget)
-            size = np.where(going, np.minimum(size + self.window, self.budget), size)
-        return size
 
 
 class Allocation(Result):

@@ -158,6 +158,9 @@ one.
 Transform = Literal["none", "exp", "sigmoid", "rank"]
 """How scores become weights of votes, see `feval.methods.vote.vote_weights`."""
 
+PositiveShare = Annotated[str | float, ExactNumber(above=0, most=1)]
+"""A share or probability above 0, compared exactly."""
+
 Share = Annotated[str | float, ExactNumber(least=0, most=1)]
 """A share or probability, compared exactly."""
 

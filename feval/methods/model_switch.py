@@ -107,23 +107,17 @@ class ModelSwitch:
             votes, weights = np.empty((0, len(left)), turn.answer.dtype), np.empty((0, len(left)))
             for llm, external in zip(turn.llms, self._external(len(turn.llms)), strict=True):
                 codes = llm.sample(left).codes
-                agreed = self._agreed(codes)
-                turn.answer[left[agreed >= 0]] = agreed[agreed >= 0]
-                goes_on = np.flatnonzero(agreed < 0)
+                one = codes.max(axis=0)
+                silent = (codes < 0) & (self.gate == "answered")
+                agreed = ((codes == one) | silent).all(axis=0) & (one >= 0)
+                turn.answer[left[agreed]] = one[agreed]
+                goes_on = np.flatnonzero(~agreed)
                 left, codes = left[goes_on], codes[:, goes_on]
                 own = external * _consistency_weights(codes, self.normaliser)
                 votes = np.concatenate([votes[:, goes_on], codes.astype(votes.dtype)])
                 weights = np.concatenate([weights[:, goes_on], np.broadcast_to(own, codes.shape)])
             turn.answer[left] = weighted_plurality_codes(votes.T, weights.T)
         return turn.decisions()
-
-    def _agreed(self, codes: Integers) -> Integers:
-        """[N] the answer that draws [n, N] agree on, negative where they do not."""
-        one = codes.max(axis=0)
-        agree = codes == one
-        if self.gate == "answered":
-            agree |= codes < 0
-        return np.where(agree.all(axis=0), one, -1)
 
     def _external(self, llms: int) -> tuple[float, ...]:
         return (1.0,) * llms if self.weights is None else self.weights

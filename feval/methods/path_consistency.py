@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated
 
 import numpy as np
 
 from feval.estimators.stopping_criteria import Criterion
-from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
+from feval.methods.fields import Count, PositiveShare, as_fraction, frozen_method
 from feval.methods.protocol import (
     Capabilities,
     Decisions,
@@ -55,7 +54,7 @@ class PathConsistency(OneLLM):
 
     n: Count = 20
     window: Count = 5
-    threshold: Annotated[str | float, ExactNumber(above=0, most=1)] = "0.8"
+    threshold: PositiveShare = "0.8"
     rounds: Count = 40
 
     @property
