@@ -250,7 +250,7 @@ def _complete(licence: Licence | None) -> Licence:
     return check_licence(licence)
 
 
-def _asked(question: str, suits: Callable[[str], bool], example: str) -> str:
+def _asked(question: str, suits: Callable[[str], object], example: str) -> str:
     """Return an answer that suits; licences of the Hub are spelled small."""
     while not suits(answer := typer.prompt(question, err=True).strip()) and not suits(
         answer := answer.lower()

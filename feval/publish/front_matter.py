@@ -197,9 +197,12 @@ USUAL = {
 }  # fmt: skip
 """The usual licences in the Hub's spelling: name, address of the text, what it allows."""
 
-_HUB_ID = re.compile(r"[a-z0-9][a-z0-9.-]{1,40}")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
-_LINK = re.compile(r"https?://[\w.~:/?#@!$&'*+,;=%\[\]-]{1,2000}|LICENSE\.md")
+is_licence = re.compile(r"[a-z0-9][a-z0-9.-]{1,40}").fullmatch
+"""Whether a text has the form of the Hub's licence identifiers."""
+is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}").fullmatch
+"""Whether a text can be the name of a licence that the Hub does not know."""
+is_link = re.compile(r"https?://[\w.~:/?#@!$&'*+,;=%\[\]-]{1,2000}|LICENSE\.md").fullmatch
+"""Whether a text can be the link to a licence's text."""
 _OWN = "feval/"
 
 
@@ -230,21 +233,6 @@ class Licence:
         """The fields of the front matter, as far as they are stated."""
         fields = {"license": self.id, "license_name": self.name, "license_link": self.link}
         return {name: value for name, value in fields.items() if value is not None}
-
-
-def is_licence(text: str) -> bool:
-    """Return whether a text has the form of the Hub's licence identifiers."""
-    return _HUB_ID.fullmatch(text) is not None
-
-
-def is_name(text: str) -> bool:
-    """Return whether a text can be the name of a licence that the Hub does not know."""
-    return _NAME.fullmatch(text) is not None
-
-
-def is_link(text: str) -> bool:
-    """Return whether a text can be the link to a licence's text."""
-    return _LINK.fullmatch(text) is not None
 
 
 def check_licence(licence: Licence | None) -> Licence:
@@ -361,8 +349,10 @@ def configs_of(recording: Recording) -> list[Config]:
     samples = {dataset: names.take(slug(dataset)) for dataset in recording.dataset_ids()}
     configs = []
     for dataset, name in samples.items():
-        own: dict[str, list[tuple[str, str, str | None]]] = {"samples": []}
-        own["questions"] = [("questions", "questions", None)]
+        own: dict[str, list[tuple[str, str, str | None]]] = {
+            "samples": [],
+            "questions": [("questions", "questions", None)],
+        }
         for llm in recording.llm_names(dataset):
             keyed = [part.name for part in recording.keyed_parts(dataset, llm)]
             for part in (*PAIR_PARTS, *recording.channels(dataset, llm), *keyed):

@@ -74,6 +74,11 @@ class Rule:
         rest = text[self.keep :]
         return not self.digits or bool(re.search(rb"[0-9]", rest) and re.search(rb"[A-Za-z]", rest))
 
+    def masked(self, hit: re.Match[bytes]) -> bytes:
+        """Return the beginning of a match and a mask, or what is none as it is."""
+        text = hit.group()
+        return text[: self.keep] + MASK.encode() if self.counts(text) else text
+
 
 def _key(what: str, prefix: str, rest: str) -> Rule:
     text = re.escape(prefix) + rest
@@ -215,12 +220,8 @@ def shown(text: str) -> str:
     text = _KEY_IN_URL.sub(rf"\1{MASK}", _USER_IN_URL.sub(MASK, text))
     data = text.encode(errors="surrogatepass")
     for rule in key_rules():
-        data = rule.pattern.sub(lambda hit: _beginning(rule, hit.group()), data)  # noqa: B023  called at once
+        data = rule.pattern.sub(rule.masked, data)
     return data.decode(errors="surrogatepass")
-
-
-def _beginning(rule: Rule, text: bytes) -> bytes:
-    return text[: rule.keep] + MASK.encode() if rule.counts(text) else text
 
 
 def check_variable(name: str, environment: Mapping[str, str] = os.environ) -> str:

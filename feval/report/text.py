@@ -112,11 +112,11 @@ def plain_number(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def p_value(share: float | None) -> str:
-    """Write a p-value or "-"; what is below 0.001 has no digits, since tails that thin rest on the
+def p_value(share: float) -> str:
+    """Write a p-value; what is below 0.001 has no digits, since tails that thin rest on the
     differences being normal.
     """
-    return "-" if share is None else "< 0.001" if share < 0.001 else f"{share:.3f}"
+    return "< 0.001" if share < 0.001 else f"{share:.3f}"
 
 
 def dollars(value: float) -> str:

@@ -61,13 +61,13 @@ class View(NamedTuple):
         sentence: what `repr` says after the class's name.
         pieces: sentences and tables for notebooks.
         columns: column -> values, of a DataFrame.
-        plot: draws it on axes, or on a new figure for `None`.
+        plot: draws what is `Plottable` on axes, or on a new figure for `None`.
     """
 
     sentence: Callable[[Any], str]
     pieces: Callable[[Any], Pieces]
     columns: Callable[..., Mapping[str, Any]]
-    plot: Callable[[Any, Axes | None], Axes] | None = None
+    plot: Any = None
 
 
 def sentence(value: object) -> str:
@@ -106,12 +106,9 @@ def frame(value: object, library: str | None = None, **options: Any) -> Any:
     )
 
 
-def plot(value: object, axes: Axes | None = None) -> Axes:
+def plot(value: object, axes: Axes | None = None) -> Any:
     """The picture of `Plottable.plot`."""
-    name, view = _view(value)
-    if view.plot is None:
-        raise UsageError(f"There is no picture of a {name}.")
-    return view.plot(value, axes)
+    return _view(value)[1].plot(value, axes)
 
 
 def show(

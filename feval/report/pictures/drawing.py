@@ -23,7 +23,7 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from feval.report.palette import COLOURS, DASHES, MARKERS, places
+from feval.report.palette import COLOURS, MARKERS, places
 from feval.report.text import dollars, plain_number, shortened
 
 if TYPE_CHECKING:
@@ -192,12 +192,6 @@ def look(position: int) -> dict[str, Any]:
     """Return colour and marker of a line, see `feval.report.palette`."""
     colour, marker, _ = places(position)
     return {"color": COLOURS[colour], "marker": list(MARKERS)[marker]}
-
-
-def dashes(position: int) -> Any:
-    """Return the dashes of a line."""
-    pattern = DASHES[places(position)[2]]
-    return (0, pattern) if pattern else "solid"
 
 
 def handle(**style: Any) -> Line2D:

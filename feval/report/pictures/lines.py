@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from feval.evaluation.cautions import mixed_counters
-from feval.report.palette import COLOURS
+from feval.report.palette import COLOURS, DASHES, places
 from feval.report.pictures.drawing import (
     DASHED,
     DOTTED,
@@ -25,7 +25,6 @@ from feval.report.pictures.drawing import (
     accuracy_axis,
     band,
     band_ends,
-    dashes,
     handle,
     heading,
     legend_label,
@@ -231,7 +230,7 @@ def comparison(axes: Axes, shown: Comparison) -> Entries:
             x,
             shares(points),
             linewidth=1.8,
-            linestyle=dashes(position),
+            linestyle=(0, pattern) if (pattern := DASHES[places(position)[2]]) else "solid",
             markeredgewidth=0.6,
             zorder=5,
             **style,
