@@ -404,7 +404,8 @@ class _Content:
             rows = with_missing(rows, self._request.facts, table.name)
         for where, row in rows:
             for name in self.layout.required:
-                member(row, name, object, where)
+                if name not in row:
+                    member({key: row[key] for key in row if key != _ID}, name, object, where)
             by_llm: dict[str, Row] = {}
             for pattern in patterns:
                 before, after = pattern.split(_LLM)
