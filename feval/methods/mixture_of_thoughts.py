@@ -5,7 +5,7 @@ arXiv 2310.03094).
 from __future__ import annotations
 
 from collections.abc import Sized
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -100,7 +100,9 @@ class MixtureOfThoughts:
         else:
             votes = [answer for prompt in answers for answer in prompt]
             leader = plurality(votes, no_answer=self.no_answer)
-            if self._may_win(leader is not None) and votes.count(leader) >= self._needed(votes):
+            # no answer may win only if it votes
+            may_win = leader is not None or self.no_answer == "vote"
+            if may_win and votes.count(leader) >= self._needed(votes):
                 return leader
         return plurality(strong.sample(strong_samples).answers, no_answer=self.no_answer)
 
@@ -119,17 +121,13 @@ class MixtureOfThoughts:
                 votes = np.concatenate(codes)
                 leader = plurality_codes(votes.T, no_answer=self.no_answer)
                 enough = (votes == leader).sum(axis=0) >= self._needed(votes)
-                accepted = enough & self._may_win(leader >= 0)
+                accepted = enough & ((leader >= 0) | (self.no_answer == "vote"))
             turn.answer[places] = leader
             rejected = places[~accepted]
             turn.answer[rejected] = plurality_codes(
                 strong.sample(rejected).codes.T, no_answer=self.no_answer
             )
         return turn.decisions()
-
-    def _may_win(self, answered: Any) -> Any:
-        """Whether a leader may be accepted: no answer only if it votes."""
-        return answered | (self.no_answer == "vote")
 
     def _needed(self, votes: Sized) -> int:
         """The fewest of the votes that are accepted."""
