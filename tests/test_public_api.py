@@ -90,6 +90,17 @@ def test_importing_feval_errors_and_names_loads_nothing_heavy():
     assert loaded_after(program).isdisjoint(HEAVY)
 
 
+def test_cards_are_read_when_they_are_asked_for():
+    read = "from feval.cards.prices import price_list; price_list('2025-06-02')"
+    assert loaded_after(read).isdisjoint({*HEAVY} - {"pydantic", "yaml"})
+    opened = """
+import builtins, io, os, sys
+sys.addaudithook(lambda event, given: event == "open" and str(given[0]).endswith(".md") and 1 / 0)
+import feval.cards.names, feval.cards.cards, feval.cards.prices, feval.cards.tokens
+"""
+    assert "tiktoken" not in loaded_after(opened)
+
+
 WRONG = [
     (
         lambda _, __: feval.evaluate(feval.SelfConsistency(5), "mult", "gpt-x"),

@@ -2,6 +2,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 
 import pytest
 from places import DATA
@@ -312,6 +313,15 @@ def test_cards_are_frozen_values():
     assert hash(card)
     with pytest.raises(ValueError, match="frozen"):
         card.id = "other"  # type: ignore[misc]
+
+
+def test_the_card_folder_can_be_copied_and_used_as_ones_own(tmp_path, monkeypatch):
+    own, names = tmp_path / "cards", (dataset_ids(), llm_names())
+    shutil.copytree(card_folder(), own)
+    monkeypatch.setenv("FEVAL_CARDS", str(own))
+    assert card_files("datasets")["gsm8k"][0].parent == own / "datasets"
+    assert (dataset_ids(), llm_names()) == names
+    assert [dataset_card(name).id for name in dataset_ids()] == dataset_ids()
 
 
 def test_the_readme_of_the_cards_lists_every_field():

@@ -300,6 +300,14 @@ def test_a_list_with_any_value_in_any_field_is_read_or_refused(
     assert all(price.input_usd_per_mtok >= 0 for price in read.prices.values())
 
 
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "fuzz.json"
+    path.write_bytes(data)
+    with pytest.raises(CardError):
+        price_list(path)
+
+
 @pytest.mark.parametrize("n", [1, 20])
 def test_self_consistency_on_the_recorded_date_questions_costs_what_the_reference_says(n, shared):
     import gzip

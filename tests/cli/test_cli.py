@@ -449,6 +449,19 @@ def test_several_recordings_together(toy, tmp_path):
     assert curve(*both, "--llm gpt-4").exit_code == 0
 
 
+def test_orders_billings_and_seeds(toy):
+    def points(options):
+        return json.loads(curve("--recording", toy, "--n 1,3 --json", options).stdout)["points"]
+
+    recorded = points("--order recorded")
+    assert [(point["kind"], point["accuracy"]) for point in recorded] == [("recorded", 2 / 3)] * 2
+    seeded, again, other = (points(f"--order seeded --replicates 50 --seed {n}") for n in (1, 1, 2))
+    assert (seeded[0]["kind"], seeded) == ("seeded", again)
+    assert seeded != other
+    for billing, tokens in (("per_sample", 3 * 30), ("once", 10 + 3 * 20)):
+        assert points(f"--billing {billing}")[1]["tokens_per_question"] == tokens
+
+
 def test_without_a_price_dollars_are_null_and_a_note_says_why(two):
     result = curve("--recording", two, "--llm gpt-4 --json")
     assert result.exit_code == 0

@@ -351,6 +351,13 @@ def test_a_file_that_is_not_there_and_a_dataset_that_is_not_named_are_said(tmp_p
     failed(feval("record --llm feval/tiny-30k --out", tmp_path / "r"), 2, "--dataset is missing")
 
 
+def test_a_settings_file_with_a_byte_order_mark_is_read(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_bytes(b"\xef\xbb\xbftop_p = 0.5\n")
+    result = record(tmp_path / "r", "--settings", path, "--dry-run --json")
+    assert json.loads(result.stdout)["settings"] == {"top_p": 0.5}
+
+
 def test_a_settings_file_that_cannot_be_read_is_refused(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -15,10 +15,10 @@ from datetime import date
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from command_line import feval, said
 from compared import GOLDS, STRONG, WEAK
 from hypothesis import given
 from hypothesis import strategies as st
-from invoked import call, said
 from scipy.stats import skew
 from small import write_toy
 
@@ -396,7 +396,7 @@ def test_prompts_paid_once_are_said_where_calls_are_many(toy):
     assert sentence.startswith(
         f"adaptive-consistency makes {shown.calls_per_question:.2f} calls per question"
     )
-    printed = call("compare", written(toy, result.plan), "--all", terminal_width=400).stdout
+    printed = feval("compare", written(toy, result.plan), "--all", terminal_width=400).stdout
     assert "USD/question, per_round" in printed
     assert sentence in printed.replace("\n", " ")
     assert "per_round" not in str(compare(plan(SC), base=toy).warnings)
@@ -523,12 +523,12 @@ def written(folder, content):
 
 
 def run(*arguments):
-    return call("compare", *arguments)
+    return feval("compare", *arguments)
 
 
 def refused(code, words, *arguments):
     """Run a command that ends with this code, and says these words."""
-    done = call(*arguments)
+    done = feval(*arguments)
     assert (done.exit_code, words in done.output) == (code, True), done.output
 
 
@@ -742,8 +742,8 @@ def test_many_differences_are_not_all_printed(toy):
     whole = json.loads((toy / "out" / "receipt.json").read_text())
     whole["request"]["plan"]["seed"] = 7
     (toy / "out" / "receipt.json").write_text(json.dumps(whole))
-    listed = json.loads(call("verify", toy / "out", *given, "--json").stdout)["differences"]
-    lines = call("verify", toy / "out", *given).stderr.splitlines()
+    listed = json.loads(feval("verify", toy / "out", *given, "--json").stdout)["differences"]
+    lines = feval("verify", toy / "out", *given).stderr.splitlines()
     assert len(listed) > len(lines) == 21
     assert f"{len(listed) - 20} more of " in lines[-1]
 

@@ -4,7 +4,7 @@ import json
 from itertools import count
 
 import pytest
-from invoked import call, said
+from command_line import feval, said
 from small import write_toy
 
 from feval.comparison.plan import Plan
@@ -85,6 +85,6 @@ def test_a_dry_run_prints_times_and_compares_nothing(file, monkeypatch):
     expected = {"seconds": 3.75, "workers": 2, "questions": 40, "replicates": 100}
     assert numbers | expected == numbers
     assert [one["seconds"] for one in numbers["methods"]] == [2.5] * 3
-    refused = call("compare", file, "--dry-run", "--out", file.parent / "out")
+    refused = feval("compare", file, "--dry-run", "--out", file.parent / "out")
     assert refused.exit_code == 2
     assert "--dry-run computes nothing" in refused.stderr

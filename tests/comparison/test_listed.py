@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from command_line import feval
+from command_line import feval, said
 from compared import GOLDS as LETTERS
 from compared import LLMS, STRONG, WEAK
-from invoked import said
 from recorded_trees import GOLDS, TREES, write_full_trees, write_trees
 from recorded_turns import write_full_turns
 from small import pool, write_rows, write_toy

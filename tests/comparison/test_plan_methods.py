@@ -6,7 +6,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
-from invoked import call, said
+from command_line import feval, said
 from small import write_toy
 
 from feval.comparison.comparison import compare
@@ -47,7 +47,7 @@ def plan(base, *methods):
 )
 def test_a_comparison_file_runs_no_code_that_the_command_does_not_name(name, given, base):
     options = [option.format(base=base) for option in given]
-    done = call("compare", plan(base, name.format(base=base)), *options)
+    done = feval("compare", plan(base, name.format(base=base)), *options)
     assert (done.exit_code, done.stdout) == (2, "")
     assert "A comparison file runs no code by itself" in done.stderr
     assert f"pass --method {base}" in done.stderr
@@ -56,7 +56,7 @@ def test_a_comparison_file_runs_no_code_that_the_command_does_not_name(name, giv
 
 def test_the_file_that_the_command_names_is_the_one_that_runs(base):
     file = plan(base, "link.py:first", f"{base}/far/mine.py:first", "gone.py:first")
-    done = call("compare", file, "--method", base / "far" / "mine.py:first", "--out", base / "out")
+    done = feval("compare", file, "--method", base / "far" / "mine.py:first", "--out", base / "out")
     assert done.exit_code == 0, done.output
     assert "There is no file" in done.stdout  # nothing that could run: listed as missing, as before
     assert (base / "ran").exists()
@@ -92,7 +92,7 @@ def test_a_receipt_of_a_curve_that_names_code_runs_none(base):
     whole = json.loads(path.read_text())
     whole["request"] |= {"method": f"{base}/far/mine.py:first", "settings": {}, "field": "n"}
     path.write_text(json.dumps(whole))
-    assert call("verify", path).exit_code == 2
+    assert feval("verify", path).exit_code == 2
     assert not (base / "ran").exists()
 
 

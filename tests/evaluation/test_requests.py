@@ -6,7 +6,7 @@ import inspect
 
 import numpy as np
 import pytest
-from invoked import said
+from command_line import said
 
 from feval import evaluate
 from feval.comparison.plan import Plan

@@ -221,6 +221,14 @@ def test_the_file_does_not_depend_on_the_workers(toy, tmp_path, to, monkeypatch)
     assert alone.rows == (4 if to == "every-eval-ever" else 5)  # a question has no gold
 
 
+@pytest.mark.slow
+def test_workers_of_the_command_line_write_the_same_file(toy, tmp_path):
+    for workers in "12":
+        out = (tmp_path / workers, "--workers", workers)
+        assert feval("export", toy, "--to parquet --out", *out).exit_code == 0
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
 def test_csv_has_a_row_for_each_cot(toy, tmp_path):
     export_recording(toy, tmp_path / "t.csv", "csv")
     with (tmp_path / "t.csv").open(newline="", encoding="utf-8") as file:

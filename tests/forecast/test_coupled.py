@@ -13,7 +13,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from invoked import call, said
+from command_line import feval, said
 from places import ROOT
 from scipy.special import stdtrit
 from small import pool, write_rows
@@ -283,7 +283,7 @@ def test_questions_without_a_gold_are_refused_or_left_out_and_said(tmp_path):
 
 
 def failed(*arguments):
-    done = call(*arguments, terminal_width=400)
+    done = feval(*arguments, terminal_width=400)
     assert done.exit_code in {1, 2}, done.output
     return " ".join(done.stderr.split())
 

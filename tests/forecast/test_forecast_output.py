@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
+from command_line import feval
 from forecasts import GOLDS, NAME, POOLS, accuracies
-from invoked import call
 from places import ROOT
 from settings_files import settings_file
 from small import write_toy
@@ -92,7 +92,7 @@ def folder(tmp_path_factory):
 def test_estimate_prints_tables_and_warnings_and_writes_files(folder, tmp_path):
     asked = "estimate", "--recording", folder, "--llm", NAME, "--g", "3", "--m", "1..9"
     requested = *asked, "--out", tmp_path / "out"
-    done = call(*requested, "--method", "exact,two-call")
+    done = feval(*requested, "--method", "exact,two-call")
     assert done.exit_code == 0, done.output
     assert "Error against the whole pool" in done.stdout
     assert "note: exact: made from 3 calls per question and extended to M = 9." in done.stderr
@@ -103,8 +103,8 @@ def test_estimate_prints_tables_and_warnings_and_writes_files(folder, tmp_path):
     assert json.loads((tmp_path / "out" / "estimate.json").read_text()) == json.loads(
         json.dumps(result.to_dict())
     )
-    assert call(*requested, "--method", "exact,two-call", "--quiet").output == ""
-    again = call(*requested, "--method", "exact")
+    assert feval(*requested, "--method", "exact,two-call", "--quiet").output == ""
+    again = feval(*requested, "--method", "exact")
     assert (again.exit_code, "--force" in again.stderr) == (1, True)
 
 
@@ -115,7 +115,7 @@ def _open(folder):
 
 def test_plan_says_what_to_buy(folder, tmp_path):
     settings = settings_file(tmp_path, "questions = 50")
-    done = call("plan", "--budget", "1usd", "--recording", folder, "--llm", NAME, *settings)
+    done = feval("plan", "--budget", "1usd", "--recording", folder, "--llm", NAME, *settings)
     assert done.exit_code == 0, done.output
     assert "1 USD for 50 questions" in done.stdout
     assert "note: The intervals are for the pilot's 4 questions;" in done.stderr
@@ -141,7 +141,7 @@ def test_plan_says_what_to_buy(folder, tmp_path):
     ],
 )
 def test_wrong_usage_is_one_sentence(folder, arguments, code, piece):
-    done = call(*arguments, "--recording", folder)
+    done = feval(*arguments, "--recording", folder)
     assert (done.exit_code, done.stdout) == (code, ""), done.output
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1

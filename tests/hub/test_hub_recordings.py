@@ -456,6 +456,15 @@ def test_names_that_differ_in_case_only_are_refused():
         check_names(["texts/a", "texts/a/b"])
 
 
+def test_datasets_that_differ_in_case_only_are_refused(hub, folder):
+    def add(manifest):
+        manifest["datasets"].append({**manifest["datasets"][0], "id": "TOY"})
+        manifest["files"]["questions/TOY.parquet"] = manifest["files"]["questions/toy.parquet"]
+
+    with pytest.raises(DamagedRecordingError, match="the same file on many disks"):
+        pull(publish_changed(hub, folder, add))
+
+
 def test_a_file_larger_than_its_manifest_says_is_not_fetched(hub, folder):
     address = put(hub, folder, **{"votes/toy.votes": bytes(1 << 20)})
     with pytest.raises(DamagedRecordingError, match="has 1,048,576 bytes on the Hub"):

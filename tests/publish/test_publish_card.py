@@ -303,6 +303,20 @@ def test_the_picture_is_drawn_at_the_pages_prices(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.parametrize(("library", "language"), [("duckdb", "sql"), ("polars", "python")])
+def test_examples_in_other_libraries_run(library, language, demo_page):
+    pytest.importorskip(library)
+    blocks = re.findall(rf"```{language}\n(.*?)```", demo_page, re.DOTALL)
+    code = next(block for block in blocks if "mean()" in block or "avg(" in block)
+    if language == "sql":
+        code = f"import duckdb\nprint(duckdb.sql({code!r}))"
+    with bundled_recording() as folder:
+        code = code.replace(f"hf://datasets/{REPO}@v1", str(folder))
+        command = [sys.executable, "-c", code]
+        told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert re.search(r"tiny-30k\W+0\.38225", told.stdout)  # the accuracy of one CoT
+
+
 def test_the_owners_section_survives(tmp_path):
     folder = write(tmp_path / "r")
     first = page(prepare(folder, seen()))

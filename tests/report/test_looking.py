@@ -6,9 +6,10 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from invoked import call
+from command_line import feval
 from recorded_trees import write_trees
 from recorded_turns import write_turns
 from rich.console import Console
@@ -79,23 +80,23 @@ def test_of_trees_only_the_ends_of_solutions_count(tmp_path):
 
 
 def test_the_list_of_questions(toy):
-    lines = call("show", toy).stdout.splitlines()
+    lines = feval("show", toy).stdout.splitlines()
     assert lines[0] == "toy, 4 questions, the hardest first"
     assert [line.split()[0] for line in lines[2:6]] == ["toy/1", "toy/3", "toy/0", "toy/2"]
     assert lines[2].split()[1:5] == ["25.00", "0.00", "50.00", "6"]
-    listed = json.loads(call("show", toy, "--first", "1", "--llm", "two", "--json").stdout)
+    listed = json.loads(feval("show", toy, "--first", "1", "--llm", "two", "--json").stdout)
     own = {"accuracy": {"two": 0.0}, "agreement": 1 / 3, "cots": {"two": 3}}
     assert listed == {
         "questions": [{"dataset": "toy", "id": "toy/3"} | own], "recorded": {"toy": 4},
     }  # fmt: skip
     easier = "3 easier questions are not shown; --first 4 shows all"
-    assert easier in call("show", toy, "--first", "1").stdout
-    unlabelled = json.loads(call("show", toy, "--json").stdout)["questions"][-1]
+    assert easier in feval("show", toy, "--first", "1").stdout
+    unlabelled = json.loads(feval("show", toy, "--json").stdout)["questions"][-1]
     assert (unlabelled["id"], unlabelled["accuracy"]) == ("toy/2", {"one": None, "two": None})
 
 
 def test_a_question_with_its_cots(toy):
-    lines = call("show", toy, "toy/0", "--llm", "one").stdout.splitlines()
+    lines = feval("show", toy, "toy/0", "--llm", "one").stdout.splitlines()
     assert lines[:4] == ["toy  toy/0", "", "What is question 0?", "gold  1"]
     counts = [" ".join(line.split()) for line in lines[5:9]]
     assert counts == ["answer one", "✓ 1 2", "✗ 2 1", "– no answer 1"]
@@ -103,7 +104,7 @@ def test_a_question_with_its_cots(toy):
     assert heads[0] == "one, sample 0  ✓ 1  10 tokens, stop"
     assert heads[3] == "one, sample 3  – no answer  13 tokens, length"
     assert lines[-1] == "Thinking about 0, sample 3. The answer is None."
-    chosen = call("show", toy, "toy/0", "--sample", "3", "--sample", "0").stdout
+    chosen = feval("show", toy, "toy/0", "--sample", "3", "--sample", "0").stdout
     heads = [line[:13] for line in chosen.splitlines() if ", sample" in line[:13]]
     assert heads == ["one, sample 0", "one, sample 3", "two, sample 0"]
 
@@ -115,7 +116,7 @@ def test_a_finish_reason_that_nobody_recorded_is_not_shown(capsys):
 
 
 def test_a_question_as_json(toy):
-    asked = json.loads(call("show", toy, "toy/3", "--sample", "0", "--json").stdout)
+    asked = json.loads(feval("show", toy, "toy/3", "--sample", "0", "--json").stdout)
     assert (asked["id"], asked["answer"]) == ("toy/3", EVIL)
     one, _ = asked["llms"]
     counts = [(each["answer"], each["count"], each["right"]) for each in one["counts"]]
@@ -128,33 +129,33 @@ def test_a_question_as_json(toy):
 
 @pytest.mark.parametrize("arguments", [(), ("toy/3",)])
 def test_texts_of_strangers_cannot_steer_the_terminal(toy, arguments):
-    shown = call("show", toy, *arguments).stdout
+    shown = feval("show", toy, *arguments).stdout
     assert not set(shown) & {"\x1b", "\x07", "\u202e", "\r"}
     assert ("\\x1b]0;owned\\x07[red]\\u202e" in shown) == bool(arguments)
 
 
 def test_reasoning_is_folded_and_probes_are_told_where_they_change(traced):
-    folded = call("show", traced, "toy/0", "--sample", "0").stdout
+    folded = feval("show", traced, "toy/0", "--sample", "0").stdout
     assert "[reasoning of 10 characters; --reasoning shows it]" in folded
     assert "probed after tokens: from 2: 7, from 6: 12\n" in folded
     assert folded.endswith("    12 and 2 make 14;\nminus 2: 12.\n")
     assert (
         "I think\nso\n    12 and"
-        in call("show", traced, "toy/0", "--sample", "0", "--reasoning").stdout
+        in feval("show", traced, "toy/0", "--sample", "0", "--reasoning").stdout
     )
-    sample = json.loads(call("show", traced, "toy/0", "--json").stdout)["llms"][0]["samples"][1]
+    sample = json.loads(feval("show", traced, "toy/0", "--json").stdout)["llms"][0]["samples"][1]
     assert sample["probes"] == [{"tokens": 3, "answer": "7"}]
 
 
 def test_a_tree_is_indented_behind_its_steps(tmp_path):
     folder = write_trees(tmp_path / "trees")
-    lines = call("show", folder, "toy/0").stdout.splitlines()
+    lines = feval("show", folder, "toy/0").stdout.splitlines()
     steps = [line.partition("  1")[0] for line in lines if line.lstrip().startswith("step ")]
     assert steps[:4] == ["step 0", "  step 2  ✓ 4", "  step 3", "    step 5  ✓ 4"]
     assert "prm 0.75" in "".join(lines)
-    chosen = call("show", folder, "toy/0", "--sample", "5").stdout
+    chosen = feval("show", folder, "toy/0", "--sample", "5").stdout
     assert re.findall(r"step (\d)", chosen) == ["0", "3", "5"]
-    assert "tree: nothing was recorded" in call("show", folder, "toy/2").stdout
+    assert "tree: nothing was recorded" in feval("show", folder, "toy/2").stdout
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,10 @@ def test_a_tree_is_indented_behind_its_steps(tmp_path):
             ("TOY/", "--llm", "one"),
             ("4 questions have 'TOY/'", "give one by its id", "toy/0 (What is question 0?); toy/1"),
         ),
-        (("is question",), ("4 questions have 'is question'", "toy/3 (What is question 3?).")),
+        (
+            (Path("is question"),),
+            ("4 questions have 'is question'", "toy/3 (What is question 3?)."),
+        ),
         (("toy/0", "--sample", "4"), ("--sample 4", "indices 0 to 3")),
         (("toy/0", "--llm", "three"), ("'three'", "one", "two")),
         (("--llm", "one", "--llm", "three"), ("'three'", "one", "two")),
@@ -174,7 +178,7 @@ def test_a_tree_is_indented_behind_its_steps(tmp_path):
     ],
 )
 def test_what_cannot_be_shown_is_a_sentence(toy, arguments, pieces):
-    result = call("show", toy, *arguments)
+    result = feval("show", toy, *arguments)
     assert (result.exit_code > 0, result.stdout, result.stderr.count("\n")) == (True, "", 1)
     assert all(piece in result.stderr for piece in pieces), result.stderr
 
@@ -187,7 +191,7 @@ def test_a_question_is_found_by_its_id_or_its_text(toy, name, capsys):
     shown = capsys.readouterr().out
     assert "toy/2" in shown
     if isinstance(name, str):
-        assert call("show", toy, name).stdout == shown
+        assert feval("show", toy, Path(name)).stdout == shown  # one word
 
 
 @pytest.mark.parametrize(
@@ -230,7 +234,7 @@ def _colourful(make):
 
 def test_turns_are_shown_with_what_was_sent(tmp_path):
     folder = write_turns(tmp_path / "turns")
-    said = call("show", folder, "toy/0").stdout
+    said = feval("show", folder, "toy/0").stdout
     assert "m@revise, 2 CoTs and 3 turns" in said
     steps = [
         line.partition("  1")[0]
@@ -239,7 +243,7 @@ def test_turns_are_shown_with_what_was_sent(tmp_path):
     ]
     first = ["CoT 0  ✓ 4", "  turn 2  ✓ 4", "    > Revise.", "    turn 4  ✗ 6"]
     assert steps[:4] == first
-    samples = json.loads(call("show", folder, "toy/0", "--json").stdout)["llms"][0]["samples"]
+    samples = json.loads(feval("show", folder, "toy/0", "--json").stdout)["llms"][0]["samples"]
     assert samples[3]["messages"] == [{"role": "user", "content": "Why?"}]
     assert "messages" not in samples[0]
 
@@ -248,5 +252,5 @@ def test_names_of_llms_cannot_steer_the_terminal(tmp_path):
     evil = "m\u202e\u200b"  # control characters are no part of a name; these are
     out = write_toy(tmp_path / "toy", {evil: [["a", "b"]]}, ["a"])
     for arguments in (("show", out), ("show", out, "toy/0"), ("info", out)):
-        shown = call(*arguments).stdout
+        shown = feval(*arguments).stdout
         assert not set(shown) & {"\u202e", "\u200b"}

@@ -578,6 +578,13 @@ def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clea
     assert "32 tokens" in said  # 10 + 7 * 3 + 1
 
 
+def test_the_browser_refuses_to_fetch_for_the_page(clean):
+    asked = "fetch('http://127.0.0.1:9/').then(() => 'fetched', (error) => 'refused')"
+    assert clean.value(asked) == "refused"
+    assert any("Content Security Policy" in error for error in clean.errors)
+    clean.errors.clear()
+
+
 def test_everything_can_be_reached_by_keyboard(clean):
     clean.value("document.querySelector('.questions > li > button').focus()")
     enter = {"key": "Enter", "text": "\r", "windowsVirtualKeyCode": 13}

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from chromium import page_data
-from invoked import call
+from command_line import feval
 from recorded_trees import write_trees
 from recorded_turns import write_turns
 from small import TOY, pool, question
@@ -126,9 +126,9 @@ def test_the_command_writes_the_page(recording, tmp_path):
     path = tmp_path / "recording.html"
     command = ["show", recording.path, "--dataset", "toy", "--html", path, "--json"]
     written = {"path": str(path), "questions": 3, "left_out": []}
-    assert json.loads(call(*command).stdout) == written
+    assert json.loads(feval(*command).stdout) == written
     path.write_text("mine")
-    refused = call(*command)
+    refused = feval(*command)
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "--force" in refused.stderr
     for wrong, words in (
@@ -136,13 +136,13 @@ def test_the_command_writes_the_page(recording, tmp_path):
         (["--force"], "name it with --html"),
         (["--html", f"{recording.path}/v.html"], "never changes"),
     ):
-        result = call("show", recording.path, *wrong)
+        result = feval("show", recording.path, *wrong)
         assert (result.exit_code != 0, words in result.stderr) == (True, True)
 
 
 def test_an_llm_that_one_dataset_lacks_is_left_out_there(recording):
     def shown(*arguments):
-        return call("show", recording.path, *arguments)
+        return feval("show", recording.path, *arguments)
 
     assert json.loads(shown("--llm", "org/one", "--json").stdout)["recorded"] == {"toy": 3}
     assert json.loads(shown("--json").stdout)["recorded"] == {"toy": 3, "other": 3}

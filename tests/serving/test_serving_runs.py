@@ -588,6 +588,15 @@ def test_what_has_no_price_says_why(tmp_path):
         assert "prompt tokens" in app.ledger("default")["usd_missing"]
 
 
+def test_the_ledger_is_its_owners_alone_also_if_it_was_not(recording, tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    path.touch(0o644)
+    for resume in (False, True):
+        with opened(recording, ledger=path, resume=resume):
+            assert path.stat().st_mode & 0o777 == 0o600
+        path.chmod(0o644)
+
+
 @pytest.mark.parametrize("keys", [1, 60, 1 << 15])
 def test_of_a_wide_pool_few_questions_are_drawn_at_once(tmp_path, monkeypatch, keys):
     pools = [["a"] * (9 - row % 4) for row in range(40)]

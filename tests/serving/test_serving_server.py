@@ -201,6 +201,21 @@ def test_the_terminal_says_once_what_replies_do_not_heed_and_who_goes_on(toy, tm
     assert "A run that asks again continues with its next CoTs" in said
 
 
+@pytest.mark.parametrize("options", [("--few-shot", "last"), ("--allow-mismatch",)])
+def test_the_switches_of_the_command(toy, options):
+    several = "Q: What is question 0? A: 0\nQ: What is question 1? A:"
+    asked = (
+        {"messages": [{"role": "user", "content": several}]},
+        {"messages": messages(0), "response_format": {"type": "json_object"}},
+    )
+    with command(toy, *options) as (_, ready):
+        got = [
+            ask(ready["port"], "POST", "/run/mine/v1/chat/completions", {"model": "alpha"} | each)
+            for each in asked
+        ]
+    assert [reply.status == 200 for reply in got] == ["last" in options, "last" not in options]
+
+
 def test_what_cannot_be_served_is_a_sentence(server, toy, tmp_path):
     for arguments, token, code, words in (
         ([toy, "--host", "0.0.0.0"], "", 2, "FEVAL_SERVE_TOKEN"),  # noqa: S104

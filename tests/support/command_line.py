@@ -5,9 +5,9 @@ from typer.testing import CliRunner
 from feval.cli import app
 
 
-def feval(*arguments):
+def feval(*arguments, **options):
     """Run a command: texts are split into words, all else, such as paths, is one word."""
-    return CliRunner().invoke(app, words(arguments), prog_name="feval")
+    return CliRunner().invoke(app, words(arguments), prog_name="feval", **options)
 
 
 def words(arguments):
