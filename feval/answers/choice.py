@@ -33,7 +33,6 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from os.path import commonprefix
 from typing import NamedTuple
@@ -80,51 +79,6 @@ _TO_WORDS = bytes(
 class _Reading(NamedTuple):
     label: str
     raw: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Options:
-    """The options of one question, ready to be recognised; where options share a reading or words,
-    their label is empty.
-
-    Attributes:
-        labels: label, and label folded where that is unambiguous -> label.
-        readings: what a text can be equal to an option in ("text the cat", "number 5", "date
-            05/01/2021") -> its label.
-        kinds: those of the readings: a text is read as a date only where an option is one.
-        figures: those of them that a text has whatever its words are.
-        owners: the words of each option's text, a blank around them -> its label.
-        names: those words, the longest first.
-        long_names: those of at least three characters, which a last line may name.
-        alike: the words of every text that has such a reading as a text.
-        runs: the words of several neighbouring options, end to end: one option that upstream split
-            at commas.
-    """
-
-    labels: dict[str, str]
-    readings: dict[str, str]
-    kinds: tuple[str, ...]
-    figures: tuple[str, ...]
-    owners: dict[str, str]
-    names: tuple[str, ...]
-    long_names: tuple[str, ...]
-    alike: frozenset[str]
-    runs: frozenset[str]
-    patterns: _LabelPatterns
-
-
-@dataclass(frozen=True, slots=True)
-class _LabelPatterns:
-    head: re.Pattern[str]
-    row: re.Pattern[str]
-    line: re.Pattern[str]
-    verdict: re.Pattern[str]
-    bracketed: re.Pattern[str]
-    tail: re.Pattern[str]
-    alone: re.Pattern[str]
-    item: re.Pattern[str]
-    ends: tuple[str, ...]  # of every plain line that `tail` finds a label in, but for marks
-    reach: int  # characters of the longest match of `tail`
 
 
 def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
@@ -233,21 +187,14 @@ def canonical_gold(gold: str, choices: Sequence[tuple[str, str]] = ()) -> str | 
         return key or canonical(gold, choices)
     whole = WHOLE.fullmatch(gold.strip())
     if whole and not key:
-        key = options.labels.get(whole[1]) or _at(whole[1], [label for label, _ in choices])
+        place, labels = whole[1], [label for label, _ in choices]
+        key = options.labels.get(place)
+        # where labels are numbers, too, a number is no position
+        is_place = len(place) < 9 and not all(map(str.isdecimal, labels))
+        if not key and is_place and int(place) in range(len(labels)):
+            key = labels[int(place)]
     key = key or canonical(gold, choices)
     return key if key in options.labels or (key and _squeezed(key) in options.runs) else None
-
-
-def _at(position: str, labels: Sequence[str]) -> str | None:
-    """The label at a position, counted from 0; `None` out of range, and where labels are numbers,
-    too.
-    """
-    known = (
-        len(position) < 9
-        and int(position) in range(len(labels))
-        and not all(map(str.isdecimal, labels))
-    )
-    return labels[int(position)] if known else None
 
 
 def _read(text: str, options: _Options) -> _Reading | None:
@@ -410,39 +357,58 @@ def _frozen(choices: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
     return tuple(map(tuple, choices))  # type: ignore[arg-type]  # pairs; a comprehension is slower
 
 
-@lru_cache(maxsize=512)
-def _options(choices: tuple[tuple[str, str], ...]) -> _Options:
-    pairs = [(label, text) for label, text in choices if label.strip()] or _LETTERS
-    labels = {label: label for label, _ in pairs}
-    folded = Counter(label.casefold() for label in labels)
-    for label in list(labels):
-        if folded[label.casefold()] == 1:
-            labels.setdefault(label.casefold(), label)
-            labels.setdefault(label.upper(), label)
-    readings = _owners((reading, label) for label, text in pairs for reading in _readings(text))
-    owners = _owners(
-        (f" {squeezed} ", label) for label, text in pairs if (squeezed := _squeezed(text))
-    )
-    names = tuple(sorted(owners, key=lambda name: (-len(name), name)))
-    texts = [_squeezed(text) for _, text in pairs]
-    spans = (
-        (start, start + size)
-        for size in range(2, _LONGEST_RUN + 1)
-        for start in range(len(texts) - size + 1)
-    )
-    runs = frozenset(" ".join(texts[start:stop]) for start, stop in spans if all(texts[start:stop]))
-    kinds = tuple(
-        kind for kind in _KEYS if any(reading.startswith(f"{kind} ") for reading in readings)
-    )
-    figures = tuple(kind for kind in kinds if kind not in ("text", "words"))
-    alike = frozenset(
-        _squeezed(key) for _, text in pairs for key in (text, free_text.canonical(text) or "")
-    )
-    patterns = _label_patterns(tuple(labels.items()))
-    long_names = tuple(name for name in names if len(name.strip()) >= _SHORTEST_NAME)
-    return _Options(
-        labels, readings, kinds, figures, owners, names, long_names, alike, runs, patterns
-    )
+class _Options:
+    """The options of one question, ready to be recognised; where options share a reading or words,
+    their label is empty.
+
+    Attributes:
+        labels: label, and label folded where that is unambiguous -> label.
+        readings: what a text can be equal to an option in ("text the cat", "number 5", "date
+            05/01/2021") -> its label.
+        kinds: those of the readings: a text is read as a date only where an option is one.
+        figures: those of them that a text has whatever its words are.
+        owners: the words of each option's text, a blank around them -> its label.
+        names: those words, the longest first.
+        long_names: those of at least three characters, which a last line may name.
+        alike: the words of every text that has such a reading as a text.
+        runs: the words of several neighbouring options, end to end: one option that upstream split
+            at commas.
+    """
+
+    def __init__(self, choices: tuple[tuple[str, str], ...]) -> None:
+        pairs = [(label, text) for label, text in choices if label.strip()] or _LETTERS
+        self.labels = labels = {label: label for label, _ in pairs}
+        folded = Counter(label.casefold() for label in labels)
+        for label in list(labels):
+            if folded[label.casefold()] == 1:
+                labels.setdefault(label.casefold(), label)
+                labels.setdefault(label.upper(), label)
+        self.readings = _owners(
+            (reading, label) for label, text in pairs for reading in _readings(text)
+        )
+        self.owners = _owners(
+            (f" {squeezed} ", label) for label, text in pairs if (squeezed := _squeezed(text))
+        )
+        self.names = tuple(sorted(self.owners, key=lambda name: (-len(name), name)))
+        self.long_names = tuple(name for name in self.names if len(name.strip()) >= _SHORTEST_NAME)
+        texts = [_squeezed(text) for _, text in pairs]
+        spans = (
+            texts[start : start + size]
+            for size in range(2, _LONGEST_RUN + 1)
+            for start in range(len(texts) - size + 1)
+        )
+        self.runs = frozenset(" ".join(span) for span in spans if all(span))
+        self.kinds = tuple(
+            kind for kind in _KEYS if any(each.startswith(f"{kind} ") for each in self.readings)
+        )
+        self.figures = tuple(kind for kind in self.kinds if kind not in ("text", "words"))
+        self.alike = frozenset(
+            _squeezed(key) for _, text in pairs for key in (text, free_text.canonical(text) or "")
+        )
+        self.patterns = _label_patterns(tuple(labels.items()))
+
+
+_options = lru_cache(maxsize=512)(_Options)
 
 
 def _owners(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -508,36 +474,43 @@ def caseless(text: str) -> str:
     return "".join(upper.lower() if len(upper := one.upper()) == 1 else one for one in lower)
 
 
-@lru_cache(maxsize=64)
-def _label_patterns(labels: tuple[tuple[str, str], ...]) -> _LabelPatterns:
-    """Compile how labels are written: as the question does, or in another case, which single
-    letters are only where clear.
+class _LabelPatterns:
+    """How labels are written: as the question does, or in another case, which single letters are
+    only where clear.
+
+    Attributes:
+        ends: of every plain line that `tail` finds a label in, but for marks.
+        reach: characters of the longest match of `tail`.
     """
-    short = [pair for pair in labels if len(pair[0]) <= _LONGEST_LABEL]
-    exact = any_of(written for written, _ in short)
-    proper = any_of(written for written, label in short if len(written) > 1 or written == label)
-    any_case = f"(?i:{any_of(caseless(written) for written, _ in short)})"
-    head = rf"""{_OPENING} (?P<mark> {_NAMED} (?:
-        [(\[{{] \s? (?P<bracketed> {any_case} ) \s? [)\]}}] {_DENIED}
-      | (?P<ended> {any_case} ) {_ENDS} {_DENIED}
-      | (?P<bare> {any_case} ) (?= \s ) {_DENIED} ))"""
-    separator = r"(?>(?: [ \t] | [,|/&] | \b(?:and|or)\b ){1,6})"
-    compiled = partial(re.compile, flags=re.VERBOSE)
-    return _LabelPatterns(
-        head=compiled(head),
-        row=compiled(
+
+    def __init__(self, labels: tuple[tuple[str, str], ...]) -> None:
+        short = [pair for pair in labels if len(pair[0]) <= _LONGEST_LABEL]
+        exact = any_of(written for written, _ in short)
+        proper = any_of(written for written, label in short if len(written) > 1 or written == label)
+        any_case = f"(?i:{any_of(caseless(written) for written, _ in short)})"
+        compiled = partial(re.compile, flags=re.VERBOSE)
+        self.head = compiled(
+            rf"""{_OPENING} (?P<mark> {_NAMED} (?:
+            [(\[{{] \s? (?P<bracketed> {any_case} ) \s? [)\]}}] {_DENIED}
+          | (?P<ended> {any_case} ) {_ENDS} {_DENIED}
+          | (?P<bare> {any_case} ) (?= \s ) {_DENIED} ))"""
+        )
+        separator = r"(?>(?: [ \t] | [,|/&] | \b(?:and|or)\b ){1,6})"
+        self.row = compiled(
             rf"[)\]]? {separator} [(\[]? ({exact}) (?= [)\]]? \s* (?: [,|/&.] | and\b | or\b | $ |"
             r" \n ))"
-        ),
-        line=compiled(rf"(?m:^) [ \t*]{{0,8}} [(\[]? ({exact}) [)\].:] (?=\s)"),
-        verdict=re.compile(rf"(?<![\w'])({proper})[)\].*\"']{{0,4}}\s{_VERDICT.pattern}"),
-        bracketed=compiled(rf"[(\[] ({exact}) [)\]]"),
-        tail=compiled(
+        )
+        self.line = compiled(rf"(?m:^) [ \t*]{{0,8}} [(\[]? ({exact}) [)\].:] (?=\s)")
+        self.verdict = re.compile(rf"(?<![\w'])({proper})[)\].*\"']{{0,4}}\s{_VERDICT.pattern}")
+        self.bracketed = compiled(rf"[(\[] ({exact}) [)\]]")
+        self.tail = compiled(
             rf"""(?: ^ | \b(?i:{_INTRODUCTION})[,:]?\s )
             [(\[*"']{{0,3}} ({proper}) [)\].!*"'\s]{{0,6}} $"""
-        ),
-        alone=compiled(rf"(?<![\w']) ({any_case}) (?![\w'])"),
-        item=compiled(rf"[*]{{0,2}} [(\[]? ({exact}) [)\].:*]{{0,3}}"),
-        ends=tuple({written.rstrip(_MARKS) for written, _ in short}),
-        reach=max((len(written) for written, _ in short), default=0) + 24,
-    )
+        )
+        self.alone = compiled(rf"(?<![\w']) ({any_case}) (?![\w'])")
+        self.item = compiled(rf"[*]{{0,2}} [(\[]? ({exact}) [)\].:*]{{0,3}}")
+        self.ends = tuple({written.rstrip(_MARKS) for written, _ in short})
+        self.reach = max((len(written) for written, _ in short), default=0) + 24
+
+
+_label_patterns = lru_cache(maxsize=64)(_LabelPatterns)

@@ -184,9 +184,7 @@ def canonical(raw: str) -> str | None:
     if len(raw) > LONGEST:
         return None
     for _ in range(_ROUNDS):
-        marked = (
-            extract(raw) if markers.ANSWER_PHRASE.pattern.search(raw) or "\\boxed" in raw else raw
-        )
+        marked = extract(raw) if markers.ANSWER_PHRASE.search(raw) or "\\boxed" in raw else raw
         normal = _normal(marked or "")
         if normal == raw:
             break

@@ -64,33 +64,15 @@ _OPTION = rf"""
 _FLAGS = re.IGNORECASE | re.MULTILINE | re.VERBOSE
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Phrase:
-    """A kind of phrase: its pattern, and a sign at most `_LEAD` characters behind where one begins,
-    on the same line.
-    """
-
-    pattern: re.Pattern[str]
-    sign: re.Pattern[str]
-
-
-_LEAD = 24
-
-ANSWER_PHRASE = Phrase(
-    re.compile(_ANSWER + _LINE_A, _FLAGS), re.compile(r"[aA#](?:(?i:ns)|###|[*_]{0,2}:)")
-)
+ANSWER_PHRASE = re.compile(_ANSWER + _LINE_A, _FLAGS)
 """What precedes an answer: a sentence if a named group matched, else a label such as "Answer:"."""
 
-OPTION_PHRASE = Phrase(
-    re.compile(_ANSWER + _OPTION, _FLAGS),
-    re.compile(r"[aAbBcCgGpPrRsS#](?:(?i:ns|est|orrect|ight|hoose|elect|ick|o\ with)|###)"),
-)
+OPTION_PHRASE = re.compile(_ANSWER + _OPTION, _FLAGS)
 """What precedes a chosen option; "A:" is an option itself."""
 
 # Every phrase begins near one of a few rare literals, which are found a hundred times as fast as
-# the phrase. Four letters equal others for a pattern that ignores case, but not in `str.lower`;
-# texts with them are searched for signs instead.
-_ODD_LETTERS = "\u0130\u0131\u017f\u212a"
+# the phrase. Four letters equal these for a pattern that ignores case, but not in lower case.
+_ODD_LETTERS = {"\u0130": "i", "\u0131": "i", "\u017f": "s", "\u212a": "k"}
 _ANS = re.compile(r"ans(?<![a-z]ans)(?:wer|(?![a-z]))")
 _HASHES = re.compile("####")
 _COLON = re.compile(r":(?<=[a*_]:)")
@@ -235,7 +217,7 @@ def own_part(text: str) -> str:
     """
     if not ("\n" in text and _RUN_ON.search(text)) and not _ends_in_label(text.rstrip(_BLANK)):
         return text  # as most do, so that no phrase need be found
-    matches = _answers(text)
+    matches = _matches(text, ANSWER_PHRASE)
     if not matches:
         return text
     run_on = _RUN_ON.search(text, matches[0].end())
@@ -251,14 +233,14 @@ def _ends_in_label(closed: str) -> bool:
     return closed[-8:].lower().endswith(_LABEL_ENDS)
 
 
-def segments(text: str, phrase: Phrase = ANSWER_PHRASE) -> list[Segment]:
+def segments(text: str, phrase: re.Pattern[str] = ANSWER_PHRASE) -> list[Segment]:
     """Return what follows the last answer phrases of a text, last one first."""
     if (place := text.rfind("answer", -_REACH)) >= 0:
         start = max(0, place - _LONGEST_LABEL)
         says = any(map(text[start:place].__contains__, _REFUSING))
         if says and _REFUSAL.search(text, start):
             return [Segment("", verb=True, final=True)]
-    matches = _answers(text) if phrase is ANSWER_PHRASE else _matches(text, phrase)
+    matches = _matches(text, phrase)
     if not matches:
         return []
     counting = [matches[0]]
@@ -293,30 +275,28 @@ def answer(
 
 
 @lru_cache(maxsize=2)  # `own_part` and `segments` ask for the same
-def _answers(text: str) -> tuple[re.Match[str], ...]:
-    return _matches(text, ANSWER_PHRASE)
-
-
-def _matches(text: str, phrase: Phrase) -> tuple[re.Match[str], ...]:
+def _matches(text: str, phrase: re.Pattern[str]) -> tuple[re.Match[str], ...]:
     """All matches of a phrase."""
-    if not text.isascii() and any(map(text.__contains__, _ODD_LETTERS)):
-        return _behind_signs(text, phrase)
+    lower = text
+    if not text.isascii():
+        for letter, plain in _ODD_LETTERS.items():
+            lower = lower.replace(letter, plain)
     # `str.lower` is slow where there are other letters, whose case does not matter
     lower = (
-        text.lower()
-        if text.isascii()
-        else text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+        lower.lower()
+        if lower.isascii()
+        else lower.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
     )
     matches: list[re.Match[str]] = []
     end = 0
     for start in sorted(_starts(lower, phrase)):
-        if start >= end and (match := phrase.pattern.match(text, start)):
+        if start >= end and (match := phrase.match(text, start)):
             matches.append(match)
             end = match.end()
     return tuple(matches)
 
 
-def _starts(lower: str, phrase: Phrase) -> set[int]:
+def _starts(lower: str, phrase: re.Pattern[str]) -> set[int]:
     """Where a phrase could begin in a text in lower case."""
     starts = {match.start() for match in _HASHES.finditer(lower)} if "#" in lower else set()
     for match in _ANS.finditer(lower):
@@ -348,16 +328,6 @@ def _line_start(text: str, place: int, most: int) -> int:
     """
     start = text.rfind("\n", max(0, place - most - 1), place) + 1
     return start if start or place <= most else place
-
-
-def _behind_signs(text: str, phrase: Phrase) -> tuple[re.Match[str], ...]:
-    matches: list[re.Match[str]] = []
-    end = 0
-    while sign := phrase.sign.search(text, end):
-        start, end = max(end, sign.start() - _LEAD), text.find("\n", sign.start())
-        end = len(text) if end < 0 else end
-        matches += phrase.pattern.finditer(text, start, end)
-    return tuple(matches)
 
 
 def _in_remark(between: str) -> bool:

@@ -499,38 +499,27 @@ def split_columns(
         and not _any_thought(list(filter(None, texts)))
     ):  # as most texts are
         return SplitColumns(list(texts), None, None, list(finish_reasons), [True] * len(texts))
-    parts = [None if text is None else split(text, thoughts) for text in texts]
-    apart = reasoning or [None] * len(parts)
-    if opens:
-        parts = [
-            (
-                Split("", part.reply, (Mark(0, "", len(part.reply), ""),))
-                if part is not None
-                and part.reply
-                and not part.marks
-                and reason == "length"
-                and thought is None
-                else part
-            )
-            for part, reason, thought in zip(parts, finish_reasons, apart, strict=True)
-        ]
-    joined = [
-        thought if part is None or part.reasoning is None else (thought or "") + part.reasoning
-        for part, thought in zip(parts, apart, strict=True)
-    ]
-    marks = [part.marks or None if part is not None else None for part in parts]
+    apart = reasoning or [None] * len(texts)
+    columns: Any = SplitColumns([], [], [], [], [])
+    for text, thought, reason in zip(texts, apart, finish_reasons, strict=True):
+        row: Any = text, thought, None, reason, True
+        if text is not None:
+            part = split(text, thoughts)
+            reply = part.reply
+            if opens and reply and not part.marks and reason == "length" and thought is None:
+                part, reply = Split("", reply, (Mark(0, "", len(reply), ""),)), ""
+            joined = thought if part.reasoning is None else (thought or "") + part.reasoning
+            readable = part.answers and (joined is None or bool(reply.strip()))
+            known = "length" if reason == "unknown" and not part.closed else reason
+            row = reply, joined, part.marks or None, known, readable
+        for column, value in zip(columns, row, strict=True):
+            column.append(value)
+    is_split = any(thought is not None for thought in columns.reasoning)
     return SplitColumns(
-        [None if part is None else part.reply for part in parts],
-        joined if any(thought is not None for thought in joined) else None,
-        marks if any(marks) else None,
-        [
-            "length" if reason == "unknown" and part is not None and not part.closed else reason
-            for part, reason in zip(parts, finish_reasons, strict=True)
-        ],
-        [
-            part is None or (part.answers and (thought is None or bool(part.reply.strip())))
-            for part, thought in zip(parts, joined, strict=True)
-        ],
+        columns.texts,
+        columns.reasoning if is_split else None,
+        columns.marks if any(columns.marks) else None,
+        *columns[3:],
     )
 
 
@@ -593,7 +582,7 @@ class _Block(NamedTuple):
 
 
 def _split(text: str, patterns: _Patterns) -> Split:
-    blocks = list(_blocks(text, patterns))
+    blocks = list(_Marks(text, patterns).blocks())
     if not blocks:
         return Split(text)
     replies: list[str] = []
@@ -648,30 +637,7 @@ def _leading_space(text: str, start: int = 0) -> int:
     return 0 if match is None else match.end() - start
 
 
-def _blocks(text: str, patterns: _Patterns) -> Iterator[_Block]:
-    """Yield the blocks of one family, in order."""
-    checker = _MarkChecker(text, patterns)
-    place = 0
-    while (match := patterns.outside.search(text, place)) is not None:
-        place = match.end()
-        if match["opening"] is not None and checker.opens(match):
-            closing = patterns.closing.search(text, place)
-            closed, place = (len(text), len(text)) if closing is None else closing.span()
-            yield _Block(match.start(), match.end(), closed, place)
-        elif (
-            match["closing"] is not None
-            and not checker.begins(match)
-            and checker.closes_alone(match)
-        ):
-            yield _Block(0, 0, match.start(), place)
-        elif checker.is_frame(match):
-            yield _Block(match.start(), match.start(), match.start(), place, is_thought=False)
-        else:
-            continue
-        checker.take(place)
-
-
-class _MarkChecker:
+class _Marks:
     """Tells the marks of real thoughts from marks that a reply quotes."""
 
     def __init__(self, text: str, patterns: _Patterns) -> None:
@@ -683,9 +649,35 @@ class _MarkChecker:
         self._after_block = self._has_quoted_opening = False
         self._counted, self._fences = 0, 0
 
-    def opens(self, match: re.Match[str]) -> bool:
+    def blocks(self) -> Iterator[_Block]:
+        """Yield the blocks of one family, in order."""
+        place = 0
+        while (match := self._patterns.outside.search(self._text, place)) is not None:
+            start, place = match.span()
+            # a mark of the wrapper around a reply may close a thought elsewhere
+            is_frame = self._is_frame(match)
+            if match["opening"] is not None and self._opens(start, place):
+                closing = self._patterns.closing.search(self._text, place)
+                closed, end = (len(self._text),) * 2 if closing is None else closing.span()
+                yield _Block(start, place, closed, end)
+                place = end
+            elif (
+                match["closing"] is not None
+                and not (is_frame and start <= self._beginning)
+                and self._closes_alone(start, place)
+            ):
+                yield _Block(0, 0, start, place)
+            elif is_frame:
+                yield _Block(start, start, start, place, is_thought=False)
+            else:
+                continue
+            self._after_block = True
+            # code fences inside a thought do not count for later marks
+            self._counted, self._fences = place, 0
+
+    def _opens(self, start: int, end: int) -> bool:
         """Whether an opening mark opens a thought."""
-        counts = match.start() <= self._beginning or self._opens_later(match.start(), match.end())
+        counts = start <= self._beginning or self._opens_later(start, end)
         self._has_quoted_opening |= not counts
         return counts
 
@@ -713,17 +705,10 @@ class _MarkChecker:
         is_spoken = before[-1] in _SPOKEN or self._text[end : end + 1] == "\n"
         return self._begins_line(start) or (is_spoken and not any(map(str.isspace, before)))
 
-    def begins(self, match: re.Match[str]) -> bool:
-        """Whether the text begins with a mark of the wrapper around a reply, which may close a
-        thought elsewhere.
-        """
-        return match.start() <= self._beginning and self.is_frame(match)
-
-    def closes_alone(self, match: re.Match[str]) -> bool:
+    def _closes_alone(self, start: int, end: int) -> bool:
         """Whether a closing mark without an opening one closes a thought that the chat template
         opened.
         """
-        start, end = match.span()
         if (
             self._after_block
             or not self._patterns.family.lone_closing
@@ -736,16 +721,11 @@ class _MarkChecker:
             self._begins_line(start) and not self._in_code(start)
         )
 
-    def is_frame(self, match: re.Match[str]) -> bool:
+    def _is_frame(self, match: re.Match[str]) -> bool:
         """Whether a mark belongs to the wrapper that the model wrote around its reply."""
         frame = self._patterns.frame
         is_possible = self._after_block or match.start() <= self._beginning
         return is_possible and frame is not None and frame.fullmatch(match[0]) is not None
-
-    def take(self, end: int) -> None:
-        """Continue behind a thought: code fences inside it do not count for later marks."""
-        self._after_block = True
-        self._counted, self._fences = end, 0
 
     def _is_quoted(self, start: int, end: int) -> bool:
         before, after = self._text[max(start - 1, 0) : start], self._text[end : end + len(_FENCE)]
