@@ -21,7 +21,6 @@ from feval import executors
 from feval.arguments import checked
 from feval.errors import NotExactError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.comparisons import pareto
-from feval.estimators.intervals import accuracy_interval
 from feval.estimators.per_question import (
     QUESTIONS_AT_ONCE,
     PerQuestion,
@@ -30,7 +29,7 @@ from feval.estimators.per_question import (
 )
 from feval.estimators.plurality import LARGEST_POOL, pass_at_k, subset_plurality_accuracy
 from feval.evaluation.cautions import mixed_parties, not_exact, other_models, probes_for_nothing
-from feval.evaluation.evaluation import Result, budgets, evaluate, rests_on
+from feval.evaluation.evaluation import Result, budgets, evaluate, interval_ends, rests_on
 from feval.evaluation.ledger import QuestionLedger
 from feval.evaluation.measures import MEANS
 from feval.evaluation.method_names import field_names, make_method
@@ -161,7 +160,7 @@ def self_consistency_curve(
     rows, pool = questions.rows, llm.pool.rows(questions.rows)
     gold = dataset.gold[without_gaps(rows)]
     if order == "exact":
-        values = exact_values(gold, pool, budgets)
+        right, any_right, output = exact_values(gold, pool, budgets)
     else:
         draws = replicates if order == "seeded" else 1
         work = partial(_drawn_sums, order=order, replicates=replicates, budgets=budgets)
@@ -175,13 +174,13 @@ def self_consistency_curve(
                 progress(block.stop, len(rows))
         totals /= draws
         right, any_right = (PerQuestion(each, np.arange(len(rows))) for each in totals)
-        values = CurveValues(right, any_right, tokens / (draws * len(rows)))
+        output = tokens / (draws * len(rows))
     grouped = None if confidence is None else question_clusters(dataset, rows, clusters)
-    ledger = QuestionLedger.at_mean_question(llm, pool, budgets, output_tokens=values.output_tokens)
+    ledger = QuestionLedger.at_mean_question(llm, pool, budgets, output_tokens=output)
     columns: Iterator[tuple[Any, ...]] = zip(
         budgets,
-        interval_columns(values.right, confidence, grouped),
-        values.any_right.mean().tolist(),
+        interval_columns(right, confidence, grouped),
+        any_right.mean().tolist(),
         ledger.each(*ledger.measures("always", "curves").values()),
         strict=True,
     )
@@ -334,15 +333,6 @@ def _pass_at_n(
     return evaluate(Oracle(*method.draws(1)), dataset, llms, rows=rows, confidence=None).accuracy
 
 
-@dataclass(frozen=True, eq=False)
-class CurveValues:
-    """Values per question at D budgets, and mean output tokens."""
-
-    right: PerQuestion
-    any_right: PerQuestion
-    output_tokens: Floats
-
-
 def ascending(values: Sequence[int], what: str, noun: str) -> list[int]:
     """Return numbers in ascending order, checked; `what` needs them."""
     numbers = [int(value) for value in values]
@@ -353,15 +343,19 @@ def ascending(values: Sequence[int], what: str, noun: str) -> list[int]:
     return sorted(numbers)
 
 
-def exact_values(gold: Integers, pool: Pool, budgets: Sequence[int]) -> CurveValues:
-    """Return expectations over all draws without replacement."""
+def exact_values(
+    gold: Integers, pool: Pool, budgets: Sequence[int]
+) -> tuple[PerQuestion, PerQuestion, Floats]:
+    """Return expectations over all draws without replacement: per question the probabilities that
+    the vote and that some CoT is right, at each budget, and the mean output tokens.
+    """
     counts, rows = distinct_vote_counts(pool.codes, gold)
     right = subset_plurality_accuracy(
         counts.gold, counts.rivals, counts.no_answer, budgets
     ).of_questions(rows)
     any_right = pass_at_k(counts.gold, counts.size, budgets).of_questions(rows)
     tokens = mean_output_tokens(pool.output_tokens, pool.sizes).mean()
-    return CurveValues(right, any_right, np.array(budgets) * tokens)
+    return right, any_right, np.array(budgets) * tokens
 
 
 def _drawn_sums(
@@ -395,13 +389,9 @@ def interval_columns(
     right: PerQuestion, confidence: float | None, clusters: Integers | None
 ) -> Iterator[dict[str, float | None]]:
     """Yield the accuracy of each column with the ends of its interval; `None` without a level."""
-    low: list[float | None] = [None] * right.values.shape[1]
-    high = low
-    if confidence is not None:
-        interval = accuracy_interval(right, confidence, clusters)
-        low, high = interval.low.tolist(), interval.high.tolist()
-    for accuracy, *ends in zip(right.mean().tolist(), low, high, strict=True):
-        yield {"accuracy": accuracy, "accuracy_low": ends[0], "accuracy_high": ends[1]}
+    ends = interval_ends(right, confidence, clusters)
+    for accuracy, (low, high) in zip(right.mean().tolist(), ends, strict=False):
+        yield {"accuracy": accuracy, "accuracy_low": low, "accuracy_high": high}
 
 
 MOST_POINTS = 100_000

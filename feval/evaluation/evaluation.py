@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.cards import ServingProfile
+    from feval.estimators.per_question import PerQuestion
     from feval.methods.protocol import ErrorShares, ExactMethod, Method, MonteCarloPart
     from feval.replay import Dataset
 
@@ -259,10 +261,6 @@ class Evaluation(Averages, Result, Plottable):
         """How wrong answers came about, as shares of all questions that add up to 1 - accuracy; see
         the properties.
         """
-        return dict(self._errors)
-
-    @cached_property
-    def _errors(self) -> dict[str, float | None]:
         parts = self.no_answer, self.stopped_early, self.routed_wrong
         none, early, routed = (None if part is None else float(part.mean()) for part in parts)
         if none is None or early is None or routed is None:
@@ -434,7 +432,7 @@ def evaluate(
             with executors.opened(workers, given=executor) as opened:
                 outcome = replicated(method, dataset, used, chosen, **how, executor=opened)
     grouped = None if confidence is None else question_clusters(dataset, chosen, clusters)
-    low, high = interval_ends(outcome.right, confidence, grouped)
+    low, high = next(interval_ends(outcome.right[:, None], confidence, grouped))
     probed = outcome.ledger.mean("probe_calls")
     draws = {"exact": None, "recorded": 1, "seeded": replicates}[kind]
     return Evaluation(
@@ -472,15 +470,15 @@ def evaluate(
 
 
 def interval_ends(
-    right: Floats, confidence: float | None, clusters: Integers | None = None
-) -> tuple[float | None, float | None]:
-    """The ends of the confidence interval of an accuracy, from [Q] probabilities of being right;
-    `None` twice without a level.
+    right: Floats | PerQuestion, confidence: float | None, clusters: Integers | None = None
+) -> Iterator[tuple[float | None, float | None]]:
+    """The ends of the confidence intervals of accuracies, from [Q, N] probabilities of being right;
+    without a level, `None` twice without end.
     """
     if confidence is None:
-        return None, None
-    interval = accuracy_interval(right[:, None], confidence, clusters)
-    return float(interval.low[0]), float(interval.high[0])
+        return repeat((None, None))
+    interval = accuracy_interval(right, confidence, clusters)
+    return zip(interval.low.tolist(), interval.high.tolist(), strict=True)
 
 
 def _require_method(method: object) -> None:

@@ -211,9 +211,10 @@ def expectation(
 
 def _latency(method: Any, pool: Pool, expected: Expectation) -> Columns | None:
     """[Q] expected sequential tokens, where they are known."""
-    if expected.sequential_tokens is not None or not capabilities(method).exact_latency:
-        return None if expected.sequential_tokens is None else [expected.sequential_tokens]
-    return [method.exact_sequential_tokens(pool)]
+    tokens = expected.sequential_tokens
+    if tokens is None and capabilities(method).exact_latency:
+        tokens = method.exact_sequential_tokens(pool)
+    return None if tokens is None else [tokens]
 
 
 def drawn_orders(
@@ -267,12 +268,6 @@ def _pools_and_orders(
 ) -> tuple[list[Pool], Iterator[tuple[Orders, ...]]]:
     """The pools of some questions, and the orders of some replicates at a time."""
     needed = _needed(method, llms, rows)
-    if (
-        rows is not None
-        and len(rows) == len(llms[0].pool.sizes)
-        and bool((np.diff(rows) == 1).all())
-    ):
-        rows = None
     pools = [llm.pool if rows is None else llm.pool.rows(rows) for llm in llms]
     chunk = _replicates_at_once(len(pools[0].sizes), needed)
     each = (

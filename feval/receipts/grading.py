@@ -244,7 +244,7 @@ def grade_answers(
         [gold and dataset.is_right(name, keys[name]) for name, gold in zip(ids, golds, strict=True)]
     )
     clusters = question_clusters(dataset, rows)
-    low, high = interval_ends(right.astype(np.float64), confidence, clusters)
+    low, high = next(interval_ends(right.astype(np.float64)[:, None], confidence, clusters))
     asked = [llm for llm in llms if llm.name in {entry.llm for entry in entries}]
     counters = tuple(llm.counter for llm in asked)
     return Grade(

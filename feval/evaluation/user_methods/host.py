@@ -10,7 +10,7 @@ gives those no children. `worker` is the other end.
 from __future__ import annotations
 
 import os
-import selectors
+import select
 import shutil
 import signal
 import subprocess
@@ -62,7 +62,6 @@ _START_SECONDS = 120.0  # for Python and NumPy, before the user's code runs
 _SETUP_QUESTIONS = 10
 _EXIT_SECONDS = 2.0
 _MOST_BYTES = 1 << 20  # of one message from the worker: far above any answer
-_NOTHING: tuple[tuple[object, ...], Rows] = ((), np.empty(0, np.intp))
 _MOST_BILLED = 1 << 40  # tokens or calls on one question
 # the worker's sentences that name the file themselves
 _VERBATIM_ERRORS = {"UsageError", "UnknownNameError"}
@@ -86,7 +85,7 @@ class MethodHost:
         self._channel: _Channel | None = None
         self._learns = False
         self.training: Training | None = None
-        self._opened: tuple[tuple[object, ...], Rows] = _NOTHING
+        self._opened: object = None
 
     def start(self, seconds: float | None = TIME_LIMIT) -> None:
         """Start the process, run the user's file and let the method learn, unless that was done; in
@@ -98,7 +97,7 @@ class MethodHost:
             self._channel = _Channel(
                 self._data, self._path.absolute().parent, sandbox=self._sandbox
             )
-            self._opened = _NOTHING
+            self._opened = None
             self._one("ready", {}, f"Starting the method {self._function}", _START_SECONDS)
             file = {
                 "path": str(self._path.absolute()),
@@ -154,11 +153,11 @@ class MethodHost:
         rows, answers = rows[order], {}
         with self._lock:
             self.start(seconds)
-            where, used = f"The method {self._function}", (dataset, *llms)
-            if used != self._opened[0] or not np.array_equal(rows, self._opened[1]):
+            where, opened = f"The method {self._function}", (dataset, *llms, rows.tobytes())
+            if opened != self._opened:
                 handed = self._data.questions(dataset, llms, rows)
                 self._one("open", handed, f"{where}, taking its questions,", TIME_LIMIT)
-                self._opened = used, rows
+                self._opened = opened
             # one draw of whole pools, [Q, S]
             drawn = [
                 None
@@ -181,9 +180,11 @@ class MethodHost:
         return [answers[place] for place in range(len(rows))]
 
     def end(self) -> None:
-        """End the process, also while another thread waits for it."""
+        """End the process, also while another thread waits for it: that sees its pipe end, which it
+        would not if the pipe were closed here.
+        """
         if (channel := self._channel) is not None:
-            channel.kill()
+            _kill(channel.process)
 
     def _one(self, command: str, request: dict[str, Any], where: str, seconds: float | None) -> Any:
         [value] = self._exchange(command, request, [where], seconds)
@@ -249,13 +250,14 @@ class _Deadline:
     def __init__(self, where: str, seconds: float | None) -> None:
         self.where, self._seconds, self._end = where, seconds, time.monotonic() + (seconds or 0)
 
-    def wait(self, selector: selectors.BaseSelector | None = None) -> None:
-        """Wait for a pipe, if one is given; `MethodError` where the time is up."""
-        if self._seconds is None:
-            in_time = selector is None or bool(selector.select())
-        else:
-            left = self._end - time.monotonic()
-            in_time = left >= 0 if selector is None else bool(selector.select(max(left, 0)))
+    def wait(self, *pipe: int) -> None:
+        """Wait for a pipe and an event, if they are given; `MethodError` where the time is up."""
+        left = None if self._seconds is None else self._end - time.monotonic()
+        in_time = left is None or left >= 0
+        if pipe:
+            poll = select.poll()
+            poll.register(*pipe)
+            in_time = bool(poll.poll(None if left is None else 1000 * max(left, 0)))
         if not in_time:
             raise MethodError(
                 f"{self.where} did not come to an end in {self._seconds:g} s. Fix it, or give it"
@@ -268,7 +270,8 @@ class _Channel:
 
     def __init__(self, data: BlindDataset, folder: Path, *, sandbox: bool) -> None:
         command = [sys.executable, "-P", "-m", "feval.evaluation.user_methods.worker"]
-        process = subprocess.Popen(  # noqa: S603  the user's own file
+        popen: Any = subprocess.Popen
+        self.process = popen(
             sandboxed(command) if sandbox else command,
             bufsize=0,
             stdin=subprocess.PIPE,
@@ -279,28 +282,12 @@ class _Channel:
             # Ctrl-C is for the parent; and what the user's code starts is ended with the group
             start_new_session=True,
         )
-        self._process, self._data = process, data
-        self._requests, self._replies = (
-            cast("IO[bytes]", process.stdin),
-            cast("IO[bytes]", process.stdout),
-        )
-        os.set_blocking(self._requests.fileno(), False)
-        self._buffer = bytearray()
-        self._readable, self._writable = selectors.DefaultSelector(), selectors.DefaultSelector()
-        self._readable.register(self._replies, selectors.EVENT_READ)
-        self._writable.register(self._requests, selectors.EVENT_WRITE)
-        selected = (self._readable, self._writable)
-        printing = threading.Thread(target=_print, args=(process.stderr,), daemon=True)
+        self._data, self._buffer = data, bytearray()
+        self._requests = self.process.stdin.fileno()
+        os.set_blocking(self._requests, False)
+        printing = threading.Thread(target=_print, args=(self.process.stderr,), daemon=True)
         printing.start()
-        self.end: Callable[[], object] = weakref.finalize(
-            self, _end, process, selected, printing, os.getpid()
-        )
-
-    def kill(self) -> None:
-        """Kill the process. A thread that waits for it sees its pipe end, which it would not if the
-        pipe were closed here.
-        """
-        _kill(self._process)
+        self.end = weakref.finalize(self, _end, self.process, printing, os.getpid())
 
     def send(self, message: dict[str, Any], deadline: _Deadline) -> None:
         """Send a message; where the process is gone, the reply that does not come says so."""
@@ -308,9 +295,9 @@ class _Channel:
         with suppress(BrokenPipeError):
             while left:
                 try:
-                    left = left[os.write(self._requests.fileno(), left) :]
+                    left = left[os.write(self._requests, left) :]
                 except BlockingIOError:
-                    deadline.wait(self._writable)
+                    deadline.wait(self._requests, select.POLLOUT)
 
     def receive(self, deadline: _Deadline) -> Any:
         """Answer calls, and return the value of the next reply.
@@ -349,9 +336,10 @@ class _Channel:
         return message
 
     def _read(self, size: int, deadline: _Deadline) -> bytes:
+        replies = self.process.stdout.fileno()
         while len(self._buffer) < size:
-            deadline.wait(self._readable)
-            if not (piece := os.read(self._replies.fileno(), 1 << 16)):
+            deadline.wait(replies, select.POLLIN)
+            if not (piece := os.read(replies, 1 << 16)):
                 raise MethodError(f"{deadline.where} ended its process ({self._exit_reason()}).")
             self._buffer += piece
         piece, self._buffer = bytes(self._buffer[:size]), self._buffer[size:]
@@ -359,7 +347,7 @@ class _Channel:
 
     def _exit_reason(self) -> str:
         try:
-            status = self._process.wait(_EXIT_SECONDS)
+            status: int = self.process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             return "it closed the pipe to feval"
         if status >= 0:
@@ -378,22 +366,15 @@ def _print(printed: IO[bytes] | None) -> None:
                 os.write(2, piece)
 
 
-def _end(
-    process: subprocess.Popen[bytes],
-    selected: Sequence[selectors.BaseSelector],
-    printing: threading.Thread,
-    owner: int,
-) -> None:
+def _end(process: Any, printing: threading.Thread, owner: int) -> None:
     """End a worker process and what the user's code started there."""
     if os.getpid() != owner:
         return  # in a fork of the process that started it, which goes on
     _kill(process)
     process.wait()
     printing.join(_EXIT_SECONDS)
-    for selector in selected:
-        selector.close()
-    for pipe in (process.stdin, process.stdout):
-        cast("IO[bytes]", pipe).close()
+    process.stdin.close()
+    process.stdout.close()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -499,9 +480,8 @@ class BlindDataset:
 
     def _call_text(self, kind: str, number: int, place: int) -> Any:
         llm, row = self._llms[number], self._rows[place]
-        if kind == "prompt":
-            return llm.request(row).raw_text
         readers: dict[str, Any] = {
+            "prompt": lambda row: llm.request(row).raw_text,
             "texts": llm.texts,
             "reasoning": llm.reasoning,
             "messages": llm.messages,
@@ -513,9 +493,8 @@ class BlindDataset:
 
     def _call_channel(self, number: int, channel: str, *scorer: str) -> Any:
         channels = self._channels[number]
-        if channel == "probes":
-            return self._probes(number)
         reads: dict[str, Callable[..., Any]] = {
+            "probes": lambda: self._probes(number),
             "scorers": lambda: [*channels.scorers()],
             "scores": channels.scores,
             "logprobs": channels.logprobs,

@@ -72,7 +72,7 @@ def main() -> None:
     """Serve requests until the parent closes the pipe."""
     parent = _Parent()
     threading.Thread(target=_end_with_parent, args=(parent.requests.fileno(),), daemon=True).start()
-    worker = _Worker(parent)
+    worker = _Worker(parent.call)
     while True:
         for reply in _replies(worker, parent.receive()):
             parent.send(reply)
@@ -157,12 +157,8 @@ class _Worker:
     `MethodError`: "The method ...".
     """
 
-    def __init__(self, parent: _Parent) -> None:
-        self._parent = parent
-        self._name = ""
-        self._method: Any = None
-        self._questions: list[str] = []
-        self._llms: list[BlindLLM] = []
+    def __init__(self, call: Call) -> None:
+        self._call = call
 
     def ready(self) -> Iterator[None]:
         yield None
@@ -181,18 +177,14 @@ class _Worker:
 
     def fit(self, pools: list[dict[str, Any]], gold: np.ndarray[Any, Any]) -> Iterator[None]:
         with contained(""):
-            self._method = self._method.fit(
-                [_pool(each, self._parent.call) for each in pools], gold
-            )
+            self._method = self._method.fit([_pool(each, self._call) for each in pools], gold)
         yield None
 
     def open(
         self, questions: list[str], llms: list[dict[str, Any]], **shared: Any
     ) -> Iterator[None]:
         self._questions = questions
-        self._llms = [
-            BlindLLM(place, llm, shared, self._parent.call) for place, llm in enumerate(llms)
-        ]
+        self._llms = [BlindLLM(place, llm, shared, self._call) for place, llm in enumerate(llms)]
         yield None
 
     def ask(
