@@ -101,14 +101,14 @@ def checked_distribution(values: npt.ArrayLike, name: str = "p") -> Floats:
     shares = checked_probabilities(values, name)
     if not shares.ndim or not shares.shape[-1]:
         raise OutOfRangeError(
-            f"{name} takes the probabilities of one answer or more, [..., answers]; the shape is"
-            f" {shares.shape}."
+            f"{name} takes the probabilities of one answer or more, or the weights of one policy or"
+            f" more, in its last dimension; the shape is {shares.shape}."
         )
     total = shares.sum(axis=-1)
     require_each(
         np.abs(total - 1.0) <= _SUM_TOLERANCE,
-        f"The probabilities of all answers, no answer included, sum to 1; those of {name}{{at}} sum"
-        " to {0!r}. Give what is missing to an answer of its own, or divide by the sum.",
+        f"Probabilities of all answers, no answer included, and weights sum to 1; those of {name}"
+        "{at} sum to {0!r}. Give what is missing to an answer of its own, or divide by the sum.",
         total,
     )
     result: Floats = shares / total[..., None]

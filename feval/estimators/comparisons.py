@@ -106,16 +106,9 @@ def percentiles(values: Floats, confidence: float) -> tuple[float, float]:
     if not len(known):
         return float("nan"), float("nan")
     tail = (1.0 - confidence) / 2.0
-    return _quantile(known, tail), _quantile(known, 1.0 - tail)
-
-
-def _quantile(ordered: Floats, share: float) -> float:
-    position = share * (len(ordered) - 1)
-    below = int(position)
-    part = position - below
-    if part == 0.0 or ordered[below] == ordered[min(below + 1, len(ordered) - 1)]:
-        return float(ordered[below])
-    return float(ordered[below] + part * (ordered[below + 1] - ordered[below]))
+    places = np.array([tail, 1.0 - tail]) * (len(known) - 1)
+    low, high = np.interp(places, np.arange(len(known)), known).tolist()
+    return low, high
 
 
 def flip_probability(observed: float, resampled: Floats) -> float:

@@ -31,6 +31,10 @@ noise with no other call. Sample sizes count pairs of calls.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from functools import partial
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import scipy
@@ -502,22 +506,15 @@ def _needed(counts: tuple[int, int, int], error: float) -> tuple[int, float]:
     """The smallest N with an error no larger, and where the error, linear between whole numbers,
     equals it.
     """
-    plus, minus, total = counts
-
-    def at(size: int) -> float:
-        return _absolute_error(plus, minus, total, size)
-
-    if at(1) <= error:
-        return 1, 1.0
-    low, high = 1, min(2, total)
+    at, most, high = partial(_absolute_error, *counts), counts[2], 1
     # Doubling first: small numbers are quick to sum over and nearly always enough.
-    while high < total and at(high) > error:
-        low, high = high, min(2 * high, total)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if at(middle) <= error else (middle, high)
-    before, after = at(low), at(high)
-    return high, low + (before - error) / (before - after)
+    while high < most and at(high) > error:
+        high = min(2 * high, most)
+    high = bisect_left(range(most), -error, high // 2 + 1, high, key=lambda size: -at(size))
+    if high == 1:
+        return 1, 1.0
+    before, after = at(high - 1), at(high)
+    return high, high - 1 + (before - error) / (before - after)
 
 
 def _absolute_error(plus: int, minus: int, total: int, size: int) -> float:
@@ -547,21 +544,14 @@ def _hypergeometric(total: int, marked: int, size: int | Int64, count: Int64) ->
     """Probability of a count of marked items among `size` drawn from `total`; 0 where it is
     impossible.
     """
-    draws = np.asarray(size)
-    unmarked = total - marked
-    possible = (count >= 0) & (count <= marked) & (draws - count >= 0) & (draws - count <= unmarked)
-    k, rest = np.where(possible, count, 0), np.where(possible, draws - count, 0)
 
-    def choose(n: int, m: npt.NDArray[np.integer]) -> Floats:
-        result: Floats = (
-            scipy.special.gammaln(n + 1.0)
-            - scipy.special.gammaln(m + 1.0)
-            - scipy.special.gammaln(n - m + 1.0)
-        )
-        return result
+    def choose(n: int, m: int | Int64) -> Any:  # its logarithm, -inf for an impossible m
+        log_factorial = scipy.special.gammaln
+        return log_factorial(n + 1.0) - log_factorial(m + 1.0) - log_factorial(n - m + 1.0)
 
-    logs = choose(marked, k) + choose(unmarked, rest) - choose(total, draws)
-    return np.where(possible, np.exp(logs), 0.0)
+    logs = choose(marked, count) + choose(total - marked, size - count) - choose(total, size)
+    result: Floats = np.exp(logs)
+    return result
 
 
 def _ternary(differences: npt.ArrayLike) -> tuple[int, int, int]:

@@ -61,7 +61,6 @@ likely.
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -420,17 +419,11 @@ class _Sum:
                         self.ways[votes, t] * product[:, :wide]
                     )
         sums = np.zeros((2, len(counts.gold)), self.kind)
-        keys = (bands.rest, counts.size[bands.question], last[bands.question])
-        order = np.lexsort(keys)
-        starts = np.flatnonzero(
-            np.any([np.diff(key[order], prepend=-1) != 0 for key in keys], axis=0)
-        )
-        for start, stop in pairwise([*starts.tolist(), len(order)]):
-            same = order[start:stop]
-            values = _times(
-                self._functional(*(int(key[same[0]]) for key in keys)),
-                polynomials[..., same].reshape(-1, len(same)),
-            )
+        each = np.stack([bands.rest, counts.size[bands.question], last[bands.question]])
+        kinds, place = np.unique(each, axis=1, return_inverse=True)
+        for kind, key in enumerate(kinds.T.tolist()):
+            same = np.flatnonzero(place.ravel() == kind)
+            values = _times(self._functional(*key), polynomials[..., same].reshape(-1, len(same)))
             question, rank = bands.question[same], np.minimum(bands.rank[same], len(small) - 1)
             weighted = (values.reshape(2, self.windows + 1, -1) * small[rank, :, question].T).sum(
                 axis=1

@@ -306,7 +306,7 @@ def bootstrap_interval(
     require_confidence(confidence)
     means = _resampled_means(_checked_values(values), resamples, seed)
     tail = (1.0 - confidence) / 2.0
-    return Interval(_quantile(means, tail), _quantile(means, 1.0 - tail))
+    return Interval(*np.quantile(means, [tail, 1.0 - tail], axis=1, overwrite_input=True))
 
 
 def bootstrap_means(
@@ -430,15 +430,3 @@ def _draws(bits: np.random.Philox, resamples: int, count: int) -> Rows:
     scaled *= np.uint64(count)
     scaled >>= np.uint64(32)
     return scaled.astype(np.intp)
-
-
-def _quantile(means: Floats, share: float) -> Floats:
-    """[C] quantile of each row of [C, R], linear between order statistics; reorders the rows in
-    place.
-    """
-    position = share * (means.shape[1] - 1)
-    below = int(position)
-    above = min(below + 1, means.shape[1] - 1)
-    means.partition((below, above), axis=1)
-    result: Floats = means[:, below] + (position - below) * (means[:, above] - means[:, below])
-    return result

@@ -34,6 +34,7 @@ from feval.estimators.arrays import (
     Numbers,
     Result,
     Texts,
+    checked_distribution,
     checked_probabilities,
     is_whole,
     missing_reasons,
@@ -102,7 +103,7 @@ def mixture_from_probabilities(
         OutOfRangeError: shapes that do not match, no questions, values outside [0, 1] or weights
             that do not add up.
     """
-    chances, shares = checked_probabilities(q, "q"), _weights(weights)
+    chances, shares = checked_probabilities(q), checked_distribution(weights, "weights")
     if chances.ndim != 2 or not chances.shape[1] or shares.shape[-1] != chances.shape[0]:
         raise OutOfRangeError(
             "Mixtures take q [policies, questions] and weights [..., policies]; the shapes are"
@@ -137,7 +138,7 @@ def mixture_from_counts(
         OutOfRangeError: shapes that do not match, counts outside 0..K, or weights that do not add
             up.
     """
-    right, shares = _counts(counts, size), _weights(weights)
+    right, shares = _counts(counts, size), checked_distribution(weights, "weights")
     for n in budgets or ():
         check_budget(n)
     if shares.shape[-1] != right.shape[1]:
@@ -281,22 +282,6 @@ def _around(centre: Floats, width: float) -> Floats:
     head = centre[:-1] + moves.reshape(-1, free)
     points = np.column_stack([head, 1.0 - head.sum(1)])
     return np.vstack([centre, points[(points >= 0.0).all(1)]])
-
-
-def _weights(weights: npt.ArrayLike) -> Floats:
-    shares = checked_probabilities(weights, "weights")
-    if not shares.ndim:
-        raise OutOfRangeError(
-            f"Weights are [..., policies], one for each policy; a single number {weights!r} was"
-            " given."
-        )
-    total = shares.sum(-1)
-    require_each(
-        np.abs(total - 1.0) <= 1e-9,
-        "The weights of a mixture add up to 1; those{at} add up to {0!r}.",
-        total,
-    )
-    return shares
 
 
 def _counts(counts: npt.ArrayLike, size: int) -> Int64:

@@ -332,15 +332,9 @@ def _times_rest(
     length = polynomials.shape[1]
     padded = np.hstack([np.zeros((len(choose), length)), choose])  # C(m, negative) = 0
     shift = draws - np.arange(length)[:, None] + length
-    products = np.empty((len(polynomials), len(draws)))
-    for rest, same in _runs(bands.rest):
-        np.matmul(polynomials[same], padded[rest].take(shift), out=products[same])
-    order = np.argsort(bands.question, kind="stable")
-    question = bands.question[order]
-    starts = np.flatnonzero(np.diff(question, prepend=-1))
     total = np.zeros((questions, len(draws)))
-    if len(order):
-        total[question[starts]] = np.add.reduceat(products[order], starts, axis=0)
+    for rest, same in _runs(bands.rest):  # within a run of equal m_b no question comes twice
+        total[bands.question[same]] += polynomials[same] @ padded[rest].take(shift)
     return total
 
 
@@ -385,19 +379,13 @@ def subset_best_accuracy(scores: Floats, right: Bools, sizes: Numbers, n: int) -
     order = np.argsort(-scores, axis=1, kind="stable")  # NaN comes last
     ordered = np.take_along_axis(scores, order, axis=1)
     hits = np.take_along_axis(right & ~np.isnan(scores), order, axis=1)
-    length = ordered.shape[1]
-    place = np.arange(length)
-    known = (~np.isnan(ordered)).sum(axis=1, keepdims=True)
     leads = np.ones(ordered.shape, bool)  # the first of equal scores
     leads[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    first = np.maximum.accumulate(np.where(leads, place, 0), axis=1)
-    following = np.append(
-        np.where(leads, place, length)[:, 1:], np.full((len(scores), 1), length), axis=1
-    )
-    last = np.minimum(np.minimum.accumulate(following[:, ::-1], axis=1)[:, ::-1], known)
-    missed = _missed(sizes, n, length)
-    chance = np.take_along_axis(missed, first, axis=1) - np.take_along_axis(missed, last, axis=1)
-    result: Floats = np.where(hits, chance / np.maximum(last - first, 1), 0.0).sum(axis=1)
+    group = np.cumsum(leads).reshape(leads.shape) - 1
+    first, alike = np.nonzero(leads)[1][group], np.bincount(group.ravel())[group]
+    missed = _missed(sizes, n, ordered.shape[1])
+    chance = np.take_along_axis(missed, first, 1) - np.take_along_axis(missed, first + alike, 1)
+    result: Floats = np.where(hits, chance / alike, 0.0).sum(axis=1)
     return result
 
 

@@ -18,10 +18,8 @@ over all distributions is solved:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-from numpy.polynomial import chebyshev
+from numpy.polynomial import Chebyshev
 
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Bools, Floats, Rows
@@ -45,27 +43,19 @@ _NO_SPREAD = 1e-17  # variance times the largest curvature, 4 d^2, below a doubl
 
 
 class _Objective:
-    """g with two derivatives, by values and on the grid."""
+    """g with two derivatives, by values and on the grid.
+
+    Values are those of Chebyshev series: d operations each, where de Casteljau takes d^2 / 2.
+    """
 
     def __init__(self, objective: UnitPolynomial) -> None:
         slope = objective.derivative()
-        self.g, self.slope, self.curvature = map(_fast, (objective, slope, slope.derivative()))
+        self.g, self.slope, self.curvature = (
+            Chebyshev.interpolate(each, each.degree, [0.0, 1.0])
+            for each in (objective, slope, slope.derivative())
+        )
         self.on_grid, self.degree = objective(_GRID), objective.degree
         self.scale = max(float(max(abs(value) for value in objective.coefficients)), 1e-300)
-
-
-def _fast(polynomial: UnitPolynomial) -> Callable[[Floats], Floats]:
-    """The polynomial by its Chebyshev series: d operations per value, where de Casteljau takes d^2
-    / 2.
-    """
-    nodes = chebyshev.chebpts1(polynomial.degree + 1)
-    basis = chebyshev.chebvander(nodes, polynomial.degree)  # orthogonal over these nodes
-    coefficients = (basis.T @ polynomial(0.5 * (nodes + 1.0))) / (basis**2).sum(0)
-
-    def value(q: Floats) -> Floats:
-        return np.asarray(chebyshev.chebval(2.0 * q - 1.0, coefficients), np.float64)
-
-    return value
 
 
 def polynomial_objective_interval(objective: UnitPolynomial, moments: Moments) -> VoteInterval:
@@ -179,11 +169,7 @@ def _split(problem: _Objective, mu: Floats) -> tuple[Floats, Floats, Floats]:
     low, high = problem.on_grid[0], problem.on_grid[-1]
     inside = _GRID[1:-1]
     arch = ((problem.on_grid[1:-1] - low - (high - low) * inside) / (inside * (1.0 - inside))).max()
-    ends = (
-        float(problem.slope(inside[:1] * 0.0)[0]) - (high - low),
-        (high - low) - float(problem.slope(inside[:1] * 0.0 + 1.0)[0]),
-    )
-    c = -max(arch, *ends)
+    c = -max(arch, problem.slope(0.0) - (high - low), high - low - problem.slope(1.0))
     c -= 1e-3 * (abs(c) + problem.scale)
     quadratic = np.tile([low, high - low - c, c], (len(mu), 1))
     atoms = np.stack([np.zeros_like(mu), np.ones_like(mu), np.ones_like(mu)], -1)
@@ -200,7 +186,7 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
         basis, shares, quadratics = _simplex(problem, table, atoms[rows], goal)
         atoms[rows], weights[rows], quadratic[rows] = basis, shares, quadratics
         # below 0 where close atoms lost the contact
-        excess = _violation(problem, quadratics, basis)
+        _, excess = _highest(problem, quadratics, basis)
         solved = np.abs(excess) <= _FINE * problem.scale
         for crowd in _CROWDS:
             left = np.flatnonzero(~solved)
@@ -216,7 +202,7 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
         rows = rows[~solved]
         if not len(rows):
             break
-    quadratic[rows, 0] += _violation(problem, quadratic[rows], atoms[rows])
+    quadratic[rows, 0] += _highest(problem, quadratic[rows], atoms[rows])[1]
     order = np.argsort(atoms, -1, kind="stable")
     # no negative weights, and a total of 1, by the largest
     shares = np.maximum(np.take_along_axis(weights, order, -1), 0.0)
@@ -280,7 +266,7 @@ def _through(atoms: Floats, heights: Floats) -> Floats:
 
 def _highest(problem: _Objective, quadratic: Floats, atoms: Floats) -> tuple[Floats, Floats]:
     """Where and by how much g exceeds the quadratic most: maxima on the grid and between atoms,
-    refined by Newton's method.
+    refined by Newton's method. 0 up to rounding where they touch, negative where g stays below.
     """
     a, b, c = quadratic.T[..., None]
     excess = problem.on_grid - (a + _GRID * (b + c * _GRID))
@@ -306,13 +292,6 @@ def _highest(problem: _Objective, quadratic: Floats, atoms: Floats) -> tuple[Flo
     return q[rows, choice], top[rows, choice]
 
 
-def _violation(problem: _Objective, quadratic: Floats, atoms: Floats) -> Floats:
-    """[T] largest excess of g over the quadratic: 0 up to rounding where they touch, negative where
-    g stays below.
-    """
-    return _highest(problem, quadratic, atoms)[1] if len(quadratic) else np.empty(0)
-
-
 def _polish(
     problem: _Objective,
     moments: Moments,
@@ -326,25 +305,26 @@ def _polish(
     """
     order = np.argsort(atoms, -1)
     places, shares = np.take_along_axis(atoms, order, -1), np.take_along_axis(weights, order, -1)
-    joined = np.diff(places, axis=-1) < crowd
-    codes = joined[:, 0] * 2 + joined[:, 1]
-    ends = (places[:, 0] < 1e-9) * 2 + (places[:, 2] > 1.0 - 1e-9)
+    # whether each atom is the first of its group, and whether the outer ones are at 0 and 1
+    pattern = np.insert(np.diff(places) >= crowd, 0, True, 1)
+    pattern = np.column_stack([pattern, places[:, 0] < 1e-9, places[:, 2] > 1.0 - 1e-9])
     better = np.zeros(len(places), bool)
     result = atoms.copy(), weights.copy(), quadratic.copy()
-    for pattern in np.unique(codes * 4 + ends):
-        rows = np.flatnonzero(codes * 4 + ends == pattern)
-        groups = {0: ((0,), (1,), (2,)), 1: ((0,), (1, 2)), 2: ((0, 1), (2,)), 3: ((0, 1, 2),)}[
-            int(pattern) // 4
-        ]
-        if len(groups) == 1:
+    for leads in np.unique(pattern, axis=0):
+        rows = np.flatnonzero((pattern == leads).all(1))
+        starts = np.flatnonzero(leads[:3])
+        if len(starts) == 1:
             continue  # a single atom has no variance: `crowd` is too wide
-        merged = np.stack([places[rows][:, list(group)].mean(1) for group in groups], -1)
-        summed = np.stack([shares[rows][:, list(group)].sum(1) for group in groups], -1)
-        at_zero = bool(pattern & 2) and len(groups[0]) == 1
-        at_one = bool(pattern & 1) and len(groups[-1]) == 1
+        merged, summed = (np.add.reduceat(table[rows], starts, 1) for table in (places, shares))
+        merged /= np.diff(starts, append=3)
+        inner = np.arange(len(starts))
+        if leads[1] and leads[3]:
+            merged[:, 0], inner = 0.0, inner[1:]
+        if leads[2] and leads[4]:
+            merged[:, -1], inner = 1.0, inner[:-1]
         part = moments.take(rows)
-        ok, x, w, abc = _newton(problem, part, merged, summed, quadratic[rows], at_zero, at_one)
-        ok &= _violation(problem, abc, x) <= 10.0 * _FINE * problem.scale
+        ok, x, w, abc = _newton(problem, part, merged, summed, quadratic[rows], inner)
+        ok &= _highest(problem, abc, x)[1] <= 10.0 * _FINE * problem.scale
         pad = 3 - x.shape[1]
         better[rows] = ok
         for target, source in zip(
@@ -357,25 +337,11 @@ def _polish(
 
 
 def _newton(
-    problem: _Objective,
-    moments: Moments,
-    x: Floats,
-    w: Floats,
-    abc: Floats,
-    at_zero: bool,
-    at_one: bool,
+    problem: _Objective, moments: Moments, x: Floats, w: Floats, abc: Floats, inner: Rows
 ) -> tuple[Bools, Floats, Floats, Floats]:
-    """Solve for quadratic, inner atoms and weights together; which rows converged, atoms, weights,
-    quadratic.
+    """Solve for quadratic, inner atoms and weights together, in place; which rows converged, atoms,
+    weights, quadratic.
     """
-    count = x.shape[1]
-    inner = np.arange(count)[at_zero : count - at_one]
-    x = x.copy()
-    if at_zero:
-        x[:, 0] = 0.0
-    if at_one:
-        x[:, -1] = 1.0
-    w, abc = w.copy(), abc.copy()
     ok = np.ones(len(x), bool)
     for _ in range(12):
         jacobian, residual = _conditions(problem, moments, x, w, abc, inner)

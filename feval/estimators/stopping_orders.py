@@ -100,15 +100,9 @@ class ExpectedVotes(Result):
         return result
 
 
-def number_of_partitions(budget: int, parts: int) -> int:
-    """Count the multisets of so many counts, or fewer, that sum to at most the budget: by Euler's
-    product, since those with at most k parts are as many as those with parts of at most k.
-    """
-    ways = [1] + [0] * budget
-    for part in range(1, min(parts, budget) + 1):
-        for total in range(part, budget + 1):
-            ways[total] += ways[total - part]
-    return sum(ways)
+def number_of_partitions(budget: int, parts: int) -> float:
+    """Count the multisets of so many counts, or fewer, that sum to at most the budget."""
+    return float(_descending(np.full(min(parts, budget), budget), 0, budget).sum())
 
 
 def require_few_partitions(pools: AnswerCounts, budget: int, most: int = MOST_TERMS) -> None:

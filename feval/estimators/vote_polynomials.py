@@ -235,10 +235,7 @@ class UnitPolynomial:
         cancellation.
         """
         at = np.asarray(q, np.float64)
-        rows: Floats = np.array([float(value) for value in self.coefficients]).reshape(
-            -1, *[1] * at.ndim
-        )
-        rows = np.broadcast_to(rows, (self.degree + 1, *at.shape))
+        rows = np.multiply.outer(np.array(self.coefficients, np.float64), np.ones_like(at))
         for _ in range(self.degree):
             rows = rows[:-1] + at * (rows[1:] - rows[:-1])
         result: Floats = rows[0].copy()

@@ -49,12 +49,12 @@ class _Arc(Result):
     """A curve for each table, along which an extreme end is searched.
 
     Attributes:
-        points: (rows [R] of the table, parameters [R, A]) -> mu and nu [R, A] and which of them
-            count.
+        points: (rows [R] of the table, parameters [R, A]) -> mu and nu [R, A], NaN where they do
+            not count.
         start, stop: [T] ends of the parameter.
     """
 
-    points: Callable[[Rows, Floats], tuple[Floats, Floats, Bools]]
+    points: Callable[[Rows, Floats], tuple[Floats, Floats]]
     start: Floats
     stop: Floats
 
@@ -167,7 +167,7 @@ def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> Pr
     def arcs(block: slice) -> list[_Arc]:
         start = np.zeros(len(mu[block]))
 
-        def edge(rows: Rows, angle: Floats) -> tuple[Floats, Floats, Bools]:
+        def edge(rows: Rows, angle: Floats) -> tuple[Floats, Floats]:
             """The region is star-shaped about the maximum-likelihood point."""
             places = rows + block.start
             x, y, cells = np.cos(angle), np.sin(angle), counts[places, None]
@@ -177,8 +177,7 @@ def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> Pr
                 m, v = mu[places, None] + middle * x, nu[places, None] + middle * y
                 within = _feasible(m, v) & (_log_likelihood(cells, m, v) >= least[places])
                 low, high = np.where(within, middle, low), np.where(within, high, middle)
-            m, v = mu[places, None] + low * x, nu[places, None] + low * y
-            return m, v, np.ones(m.shape, bool)
+            return mu[places, None] + low * x, nu[places, None] + low * y
 
         return [_Arc(edge, start, start + 2.0 * np.pi)]
 
@@ -315,22 +314,18 @@ def _ellipse_arcs(centre: Floats, covariance: Floats) -> tuple[_Arc, ...]:
     reach = np.sqrt(covariance[:, 0, 0])
     low, high = np.maximum(0.0, centre[:, 0] - reach), np.minimum(1.0, centre[:, 0] + reach)
 
-    def ellipse(rows: Rows, angle: Floats) -> tuple[Floats, Floats, Bools]:
+    def ellipse(rows: Rows, angle: Floats) -> tuple[Floats, Floats]:
         x, y, factor = np.cos(angle), np.sin(angle), root[rows][..., None]
         mu = centre[rows, 0, None] + factor[:, 0, 0] * x
         nu = centre[rows, 1, None] + factor[:, 1, 0] * x + factor[:, 1, 1] * y
-        return mu, nu, np.ones(mu.shape, bool)
+        return mu, nu
 
-    def edge(power: int) -> Callable[[Rows, Floats], tuple[Floats, Floats, Bools]]:
-        def along(rows: Rows, mu: Floats) -> tuple[Floats, Floats, Bools]:
+    def edge(power: int) -> Callable[[Rows, Floats], tuple[Floats, Floats]]:
+        def along(rows: Rows, mu: Floats) -> tuple[Floats, Floats]:
             nu, factor = mu**power, inverse[rows][..., None]
             dx, dy = mu - centre[rows, 0, None], nu - centre[rows, 1, None]
-            return (
-                mu,
-                nu,
-                (factor[:, 0, 0] * dx) ** 2 + (factor[:, 1, 0] * dx + factor[:, 1, 1] * dy) ** 2
-                <= 1.0,
-            )
+            across = factor[:, 1, 0] * dx + factor[:, 1, 1] * dy
+            return mu, np.where((factor[:, 0, 0] * dx) ** 2 + across**2 <= 1.0, nu, np.nan)
 
         return along
 
@@ -350,8 +345,8 @@ def _along(arc: _Arc, end: _End, side: Side) -> Floats:
     start, stop, count = arc.start[rows], arc.stop[rows], _ANGLES
     for _ in range(1 + _ZOOMS):
         at = start[:, None] + (stop - start)[:, None] * np.linspace(0.0, 1.0, count)
-        mu, nu, counted = arc.points(rows, at)
-        counted &= _feasible(mu, nu)
+        mu, nu = arc.points(rows, at)
+        counted = _feasible(mu, nu)
         values = np.full(at.shape, -np.inf)
         values[counted] = sign * end(mu[counted], nu[counted], side)
         place = values.argmax(1)

@@ -196,12 +196,7 @@ def average_winrates(table: npt.ArrayLike) -> AverageWinRates:
     Raises:
         OutOfRangeError: no prompts, fewer than two LLMs, or values that are not probabilities.
     """
-    chances = checked_probabilities(table, "table")
-    if chances.ndim != 2 or chances.shape[0] < 1 or chances.shape[1] < 2:
-        raise OutOfRangeError(
-            "Average win-rates take a table of prompts by two LLMs or more; its shape is"
-            f" {chances.shape}."
-        )
+    chances = _rates(table, "table")
     pairs = two_token_winrates(chances[:, :, None], chances[:, None, :])
     others = ~np.eye(chances.shape[1], dtype=bool) / (chances.shape[1] - 1)
     coupled, independent = (
@@ -368,8 +363,8 @@ def _ranking(rates: Floats) -> Int64:
     return np.argsort(-np.round(rates / _EQUAL) * _EQUAL, kind="stable")
 
 
-def _rates(wins: npt.ArrayLike) -> Floats:
-    rates = checked_probabilities(wins, "wins")
+def _rates(wins: npt.ArrayLike, name: str = "wins") -> Floats:
+    rates = checked_probabilities(wins, name)
     if rates.ndim != 2 or not len(rates) or rates.shape[1] < 2:
         raise OutOfRangeError(
             f"A ranking takes questions by two LLMs or more; the table has shape {rates.shape}."
