@@ -38,7 +38,7 @@ from recorders.demo import Demo, only_at, run_demo
 from recorders.request import Decoding
 from recorders.scoring.pairwise import PairwiseComparison
 from recorders.scoring.scorers import LOCAL, make_scorer
-from recorders.scoring.scoring import CoTScoring, ScoringResult, estimate_scoring, run_scoring
+from recorders.scoring.scoring import CoTScoring, estimate_scoring, run_scoring
 from recorders.work.record import estimate_dataset, record_dataset
 from recorders.work.settings import (
     RecordingSettings,
@@ -542,7 +542,7 @@ class ScoreSettings(AskingSettings):
                 " --dry-run."
             )
 
-    def task(self, recording: Path, scorer: Scorer) -> ScoringTask[Any]:
+    def task(self, recording: Path, scorer: Scorer) -> ScoringTask:
         """What is to be scored, checked."""
         if not self.pairwise and (self.calls, self.orders) != ("both", "both"):
             raise UsageError("calls and orders are for --pairwise, which was not given.")
@@ -616,25 +616,29 @@ def score(
                 cost_limit_usd=settings.cost_limit,
                 progress=RunDisplay(bar, show),
             )  # fmt: skip
-    if isinstance(result, ScoringResult):
-        summary = f"{result.with_score:,} of {result.cots:,} CoTs have a score by {result.scorer}"
-        if result.refused:
-            summary += (
-                f"; {result.refused:,} were refused: the same command on {out}, with"
-                " --retry-refused and another --out, asks for them again"
-            )
+    counts = result.counts
+    if settings.pairwise:
+        summary = (
+            f"{counts['verdicts']:,} of {counts['comparisons']:,} comparisons have a verdict by"
+            f" {result.scorer}, {counts['ties']:,} of them ties ({counts['same_text']:,} of equal"
+            " texts, which were not asked)"
+        )
     else:
         summary = (
-            f"{result.verdicts:,} of {result.comparisons:,} comparisons have a verdict by"
-            f" {result.judge}, {result.ties:,} of them ties ({result.same_text:,} of equal texts,"
-            " which were not asked)"
+            f"{counts['with_score']:,} of {counts['cots']:,} CoTs have a score by {result.scorer}"
         )
+        if refused := counts["refused"]:
+            summary += (
+                f"; {refused:,} were refused: the same command on {out}, with --retry-refused and"
+                " another --out, asks for them again"
+            )
     _show_scored(show, result, out, summary)
 
 
 def _show_scored(show: Output, result: Any, out: Path, summary: str) -> None:
     show.note(*result.notes)
     account = dataclasses.asdict(result) | {"path": str(out)}
+    account |= account.pop("counts", {})
     show.result(account, info_headline(open_recording(out)), summary)
 
 

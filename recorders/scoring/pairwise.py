@@ -18,20 +18,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, zip_longest
+from itertools import chain, combinations, groupby, zip_longest
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
 from feval.errors import ConflictError, StorageError, UnknownNameError, UsageError
 from feval.recording import PoolRows, Recording, ScorerInfo, ScoreRows, open_recording
 from feval.recording.arrays import verdicts_name
-from feval.recording.derived.rewriting import add_scorers
 from feval.report.text import counted
-from recorders.scoring.scores import CoTKey, Item, Replies, Score, ScoreJournal, Scorer
-from recorders.scoring.scoring import ScoringTask, check_named, finish, is_written, score_rows
+from recorders.scoring.scores import CoTKey, Item, Replies, Score, Scorer
+from recorders.scoring.scoring import NewScores, ScoringTask, named_pairs, score_rows, total
 
 CALLS: Mapping[str, tuple[int, ...]] = {"same": (0,), "next": (1,), "both": (0, 1)}
 """Which calls of LLMs that share noise are compared: the offsets of the second LLM's call from the
@@ -46,45 +46,6 @@ ORDERS: Mapping[str, str] = {
 
 _AS_GIVEN, _SWAPPED = "", ":swapped"
 _SAME_TEXT = "Not asked: both texts are the same."
-
-
-@dataclass(frozen=True, slots=True)
-class PairwiseResult:
-    """A recording with pairwise verdicts, and counts of what the judge returned.
-
-    Attributes:
-        path: the new recording.
-        recording_hash: its hash.
-        judge: name under which the verdicts are stored, without the LLM compared with.
-        pairs: (first, second) LLM.
-        comparisons: of two CoTs, over all pairs and calls.
-        new: requests answered in this run.
-        verdicts: comparisons with a verdict, ties included.
-        ties: ties among them.
-        contradicted: ties because the judge preferred the same position in both orders.
-        same_text: ties that were not asked about, because both texts are the same.
-        abstained: comparisons that the judge said it cannot judge.
-        unreadable: comparisons whose reply holds no verdict.
-        refused: comparisons that the judge refused.
-        without_text: comparisons with a missing text.
-        notes: sentences about anything unusual.
-    """
-
-    path: Path
-    recording_hash: str
-    judge: str
-    pairs: tuple[tuple[str, str], ...]
-    comparisons: int
-    new: int
-    verdicts: int
-    ties: int
-    contradicted: int
-    same_text: int
-    abstained: int
-    unreadable: int
-    refused: int
-    without_text: int
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +71,8 @@ _Texts = tuple[str, str] | None
 """Of two CoTs that are compared; `None` where one of them is not kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairwiseComparison(ScoringTask[PairwiseResult]):
+@dataclass(frozen=True)
+class PairwiseComparison(ScoringTask):
     """CoTs of two LLMs are shown to a judge; made by `PairwiseComparison.from_recording`.
 
     LLMs that share noise are compared with each other, and so are those that share none. Two CoTs
@@ -120,12 +81,13 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
     """
 
     unit: ClassVar[str] = "requests"
+    nouns: ClassVar[tuple[str, str]] = "comparison", "verdict"
     source: Recording
     scorer: Scorer
     matches: Sequence[_Match]
     orders: str
-    judged_before: int
     retry_refused: bool
+    remark: str
 
     @classmethod
     def from_recording(
@@ -161,7 +123,11 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
                 f"{source.path} holds the verdicts of {name!r} on all these LLMs already; give the"
                 " judge another --name."
             )
-        task = cls(source, judge, matches, orders, len(candidates) - len(matches), retry_refused)
+        before = counted(len(candidates) - len(matches), "comparison")
+        remark = f"{before} of LLMs had verdicts already and stay as they are."
+        if len(candidates) == len(matches):
+            remark = ""
+        task = cls(source, judge, matches, orders, retry_refused, remark)
         for info in {info.name: info for info in map(task.info, matches)}.values():
             exists = any(info.name in source.scorers(*pair) for pair in source.manifest.pairs)
             if exists and source.scorer_info(info.name) != info:
@@ -246,49 +212,34 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
                         items.append((match.key(question_id, sample, order), item))
                 yield items
 
-    def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> PairwiseResult:  # noqa: ARG002  counted below
-        """Write the derived recording."""
-        source, judge = self.source, self.scorer
-        replies, states = journal.scores, Counter[str]()
-        found: dict[str, tuple[ScorerInfo, dict[tuple[str, str], Iterator[ScoreRows]]]] = {}
-        for match in self.matches:
-            info = self.info(match)
-            _, rows = found.setdefault(info.name, (info, {}))
-            rows[match.dataset, match.first] = _rows(self, match, replies, states)
-        if is_written(out):
-            for _, rows in found.values():
-                deque(chain.from_iterable(rows.values()), maxlen=0)  # counts
-        else:
-            add_scorers(
-                source.path,
-                out,
-                list(found.values()),
-                operation={"kind": judge.info.kind, **judge.facts, "scorer": judge.info.name},
-                notes=_notes(judge.info.name, states),
+    def scores(self, replies: Replies, states: Counter[str]) -> NewScores:
+        """Return the verdicts of each two LLMs, under the first one."""
+        return [
+            (self.info(match), {(match.dataset, match.first): _rows(self, match, replies, states)})
+            for match in self.matches
+        ]
+
+    def counts(self, states: Mapping[str, int]) -> dict[str, int]:
+        """Return the numbers of comparisons of two CoTs: all over all LLMs and calls, and those
+        that have a verdict, a tie or not; are ties; are ties because the judge preferred the same
+        position in both orders, or because both texts are the same, which is not asked; that the
+        judge said it cannot judge; whose reply holds no verdict; that it refused; with a missing
+        text.
+        """
+        decided = states["scored"] + states["contradicted"] + states["same_text"]
+        numbers = {"comparisons": total(states), "verdicts": decided}
+        names = "ties", "contradicted", "same_text", "abstained", "unreadable", "refused"
+        numbers |= {name: states[name] for name in names}
+        return numbers | {"without_text": states["missing"]}
+
+    def notes(self, states: Mapping[str, int]) -> Iterator[str]:
+        """Yield what is unusual about the verdicts, in sentences."""
+        yield from super().notes(states)
+        if count := states["contradicted"]:
+            yield (
+                f"In {count:,} of {counted(total(states), 'comparison')} {self.scorer.info.name}"
+                " preferred the same place in both orders; they are ties."
             )
-        notes = [*judge.warnings, *([journal.recovered] if journal.recovered else [])]
-        if self.judged_before:
-            notes.append(
-                f"{counted(self.judged_before, 'comparison')} of LLMs had verdicts already and stay"
-                " as they are."
-            )
-        return PairwiseResult(
-            path=out,
-            recording_hash=finish(out, journal, "verdicts"),
-            judge=judge.info.name,
-            pairs=tuple(dict.fromkeys((match.first, match.second) for match in self.matches)),
-            comparisons=_total(states),
-            new=new,
-            verdicts=states["verdict"] + states["contradicted"] + states["same"],
-            ties=states["tie"],
-            contradicted=states["contradicted"],
-            same_text=states["same"],
-            abstained=states["abstained"],
-            unreadable=states["unreadable"],
-            refused=states["refused"],
-            without_text=states["missing"],
-            notes=(*notes, *_notes(judge.info.name, states)),
-        )
 
 
 def _matches(
@@ -297,12 +248,9 @@ def _matches(
     llms: Sequence[str] | None,
     shifts: Sequence[int],
 ) -> list[_Match]:
-    check_named(source, datasets, llms)
     matches = []
-    for dataset in source.dataset_ids():
-        if datasets is not None and dataset not in datasets:
-            continue
-        names = [llm for llm in source.llm_names(dataset) if llms is None or llm in llms]
+    for dataset, pairs in groupby(named_pairs(source, datasets, llms), itemgetter(0)):
+        names = [llm for _, llm in pairs]
         noise = _noise_groups(source, names)
         for first, second in combinations(names, 2):
             if noise[first] == noise[second]:
@@ -378,11 +326,8 @@ def _combined(replies: Mapping[str, Score]) -> tuple[Score, str]:
         return Score(None, None, verdict, prompt, output), problem
     score = scores[0] if len(set(scores)) == 1 else 0.5
     return Score(score, None, verdict, prompt, output), (
-        "contradicted" if {0.0, 1.0} <= set(scores) else "verdict"
+        "contradicted" if {0.0, 1.0} <= set(scores) else "scored"
     )
-
-
-_STATES = ("verdict", "contradicted", "same", "missing", "refused", "unreadable", "abstained")
 
 
 def _rows(
@@ -398,36 +343,12 @@ def _rows(
                 states["missing"] += 1
                 continue
             if texts[0] == texts[1]:
-                score, state = Score(0.5, None, _SAME_TEXT), "same"
+                score, state = Score(0.5, None, _SAME_TEXT), "same_text"
             else:
                 orders = task.orders_of(match, question_id, sample)
                 score, state = _combined({order: by_order[order][sample] for order in orders})
             states[state] += 1
-            states["tie"] += score.score == 0.5
+            states["ties"] += score.score == 0.5
             scores[sample] = score
         if scores:
             yield score_rows(question_id, scores, steps=False)
-
-
-def _total(states: Mapping[str, int]) -> int:
-    return sum(states[state] for state in _STATES)
-
-
-def _notes(name: str, states: Mapping[str, int]) -> Iterator[str]:
-    total = _total(states)
-    for state, why in (
-        ("abstained", f"{name} said that it cannot judge"),
-        ("unreadable", f"what {name} said holds none that can be read"),
-        ("refused", f"{name} refused them"),
-        ("missing", "a text was not kept"),
-    ):
-        if count := states[state]:
-            yield (
-                f"{count:,} of {counted(total, 'comparison')} {'has' if count == 1 else 'have'} no"
-                f" verdict: {why}."
-            )
-    if count := states["contradicted"]:
-        yield (
-            f"In {count:,} of {counted(total, 'comparison')} {name} preferred the same place in"
-            " both orders; they are ties."
-        )

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 from feval.cards.tokens import count_words
 from feval.errors import (
@@ -28,8 +28,9 @@ from feval.errors import (
     UsageError,
 )
 from feval.executors.progress import reports
-from feval.recording import Recording, ScoreRows, add_scores, open_recording, verify_recording
+from feval.recording import Recording, ScorerInfo, ScoreRows, open_recording, verify_recording
 from feval.recording.arrays import conversation, path_texts
+from feval.recording.derived.rewriting import add_scorers
 from feval.report.text import counted
 from recorders.asking.engine import Assignment, Control, Progress, RunBar, TokenEstimate, ask, run
 from recorders.asking.pace import Budget, CostEstimate, Limits, check_cost_limit, find_price
@@ -39,17 +40,51 @@ from recorders.journal import journal_folder
 from recorders.scoring.scorers import LOCAL
 from recorders.scoring.scores import REFUSED, CoTKey, Item, Replies, Score, ScoreJournal, Scorer
 
-Result = TypeVar("Result")
+Pair = tuple[str, str]
 ScoreBatch = list[tuple[CoTKey, Item]]
+NewScores = list[tuple[ScorerInfo, Mapping[Pair, Iterator[ScoreRows]]]]
+"""What is written: scorers, and their scores by dataset and LLM."""
 
 
-class ScoringTask(ABC, Generic[Result]):
-    """What a scorer is asked about a recording; `unit` names it in messages."""
+@dataclass(frozen=True, slots=True)
+class ScoringResult:
+    """A recording with scores, and counts of what the scorer returned.
+
+    Attributes:
+        path: the new recording.
+        recording_hash: its hash.
+        scorer: name of the scorer in it; of verdicts, without the LLM compared with.
+        new: requests answered in this run; the others were in the journal, or in the recording
+            before.
+        counts: see `CoTScoring.counts` and `PairwiseComparison.counts`.
+        notes: sentences about anything unusual.
+    """
+
+    path: Path
+    recording_hash: str
+    scorer: str
+    new: int
+    counts: Mapping[str, int]
+    notes: tuple[str, ...]
+
+
+class ScoringTask(ABC):
+    """What a scorer is asked about a recording.
+
+    Attributes:
+        unit: names what is asked about, in messages.
+        nouns: what gets a score, and what the score is called, in messages.
+        remark: a sentence for the user about what is not asked; empty if there is none.
+        earlier: pairs of dataset and LLM whose scores are there already and are replaced.
+    """
 
     unit: ClassVar[str] = "CoTs"
+    nouns: ClassVar[tuple[str, str]] = "CoT", "score"
     source: Recording
     scorer: Scorer
     retry_refused: bool
+    remark = ""
+    earlier: Collection[Pair] = ()
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -79,23 +114,76 @@ class ScoringTask(ABC, Generic[Result]):
         """
 
     @abstractmethod
-    def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> Result:
+    def scores(self, replies: Replies, states: Counter[str]) -> NewScores:
+        """Return the scores to write, which count by state what they come from as they are read."""
+
+    @abstractmethod
+    def counts(self, states: Mapping[str, int]) -> dict[str, int]:
+        """Return the numbers of a result."""
+
+    def notes(self, states: Mapping[str, int]) -> Iterator[str]:
+        """Yield what is unusual about the scores, in sentences."""
+        name, (item, score) = self.scorer.info.name, self.nouns
+        for state, why in (
+            ("abstained", f"{name} said that it cannot judge"),
+            ("unreadable", f"what {name} said holds none that can be read"),
+            ("refused", f"{name} refused them"),
+            ("none", f"{name} gave none"),
+            ("missing", "a text was not kept"),
+        ):
+            if count := states[state]:
+                have = "has" if count == 1 else "have"
+                yield f"{count:,} of {counted(total(states), item)} {have} no {score}: {why}."
+
+    def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> ScoringResult:
         """Make the derived recording, unless it is there, from a journal with all scores, `new` of
-        them from this run.
+        them from this run; verify it, and remove the journal.
         """
+        source, scorer, what = self.source, self.scorer, f"{self.nouns[1]}s"
+        states = Counter(without_text=without_text)
+        scores = self.scores(journal.scores, states)
+        if is_written(out):
+            deque(chain.from_iterable(each for _, rows in scores for each in rows.values()), 0)
+        else:
+            add_scorers(
+                source.path,
+                out,
+                scores,
+                operation={
+                    "kind": scorer.info.kind, **scorer.facts, "scorer": scorer.info.name,
+                },
+                notes=self.notes(states),
+                replacing=bool(self.earlier),
+                without_notes=[
+                    note  # of what an earlier run left without a score
+                    for note in source.manifest.raw["notes"]
+                    if self.earlier and " no score: " in note and scorer.info.name in note
+                ],
+            )  # fmt: skip
+        # If it does not verify, the journal stays.
+        if problems := verify_recording(out).problems:
+            raise StorageError(
+                f"{out} was written but does not verify: {problems[0]} The {what} are kept in"
+                f" {journal.folder}; check the disk, remove {out} and run the same command again."
+            )
+        journal.remove()
+        said = filter(None, [*scorer.warnings, journal.recovered, self.remark])
+        return ScoringResult(
+            out,
+            open_recording(out).hash,
+            scorer.info.name,
+            new,
+            self.counts(states),
+            (*said, *self.notes(states)),
+        )
 
-    def batches(
-        self,
-        journal: ScoreJournal | None = None,
-        without_text: Callable[[int], None] = lambda _: None,
-    ) -> Iterator[ScoreBatch]:
-        """Yield what a journal lacks, some CoTs of one question at a time.
-
-        `without_text` is called with how many items of each question have no text.
+    def batches(self, journal: ScoreJournal | None, counts: Counter[str]) -> Iterator[ScoreBatch]:
+        """Yield what a journal lacks, some CoTs of one question at a time; items without a text are
+        counted.
         """
         again = frozenset(journal.refused if journal is not None and self.retry_refused else ())
         for question in self.items():
-            without_text(sum(item is None for _, item in question))
+            counts["without_text"] += sum(item is None for _, item in question)
             items = [
                 (key, item)
                 for key, item in question
@@ -113,7 +201,7 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
     journal: ScoreJournal
 
     def __init__(
-        self, task: ScoringTask[Any], journal: ScoreJournal, budget: Budget, limits: Limits
+        self, task: ScoringTask, journal: ScoreJournal, budget: Budget, limits: Limits
     ) -> None:
         self.journal, self.budget, self._scorer = journal, budget, task.scorer
         self.total, self.unit = task.total, task.unit
@@ -121,9 +209,9 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
         self.concurrency = task.scorer.concurrency
         # What runs on this machine takes as long as it takes.
         self.timeout_s = None if task.scorer.info.kind in LOCAL else limits.timeout_s
-        self.without_text = 0
+        self.counts = Counter[str]()
         self._returned: deque[ScoreBatch] = deque()
-        self._batches = task.batches(journal, self._count_without_text)
+        self._batches = task.batches(journal, self.counts)
         budget.pay(journal.prompt_tokens, journal.output_tokens)
         if budget.is_limited and journal.replies_with_usage < len(journal):
             for question in task.items():
@@ -138,7 +226,7 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
 
     @property
     def done(self) -> int:
-        return len(self.journal) + self.without_text
+        return len(self.journal) + self.counts["without_text"]
 
     def next_batch(self) -> ScoreBatch | None:
         return self._returned.popleft() if self._returned else next(self._batches, None)
@@ -177,9 +265,6 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
             [(key, Score(verdict=REFUSED + error.reason, problem="refused")) for key, _ in batch]
         )
 
-    def _count_without_text(self, number: int) -> None:
-        self.without_text += number
-
     def _prompt_tokens(self, item: Item) -> float:
         cost = self._scorer.request_cost
         return 0.0 if cost is None else self.budget.prompt_tokens(len(cost.text(item)))
@@ -198,14 +283,14 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
 
 @reports("scoring", RunBar)
 def run_scoring(
-    task: ScoringTask[Result],
+    task: ScoringTask,
     out: str | Path,
     *,
     limits: Limits | None = None,
     prices: str = "none",
     cost_limit_usd: float | None = None,
     progress: Callable[[Progress], None] | None = None,
-) -> Result:
+) -> ScoringResult:
     """Ask for every score that is missing, and write all scores into a derived recording.
 
     In the main thread, the first Ctrl-C, SIGTERM or SIGHUP waits for replies in flight, the second
@@ -245,7 +330,7 @@ def run_scoring(
                 f"{task.source.path} holds no text of the {task.total:,} {task.unit} that were"
                 " named, and a scorer reads texts. Import or record it with its texts."
             )
-        return task.seal(journal, out, outcome.new, scores.without_text)
+        return task.seal(journal, out, outcome.new, scores.counts["without_text"])
 
 
 def is_written(out: Path) -> bool:
@@ -253,7 +338,7 @@ def is_written(out: Path) -> bool:
     return out.exists() and not (out.is_dir() and not any(out.iterdir()))
 
 
-def _written_before(task: ScoringTask[Result], out: Path) -> Result:
+def _written_before(task: ScoringTask, out: Path) -> ScoringResult:
     """Finish a run that was killed after it wrote `out` and before it removed the journal; refuse
     any other `out`.
     """
@@ -271,7 +356,7 @@ def _written_before(task: ScoringTask[Result], out: Path) -> Result:
     )
 
 
-def _is_made_from(out: Path, task: ScoringTask[Any]) -> bool:
+def _is_made_from(out: Path, task: ScoringTask) -> bool:
     try:
         made = open_recording(out).manifest.raw
     except FevalError:
@@ -283,7 +368,7 @@ def _is_made_from(out: Path, task: ScoringTask[Any]) -> bool:
     )
 
 
-def estimate_scoring(task: ScoringTask[Any], out: str | Path, prices: str) -> CostEstimate:
+def estimate_scoring(task: ScoringTask, out: str | Path, prices: str) -> CostEstimate:
     """Return what `run_scoring` would ask for and cost, without asking; a scorer made with
     `asks=False` needs no key.
     """
@@ -294,10 +379,10 @@ def estimate_scoring(task: ScoringTask[Any], out: str | Path, prices: str) -> Co
         return _estimate(task, journal, prices)
 
 
-def _estimate(task: ScoringTask[Any], journal: ScoreJournal | None, prices: str) -> CostEstimate:
+def _estimate(task: ScoringTask, journal: ScoreJournal | None, prices: str) -> CostEstimate:
     cost = task.scorer.request_cost
     cots = calls = words = 0
-    for batch in task.batches(journal):
+    for batch in task.batches(journal, Counter()):
         cots += len(batch)
         calls += len(batch) if task.scorer.info.kind in LOCAL else 1
         words += 0 if cost is None else sum(count_words(cost.text(item)) for _, item in batch)
@@ -321,10 +406,12 @@ def _estimate(task: ScoringTask[Any], journal: ScoreJournal | None, prices: str)
     return CostEstimate(cots, calls, prompt, output, dollars, basis, at_most)
 
 
-def check_named(
+def named_pairs(
     source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None
-) -> None:
-    """Raise a `NotRecordedError` if a recording lacks a dataset or an LLM that is named."""
+) -> list[Pair]:
+    """Return the pairs of dataset and LLM that are named; a `NotRecordedError` if a recording lacks
+    one.
+    """
     for dataset in datasets or ():
         source.require(dataset)
     recorded = sorted({llm for _, llm in source.manifest.pairs})
@@ -333,58 +420,15 @@ def check_named(
             raise NotRecordedError(
                 f"{source.path} holds no LLM {llm!r}; it holds {', '.join(recorded) or 'none'}."
             )
+    return [
+        (dataset, llm)
+        for dataset, llm in source.manifest.pairs
+        if (datasets is None or dataset in datasets) and (llms is None or llm in llms)
+    ]
 
 
-def finish(out: Path, journal: ScoreJournal, what: str) -> str:
-    """Verify a new recording, remove the journal, and return the recording's hash; if it does not
-    verify, the journal stays.
-    """
-    if problems := verify_recording(out).problems:
-        raise StorageError(
-            f"{out} was written but does not verify: {problems[0]} The {what} are kept in"
-            f" {journal.folder}; check the disk, remove {out} and run the same command again."
-        )
-    journal.remove()
-    return open_recording(out).hash
-
-
-_UNSCORED = " no score: "
-
-Pair = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class ScoringResult:
-    """A recording with scores, and counts of what the scorer returned.
-
-    Attributes:
-        path: the new recording.
-        recording_hash: its hash.
-        scorer: name of the scorer in it.
-        cots: CoTs that were given to the scorer.
-        new: how many of them in this run; the others were in the journal, or in the recording
-            before.
-        with_score: CoTs with a score or step scores.
-        unreadable: CoTs whose score could not be read in the scorer's reply.
-        refused: CoTs that the scorer refused to score.
-        without_text: CoTs that have no text and were not given to it.
-        notes: sentences about anything unusual.
-    """
-
-    path: Path
-    recording_hash: str
-    scorer: str
-    cots: int
-    new: int
-    with_score: int
-    unreadable: int
-    refused: int
-    without_text: int
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CoTScoring(ScoringTask[ScoringResult]):
+@dataclass(frozen=True)
+class CoTScoring(ScoringTask):
     """Every CoT of a recording is given to a scorer; made by `CoTScoring.from_recording`.
 
     `earlier` has the pairs that the scorer has scored already; there only the `refused` CoTs are
@@ -394,9 +438,9 @@ class CoTScoring(ScoringTask[ScoringResult]):
     source: Recording
     scorer: Scorer
     pairs: Sequence[Pair]
-    earlier: Collection[Pair]
     refused: frozenset[CoTKey]
     retry_refused: bool
+    earlier: Collection[Pair]
 
     @classmethod
     def from_recording(
@@ -414,7 +458,11 @@ class CoTScoring(ScoringTask[ScoringResult]):
         recording that holds its scores, whose other scores are kept.
         """
         source = open_recording(recording)
-        pairs = _pairs(source, datasets, llms)
+        pairs = named_pairs(source, datasets, llms)
+        if not pairs:
+            raise NotRecordedError(
+                f"{source.path} holds no CoTs of what was named; `feval info` shows what it holds."
+            )
         scored = [pair for pair in pairs if scorer.info.name in source.scorers(*pair)]
         if scored and not retry_refused:
             dataset, llm = scored[0]
@@ -441,7 +489,7 @@ class CoTScoring(ScoringTask[ScoringResult]):
                 f"{source.path} holds no CoT that {scorer.info.name!r} refused, so there is nothing"
                 " to ask again."
             )
-        return cls(source, scorer, pairs, scored, frozenset(refused), retry_refused)
+        return cls(source, scorer, pairs, frozenset(refused), retry_refused, scored)
 
     def asked(self) -> dict[str, Any]:
         """Return the pairs of dataset and LLM."""
@@ -491,41 +539,26 @@ class CoTScoring(ScoringTask[ScoringResult]):
                     items.append((key, item))
                 yield items
 
-    def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> ScoringResult:
-        """Write the derived recording."""
-        source, scorer = self.source, self.scorer
-        replies, states = journal.scores, Counter[str]()
-        rows = {pair: self._rows(pair, replies, states) for pair in self.pairs}
-        if is_written(out):
-            deque(chain.from_iterable(rows.values()), maxlen=0)  # counts
-        else:
-            add_scores(
-                source.path,
-                out,
-                scorer.info,
-                rows,
-                operation={"kind": scorer.info.kind, **scorer.facts},
-                notes=_notes(scorer.info.name, states, without_text),
-                replacing=bool(self.earlier),
-                without_notes=[
-                    note  # of what an earlier run left without a score
-                    for note in source.manifest.raw["notes"]
-                    if self.earlier and _UNSCORED in note and scorer.info.name in note
-                ],
-            )
-        notes = _notes(scorer.info.name, states, without_text)
-        return ScoringResult(
-            path=out,
-            recording_hash=finish(out, journal, "scores"),
-            scorer=scorer.info.name,
-            cots=sum(states.values()),
-            new=new,
-            with_score=states["scored"],
-            unreadable=states["unreadable"],
-            refused=states["refused"],
-            without_text=without_text,
-            notes=(*scorer.warnings, *([journal.recovered] if journal.recovered else []), *notes),
-        )
+    def scores(self, replies: Replies, states: Counter[str]) -> NewScores:
+        """Return the scores of each pair, earlier ones included."""
+        return [
+            (self.scorer.info, {pair: self._rows(pair, replies, states) for pair in self.pairs})
+        ]
+
+    def counts(self, states: Mapping[str, int]) -> dict[str, int]:
+        """Return the numbers of CoTs: that were given to the scorer (`cots`), with a score or step
+        scores, with one that could not be read in the scorer's reply, refused, and without a text,
+        which were not given to it.
+        """
+        numbers = {"cots": total(states), "with_score": states["scored"]}
+        return numbers | {name: states[name] for name in ("unreadable", "refused", "without_text")}
+
+    def notes(self, states: Mapping[str, int]) -> Iterator[str]:
+        """Yield what is unusual about the scores, in sentences."""
+        yield from super().notes(states)
+        if count := states["without_text"]:
+            name = self.scorer.info.name
+            yield f"CoTs without text, which were not given to {name}: {count:,}."
 
     def _rows(self, pair: Pair, replies: Replies, states: Counter[str]) -> Iterator[ScoreRows]:
         """Yield the scores of a pair, those that stay and those of the journal, and count them by
@@ -570,22 +603,6 @@ def _recorded_scores(
         yield rows.question_id, scores
 
 
-def _pairs(
-    source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None
-) -> list[Pair]:
-    check_named(source, datasets, llms)
-    pairs = [
-        (dataset, llm)
-        for dataset, llm in source.manifest.pairs
-        if (datasets is None or dataset in datasets) and (llms is None or llm in llms)
-    ]
-    if not pairs:
-        raise NotRecordedError(
-            f"{source.path} holds no CoTs of what was named; `feval info` shows what it holds."
-        )
-    return pairs
-
-
 def score_rows(question_id: str, scores: Mapping[int, Score], *, steps: bool) -> ScoreRows:
     """Return the scores of some CoTs of a question, by sample index, as a recording stores them;
     `steps` adds their column.
@@ -603,23 +620,17 @@ def score_rows(question_id: str, scores: Mapping[int, Score], *, steps: bool) ->
     )
 
 
+_STATES = (
+    "scored", "contradicted", "same_text", "missing", "refused", "unreadable", "abstained", "none",
+)  # fmt: skip
+
+
 def _state(score: Score) -> str:
     return score.problem or (
         "none" if score.score is None and score.step_scores is None else "scored"
     )
 
 
-def _notes(name: str, states: Mapping[str, int], without_text: int) -> Iterator[str]:
-    total = sum(states.values())
-    for count, why in (
-        (states["unreadable"], f"what {name} said holds none that can be read"),
-        (states["refused"], f"{name} refused them"),
-        (states["none"], f"{name} gave none"),
-    ):
-        if count:
-            yield (
-                f"{count:,} of {counted(total, 'CoT')}"
-                f" {'has' if count == 1 else 'have'}{_UNSCORED}{why}."
-            )
-    if without_text:
-        yield f"CoTs without text, which were not given to {name}: {without_text:,}."
+def total(states: Mapping[str, int]) -> int:
+    """Return how many CoTs or comparisons have a state."""
+    return sum(states[state] for state in _STATES)

@@ -69,7 +69,13 @@ def test_steps_are_joined_by_the_text_that_ended_them(texts, stop, path):
 
 def test_a_function_scores_every_cot(toy, tmp_path, functions):
     done = run(toy, tmp_path / "out", f"python:{functions}:length")
-    assert (done.cots, done.new, done.with_score, done.unreadable, done.notes) == (7, 7, 7, 0, ())
+    assert (
+        done.counts["cots"],
+        done.new,
+        done.counts["with_score"],
+        done.counts["unreadable"],
+        done.notes,
+    ) == (7, 7, 7, 0, ())
     recording = open_recording(tmp_path / "out")
     assert recording.hash == done.recording_hash
     values = recording.scores("toy", "alpha", done.scorer).values
@@ -98,7 +104,7 @@ def test_a_scorer_never_sees_the_gold(toy, tmp_path, functions):
 
 def test_step_scores_none_and_what_is_not_finite(toy, tmp_path, functions):
     done = run(toy, tmp_path / "out", f"python:{functions}:steps", name="steps")
-    assert (done.with_score, done.unreadable) == (5, 1)
+    assert (done.counts["with_score"], done.counts["unreadable"]) == (5, 1)
     assert done.notes == (
         "1 of 7 CoTs has no score: what steps said holds none that can be read.",
         "1 of 7 CoTs has no score: steps gave none.",

@@ -86,7 +86,10 @@ def test_judges_see_question_options_and_cot():
 @needs_client
 def test_what_a_judge_thinks_is_not_its_verdict(toy, tmp_path):
     with Server(lambda *_: (200, chat("<think>Score: 2? Yes.</think>\nI am done."))) as server:
-        assert run(toy, tmp_path / "none", "judge:m", base_url=f"{server.url}/v1").with_score == 0
+        assert (
+            run(toy, tmp_path / "none", "judge:m", base_url=f"{server.url}/v1").counts["with_score"]
+            == 0
+        )
     with Server(lambda *_: (200, chat("Score: 2? No.</think>\nScore: 9"))) as server:
         run(toy, tmp_path / "scored", "judge:m", base_url=f"{server.url}/v1")
     rows = next(open_recording(tmp_path / "scored").score_rows("toy", "alpha", "judge:m"))
@@ -121,7 +124,7 @@ def test_an_endpoint_is_asked_through_the_official_client(toy, tmp_path, monkeyp
     assert (path, headers["authorization"]) == ("/v1/chat/completions", f"Bearer {KEY}")
     assert {"model": "some/model", "temperature": 0.0}.items() <= body.items()
     assert ("top_logprobs" in body) == (kind == "p-true")
-    assert (done.with_score, done.unreadable) == (6, 1)
+    assert (done.counts["with_score"], done.counts["unreadable"]) == (6, 1)
     assert done.notes == (
         f"1 of 7 CoTs has no score: what {kind}:some/model said holds none that can be read.",
     )
@@ -156,7 +159,11 @@ def test_a_filtered_reply_is_a_refusal(toy, tmp_path):
 
     with Server(answer) as server:
         done = run(toy, tmp_path / "out", "judge:m", base_url=f"{server.url}/v1")
-    assert (done.with_score, done.refused, done.unreadable) == (4, 3, 0)
+    assert (done.counts["with_score"], done.counts["refused"], done.counts["unreadable"]) == (
+        4,
+        3,
+        0,
+    )
     [_, rows] = open_recording(tmp_path / "out").score_rows("toy", "alpha", "judge:m")
     assert rows.verdicts == ["Refused: a content filter stopped the reply."]
     assert rows.prompt_tokens == [11]

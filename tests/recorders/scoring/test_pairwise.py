@@ -182,7 +182,12 @@ def test_every_comparison_is_asked_in_both_orders_and_kept(three, tmp_path):
     with serving(fair) as server:
         done = judged(three, tmp_path / "out", server)
         assert len(server.seen) == len({json.dumps(body) for _, _, body in server.seen}) == 48
-    counts = done.comparisons, done.verdicts, done.new, done.contradicted
+    counts = (
+        done.counts["comparisons"],
+        done.counts["verdicts"],
+        done.new,
+        done.counts["contradicted"],
+    )
     assert (*counts, done.notes) == (24, 24, 48, 0, ())
     recording = open_recording(tmp_path / "out")
     assert recording.scorers("toy", "a/three") == []
@@ -214,7 +219,7 @@ def test_killed_at_its_very_end_the_same_command_finds_the_verdicts(three, tmp_p
         result = judged(three, tmp_path / "out", server)
         assert len(server.seen) == asked
     assert result.new == 0
-    assert result.verdicts == result.comparisons > 0
+    assert result.counts["verdicts"] == result.counts["comparisons"] > 0
     assert not journal_folder(tmp_path / "out").exists()
 
 
@@ -236,7 +241,11 @@ def test_win_rates_by_hand(three, tmp_path):
 
 def test_a_judge_that_favours_a_place_gives_ties(three, tmp_path):
     done = judged(three, tmp_path / "out", says=lambda *_: "A")
-    assert (done.verdicts, done.ties, done.contradicted) == (24, 24, 24)
+    assert (done.counts["verdicts"], done.counts["ties"], done.counts["contradicted"]) == (
+        24,
+        24,
+        24,
+    )
     assert done.notes == (
         f"In 24 of 24 comparisons {JUDGE} preferred the same place in both orders; they are ties.",
     )
@@ -248,7 +257,7 @@ def test_a_judge_that_favours_a_place_gives_ties(three, tmp_path):
         for scheme in ("coupled", "independent")
     )
     done = judged(three, tmp_path / "tie", says=lambda a, b, _: "A" if a > b else "tie")
-    assert (done.ties, done.contradicted) == (24, 0)  # a win in one order alone
+    assert (done.counts["ties"], done.counts["contradicted"]) == (24, 0)  # a win in one order alone
 
 
 def test_one_order_by_a_keyed_hash(three, tmp_path):
@@ -267,7 +276,7 @@ def test_one_order_by_a_keyed_hash(three, tmp_path):
     assert min(shares.values()) > 15  # of 64, each order half of the time
     with serving(fair) as server:
         done = judged(three, tmp_path / "fair", server, orders="random")
-        assert len(server.seen) == done.comparisons == 24
+        assert len(server.seen) == done.counts["comparisons"] == 24
     assert told(coupled(tmp_path / "fair")) == pytest.approx(RATES)
 
 
@@ -286,7 +295,7 @@ def test_a_missing_verdict_is_no_tie(three, tmp_path, said, field, why):
         assert len(server.seen) == 48  # what cannot be read is not asked for again
     # The CoT of quality 0 is in one comparison of each pair of a/two and both ways of pairing
     # calls.
-    assert (done.verdicts, getattr(done, field)) == (20, 4)
+    assert (done.counts["verdicts"], done.counts[field]) == (20, 4)
     assert done.notes == (f"4 of 24 comparisons have no verdict: {why}.",)
     assert done.notes[0] in open_recording(tmp_path / "out").manifest.raw["notes"]
     coupling = coupled(tmp_path / "out")
@@ -323,7 +332,7 @@ def test_equal_texts_are_ties_that_nobody_is_asked_about(tmp_path):
         done = judged(path, tmp_path / "out", server)
         # call 0 against call 1 and call 1 against call 0, in both orders
         assert len(server.seen) == 4
-    assert (done.comparisons, done.ties, done.same_text) == (4, 4, 2)
+    assert (done.counts["comparisons"], done.counts["ties"], done.counts["same_text"]) == (4, 4, 2)
 
 
 def test_independent_recordings_are_compared_call_by_call(tmp_path):
@@ -331,7 +340,7 @@ def test_independent_recordings_are_compared_call_by_call(tmp_path):
     path = written(tmp_path / "r", qualities)
     with serving(fair) as server:
         done = judged(path, tmp_path / "out", server, calls="same")
-        assert (len(server.seen), len(done.pairs)) == (48, 6)
+        assert (len(server.seen), done.counts["comparisons"]) == (48, 24)
     coupling = coupled(tmp_path / "out", apart=True)
     assert told(coupling) == pytest.approx(RATES[:3] * 2)
     both = f"--recording {tmp_path}/out --independent {tmp_path}/out --judge some/model"
@@ -349,7 +358,7 @@ def test_refused_comparisons_have_no_verdict(three, tmp_path):
         return fair(a, b, question)
 
     done = judged(three, tmp_path / "out", says=refusing)
-    assert (done.refused, done.verdicts) == (4, 20)
+    assert (done.counts["refused"], done.counts["verdicts"]) == (4, 20)
     assert f"4 of 24 comparisons have no verdict: {JUDGE} refused them." in done.notes
 
 

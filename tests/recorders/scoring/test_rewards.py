@@ -40,7 +40,7 @@ def test_rewards_may_be_steps_null_or_nonsense(toy, tmp_path):
 
     with Server(answer) as server:
         done = run(toy, tmp_path / "out", server.url, name="rm")  # the URL alone will do
-    assert (done.with_score, done.unreadable) == (5, 1)
+    assert (done.counts["with_score"], done.counts["unreadable"]) == (5, 1)
     recording = open_recording(tmp_path / "out")
     assert recording.scores("toy", "alpha", "rm").steps.of(0, 1).tolist() == [1.0, 0.5]
     assert recording.scores("toy", "alpha", "rm").values[0, 2] == 0.25
@@ -90,7 +90,7 @@ def test_a_refused_cot_has_no_score_where_others_have(toy, tmp_path):
 
     with Server(answer) as server:
         done = run(toy, tmp_path / "out", f"http:{server.url}", name="rm")
-    assert (done.with_score, done.refused) == (4, 3)
+    assert (done.counts["with_score"], done.counts["refused"]) == (4, 3)
     assert done.notes == ("3 of 7 CoTs have no score: rm refused them.",)
     [rows] = [
         r
@@ -142,7 +142,7 @@ def test_local_reward_models(toy, tmp_path):
         getattr(transformers, kind)(config).save_pretrained(tmp_path / kind)
         tokenizer.save_pretrained(tmp_path / kind)
         done = run(toy, tmp_path / f"out-{labels}", f"transformers:{tmp_path / kind}", name="rm")
-        assert done.with_score == 7
+        assert done.counts["with_score"] == 7
         scores = open_recording(done.path).scores("toy", "alpha", "rm")
         values = scores.values[0] if labels == 1 else scores.aggregated("last")[0]
         assert np.isfinite(values).all()

@@ -63,7 +63,7 @@ def test_killed_at_its_very_end_the_same_command_finds_the_scores(
     with pytest.raises(StorageError, match="exists already"):
         run(toy, out, f"python:{functions}:length")
     result = run(toy, out, f"python:{functions}:counted")
-    assert (result.new, result.cots, result.with_score) == (0, 7, 7)
+    assert (result.new, result.counts["cots"], result.counts["with_score"]) == (0, 7, 7)
     assert result.recording_hash == open_recording(out).hash
     assert counts.read_bytes() == before
     assert not journal_folder(out).exists()
@@ -182,7 +182,12 @@ def test_refused_cots_of_a_journal_are_asked_again_when_asked_to(toy, tmp_path):
         answers[0] = rewards
         made = make_scorer(f"http:{server.url}", name="rm")
         done = score(toy, tmp_path / "out", made, retry_refused=True, **options)
-    assert (done.cots, done.new, done.with_score, done.refused) == (7, 4, 7, 0)
+    assert (done.counts["cots"], done.new, done.counts["with_score"], done.counts["refused"]) == (
+        7,
+        4,
+        7,
+        0,
+    )
 
 
 def test_the_command(toy, tmp_path, functions):

@@ -18,7 +18,10 @@ def test_workers_give_the_same_scores(toy, tmp_path, functions, function):
         scorer = make_scorer(f"python:{functions}:{function}", executor=executor)
         together = score(toy, tmp_path / "together", scorer, limits=FAST)
     assert together.recording_hash == alone.recording_hash
-    assert (together.cots, together.with_score) == (alone.cots, alone.with_score)
+    assert (together.counts["cots"], together.counts["with_score"]) == (
+        alone.counts["cots"],
+        alone.counts["with_score"],
+    )
 
 
 def test_threads_of_one_worker_import_a_function_once(toy, tmp_path, functions):
