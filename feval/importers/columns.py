@@ -90,9 +90,16 @@ def scalar_text(value: object, where: str) -> str | None:
     return refuse(where, "text, a number, true, false or null", value)
 
 
-def text(value: object, where: str) -> str:
-    """Return a text."""
-    return value if isinstance(value, str) else refuse(where, "text", value)
+def _reader_of(kind: type) -> _Read:
+    """Return a reader of values of a type."""
+
+    def read(value: Any, where: str) -> Any:
+        return value if isinstance(value, kind) else refuse(where, _WORDS[kind], value)
+
+    return read
+
+
+text, json_object, _truth = map(_reader_of, (str, dict, bool))
 
 
 def number(value: object, where: str) -> float:
@@ -287,18 +294,12 @@ def _logprob(value: Any, where: str) -> float:
     return _logprobs([number(value, where)], where)[0]
 
 
-def _truth(value: Any, where: str) -> bool:
-    return value if isinstance(value, bool) else refuse(where, "true or false", value)
-
-
-def _object(value: Any, where: str) -> Row:
-    return value if isinstance(value, dict) else refuse(where, "an object", value)
-
-
 def _objects(value: Any, where: str) -> list[Row]:
     if not isinstance(value, list):
         refuse(where, "a list of objects", value)
-    return [_object(each, f"Entry {position} of {where}") for position, each in enumerate(value)]
+    return [
+        json_object(each, f"Entry {position} of {where}") for position, each in enumerate(value)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +353,7 @@ COLUMNS: tuple[Column, ...] = (
     ("model_id", "llm_name", "generator")),
     Column("temperature", "llm", not_negative, "temperature of the decoding"),
     Column("max_tokens", "llm", positive, "limit on output tokens"),
-    Column("decoding", "llm", _object, "other parameters of the decoding"),
+    Column("decoding", "llm", json_object, "other parameters of the decoding"),
     Column("sample", "cot", _sample,
     "number of the CoT among those of its question and LLM, which orders them; or any other name",
     ("sample_id", "sample_index"),

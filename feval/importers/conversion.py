@@ -305,7 +305,7 @@ class _Conversion:
         self._questions, self._counter, self._scratch = questions, counter, scratch
         self._known_scorers = scorers
         self._seen: dict[str, Counter[str]] = {}
-        self._scorers: dict[str, int] = {}
+        self._scorers: dict[str, int] = {}  # and their numbers among what is set apart
         self._cots: Counter[str] = Counter()
         # CoTs of an LLM with a score by a scorer
         self._scored: Counter[tuple[str, str]] = Counter()
@@ -348,8 +348,7 @@ class _Conversion:
                 " 'tiktoken:ENCODING'."
             )
         counter = self._counter or llm.counter or ("usage" if llm.counted else "words")
-        self._scorers, self._scores = {}, StoredRows(self._scratch)
-        self._probes, self._has_probes = StoredRows(self._scratch), False
+        self._scorers, self._apart, self._has_probes = {}, StoredRows(self._scratch), False
         reading = replace(
             self._reading,
             count=None if counter in ("usage", llm.counter) else token_counter(counter),
@@ -363,7 +362,7 @@ class _Conversion:
         for scorer, group in self._scorers.items():
             scored = (
                 ScoreRows(self._questions[number].id, *columns)
-                for number, (columns,) in self._scores.questions(group)
+                for number, (columns,) in self._apart.questions(group)
             )
             origin = _SCORES_OF.get(self._importer.name, self._importer.name)
             own = ScorerInfo(scorer, "imported", {"format": origin})
@@ -390,13 +389,11 @@ class _Conversion:
                 varied = varied or len(set(pool.texts)) > 1
             for scorer, rows in pool.scores.items():
                 self._scored[scorer, llm] += len(rows.sample_indices)
-                group = self._scorers.setdefault(scorer, len(self._scorers))
-                self._scores.add(
-                    group, number, (rows.sample_indices, rows.scores, rows.step_scores)
-                )
+                group = self._scorers.setdefault(scorer, len(self._scorers) + 1)
+                self._apart.add(group, number, (rows.sample_indices, rows.scores, rows.step_scores))
             if pool.probes:
                 self._has_probes = True
-                self._probes.add(0, number, pool.probes)
+                self._apart.add(0, number, pool.probes)
                 if pool.tokens is not None:
                     beyond = sum(probe[1] > pool.tokens[probe[0]] for probe in pool.probes)
                     self._counted["Probes at offsets beyond the end of their CoT"] += beyond
@@ -432,7 +429,7 @@ class _Conversion:
             f"Raw answers of probes of {llm.info.name} that cannot be read as {self._kind} and"
             " count as no answer"
         )
-        for number, (probes,) in self._probes.questions(0):
+        for number, (probes,) in self._apart.questions(0):
             question = self._questions[number]
             samples, offsets, stored, texts, tokens, confidences = zip(*probes, strict=True)
             raw: Sequence[str | None] = stored

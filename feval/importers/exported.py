@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from feval.cards.reading import sentence
 from feval.errors import NotRecordedError, SourceError, UnknownNameError
 from feval.importers.files import TableRow
-from feval.importers.reading import opened
+from feval.importers.reading import PARQUET, starts_with
 from feval.importers.source import Imported, Row
 from feval.recording.content import ScorerInfo
 from feval.recording.reader import Recording
@@ -29,8 +29,6 @@ FACTS_VERSION = 1
 
 ALONE = "{alone}"
 """Column of rows that have no CoT."""
-
-_MAGIC = b"PAR1"
 
 
 class _Facts(BaseModel):
@@ -93,11 +91,8 @@ def facts_of(source: Path) -> Facts | None:
     Raises:
         SourceError: they are not as an export writes them.
     """
-    if not source.is_file():
+    if not source.is_file() or not starts_with(source, PARQUET):
         return None
-    with opened(source) as stream:
-        if stream.read(len(_MAGIC)) != _MAGIC:
-            return None
     try:
         data = (pq.read_metadata(source).metadata or {}).get(FACTS)
     except (pa.ArrowException, OSError, ValueError):

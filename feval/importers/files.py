@@ -27,19 +27,21 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from feval.errors import DamagedRecordingError, SourceError
-from feval.importers.columns import refuse
+from feval.importers.columns import json_object, refuse
 from feval.importers.reading import (
+    GZIP,
     MAX_EXPANDED_BYTES,
     MAX_RATIO,
+    PARQUET,
     RATIO_FREE_BYTES,
     Reader,
     check_bounds,
     disk_errors,
-    is_compressed,
     opened,
     read_bytes,
     read_lines,
     regular_file,
+    starts_with,
 )
 from feval.importers.source import Row
 from feval.recording.parquet.bounds import Bounds, expanded_bytes, most_values
@@ -50,12 +52,7 @@ Choice = Callable[[list[str]], Sequence[str]]
 
 _BLOCK_BYTES = 4 << 20  # of CSV: a row must fit, and Arrow takes some eighty times as much memory
 _ROWS_AT_ONCE = 128  # as Python's values
-_PARQUET, _ARROW_FILE, _ARROW_STREAM, _BOM = (
-    b"PAR1",
-    b"ARROW1",
-    b"\xff\xff\xff\xff",
-    b"\xef\xbb\xbf",
-)
+_ARROW_FILE, _ARROW_STREAM, _BOM = b"ARROW1", b"\xff\xff\xff\xff", b"\xef\xbb\xbf"
 # a larger Parquet table is not looked through for bombs, but bounded as it is read
 _CHECKED_BYTES = 64 << 20
 _MOST_TIMES = 1000
@@ -144,7 +141,7 @@ def opened_table(
         start = stream.read(64).removeprefix(_BOM).lstrip()
     blocks: _Blocks | None = None
     columns, is_csv = None, False
-    if start.startswith(_PARQUET):
+    if start.startswith(PARQUET):
         blocks = _parquet(path, choose)
     elif start.startswith((_ARROW_FILE, _ARROW_STREAM)):
         blocks = _arrow(path)
@@ -168,7 +165,7 @@ def _lines(path: Path, reader: Reader) -> _Rows:
     with closing(read_lines(path)) as lines:
         for number, row in reader.json_lines(lines, path.name):
             yield TableRow(
-                f"line {number} of {path.name}", _object(row, f"Line {number} of {path.name}")
+                f"line {number} of {path.name}", json_object(row, f"Line {number} of {path.name}")
             )
 
 
@@ -181,13 +178,8 @@ def _document(path: Path, reader: Reader, member: str) -> _Rows:
     if not isinstance(document, list):
         refuse(f"{member!r} of {path.name}" if member else path.name, "a list of rows", document)
     for number, row in enumerate(document, 1):
-        yield TableRow(
-            f"row {number} of {path.name}", shared | _object(row, f"Row {number} of {path.name}")
-        )
-
-
-def _object(row: Any, where: str) -> Row:
-    return row if isinstance(row, dict) else refuse(where, "an object", row)
+        own = json_object(row, f"Row {number} of {path.name}")
+        yield TableRow(f"row {number} of {path.name}", shared | own)
 
 
 def _csv(path: Path, reader: Reader) -> _Blocks:
@@ -203,7 +195,7 @@ def _csv(path: Path, reader: Reader) -> _Blocks:
     separator = next((each for each in "\t,;" if each.encode() in header), ",")
     with _opened_csv(path, separator, []) as table:
         columns = table.schema.names
-    size, expanded = path.stat().st_size if is_compressed(path) else None, 0
+    size, expanded = path.stat().st_size if starts_with(path, GZIP) else None, 0
     with _opened_csv(path, separator, columns) as table:
         yield table.schema
         for block in table:
@@ -239,13 +231,13 @@ def _opened_csv(path: Path, separator: str, columns: list[str]) -> Iterator[Any]
     # Arrow reads ahead in a thread of its own: of a Python stream it would call Python there, also
     # while Python ends.
     with disk_errors(path), _arrow_errors(path, "CSV"), pa.OSFile(str(path)) as file:
-        stream = pa.CompressedInputStream(file, "gzip") if is_compressed(path) else file
+        stream = pa.CompressedInputStream(file, "gzip") if starts_with(path, GZIP) else file
         with stream, pyarrow.csv.open_csv(stream, **options) as table:
             yield table
 
 
 def _parquet(path: Path, choose: Choice) -> _Blocks:
-    most = _CHECKED_BYTES + _MOST_TIMES * path.stat().st_size
+    most = _most_bytes(path, 0)
     with opened_parquet(path, choose, checked_bytes=_CHECKED_BYTES) as (table, columns):
         yield table.schema_arrow
         for block in table.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
@@ -270,15 +262,11 @@ def opened_parquet(
     Raises:
         SourceError: it is no Parquet file, damaged, or expands beyond the bounds.
     """
-    with disk_errors(path), regular_file(path).open("rb") as stream:
-        if stream.read(len(_PARQUET)) != _PARQUET:
-            raise SourceError(f"{path} is not a Parquet file. Is the format the right one?")
-        size = path.stat().st_size
-        data = (
-            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            if size <= checked_bytes
-            else None
-        )
+    if not starts_with(path, PARQUET):
+        raise SourceError(f"{path} is not a Parquet file. Is the format the right one?")
+    with disk_errors(path), path.open("rb") as stream:
+        is_checked = path.stat().st_size <= checked_bytes
+        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if is_checked else None
     try:
         with (
             pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
@@ -288,8 +276,7 @@ def opened_parquet(
             check_width(str(path), file.metadata.num_columns)
             columns = list(choose(file.schema_arrow.names))
             if data is not None:
-                most_bytes = min(MAX_EXPANDED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * size))
-                Bounds(path, data, file.metadata, most_bytes).check(columns)
+                Bounds(path, data, file.metadata, _most_bytes(path, math.inf)).check(columns)
             yield file, columns
     except DamagedRecordingError as error:
         raise SourceError(str(error)) from error
@@ -328,17 +315,14 @@ def _pieces(block: Any) -> Iterator[Any]:
         yield block
 
 
-def _most_bytes(path: Path) -> int:
-    """Return what a table of Arrow may expand to; one that is large already, as a large table of
-    Parquet.
+def _most_bytes(path: Path, checked_bytes: float = _CHECKED_BYTES) -> int:
+    """Return what a table may expand to; one that is larger than `checked_bytes`, as a large table
+    of Parquet.
     """
     size = path.stat().st_size
-    most = _CHECKED_BYTES + _MOST_TIMES * size
-    return (
-        most
-        if size > _CHECKED_BYTES
-        else min(MAX_EXPANDED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * size))
-    )
+    if size > checked_bytes:
+        return _CHECKED_BYTES + _MOST_TIMES * size
+    return min(MAX_EXPANDED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * size))
 
 
 def _shares_values(kind: Any) -> Any:
@@ -523,52 +507,40 @@ def check_stream(data: Any, most_bytes: int, most_values: int) -> None:
         most_bytes: of all its buffers once they are decompressed.
         most_values: of a column, or of the values inside its lists, in all batches together.
     """
-    reader = pa.ipc.MessageReader.open_stream(pa.BufferReader(data))
     expanded = values = 0
-    while (message := _next(reader)) is not None:
-        for length, buffers in _batches(
-            memoryview(message.metadata), memoryview(message.body or b"")
-        ):
-            values += length
-            expanded += buffers
-            if values > most_values:
-                raise ValueError(
-                    f"it states {values:,} values of a column, more than its bytes can hold"
-                )
-            if expanded > most_bytes:
-                raise ValueError(
-                    f"it expands to more than {most_bytes:,} bytes, as no table of its size does"
-                )
+    for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(data)):
+        length, size = _batch(memoryview(message.metadata), memoryview(message.body or b""))
+        values += length
+        expanded += size
+        if values > most_values:
+            raise ValueError(
+                f"it states {values:,} values of a column, more than its bytes can hold"
+            )
+        if expanded > most_bytes:
+            raise ValueError(
+                f"it expands to more than {most_bytes:,} bytes, as no table of its size does"
+            )
 
 
-def _next(reader: Any) -> Any:
-    try:
-        return reader.read_next_message()
-    except StopIteration:
-        return None
-
-
-def _batches(metadata: memoryview, body: memoryview) -> Iterator[tuple[int, int]]:
-    """Yield the most values of a column and the expanded bytes of the batch in a message, if it is
-    one.
+def _batch(metadata: memoryview, body: memoryview) -> tuple[int, int]:
+    """Return the most values of a column and the expanded bytes of the batch in a message; 0 where
+    it is none.
     """
+    flat = _FlatBuffer(metadata)
     try:
-        message = _Table(metadata, struct.unpack_from("<I", metadata)[0])
-        kind, batch = message.number(1, "B"), message.table(2)
-        if kind == _DICTIONARY_BATCH and batch is not None:
-            batch = batch.table(1)
-        if kind not in (_DICTIONARY_BATCH, _RECORD_BATCH) or batch is None:
-            return
-        lengths = [batch.number(0, "q"), *(length for length, _ in batch.pairs(1))]
+        message = flat.number(0, "I")
+        kind, batch = flat.field(message, 1, "B"), flat.inside(message, 2)
+        if kind == _DICTIONARY_BATCH and batch:
+            batch = flat.inside(batch, 1)
+        if kind not in (_DICTIONARY_BATCH, _RECORD_BATCH) or not batch:
+            return 0, 0
+        lengths = [flat.field(batch, 0, "q"), *(n for n, _ in flat.pairs(batch, 1))]
         # Before version 5 of the format, the message and not the batch could say that buffers are
         # compressed.
-        compressed = batch.table(3) is not None or (
-            message.number(0, "h") < _V5 and message.table(4) is not None
-        )
-        yield (
-            max(lengths),
-            sum(_size(body, *pair, compressed=compressed) for pair in batch.pairs(2)),
-        )
+        version = flat.field(message, 0, "h")
+        compressed = flat.inside(batch, 3) or (version < _V5 and flat.inside(message, 4))
+        sizes = (_size(body, *pair, compressed=bool(compressed)) for pair in flat.pairs(batch, 2))
+        return max(lengths), sum(sizes)
     except struct.error as error:
         raise ValueError("its metadata end early") from error
 
@@ -583,44 +555,39 @@ def _size(body: memoryview, offset: int, length: int, *, compressed: bool) -> in
     return length if stated == _NOT_COMPRESSED else max(int(stated), 0)
 
 
-class _Table:
-    """A table of a flatbuffer: where its fields lie stands in another table, before or behind
-    it.
-    """
+class _FlatBuffer:
+    """Reads tables of a flatbuffer by their places; 0 is the place of what is left out."""
 
-    def __init__(self, data: memoryview, at: int) -> None:
-        self._data, self._at = data, at
-        self._fields = at - struct.unpack_from("<i", data, at)[0]
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
 
-    def _place(self, field: int) -> int | None:
-        entry = 4 + 2 * field
-        if self._fields < 0 or entry >= struct.unpack_from("<H", self._data, self._fields)[0]:
-            return None
-        offset = struct.unpack_from("<H", self._data, self._fields + entry)[0]
-        return self._at + int(offset) if offset else None
+    def number(self, place: int, form: str) -> int:
+        """Return a number."""
+        return int(struct.unpack_from(f"<{form}", self._data, place)[0])
 
-    def number(self, field: int, form: str) -> int:
-        """Return a number; 0 where it is left out."""
-        place = self._place(field)
-        return 0 if place is None else int(struct.unpack_from(f"<{form}", self._data, place)[0])
+    def _place(self, table: int, field: int) -> int:
+        # where a field is stands in another table, before or behind its own
+        fields, entry = table - self.number(table, "i"), 4 + 2 * field
+        if fields < 0 or entry >= self.number(fields, "H"):
+            return 0
+        offset = self.number(fields + entry, "H")
+        return offset and table + offset
 
-    def table(self, field: int) -> _Table | None:
-        """Return a table inside this one."""
-        place = self._place(field)
-        return (
-            None
-            if place is None
-            else _Table(self._data, place + struct.unpack_from("<I", self._data, place)[0])
-        )
+    def field(self, table: int, field: int, form: str) -> int:
+        """Return the number in a field of a table; 0 where it is left out."""
+        place = self._place(table, field)
+        return place and self.number(place, form)
 
-    def pairs(self, field: int) -> Iterator[tuple[int, int]]:
+    def inside(self, table: int, field: int) -> int:
+        """Return where the table or vector is that a field names."""
+        place = self._place(table, field)
+        return place and place + self.number(place, "I")
+
+    def pairs(self, table: int, field: int) -> Iterator[tuple[int, int]]:
         """Yield the pairs of 64-bit numbers of a vector."""
-        place = self._place(field)
-        if place is None:
-            return
-        start = place + struct.unpack_from("<I", self._data, place)[0]
-        [count] = struct.unpack_from("<I", self._data, start)
-        whole = self._data[start + 4 : start + 4 + 16 * count]
-        if len(whole) < 16 * count:
-            raise struct.error
-        yield from struct.iter_unpack("<qq", whole)
+        if start := self.inside(table, field):
+            size = 16 * self.number(start, "I")
+            pairs = self._data[start + 4 :][:size]
+            if len(pairs) < size:
+                raise struct.error
+            yield from struct.iter_unpack("<qq", pairs)

@@ -22,7 +22,15 @@ from typing import Any
 
 from feval.cards.tokens import Usage
 from feval.errors import ConflictError, SourceError
-from feval.importers.columns import finish_reason, identifier, member, refuse, strings, whole
+from feval.importers.columns import (
+    finish_reason,
+    identifier,
+    json_object,
+    member,
+    refuse,
+    strings,
+    whole,
+)
 from feval.importers.logs import (
     chat_prompt,
     decoding,
@@ -33,7 +41,7 @@ from feval.importers.logs import (
     reasoning_of,
     text_of,
 )
-from feval.importers.reading import Archive, Reader, is_archive, opened_archive, read_bytes
+from feval.importers.reading import ZIP, Archive, Reader, opened_archive, read_bytes, starts_with
 from feval.importers.rows import Rows
 from feval.importers.source import Imported, ImportRequest, Prompt, Row, counted_notes
 
@@ -81,7 +89,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
     reader, noted = Reader(), Counter[str]()
     drafts: dict[str, dict[int, _Epoch]] = {}
     with ExitStack() as stack:
-        archive = stack.enter_context(opened_archive(source)) if is_archive(source) else None
+        archive = stack.enter_context(opened_archive(source)) if starts_with(source, ZIP) else None
         if archive is None:
             log, where = reader.json(read_bytes(source), source.name, exact=True), source.name
         else:
@@ -228,9 +236,8 @@ def _role(message: Any, where: str) -> str:
 
 
 def _epoch(sample: Row, question: Row, model: str, where: str, noted: Counter[str]) -> _Epoch:
-    output = sample.get("output") if sample.get("output") is not None else {}
-    if not isinstance(output, dict):
-        refuse(f"'output' of {where}", "an object", output)
+    output = sample.get("output")
+    output = {} if output is None else json_object(output, f"'output' of {where}")
     choices = output.get("choices") or []
     if not isinstance(choices, list):
         refuse(f"'choices' of the output of {where}", "a list", choices)

@@ -16,7 +16,14 @@ from typing import Any
 
 from feval.errors import ConflictError, SourceError
 from feval.executors.tasks import results
-from feval.importers.columns import RowReader, names_of, question_names, refuse, sentence_start
+from feval.importers.columns import (
+    RowReader,
+    json_object,
+    names_of,
+    question_names,
+    refuse,
+    sentence_start,
+)
 from feval.importers.reading import Reader, read_lines
 from feval.importers.rows import Piece, Rows
 from feval.importers.source import Imported, ImportRequest, Row
@@ -113,8 +120,7 @@ class _Lines(Rows):
 
     def add_line(self, line: Any, where: str) -> None:
         """Add one line."""
-        if not isinstance(line, dict):
-            refuse(sentence_start(where), "an object", line)
+        json_object(line, sentence_start(where))
         samples = next((name for name in _SAMPLES if isinstance(line.get(name), list)), None)
         samples = "samples" if "samples" in line else samples
         if _is_tree(line):

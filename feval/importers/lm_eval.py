@@ -23,6 +23,7 @@ from typing import Any
 
 from feval.errors import ConflictError, SourceError
 from feval.importers.columns import (
+    json_object,
     member,
     refuse,
     scalar_text,
@@ -244,9 +245,7 @@ def _results(source: Path, reader: Reader) -> tuple[str | None, str | None, list
     """Return model, system prompt and notes from the results beside the samples."""
     results: Any = {}
     for path in beside(source):
-        results = reader.json(read_bytes(path), path.name)
-        if not isinstance(results, dict):
-            refuse(path.name, "an object", results)
+        results = json_object(reader.json(read_bytes(path), path.name), path.name)
     model, system = (
         value if isinstance(value := results.get(name), str) and value else None
         for name in ("model_name", "system_instruction")

@@ -10,20 +10,18 @@ Thoughts (24.csv: CSV with a column Puzzles) are questions whose gold answer is 
 
 from __future__ import annotations
 
-import io
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from feval.answers import KINDS, canonical, canonical_gold
 from feval.answers.choice import WHOLE
 from feval.cards.reading import parse_json
 from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
-from feval.importers.columns import RowReader, member, question_names, refuse
-from feval.importers.reading import Reader, read_bytes
+from feval.importers.columns import RowReader, member, question_names, sentence_start, text
+from feval.importers.files import TableFile, opened_table
+from feval.importers.reading import Reader
 from feval.importers.source import Row, SourceQuestion
 
 _NAMES = question_names("question")
@@ -48,84 +46,66 @@ def known_answer_kind(dataset: str, kind: str | None) -> str:
 
 def read_questions(path: Path, dataset: str, reader: Reader) -> list[SourceQuestion]:
     """Read a questions file; `dataset` is for lines without an id."""
-    data = read_bytes(path)
-    is_json = data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
-    questions: Iterable[SourceQuestion] = (
-        _json_question(line, f"{dataset}/{row}", f"line {number} of {path.name}")
-        for row, (number, line) in enumerate(reader.json_lines(io.BytesIO(data), path.name))
-    )
-    return without_duplicates(
-        questions if is_json else _csv_questions(data, path, dataset, reader), path.name
-    )
+    with opened_table(path, reader) as table:
+        read = _layout(table)
+        questions = (
+            read(cells, where, f"{dataset}/{n}") for n, (where, cells) in enumerate(table.rows)
+        )
+        return without_duplicates(questions, path.name)
 
 
-def _json_question(line: Any, default_id: str, where: str) -> SourceQuestion:
-    if not isinstance(line, dict):
-        refuse(where, "an object", line)
+def _layout(table: TableFile) -> Callable[[Row, str, str], SourceQuestion]:
+    """Return what reads the rows of a file: cells, place and an id for lines without one."""
+    columns = table.columns or []
+    if _PUZZLES in columns:
+        return _puzzle
+    if columns == _ANSWER_KEY:
+        return _key
+    if columns and all(name not in _NAMES or _NAMES[name].name != "question" for name in columns):
+        raise SourceError(
+            f"{table.name} is not a questions file: it should be JSON Lines or CSV with a question"
+            " per line (question_id, question, answer), or CSV with the columns"
+            f" {', '.join(_ANSWER_KEY)}; its columns are {', '.join(columns)!r:.80}."
+        )
+    return _from_text if table.cells_are_text else _question
+
+
+def _puzzle(cells: Row, where: str, name: str) -> SourceQuestion:
+    numbers = text(cells[_PUZZLES] or "", where)
+    if not all(map(str.isdecimal, numbers.split())):
+        raise SourceError(
+            f"{sentence_start(where)} should have numbers under {_PUZZLES}; found {numbers!r:.80}."
+        )
+    return SourceQuestion(name, numbers, "24")
+
+
+def _key(cells: Row, where: str, name: str) -> SourceQuestion:
+    if not cells["answer"]:
+        raise SourceError(
+            f"{sentence_start(where)} should be subject, index and answer; found {cells!r:.80}."
+        )
+    return SourceQuestion(name, "", text(cells["answer"], where))
+
+
+def _from_text(cells: Row, where: str, name: str) -> SourceQuestion:
+    line = {name: cell for name, cell in cells.items() if cell}
+    for column in {"choices", "options"} & line.keys():
+        with suppress(ValueError):
+            line[column] = parse_json(line[column])
+    return _question(line, where, name)
+
+
+def _question(line: Row, where: str, name: str) -> SourceQuestion:
     values, *_ = _READER.read(line, where)
     if values.get("question") is None:
         member(line, "question", str, where)
-    name = values.get("id")
+    own = values.get("id")
     return SourceQuestion(
-        default_id if name is None else name,
+        name if own is None else own,
         values["question"],
         values.get("gold"),
         values.get("choices") or (),
     )
-
-
-def _csv_questions(data: bytes, path: Path, dataset: str, reader: Reader) -> list[SourceQuestion]:
-    header, *rows = reader.csv(data, path.name)
-    if _PUZZLES in header:
-        return _puzzles(header.index(_PUZZLES), rows, dataset, path.name)
-    if any(name in _NAMES and _NAMES[name].name == "question" for name in header):
-        if twice := [name for name, count in Counter(header).items() if name and count > 1]:
-            raise SourceError(
-                f"{path.name} has the column {twice[0]!r:.60} twice; rename one of them."
-            )
-        return [
-            _json_question(_cells(header, record, where), f"{dataset}/{row}", where)
-            for row, record in enumerate(filter(None, rows))
-            if (where := f"record {row + 1} of {path.name}")
-        ]
-    if header != _ANSWER_KEY:
-        raise SourceError(
-            f"{path.name} is not a questions file: it should be JSON Lines or CSV with a question"
-            " per line (question_id, question, answer), or CSV with the columns"
-            f" {', '.join(_ANSWER_KEY)}; its first line is {','.join(header)!r:.80}."
-        )
-    for row, record in enumerate(rows):
-        if len(record) != len(_ANSWER_KEY) or not record[2]:
-            raise SourceError(
-                f"Record {row + 1} of {path.name} should be subject, index and answer; found"
-                f" {record!r:.80}."
-            )
-    return [SourceQuestion(f"{dataset}/{row}", "", record[2]) for row, record in enumerate(rows)]
-
-
-def _cells(header: list[str], record: list[str], where: str) -> Row:
-    """Return the cells of a record by column, without empty ones."""
-    if len(record) != len(header):
-        refuse(where, f"{len(header)} cells, as the first line has", record)
-    line: Row = {name: cell for name, cell in zip(header, record, strict=True) if cell}
-    for name in ("choices", "options"):
-        with suppress(ValueError):
-            line |= {name: parse_json(line[name])} if name in line else {}
-    return line
-
-
-def _puzzles(column: int, rows: list[list[str]], dataset: str, name: str) -> list[SourceQuestion]:
-    for row, record in enumerate(rows):
-        if len(record) <= column or not all(
-            number.isdecimal() for number in record[column].split()
-        ):
-            raise SourceError(
-                f"Record {row + 1} of {name} should have numbers under {_PUZZLES}; found"
-                f" {record!r:.80}."
-            )
-    return [
-        SourceQuestion(f"{dataset}/{row}", record[column], "24") for row, record in enumerate(rows)
-    ]
 
 
 def without_duplicates(questions: Iterable[SourceQuestion], name: str) -> list[SourceQuestion]:
@@ -230,27 +210,32 @@ def positions_as_labels(
         return questions, []
     questions, notes = _texts_that_are_labels(questions)
     # -1 is what hidden tests have, and no position.
-    golds = sum(
-        question.gold is not None and not _gold(question).startswith("-") for question in questions
-    )
-    numbers = [
-        q
-        for q in questions
-        if WHOLE.fullmatch(_gold(q)) and not _gold(q).startswith("-") and not _is_label(q)
-    ]
+    golds = [q for q in questions if q.gold is not None and not _gold(q).startswith("-")]
+    numbers = [q for q in golds if WHOLE.fullmatch(_gold(q)) and not _is_label(q)]
     positions = [question for question in numbers if not _is_text(question)]
     if not positions:
         return questions, notes
-    only_positions = len(numbers) == golds and all(map(_in_range, numbers))
-    labels = {
-        question.id: _label(question, origin)
-        for question in (numbers if only_positions else positions)
-    }
-    changed = [replace(q, gold=labels[q.id]) if q.id in labels else q for q in questions]
-    return changed, [
-        *notes,
-        *_notes(positions[0], labels, [q for q in numbers if _is_other_text(q, labels)]),
+    only_positions = len(numbers) == len(golds) and all(map(_in_range, numbers))
+    labels = {q.id: _label(q, origin) for q in (numbers if only_positions else positions)}
+    first = positions[0]
+    note = (
+        "Gold answers that are positions, counted from 0, and were written as labels:"
+        f" {len(labels):,} (such as {_gold(first)} of {first.id!r}, which is {labels[first.id]!r})."
+    )
+    other_texts = [
+        q
+        for q in numbers
+        if (label := labels.get(q.id))
+        and dict(q.choices)[label] != _gold(q)
+        and _is_text(q, besides=label)
     ]
+    if other_texts:
+        note += (
+            f" Positions that are also the text of another option: {len(other_texts):,} (such as"
+            f" {_gold(other_texts[0])} of {other_texts[0].id!r}). Every gold of the source is a"
+            " position, so they were read as positions."
+        )
+    return [replace(q, gold=labels.get(q.id, q.gold)) for q in questions], [*notes, note]
 
 
 def _texts_that_are_labels(
@@ -293,20 +278,11 @@ def _is_label(question: SourceQuestion) -> bool:
     return _gold(question) in dict(question.choices)
 
 
-def _is_text(question: SourceQuestion) -> bool:
+def _is_text(question: SourceQuestion, besides: str = "") -> bool:
+    """Return whether a gold is the text of an option, besides that of one label."""
     golds = {canonical("text", gold) for gold in (_gold(question), question.gold or "")}
-    return any(canonical("text", text) in golds for _, text in question.choices)
-
-
-def _is_other_text(question: SourceQuestion, labels: dict[str, str]) -> bool:
-    """Return whether a gold that was read as a position is the text of another option."""
-    label = labels.get(question.id)
-    others = tuple(choice for choice in question.choices if choice[0] != label)
-    text = dict(question.choices).get(label or "")
-    return (
-        label is not None
-        and text != _gold(question)
-        and _is_text(replace(question, choices=others))
+    return any(
+        canonical("text", text) in golds for label, text in question.choices if label != besides
     )
 
 
@@ -332,19 +308,3 @@ def _label(question: SourceQuestion, origin: str) -> str:
             " among them, counted from 0. Correct the gold, or write it as the label of an option."
         )
     return labels[int(_gold(question))]
-
-
-def _notes(
-    first: SourceQuestion, labels: dict[str, str], other_texts: list[SourceQuestion]
-) -> list[str]:
-    note = (
-        "Gold answers that are positions, counted from 0, and were written as labels:"
-        f" {len(labels):,} (such as {_gold(first)} of {first.id!r}, which is {labels[first.id]!r})."
-    )
-    if other_texts:
-        note += (
-            f" Positions that are also the text of another option: {len(other_texts):,} (such as"
-            f" {_gold(other_texts[0])} of {other_texts[0].id!r}). Every gold of the source is a"
-            " position, so they were read as positions."
-        )
-    return [note]

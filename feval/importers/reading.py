@@ -44,9 +44,11 @@ RATIO_FREE_BYTES = 16 << 20
 BRACKETS_FREE = 1 << 20
 """Brackets that JSON may open at any size; beyond these, at most one in four bytes."""
 
+GZIP, ZIP, PARQUET = b"\x1f\x8b", b"PK\x03\x04", b"PAR1"
+"""What files of a kind begin with."""
+
 _MOST_DEPTH = 254  # of lists and objects, that orjson writes
 _CHUNK = 1 << 20
-_GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # orjson reads a whole number beyond 64 bits as a float and loses digits; 64 bits hold every number
@@ -94,8 +96,10 @@ def fingerprint(path: Path, what: str = "the file to import") -> dict[str, str |
 
 def read_bytes(path: Path) -> bytes:
     """Return the bytes of a source, expanded where it is compressed by gzip."""
-    with _opened(path) as (stream, _):
-        data = expand(stream, path.stat().st_size, str(path))
+    with opened(path) as stream:
+        size = path.stat().st_size
+        check_bounds(size, size, str(path))
+        data = stream.read()
     if not data or data.isspace():
         raise _nothing(path)
     return data
@@ -122,47 +126,29 @@ def read_lines(path: Path) -> Generator[bytes, None, None]:
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """Open a source, expanded within the bounds where it is compressed by gzip."""
-    with _opened(path) as (stream, compressed):
-        if not compressed:
-            yield stream
+    with disk_errors(path), regular_file(path).open("rb", buffering=_CHUNK) as file:
+        if not starts_with(path, GZIP):
+            yield file
             return
-        with io.BufferedReader(
-            _Bounded(stream, path.stat().st_size, str(path)), _CHUNK
-        ) as expanded:
+        stream = _Bounded(gzip.GzipFile(fileobj=file), path.stat().st_size, str(path))
+        with io.BufferedReader(stream, _CHUNK) as expanded:
             yield cast("IO[bytes]", expanded)
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[IO[bytes], bool]]:
-    """Open a source, and say whether it is compressed."""
-    with disk_errors(path), regular_file(path).open("rb", buffering=_CHUNK) as file:
-        compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-        file.seek(0)
-        yield (cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if compressed else file), compressed
-
-
-def is_compressed(path: Path) -> bool:
-    """Return whether a source is compressed by gzip."""
-    with _opened(path) as (_, compressed):
-        return compressed
+def starts_with(path: Path, magic: bytes) -> bool:
+    """Return whether a file begins with some bytes, as those of its kind do."""
+    with disk_errors(path), regular_file(path).open("rb") as file:
+        return file.read(len(magic)) == magic
 
 
 def _nothing(path: Path) -> SourceError:
     return SourceError(f"{path} is empty; there is nothing to read.")
 
 
-def expand(stream: IO[bytes], compressed_bytes: int, name: str) -> bytes:
-    """Read a stream to its end, within the bounds; it may expand the `compressed_bytes` that it
-    reads.
-    """
-    bounded = _Bounded(stream, compressed_bytes, name)
-    return b"".join(iter(lambda: bounded.read(_CHUNK), b""))
-
-
 class _Bounded(io.RawIOBase):
     """A stream that raises where it is damaged, or expands beyond the bounds."""
 
-    def __init__(self, stream: IO[bytes], compressed_bytes: int, name: str) -> None:
+    def __init__(self, stream: Any, compressed_bytes: int, name: str) -> None:
         self._stream, self._compressed, self._name = stream, compressed_bytes, name
         self._total = 0
 
@@ -171,7 +157,7 @@ class _Bounded(io.RawIOBase):
 
     def read(self, size: int = -1, /) -> bytes:
         try:
-            data = self._stream.read(size)
+            data: bytes = self._stream.read(size)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise SourceError(
                 f"{self._name} is damaged: it could not be expanded beyond byte {self._total}"
@@ -180,6 +166,9 @@ class _Bounded(io.RawIOBase):
         self._total += len(data)
         check_bounds(self._total, self._compressed, self._name)
         return data
+
+    def readall(self) -> bytes:
+        return b"".join(iter(lambda: self.read(_CHUNK), b""))
 
     def readinto(self, buffer: Any, /) -> int:
         view = memoryview(buffer)
@@ -373,7 +362,6 @@ class Reader:
 _ZSTANDARD = 93
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD)
 _ENCRYPTED = 0x1
-_MAGIC = b"PK\x03\x04"
 _LOCAL_HEADER_BYTES = 30
 # `zipfile` has one exception of its own and lets these others through.
 _DAMAGED = (
@@ -436,12 +424,12 @@ class Archive:
             if info.compress_type == _ZSTANDARD:
                 return self._from_zstandard(info)
             with self.zip.open(info) as stream:
-                return expand(stream, info.compress_size, self.where(name))
+                return _Bounded(stream, info.compress_size, self.where(name)).readall()
 
     def _from_zstandard(self, info: zipfile.ZipInfo) -> bytes:
         stream = pa.CompressedInputStream(pa.BufferReader(self._compressed(info)), "zstd")
         try:
-            data = expand(stream, info.compress_size, self.where(info.filename))
+            data = _Bounded(stream, info.compress_size, self.where(info.filename)).readall()
         except OSError as error:  # what Arrow says of a damaged stream
             raise zipfile.BadZipFile(
                 f"{info.filename!r:.80} cannot be expanded ({error})"
@@ -455,19 +443,13 @@ class Archive:
         with self.path.open("rb") as file:
             file.seek(info.header_offset)
             header = file.read(_LOCAL_HEADER_BYTES)
-            if not header.startswith(_MAGIC):
+            if not header.startswith(ZIP):
                 raise zipfile.BadZipFile(
                     f"there is no header of {info.filename!r:.80} where it should be"
                 )
             name_bytes, extra_bytes = struct.unpack("<HH", header[26:30])
             file.seek(name_bytes + extra_bytes, 1)
             return file.read(info.compress_size)
-
-
-def is_archive(path: Path) -> bool:
-    """Return whether a file is a zip archive, by its first bytes."""
-    with disk_errors(path), regular_file(path).open("rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from feval.cards.tokens import Usage
 from feval.errors import ConflictError, SourceError
@@ -32,10 +32,11 @@ from feval.importers.stored_rows import PackedRows, StoredQuestions, StoredRows
 from feval.recording.content import LLMInfo, ScoreRows
 from feval.recording.parts import EXTRA_COLUMNS
 
-_T = TypeVar("_T")
 _COT_COLUMNS = frozenset(column.name for column in names_of("cot").values())
 _OF_LLM = ("temperature", "max_tokens", "decoding", "probe_cue", "step_stop", "step_policy")
+_AS_THEY_ARE = ("reasoning", "token_logprobs", "token_confidences", "turn_prompt_tokens")
 _COUNTED = ("answer", "tokens", "node", "turns", "turn_messages")
+_SHARED = (("text", "two texts"), ("gold", "two gold answers"), ("choices", "two sets of choices"))
 _PROBE = ("offset", "answer", "text", "tokens", "confidence")
 
 
@@ -54,15 +55,8 @@ class _LLM:
     number: int
     decoding: Row = field(default_factory=dict)
     unanswered_probe: str = ""
-    first_place: str = ""
     request: tuple[int, Prompt | None, int | None] = (-1, None, None)
     having: Counter[str] = field(default_factory=Counter)
-
-    def count(self, later: _LLM) -> None:
-        """Add the CoTs of rows further on in the source."""
-        self.first_place = self.first_place or later.first_place
-        self.having.update(later.having)
-        self.unanswered_probe = self.unanswered_probe or later.unanswered_probe
 
 
 Piece = tuple[list[SourceQuestion], dict[str | None, _LLM], PackedRows, Row, set[str]]
@@ -110,7 +104,8 @@ class Rows:
         questions, llms, rows, others, noted = piece
         own = [self._llm_named(name, llm.decoding, "a line") for name, llm in llms.items()]
         for llm, later in zip(own, llms.values(), strict=True):
-            llm.count(later)
+            llm.having.update(later.having)
+            llm.unanswered_probe = llm.unanswered_probe or later.unanswered_probe
         numbers = [self._number_of(question, "a line") for question in questions]
         self.stored.extend(rows, [llm.number for llm in own], numbers)
         self._others = {**self._others, **others, **self._others}
@@ -175,17 +170,14 @@ class Rows:
         number = self._numbers.setdefault(name, len(self._questions))
         if number == len(self._questions):
             self._questions.append(question)
-        elif question.text is not None or question.gold is not None or question.choices:
+        elif question != SourceQuestion(name, None) and question != self._questions[number]:
             known = self._questions[number]
-            choices = known.choices or None, question.choices or None
-            agreed = SourceQuestion(
-                name,
-                _agreed(known.text, question.text, "two texts", name, where),
-                _agreed(known.gold, question.gold, "two gold answers", name, where),
-                _agreed(*choices, "two sets of choices", name, where) or (),
-            )
-            if agreed != known:
-                self._questions[number] = agreed
+            agreed = {
+                part: _agreed(getattr(known, part), getattr(question, part), what, name, where)
+                for part, what in _SHARED
+            }
+            if (changed := replace(known, **agreed)) != known:
+                self._questions[number] = changed
         return number
 
     def add_row(
@@ -232,7 +224,6 @@ class Rows:
             cot["probes"] = self._read_probes(llm, cot["probes"], where)
         if "node" in cot:
             cot = {"ends": not {"answer", "turn_messages"}.isdisjoint(cot), "answer": None, **cot}
-        llm.first_place = llm.first_place or where
         if "turns" in cot:
             cot["turns"] = [
                 self._turn(llm, turn, _turn_place(i, where)) for i, turn in enumerate(cot["turns"])
@@ -332,10 +323,10 @@ class Rows:
         if list(self.llms) == [None] or not self.llms:
             return [(None, self._request.llm_of(self._source, infos[0] if infos else LLMInfo("")))]
         if None in self.llms:
-            without = self.llms[None].first_place
+            _, [(without, *_), *_] = next(self.stored.questions(self.llms[None].number))
             raise SourceError(
-                f"Some lines of {self._source} name an LLM and others do"
-                f" not{f' ({without})' if without else ''}; name it on each line, or on none."
+                f"Some lines of {self._source} name an LLM and others do not ({without}); name it"
+                " on each line, or on none."
             )
         return list(self._request.chosen_llms(self._source, infos))
 
@@ -393,13 +384,12 @@ class Rows:
         for number, prompt, prompt_tokens, rows in self._by_question(llm):
             yield from repeat(empty, number - done)
             question, cots = self._questions[number].id, [cot for _, cot in rows]
-            tree: Row = {}
+            others: Row = {"prompt": prompt, "prompt_tokens": prompt_tokens}
             if llm.having["node"] or llm.having["turn_messages"]:
-                cots, tree["parents"], tree["ends"] = _ordered_tree(cots, question)
+                cots, others["parents"], others["ends"] = _ordered_tree(cots, question)
             if llm.having["turn_messages"]:
-                tree["messages"] = [cot.get("turn_messages") for cot in cots]
-            pool = _pool(question, cots, stored=stored, counted=counted)
-            yield replace(pool, prompt=prompt, prompt_tokens=prompt_tokens, **tree)
+                others["messages"] = [cot.get("turn_messages") for cot in cots]
+            yield _pool(question, cots, others, stored=stored, counted=counted)
             done = number + 1
         yield from repeat(empty, len(self._questions) - done)
 
@@ -491,8 +481,9 @@ def collected(
     return rows.imported(reader, notes=notes)
 
 
-def _agreed(known: _T | None, value: _T | None, what: str, name: str, where: str) -> _T | None:
-    if known is not None and value is not None and known != value:
+def _agreed(known: Any, value: Any, what: str, name: str, where: str) -> Any:
+    missing = (None, ())
+    if known not in missing and value not in missing and known != value:
         before, here = (
             repr(each.text if isinstance(each, Prompt) else each) for each in (known, value)
         )
@@ -500,10 +491,12 @@ def _agreed(known: _T | None, value: _T | None, what: str, name: str, where: str
             f"Question {name!r} has {what}: {before:.80} before, and {here:.80} on {where}. "
             "Remove one of them or give each its own id."
         )
-    return known if known is not None else value
+    return value if known in missing else known
 
 
-def _pool(question: str, cots: Sequence[Row], *, stored: bool, counted: bool) -> SourcePool:
+def _pool(
+    question: str, cots: Sequence[Row], others: Row, *, stored: bool, counted: bool
+) -> SourcePool:
     names: set[str] = set().union(*cots)
 
     def column(name: str) -> list[Any] | None:
@@ -516,7 +509,6 @@ def _pool(question: str, cots: Sequence[Row], *, stored: bool, counted: bool) ->
         tokens=[cot["tokens"] for cot in cots] if counted else None,
         finish_reasons=[cot.get("finish_reason", "unknown") for cot in cots],
         extra={name: values for name in EXTRA_COLUMNS if (values := column(name)) is not None},
-        reasoning=column("reasoning"),
         sequence_logprobs=[
             cot["sequence_logprob"]
             if "sequence_logprob" in cot
@@ -527,13 +519,11 @@ def _pool(question: str, cots: Sequence[Row], *, stored: bool, counted: bool) ->
         ]
         if names & {"sequence_logprob", "token_logprobs"}
         else None,
-        token_logprobs=column("token_logprobs"),
-        token_confidences=column("token_confidences"),
         scores=_scores(question, cots) if names & {"score", "step_scores"} else {},
         probes=[
             [sample, *probe] for sample, cot in enumerate(cots) for probe in cot.get("probes", ())
         ],
-        turn_prompt_tokens=column("turn_prompt_tokens"),
+        **others | {name: column(name) for name in _AS_THEY_ARE},
     )
 
 

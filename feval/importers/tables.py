@@ -371,9 +371,7 @@ class _Content:
         self._count = lru_cache(_COUNTS_KEPT)(count_words)
         self._counted: Counter[str] = Counter()
         self._order_notes: list[str] = []
-        marks_vote = self.layout.verbatim_marks and request.answer_kind == "verbatim"
-        self._read_marks = frozenset() if marks_vote else frozenset(self.layout.no_answer)
-        self._vote = "they vote, as for the authors" if marks_vote else "they are no answer"
+        self._marks_vote = self.layout.verbatim_marks and request.answer_kind == "verbatim"
 
     def look_at(self, table: TableFile) -> Iterator[TableRow]:
         """Understand the columns of a table by its first rows; return all rows."""
@@ -602,6 +600,7 @@ class _Content:
         """Read the layout's marks as no answer, of a CoT and of its probes; count them."""
         probes = values.get("probes") if self.layout.probe_interval else None
         probes = probes if isinstance(probes, list) else []
+        vote = "they vote, as for the authors" if self._marks_vote else "they are no answer"
         for what, record in [("", values), *(("Probe ", probe) for probe in probes)]:
             marked = [
                 name
@@ -610,8 +609,8 @@ class _Content:
             ]
             if marked:
                 kind = f"{what}answers".capitalize()
-                self._counted[f"{kind} {record[marked[0]]!r} ({self._vote})"] += 1
-            if self._read_marks:
+                self._counted[f"{kind} {record[marked[0]]!r} ({vote})"] += 1
+            if not self._marks_vote:
                 record |= dict.fromkeys(marked)
 
     def _of(self, dataset: Any, where: str) -> Rows:

@@ -819,7 +819,7 @@ def test_the_game_needs_its_puzzles(save, imported):
     source = dumped([game_entry()])
     imported.refuses(r"pass 24\.csv, --questions FILE", "game24", source, error=UsageError)
     imported.refuses(
-        r"Record 1 of q.jsonl should have numbers under Puzzles",
+        r"Row 1 of q.jsonl should have numbers under Puzzles",
         "game24",
         source,
         questions=b"Rank,Puzzles\n1,four\n",
