@@ -352,6 +352,28 @@ def test_an_arrow_that_points_down_is_seen(name, source):
 
 
 @pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("feval.evaluation.curves", "from feval.replay import LLM\nfrom feval import errors"),
+        ("feval.recording.reader", "from .content import Votes\nfrom ..errors import FevalError"),
+        ("feval.recording.writer", "from feval import __version__"),
+        ("feval.cli.record", "from recorders import anything\nfrom feval.report import x"),
+        ("recorders.backends.openai", "from recorders import journal"),
+        ("feval", "from feval.replay import load"),
+        ("feval.hub", "import huggingface_hub"),
+        ("feval.serving.http", "import uvicorn"),
+        ("recorders.backends.openai", "import openai"),
+        ("feval.compat.feval_ttc", "import random"),
+        ("feval.cards.prices", "from urllib.parse import quote\nnp.random.Philox(key=1)"),
+        ("feval.cards.prices", "np.load(path, allow_pickle=False)"),
+    ],
+)
+def test_an_arrow_that_points_up_passes_and_what_has_its_place_there(name, source):
+    module = planted(name, source)
+    assert upward(module) == forbidden(module) == []
+
+
+@pytest.mark.parametrize(
     "source",
     [
         "import pickle",

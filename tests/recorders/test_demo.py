@@ -11,7 +11,7 @@ from command_line import feval
 from feval.errors import DamagedRecordingError, StorageError
 from feval.recording import open_recording
 from recorders.demo import DATASET, LIVE_LLM, LLMS, bundled_recording, run_demo
-from recorders.tiny import Decoding, load_model, sample
+from recorders.tiny import Decoding, load_model, sample, tokenizer
 from recorders.work.settings import load_questions
 
 HASH = "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
@@ -85,6 +85,22 @@ def test_the_bundled_samples_are_what_the_models_say():
                 decoding = Decoding(temperature=1.0, max_tokens=info.max_tokens or 0)
                 drawn = sample(model, load_questions(DATASET)[row].text, range(40), decoding)
                 assert [answer.text for answer in drawn] == recording.texts(DATASET, llm, row)
+
+
+def test_the_bundled_probes_are_what_the_model_answers():
+    with bundled_recording("depth") as folder:
+        recording = open_recording(folder)
+        [_, _, _, probes, *_] = recording.probe_rows(DATASET, LIVE_LLM)
+        texts = recording.texts(DATASET, LIVE_LLM, 3)
+    question, model = load_questions(DATASET)[3].text, load_model(LIVE_LLM)
+    cots = sample(model, question, range(20), Decoding(max_tokens=120))
+    assert [cot.text for cot in cots] == texts
+    for place in (0, 4, -1):
+        tokens = cots[probes.sample_indices[place]].tokens[: probes.offsets[place]].tolist()
+        begun = tokenizer().decode(tokens).removeprefix(" ") + " The answer is"
+        decoding = Decoding(temperature=0.0, max_tokens=20)
+        [answer] = sample(model, question, [0], decoding, beginning=begun)
+        assert answer.text == probes.texts[place]
 
 
 def test_the_demo_shows_votes_over_width_and_depth(demo, account, shown):

@@ -15,6 +15,11 @@ from feval.importers import import_recording
 from feval.recording import open_recording, verify_recording
 
 WRONG = (SourceError, ConflictError)
+# how sentences begin to tell of two things that contradict each other; all others tell of one
+CONFLICT = (
+    r"two (?!ways|memb)|(er|'a') twice|second time|rows before|are the same, |different|has llm|"
+    "in the source and|than a line"
+)
 
 
 @pytest.fixture
@@ -81,6 +86,8 @@ class Import:
         with pytest.raises(error) as raised:
             self(format_name, source, **options)
         message = str(raised.value)
+        if error is WRONG:
+            assert isinstance(raised.value, ConflictError) == bool(re.search(CONFLICT, message))
         assert sentence in message or re.search(sentence, message), message
 
     def _check(self, error, out):

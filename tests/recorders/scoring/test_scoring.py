@@ -4,6 +4,7 @@ import json
 
 import pytest
 from scoring_doubles import Server, chat, command, judged, needs_client, rewards, run, score
+from settings_files import settings_file
 
 from feval.errors import StorageError
 from feval.recording import open_recording, verify_recording
@@ -202,3 +203,17 @@ def test_the_command(toy, tmp_path, functions):
     account = json.loads(done.stdout)
     assert (account["cots"], account["with_score"]) == (4, 4)
     assert account["recording_hash"] == open_recording(tmp_path / "b").hash
+
+
+def test_options_may_stand_in_a_file(toy, tmp_path, functions):
+    lines = (f'scorer = "python:{functions}:length"', 'llm = ["alpha"]', 'name = "file"')
+    file = settings_file(tmp_path, *lines, "timeout = 9")
+    given = toy, *file, "--set name=mine --out", tmp_path / "out"
+    shown = command(*given, "--dry-run --json")
+    assert 'note: From the settings file: scorer = "python:' in shown.stderr
+    settings = {"scorer": f"python:{functions}:length", "llm": ["alpha"], "timeout": 9}
+    assert json.loads(shown.stdout)["settings"] == settings
+    assert command(*given).exit_code == 0
+    recording = open_recording(tmp_path / "out")
+    names = [recording.scorers("toy", llm) for llm in ("alpha", "org/beta")]
+    assert names == [["mine"], []]

@@ -13,6 +13,7 @@ from command_line import feval
 from places import ROOT, SUPPORT
 from watched import Watched, gone_on, recorded
 
+from feval import BeamSearch, load
 from feval.errors import FevalError, StorageError, UsageError
 from feval.recording import open_recording, verify_recording
 from recorders import tiny
@@ -112,6 +113,31 @@ def test_a_dry_run_says_how_many_steps_and_what_they_cost_at_most(tmp_path):
     with pytest.raises(Fatal):  # the price is there before anything is asked
         recorded(tmp_path / "r", task(), Watched(0), expected=expected.append)
     assert [(estimate.cots, estimate.usd is not None) for estimate in expected] == [(60, True)]
+
+
+@pytest.mark.slow
+def test_a_tree_is_recorded_scored_and_searched_from_the_command_line(tmp_path, monkeypatch):
+    def told(*arguments):
+        result = feval(*arguments, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    brief = "def brief(question, text, answer):\n    return 1 / (1 + len(text))\n"
+    (tmp_path / "verifier.py").write_text(brief)
+    monkeypatch.syspath_prepend(tmp_path)
+    trees, scored = tmp_path / "trees", tmp_path / "scored"
+    own = f"record --dataset {DATASET} --llm {MODEL} --first 3 --tree --set branch=2 --set depth=3"
+    assert told(own, "--out", trees)["pairs"][0]["cots"] <= 3 * (2 + 4 + 8)
+    told("score", trees, "--scorer python:verifier:brief --set name=brief --out", scored)
+    settings = "--set n=2 --set width=2 --set scorer=brief --order recorded"
+    result = told("run beam-search --recording", scored, settings)
+    dataset, [llm] = load(DATASET, LLM, scored)
+    search = BeamSearch(n=2, width=2, scorer="brief")
+    right = [
+        dataset.is_right(row, search(dataset[row].question, llm.ask(row, replicate=None)))
+        for row in range(3)
+    ]
+    assert result["correct"] == sum(right)
 
 
 def test_a_server_that_does_not_say_why_a_step_ended_is_refused(tmp_path):
