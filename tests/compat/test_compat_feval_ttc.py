@@ -235,6 +235,15 @@ def test_seeded_model_switch_is_reproduced(shared, sources, kind):
     assert usd == pytest.approx(expected["usd"], abs=1e-9)
 
 
+@pytest.mark.parametrize("n", [1, 5, 20])
+def test_seeded_self_consistency_of_esc_is_reproduced(shared, tmp_path, n):
+    source = shared / "real" / "esc" / "GPT3.5_result" / "last_letters" / "T0.7.jsonl.gz"
+    own = {"dataset": "last_letters", "llm": LLMType.GPT3, "answer_kind": "verbatim"}
+    letters = import_recording("esc", source, tmp_path / "letters", **own)
+    correct, _ = run_self_consistency("last_letters", LLMType.GPT3, letters, n=n, seed=0)
+    assert correct == golden(shared, f"esc.sc_seed0.last_letters_gpt35.n{n}")["correct"]
+
+
 @both
 def test_available_models_lists_what_was_recorded(sources, kind):
     available = available_models(DatasetType.BIGBENCH_DATE, api_path=str(sources[kind, "switch"]))

@@ -259,3 +259,12 @@ def test_without_dask_its_extra_is_named(monkeypatch):
     sentence = r"Dask is not installed: pip install 'feval\[dask\]'"
     with pytest.raises(UsageError, match=sentence), opened(1, "tcp://127.0.0.1:9"):
         pass
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_is_not_there_is_a_sentence(monkeypatch):
+    pytest.importorskip("distributed", reason="the extra dask is not installed")
+    monkeypatch.setattr("feval.executors.workers._SECONDS_TO_ANSWER", 0.2)
+    sentence = r"The scheduler tcp://127\.0\.0\.1:9 cannot be reached"
+    with pytest.raises(UsageError, match=sentence), opened(1, "tcp://127.0.0.1:9"):
+        pass

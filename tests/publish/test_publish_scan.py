@@ -225,6 +225,15 @@ def test_an_exception_says_what_it_lets_through():
             scan(files, allow=[wrong])
 
 
+def test_values_of_the_users_own_keys_are_found(monkeypatch):
+    monkeypatch.setenv("TOGETHER_API_KEY", value := "0123456789abcdef" * 2)
+    monkeypatch.setenv("SHORT_KEY", "abc")
+    result = scan(texts(f"the key {value}, and abc"))
+    [finding] = result.refused
+    assert finding.what == "the value of the environment variable TOGETHER_API_KEY"
+    assert "0123456789" not in text_of(result)
+
+
 def test_names_of_llms_are_no_addresses():
     files = texts("asked gpt-4o@v1.beta", "gpt-4o@v1.betas")
     assert [finding.place for finding in scan(files, names=["gpt-4o@v1.beta"]).refused] == [

@@ -18,7 +18,9 @@ from feval.recording import (
     add_scores,
     aggregate_scores,
     extract,
+    merge,
     open_recording,
+    select,
     verify_recording,
 )
 from feval.recording.layout.format import Part
@@ -265,6 +267,25 @@ def test_wrong_names_are_refused(toy, tmp_path):
             writer.add_scores("toy", "org/beta", replace(JUDGE, kind="x"), [])
         with pytest.raises(UsageError, match="not added"):
             writer.add_scores("toy", "gamma", JUDGE, [])
+
+
+def test_merge_joins_scores_of_the_same_cots_and_select_keeps_those_of_what_it_keeps(
+    toy, scored, tmp_path
+):
+    added = {("toy", "alpha"): ROWS[:1]}
+    add_scores(toy, tmp_path / "len", ScorerInfo("len", "python"), added)
+    recording = open_recording(merge([toy, tmp_path / "len", scored], tmp_path / "all"))
+    assert recording.scorers("toy", "alpha") == ["len", "org/judge"]
+    kept, own = (
+        list(each.score_rows("toy", "alpha", "org/judge"))
+        for each in (recording, open_recording(scored))
+    )
+    assert kept == own
+    add_scores(toy, tmp_path / "other", JUDGE, added)
+    with pytest.raises(ConflictError, match="different scores/org/judge of alpha on toy"):
+        merge([scored, tmp_path / "other"], tmp_path / "x")
+    first = open_recording(select(scored, tmp_path / "1", questions=["toy/0"], samples=1))
+    assert first.scores("toy", "alpha", "org/judge").values.tolist() == [[0.5]]
 
 
 def test_extraction_keeps_scores_and_says_what_they_saw(scored, tmp_path):

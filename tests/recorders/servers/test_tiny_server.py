@@ -12,10 +12,11 @@ import time
 from contextlib import closing
 
 import pytest
-from command_line import feval
+from command_line import failed, feval
 
 from feval.errors import UnknownNameError
 from feval.recording import open_recording
+from feval.serving.server import Server
 from recorders import tiny
 from recorders.servers.tiny_server import tiny_server
 
@@ -44,11 +45,26 @@ def direct(numbers, **decoding):
     return tiny.sample(tiny.load_model(MODEL), QUESTION, numbers, tiny.Decoding(**decoding))
 
 
-def raw(service, body, path="/v1/chat/completions"):
+def raw(service, body, path="/v1/chat/completions", **more):
     with closing(http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)) as connection:
-        connection.request("POST", path, body)
+        connection.request("POST", path, body, **more)
         response = connection.getresponse()
         return response.status, json.loads(response.read())
+
+
+def test_another_host_needs_a_token_and_only_its_bearers_are_answered(monkeypatch):
+    command, token = "tiny-server --host 0.0.0.0 --port 0 --json", "a-token-of-some-length"
+    monkeypatch.delenv("FEVAL_SERVE_TOKEN", raising=False)
+    failed(feval(command), 2, "FEVAL_SERVE_TOKEN")
+    monkeypatch.setattr(Server, "run", lambda self: self.close())
+    monkeypatch.setenv("FEVAL_SERVE_TOKEN", token)
+    result = feval(command)
+    assert "Whoever has the token can ask" in result.stderr
+    assert token not in result.output
+    with tiny_server([MODEL], token=token) as running:
+        for key, status in (("none", 401), (token, 200)):
+            headers = {"Authorization": f"Bearer {key}"}
+            assert raw(running, json.dumps(ASKED), headers=headers)[0] == status
 
 
 def refused(service, **fields):
