@@ -171,7 +171,7 @@ def write_probed(out: Path) -> None:
             for n in names
         )
         writer.add_pools("probed", LLMInfo("some-llm"), "usage", pools)
-        writer.add_probes("probed", "some-llm", map(probes, names))
+        writer.add_rows("probed", "some-llm", None, map(probes, names))
 
 
 def probed(workspace: Workspace) -> list[Goal]:

@@ -367,9 +367,9 @@ class _Conversion:
             origin = _SCORES_OF.get(self._importer.name, self._importer.name)
             own = ScorerInfo(scorer, "imported", {"format": origin})
             info = self._known_scorers.get(scorer, own)
-            writer.add_scores(dataset, name, info, scored)
+            writer.add_rows(dataset, name, info, scored)
         if self._has_probes:
-            writer.add_probes(dataset, name, self._probe_rows(llm), cue=llm.probe_cue)
+            writer.add_rows(dataset, name, llm.probe_cue, self._probe_rows(llm))
 
     def _cots_alone(
         self, llm: str, pools: Iterable[SourcePool]

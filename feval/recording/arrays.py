@@ -11,10 +11,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import NotRecordedError, UnknownNameError
 from feval.recording.content import ScorerInfo
+from feval.recording.layout.flat import (
+    Bools,
+    Float32,
+    Floats,
+    Int32,
+    Int64,
+    Integers,
+    Numbers,
+    Rows,
+    UInt8,
+    UInt32,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,11 +47,11 @@ class Probes:
     """
 
     interval: int | None
-    starts: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.uint32]
-    codes: npt.NDArray[np.integer[Any]]
-    output_tokens: npt.NDArray[np.integer[Any]] | None
-    confidences: npt.NDArray[np.float32] | None
+    starts: Int64
+    offsets: UInt32
+    codes: Integers
+    output_tokens: Integers | None
+    confidences: Float32 | None
     shape: tuple[int, int]
 
     @property
@@ -55,16 +66,16 @@ class Probes:
         place = question * self.shape[1] + sample
         return slice(int(self.starts[place]), int(self.starts[place + 1]))
 
-    def counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> Int64:
         """[Q, S] how many probes each CoT has."""
         return np.diff(self.starts).reshape(self.shape)
 
-    def before(self, tokens: int) -> npt.NDArray[np.int64]:
+    def before(self, tokens: int) -> Int64:
         """[Q, S] how many probes of each CoT are at or before so many tokens."""
         reached = np.concatenate([[0], np.cumsum(self.offsets <= tokens)])
         return np.diff(reached[self.starts]).reshape(self.shape)
 
-    def recorded_confidences(self, owner: str) -> npt.NDArray[np.float32]:
+    def recorded_confidences(self, owner: str) -> Float32:
         """The confidences; `NotRecordedError` where no probe of `owner`, an LLM, has one."""
         if self.confidences is None:
             raise NotRecordedError(
@@ -73,7 +84,7 @@ class Probes:
             )
         return self.confidences
 
-    def rows(self, rows: npt.NDArray[np.intp]) -> Probes:
+    def rows(self, rows: Rows) -> Probes:
         """The probes of some questions, in the order given."""
         width = self.shape[1]
         cots = (np.asarray(rows)[:, None] * width + np.arange(width)).ravel()
@@ -90,7 +101,7 @@ class Probes:
             shape=(len(rows), width),
         )
 
-    def recoded(self, tables: Sequence[npt.NDArray[np.integer[Any]]]) -> Probes:
+    def recoded(self, tables: Sequence[Integers]) -> Probes:
         """The probes with other answer codes: per question, the new code of each old one, and at
         the end -1.
         """
@@ -169,16 +180,16 @@ class Steps:
             are not known; `None` as `turns`.
     """
 
-    parents: npt.NDArray[np.signedinteger[Any]]
-    ends: npt.NDArray[np.uint8]
-    turns: npt.NDArray[np.signedinteger[Any]] | None = None
-    turn_prompts: npt.NDArray[np.int32] | None = None
+    parents: Integers
+    ends: UInt8
+    turns: Integers | None = None
+    turn_prompts: Int32 | None = None
 
     def rows(self, rows: Any) -> Steps:
         """The steps of some questions, in the order given."""
         return Steps(*(None if array is None else array[rows] for array in self.arrays()))  # type: ignore[arg-type]  # as many as its fields
 
-    def arrays(self) -> tuple[npt.NDArray[Any] | None, ...]:
+    def arrays(self) -> tuple[Numbers | None, ...]:
         """The arrays, in the order of the attributes."""
         return self.parents, self.ends, self.turns, self.turn_prompts
 
@@ -189,9 +200,7 @@ class Steps:
         recorded = self.parents[row][self.parents[row] > -2]
         return range(int(recorded.searchsorted(step)), int(recorded.searchsorted(step, "right")))
 
-    def check(
-        self, codes: npt.NDArray[np.signedinteger[Any]], sizes: npt.NDArray[np.integer[Any]]
-    ) -> None:
+    def check(self, codes: Integers, sizes: Integers) -> None:
         """Check that the steps are trees of the pools with these codes [Q, S] and sizes [Q]; others
         are a `ValueError`.
         """
@@ -252,21 +261,21 @@ class Ragged:
     The numbers of CoT s of question q begin at `offsets[q * S + s]`; there are Q * S + 1 offsets.
     """
 
-    values: npt.NDArray[Any]
-    offsets: npt.NDArray[np.int64]
+    values: Numbers
+    offsets: Int64
     shape: tuple[int, int]
 
-    def of(self, question: int, sample: int) -> npt.NDArray[Any]:
+    def of(self, question: int, sample: int) -> Numbers:
         """The numbers of one CoT; empty where there are none."""
         place = question * self.shape[1] + sample
         return self.values[self.offsets[place] : self.offsets[place + 1]]
 
-    def of_question(self, question: int) -> npt.NDArray[Any]:
+    def of_question(self, question: int) -> Numbers:
         """The numbers of all CoTs of a question, end to end."""
         first = question * self.shape[1]
         return self.values[self.offsets[first] : self.offsets[first + self.shape[1]]]
 
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> Int64:
         """[Q, S] how many numbers each CoT has."""
         return np.diff(self.offsets).reshape(self.shape)
 
@@ -283,7 +292,7 @@ class TokenLogprobs:
         logprobs: per token, the log-probability of the sampled one; empty where not kept.
     """
 
-    sequence: npt.NDArray[np.float64]
+    sequence: Floats
     confidences: Ragged
     logprobs: Ragged
 
@@ -309,13 +318,13 @@ class Scores:
     """
 
     scorer: ScorerInfo
-    values: npt.NDArray[np.float64]
-    scored: npt.NDArray[np.bool_]
+    values: Floats
+    scored: Bools
     steps: Ragged
-    prompt_tokens: npt.NDArray[np.int32]
-    output_tokens: npt.NDArray[np.int32]
+    prompt_tokens: Int32
+    output_tokens: Int32
 
-    def aggregated(self, how: str) -> npt.NDArray[np.float64]:
+    def aggregated(self, how: str) -> Floats:
         """Return one number per CoT, [Q, S], NaN where it has none: its score ("score"), or a
         summary of its step scores.
 

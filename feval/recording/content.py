@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.answers.equivalence import NORMAL_FORM
 from feval.answers.thoughts import Mark, apart, fit, join
 from feval.cards.tokens import Usage
 from feval.errors import UsageError
-from feval.recording.layout.flat import Strings, offsets_of
+from feval.recording.layout.flat import Integers, Rows, Strings, UInt8, UInt32, UInt64, offsets_of
 from feval.recording.layout.format import name_key
 
 MOST_SERVED = 100
@@ -288,7 +287,7 @@ class PairTally:
         }
 
 
-def counts_of_sizes(sizes: npt.NDArray[np.uint32]) -> dict[str, Any]:
+def counts_of_sizes(sizes: UInt32) -> dict[str, Any]:
     """Return what the manifest states of the sizes of pools."""
     return {
         "cots": int(sizes.sum()),
@@ -428,7 +427,7 @@ class Texts(Strings):
         self._data += text.encode()
         self._offsets.append(len(self._data))
 
-    def arrays(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.unsignedinteger[Any]]]:
+    def arrays(self) -> tuple[UInt8, Integers]:
         """Return the strings end to end, and where each starts and the last one ends."""
         lengths = np.diff(np.array(self._offsets))
         return np.frombuffer(bytes(self._data), np.uint8), offsets_of(lengths)
@@ -470,16 +469,16 @@ class QuestionTable:
         return gold if self._has_gold[row] else None
 
     @property
-    def keys(self) -> npt.NDArray[np.uint64]:
+    def keys(self) -> UInt64:
         """[Q] what draws are made from."""
         return np.array(self._keys, np.uint64)
 
     @property
-    def text_keys(self) -> npt.NDArray[np.uint64]:
+    def text_keys(self) -> UInt64:
         """[Q] what tells two questions of one id apart."""
         return np.array(self._text_keys, np.uint64)
 
-    def rows(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
+    def rows(self, keys: UInt64) -> Rows:
         """Return the rows of some of the questions, by their keys."""
         order = np.argsort(self.keys, kind="stable")
         return order[np.searchsorted(self.keys, keys, sorter=order)]

@@ -16,9 +16,6 @@ from functools import partial
 from operator import index, is_
 from typing import Any, Literal, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from feval.answers.equivalence import Verdict
 from feval.answers.thoughts import Mark
 from feval.errors import ConflictError, UsageError
@@ -33,6 +30,7 @@ from feval.recording.content import (
     utc_text,
     utc_time,
 )
+from feval.recording.layout.flat import Integers
 from feval.recording.layout.format import PROBES, SCORES, LeafHash, Part, leaf_hash
 
 _MAX_COUNT = 2**31 - 1
@@ -416,7 +414,7 @@ class RowsTally:
         llm: str,
         given_by: ScorerInfo | str | None,
         questions: Sequence[str],
-        sizes: npt.NDArray[np.integer[Any]],
+        sizes: Integers,
     ) -> None:
         self._key: dict[str, Any] = {"dataset": dataset, "llm": llm}
         header: list[Any]

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.answers.equivalence import NORMAL_FORM, Verdict
 from feval.answers.thoughts import Mark
@@ -33,6 +32,7 @@ from feval.recording.content import (
     ScoreRows,
     checked_messages,
 )
+from feval.recording.layout.flat import Int64
 from feval.recording.layout.format import PROBE_VOTES, PROBES, SCORES, Part, origin
 from feval.recording.layout.manifest import Manifest, read_manifest
 from feval.recording.parts import CHANNELS, has_value, spec_of
@@ -95,11 +95,22 @@ class Recording(Browsable):
 
     @cached_property
     def _tables(self) -> Callable[[str], parquet.reading.Table]:
-        return lru_cache(_TEXT_FILES_OPEN)(self._open_table)
+        @lru_cache(_TEXT_FILES_OPEN)
+        def table(path: str) -> parquet.reading.Table:
+            self._have(path)
+            return parquet.reading.Table(self.path / path, self.file_record(path))
+
+        return table
 
     @cached_property
     def _parts(self) -> Callable[[Part], parquet.reading.PartTable]:
-        return lru_cache(_TEXT_FILES_OPEN)(self._open_part)
+        @lru_cache(_TEXT_FILES_OPEN)
+        def table(part: Part) -> parquet.reading.PartTable:
+            paths = part.paths(self.manifest.files) or [part.path]
+            records = {path: self.file_record(path) for path in paths}
+            return parquet.reading.PartTable(self.path, records, self._tables)
+
+        return table
 
     def files(self, part: str, dataset: str, llm: str | None = None) -> list[str]:
         """The paths of the files that hold a part of a dataset, or of an LLM on it, in their order:
@@ -137,13 +148,15 @@ class Recording(Browsable):
         an LLM on it.
         """
         if dataset not in self.manifest.datasets:
-            raise NotRecordedError(
-                f"{self.path} holds no dataset {dataset!r}. It holds {self._contents()}."
-            )
-        if llm is not None and (dataset, llm) not in self.manifest.pairs:
-            raise NotRecordedError(
-                f"{self.path} holds no CoTs of {llm!r} on {dataset}. It holds {self._contents()}."
-            )
+            missing = f"dataset {dataset!r}"
+        elif llm is not None and (dataset, llm) not in self.manifest.pairs:
+            missing = f"CoTs of {llm!r} on {dataset}"
+        else:
+            return
+        held = "; ".join(
+            f"{each}: {', '.join(self.llm_names(each)) or 'no LLM'}" for each in self.dataset_ids()
+        )
+        raise NotRecordedError(f"{self.path} holds no {missing}. It holds {held or 'nothing'}.")
 
     def votes(self, dataset: str) -> Votes:
         """The arrays that votes need, mapped and checked against the manifest."""
@@ -170,15 +183,10 @@ class Recording(Browsable):
         """What the manifest says about a dataset."""
         self.require(dataset)
         record = self.manifest.datasets[dataset]
-        return DatasetInfo(
-            dataset,
-            record["title"],
-            record["answer_kind"],
-            record["extractor"],
-            record["system_prompt"],
-            record["licence"],
-            record["equality"]["name"] if record["equality"] else NORMAL_FORM,
-        )
+        names = ("title", "answer_kind", "extractor", "system_prompt", "licence")
+        equality = record["equality"]["name"] if record["equality"] else NORMAL_FORM
+        own = {name: record[name] for name in names}
+        return DatasetInfo(dataset, **own, equality=equality)
 
     def llm_info(self, llm: str) -> LLMInfo:
         """What the manifest says about an LLM."""
@@ -204,11 +212,7 @@ class Recording(Browsable):
                 hashes.append(hash(question.id))
                 yield question
             if len(np.unique(hashes)) < len(hashes):
-                ids = {
-                    question.id for question in parquet.reading.questions_of_tables(own.groups())
-                }
-                if len(ids) < len(hashes):
-                    raise ValueError("a question id comes twice")
+                raise ValueError("a question id comes twice")
 
     def verdicts(self, dataset: str) -> dict[str, list[Verdict]]:
         """The recorded verdicts on which normal forms of a dataset's answers are equal, by question
@@ -285,8 +289,8 @@ class Recording(Browsable):
             starts = self._starts(part)
             if starts[question] == starts[question + 1]:
                 return {question: []}
-            column, first = own.group_at(int(starts[question]), "text")
-            texts, end = column.to_pylist(), first + len(column)
+            table, first = own.group_at(int(starts[question]), ["text"])
+            texts, end = table.column("text").to_pylist(), first + len(table)
             if starts[question + 1] > end:
                 raise DamagedRecordingError(
                     f"{own.path} ends before the CoTs that the votes count."
@@ -307,7 +311,7 @@ class Recording(Browsable):
             for table in own.groups(["text"], self._cut(part, rows)):
                 yield table.column("text").to_pylist()
 
-    def rows(self, part: Part) -> npt.NDArray[np.int64]:
+    def rows(self, part: Part) -> Int64:
         """The rows of the questions that a part of an LLM has, in its order."""
         rows, row_of = array("q"), self.votes(part.dataset).rows_in_order()
         with self._reading(part) as own:
@@ -408,14 +412,8 @@ class Recording(Browsable):
     def scores(self, dataset: str, llm: str, scorer: str) -> Scores:
         """One scorer's scores of an LLM on a dataset, as arrays."""
         arrays = self._arrays(Part(SCORES + scorer, dataset, llm), _SCORE_COLUMNS)
-        return Scores(
-            scorer=self.scorer_info(scorer),
-            values=arrays["score"],
-            scored=arrays["known"],
-            steps=arrays["step_scores"],
-            prompt_tokens=arrays["prompt_tokens"],
-            output_tokens=arrays["output_tokens"],
-        )
+        names = ("score", "known", "step_scores", "prompt_tokens", "output_tokens")
+        return Scores(self.scorer_info(scorer), *(arrays[name] for name in names))
 
     def score_rows(
         self, dataset: str, llm: str, scorer: str, rows: range | None = None
@@ -531,13 +529,6 @@ class Recording(Browsable):
             )
         return record
 
-    def _contents(self) -> str:
-        parts = [
-            f"{dataset}: {', '.join(self.llm_names(dataset)) or 'no LLM'}"
-            for dataset in self.dataset_ids()
-        ]
-        return "; ".join(parts) or "nothing"
-
     def _have(self, path: str) -> None:
         """Fetch a file that is on the Hub, or say that it was not fetched. Other missing files fail
         when they are opened.
@@ -552,10 +543,6 @@ class Recording(Browsable):
                 " of it, and with --dataset and --llm a part."
             )
 
-    def _open_table(self, path: str) -> parquet.reading.Table:
-        self._have(path)
-        return parquet.reading.Table(self.path / path, self.file_record(path))
-
     @contextmanager
     def _reading(self, part: Part) -> Iterator[parquet.reading.PartTable]:
         """A part of an LLM, or of a dataset, for a block that reads it: any error there is a
@@ -568,13 +555,7 @@ class Recording(Browsable):
         with parquet.reading.readable(own.path):
             yield own
 
-    def _open_part(self, part: Part) -> parquet.reading.PartTable:
-        paths = part.paths(self.manifest.files) or [part.path]
-        return parquet.reading.PartTable(
-            self.path, {path: self.file_record(path) for path in paths}, self._tables
-        )
-
-    def _starts(self, part: Part) -> npt.NDArray[np.int64]:
+    def _starts(self, part: Part) -> Int64:
         """[Q + 1] first row of each question in a part of an LLM, and the number of rows."""
         own = self._parts(part)
         if own.starts is None:

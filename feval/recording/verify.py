@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import chain, zip_longest
-from pathlib import Path
-from typing import Any, NamedTuple
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -212,16 +212,8 @@ _Check = Callable[[Recording, str, str, _Leaves], Iterator[str]]
 """(recording, dataset, LLM or "", leaves that the check adds to) -> problems."""
 
 
-class _Outcome(NamedTuple):
-    """What a check of a dataset, or of an LLM on it, came to; with an error, there may be leaves
-    from before.
-    """
-
-    check: _Check
-    dataset: str
-    problems: list[str]
-    leaves: _Leaves
-    error: Exception | None
+_Outcome = tuple[_Check, str, list[str], _Leaves, Exception | None]
+"""Check, dataset, problems, leaves and error; with an error, there may be leaves from before."""
 
 
 def _check_content(recording: Recording, steps: Steps, executor: Executor | None) -> list[str]:
@@ -243,19 +235,19 @@ def _check_content(recording: Recording, steps: Steps, executor: Executor | None
         for llm in (recording.llm_names(dataset) if of_llms else [""])
         if dataset not in broken
     )
-    for outcome in executors.results(_outcome, checks, executor):
-        if outcome.dataset in broken:
+    for check, dataset, found, leaves, failure in executors.results(_outcome, checks, executor):
+        if dataset in broken:
             continue
-        computed |= outcome.leaves
-        if outcome.error is None:
-            problems[outcome.dataset] += outcome.problems
-            if outcome.check is _check_pair:
+        computed |= leaves
+        if failure is None:
+            problems[dataset] += found
+            if check is _check_pair:
                 steps.step()
-        elif isinstance(outcome.error, FevalError):
-            broken.add(outcome.dataset)
-            problems[outcome.dataset] = [str(outcome.error)]
+        elif isinstance(failure, FevalError):
+            broken.add(dataset)
+            problems[dataset] = [str(failure)]
         else:
-            raise outcome.error
+            raise failure
     return [
         *unlisted,
         *chain.from_iterable(problems.values()),
@@ -281,9 +273,9 @@ def _outcome(recording: Recording | Path, check: _Check, dataset: str, llm: str)
     opened = open_recording(recording) if isinstance(recording, Path) else recording
     leaves: _Leaves = {}
     try:
-        return _Outcome(check, dataset, list(check(opened, dataset, llm, leaves)), leaves, None)
+        return check, dataset, list(check(opened, dataset, llm, leaves)), leaves, None
     except Exception as error:  # noqa: BLE001  raised, unless what was checked before it explains it
-        return _Outcome(check, dataset, [], leaves, portable(error))
+        return check, dataset, [], leaves, portable(error)
 
 
 def _check_dataset(recording: Recording, dataset: str, _: str, leaves: _Leaves) -> Iterator[str]:
@@ -423,23 +415,14 @@ def check_names(paths: Iterable[str]) -> None:
                 " many disks."
             )
     for path in seen:
-        folders = path.split("/")[:-1]
-        inside = next(
-            (f for f in ("/".join(folders[: i + 1]) for i in range(len(folders))) if f in seen),
-            None,
-        )
-        if inside is not None:
+        if inside := seen.keys() & map(str, PurePosixPath(path).parents):
             raise DamagedRecordingError(
-                f"{MANIFEST} lists {inside!r:.120} both as a file and as a folder."
+                f"{MANIFEST} lists {min(inside)!r:.120} both as a file and as a folder."
             )
 
 
 def paths_of(
-    manifest: Manifest,
-    datasets: Iterable[str],
-    llms: Iterable[str] | None = None,
-    *,
-    texts: bool = True,
+    manifest: Manifest, datasets: Iterable[str], llms: Iterable[str] | None, *, texts: bool
 ) -> list[str]:
     """Return the files that hold some LLMs (`None` is all) on some datasets, with or without the
     texts of the CoTs.

@@ -7,23 +7,21 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.answers.equivalence import NORMAL_FORM
 from feval.arguments import is_whole
 from feval.errors import ConflictError, NotRecordedError, SeparateAnswersWarning, UsageError
 from feval.recording.content import Question, Texts
-from feval.recording.layout.flat import Strings
+from feval.recording.layout.flat import Int32, Integers, Rows, Strings
 from feval.recording.reader import Recording
 from feval.recording.votes import ABSENT, NO_ANSWER, Votes
 
 _BLOCK, _BLOCKS = 1 << 12, 16
 """Questions that are read at once, and how many such blocks are kept."""
 
-Codes = npt.NDArray[np.int32]
 _T = TypeVar("_T")
 
 
@@ -84,8 +82,8 @@ class DatasetView:
         self,
         recording: Recording,
         votes: Votes,
-        rows: npt.NDArray[np.intp] | None = None,
-        code_tables: Mapping[str, Sequence[Codes]] | None = None,
+        rows: Rows | None = None,
+        code_tables: Mapping[str, Sequence[Int32]] | None = None,
         of_llm: Mapping[str, DatasetView] | None = None,
     ) -> None:
         self.recording, self.votes, self.rows = recording, votes, rows
@@ -216,7 +214,7 @@ class _Holder:
     first: Votes
 
     @cached_property
-    def rows(self) -> npt.NDArray[np.intp]:
+    def rows(self) -> Rows:
         """[Q] row of each question in this recording; any row for one that it lacks."""
         mine, joined = self.votes.question_keys, self.first.question_keys
         if np.array_equal(mine, joined):
@@ -239,14 +237,14 @@ class _JoinedVotes(Votes):
     def __init__(self, parts: Sequence[_Holder]) -> None:
         vars(self).update(vars(parts[0].votes))
         self._parts = parts
-        self.tables: dict[str, list[Codes]] = {
+        self.tables: dict[str, list[Int32]] = {
             name: []
             for part in parts
             for name in part.names
             if part.recording.has_probes(self.dataset, name)
         }
         keys, starts, golds = Texts(), array("Q", [0]), np.empty(len(self), np.int32)
-        codes: dict[str, list[npt.NDArray[np.signedinteger[Any]]]] = {}
+        codes: dict[str, list[Integers]] = {}
         for start in range(0, len(self), _BLOCK):
             rows = range(start, min(start + _BLOCK, len(self)))
             blocks = [
@@ -278,7 +276,7 @@ class _JoinedVotes(Votes):
         }
 
     def _renumber(
-        self, name: str, codes: Codes, candidates: Sequence[str], known: dict[str, int]
+        self, name: str, codes: Int32, candidates: Sequence[str], known: dict[str, int]
     ) -> None:
         """Change an LLM's codes of a question to those in `known`, where new answers get the next
         ones.

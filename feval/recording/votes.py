@@ -14,11 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.cards.names import FINISH_REASONS
 from feval.recording.arrays import Probes, Steps
-from feval.recording.layout.flat import Kind, Strings, mapped, unpack, well_formed
+from feval.recording.layout.flat import (
+    Int32,
+    Integers,
+    Kind,
+    Numbers,
+    Rows,
+    Strings,
+    UInt8,
+    UInt32,
+    UInt64,
+    mapped,
+    unpack,
+    well_formed,
+)
 
 NO_ANSWER = -1
 """Code of a CoT without an answer."""
@@ -65,7 +77,7 @@ PROBE_ARRAYS: Mapping[str, Kind] = {
 """Arrays of the flat file of an LLM's probes; the last two are there where something is known."""
 
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+Arrays = Mapping[str, Numbers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +91,18 @@ class LLMVotes:
         sizes: [Q] recorded CoTs of each question.
     """
 
-    codes: npt.NDArray[np.signedinteger[Any]]
-    output_tokens: npt.NDArray[np.unsignedinteger[Any]]
-    prompt_tokens: npt.NDArray[np.int32]
-    sizes: npt.NDArray[np.uint32]
-    read_finish: Callable[[], npt.NDArray[np.uint8]]
+    codes: Integers
+    output_tokens: Integers
+    prompt_tokens: Int32
+    sizes: UInt32
+    read_finish: Callable[[], UInt8]
 
     @property
-    def finish(self) -> npt.NDArray[np.uint8]:
+    def finish(self) -> UInt8:
         """[Q, S] position in `feval.cards.names.FINISH_REASONS`, 0 where absent."""
         return self.read_finish()
 
-    def rows(
-        self, rows: npt.NDArray[np.intp], codes: npt.NDArray[np.signedinteger[Any]]
-    ) -> LLMVotes:
+    def rows(self, rows: Rows, codes: Integers) -> LLMVotes:
         """The arrays of some questions, in the order given, with other codes."""
         own = (self.output_tokens[rows], self.prompt_tokens[rows], self.sizes[rows])
         return LLMVotes(codes, *own, lambda: self.finish[rows])
@@ -113,9 +123,9 @@ class Votes:
         self, header: Mapping[str, Any], arrays: Arrays, details: Callable[[], Arrays]
     ) -> None:
         self.dataset: str = header["dataset"]
-        self.question_keys: npt.NDArray[np.uint64] = arrays["question_keys"]
-        self.gold: npt.NDArray[np.signedinteger[Any]] = arrays["gold"]
-        self._starts: npt.NDArray[np.unsignedinteger[Any]] = arrays["candidate_starts"]
+        self.question_keys: UInt64 = arrays["question_keys"]
+        self.gold: Integers = arrays["gold"]
+        self._starts: Integers = arrays["candidate_starts"]
         self._arrays, self._details = arrays, details
         self.llms = {
             name: LLMVotes(
@@ -130,7 +140,7 @@ class Votes:
         }
         self._check()
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, Numbers]:
         """All arrays of both files; those of LLM i have ".i" behind their names."""
         return {**self._arrays, **self._details()}
 
@@ -140,7 +150,7 @@ class Votes:
         return Strings(self._details()["question_ids"], self._details()["question_id_offsets"])
 
     @property
-    def text_keys(self) -> npt.NDArray[np.uint64]:
+    def text_keys(self) -> UInt64:
         """[Q] `name_key(text)`: tells two questions of one id apart."""
         return self._details()["text_keys"]
 
@@ -202,7 +212,7 @@ class Votes:
         """Number of an LLM's CoTs that vote with the gold."""
         return int(((self.llms[llm].codes == self.gold[:, None]) & (self.gold >= 0)[:, None]).sum())
 
-    def candidate_counts(self) -> npt.NDArray[np.int32]:
+    def candidate_counts(self) -> Int32:
         """[Q] number of distinct answers of each question, its gold included."""
         return (self._starts[1:] - self._starts[:-1]).astype(np.int32)
 
@@ -218,7 +228,13 @@ class Votes:
             or ((self.gold < NO_ANSWER) | (self.gold >= counts)).any()
         ):
             raise ValueError(f"its keys or golds are not of its {questions} questions")
-        highest = cache(partial(_highest_codes, counts))
+
+        @cache
+        def highest(dtype: np.dtype[Any], width: int) -> Numbers:
+            # as a whole table it is compared four times as fast
+            most = np.minimum(counts - 1, np.iinfo(dtype).max).astype(dtype)
+            return np.repeat(most, width).reshape(questions, width)
+
         for name, llm in self.llms.items():
             shape = questions, width = llm.codes.shape
             if shape != llm.output_tokens.shape or {questions} != {
@@ -242,7 +258,7 @@ class Votes:
                 )
 
 
-def _check_offsets(name: str, offsets: npt.NDArray[Any], count: int, end: int) -> None:
+def _check_offsets(name: str, offsets: Numbers, count: int, end: int) -> None:
     """Check that some pieces follow each other from 0 to an end."""
     if (
         len(offsets) != count + 1
@@ -253,20 +269,7 @@ def _check_offsets(name: str, offsets: npt.NDArray[Any], count: int, end: int) -
         raise ValueError(f"{name} should rise from 0 to {end} in {count} steps")
 
 
-def _highest_codes(
-    counts: npt.NDArray[np.int64], dtype: np.dtype[Any], width: int
-) -> npt.NDArray[Any]:
-    """[Q, S] the highest code of each question; as a whole table it is compared four times as
-    fast.
-    """
-    return np.repeat(np.minimum(counts - 1, np.iinfo(dtype).max).astype(dtype), width).reshape(
-        len(counts), width
-    )
-
-
-def _finish(
-    details: Callable[[], Arrays], llm: int, shape: tuple[int, ...]
-) -> npt.NDArray[np.uint8]:
+def _finish(details: Callable[[], Arrays], llm: int, shape: tuple[int, ...]) -> UInt8:
     return np.broadcast_to(details()[f"finish.{llm}"], shape)
 
 
@@ -289,7 +292,21 @@ def _read_details(
             names = ("finish", *_TREES * is_tree, *_TURNS * (is_tree and has_turns))
             expected |= {f"{name}.{llm}" for name in names}
         _check_names(details, expected)
-        _check_details(details, votes["candidate_starts"])
+        starts = votes["candidate_starts"]
+        expected_sizes = len(starts) - 1, len(starts) - 1, int(starts[-1])
+        ids, answers = details["question_id_offsets"], details["candidate_offsets"]
+        sizes = len(ids) - 1, len(details["text_keys"]), len(answers) - 1
+        if sizes != expected_sizes:
+            raise ValueError(f"ids, texts and answers should be {expected_sizes}, found {sizes}")
+        _check_offsets("question_id_offsets", ids, sizes[0], len(details["question_ids"]))
+        _check_offsets("candidate_offsets", answers, sizes[2], len(details["candidates"]))
+        if "aliases" in details:
+            forms, offsets, alias_starts, codes = (details[name] for name in ALIASES)
+            _check_offsets("alias_starts", alias_starts, sizes[0], len(codes))
+            _check_offsets("alias_offsets", offsets, len(codes), len(forms))
+            highest = np.repeat(np.diff(starts), np.diff(alias_starts))
+            if (codes < 0).any() or (codes >= highest).any():
+                raise ValueError("its aliases are not of these questions")
         for llm in range(len(header["llms"])):
             codes, finish = votes[f"codes.{llm}"], details[f"finish.{llm}"]
             if f"parents.{llm}" in details:
@@ -305,22 +322,6 @@ def _check_names(arrays: Arrays, expected: set[str]) -> None:
         raise ValueError(
             f"it should have {len(expected)} arrays, found {len(arrays)}; {min(odd)!r:.40} is odd"
         )
-
-
-def _check_details(details: Arrays, starts: npt.NDArray[Any]) -> None:
-    expected = len(starts) - 1, len(starts) - 1, int(starts[-1])
-    ids, answers = details["question_id_offsets"], details["candidate_offsets"]
-    counts = len(ids) - 1, len(details["text_keys"]), len(answers) - 1
-    if counts != expected:
-        raise ValueError(f"ids, texts and answers should be {expected}, found {counts}")
-    _check_offsets("question_id_offsets", ids, len(ids) - 1, len(details["question_ids"]))
-    _check_offsets("candidate_offsets", answers, len(answers) - 1, len(details["candidates"]))
-    if "aliases" in details:
-        forms, offsets, alias_starts, codes = (details[name] for name in ALIASES)
-        _check_offsets("alias_starts", alias_starts, len(starts) - 1, len(codes))
-        _check_offsets("alias_offsets", offsets, len(codes), len(forms))
-        if (codes < 0).any() or (codes >= np.repeat(np.diff(starts), np.diff(alias_starts))).any():
-            raise ValueError("its aliases are not of these questions")
 
 
 def open_votes(
@@ -366,9 +367,7 @@ def open_probes(
         return probes
 
 
-def _check_probes(
-    probes: Probes, sizes: npt.NDArray[np.uint32], candidates: npt.NDArray[np.int32]
-) -> None:
+def _check_probes(probes: Probes, sizes: UInt32, candidates: Int32) -> None:
     """Check that probes are of recorded CoTs, in order, with codes that the questions have; others
     are a `ValueError`.
     """

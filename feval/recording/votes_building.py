@@ -14,7 +14,6 @@ from tempfile import TemporaryFile
 from typing import IO, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.answers.equality import comparison
 from feval.answers.equivalence import (
@@ -28,7 +27,7 @@ from feval.errors import DamagedRecordingError
 from feval.recording import parquet
 from feval.recording.arrays import message_numbers, unknown_as_minus_one
 from feval.recording.content import PoolRows, QuestionTable
-from feval.recording.layout.flat import FlatArray, offsets_of, pack
+from feval.recording.layout.flat import FlatArray, Numbers, UInt8, offsets_of, pack
 from feval.recording.layout.format import PROBES, Part
 from feval.recording.parts import Verdicts, VerdictTally, has_value
 from feval.recording.reader import Recording
@@ -66,7 +65,7 @@ class Scratch:
         """A temporary file."""
         return self._files.enter_context(TemporaryFile(dir=self._folder, buffering=0))
 
-    def array(self, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    def array(self, dtype: str, shape: tuple[int, ...]) -> Numbers:
         """A new array, of any content."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         if size <= _IN_MEMORY_BYTES:
@@ -76,7 +75,7 @@ class Scratch:
         os.posix_fallocate(file.fileno(), 0, size)
         return self.mapped(file, size).view(dtype).reshape(shape)
 
-    def mapped(self, file: IO[bytes], size: int) -> npt.NDArray[np.uint8]:
+    def mapped(self, file: IO[bytes], size: int) -> UInt8:
         """The bytes of a file."""
         self._maps.append(mmap.mmap(file.fileno(), size))
         return np.frombuffer(self._maps[-1], np.uint8)
@@ -105,7 +104,7 @@ class _Appended:
             self._written += self._file.write(self._waiting)
             self._waiting.clear()
 
-    def array(self) -> npt.NDArray[Any]:
+    def array(self) -> Numbers:
         """All of them; nothing may be appended afterwards."""
         if self._file is None:
             return np.frombuffer(bytes(self._waiting), self._dtype)
@@ -127,7 +126,7 @@ class _AppendedTexts:
         self._lengths.extend([*map(len, encoded)])
         self.counts[row] = len(texts)
 
-    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+    def arrays(self) -> tuple[Numbers, ...]:
         """The bytes, where each text starts and the last one ends, and the same of questions."""
         return self._data.array(), offsets_of(self._lengths.array()), offsets_of(self.counts)
 
@@ -422,8 +421,8 @@ class _Probes(_Files):
         self._offsets, self._codes, self._tokens, self._confidences = (
             _Appended(self._scratch, kind) for kind in ("uint32", "int32", "int32", "float32")
         )
-        self._unknown = {"output_tokens", "confidences"}
-        self._most_tokens = self.count = 0
+        self._most_tokens, self.count = -1, 0
+        self._has_confidences = False
 
     def put(self, row: int, codes: Mapping[str | None, int], _: int) -> None:
         """Write the probes on the question that was taken into the arrays."""
@@ -440,8 +439,7 @@ class _Probes(_Files):
         self._most_tokens = max(self._most_tokens, *tokens)
         confidences = [np.nan if value is None else value for value in own["confidence"]]
         self._confidences.extend(confidences)
-        self._unknown -= {"output_tokens"} if has_value(own["output_tokens"]) else set()
-        self._unknown -= {"confidences"} if has_value(own["confidence"]) else set()
+        self._has_confidences |= has_value(own["confidence"])
 
     def arrays(self, code_type: str) -> Arrays:
         """The arrays of the flat file."""
@@ -450,10 +448,12 @@ class _Probes(_Files):
             "starts": FlatArray("int64", self._starts),
             "offsets": FlatArray("uint32", self._offsets.array()),
             "codes": FlatArray(code_type, self._codes.array()),
-            "output_tokens": FlatArray(narrow, self._tokens.array()),
-            "confidences": FlatArray("float32", self._confidences.array()),
         }
-        return {name: own for name, own in arrays.items() if name not in self._unknown}
+        if self._most_tokens >= 0:
+            arrays["output_tokens"] = FlatArray(narrow, self._tokens.array())
+        if self._has_confidences:
+            arrays["confidences"] = FlatArray("float32", self._confidences.array())
+        return arrays
 
 
 def merge_equal_answers(

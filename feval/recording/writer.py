@@ -10,11 +10,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from feval import __version__
 from feval.answers.equivalence import NORMAL_FORM, ComparisonBudget
@@ -24,14 +22,13 @@ from feval.recording.content import (
     DatasetInfo,
     LLMInfo,
     PoolRows,
-    ProbeRows,
     Question,
     QuestionTable,
     ScorerInfo,
-    ScoreRows,
     counts_of_sizes,
 )
 from feval.recording.layout.files import NewFolder, link_file, storage_errors, write_file
+from feval.recording.layout.flat import UInt32
 from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSION,
@@ -99,13 +96,12 @@ class RecordingWriter:
         }
         self._datasets: dict[str, dict[str, Any]] = {}
         self._tables: dict[str, QuestionTable] = {}
-        self._verdicts: dict[str, tuple[Verdicts, ComparisonBudget, int | None]] = {}
+        self._sources: dict[str, tuple[Recording | None, Verdicts, int | None]] = {}
         self._budget = ComparisonBudget()
-        self._sources: dict[str, Recording | None] = {}
         self._llms: dict[str, LLMInfo] = {}
         self._scorers: dict[str, ScorerInfo] = {}
         self._pairs: dict[tuple[str, str], dict[str, Any]] = {}
-        self._pools: dict[tuple[str, str], tuple[Sequence[str], npt.NDArray[np.uint32]]] = {}
+        self._pools: dict[tuple[str, str], tuple[Sequence[str], UInt32]] = {}
         self._records: dict[str, list[dict[str, Any]]] = {"scores": [], "probes": []}
         self._leaves: dict[Part, str] = {}
         self._files: dict[str, dict[str, Any]] = {}
@@ -117,12 +113,7 @@ class RecordingWriter:
         self._folder = NewFolder(self.out)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 with storage_errors(self.out):
@@ -181,8 +172,8 @@ class RecordingWriter:
                 raise ConflictError(f"Dataset {info.id} has the question id {repeated!r} twice.")
             self._link_if_same(parent, written)
         self._datasets[info.id] |= {"questions": len(table), "with_gold": table.with_gold}
-        self._verdicts[info.id] = verdicts or {}, self._budget, not_asked
-        self._sources[info.id], self._tables[info.id] = parent, table
+        self._tables[info.id] = table
+        self._sources[info.id] = parent, verdicts or {}, not_asked
         self._leaves[part] = files.leaf.hexdigest()
 
     def add_pools(
@@ -255,30 +246,6 @@ class RecordingWriter:
             ):
                 self.link_part(part, parents)
 
-    def add_scores(
-        self, dataset: str, llm: str, scorer: ScorerInfo, rows: Iterable[ScoreRows]
-    ) -> None:
-        """Add one scorer's scores of an LLM on a dataset, both added before; `rows` come in the
-        order of the questions.
-
-        Raises:
-            ConflictError: the scores were added before, the scorer has other parameters, or rows
-                are for CoTs that are missing, twice or out of order.
-            UsageError: a value that cannot be stored, or CoTs that were not added.
-        """
-        self.add_rows(dataset, llm, scorer, rows)
-
-    def add_probes(
-        self, dataset: str, llm: str, pools: Iterable[ProbeRows], *, cue: str | None = None
-    ) -> None:
-        """Add the probes of an LLM's CoTs on a dataset, both added before; `pools` come in the
-        order of the questions.
-
-        `cue` is the text that was put behind each prefix to make the LLM answer; `None` where it is
-        not known. Errors are those of `add_scores`.
-        """
-        self.add_rows(dataset, llm, cue, pools)
-
     def add_rows(
         self,
         dataset: str,
@@ -287,8 +254,20 @@ class RecordingWriter:
         rows: Iterable[Any],
         parent: Recording | None = None,
     ) -> None:
-        """Add scores by a scorer, or probes with a cue, as `add_scores` and `add_probes` do; files
-        are linked to those of `parent` where they are equal.
+        """Add scores, or probes, of an LLM's CoTs on a dataset, both added before.
+
+        Args:
+            dataset: id of the dataset.
+            llm: name of the LLM.
+            given_by: the scorer of scores; of probes the text that was put behind each prefix to
+                make the LLM answer, `None` where it is not known.
+            rows: `ScoreRows` or `ProbeRows`, in the order of the questions.
+            parent: files are linked to its own where they are equal.
+
+        Raises:
+            ConflictError: they were added before, the scorer has other parameters, or rows are for
+                CoTs that are missing, twice or out of order.
+            UsageError: a value that cannot be stored, or CoTs that were not added.
         """
         tally = self._tally(dataset, llm, given_by)
         with storage_errors(self.out), self._part_files(tally.part) as files:
@@ -380,9 +359,8 @@ class RecordingWriter:
 
     def _tally(self, dataset: str, llm: str, given_by: ScorerInfo | str | None) -> RowsTally:
         """Return what checks the scores by a scorer, or the probes with a cue."""
-        tally = RowsTally(
-            dataset, llm, given_by, *self._pools.get((dataset, llm), ((), np.empty(0)))
-        )
+        pools = self._pools.get((dataset, llm), ((), np.empty(0)))
+        tally = RowsTally(dataset, llm, given_by, *pools)
         if (dataset, llm) not in self._pools:
             raise UsageError(
                 f"There are {tally.part.name} of {llm!r} on {dataset!r}, whose CoTs were not added;"
@@ -438,7 +416,7 @@ class RecordingWriter:
     def _seal(self) -> None:
         if not self._datasets:
             raise UsageError(f"{self.out}: a recording without a dataset is not written.")
-        written = Recording(self.root, Manifest.from_record(self._manifest()))
+        written = Recording(self.root, Manifest(self._manifest()))
         for dataset, table in self._tables.items():
             try:
                 with Scratch(self.root) as scratch:
@@ -457,14 +435,16 @@ class RecordingWriter:
         """Write the votes of a dataset, and what was waiting for them: verdicts, the column
         `correct`, the sizes of pools.
         """
-        record, source = self._datasets[dataset], self._sources[dataset]
+        record, (source, known, not_asked) = self._datasets[dataset], self._sources[dataset]
         if (name := record["equality"]) == NORMAL_FORM:
             votes.build()
             record["equality"] = None
         else:
             part = Part("equality", dataset)
             with self._part_files(part) as files:
-                leaf, counts = merge_equal_answers(votes, files.add, name, *self._verdicts[dataset])
+                leaf, counts = merge_equal_answers(
+                    votes, files.add, name, known, self._budget, not_asked
+                )
                 self._files |= files.close()
             self._leaves[part] = leaf
             record["equality"] = {"name": name, **counts}

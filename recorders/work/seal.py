@@ -95,7 +95,7 @@ def seal(
         add_pools(writer, replies, progress)
         if probing is not None:
             probes = sealed_probes(replies, probing)
-            writer.add_probes(dataset.id, replies.llm.name, probes, cue=probing.cue)
+            writer.add_rows(dataset.id, replies.llm.name, probing.cue, probes)
     require_sound(out, replies.journal)
     return Path(out)
 

@@ -561,7 +561,7 @@ def test_a_leaf_that_is_missing_is_refused(hub, folder):
         manifest["leaves"] = [
             leaf for leaf in manifest["leaves"] if (leaf["llm"], leaf["part"]) != ("a", "samples")
         ]
-        manifest["recording_hash"] = recording_hash(Manifest.from_record(manifest).leaves)
+        manifest["recording_hash"] = recording_hash(Manifest(manifest).leaves)
 
     with pytest.raises(DamagedRecordingError, match="the leaf toy / a / samples should be None"):
         load(publish_changed(hub, folder, change), "a")

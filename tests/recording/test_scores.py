@@ -260,13 +260,13 @@ def test_wrong_names_are_refused(toy, tmp_path):
         writer.keep_dataset(open_recording(toy), "toy")
         with pytest.raises(ConflictError, match="added twice"):
             writer.keep_dataset(open_recording(toy), "toy")
-        writer.add_scores("toy", "alpha", JUDGE, ROWS)
+        writer.add_rows("toy", "alpha", JUDGE, ROWS)
         with pytest.raises(ConflictError, match="of alpha on toy were added twice"):
-            writer.add_scores("toy", "alpha", JUDGE, ROWS)
+            writer.add_rows("toy", "alpha", JUDGE, ROWS)
         with pytest.raises(ConflictError, match="two kinds or parameters"):
-            writer.add_scores("toy", "org/beta", replace(JUDGE, kind="x"), [])
+            writer.add_rows("toy", "org/beta", replace(JUDGE, kind="x"), [])
         with pytest.raises(UsageError, match="not added"):
-            writer.add_scores("toy", "gamma", JUDGE, [])
+            writer.add_rows("toy", "gamma", JUDGE, [])
 
 
 def test_merge_joins_scores_of_the_same_cots_and_select_keeps_those_of_what_it_keeps(

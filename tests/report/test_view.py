@@ -48,7 +48,7 @@ def recording(tmp_path_factory):
                 writer.add_pools(
                     dataset, LLMInfo(llm), "words", (_rows(llm, row) for row in range(3))
                 )
-        writer.add_probes("toy", "org/one", [PROBES])
+        writer.add_rows("toy", "org/one", None, [PROBES])
     return open_recording(out)
 
 

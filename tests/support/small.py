@@ -84,9 +84,9 @@ def write_rows(
         for llm, rows in llms:
             writer.add_pools(info.id, LLMInfo(llm) if isinstance(llm, str) else llm, counter, rows)
         for name, probed in (probes or {}).items():
-            writer.add_probes(info.id, name, probed, cue=cue)
+            writer.add_rows(info.id, name, cue, probed)
         for name, scored in (scores or {}).items():
-            writer.add_scores(info.id, name, scorer, scored)
+            writer.add_rows(info.id, name, scorer, scored)
     return out
 
 

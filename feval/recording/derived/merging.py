@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.arguments import checked
 from feval.errors import ConflictError, UsageError
@@ -26,6 +25,7 @@ from feval.recording.derived.rewriting import (
     merged_questions,
     merged_rows,
 )
+from feval.recording.layout.flat import Int64
 from feval.recording.layout.format import Part
 from feval.recording.parts import spec_of
 from feval.recording.reader import Recording
@@ -111,9 +111,9 @@ class _Source:
     """
 
     recording: Recording
-    rows: npt.NDArray[np.int64]
+    rows: Int64
 
-    def places(self, part: Part) -> npt.NDArray[np.int64]:
+    def places(self, part: Part) -> Int64:
         """Return the merged rows of the questions that a part has, in its order."""
         return self.rows[self.recording.rows(part)]
 

@@ -11,7 +11,6 @@ from threading import get_ident
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.answers.equality import named_equality
 from feval.answers.equivalence import Verdict
@@ -24,6 +23,7 @@ from feval.recording.content import (
     ScorerInfo,
     ScoreRows,
 )
+from feval.recording.layout.flat import Floats, Int64
 from feval.recording.layout.format import SCORES, Part
 from feval.recording.reader import Recording, open_recording
 from feval.recording.verify import open_sound
@@ -103,7 +103,7 @@ def known_verdicts(dataset: str, holders: Sequence[Recording], equality: str) ->
     return {"verdicts": verdicts, "not_asked": not_asked}
 
 
-def merged_rows(dataset: str, holders: Sequence[Recording]) -> list[npt.NDArray[np.int64]]:
+def merged_rows(dataset: str, holders: Sequence[Recording]) -> list[Int64]:
     """Return, for each recording, the rows of its questions among the merged ones: the first that
     has a question places it.
     """
@@ -241,9 +241,7 @@ def _opened(path: str, recording_hash: str, thread: int) -> Recording:  # noqa: 
     return recording
 
 
-def in_order(
-    read: Callable[[], Iterator[_T]], places: npt.NDArray[np.int64]
-) -> Iterator[tuple[int, _T]]:
+def in_order(read: Callable[[], Iterator[_T]], places: Int64) -> Iterator[tuple[int, _T]]:
     """Yield what `read` yields, whose item i belongs at `places[i]`, by place and with it.
 
     It is read once for each rising run of items, or for each block of them where runs are short.
@@ -351,7 +349,7 @@ def add_scorers(
 
 def aggregate_scores(
     recording: Recording, dataset: str, llm: str, scorer: str, aggregate: str = "score"
-) -> npt.NDArray[np.float64]:
+) -> Floats:
     """Return one number per CoT of an LLM on a dataset, such as best-of-N ranks by.
 
     Returns:

@@ -27,6 +27,18 @@ import numpy.typing as npt
 from feval.cards.reading import open_regular
 from feval.errors import DamagedRecordingError
 
+Numbers = npt.NDArray[Any]
+Integers = npt.NDArray[np.integer[Any]]
+Rows = npt.NDArray[np.intp]
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Float32 = npt.NDArray[np.float32]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+UInt8 = npt.NDArray[np.uint8]
+UInt32 = npt.NDArray[np.uint32]
+UInt64 = npt.NDArray[np.uint64]
+
 _MAGIC = b"FEVALVT1"
 _ALIGN = 64
 _BLOCK_CELLS = 1 << 16
@@ -49,9 +61,7 @@ _DTYPES = {
 class Strings(Sequence[str]):
     """An immutable list of strings in one buffer; each is decoded when it is looked up."""
 
-    def __init__(
-        self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.unsignedinteger[Any]]
-    ) -> None:
+    def __init__(self, data: UInt8, offsets: Integers) -> None:
         self._data: Any = data
         self._offsets: Any = offsets
 
@@ -129,9 +139,7 @@ Kind = tuple[tuple[str, ...], int]
 """The dtypes that an array may have, and its number of dimensions."""
 
 
-def unpack(
-    data: mmap.mmap, kinds: Mapping[str, Kind]
-) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def unpack(data: mmap.mmap, kinds: Mapping[str, Kind]) -> tuple[dict[str, Any], dict[str, Numbers]]:
     """Return header and arrays, which lie behind the header one after the other; malformed bytes
     are any error of `well_formed`.
 
@@ -167,10 +175,10 @@ class FlatArray(NamedTuple):
     """An array to be packed, as numbers of a type that holds them."""
 
     dtype: str
-    array: npt.NDArray[Any]
+    array: Numbers
 
 
-def offsets_of(lengths: npt.NDArray[Any]) -> npt.NDArray[np.unsignedinteger[Any]]:
+def offsets_of(lengths: Numbers) -> Integers:
     """Return where each of consecutive pieces starts, and where the last one ends."""
     ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     return ends.astype("uint32" if ends[-1] < 2**32 else "uint64")

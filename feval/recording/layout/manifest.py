@@ -201,7 +201,9 @@ class ManifestRecord(TypedDict):
     checksum: _Sha256  # of all other fields
 
 
-@dataclass(frozen=True, slots=True)
+_Records = dict[str, dict[str, Any]]
+
+
 class Manifest:
     """A manifest that was read and checked, with its records by name.
 
@@ -209,31 +211,24 @@ class Manifest:
     list it was recorded under, `keyed` has the records of scores and probes by part.
     """
 
-    raw: dict[str, Any]
-    hash: str
-    prices: str
-    datasets: dict[str, dict[str, Any]]
-    llms: dict[str, dict[str, Any]]
-    pairs: dict[tuple[str, str], dict[str, Any]]
-    keyed: dict[Part, dict[str, Any]]
-    files: dict[str, dict[str, Any]]
-    leaves: dict[Part, str]
-
-    @classmethod
-    def from_record(cls, raw: dict[str, Any]) -> Manifest:
-        """Index the records of a manifest."""
-        scores = {_part(SCORES + each["scorer"], each): each for each in raw["scores"]}
-        return cls(
-            raw=raw,
-            hash=raw["recording_hash"],
-            prices=raw["prices"],
-            datasets={record["id"]: record for record in raw["datasets"]},
-            llms={record["name"]: record for record in raw["llms"]},
-            pairs={(record["dataset"], record["llm"]): record for record in raw["pairs"]},
-            keyed=scores | {_part(PROBES, record): record for record in raw["probes"]},
-            files=raw["files"],
-            leaves={_part(leaf["part"], leaf): leaf["sha256"] for leaf in raw["leaves"]},
-        )
+    def __init__(self, raw: dict[str, Any]) -> None:
+        self.raw = raw
+        self.hash: str = raw["recording_hash"]
+        self.prices: str = raw["prices"]
+        self.datasets: _Records = {record["id"]: record for record in raw["datasets"]}
+        self.llms: _Records = {record["name"]: record for record in raw["llms"]}
+        self.pairs: dict[tuple[str, str], dict[str, Any]] = {
+            (record["dataset"], record["llm"]): record for record in raw["pairs"]
+        }
+        scores = {_part(SCORES + record["scorer"], record): record for record in raw["scores"]}
+        self.keyed: dict[Part, dict[str, Any]] = {
+            **scores,
+            **{_part(PROBES, record): record for record in raw["probes"]},
+        }
+        self.files: _Records = raw["files"]
+        self.leaves: dict[Part, str] = {
+            _part(leaf["part"], leaf): leaf["sha256"] for leaf in raw["leaves"]
+        }
 
     def served_models(self) -> Iterator[Served]:
         """Yield the pairs whose replies state another name than was asked."""
@@ -275,7 +270,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise DamagedRecordingError(
             f"{path} {sentence(error)}; fetch or make the recording again."
         ) from error
-    manifest = Manifest.from_record(raw)
+    manifest = Manifest(raw)
     for problem in _contradictions(manifest):
         raise DamagedRecordingError(f"{path} {problem}; fetch or make the recording again.")
     if raw["checksum"] != (computed := checksum(raw)):

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,7 +22,7 @@ import pyarrow.parquet as pq
 from feval.errors import DamagedRecordingError
 from feval.recording.arrays import Ragged
 from feval.recording.content import PoolRows, Question, checked_messages, utc_text
-from feval.recording.layout.flat import mapped_unread
+from feval.recording.layout.flat import Int64, Numbers, mapped_unread
 from feval.recording.parquet.bounds import Bounds
 from feval.recording.parquet.writing import schema_of
 from feval.recording.parts import PARTS, spec_of
@@ -104,7 +103,7 @@ class PartTable:
         self._folder, self._paths, self._open = folder, list(records), open_table
         self._ends = list(accumulate(record["rows"] for record in records.values()))
         self.rows: int = self._ends[-1]
-        self.starts: npt.NDArray[np.int64] | None = None
+        self.starts: Int64 | None = None
         self._last: tuple[list[str] | None, int, Any] | None = None
 
     def groups(self, columns: list[str] | None = None, rows: range | None = None) -> Iterator[Any]:
@@ -118,7 +117,7 @@ class PartTable:
             return
         start = rows.start
         while start < rows.stop:
-            table, first = self._group_at(start, columns)
+            table, first = self.group_at(start, columns)
             piece = table.slice(start - first, rows.stop - start)
             yield piece
             start += piece.num_rows
@@ -168,12 +167,7 @@ class PartTable:
             for value in table.column(name).to_pylist()
         ]
 
-    def group_at(self, row: int, column: str) -> tuple[Any, int]:
-        """A column of the row group that holds a row, and the first row of that group."""
-        table, first = self._group_at(row, [column])
-        return table.column(column), first
-
-    def _group_at(self, row: int, columns: list[str] | None) -> tuple[Any, int]:
+    def group_at(self, row: int, columns: list[str] | None) -> tuple[Any, int]:
         """The row group that holds a row, and its first row; the last one is kept, since its
         neighbours are read next.
         """
@@ -388,20 +382,18 @@ def arrays_of_tables(
     }
 
 
-def _places(
-    table: Any, rows: Mapping[str, int], shape: tuple[int, ...], before: int
-) -> npt.NDArray[np.int64]:
+def _places(table: Any, rows: Mapping[str, int], shape: tuple[int, ...], before: int) -> Int64:
     """Return the place of each row of a table in a flattened [Q, S]; all lie behind the place
     `before`.
     """
     ids = table.column("question_id").combine_chunks().dictionary_encode()
     row_of = np.array([rows.get(question, -1) for question in ids.dictionary.to_pylist()], np.int64)
-    samples: npt.NDArray[np.int64] = table.column("sample_index").to_numpy().astype(np.int64)
+    samples: Int64 = table.column("sample_index").to_numpy().astype(np.int64)
     if not len(samples):
         return samples
     if (row_of < 0).any() or samples.min() < 0 or samples.max() >= shape[1]:
         raise ValueError("values of CoTs that are not recorded")
-    places: npt.NDArray[np.int64] = row_of[ids.indices.to_numpy()] * shape[1] + samples
+    places: Int64 = row_of[ids.indices.to_numpy()] * shape[1] + samples
     if (np.diff(places, prepend=before) <= 0).any():
         raise ValueError("values out of order")
     return places
@@ -410,7 +402,7 @@ def _places(
 def _ragged(pieces: list[tuple[Any, Any]], shape: tuple[int, int], dtype: str) -> Ragged:
     """Return a column of lists from its pieces, each with the places of its rows."""
     lengths = np.zeros(shape[0] * shape[1], np.int64)
-    values: list[npt.NDArray[Any]] = [np.empty(0, dtype)]
+    values: list[Numbers] = [np.empty(0, dtype)]
     for places, column in pieces:
         counts = pc.fill_null(pc.list_value_length(column), 0)
         lengths[places] = counts.to_numpy(zero_copy_only=False)
