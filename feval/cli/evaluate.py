@@ -120,7 +120,7 @@ def run(
         show,
         result.to_dict(),
         *evaluation_tables([result]),
-        receipt=partial(receipts.receipt, request, result, questions, replayed),
+        receipt=partial(receipts.receipt, request, result.to_dict(), questions, replayed),
     )
 
 
@@ -223,7 +223,7 @@ def curve(
         show,
         result.to_dict(),
         curves_table([result]),
-        receipt=partial(receipts.receipt, request, result, questions, replayed),
+        receipt=partial(receipts.receipt, request, result.to_dict(), questions, replayed),
         files=lambda: _files(
             "curve", result, curve_records(result), lambda curve: pictures.curves([curve])
         ),
@@ -326,7 +326,7 @@ def surface(
         show,
         result.to_dict(),
         surface_table(result),
-        receipt=partial(receipts.receipt, request, result, questions, replayed),
+        receipt=partial(receipts.receipt, request, result.to_dict(), questions, replayed),
         files=lambda: _surface_files(result),
     )
 

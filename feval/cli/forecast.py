@@ -103,7 +103,7 @@ def estimate(
         show,
         result.to_dict(),
         *forecast_tables(result),
-        receipt=partial(receipt, request, result, questions, replayed),
+        receipt=partial(receipt, request, result.to_dict(), questions, replayed),
         files=lambda: _files("estimate", result, forecast_csv(result), pictures.forecast),
     )
 

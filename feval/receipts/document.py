@@ -36,10 +36,6 @@ from feval.replay.draws import SCHEME as DRAWS
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
-    from feval.evaluation.curves import Curve, Surface
-    from feval.evaluation.evaluation import Evaluation
-    from feval.forecast import Forecast
-    from feval.receipts.grading import Grade
     from feval.replay import LLM, Dataset
 
 
@@ -177,22 +173,6 @@ def read_receipt(path: Path) -> Receipt:
     return receipt
 
 
-def receipt(
-    request: RunRequest | CurveRequest | SurfaceRequest | EstimateRequest | GradeRequest,
-    result: Evaluation | Curve | Surface | Forecast | Grade,
-    dataset: Dataset,
-    llms: Sequence[LLM],
-    folder: Path,
-) -> dict[str, Any]:
-    """The receipt of one evaluation, curve, surface, forecast or grading, with the `load` that it
-    was computed from.
-
-    Recordings are named by their path from `folder`, where the receipt will lie, so that both can
-    be moved together.
-    """
-    return _receipt(request, result.to_dict(), dataset, llms, folder)
-
-
 def comparison_receipt(comparison: Comparison, base: Path, folder: Path) -> dict[str, Any]:
     """The receipt of a comparison whose paths start from `base`, to lie in `folder`."""
     dataset, llms = load_compared(comparison, base)
@@ -203,7 +183,7 @@ def comparison_receipt(comparison: Comparison, base: Path, folder: Path) -> dict
         if ":" in entry.method
     }
     request = ComparisonRequest(plan=moved, sources=sources)
-    return _receipt(request, comparison_numbers(comparison), dataset, llms, folder)
+    return receipt(request, comparison_numbers(comparison), dataset, llms, folder)
 
 
 def _source(name: str, method: Any) -> str | None:
@@ -234,9 +214,15 @@ def comparison_numbers(comparison: Comparison) -> dict[str, Any]:
     return numbers
 
 
-def _receipt(
+def receipt(
     request: Request, numbers: dict[str, Any], dataset: Dataset, llms: Sequence[LLM], folder: Path
 ) -> dict[str, Any]:
+    """The receipt of the numbers of an evaluation, curve, surface, forecast or grading, with the
+    `load` that they were computed from.
+
+    Recordings are named by their path from `folder`, where the receipt will lie, so that both can
+    be moved together.
+    """
     prices = llms[0].prices
     served = {llm.name: dict(llm.served.names) for llm in llms if llm.served is not None}
     recordings = zip(dataset.recording_hashes, dataset.recording_paths, strict=True)

@@ -18,7 +18,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.cards.billing import usd
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
@@ -33,6 +32,7 @@ from feval.evaluation.evaluation import Result, interval_ends, rests_on
 from feval.evaluation.ledger import Averages, QuestionLedger, payer
 from feval.evaluation.questions import cluster_sizes, question_clusters
 from feval.evaluation.requests import Consumption, GradeRequest
+from feval.methods.protocol import Bools, Rows
 from feval.replay import LLM, Dataset
 
 _NAMES = ("question", "question_id", "id")
@@ -67,9 +67,9 @@ class Grade(Averages, Result):
     consumed: tuple[Consumption, ...] = field(repr=False)
     answers: Mapping[str, str | None] = field(repr=False)
     question_ids: Sequence[str] = field(repr=False)
-    right: npt.NDArray[np.bool_] = field(repr=False)
-    answered: npt.NDArray[np.bool_] = field(repr=False)
-    golds: npt.NDArray[np.bool_] = field(repr=False)
+    right: Bools = field(repr=False)
+    answered: Bools = field(repr=False)
+    golds: Bools = field(repr=False)
     as_drawn: bool
     ledger: QuestionLedger = field(repr=False)
     accuracy_low: float | None
@@ -236,7 +236,20 @@ def grade_answers(
         )
     row_of = {name: row for row, name in enumerate(dataset.question_ids)}
     placed = _placed(entries, llms, row_of, dataset.id)
-    rows = _counted_rows(entries, answers, row_of, run, dataset.id)
+    questions = {entry.question for entry in entries}
+    unknown = next((name for name in answers if name not in row_of), None)
+    if unknown is not None:
+        raise UnknownNameError.of(f"question of {dataset.id} called", unknown, row_of)
+    free = [
+        name for name, answer in answers.items() if answer is not None and name not in questions
+    ]
+    if free:
+        raise UsageError(
+            f"{_were(len(free))} answered that the run {run!r} never asked, such as {free[0]!r} of"
+            f" {dataset.id}: no CoT is behind the answer, so it would cost nothing. Leave it out,"
+            " or name the run that asked."
+        )
+    rows = np.array(sorted(row_of[name] for name in {*questions, *answers}), np.intp)
     ids = [dataset.question_ids[row] for row in rows.tolist()]
     keys = {name: dataset.answer_key(name, answers.get(name)) for name in ids}
     golds = dataset.gold[rows] >= 0
@@ -310,29 +323,6 @@ def _placed(
     return [(entry, *at) for at, entry in placed.items()]
 
 
-def _counted_rows(
-    entries: Sequence[Consumption],
-    answers: Mapping[str, str | None],
-    row_of: Mapping[str, int],
-    run: str,
-    dataset: str,
-) -> npt.NDArray[np.intp]:
-    questions = {entry.question for entry in entries}
-    unknown = next((name for name in answers if name not in row_of), None)
-    if unknown is not None:
-        raise UnknownNameError.of(f"question of {dataset} called", unknown, row_of)
-    free = [
-        name for name, answer in answers.items() if answer is not None and name not in questions
-    ]
-    if free:
-        raise UsageError(
-            f"{_were(len(free))} answered that the run {run!r} never asked, such as {free[0]!r} of"
-            f" {dataset}: no CoT is behind the answer, so it would cost nothing. Leave it out, or"
-            " name the run that asked."
-        )
-    return np.array(sorted(row_of[name] for name in {*questions, *answers}), np.intp)
-
-
 def _is_drawn(entry: Consumption, llm: LLM, row: int, replicate: int | None) -> bool:
     """Whether these CoTs are the first of the draw, whichever of several concurrent requests each
     came in.
@@ -342,7 +332,7 @@ def _is_drawn(entry: Consumption, llm: LLM, row: int, replicate: int | None) -> 
     return sorted(entry.samples) == sorted(first)
 
 
-def _ledger(llms: Sequence[LLM], placed: _Placed, rows: npt.NDArray[np.intp]) -> QuestionLedger:
+def _ledger(llms: Sequence[LLM], placed: _Placed, rows: Rows) -> QuestionLedger:
     """Count what was handed out."""
     column_of = {row: column for column, row in enumerate(rows.tolist())}
     prompts, rounds, cots, output = np.zeros((4, len(llms), len(rows)), np.int64)

@@ -28,13 +28,7 @@ from feval.errors import ConflictError, MethodError, RecordingError, UsageError
 from feval.evaluation.curves import surface
 from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import make_method
-from feval.evaluation.requests import (
-    CurveRequest,
-    EstimateRequest,
-    GradeRequest,
-    RunRequest,
-    SurfaceRequest,
-)
+from feval.evaluation.requests import CurveRequest, EstimateRequest, RunRequest, SurfaceRequest
 from feval.evaluation.user_methods import MethodFile
 from feval.executors.progress import reports
 from feval.forecast import estimate
@@ -52,7 +46,6 @@ if TYPE_CHECKING:
     from feval.evaluation.requests import Request
     from feval.receipts.document import PinnedPrices, Receipt
     from feval.recording import Recording
-    from feval.replay import LLM, Dataset
 
 TOLERANCE = 1e-12
 _ROUNDING = 1e-15  # of shares that should be nothing
@@ -150,7 +143,8 @@ def verify_receipt(
     made = [make_method(name) for name in methods]
     users = {f"{m.source_sha256}:{m.function}": m for m in made if isinstance(m, MethodFile)}
     pinned_prices = _pinned_prices(receipt.prices, prices)
-    inputs = _Inputs(opened, pinned_prices, users, executor, progress)
+    running = {"executor": executor, "progress": progress}
+    inputs = _Inputs(opened, pinned_prices, users, running)
     notes = (
         []
         if receipt.feval == __version__
@@ -264,34 +258,13 @@ def _counters(
 @dataclass(frozen=True)
 class _Inputs:
     """What a receipt pins, at hand again: recordings, the price list, and users' methods by the
-    hash of their source.
+    hash of their source; `running` has the arguments that say where numbers are computed.
     """
 
     recordings: Sequence[Recording]
     prices: PriceList | str
     methods: Mapping[str, MethodFile]
-    executor: Executor | None
-    progress: Callable[[int, int | None], None]
-
-    @property
-    def running(self) -> dict[str, Any]:
-        """The arguments that say where numbers are computed."""
-        return {"executor": self.executor, "progress": self.progress}
-
-    def load(
-        self, request: RunRequest | SurfaceRequest | EstimateRequest | GradeRequest
-    ) -> tuple[Dataset, list[LLM]]:
-        options: dict[str, Any] = {
-            "seed": request.seed,
-            "billing": request.billing,
-            "prices": self.prices,
-        }
-        return load(request.dataset, request.llms, list(self.recordings), **options)
-
-    def method(self, request: RunRequest) -> Any:
-        if ":" in request.method or request.source_sha256 is not None:
-            return self.users_method(request.method, request.source_sha256)
-        return make_method(request.method, request.settings)
+    running: Mapping[str, Any]
 
     def users_method(self, function: str, sha256: str | None) -> MethodFile:
         """The user's method with the source that the receipt pins, if it was given again."""
@@ -318,15 +291,26 @@ def _computed(request: Request, inputs: _Inputs) -> dict[str, Any]:
     if isinstance(request, ComparisonRequest):
         return _compared(request, inputs)
     own: Any = request
-    dataset, llms = inputs.load(own)
+    dataset, llms = load(
+        own.dataset,
+        own.llms,
+        list(inputs.recordings),
+        seed=own.seed,
+        billing=own.billing,
+        prices=inputs.prices,
+    )
     result: Any
     if isinstance(request, CurveRequest):
         result = request.compute(dataset, llms, **inputs.running)
     elif isinstance(request, RunRequest):
-        method = inputs.method(request)
+        method: Any = (
+            inputs.users_method(request.method, request.source_sha256)
+            if ":" in request.method or request.source_sha256 is not None
+            else make_method(request.method, request.settings)
+        )
         result = evaluate(method, dataset, llms, **request.arguments(), **inputs.running)
     elif isinstance(request, SurfaceRequest):
-        result = surface(dataset, *llms, **request.arguments(), progress=inputs.progress)
+        result = surface(dataset, *llms, **request.arguments(), progress=inputs.running["progress"])
     elif isinstance(request, EstimateRequest):
         result = estimate(dataset, llms[0], **request.arguments(), **inputs.running)
     else:

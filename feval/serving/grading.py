@@ -64,7 +64,9 @@ class Graded:
             folder: where the receipt will be stored, from which paths of recordings are relative;
                 `None`: the working directory.
         """
-        return receipt(self.grade.request(), self.grade, self.dataset, self.llms, folder or Path())
+        return receipt(
+            self.grade.request(), self.grade.to_dict(), self.dataset, self.llms, folder or Path()
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return what POST /feval/grade replies."""

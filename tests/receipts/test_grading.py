@@ -247,7 +247,7 @@ def test_a_question_without_a_gold_is_never_right_and_said(tmp_path):
 @pytest.fixture
 def receipt(loaded, tmp_path):
     result = grade_answers(*loaded, ASKED, ANSWERS, run="mine", replicate=None)
-    return receipt_of(result.request(), result, *loaded, tmp_path)
+    return receipt_of(result.request(), result.to_dict(), *loaded, tmp_path)
 
 
 def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(receipt, tmp_path):
