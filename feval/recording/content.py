@@ -16,7 +16,7 @@ from feval.answers.thoughts import Mark, apart, fit, join
 from feval.cards.tokens import Usage
 from feval.errors import UsageError
 from feval.recording.layout.flat import Integers, Rows, Strings, UInt8, UInt32, UInt64, offsets_of
-from feval.recording.layout.format import name_key
+from feval.recording.layout.format import Record, name_key
 
 MOST_SERVED = 100
 """Names of models that answered as one LLM, which the manifest counts."""
@@ -274,12 +274,12 @@ class PairTally:
             for name, counts in most.items():
                 self._counts[name] = max(self._counts[name], *counts)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """Return the counts as the manifest states them; of models that answered, those with the
         most CoTs.
         """
         served = dict(self._served.most_common(MOST_SERVED))
-        optional: dict[str, Any] = {**self._counts, "served": served}
+        optional: Record = {**self._counts, "served": served}
         return {
             **counts_of_sizes(self.sizes),
             "no_answer": 0,
@@ -287,7 +287,7 @@ class PairTally:
         }
 
 
-def counts_of_sizes(sizes: UInt32) -> dict[str, Any]:
+def counts_of_sizes(sizes: UInt32) -> Record:
     """Return what the manifest states of the sizes of pools."""
     return {
         "cots": int(sizes.sum()),

@@ -31,7 +31,10 @@ from feval.recording.content import (
     utc_time,
 )
 from feval.recording.layout.flat import Integers
-from feval.recording.layout.format import PROBES, SCORES, LeafHash, Part, leaf_hash
+from feval.recording.layout.format import PROBES, SCORES, LeafHash, Part, Record, leaf_hash
+
+Columns = Mapping[str, Sequence[Any]]
+"""Column -> the values of a question."""
 
 _MAX_COUNT = 2**31 - 1
 _MAX_FLOAT = float.fromhex("0x1.fffffep+127")  # of 32 bits
@@ -89,7 +92,7 @@ class PartSpec:
     rows: type[Any] = PoolRows
     is_optional: bool = False
     grows: bool = False
-    counts: Mapping[str, Callable[[Mapping[str, Sequence[Any]]], int]] = field(default_factory=dict)
+    counts: Mapping[str, Callable[[Columns], int]] = field(default_factory=dict)
     noun: str = ""
     advice: str = "None was kept when it was recorded. Record it again."
 
@@ -125,16 +128,16 @@ class PartSpec:
             if column.field
         }
 
-    def _values(self, column: ColumnSpec, columns: Mapping[str, Sequence[Any]]) -> Sequence[Any]:
+    def _values(self, column: ColumnSpec, columns: Columns) -> Sequence[Any]:
         """Return the values of a column; a question without rows has no columns, and other writers
         may leave out those that a source adds.
         """
         may_lack = not columns or column.field in {"", "extra"}
         return columns.get(column.name, []) if may_lack else columns[column.name]
 
-    def fields_of(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    def fields_of(self, columns: Columns) -> Record:
         """Field of the rows -> values, `None` for an optional column without any."""
-        fields: dict[str, Any] = {"extra": {}} if self.name == "samples" else {}
+        fields: Record = {"extra": {}} if self.name == "samples" else {}
         for column in self.columns:
             values = self._values(column, columns)
             if column.field == "extra":
@@ -152,7 +155,7 @@ class PartSpec:
                 fields[column.field] = values if is_kept else None
         return fields
 
-    def line(self, question: str, columns: Mapping[str, Sequence[Any]]) -> list[Any]:
+    def line(self, question: str, columns: Columns) -> list[Any]:
         """Return a question's line in the leaf."""
         if self.has_one_row:
             return [question, *(columns[column.name][0] for column in self.columns)]
@@ -189,7 +192,7 @@ def rows_at(rows: _Rows, places: Sequence[int]) -> _Rows:
 
     own = [spec for spec in PARTS.values() if spec.rows is type(rows) and spec.joins != "request"]
     names = {column.field for spec in own for column in spec.columns} - {"", "extra"}
-    changed: dict[str, Any] = {name: some(getattr(rows, name)) for name in names}
+    changed: Record = {name: some(getattr(rows, name)) for name in names}
     if isinstance(rows, PoolRows):
         changed["extra"] = {name: some(values) for name, values in rows.extra.items()}
     return replace(rows, **changed)
@@ -416,7 +419,7 @@ class RowsTally:
         questions: Sequence[str],
         sizes: Integers,
     ) -> None:
-        self._key: dict[str, Any] = {"dataset": dataset, "llm": llm}
+        self._key: Record = {"dataset": dataset, "llm": llm}
         header: list[Any]
         if isinstance(given_by, ScorerInfo):
             name, self._key["scorer"] = SCORES + given_by.name, given_by.name
@@ -449,7 +452,7 @@ class RowsTally:
         """The leaf of what was added."""
         return self._leaf.hexdigest()
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """The record in the manifest, a `ScoresRecord` or a `ProbesRecord`."""
         interval = {"interval": self._interval if self._is_regular else None}
         return {**self._key, **(interval if "cue" in self._key else {}), **self._counts}
@@ -473,7 +476,7 @@ class RowsTally:
             columns[column.name] = checked
         return columns
 
-    def _check_keys(self, columns: Mapping[str, Sequence[Any]], size: int, where: str) -> None:
+    def _check_keys(self, columns: Columns, size: int, where: str) -> None:
         """Check which CoTs the rows are of, and note whether offsets are at one interval."""
         last, place = (-1, 0), 0
         offsets = columns.get("offset")

@@ -33,7 +33,7 @@ from feval.recording.content import (
     checked_messages,
 )
 from feval.recording.layout.flat import Int64
-from feval.recording.layout.format import PROBE_VOTES, PROBES, SCORES, Part, origin
+from feval.recording.layout.format import PROBE_VOTES, PROBES, SCORES, Part, Record, origin
 from feval.recording.layout.manifest import Manifest, read_manifest
 from feval.recording.parts import CHANNELS, has_value, spec_of
 from feval.recording.votes import Votes, open_probes, open_votes
@@ -360,7 +360,7 @@ class Recording(Browsable):
         if own.next is not None:
             yield line(*own.next)
 
-    def _arrays(self, part: Part, columns: list[str] | None = None) -> dict[str, Any]:
+    def _arrays(self, part: Part, columns: list[str] | None = None) -> Record:
         """The numbers of a part as arrays, as `parquet.reading.arrays_of_tables` has them."""
         self.require_part(part)
         votes = self.votes(part.dataset)
@@ -375,7 +375,7 @@ class Recording(Browsable):
         names = ("sequence_logprob", "token_confidences", "token_logprobs")
         return TokenLogprobs(*(arrays[name] for name in names))
 
-    def part_record(self, part: Part) -> dict[str, Any]:
+    def part_record(self, part: Part) -> Record:
         """What the manifest says about some scores or probes of an LLM on a dataset."""
         self.require_part(part)
         return self.manifest.keyed[part]
@@ -427,7 +427,7 @@ class Recording(Browsable):
         """Whether probes of an LLM's CoTs on a dataset were recorded."""
         return Part(PROBES, dataset, llm) in self.manifest.keyed
 
-    def probes_record(self, dataset: str, llm: str) -> dict[str, Any]:
+    def probes_record(self, dataset: str, llm: str) -> Record:
         """What the manifest says about the probes of an LLM on a dataset: cue, interval and
         counts.
         """
@@ -504,7 +504,7 @@ class Recording(Browsable):
         columns: list[str] | None = None,
         *,
         rows: range | None = None,
-    ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    ) -> parquet.reading.Rows:
         """(question id, column -> values) of a part, question by question, one row group in memory
         at a time.
 
@@ -520,7 +520,7 @@ class Recording(Browsable):
             groups = self._tables(path).groups(["llm"])
             return {name for table in groups for name in table.column("llm").unique().to_pylist()}
 
-    def file_record(self, path: str) -> dict[str, Any]:
+    def file_record(self, path: str) -> Record:
         """The manifest's record of a file: "sha256", "bytes", "rows"."""
         record = self.manifest.files.get(path)
         if record is None:

@@ -40,6 +40,7 @@ from feval.recording.layout.format import (
     README,
     LeafHash,
     Part,
+    Record,
     cached_from,
     is_beside,
     leaf_hash,
@@ -166,7 +167,7 @@ class Steps:
             self._report(self._done, self._total)
 
 
-def _check_file(path: Path, address: str | None, name: str, record: Mapping[str, Any]) -> list[str]:
+def _check_file(path: Path, address: str | None, name: str, record: Record) -> list[str]:
     if not path.is_dir():
         raise NotARecordingError(
             f"A worker finds no recording in {path}. Workers read it from the same path."
@@ -296,7 +297,7 @@ def _check_votes(recording: Recording, dataset: str, _llm: str, _leaves: _Leaves
     return (f"{problem}; merge or import again." for problem in votes_problems(recording, dataset))
 
 
-def _check_counts(record: Mapping[str, Any], counted: Mapping[str, Any], who: str) -> Iterator[str]:
+def _check_counts(record: Record, counted: Record, who: str) -> Iterator[str]:
     """Compare a record of the manifest with what was counted; counts that both leave out are 0."""
     stated = {name: record[name] for name in (*_LEFT_OUT, *counted) if name in record}
     if stated != counted:

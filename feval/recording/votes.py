@@ -31,6 +31,7 @@ from feval.recording.layout.flat import (
     unpack,
     well_formed,
 )
+from feval.recording.layout.format import Record
 
 NO_ANSWER = -1
 """Code of a CoT without an answer."""
@@ -119,9 +120,7 @@ class Votes:
         llms: LLM name -> its arrays.
     """
 
-    def __init__(
-        self, header: Mapping[str, Any], arrays: Arrays, details: Callable[[], Arrays]
-    ) -> None:
+    def __init__(self, header: Record, arrays: Arrays, details: Callable[[], Arrays]) -> None:
         self.dataset: str = header["dataset"]
         self.question_keys: UInt64 = arrays["question_keys"]
         self.gold: Integers = arrays["gold"]
@@ -277,9 +276,7 @@ def _steps(details: Arrays, llm: int) -> Steps:
     return Steps(*(details.get(f"{name}.{llm}") for name in (*_TREES, *_TURNS)))  # type: ignore[arg-type]  # all of _TREES are there
 
 
-def _read_details(
-    path: Path, record: Mapping[str, Any], header: Mapping[str, Any], votes: Arrays
-) -> Arrays:
+def _read_details(path: Path, record: Record, header: Record, votes: Arrays) -> Arrays:
     data = mapped(path, record)
     with well_formed(path):
         own_header, details = unpack(data, DETAILS)
@@ -324,9 +321,7 @@ def _check_names(arrays: Arrays, expected: set[str]) -> None:
         )
 
 
-def open_votes(
-    path: Path, record: Mapping[str, Any], details: tuple[Path, Mapping[str, Any]]
-) -> Votes:
+def open_votes(path: Path, record: Record, details: tuple[Path, Record]) -> Votes:
     """Map a votes file after checking it against its record in the manifest; `details` is that file
     with its record.
     """
@@ -338,9 +333,7 @@ def open_votes(
         return Votes(header, arrays, cache(partial(_read_details, *details, header, arrays)))
 
 
-def open_probes(
-    path: Path, record: Mapping[str, Any], interval: int | None, votes: Votes, llm: str
-) -> Probes:
+def open_probes(path: Path, record: Record, interval: int | None, votes: Votes, llm: str) -> Probes:
     """Map the flat file of an LLM's probes after checking it against its record, and its arrays
     against the votes.
     """

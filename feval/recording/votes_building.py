@@ -28,7 +28,7 @@ from feval.recording import parquet
 from feval.recording.arrays import message_numbers, unknown_as_minus_one
 from feval.recording.content import PoolRows, QuestionTable
 from feval.recording.layout.flat import FlatArray, Numbers, UInt8, offsets_of, pack
-from feval.recording.layout.format import PROBES, Part
+from feval.recording.layout.format import PROBES, Part, Record
 from feval.recording.parts import Verdicts, VerdictTally, has_value
 from feval.recording.reader import Recording
 from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER
@@ -259,7 +259,7 @@ class VotesBuilder:
             for llm, probes in self.probes.items()
         }
 
-    def _packed(self, header: dict[str, Any], arrays: Arrays) -> Iterator[bytes]:
+    def _packed(self, header: Record, arrays: Arrays) -> Iterator[bytes]:
         for block in pack(header, arrays):
             yield block
             self._scratch.give_back()

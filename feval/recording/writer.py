@@ -36,6 +36,7 @@ from feval.recording.layout.format import (
     PROBE_VOTES,
     README,
     Part,
+    Record,
     check_name,
     leaf_hash,
     recording_hash,
@@ -80,7 +81,7 @@ class RecordingWriter:
         *,
         operation: Mapping[str, Any],
         prices: str = "2025-06-02",
-        parents: Sequence[Mapping[str, Any]] = (),
+        parents: Sequence[Record] = (),
         notes: Sequence[str] = (),
         licences: Mapping[str, str | None] | None = None,
     ) -> None:
@@ -94,17 +95,17 @@ class RecordingWriter:
             "licences": self.licences,
             "notes": self._notes,
         }
-        self._datasets: dict[str, dict[str, Any]] = {}
+        self._datasets: dict[str, Record] = {}
         self._tables: dict[str, QuestionTable] = {}
         self._sources: dict[str, tuple[Recording | None, Verdicts, int | None]] = {}
         self._budget = ComparisonBudget()
         self._llms: dict[str, LLMInfo] = {}
         self._scorers: dict[str, ScorerInfo] = {}
-        self._pairs: dict[tuple[str, str], dict[str, Any]] = {}
+        self._pairs: dict[tuple[str, str], Record] = {}
         self._pools: dict[tuple[str, str], tuple[Sequence[str], UInt32]] = {}
-        self._records: dict[str, list[dict[str, Any]]] = {"scores": [], "probes": []}
+        self._records: dict[str, list[Record]] = {"scores": [], "probes": []}
         self._leaves: dict[Part, str] = {}
-        self._files: dict[str, dict[str, Any]] = {}
+        self._files: dict[str, Record] = {}
         self._claimed: dict[str, str] = {}
         self._linked: dict[str, None] = {}
         self._folder: NewFolder | None = None
@@ -377,7 +378,7 @@ class RecordingWriter:
                 )
         return tally
 
-    def _end_rows(self, part: Part, leaf: str, record: dict[str, Any]) -> None:
+    def _end_rows(self, part: Part, leaf: str, record: Record) -> None:
         self._leaves[part] = leaf
         self._records[spec_of(part.name).name].append(record)
 
@@ -473,7 +474,7 @@ class RecordingWriter:
             self._files[path] = write_file(self.root / path, blocks, rows)
             self._link_if_same(source, [path])
 
-    def _manifest(self) -> dict[str, Any]:
+    def _manifest(self) -> Record:
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -495,9 +496,9 @@ class RecordingWriter:
         }
 
 
-def _joined(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _joined(pairs: Sequence[Record]) -> Record:
     """Return the counts of an LLM's CoTs in several recordings together."""
-    joined: dict[str, Any] = dict(pairs[0])
+    joined: Record = dict(pairs[0])
     for pair in pairs[1:]:
         for name, value in pair.items():
             own = joined.get(name, 0)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from threading import get_ident
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from feval.recording.content import (
     ScoreRows,
 )
 from feval.recording.layout.flat import Floats, Int64
-from feval.recording.layout.format import SCORES, Part
+from feval.recording.layout.format import SCORES, Part, Record
 from feval.recording.reader import Recording, open_recording
 from feval.recording.verify import open_sound
 from feval.recording.writer import RecordingWriter
@@ -33,7 +33,7 @@ from feval.recording.writer import RecordingWriter
 def derived_writer(
     sources: Sequence[Recording],
     out: str | Path,
-    operation: Mapping[str, Any],
+    operation: Record,
     notes: Sequence[str],
     licences: Mapping[str, str | None] | None = None,
 ) -> RecordingWriter:
@@ -89,7 +89,7 @@ def common_info(
     return first
 
 
-def known_verdicts(dataset: str, holders: Sequence[Recording], equality: str) -> dict[str, Any]:
+def known_verdicts(dataset: str, holders: Sequence[Recording], equality: str) -> Record:
     """Return the arguments of `RecordingWriter.add_dataset` about verdicts; a single holder has no
     new answers.
     """
@@ -271,7 +271,7 @@ def add_scores(
     scorer: ScorerInfo,
     rows: Mapping[tuple[str, str], Iterable[ScoreRows]],
     *,
-    operation: Mapping[str, Any] | None = None,
+    operation: Record | None = None,
     notes: Iterable[str] = (),
     replacing: bool = False,
     without_notes: Collection[str] = (),
@@ -318,7 +318,7 @@ def add_scorers(
     out: str | Path,
     scores: Sequence[tuple[ScorerInfo, Mapping[tuple[str, str], Iterable[ScoreRows]]]],
     *,
-    operation: Mapping[str, Any],
+    operation: Record,
     notes: Iterable[str] = (),
     replacing: bool = False,
     without_notes: Collection[str] = (),

@@ -11,14 +11,14 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
 from feval.errors import DamagedRecordingError, StorageError
-from feval.recording.layout.format import recording_around
+from feval.recording.layout.format import Record, recording_around
 
 _BLOCK_BYTES = 1 << 20
 
@@ -60,12 +60,12 @@ class HashedFile:
         with suppress(OSError):  # the disk is full and the folder is about to be removed
             self._file.close()
 
-    def record(self, rows: int) -> dict[str, Any]:
+    def record(self, rows: int) -> Record:
         """Return the file's record for the manifest."""
         return {"sha256": self._sha.hexdigest(), "bytes": self.size, "rows": rows}
 
 
-def write_file(path: Path, blocks: Iterable[bytes], rows: int) -> dict[str, Any]:
+def write_file(path: Path, blocks: Iterable[bytes], rows: int) -> Record:
     """Write a file, block by block; return its record for the manifest."""
     file = HashedFile(path)
     try:
@@ -77,7 +77,7 @@ def write_file(path: Path, blocks: Iterable[bytes], rows: int) -> dict[str, Any]
     return file.record(rows)
 
 
-def link_file(source: Path, target: Path, record: Mapping[str, Any]) -> None:
+def link_file(source: Path, target: Path, record: Record) -> None:
     """Put a file of a recording, checked against its record, into another: as a hard link, or a
     copy where disks have none.
     """

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from feval.cards.reading import open_regular
 from feval.errors import DamagedRecordingError
+from feval.recording.layout.format import Record
 
 Numbers = npt.NDArray[Any]
 Integers = npt.NDArray[np.integer[Any]]
@@ -84,7 +85,7 @@ class Strings(Sequence[str]):
             ) from error
 
 
-def mapped(path: Path, record: Mapping[str, Any]) -> mmap.mmap:
+def mapped(path: Path, record: Record) -> mmap.mmap:
     """Map a file into memory; a `DamagedRecordingError` if it is missing or differs from its record
     in the manifest.
     """
@@ -139,7 +140,7 @@ Kind = tuple[tuple[str, ...], int]
 """The dtypes that an array may have, and its number of dimensions."""
 
 
-def unpack(data: mmap.mmap, kinds: Mapping[str, Kind]) -> tuple[dict[str, Any], dict[str, Numbers]]:
+def unpack(data: mmap.mmap, kinds: Mapping[str, Kind]) -> tuple[Record, dict[str, Numbers]]:
     """Return header and arrays, which lie behind the header one after the other; malformed bytes
     are any error of `well_formed`.
 
@@ -184,7 +185,7 @@ def offsets_of(lengths: Numbers) -> Integers:
     return ends.astype("uint32" if ends[-1] < 2**32 else "uint64")
 
 
-def pack(header: dict[str, Any], arrays: Mapping[str, FlatArray]) -> Iterator[bytes]:
+def pack(header: Record, arrays: Mapping[str, FlatArray]) -> Iterator[bytes]:
     """Yield the bytes of a file. The header is padded with blanks, so that offsets do not depend on
     its length.
     """

@@ -23,6 +23,9 @@ from feval.errors import (
     UsageError,
 )
 
+Record = dict[str, Any]
+"""What the manifest or the header of a file says of one thing."""
+
 FORMAT = "feval-recording"
 FORMAT_VERSION = 8
 """The one version that is written and read."""
@@ -161,7 +164,7 @@ class LeafHash:
         self._option = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
         self._sha = hashlib.sha256()
 
-    def add(self, value: Sequence[Any] | dict[str, Any], where: str = "") -> None:
+    def add(self, value: Sequence[Any] | Record, where: str = "") -> None:
         """Add one line; a value that JSON in UTF-8 cannot hold (half a surrogate pair, over 64
         bits) is a `UsageError`, which begins with where it is.
         """
@@ -182,7 +185,7 @@ class LeafHash:
         return self._sha.hexdigest()
 
 
-def leaf_hash(lines: Iterable[Sequence[Any] | dict[str, Any]]) -> str:
+def leaf_hash(lines: Iterable[Sequence[Any] | Record]) -> str:
     """Return the leaf of some lines."""
     leaf = LeafHash()
     for line in lines:

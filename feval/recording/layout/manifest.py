@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import (
     Annotated,
-    Any,
     Literal,
     NotRequired,  # pydantic asks for this one before Python 3.12
 )
@@ -32,6 +31,7 @@ from feval.recording.layout.format import (
     PROBES,
     SCORES,
     Part,
+    Record,
     is_safe_path,
     leaf_hash,
     read_json,
@@ -96,7 +96,7 @@ class LLMRecord(TypedDict):
     base: _Name
     temperature: float | None
     max_tokens: int | None
-    decoding: dict[str, Any]
+    decoding: Record
 
 
 class PairRecord(TypedDict):
@@ -128,7 +128,7 @@ class ScorerRecord(TypedDict):
 
     name: _Name
     kind: str
-    parameters: dict[str, Any]
+    parameters: Record
 
 
 class ScoresRecord(TypedDict):
@@ -186,8 +186,8 @@ class ManifestRecord(TypedDict):
     feval_version: str
     recording_hash: _Sha256
     prices: str
-    operation: dict[str, Any]
-    parents: list[dict[str, Any]]
+    operation: Record
+    parents: list[Record]
     licences: dict[str, str | None]
     notes: list[str]
     datasets: list[DatasetRecord]
@@ -201,7 +201,7 @@ class ManifestRecord(TypedDict):
     checksum: _Sha256  # of all other fields
 
 
-_Records = dict[str, dict[str, Any]]
+_Records = dict[str, Record]
 
 
 class Manifest:
@@ -211,17 +211,17 @@ class Manifest:
     list it was recorded under, `keyed` has the records of scores and probes by part.
     """
 
-    def __init__(self, raw: dict[str, Any]) -> None:
+    def __init__(self, raw: Record) -> None:
         self.raw = raw
         self.hash: str = raw["recording_hash"]
         self.prices: str = raw["prices"]
         self.datasets: _Records = {record["id"]: record for record in raw["datasets"]}
         self.llms: _Records = {record["name"]: record for record in raw["llms"]}
-        self.pairs: dict[tuple[str, str], dict[str, Any]] = {
+        self.pairs: dict[tuple[str, str], Record] = {
             (record["dataset"], record["llm"]): record for record in raw["pairs"]
         }
         scores = {_part(SCORES + record["scorer"], record): record for record in raw["scores"]}
-        self.keyed: dict[Part, dict[str, Any]] = {
+        self.keyed: dict[Part, Record] = {
             **scores,
             **{_part(PROBES, record): record for record in raw["probes"]},
         }
@@ -240,7 +240,7 @@ class Manifest:
                 yield Served(llm, dataset, asked, names)
 
 
-def _part(name: str, record: Mapping[str, Any]) -> Part:
+def _part(name: str, record: Record) -> Part:
     return Part(name, record["dataset"], record["llm"])
 
 
@@ -292,14 +292,14 @@ def features(parts: Iterable[str], paths: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
+def manifest_bytes(manifest: Record) -> bytes:
     """Return the content of `manifest.json`: the fields, which are checked, and their checksum."""
     fields = {**manifest, "checksum": checksum(json.loads(json.dumps(manifest)))}
     check_manifest(fields, unknown_fields=False)
     return json.dumps(fields, ensure_ascii=False, indent=1).encode()
 
 
-def checksum(raw: Mapping[str, Any]) -> str:
+def checksum(raw: Record) -> str:
     """Return the SHA-256 over all fields but the checksum, written as a line of a leaf is."""
     return leaf_hash([{name: value for name, value in raw.items() if name != "checksum"}])
 

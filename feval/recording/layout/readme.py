@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+
+from feval.recording.layout.format import Record
 
 
-def readme_text(manifest: dict[str, Any]) -> str:
+def readme_text(manifest: Record) -> str:
     """Return a Markdown page made from the manifest: what was recorded, under which licences, how
     to check it.
     """
@@ -49,7 +50,7 @@ def readme_text(manifest: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _scores(manifest: dict[str, Any]) -> list[str]:
+def _scores(manifest: Record) -> list[str]:
     kinds = {record["name"]: record["kind"] for record in manifest["scorers"]}
     rows = [
         f"| {plain(record['dataset'])} | {code(record['llm'])} | {code(record['scorer'])} |"
@@ -61,7 +62,7 @@ def _scores(manifest: dict[str, Any]) -> list[str]:
     return ["", *_table(header, rows)] if rows else []
 
 
-def _probes(manifest: dict[str, Any]) -> list[str]:
+def _probes(manifest: Record) -> list[str]:
     rows = [
         f"| {plain(record['dataset'])} | {code(record['llm'])} | {record['traces']} |"
         f" {record['probes']} | {record['interval'] or 'irregular'} |"
@@ -76,12 +77,12 @@ def _table(header: str, rows: list[str]) -> list[str]:
     return [f"| {header} |", f"|{' --- |' * len(header.split(' | '))}", *rows]
 
 
-def _pool(pair: dict[str, Any]) -> str:
+def _pool(pair: Record) -> str:
     low, high = pair["smallest_pool"], pair["largest_pool"]
     return str(low) if low == high else f"{low} to {high}"
 
 
-def _share(pair: dict[str, Any]) -> str:
+def _share(pair: Record) -> str:
     return f"{pair['no_answer'] / pair['cots']:.2%}" if pair["cots"] else "-"
 
 

@@ -23,6 +23,7 @@ from feval.errors import DamagedRecordingError
 from feval.recording.arrays import Ragged
 from feval.recording.content import PoolRows, Question, checked_messages, utc_text
 from feval.recording.layout.flat import Int64, Numbers, mapped_unread
+from feval.recording.layout.format import Record
 from feval.recording.parquet.bounds import Bounds
 from feval.recording.parquet.writing import schema_of
 from feval.recording.parts import PARTS, spec_of
@@ -31,6 +32,9 @@ _UNREADABLE = (
     pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError,
     StopIteration,
 )  # fmt: skip
+
+Rows = Iterator[tuple[str, dict[str, list[Any]]]]
+"""(question id, column -> values), question by question."""
 
 _PIECE_ROWS = 1 << 12
 
@@ -52,7 +56,7 @@ def readable(path: Path) -> Iterator[None]:
 class Table:
     """An opened Parquet file. Other bytes than stated are refused."""
 
-    def __init__(self, path: Path, record: dict[str, Any]) -> None:
+    def __init__(self, path: Path, record: Record) -> None:
         data = mapped_unread(path, record["bytes"])
         # Read ahead, a mapped file costs threads and gains nothing.
         self._file = pq.ParquetFile(
@@ -97,7 +101,7 @@ class PartTable:
     """
 
     def __init__(
-        self, folder: Path, records: dict[str, dict[str, Any]], open_table: Callable[[str], Table]
+        self, folder: Path, records: dict[str, Record], open_table: Callable[[str], Table]
     ) -> None:
         self.path = folder / next(iter(records))
         self._folder, self._paths, self._open = folder, list(records), open_table
@@ -122,9 +126,7 @@ class PartTable:
             yield piece
             start += piece.num_rows
 
-    def questions(
-        self, columns: list[str] | None = None, rows: range | None = None
-    ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    def questions(self, columns: list[str] | None = None, rows: range | None = None) -> Rows:
         """(question id, column -> values), of all or some rows, question by question, one row group
         in memory at a time.
         """
@@ -183,7 +185,7 @@ class PartTable:
         return table, start + first
 
 
-def by_question(columns: dict[str, list[Any]]) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+def by_question(columns: dict[str, list[Any]]) -> Rows:
     """(question id, column -> values) of consecutive rows, the key columns left out."""
     ids = columns["question_id"]
     start = 0
@@ -278,10 +280,6 @@ def _checked(table: Any) -> Any:
     return table
 
 
-Rows = Iterator[tuple[str, dict[str, list[Any]]]]
-"""(question id, column -> values), question by question."""
-
-
 def questions_of_tables(tables: Iterable[Any]) -> Iterator[Question]:
     """Yield the questions of a dataset from its tables, one per row group."""
     for table in tables:
@@ -319,7 +317,7 @@ def pools_of_rows(
                 raise DamagedRecordingError(
                     f"{path}: sample indices of {question!r} are not 0, 1, 2 ..."
                 )
-        fields: dict[str, Any] = {"texts": list(islice(texts, size)), "extra": {}}
+        fields: Record = {"texts": list(islice(texts, size)), "extra": {}}
         if len(fields["texts"]) != size:
             raise ValueError(f"texts end before {question!r}")
         for part, own in {"requests": request, **taken}.items():
@@ -351,7 +349,7 @@ class Aligned:
 
 def arrays_of_tables(
     part: str, tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, int]
-) -> dict[str, Any]:
+) -> Record:
     """Return column -> array [Q, S] of the numbers of a part, NaN or -1 where there is none, and
     `Ragged` of its lists, from one table per row group; "known" tells which CoTs have a row. Wrong
     places are a `ValueError`.

@@ -16,11 +16,12 @@ from feval.cards.names import FINISH_REASONS
 from feval.errors import UsageError
 from feval.recording.content import PairTally, PoolRows, QuestionTable, utc_time
 from feval.recording.layout.files import HashedFile
-from feval.recording.layout.format import LeafHash, Part
+from feval.recording.layout.format import LeafHash, Part, Record
 from feval.recording.parts import (
     EXTRA_COLUMNS,
     PAIR_PARTS,
     POOL_PARTS,
+    Columns,
     pool_columns,
     row_behind,
     spec_of,
@@ -82,7 +83,7 @@ class PartFiles:
         self._group_rows = (
             _QUESTIONS_GROUP_ROWS if self._spec.joins == "entry" else NARROW_GROUP_ROWS
         )
-        self._records: dict[str, dict[str, Any]] = {}
+        self._records: dict[str, Record] = {}
         self._open(part.path)
 
     def __enter__(self) -> Self:
@@ -91,7 +92,7 @@ class PartFiles:
     def __exit__(self, *_: object) -> None:
         self.abandon()
 
-    def add(self, question: str, columns: Mapping[str, Sequence[Any]]) -> None:
+    def add(self, question: str, columns: Columns) -> None:
         """Add the rows of a question, as columns of equal length."""
         rows = len(next(iter(columns.values())))
         if not rows:
@@ -107,7 +108,7 @@ class PartFiles:
         if self._size >= self._group_bytes() or self._rows >= self._group_rows:
             self._flush()
 
-    def close(self) -> dict[str, dict[str, Any]]:
+    def close(self) -> dict[str, Record]:
         """Finish the files; return their records for the manifest, by path."""
         self._flush()
         self._records[self._path] = self._file.close()
@@ -151,7 +152,7 @@ class PartFiles:
         """Write the rows that wait as one row group."""
         if self._rows:
             questions = chain.from_iterable(map(repeat, self._questions, self._counts))
-            columns: dict[str, Any] = {"question_id": list(questions), **self._columns}
+            columns: Record = {"question_id": list(questions), **self._columns}
             if self.part.llm is not None:
                 columns["llm"] = pa.repeat(self.part.llm, self._rows)
             if self._spec.joins == "cots":
@@ -197,7 +198,7 @@ class ParquetFile:
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
         self._rows += table.num_rows
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> Record:
         """Finish the file; return its record for the manifest."""
         self._writer.close()
         self._file.close()
@@ -222,7 +223,7 @@ def _bytes(column: Sequence[Any]) -> int:
     return sum(map(len, values)) * (1 if isinstance(values[0], str) else 4)
 
 
-def with_correct(path: Path, correct: Iterator[bool | None]) -> dict[str, Any] | None:
+def with_correct(path: Path, correct: Iterator[bool | None]) -> Record | None:
     """Rewrite a file of samples where its column `correct` is another than `correct`, of which its
     rows are taken; return its record for the manifest, or `None` where it is the same.
     """
@@ -290,11 +291,11 @@ class PairFiles:
             files.add(name, own)
         self.tally.add(self._row, pool)
 
-    def close(self) -> tuple[dict[str, dict[str, Any]], dict[Part, str]]:
+    def close(self) -> tuple[dict[str, Record], dict[Part, str]]:
         """Finish the files; return their records and their leaves."""
         for part in self._only.intersection(PAIR_PARTS):
             self._of(part)
-        records: dict[str, dict[str, Any]] = {}
+        records: dict[str, Record] = {}
         for files in self._files.values():
             records |= files.close()
         leaves = {files.part: files.leaf.hexdigest() for files in self._files.values()}
@@ -326,9 +327,7 @@ class PairFiles:
         self._is_tree = pool.ends is not None if pool.answers else self._is_tree
         return columns
 
-    def _problems(
-        self, pool: PoolRows, columns: Mapping[str, Mapping[str, Sequence[Any]]]
-    ) -> Iterator[str]:
+    def _problems(self, pool: PoolRows, columns: Mapping[str, Columns]) -> Iterator[str]:
         """Yield why a pool cannot be stored."""
         lengths = [
             len(values)
