@@ -31,6 +31,9 @@ _REPO_ID = re.compile(
 )
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
+Files = Mapping[str, Path | bytes]
+"""Path in a repository -> a file, or bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class RepoState:
@@ -42,7 +45,7 @@ class RepoState:
     files: Mapping[str, RepoFile] = field(repr=False)
     tags: Mapping[str, str] = field(repr=False)
 
-    def unchanged(self, files: Mapping[str, Path | bytes]) -> tuple[str, ...]:
+    def unchanged(self, files: Files) -> tuple[str, ...]:
         """Return the paths that the repository has with exactly these bytes."""
         # `create_commit` drops unchanged files too, but after uploading, and without saying which.
         with _readable():
@@ -94,7 +97,7 @@ def state(repo_id: str) -> RepoState | None:
 
 def push_files(
     repo_id: str,
-    files: Mapping[str, Path | bytes],
+    files: Files,
     *,
     message: str,
     parent: str | None,
@@ -142,7 +145,7 @@ class _Push:
 
     client: Client
     repo_id: str
-    files: Mapping[str, Path | bytes]
+    files: Files
     delete: Sequence[str]
     message: str
     parent: str | None
@@ -352,12 +355,7 @@ def _check_repo_id(repo_id: str) -> None:
 
 
 def _check_request(
-    files: Mapping[str, Path | bytes],
-    delete: Sequence[str],
-    message: str,
-    tag: str | None,
-    *,
-    create_pr: bool,
+    files: Files, delete: Sequence[str], message: str, tag: str | None, *, create_pr: bool
 ) -> None:
     if not files and not delete:
         raise UsageError("There is nothing to push: no file was named.")

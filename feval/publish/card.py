@@ -285,8 +285,7 @@ def _llms(recording: Recording) -> _Facts:
         other = [
             f"{key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
             for key, value in record["decoding"].items()
-            if value not in (None, [], {}, "")
-            and not (key == "model" and value == record.get("base"))
+            if value not in (None, [], {}, "") and not (key == "model" and value == record["base"])
         ]
         limits = (record.get(key) for key in ("temperature", "max_tokens"))
         rows.append([

@@ -176,7 +176,7 @@ def _curves(recording: Recording, dataset: str, prices: PriceList | None) -> Ite
         and pairs[dataset, llm]["largest_pool"] <= LARGEST_POOL
         and "depth" not in pairs[dataset, llm]
     ]
-    if not names or not recording.manifest.datasets[dataset].get("with_gold"):
+    if not names or not recording.manifest.datasets[dataset]["with_gold"]:
         return
     alone = len(recording.dataset_ids()) == 1
     questions, llms = load(dataset, names, recording, seed=_SEED, prices=prices or "none")
@@ -223,27 +223,21 @@ def price_section(recording: Recording, prices: PriceList | None) -> str:
     if prices is None:
         unknown = f" {code(named)}, which the feval that wrote this page does not know."
         return about + (" none." if named == "none" else unknown)
-    bases = (str(record.get("base")) for record in recording.manifest.llms.values())
     here = (
         "one."
         if named == prices.id
         else f"{'none' if named == 'none' else code(named)}; dollars here are by another."
     )
-    return f"{about} {here}\n\n{_price_table(prices, bases)}"
-
-
-def _price_table(prices: PriceList, llms: Iterable[str]) -> str:
-    """Return what a price list says of some LLMs, with its date and source."""
     rows = []
-    for base in dict.fromkeys(llm.split("@", 1)[0] for llm in llms):
+    for base in dict.fromkeys(record["base"] for record in recording.manifest.llms.values()):
         price = prices.find(base)
         pair = () if price is None else (price.input_usd_per_mtok, price.output_usd_per_mtok)
         cells = [f"{usd:,.10g}" for usd in pair] or ["not listed", "not listed"]
         rows.append([code(base), *cells, plain(prices.notes.get(base, ""))])
     columns = 4 if any(row[3] for row in rows) else 3
-    about = (
-        f"Price list {code(prices.id)} of {plain(prices.date)}, USD per million tokens. Source:"
-        f" {plain(prices.source)}."
-    )
     names = ["LLM", "input", "output", "note"][:columns]
-    return f"{about}\n\n{table(names, (row[:columns] for row in rows))}"
+    return (
+        f"{about} {here}\n\nPrice list {code(prices.id)} of {plain(prices.date)}, USD per million"
+        f" tokens. Source: {plain(prices.source)}.\n\n"
+        f"{table(names, (row[:columns] for row in rows))}"
+    )

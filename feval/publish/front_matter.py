@@ -18,7 +18,7 @@ from feval.cards.front_matter import refuse_bombs
 from feval.cards.reading import open_regular
 from feval.errors import CardError, DamagedRecordingError, UsageError
 from feval.recording import Recording
-from feval.recording.layout.format import slug
+from feval.recording.layout.format import Record, slug
 from feval.recording.parts import PAIR_PARTS
 
 _SIZES = (
@@ -54,7 +54,7 @@ class EarlierMatter:
 
     title: str | None = None
     licence: Licence | None = None
-    kept: Mapping[str, Any] = field(default_factory=dict)
+    kept: Record = field(default_factory=dict)
 
 
 def front_matter(
@@ -66,15 +66,15 @@ def front_matter(
     licence_details: str,
     languages: Sequence[str],
     kept: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> Record:
     """Return the fields of the front matter; `kept` are those of an earlier page, see
     `EarlierMatter`.
     """
-    kinds = {record.get("answer_kind") for record in recording.manifest.datasets.values()}
+    kinds = {record["answer_kind"] for record in recording.manifest.datasets.values()}
     cots = sum(pair["cots"] for pair in recording.manifest.pairs.values())
     cards = map(find_dataset_card, recording.dataset_ids())
     sources = [card.hub.repository for card in cards if card and card.hub]
-    fields: dict[str, Any] = {
+    fields: Record = {
         "pretty_name": title,
         **licence.fields,
         "license_details": licence_details,
@@ -271,7 +271,7 @@ def outputs_licence(recording: Recording) -> str | None:
     stated = recording.manifest.raw["licences"].get("outputs")
     if stated and "not stated" not in stated:  # a merge of recordings may state it of some
         return str(stated)
-    bases = [str(record.get("base")) for record in recording.manifest.llms.values()]
+    bases = [record["base"] for record in recording.manifest.llms.values()]
     cards = [find_llm_card(base) if base.startswith(_OWN) else None for base in bases]
     licences = {None if card is None else card.licence for card in cards}
     return licences.pop() if len(licences) == 1 else None
@@ -337,7 +337,7 @@ class Config:
     name: str
     dataset: str
     part: str
-    features: list[dict[str, Any]]
+    features: list[Record]
     splits: tuple[Split, ...]
 
 
@@ -377,7 +377,7 @@ def split_names(recording: Recording) -> dict[str, str]:
 
 def _splits(
     recording: Recording, dataset: str, files: Iterable[tuple[str, str, str | None]]
-) -> tuple[list[dict[str, Any]], tuple[Split, ...]]:
+) -> tuple[list[Record], tuple[Split, ...]]:
     """Return the features of a configuration and its splits, from name, part and LLM of each."""
     names, splits, schema = _Names(), [], None
     for split, part, llm in files:
@@ -414,7 +414,7 @@ def _measured(path: Path) -> tuple[Any, int, Counter[str]]:
         ) from error
 
 
-def _features(fields: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def _features(fields: Iterable[Any]) -> Iterator[Record]:
     """Yield Arrow fields as the front matter has them: `dtype` for plain ones, `list` for nested
     ones.
     """

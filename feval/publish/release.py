@@ -13,7 +13,7 @@ that feval computes rests on it. Content, leaves and recording hash are the same
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from feval.cards.prices import PriceList
 from feval.errors import CardError, ConflictError, HubError, ReleaseError
 from feval.executors.progress import reports
 from feval.hub import open_place
-from feval.hub.commits import PushResult, RepoState, push_files, read_page, state
+from feval.hub.commits import Files, PushResult, RepoState, push_files, read_page, state
 from feval.publish.card import PICTURE, SURFACES, Page, card, default_title
 from feval.publish.figures import figures_of, page_prices, picture, surface_pictures
 from feval.publish.front_matter import (
@@ -53,7 +53,7 @@ from feval.recording import Recording, open_recording
 from feval.recording.layout.format import MANIFEST, README, is_beside
 from feval.recording.layout.manifest import manifest_bytes
 from feval.recording.parts import PARTS
-from feval.recording.verify import open_sound
+from feval.recording.verify import Progress, open_sound
 from feval.report.text import counted, size
 
 _LICENCE = "LICENSE"
@@ -92,7 +92,7 @@ class Release:
     seen: Seen
     title: str
     recording_hash: str
-    files: Mapping[str, Path | bytes] = field(repr=False)
+    files: Files = field(repr=False)
     scan: Scan = field(repr=False)
     tag: str | None = None
     notes: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ def prepare(
     allow: Collection[str] = (),
     results: Sequence[Path] = (),
     prices: PriceList | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Release:
     """Return a release of a recording; nothing is sent, and the recording is not changed.
 
@@ -193,7 +193,7 @@ def prepare(
         {path: subject for path, (subject, _) in zip(numbered, surfaces, strict=True)},
         shown,
     )
-    files: dict[str, Path | bytes] = {
+    files: Files = {
         README: with_results(card(page), _blocks(beside, seen, shown)).encode(),
         _LICENCE: notice(page.title, licence).encode(),
         MANIFEST: _manifest(recording),
@@ -244,7 +244,7 @@ def prepare_results(
     *,
     tag: str | None = None,
     allow: Collection[str] = (),
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Release:
     """Return a release of results alone, for a repository that has their recording; arguments are
     those of `prepare`.
@@ -278,9 +278,7 @@ def prepare_results(
     return Release(seen, title, recording.hash, files, findings, tag, remarks, _folders(results))
 
 
-def _blocks(
-    files: Mapping[str, Path | bytes], seen: Seen, shown: PriceList | None
-) -> dict[str, str]:
+def _blocks(files: Files, seen: Seen, shown: PriceList | None) -> dict[str, str]:
     """Return what the page shows of each result, earlier ones that the repository still has
     included.
 
@@ -453,9 +451,7 @@ def _check_limits(files: Collection[str], recording: Recording) -> None:
         )
 
 
-def _remarks(
-    recording: Recording, files: Mapping[str, Path | bytes], configs: Sequence[Config]
-) -> list[str]:
+def _remarks(recording: Recording, files: Files, configs: Sequence[Config]) -> list[str]:
     """Return what the Hub's viewer may refuse, in sentences."""
     remarks = []
     if large := [

@@ -24,6 +24,7 @@ from feval.comparison.plan import Plan
 from feval.errors import ConflictError, FevalError, ReleaseError
 from feval.evaluation.cautions import mixed_counters
 from feval.hub.addresses import is_address, parse_address
+from feval.hub.commits import Files
 from feval.publish.markdown import END, code, plain
 from feval.receipts.document import read_receipt
 from feval.report.files import encoded
@@ -107,9 +108,7 @@ def _files_in(place: Path) -> list[Path]:
     return files
 
 
-def _portable(
-    start: str, files: Mapping[str, Path | bytes], recording_hash: str
-) -> dict[str, bytes]:
+def _portable(start: str, files: Files, recording_hash: str) -> dict[str, bytes]:
     """Return the files of a result that name recordings, with places that everybody can reach."""
     path = files.get(start + _RECEIPT)
     if not isinstance(path, Path):
@@ -171,7 +170,7 @@ def _move(holder: Any, places: Mapping[str, str]) -> None:
         plan["recordings"] = [places.get(str(place), place) for place in plan["recordings"]]
 
 
-def described(files: Mapping[str, Path | bytes]) -> str:
+def described(files: Files) -> str:
     """Return the results among some files, in words, as a title."""
     names = sorted({path.split("/")[1] for path in files if path.startswith(f"{FOLDER}/")})
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
@@ -230,9 +229,7 @@ def _after_words(page: str) -> tuple[str, str]:
     return page[:place].rstrip("\n"), page[place:]
 
 
-def result_block(
-    name: str, files: Mapping[str, Path | bytes], repo_id: str, shown: PriceList | None
-) -> str | None:
+def result_block(name: str, files: Files, repo_id: str, shown: PriceList | None) -> str | None:
     """Return what the page shows of a result; `None` where its receipt is not among the files.
 
     `shown` is the price list that the page has; one of the same name with other prices is a

@@ -31,7 +31,7 @@ from feval.evaluation.requests import (
 )
 from feval.evaluation.user_methods import MethodFile
 from feval.hub.addresses import is_address
-from feval.recording.layout.format import cached_from, is_safe_path
+from feval.recording.layout.format import Record, cached_from, is_safe_path
 from feval.replay.draws import SCHEME as DRAWS
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ class Receipt(Request):
     files: Annotated[
         dict[Annotated[str, AfterValidator(_beside)], str], Field(max_length=MOST_NAMES)
     ] = {}  # noqa: RUF012  pydantic copies it
-    request: dict[str, Any]
-    numbers: dict[str, Any]
+    request: Record
+    numbers: Record
 
     def parsed_request(self) -> Request:
         """The request, checked: a kind that nobody knows is an `UnknownNameError`, a malformed
@@ -173,7 +173,7 @@ def read_receipt(path: Path) -> Receipt:
     return receipt
 
 
-def comparison_receipt(comparison: Comparison, base: Path, folder: Path) -> dict[str, Any]:
+def comparison_receipt(comparison: Comparison, base: Path, folder: Path) -> Record:
     """The receipt of a comparison whose paths start from `base`, to lie in `folder`."""
     dataset, llms = load_compared(comparison, base)
     moved = comparison.plan.moved(base, folder)
@@ -199,7 +199,7 @@ def _source(name: str, method: Any) -> str | None:
     return source
 
 
-def comparison_numbers(comparison: Comparison) -> dict[str, Any]:
+def comparison_numbers(comparison: Comparison) -> Record:
     """The numbers of a comparison; why a user's method is missing is left out, since that names
     files and time limits.
     """
@@ -215,8 +215,8 @@ def comparison_numbers(comparison: Comparison) -> dict[str, Any]:
 
 
 def receipt(
-    request: Request, numbers: dict[str, Any], dataset: Dataset, llms: Sequence[LLM], folder: Path
-) -> dict[str, Any]:
+    request: Request, numbers: Record, dataset: Dataset, llms: Sequence[LLM], folder: Path
+) -> Record:
     """The receipt of the numbers of an evaluation, curve, surface, forecast or grading, with the
     `load` that they were computed from.
 
@@ -242,5 +242,5 @@ def receipt(
         "numbers": numbers,
     }
     # what a reader will see
-    parsed: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))
+    parsed: Record = json.loads(json.dumps(content, allow_nan=False))
     return parsed

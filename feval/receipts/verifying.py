@@ -36,7 +36,7 @@ from feval.hub.addresses import is_address
 from feval.hub.places import open_place
 from feval.receipts.document import comparison_numbers, read_receipt
 from feval.receipts.grading import grade_answers
-from feval.recording.layout.format import cached_from
+from feval.recording.layout.format import Record, cached_from
 from feval.replay.loading import load
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ class _Inputs:
     recordings: Sequence[Recording]
     prices: PriceList | str
     methods: Mapping[str, MethodFile]
-    running: Mapping[str, Any]
+    running: Record
 
     def users_method(self, function: str, sha256: str | None) -> MethodFile:
         """The user's method with the source that the receipt pins, if it was given again."""
@@ -286,7 +286,7 @@ class _Inputs:
         return self.methods[key]
 
 
-def _computed(request: Request, inputs: _Inputs) -> dict[str, Any]:
+def _computed(request: Request, inputs: _Inputs) -> Record:
     """The numbers of a request, computed again."""
     if isinstance(request, ComparisonRequest):
         return _compared(request, inputs)
@@ -316,11 +316,11 @@ def _computed(request: Request, inputs: _Inputs) -> dict[str, Any]:
     else:
         options = {name: getattr(own, name) for name in ("run", "replicate", "confidence")}
         result = grade_answers(dataset, llms, own.consumed, own.answers, **options)
-    numbers: dict[str, Any] = result.to_dict()
+    numbers: Record = result.to_dict()
     return numbers
 
 
-def _compared(request: ComparisonRequest, inputs: _Inputs) -> dict[str, Any]:
+def _compared(request: ComparisonRequest, inputs: _Inputs) -> Record:
     plan, sources = request.plan, request.sources
     for entry in plan.entries:
         if ":" in entry.method and entry.method not in sources:

@@ -405,7 +405,7 @@ def row_behind(ids: Sequence[str], question: str, last: int, who: str) -> int:
 
 
 class RowsTally:
-    """Checks the rows of scores or probes; makes their leaf and their record in the manifest.
+    """Checks the rows of scores or probes; makes their `leaf` and their record in the manifest.
 
     `given_by` is the scorer of scores, and of probes the cue that made the LLM answer. `questions`
     are the ids in their order, `sizes` the recorded CoTs of each.
@@ -433,8 +433,8 @@ class RowsTally:
         self._counts = dict.fromkeys(self._spec.counts, 0)
         self._interval: int | None = None
         self._is_regular = True
-        self._leaf = LeafHash()
-        self._leaf.add(header, f"{self._who}: ")
+        self.leaf = LeafHash()
+        self.leaf.add(header, f"{self._who}: ")
 
     def add(self, rows: ScoreRows | ProbeRows) -> dict[str, Sequence[Any]]:
         """Check and count the rows of one question; return column -> values to be stored."""
@@ -443,14 +443,10 @@ class RowsTally:
         columns = self._checked(rows, where)
         self._check_keys(columns, int(self._sizes[self._last]), where)
         if columns["sample_index"]:  # a question without rows has no line, as when it is read
-            self._leaf.add(self._spec.line(rows.question_id, columns), f"{where}: ")
+            self.leaf.add(self._spec.line(rows.question_id, columns), f"{where}: ")
         for name, count in self._spec.counts.items():
             self._counts[name] += count(columns)
         return columns
-
-    def leaf(self) -> str:
-        """The leaf of what was added."""
-        return self._leaf.hexdigest()
 
     def record(self) -> Record:
         """The record in the manifest, a `ScoresRecord` or a `ProbesRecord`."""
@@ -558,14 +554,14 @@ def question_line(question: Question) -> list[Any]:
 
 
 class VerdictTally:
-    """Makes the leaf of a dataset's verdicts, the equality's name and one line per question that
+    """Makes the `leaf` of a dataset's verdicts, the equality's name and one line per question that
     has any; and counts them.
     """
 
     def __init__(self, name: str, verdicts: Iterable[tuple[str, Sequence[Verdict]]] = ()) -> None:
         self._outcomes = Counter[bool | None]()
-        self._leaf = LeafHash()
-        self._leaf.add([name])
+        self.leaf = LeafHash()
+        self.leaf.add([name])
         for each in verdicts:
             self.add(*each)
 
@@ -575,13 +571,9 @@ class VerdictTally:
             column.name: [getattr(verdict, column.name) for verdict in rows]
             for column in PARTS["equality"].columns
         }
-        self._leaf.add(PARTS["equality"].line(question, columns))
+        self.leaf.add(PARTS["equality"].line(question, columns))
         self._outcomes.update(columns["equal"])
         return columns
-
-    def leaf(self) -> str:
-        """The leaf of what was added."""
-        return self._leaf.hexdigest()
 
     def counts(self, not_asked: int) -> dict[str, int]:
         """Return how many pairs are equal, different, undecided, and were not compared."""

@@ -61,6 +61,9 @@ from feval.recording.reader import Recording, open_recording
 from feval.recording.votes import DETAILS, PROBE_ARRAYS
 from feval.recording.votes_building import FINISH_CODES, Arrays, Scratch, VotesBuilder
 
+Progress = Callable[[int, int], None]
+"""Called with (steps done, steps in all)."""
+
 _LEFT_OUT = ("unclosed_thoughts", "empty_replies", "depth", "branching", "turns", "served")
 
 
@@ -94,10 +97,7 @@ class Verification:
 @checked
 @reports("verifying")
 def verify_recording(
-    path: str | Path,
-    progress: Callable[[int, int], None] | None = None,
-    *,
-    executor: Executor | None = None,
+    path: str | Path, progress: Progress | None = None, *, executor: Executor | None = None
 ) -> Verification:
     """Recompute every hash of a recording from its bytes and its content.
 
@@ -156,7 +156,7 @@ def file_problems(
 class Steps:
     """Counts steps and reports the count."""
 
-    def __init__(self, total: int, report: Callable[[int, int], None] | None) -> None:
+    def __init__(self, total: int, report: Progress | None) -> None:
         self._done, self._total, self._report = 0, total, report
         self.step(0)
 
@@ -288,7 +288,7 @@ def _check_dataset(recording: Recording, dataset: str, _: str, leaves: _Leaves) 
     yield from _check_counts(record, counted, dataset)
     if stated := record["equality"]:
         tally = VerdictTally(stated["name"], recording.scan_verdicts(dataset))
-        leaves[Part("equality", dataset)] = tally.leaf()
+        leaves[Part("equality", dataset)] = tally.leaf.hexdigest()
         counted = tally.counts(stated["not_asked"])
         yield from _check_counts(stated, counted, f"the equality of {dataset}")
 
@@ -475,7 +475,9 @@ def leaves_of(recording: Recording, part: Part) -> _Leaves:
         leaf = leaf_hash(map(question_line, recording.scan_questions(dataset)))
         return {part: leaf, Part("dataset", dataset): dataset_leaf(info)}
     if llm is None:
-        return {part: VerdictTally(info.equality, recording.scan_verdicts(dataset)).leaf()}
+        return {
+            part: VerdictTally(info.equality, recording.scan_verdicts(dataset)).leaf.hexdigest()
+        }
     leaf = (
         _keyed_leaf(recording, part, llm)
         if spec_of(name).joins == "keyed"
@@ -496,7 +498,7 @@ def _keyed_leaf(recording: Recording, part: Part, llm: str) -> str:
         raise DamagedRecordingError(str(error)) from error
     if stated != (counted := tally.record()):
         raise DamagedRecordingError(f"{MANIFEST}: {part.name} should be {counted}, found {stated}.")
-    return tally.leaf()
+    return tally.leaf.hexdigest()
 
 
 def check_votes(recording: Recording, dataset: str, llms: Iterable[str]) -> None:

@@ -356,39 +356,33 @@ def open_probes(path: Path, record: Record, interval: int | None, votes: Votes, 
             arrays.get("confidences"),
             votes.llms[llm].codes.shape,
         )
-        _check_probes(probes, votes.llms[llm].sizes, votes.candidate_counts())
+        sizes = votes.llms[llm].sizes
+        starts, offsets, (questions, width) = probes.starts, probes.offsets, probes.shape
+        _check_offsets("starts", starts, questions * width, len(offsets))
+        columns = (probes.codes, probes.output_tokens, probes.confidences)
+        if {len(offsets)} != {len(column) for column in columns if column is not None}:
+            raise ValueError("its arrays have different lengths")
+        counts = np.diff(starts)
+        if (sizes != width).any() and counts.reshape(probes.shape)[
+            np.arange(width) >= sizes[:, None]
+        ].any():
+            raise ValueError("it has probes of CoTs that were not recorded")
+        rises = offsets[1:] > offsets[:-1]
+        ends = starts[1:-1]
+        rises[ends[(ends > 0) & (ends < len(offsets))] - 1] = True
+        if not rises.all() or not offsets.all():
+            raise ValueError("its offsets should rise from 1 within each CoT")
+        if probes.interval is not None:
+            places = np.arange(1, len(offsets) + 1) - np.repeat(starts[:-1], counts)
+            if (offsets != places * probes.interval).any():
+                raise ValueError(
+                    f"its offsets are not every {probes.interval} tokens, as the manifest says"
+                )
+        highest = np.repeat(votes.candidate_counts() - 1, np.diff(starts[::width]) if width else 0)
+        if len(offsets) and (probes.codes.min() < NO_ANSWER or (probes.codes > highest).any()):
+            raise ValueError("its codes are not those of the questions' answers")
+        if probes.output_tokens is not None and probes.output_tokens.min(initial=0) < -1:
+            raise ValueError("tokens of probes should be 0 or more, or -1 where they are not known")
+        if probes.confidences is not None and np.isinf(probes.confidences).any():
+            raise ValueError("the confidences of probes should be finite")
         return probes
-
-
-def _check_probes(probes: Probes, sizes: UInt32, candidates: Int32) -> None:
-    """Check that probes are of recorded CoTs, in order, with codes that the questions have; others
-    are a `ValueError`.
-    """
-    starts, offsets, (questions, width) = probes.starts, probes.offsets, probes.shape
-    _check_offsets("starts", starts, questions * width, len(offsets))
-    columns = (probes.codes, probes.output_tokens, probes.confidences)
-    if {len(offsets)} != {len(column) for column in columns if column is not None}:
-        raise ValueError("its arrays have different lengths")
-    counts = np.diff(starts)
-    if (sizes != width).any() and counts.reshape(probes.shape)[
-        np.arange(width) >= sizes[:, None]
-    ].any():
-        raise ValueError("it has probes of CoTs that were not recorded")
-    rises = offsets[1:] > offsets[:-1]
-    ends = starts[1:-1]
-    rises[ends[(ends > 0) & (ends < len(offsets))] - 1] = True
-    if not rises.all() or not offsets.all():
-        raise ValueError("its offsets should rise from 1 within each CoT")
-    if probes.interval is not None:
-        places = np.arange(1, len(offsets) + 1) - np.repeat(starts[:-1], counts)
-        if (offsets != places * probes.interval).any():
-            raise ValueError(
-                f"its offsets are not every {probes.interval} tokens, as the manifest says"
-            )
-    highest = np.repeat(candidates - 1, np.diff(starts[::width]) if width else 0)
-    if len(offsets) and (probes.codes.min() < NO_ANSWER or (probes.codes > highest).any()):
-        raise ValueError("its codes are not those of the questions' answers")
-    if probes.output_tokens is not None and probes.output_tokens.min(initial=0) < -1:
-        raise ValueError("the tokens of probes should be 0 or more, or -1 where they are not known")
-    if probes.confidences is not None and np.isinf(probes.confidences).any():
-        raise ValueError("the confidences of probes should be finite")

@@ -496,4 +496,4 @@ def merge_equal_answers(
         return found
 
     votes.build(classes)
-    return tally.leaf(), tally.counts(left_out)
+    return tally.leaf.hexdigest(), tally.counts(left_out)

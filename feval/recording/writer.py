@@ -276,7 +276,7 @@ class RecordingWriter:
                 files.add(block.question_id, tally.add(block))
             self._files |= (written := files.close())
             self._link_if_same(parent, written)
-        self._end_rows(tally.part, tally.leaf(), tally.record())
+        self._end_rows(tally.part, tally.leaf.hexdigest(), tally.record())
 
     def link_part(self, part: Part, parents: Sequence[Recording]) -> None:
         """Link the files of a part as those of one; the leaf of several is made from their rows."""
@@ -293,7 +293,7 @@ class RecordingWriter:
             made = (
                 (first.leaves[part], first.keyed[part])
                 if is_one
-                else (tally.leaf(), tally.record())
+                else (tally.leaf.hexdigest(), tally.record())
             )
             self._end_rows(part, *made)
         elif is_one:

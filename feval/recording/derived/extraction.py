@@ -7,7 +7,7 @@ not change is linked.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -31,7 +31,7 @@ from feval.recording.derived.rewriting import (
 )
 from feval.recording.layout.format import PROBES
 from feval.recording.reader import Recording, open_recording
-from feval.recording.verify import Steps, open_sound
+from feval.recording.verify import Progress, Steps, open_sound
 from feval.recording.writer import RecordingWriter
 
 ANSWERS = ("text", "stored")
@@ -142,7 +142,7 @@ def extract(
     answer_kind: str | None = None,
     source: str = "text",
     equality: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Extraction:
     """Read every answer of a recording again and write a new recording.
@@ -199,20 +199,15 @@ def extract(
         for sentence in notes:
             writer.note(sentence)
     derived = open_recording(out)
-    compared = tuple(_with_right(parent, derived, each) for each in changes)
-    return Extraction(derived.path, derived.hash, parent.hash, compared, notes)
-
-
-def _with_right(parent: Recording, derived: Recording, changes: DatasetChanges) -> DatasetChanges:
-    """Return the changes with the numbers of correct CoTs, which are known once equal answers vote
-    together.
-    """
-    before, after = parent.votes(changes.dataset), derived.votes(changes.dataset)
-    llms = [
-        replace(llm, right_before=before.right(llm.llm), right_after=after.right(llm.llm))
-        for llm in changes.llms
-    ]
-    return replace(changes, llms=tuple(llms))
+    compared = []
+    for each in changes:  # what is right is known once equal answers vote together
+        before, after = parent.votes(each.dataset), derived.votes(each.dataset)
+        llms = [
+            replace(llm, right_before=before.right(llm.llm), right_after=after.right(llm.llm))
+            for llm in each.llms
+        ]
+        compared.append(replace(each, llms=tuple(llms)))
+    return Extraction(derived.path, derived.hash, parent.hash, tuple(compared), notes)
 
 
 def _new_info(
@@ -277,15 +272,12 @@ def _dataset(
     steps: Steps,
     executor: Executor | None,
 ) -> DatasetChanges:
-    old = parent.questions(info.id)
-    new = []
+    before, old, new = parent.dataset_info(info.id), parent.questions(info.id), []
     for question in old:
         gold = question.answer_key if question.answer is None else question.answer
         key = answers.canonical_gold(info.answer_kind, gold, question.choices)
         new.append(replace(question, answer_key=key))
-    known = (
-        parent.verdicts(info.id) if parent.dataset_info(info.id).equality == info.equality else None
-    )
+    known = parent.verdicts(info.id) if before.equality == info.equality else None
     writer.add_dataset(info, new, parent=parent, verdicts=known)
     llms = []
     for llm in parent.llm_names(info.id):
@@ -309,16 +301,15 @@ def _dataset(
         for was, now in zip(old, new, strict=True)
         if was.answer_key != now.answer_key
     ]
-    was_info = parent.dataset_info(info.id)
     return DatasetChanges(
-        dataset=info.id,
-        answer_kind_before=was_info.answer_kind,
-        answer_kind=info.answer_kind,
-        extractor_before=was_info.extractor,
-        extractor=info.extractor,
-        golds_changed=len(golds),
-        gold_examples=tuple(golds[:_EXAMPLES]),
-        llms=tuple(llms),
+        info.id,
+        before.answer_kind,
+        info.answer_kind,
+        before.extractor,
+        info.extractor,
+        len(golds),
+        tuple(golds[:_EXAMPLES]),
+        tuple(llms),
     )
 
 

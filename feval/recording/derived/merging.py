@@ -29,7 +29,7 @@ from feval.recording.layout.flat import Int64
 from feval.recording.layout.format import Part
 from feval.recording.parts import spec_of
 from feval.recording.reader import Recording
-from feval.recording.verify import Steps, open_sound
+from feval.recording.verify import Progress, Steps, open_sound
 from feval.recording.writer import RecordingWriter, common_giver
 
 _Rows = TypeVar("_Rows", bound=PoolRows | ProbeRows | ScoreRows)
@@ -42,7 +42,7 @@ def merge(
     out: str | Path,
     *,
     equality: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Path:
     """Put several recordings into one: other datasets, other LLMs, or both.
 

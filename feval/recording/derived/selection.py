@@ -4,7 +4,7 @@ derived recording.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from feval.recording.content import PoolRows, ProbeRows, ScoreRows
 from feval.recording.derived.rewriting import carried_notes, derived_writer, known_verdicts
 from feval.recording.parts import rows_at
 from feval.recording.reader import Recording
-from feval.recording.verify import Steps, open_sound
+from feval.recording.verify import Progress, Steps, open_sound
 
 _Rows = TypeVar("_Rows", PoolRows, ProbeRows, ScoreRows)
 _CARRIED = "Before the selection: "
@@ -35,7 +35,7 @@ def select(
     samples: int | None = None,
     min_cots: int | None = None,
     rename: Mapping[str, str] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Path:
     """Make a smaller recording: some datasets, LLMs, questions, or the first CoTs of each pool; or
     one with other names of LLMs.

@@ -24,7 +24,7 @@ from feval.errors import (
 )
 
 Record = dict[str, Any]
-"""What the manifest or the header of a file says of one thing."""
+"""An object in JSON: what the manifest or the header of a file says of one thing."""
 
 FORMAT = "feval-recording"
 FORMAT_VERSION = 8

@@ -12,12 +12,15 @@ def readme_text(manifest: Record) -> str:
     to check it.
     """
     datasets = {record["id"]: record for record in manifest["datasets"]}
-    rows = [
-        f"| {plain(datasets[pair['dataset']]['title'])} | {code(pair['llm'])} |"
-        f" {datasets[pair['dataset']]['questions']} | {pair['cots']} | {_pool(pair)} |"
-        f" {_share(pair)} | {plain(pair['counter'])} |"
-        for pair in manifest["pairs"]
-    ]
+    rows = []
+    for pair in manifest["pairs"]:
+        record, low, high = (datasets[pair["dataset"]], pair["smallest_pool"], pair["largest_pool"])
+        size = low if low == high else f"{low} to {high}"
+        share = f"{pair['no_answer'] / pair['cots']:.2%}" if pair["cots"] else "-"
+        rows.append(
+            f"| {plain(record['title'])} | {code(pair['llm'])} | {record['questions']} |"
+            f" {pair['cots']} | {size} | {share} | {plain(pair['counter'])} |"
+        )
     licences = manifest["licences"]
     lines = [
         "# Recorded chains of thought",
@@ -75,15 +78,6 @@ def _probes(manifest: Record) -> list[str]:
 
 def _table(header: str, rows: list[str]) -> list[str]:
     return [f"| {header} |", f"|{' --- |' * len(header.split(' | '))}", *rows]
-
-
-def _pool(pair: Record) -> str:
-    low, high = pair["smallest_pool"], pair["largest_pool"]
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def _share(pair: Record) -> str:
-    return f"{pair['no_answer'] / pair['cots']:.2%}" if pair["cots"] else "-"
 
 
 def code(text: str) -> str:

@@ -105,7 +105,11 @@ class PartFiles:
             self._columns.setdefault(name, []).extend(values)
         self._rows += rows
         self._size += sum(_bytes(columns[name]) for name in self._sized if name in columns)
-        if self._size >= self._group_bytes() or self._rows >= self._group_rows:
+        most = _NARROW_GROUP_BYTES
+        if self._spec.grows:
+            grown = min(_LARGEST_TEXT_GROUP_BYTES, self._written // _TEXT_GROUPS)
+            most = max(_SMALLEST_TEXT_GROUP_BYTES, grown)
+        if self._size >= most or self._rows >= self._group_rows:
             self._flush()
 
     def close(self) -> dict[str, Record]:
@@ -139,14 +143,6 @@ class PartFiles:
             (self._root / single).rename(self._root / self._path)
         self._records[self._path] = record
         self._open(self.part.numbered_path(len(self._records)))
-
-    def _group_bytes(self) -> int:
-        if not self._spec.grows:
-            return _NARROW_GROUP_BYTES
-        return max(
-            _SMALLEST_TEXT_GROUP_BYTES,
-            min(_LARGEST_TEXT_GROUP_BYTES, self._written // _TEXT_GROUPS),
-        )
 
     def _flush(self) -> None:
         """Write the rows that wait as one row group."""
