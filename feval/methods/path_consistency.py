@@ -23,7 +23,7 @@ from feval.methods.protocol import (
     PoolOrders,
     Pools,
 )
-from feval.methods.trees import NOBODY, REQUEST, Places, Searches, path_depths
+from feval.methods.trees import NOBODY, Places, Searches, path_depths
 from feval.methods.vote import plurality, plurality_codes
 
 
@@ -85,7 +85,7 @@ class PathConsistency(OneLLM):
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         searches, [pool] = Searches(self, pools, orders), pools
         depths = path_depths(searches.steps)
-        prefix = np.full((len(searches.question), 1), REQUEST)
+        prefix = searches.roots(1)
         branches = np.empty((len(prefix), 0), np.intp)
         for drawn in range(0, self.n, self.window):
             window = searches.expand(np.repeat(prefix, min(self.window, self.n - drawn), axis=1))

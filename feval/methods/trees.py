@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import NotRecordedError, ShortPoolError, UsageError
+from feval.errors import NotRecordedError, UsageError
 from feval.methods.protocol import (
     BatchMethod,
     Bools,
@@ -24,7 +24,7 @@ from feval.methods.protocol import (
     Pools,
     most_tokens,
 )
-from feval.replay.llm import called, few_first_cots, few_turns, missing_messages, missing_steps
+from feval.replay.llm import called, missing_messages, shortage
 
 if TYPE_CHECKING:
     from feval.recording.arrays import Steps
@@ -137,11 +137,17 @@ class Searches:
         recorded.
         """
         self._pool.channels.require_trees()
+        return self._requests(n)
+
+    def _requests(self, n: int) -> Places:
         if (lacking := np.flatnonzero(self._counts[:, 0] < n)).size:
-            row = int(lacking[0])
-            where, recorded = self._pool.channels.question(row), int(self._counts[row, 0])
-            raise NotRecordedError(missing_steps(self._pool.llm, where, REQUEST, n, recorded))
+            self._refuse(int(lacking[0]), REQUEST, n)
         return np.full((len(self.question), n), REQUEST)
+
+    def _refuse(self, row: int, place: int, asked: int) -> None:
+        llm, where = self._pool.llm, self._pool.channels.question(row)
+        recorded = int(self._counts[row, place + 1])
+        raise shortage(llm, where, self.steps, row, place, asked, recorded)
 
     def expand(self, nodes: Places) -> Places:
         """One round: the next child of each step, column by column; `NOBODY` has none. A step may
@@ -162,8 +168,10 @@ class Searches:
             used = self._used[search, parent]
             if (lacking := np.flatnonzero(used >= self._counts[question, parent])).size:
                 which = lacking[0]
-                later = nodes[search[which], column:]
-                self._refuse(later, int(question[which]), int(parent[which]) - 1)
+                place = int(parent[which]) - 1
+                # all that were recorded are handed out before
+                asked = int(used[which]) + int((nodes[search[which], column:] == place).sum())
+                self._refuse(int(question[which]), place, asked)
             children[search, column] = self._children[search, self._first[question, parent] + used]
             self._used[search, parent] += 1
         tokens = self.of(self._pool.output_tokens, children, 0).astype(np.int64)
@@ -178,13 +186,7 @@ class Searches:
         are fewer.
         """
         self._pool.channels.require_turns()
-        left = self._counts[self.question, 0] - self._used[:, 0]
-        if (lacking := np.flatnonzero(left < k)).size:
-            row = int(self.question[lacking[0]])
-            asked, recorded = int(self._used[lacking[0], 0]) + k, int(self._counts[row, 0])
-            where = self._pool.channels.question(row)
-            raise ShortPoolError(few_first_cots(self._pool.llm, where, asked, recorded))
-        return self._grown(np.full((len(self.question), k), REQUEST))
+        return self._grown(self._requests(k))
 
     def reply(self, nodes: Places) -> Places:
         """One round: the next turn that replies to each of some CoTs, all different, with the only
@@ -197,9 +199,9 @@ class Searches:
         if several.any():
             search, column = np.argwhere(several)[0]
             row = int(self.question[search])
-            raise NotRecordedError(
-                missing_messages(self._called(row, int(nodes[search, column])), None, None)
-            )
+            to = called(self.steps, row, int(nodes[search, column]))
+            where = f"{to} of {self._pool.llm} on {self._pool.channels.question(row)}"
+            raise NotRecordedError(missing_messages(where, None, None))
         turns = self._grown(nodes)
         self._rounds += np.maximum((turns >= 0).sum(axis=1) - 1, 0)
         self._spent[5] += self.of(self.beyond, turns, 0).sum(axis=1)
@@ -237,23 +239,6 @@ class Searches:
             )
             several[row, parents[row, place]] = True
         return several
-
-    def _called(self, row: int, place: int) -> str:
-        where = self._pool.channels.question(row)
-        return f"{called(self.steps, row, place)} of {self._pool.llm} on {where}"
-
-    def _refuse(self, nodes: Places, row: int, parent: int) -> None:
-        recorded = int(self._counts[row, parent + 1])
-        # all that were recorded are handed out before
-        asked = recorded + int((nodes == parent).sum())
-        llm, where = self._pool.llm, self._pool.channels.question(row)
-        if self.steps.turns is None or parent < 0:
-            sentence = missing_steps(llm, where, parent, asked, recorded)
-        elif not recorded:
-            sentence = missing_messages(self._called(row, parent), None, [])
-        else:
-            sentence = few_turns(llm, where, called(self.steps, row, parent), asked, recorded)
-        raise NotRecordedError(sentence)
 
     def scored(self, steps: Places, scores: Floats) -> tuple[Integers, Floats]:
         """[B, n] answer codes and scores of steps; one without an answer or a score has neither."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from feval.cards.billing import usd
 from feval.cards.names import FINISH_REASONS
 from feval.errors import (
+    FevalError,
     NotRecordedError,
     OutOfRangeError,
     PriceNotFoundError,
@@ -417,8 +418,14 @@ class Recorded(Source):
     def __init__(self, llm: LLM, row: int, order: Sequence[int]) -> None:
         self.llm, self.row, self.order = llm, row, order
         self.name, self.billing, self.pool = llm.name, llm.billing, llm.pool
+        self.answers, self.request = partial(llm.answers, row), partial(llm.request, row)
+        self.known_prompt_tokens = partial(llm.known_prompt_tokens, row)
+        self.extra_prompt_tokens = partial(self.pool.extra_prompt_tokens, row)
+        self.known_price = llm.known_price
         self._given = 0
-        self._waiting: dict[tuple[int, int | None], list[int]] = {}
+        # by parent and messages: in draw order, and how many were handed out
+        self._children: dict[tuple[int, int | None], list[int]] = {}
+        self._used = Counter[tuple[int, int | None]]()
 
     def require(self, need: Need) -> None:
         if need == "traces":
@@ -442,12 +449,6 @@ class Recorded(Source):
     def price(self) -> Price | None:
         return self.llm.price
 
-    def known_price(self) -> Price:
-        return self.llm.known_price()
-
-    def known_prompt_tokens(self, otherwise: str) -> int:
-        return self.llm.known_prompt_tokens(self.row, otherwise)
-
     def uniform(self, cots: int, seed: int) -> float:
         return self.llm.uniform(self.row, self.order[:cots], seed)
 
@@ -458,9 +459,6 @@ class Recorded(Source):
     def tokens(self, places: Sequence[int]) -> list[int]:
         tokens: list[int] = self.pool.output_tokens[self.row, list(places)].tolist()
         return tokens
-
-    def answers(self, places: Sequence[int]) -> list[str | None]:
-        return self.llm.answers(self.row, places)
 
     def text(self, place: int) -> str | None:
         return self.llm.texts(self.row)[place]
@@ -482,17 +480,9 @@ class Recorded(Source):
     def recorded(self, what: str) -> tuple[Pool, int]:  # noqa: ARG002  it tries all
         return self.pool, self.row
 
-    def request(self, place: int | None) -> LLMRequest:
-        return self.llm.request(self.row, place)
-
-    def extra_prompt_tokens(self, place: int) -> int:
-        return self.pool.extra_prompt_tokens(self.row, place)
-
     def sample(self, k: int) -> Sequence[int]:
         if self.pool.channels.has_turns:
-            if lacking := self._lacking(REQUEST, None, k):
-                raise ShortPoolError(few_first_cots(self.name, self._where, *lacking))
-            return self._next(REQUEST, None, k)
+            return self._next([(REQUEST, None)], k)[0]
         self.llm.require(self.row, self._given + k)
         self._given += k
         return self.order[self._given - k : self._given]
@@ -548,63 +538,59 @@ class Recorded(Source):
 
     def expand(self, places: Sequence[int], k: int) -> list[list[int]]:
         self.pool.channels.require_trees()
-        for place, times in Counter(places).items():
-            if lacking := self._lacking(place, None, k * times):
-                raise NotRecordedError(missing_steps(self.name, self._where, place, *lacking))
-        return [self._next(place, None, k) for place in places]
+        return self._next([(place, None) for place in places], k)
 
     def reply(
         self, places: Sequence[int], messages: Sequence[MessageList | None], k: int
     ) -> list[list[int]]:
         self.pool.channels.require_turns()
-        steps, row = self.pool.steps(), self.row
-        asked = [(each, self._said(each, own)) for each, own in zip(places, messages, strict=True)]
-        for (place, said), times in Counter(asked).items():
-            if lacking := self._lacking(place, said, k * times):
-                to = called(steps, row, place)
-                raise NotRecordedError(few_turns(self.name, self._where, to, *lacking))
-        return [self._next(place, said, k) for place, said in asked]
+        each = zip(places, messages, strict=True)
+        return self._next([(place, self._said(place, own)) for place, own in each], k)
 
     @property
     def _where(self) -> str:
         return f"question {self.llm.question_ids[self.row]!r}"
 
-    def _lacking(self, place: int, said: int | None, k: int) -> tuple[int, int] | None:
-        """Return how many children of a step k more make, and how many were recorded, if these are
-        fewer: all, or those that reply to some messages.
+    def _next(self, asked: Sequence[tuple[int, int | None]], k: int) -> list[list[int]]:
+        """Return the next k children of each of several steps: of all, or of those that reply to
+        some messages. None are handed out where any lacks some.
         """
-        steps = self.pool.steps()
-        recorded = [
-            child
-            for child in steps.children(self.row, place)
-            if said is None or steps.turns is None or steps.turns[self.row, child] == said
-        ]
-        if (place, said) not in self._waiting:
-            rank = {child: number for number, child in enumerate(self.order)}
-            self._waiting[place, said] = sorted(recorded, key=rank.__getitem__, reverse=True)
-        asked = len(recorded) - len(self._waiting[place, said]) + k
-        return (asked, len(recorded)) if asked > len(recorded) else None
-
-    def _next(self, place: int, said: int | None, k: int) -> list[int]:
-        self._given += k
-        return [self._waiting[place, said].pop() for _ in range(k)]
+        steps, row = self.pool.steps(), self.row
+        for parent, times in Counter(asked).items():
+            place, said = parent
+            if parent not in self._children:
+                rank = {child: number for number, child in enumerate(self.order)}
+                recorded = [
+                    child
+                    for child in steps.children(row, place)
+                    if said is None or steps.turns is None or steps.turns[row, child] == said
+                ]
+                self._children[parent] = sorted(recorded, key=rank.__getitem__)
+            needed, size = self._used[parent] + k * times, len(self._children[parent])
+            if needed > size:
+                raise shortage(self.name, self._where, steps, row, place, needed, size)
+        self._given += k * len(asked)
+        found = []
+        for parent in asked:
+            self._used[parent] += k
+            found.append(self._children[parent][self._used[parent] - k : self._used[parent]])
+        return found
 
     def _said(self, place: int, messages: MessageList | None) -> int:
         """Return which messages, as `Steps.turns` numbers them, a reply to a CoT was asked for
         with; an error that says what was recorded where there is none.
         """
-        steps = self.pool.steps()
-        turns = steps.turns if steps.turns is None else steps.turns[self.row].tolist()
-        children = steps.children(self.row, place)
-        numbers: dict[int, int] = {} if turns is None else {turns[c]: c for c in children}
+        steps, row = self.pool.steps(), self.row
+        turns = () if steps.turns is None else steps.turns[row].tolist()
+        numbers: dict[int, int] = {turns[child]: child for child in steps.children(row, place)}
         if messages is None and len(numbers) == 1:
             return next(iter(numbers))
-        texts = (self.llm.messages(self.row) or ()) if numbers else ()
+        texts = self.llm.messages(row) or ()
         recorded = [text for child in numbers.values() if (text := texts[child]) is not None]
         for number, text in zip(numbers, recorded, strict=True):
             if json.loads(text) == messages:
                 return number
-        where = f"{called(steps, self.row, place)} of {self.name} on {self._where}"
+        where = f"{called(steps, row, place)} of {self.name} on {self._where}"
         raise NotRecordedError(missing_messages(where, messages, recorded))
 
 
@@ -615,12 +601,28 @@ def called(steps: Steps, row: int, place: int) -> str:
     return f"{'CoT' if steps.turns is None or steps.turns[row, place] < 0 else 'turn'} {place}"
 
 
-def missing_steps(llm: str, where: str, step: int, asked: int, recorded: int) -> str:
-    """Return the sentence about too few steps recorded after one (by its place)."""
-    after = "first steps" if step == REQUEST else f"steps after step {step} of the tree"
-    return (
-        f"A search asks {llm} for {asked} {after} on {where}, and {_were(recorded)} recorded."
-        " Search with fewer beams, children or particles, or record a larger tree."
+def shortage(
+    llm: str, where: str, steps: Steps, row: int, place: int, asked: int, recorded: int
+) -> FevalError:
+    """Return the error about too few steps, first CoTs or turns behind a place."""
+    were = f"{recorded} {'was' if recorded == 1 else 'were'}"
+    if steps.turns is None:
+        after = "first steps" if place == REQUEST else f"steps after step {place} of the tree"
+        return NotRecordedError(
+            f"A search asks {llm} for {asked} {after} on {where}, and {were} recorded. Search with"
+            " fewer beams, children or particles, or record a larger tree."
+        )
+    if place == REQUEST:
+        return ShortPoolError(
+            f"{llm} has {recorded} recorded CoT{'s' * (recorded != 1)} that reply to no other on"
+            f" {where}; {asked} were asked for. Ask for {recorded} or fewer, or record more."
+        )
+    to = called(steps, row, place)
+    if not recorded:
+        return NotRecordedError(missing_messages(f"{to} of {llm} on {where}", None, ()))
+    return NotRecordedError(
+        f"A method asks {llm} for {asked} {'reply' if asked == 1 else 'replies'} to {to} on"
+        f" {where}, and {were} recorded with these messages. Ask for fewer, or record more."
     )
 
 
@@ -650,24 +652,3 @@ def missing_messages(
         f"A method replies to {where}{asked}, and the turns recorded there reply to {listed}. Send"
         " that, or record more."
     )
-
-
-def few_turns(llm: str, where: str, to: str, asked: int, recorded: int) -> str:
-    """Return the sentence about too few turns that reply to a CoT with the same messages."""
-    return (
-        f"A method asks {llm} for {asked} {'reply' if asked == 1 else 'replies'} to {to} on"
-        f" {where}, and {_were(recorded)} recorded with these messages. Ask for fewer, or record"
-        " more."
-    )
-
-
-def few_first_cots(llm: str, where: str, asked: int, recorded: int) -> str:
-    """Return the sentence about too few CoTs that reply to no other."""
-    return (
-        f"{llm} has {recorded} recorded CoT{'s' * (recorded != 1)} that reply to no other on"
-        f" {where}; {asked} were asked for. Ask for {recorded} or fewer, or record more."
-    )
-
-
-def _were(recorded: int) -> str:
-    return f"{recorded} {'was' if recorded == 1 else 'were'}"

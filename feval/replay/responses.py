@@ -5,7 +5,7 @@ where they come from, a recording or a live LLM.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -83,10 +83,20 @@ class Source(Protocol):
     Attributes:
         name: the LLM's name.
         billing: how prompts are charged, one of `feval.cards.billing.BILLINGS`.
+        answers: canonical answers of CoTs.
+        request: what was sent for a CoT.
+        extra_prompt_tokens: prompt tokens that a turn was sent beyond the question's request.
+        known_prompt_tokens: the prompt tokens, or a `PriceNotFoundError` that says what follows.
+        known_price: the price, or a `PriceNotFoundError`.
     """
 
     name: str
     billing: str
+    answers: Callable[[Sequence[int]], list[str | None]]
+    request: Callable[[int | None], LLMRequest]
+    extra_prompt_tokens: Callable[[int], int]
+    known_prompt_tokens: Callable[[str], int]
+    known_price: Callable[[], Price]
 
     def require(self, need: Need) -> None:
         """Raise an error if it has nothing of a kind at all."""
@@ -127,9 +137,6 @@ class Source(Protocol):
     def tokens(self, places: Sequence[int]) -> list[int]:
         """Return output tokens."""
 
-    def answers(self, places: Sequence[int]) -> list[str | None]:
-        """Return canonical answers."""
-
     def text(self, place: int) -> str | None:
         """Return a reply without its thoughts."""
 
@@ -148,21 +155,9 @@ class Source(Protocol):
     def recorded(self, what: str) -> tuple[Pool, int]:
         """Return the pool that holds a channel, and the row of the question."""
 
-    def request(self, place: int | None) -> LLMRequest:
-        """Return what was sent for a CoT."""
-
-    def extra_prompt_tokens(self, place: int) -> int:
-        """Return the prompt tokens that a turn was sent beyond the question's request."""
-
-    def known_prompt_tokens(self, otherwise: str) -> int:
-        """Return the prompt tokens, or raise a `PriceNotFoundError` that says what follows."""
-
     @property
     def price(self) -> Price | None:
         """USD per million tokens; `None` where not known."""
-
-    def known_price(self) -> Price:
-        """Return the price, or raise a `PriceNotFoundError`."""
 
     def dollars(
         self, rounds: int, cots: int, output_tokens: int, extra_prompt_tokens: int

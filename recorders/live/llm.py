@@ -15,10 +15,9 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -58,24 +57,79 @@ from recorders.scoring.scores import Item, Score, Scorer
 from recorders.work.seal import confidence_of
 from recorders.work.settings import default_cue, default_decoding, default_prices, tree_of
 
+# ruff: noqa: D102  the methods of `Source` are described there
 
+
+_T = TypeVar("_T")
+
+Ask = Callable[[Sequence[int], Request], Awaitable[list[Completion]]]
+"""Asks once, by what the seeds add to the base seed: a completion each, or fewer."""
+
+Numbered = list[tuple[int | None, Completion]]
+"""Completions with their numbers in a journal, if there is one."""
+
+Journaled = Callable[[Request, int | None, Sequence[int], Ask], Awaitable[Numbered]]
+"""Gives what a journal has of a request behind a turn, and asks for the rest; see `Tape`."""
+
+
+class Loop:
+    """An event loop in its own thread, so that methods can be plain functions."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="live-llm", daemon=True)
+        self._thread.start()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self._loop.is_closed()
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run to the end, and return what comes back."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # Ctrl-C: nobody waits for the reply any more
+            raise
+
+    def close(self) -> None:
+        """End the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@dataclass(eq=False, repr=False)
 class LiveLLM:
-    """A live LLM; `ask` gives it a question. Use it as a context manager, or call `close`."""
+    """A live LLM; `ask` gives it a question. Use it as a context manager, or call `close`.
 
-    def __init__(self, name: str, config: LiveConfig) -> None:
-        self.name = name
-        self._config = config
-        self._loop = Loop()
+    Its fields are what all questions share; see `live`, which makes it.
+    """
+
+    name: str
+    backend: Backend
+    model: str
+    answer_kind: str
+    equality: str
+    thoughts: Thoughts | None
+    decoding: Decoding
+    messages: Callable[[Question], Sequence[Message]]
+    price: Price | None
+    billing: str
+    retries: int
+    probing: Probing
+    tree: Tree
+    scorer: Scorer | None
+    wait: Callable[[float], Coroutine[Any, Any, None]]
+    journaled: Journaled | None = None
+    loop: Loop = field(default_factory=Loop)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def ask(
@@ -96,27 +150,18 @@ class LiveLLM:
                 order.
         """
         asked = Question(question_id, question, choices=tuple(choices))
-        return MeteredLLM(LiveSource(self.name, self._config, self._loop, asked, dataset))
-
-    def recorded(
-        self, journaled: Journaled, messages: Callable[[Question], Sequence[Message]]
-    ) -> Self:
-        """Have what is asked kept in a journal, and questions put as for a recording; see
-        `recorders.live.recording`.
-        """
-        self._config = replace(self._config, journaled=journaled, messages=messages)
-        return self
+        return MeteredLLM(LiveSource(self, asked, dataset))
 
     def close(self) -> None:
         """Close connections and the thread; do nothing if closed."""
-        if self._loop.closed:
+        if self.loop.closed:
             return
         try:
-            self._loop.run(self._config.backend.aclose())
-            if self._config.scorer is not None:
-                self._loop.run(self._config.scorer.aclose())
+            self.loop.run(self.backend.aclose())
+            if self.scorer is not None:
+                self.loop.run(self.scorer.aclose())
         finally:
-            self._loop.close()
+            self.loop.close()
 
 
 def live(
@@ -184,7 +229,8 @@ def live(
     if retries < 0:
         raise OutOfRangeError(f"The number of retries must be 0 or more; {retries} was given.")
     listed = None if prices == "none" else price_list(prices) if isinstance(prices, str) else prices
-    config = LiveConfig(
+    return LiveLLM(
+        llm,
         backend,
         model or llm.split("@", 1)[0],
         answer_kind,
@@ -204,43 +250,6 @@ def live(
         scorer,
         wait,
     )
-    return LiveLLM(llm, config)
-
-
-# ruff: noqa: D102  the methods of `Source` are described there
-
-
-_T = TypeVar("_T")
-
-Ask = Callable[[Sequence[int], Request], Awaitable[list[Completion]]]
-"""Asks once, by what the seeds add to the base seed: a completion each, or fewer."""
-
-Numbered = list[tuple[int | None, Completion]]
-"""Completions with their numbers in a journal, if there is one."""
-
-Journaled = Callable[[Request, int | None, Sequence[int], Ask], Awaitable[Numbered]]
-"""Gives what a journal has of a request behind a turn, and asks for the rest; see `Tape`."""
-
-
-@dataclass(frozen=True, slots=True)
-class LiveConfig:
-    """What all questions to one live LLM share."""
-
-    backend: Backend
-    model: str
-    answer_kind: str
-    equality: str
-    thoughts: Thoughts | None
-    decoding: Decoding
-    messages: Callable[[Question], Sequence[Message]]
-    price: Price | None
-    billing: str
-    retries: int
-    probing: Probing
-    tree: Tree
-    scorer: Scorer | None
-    wait: Callable[[float], Coroutine[Any, Any, None]]
-    journaled: Journaled | None = None
 
 
 @lru_cache(maxsize=1024)
@@ -249,35 +258,6 @@ def _classifier(equality: str, question: str) -> Classifier:  # noqa: ARG001  on
     votes pool.
     """
     return Classifier(comparison(equality))
-
-
-class Loop:
-    """An event loop in its own thread, so that methods can be plain functions."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="live-llm", daemon=True)
-        self._thread.start()
-
-    @property
-    def closed(self) -> bool:
-        """Whether it has ended."""
-        return self._loop.is_closed()
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run to the end, and return what comes back."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()  # Ctrl-C: nobody waits for the reply any more
-            raise
-
-    def close(self) -> None:
-        """End the thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 @dataclass(slots=True)
@@ -314,23 +294,18 @@ class LiveSource(Source):
     Places number the CoTs in the order in which they were handed out.
     """
 
-    def __init__(
-        self, name: str, config: LiveConfig, loop: Loop, question: Question, dataset: str
-    ) -> None:
-        self.name, self.billing = name, config.billing
-        self._config, self._loop, self._question, self._dataset = config, loop, question, dataset
+    def __init__(self, llm: LiveLLM, question: Question, dataset: str) -> None:
+        self.name, self.billing, self._loop = llm.name, llm.billing, llm.loop
+        self._llm, self._question, self._dataset = llm, question, dataset
         self._request = Request(
             dataset or "live",
             question.id or "live",
-            tuple(config.messages(question)),
-            config.model,
-            config.decoding,
+            tuple(llm.messages(question)),
+            llm.model,
+            llm.decoding,
         )
-        self._start, self._said = _Said(root(self._request)), list[_Said]()
+        self._said = {REQUEST: _Said(root(self._request))}
         self._prompt_tokens = 0
-
-    def _at(self, place: int) -> _Said:
-        return self._start if place == REQUEST else self._said[place]
 
     def require(self, need: Need) -> None:
         if need == "cuts":
@@ -343,7 +318,7 @@ class LiveSource(Source):
                 f"{self.name} was closed; ask it inside the `with` block, or make another with"
                 " `live`."
             )
-        if self._config.journaled is not None and need in {"traces", "steps"}:
+        if self._llm.journaled is not None and need in {"traces", "steps"}:
             raise UsageError(
                 f"While a method is recorded, it asks {self.name} for CoTs and replies alone;"
                 f" {need} were asked for. Record these with `feval record --probe-every` or"
@@ -356,7 +331,7 @@ class LiveSource(Source):
 
     @property
     def price(self) -> Price | None:
-        return self._config.price
+        return self._llm.price
 
     def known_price(self) -> Price:
         if self.price is None:
@@ -403,7 +378,7 @@ class LiveSource(Source):
         )
 
     def scores(self, places: Sequence[int], scorer: str | None) -> list[float]:
-        name = None if self._config.scorer is None else self._config.scorer.info.name
+        name = None if self._llm.scorer is None else self._llm.scorer.info.name
         if name is None or scorer not in {None, name}:
             by, found = (
                 "" if scorer is None else f" by {scorer!r}",
@@ -423,7 +398,7 @@ class LiveSource(Source):
         return [math.nan if each.score is None else each.score for each in scores]
 
     def request(self, place: int | None) -> LLMRequest:
-        said = self._start if place is None else self._said[place]
+        said = self._said[REQUEST if place is None else place]
         conversation = said.behind.conversation[:-1]
         messages = as_json((*self._request.messages, *conversation))
         tokens = self._prompt_tokens + said.extra
@@ -454,7 +429,7 @@ class LiveSource(Source):
     ) -> list[list[int]]:
         """Return k more replies to each of several CoTs, after something was said."""
         requests = [
-            replace(self._request, conversation=(*self._at(place).behind.conversation, *own))
+            replace(self._request, conversation=(*self._said[place].behind.conversation, *own))
             for place, own in zip(places, said, strict=True)
         ]
         asked = zip(places, requests, strict=True)
@@ -473,19 +448,20 @@ class LiveSource(Source):
         return turns
 
     def _add(self, said: Sequence[_Said]) -> list[int]:
-        self._said += said
-        return list(range(len(self._said) - len(said), len(self._said)))
+        first = len(self._said) - 1
+        self._said.update(enumerate(said, first))
+        return list(range(first, first + len(said)))
 
     def expand(self, places: Sequence[int], k: int) -> list[list[int]]:
-        tree, thoughts = self._config.tree, self._config.thoughts
+        tree, thoughts = self._llm.tree, self._llm.thoughts
         counts = {place: k * times for place, times in Counter(places).items()}
         asked = [
-            (place, tree.continued(self._request, self._at(place).behind, thoughts), count)
+            (place, tree.continued(self._request, self._said[place].behind, thoughts), count)
             for place, count in counts.items()
         ]
         rounds = dict(zip(counts, self._loop.run(self._send_all(asked)), strict=True))
         for place, replies in rounds.items():
-            before = self._at(place).behind
+            before = self._said[place].behind
             is_last = before.level + 1 == tree.depth
             tree.require_continuable([reply for _, reply in replies], is_last=is_last)
             for step, reply in replies:
@@ -496,8 +472,8 @@ class LiveSource(Source):
                     step.answer = self._key(self._extracted(step.text))
         waiting = {place: iter(replies) for place, replies in rounds.items()}
         steps = [[next(waiting[place])[0] for _ in range(k)] for place in places]
-        if self._config.scorer is not None:
-            self._loop.run(self._rate(self._config.scorer, [*chain.from_iterable(steps)]))
+        if self._llm.scorer is not None:
+            self._loop.run(self._rate(self._llm.scorer, [*chain.from_iterable(steps)]))
         return [self._add(own) for own in steps]
 
     async def _rate(self, scorer: Scorer, steps: Sequence[_Said]) -> None:
@@ -520,11 +496,11 @@ class LiveSource(Source):
         texts, place = [step.text], step.parent
         while place != REQUEST:
             texts, place = [self._said[place].text, *texts], self._said[place].parent
-        *_, text = path_texts(texts, [None, *range(len(texts) - 1)], self._config.tree.stop)
+        *_, text = path_texts(texts, [None, *range(len(texts) - 1)], self._llm.tree.stop)
         return Item(self._question, text or "", step.answer, self._request.prompt())
 
     def start(self, k: int) -> Sequence[int]:
-        traces = [_Said(self._start.behind, seeds) for seeds in self._paths(REQUEST, k)]
+        traces = [_Said(self._said[REQUEST].behind, seeds) for seeds in self._paths(REQUEST, k)]
         return self._add(traces)
 
     def advance(self, states: Sequence[TraceState], tokens: int | None) -> None:
@@ -536,13 +512,14 @@ class LiveSource(Source):
         self._loop.run(self._grow_all(states, tokens))
 
     async def _grow_all(self, states: Sequence[TraceState], tokens: int) -> None:
-        most = self._config.decoding.max_tokens or math.inf
+        most = self._llm.decoding.max_tokens or math.inf
 
         async def grow(state: TraceState) -> None:
             said = self._said[state.place]
             asked = int(min(tokens, most - state.tokens, (state.limit or math.inf) - state.tokens))
             beginning = self._beginning(said.text)[0] if said.text else None
-            request = self._continued(replace(self._config.decoding, max_tokens=asked), beginning)
+            decoding = replace(self._llm.decoding, max_tokens=asked)
+            request = replace(self._request, decoding=decoding, prefill=beginning)
             [(_, piece)] = await self._ask(request, None, said.path)
             if piece.reasoning:
                 raise UsageError(
@@ -560,21 +537,19 @@ class LiveSource(Source):
 
     def _beginning(self, text: str) -> tuple[Prefill, str]:
         """Return a text as the beginning of a reply, and what ends the thought that it is in."""
-        beginning, closing = prefix({"text": text}, len(text), self._config.thoughts)
-        return replace(beginning, template=self._config.probing.template), closing
-
-    def _continued(self, decoding: Decoding, beginning: Prefill | None) -> Request:
-        return replace(self._request, decoding=decoding, prefill=beginning)
+        beginning, closing = prefix({"text": text}, len(text), self._llm.thoughts)
+        return replace(beginning, template=self._llm.probing.template), closing
 
     def probe(self, state: TraceState) -> ProbeReply:
         if state.reply.place == state.tokens:
             return state.reply
-        probing = self._config.probing
+        probing = self._llm.probing
         beginning, closing = self._beginning(self._said[state.place].text)
         beginning = replace(beginning, text=f"{beginning.text}{closing}{probing.cue}")
-        request = self._continued(probing.decoding(self._config.decoding), beginning)
+        decoding = probing.decoding(self._llm.decoding)
+        request = replace(self._request, decoding=decoding, prefill=beginning)
         [(_, completion)] = self._loop.run(self._ask(request, None, [0]))
-        completion = settled(completion, self._config.backend, self._config.model)
+        completion = settled(completion, self._llm.backend, self._llm.model)
         reply = reply_behind(probing.cue, completion.text)
         raw = None if reply is None else self._extracted(reply)
         sure = confidence_of(asdict(completion), raw)
@@ -582,7 +557,7 @@ class LiveSource(Source):
 
     def _paths(self, place: int, k: int) -> list[tuple[int, ...]]:
         """Number the next k replies to a CoT, and return their paths."""
-        said = self._at(place)
+        said = self._said[place]
         said.replies += k
         return [(*said.path, number) for number in range(said.replies - k, said.replies)]
 
@@ -594,7 +569,7 @@ class LiveSource(Source):
         async def send(
             place: int, request: Request, paths: list[tuple[int, ...]]
         ) -> list[tuple[_Said, Completion]]:
-            parent, seeds = self._at(place), [child_seed(path[:-1], path[-1]) for path in paths]
+            parent, seeds = self._said[place], [child_seed(path[:-1], path[-1]) for path in paths]
             replies = zip(await self._ask(request, parent.number, seeds), paths, strict=True)
             return [
                 (_Said(parent.behind, path, number, parent=place), completion)
@@ -607,8 +582,8 @@ class LiveSource(Source):
     async def _ask(self, request: Request, parent: int | None, seeds: Sequence[int]) -> Numbered:
         """Ask until every sample is there; servers that send fewer at a time are asked again."""
         replies: Numbered = []
-        if self._config.journaled is not None:
-            replies = await self._config.journaled(request, parent, seeds, self._ask_once)
+        if self._llm.journaled is not None:
+            replies = await self._llm.journaled(request, parent, seeds, self._ask_once)
         while len(replies) < len(seeds):
             fresh = await self._ask_once(seeds[len(replies) :], request)
             replies += [(None, completion) for completion in fresh]
@@ -617,7 +592,7 @@ class LiveSource(Source):
         return replies
 
     async def _ask_once(self, samples: Sequence[int], request: Request) -> list[Completion]:
-        attempt = partial(self._config.backend.complete, request, list(samples))
+        attempt = partial(self._llm.backend.complete, request, list(samples))
         completions = await self._retry(attempt, request.key())
         return completions[: len(samples)]
 
@@ -629,7 +604,7 @@ class LiveSource(Source):
                 return await attempt()
             except (RateLimited, Transient) as error:
                 failures += 1
-                if failures > self._config.retries:
+                if failures > self._llm.retries:
                     raise StoppedError(
                         f"{self.name} failed {failures} times in a row ({error.reason}). Check that"
                         " the server runs, or allow more retries."
@@ -640,7 +615,7 @@ class LiveSource(Source):
                         f"{self.name} cannot be asked now: {error.reason}, and feval waits"
                         f" {duration(LONGEST_WAIT_S)} at most. Ask again later."
                     ) from error
-                await self._config.wait(backoff(Limits(), failures, key) if wait is None else wait)
+                await self._llm.wait(backoff(Limits(), failures, key) if wait is None else wait)
 
     def _read(self, said: _Said, completion: Completion) -> str | None:
         """Fill in what a whole reply says; return its answer."""
@@ -648,7 +623,7 @@ class LiveSource(Source):
             [completion.text],
             [completion.reasoning],
             [completion.finish_reason],
-            self._config.thoughts,
+            self._llm.thoughts,
         )
         said.text, said.tokens = reply or "", _tokens(completion)
         said.reasoning = reasoning[0] if reasoning else None
@@ -656,14 +631,14 @@ class LiveSource(Source):
         return said.answer
 
     def _extracted(self, reply: str) -> str | None:
-        return extract(self._config.answer_kind, reply, self._question.choices)
+        return extract(self._llm.answer_kind, reply, self._question.choices)
 
     def _key(self, raw: str | None) -> str | None:
         """Return what a raw answer votes with."""
-        form = canonical(self._config.answer_kind, raw, self._question.choices)
+        form = canonical(self._llm.answer_kind, raw, self._question.choices)
         if form is None:
             return None
-        return _classifier(self._config.equality, self._question.text).add(form)
+        return _classifier(self._llm.equality, self._question.text).add(form)
 
 
 def _prompt_tokens(completions: Sequence[Completion], request: Request) -> int:

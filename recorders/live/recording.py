@@ -194,8 +194,9 @@ def _live(
         decoding=task.decoding,
         prices=prices,
     )
-    tape = Tape(journal, takes_seed=backend.takes_seed, now=now)
-    return llm.recorded(tape.replies, task.messages)
+    llm.journaled = Tape(journal, takes_seed=backend.takes_seed, now=now).replies
+    llm.messages = task.messages
+    return llm
 
 
 def _run(

@@ -81,6 +81,11 @@ class PoolLLM:
     def require_whole_cots(self):
         pass
 
+    def messages(self, row):
+        return None
+
+    request = known_price = known_prompt_tokens = messages
+
     def answers(self, row, samples):
         return letters_of(self.pool.codes[row, list(samples)])
 
