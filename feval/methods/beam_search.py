@@ -28,6 +28,7 @@ from feval.methods.protocol import (
 from feval.methods.trees import NOBODY, Aggregate, Choice, Places, Searches, path_scores
 from feval.methods.vote import (
     best_rated,
+    best_rated_codes,
     plurality,
     plurality_codes,
     rated,
@@ -96,7 +97,7 @@ class _ScoredSearch(OneLLM):
         if self.answer == "majority":
             chosen = plurality_codes(searches.of(pool.codes, paths, -1))
         elif self.answer == "best":
-            chosen = searches.first_of_most(codes, score)
+            chosen = best_rated_codes(codes, score)
         else:
             weights = vote_weights(score, self.transform, self.scorer)
             chosen = weighted_plurality_codes(codes, weights)

@@ -31,6 +31,7 @@ from feval.methods.protocol import (
 )
 from feval.methods.vote import (
     best_rated,
+    best_rated_codes,
     rated,
     vote_weights,
     weighable,
@@ -104,10 +105,7 @@ class BestOfN(_ChoiceByScore, OneRequest):
         return best_rated(response.answers, response.scores(self.scorer, self.aggregate))
 
     def _chosen(self, codes: Integers, scores: Floats) -> Integers:
-        best: Integers = np.take_along_axis(
-            codes, np.nan_to_num(scores, nan=-np.inf).argmax(axis=2)[:, :, None], axis=2
-        )
-        return best[:, :, 0]
+        return best_rated_codes(codes, scores)
 
     def right(self, pool: Pool, gold: Integers) -> Floats:
         """[Q] probability that the best-scored CoT has the gold answer."""

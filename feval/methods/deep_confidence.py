@@ -80,7 +80,9 @@ class DeepConfidence(OneLLM):
     mode: Literal["offline", "online"] = "offline"
     # The official package keeps 90 percent by default (its `confidence_percentile=90` means the
     # 10th percentile). The paper's "low" saves more and errs more.
-    keep: Literal["low", "high"] | Annotated[str | float, ExactNumber(above=0, most=100)] = "high"
+    keep: Literal["low", "high"] | Annotated[str | float, ExactNumber(above=0, at_most=100)] = (
+        "high"
+    )
     # The only one that is known while a trace is being generated. Offline the paper also reports
     # tail and bottom-10%.
     measure: Literal["mean", "tail", "lowest-group", "bottom-10%"] = "lowest-group"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
@@ -55,7 +55,7 @@ _OUT_OF_RANGE = {
     "finite_number", "missing", "too_short"
 }  # fmt: skip
 _LONGEST_NUMBER, _LARGEST_EXPONENT = 1000, 400
-_BOUNDS = {"above": gt, "at least": ge, "below": lt, "at most": le}
+_BOUNDS = {"above": gt, "at_least": ge, "below": lt, "at_most": le}
 _WORDS = {
     int: "a whole number",
     float: "a number",
@@ -82,33 +82,23 @@ def _fraction(text: str) -> Fraction:
     return Fraction(text)
 
 
-@dataclass(frozen=True)
 class ExactNumber:
     """Annotates a number that counts as the decimal or fraction it was written as: 0.55 is 11/20,
     not the nearest float.
 
     A plain pydantic type would make a float of it; the value is checked and kept as it was given.
 
+    Args:
+        bounds: `above` or `at_least`, `below` or `at_most`.
+
     Attributes:
-        above, least: lower bound, excluded or included; `None` for none.
-        below, most: upper bound, excluded or included; `None` for none.
+        description: what the number may be, for messages.
     """
 
-    above: int | None = None
-    least: int | None = None
-    below: int | None = None
-    most: int | None = None
-
-    def _bounds(self) -> list[tuple[str, Callable[[Any, Any], bool], int]]:
-        values = self.above, self.least, self.below, self.most
-        each = zip(_BOUNDS.items(), values, strict=True)
-        return [(word, holds, bound) for (word, holds), bound in each if bound is not None]
-
-    @property
-    def description(self) -> str:
-        """What the number may be, for messages."""
-        limits = " and ".join(f"{word} {bound}" for word, _, bound in self._bounds())
-        return f"a number such as 0.6 or '2/3'{', ' * bool(limits)}{limits}"
+    def __init__(self, **bounds: int) -> None:
+        self._bounds = bounds
+        limits = " and ".join(f"{word.replace('_', ' ')} {bound}" for word, bound in bounds.items())
+        self.description = f"a number such as 0.6 or '2/3'{', ' * bool(limits)}{limits}"
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self._checked)
@@ -122,7 +112,7 @@ class ExactNumber:
             number = _fraction(str(value))
         except (ValueError, ZeroDivisionError):
             raise PydanticCustomError("out_of_range", "not a finite number") from None
-        if not all(holds(number, bound) for _, holds, bound in self._bounds()):
+        if not all(_BOUNDS[word](number, bound) for word, bound in self._bounds.items()):
             raise PydanticCustomError("out_of_range", "outside its range")
         return value
 
@@ -158,10 +148,10 @@ one.
 Transform = Literal["none", "exp", "sigmoid", "rank"]
 """How scores become weights of votes, see `feval.methods.vote.vote_weights`."""
 
-PositiveShare = Annotated[str | float, ExactNumber(above=0, most=1)]
+PositiveShare = Annotated[str | float, ExactNumber(above=0, at_most=1)]
 """A share or probability above 0, compared exactly."""
 
-Share = Annotated[str | float, ExactNumber(least=0, most=1)]
+Share = Annotated[str | float, ExactNumber(at_least=0, at_most=1)]
 """A share or probability, compared exactly."""
 
 ListOf = Annotated[tuple[_T, ...], AS_TUPLE, Field(description="a list such as 1,2")]

@@ -21,11 +21,11 @@ from feval.methods.protocol import (
     MeteredLLM,
     Node,
     OneLLM,
-    Pool,
     PoolOrders,
     Pools,
 )
 from feval.methods.trees import NOBODY, Aggregate, Searches, path_scores
+from feval.methods.vote import best_rated_codes
 from feval.replay.draws import more_uniforms, uniforms
 
 _LEAST = 1e-7  # scores are kept so far from 0 and 1, as its_hub does
@@ -84,12 +84,9 @@ class ParticleFiltering(OneLLM):
 
     def ratings(self, pools: Pools) -> list[Floats]:
         """The scores of paths; see `feval.methods.protocol`."""
-        self._pool_weights(pools[0])
-        return [path_scores(pools[0], self.scorer, self.aggregate)]
-
-    def _pool_weights(self, pool: Pool) -> Floats:
-        scores = path_scores(pool, self.scorer, self.aggregate)
-        return _weights(scores, pool.scores(self.scorer).scorer.name)
+        [pool], scores = pools, path_scores(pools[0], self.scorer, self.aggregate)
+        _weights(scores, pool.scores(self.scorer).scorer.name)  # refuses others than from 0 to 1
+        return [scores]
 
     def _weights(self, particles: Sequence[Node]) -> Floats:
         scores = [particle.score(self.scorer, self.aggregate) for particle in particles]
@@ -103,7 +100,8 @@ class ParticleFiltering(OneLLM):
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         searches, [pool], [order] = Searches(self, pools, orders), pools, orders
-        weights, keys = self._pool_weights(pool), pool.question_keys
+        [scores] = self.ratings(pools)
+        weights, keys = _weights(scores, self.scorer), pool.question_keys
         keys = np.zeros(order.shape[1], np.uint64) if keys is None else keys
         streams = uniforms(keys, order, self.seed).reshape(len(searches.question), -1)
 
@@ -125,7 +123,7 @@ class ParticleFiltering(OneLLM):
         codes = np.where(searches.ends(particles), searches.of(pool.codes, particles, -1), -1)
         valid = np.where(codes < 0, 0.0, searches.of(weights, particles, 0.0))
         if self.answer == "heaviest":
-            return searches.decisions(searches.first_of_most(codes, valid))
+            return searches.decisions(best_rated_codes(codes, valid))
         # a number that has resampled no particle
         place = _drawn(valid, random(self.n + 1)[:, self.n :])
         return searches.decisions(np.take_along_axis(codes, place, axis=1)[:, 0])

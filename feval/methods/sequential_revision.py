@@ -34,6 +34,7 @@ from feval.methods.self_consistency import SelfConsistency
 from feval.methods.trees import NOBODY, REQUEST, Places, Searches
 from feval.methods.vote import (
     best_rated,
+    best_rated_codes,
     plurality,
     plurality_codes,
     rated,
@@ -137,19 +138,18 @@ class SequentialRevision(OneLLM):
             turns.append(searches.reply(turns[-1]))
         places = np.stack(turns, axis=2)
         flat = places.reshape(len(places), -1)
-        if self.answer == "best":
+        if self.answer in ("best", "weighted"):
             codes, score = searches.scored(flat, self._scores(pool))
-            return searches.decisions(searches.first_of_most(codes, score))
-        codes = searches.of(pool.codes, flat, -1)
-        if self.answer == "all":
-            return searches.decisions(plurality_codes(codes))
-        if self.answer == "weighted":
-            codes, score = searches.scored(flat, self._scores(pool))
+            if self.answer == "best":
+                return searches.decisions(best_rated_codes(codes, score))
             codes = codes.reshape(places.shape)
             weights = vote_weights(score, self.transform, self.scorer).reshape(places.shape)
             own = weighted_plurality_codes(codes, weights)
             best = np.where((codes == own[:, :, None]) & (codes >= 0), weights, 0.0).max(axis=2)
             return searches.decisions(weighted_plurality_codes(own, best))
+        codes = searches.of(pool.codes, flat, -1)
+        if self.answer == "all":
+            return searches.decisions(plurality_codes(codes))
         return searches.decisions(plurality_codes(self._of_chains(codes.reshape(places.shape))))
 
     def ratings(self, pools: Pools) -> list[Floats | None]:
@@ -177,7 +177,8 @@ class SequentialRevision(OneLLM):
             ShortPoolError: too few chains.
         """
         searches, turns, sizes = self._recorded(pool)
-        beyond = np.sum([searches.of(searches.beyond, turn, 0) for turn in turns], axis=0)
+        extra = pool.extra_prompt_tokens()
+        beyond = np.sum([searches.of(extra, turn, 0) for turn in turns], axis=0)
         tokens = [searches.of(pool.output_tokens, turn, 0) for turn in turns]
         codes = np.stack([searches.of(pool.codes, turn, -1) for turn in turns], axis=2)
         if self.answer == "best":

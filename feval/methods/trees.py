@@ -102,7 +102,6 @@ class Searches:
             )
         self.shape = order.shape[:2]
         self.question = np.tile(np.arange(questions), self.shape[0])
-        self._search = np.arange(len(self.question))
         parents = self.steps.parents.astype(np.intp)
         present = parents > NOBODY
         self._counts = np.bincount(
@@ -204,7 +203,7 @@ class Searches:
             raise NotRecordedError(missing_messages(where, None, None))
         turns = self._grown(nodes)
         self._rounds += np.maximum((turns >= 0).sum(axis=1) - 1, 0)
-        self._spent[5] += self.of(self.beyond, turns, 0).sum(axis=1)
+        self._spent[5] += self.of(self._pool.extra_prompt_tokens(), turns, 0).sum(axis=1)
         return turns
 
     def recorded(self, nodes: Places) -> Integers:
@@ -213,18 +212,6 @@ class Searches:
             nodes > NOBODY, self._counts[self.question[:, None], np.maximum(nodes, REQUEST) + 1], 0
         )
         return counts
-
-    @cached_property
-    def beyond(self) -> Integers:
-        """[Q, S] prompt tokens that each turn was sent beyond the request, 0 where not known; as
-        `Pool.extra_prompt_tokens`.
-        """
-        request, sent = self._pool.prompt_tokens[:, None].astype(np.int64), self.steps.turn_prompts
-        if sent is None:
-            return np.zeros(self.steps.parents.shape, np.int64)
-        known = (request >= 0) & (sent >= 0)
-        tokens: Integers = np.where(known, np.maximum(sent - request, 0), 0)
-        return tokens
 
     @cached_property
     def _several(self) -> Bools:
@@ -245,14 +232,6 @@ class Searches:
         codes, score = self.of(self._pool.codes, steps, -1), self.of(scores, steps, np.nan)
         codes = np.where(np.isnan(score), -1, codes)
         return codes, np.where(codes < 0, np.nan, score)
-
-    def first_of_most(self, codes: Integers, weights: Floats) -> Integers:
-        """[B] the code with the largest weight, of several the first; -1 where there is none."""
-        if not codes.shape[1]:
-            return np.full(len(codes), -1)
-        best = np.where(codes < 0, -np.inf, weights).argmax(axis=1)
-        answers: Integers = np.maximum(codes[self._search, best], -1)
-        return answers
 
     def decisions(self, answers: Integers) -> Decisions:
         """The answers [B] with the ledgers."""

@@ -308,6 +308,14 @@ def best_rated(answers: Sequence[str | None], ratings: Sequence[float | None]) -
     return known[int(each.argmax())] if known else None
 
 
+def best_rated_codes(codes: Integers, ratings: Floats) -> Integers:
+    """The same over answer codes [..., n]: [...] the code, -1 where none has a rating."""
+    known = np.nan_to_num(np.where(codes < 0, np.nan, ratings), nan=-np.inf)
+    best = known.argmax(axis=-1)[..., None]
+    answers: Integers = np.maximum(np.take_along_axis(codes, best, axis=-1)[..., 0], -1)
+    return answers
+
+
 def weighted_plurality(answers: Sequence[str | None], weights: Sequence[float]) -> str | None:
     """The answer with the largest sum of weights; of tied answers the one seen first; `None` if no
     CoT has one.

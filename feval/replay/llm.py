@@ -309,7 +309,7 @@ class LLM(Plottable):
         """
         count, text = int(self.pool.prompt_tokens[row]), self._view.prompt(self.name, row)
         if sample is not None and self.pool.channels.has_turns:
-            count += self.pool.extra_prompt_tokens(row, sample)
+            count += int(self.pool.extra_prompt_tokens(row)[sample])
             parents = self.pool.steps().parents[row].tolist()
             text = conversation(sample, parents, self.texts(row), self.messages(row), text)
         tokens = None if count < 0 else count
@@ -420,7 +420,6 @@ class Recorded(Source):
         self.name, self.billing, self.pool = llm.name, llm.billing, llm.pool
         self.answers, self.request = partial(llm.answers, row), partial(llm.request, row)
         self.known_prompt_tokens = partial(llm.known_prompt_tokens, row)
-        self.extra_prompt_tokens = partial(self.pool.extra_prompt_tokens, row)
         self.known_price = llm.known_price
         self._given = 0
         # by parent and messages: in draw order, and how many were handed out
@@ -479,6 +478,9 @@ class Recorded(Source):
 
     def recorded(self, what: str) -> tuple[Pool, int]:  # noqa: ARG002  it tries all
         return self.pool, self.row
+
+    def extra_prompt_tokens(self, place: int) -> int:
+        return int(self.pool.extra_prompt_tokens(self.row)[place])
 
     def sample(self, k: int) -> Sequence[int]:
         if self.pool.channels.has_turns:

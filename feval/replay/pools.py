@@ -508,14 +508,17 @@ class Pool:
         """Return the steps that it consists of; see `Channels.steps`."""
         return self.channels.steps()
 
-    def extra_prompt_tokens(self, row: int, place: int) -> int:
-        """Return the prompt tokens that a turn was sent beyond the request; 0 for no turn, or where
-        they are not known.
+    def extra_prompt_tokens(self, rows: int | slice = slice(None)) -> Integers:
+        """Return [Q, S] the prompt tokens that each turn was sent beyond the request; 0 for no
+        turn, or where they are not known.
         """
-        prompts = self.steps().turn_prompts if self.channels.has_turns else None
-        sent = -1 if prompts is None else int(prompts[row, place])
-        request = int(self.prompt_tokens[row])
-        return max(sent - request, 0) if min(sent, request) >= 0 else 0
+        sent = self.steps().turn_prompts if self.channels.has_turns else None
+        if sent is None:
+            return np.zeros(self.codes[rows].shape, np.int64)
+        request = self.prompt_tokens[rows, None].astype(np.int64)
+        known = (request >= 0) & (sent[rows] >= 0)
+        tokens: Integers = np.where(known, np.maximum(sent[rows] - request, 0), 0)
+        return tokens
 
     def has_uncounted_probes(self) -> bool:
         """Whether there are probes whose tokens are not known."""

@@ -478,7 +478,13 @@ class LiveSource(Source):
 
     async def _rate(self, scorer: Scorer, steps: Sequence[_Said]) -> None:
         """Give each step the score of the path to it, which `feval score` has as one text, too."""
-        items = [self._item(step) for step in steps]
+        items = []
+        for step in steps:
+            texts, place = [step.text], step.parent
+            while place != REQUEST:
+                texts, place = [self._said[place].text, *texts], self._said[place].parent
+            *_, text = path_texts(texts, [None, *range(len(texts) - 1)], self._llm.tree.stop)
+            items.append(Item(self._question, text or "", step.answer, self._request.prompt()))
         batches = [
             items[start : start + scorer.batch] for start in range(0, len(items), scorer.batch)
         ]
@@ -491,13 +497,6 @@ class LiveSource(Source):
         scores = chain.from_iterable(await asyncio.gather(*map(one, batches)))
         for step, score in zip(steps, scores, strict=True):
             step.score = score
-
-    def _item(self, step: _Said) -> Item:
-        texts, place = [step.text], step.parent
-        while place != REQUEST:
-            texts, place = [self._said[place].text, *texts], self._said[place].parent
-        *_, text = path_texts(texts, [None, *range(len(texts) - 1)], self._llm.tree.stop)
-        return Item(self._question, text or "", step.answer, self._request.prompt())
 
     def start(self, k: int) -> Sequence[int]:
         traces = [_Said(self._said[REQUEST].behind, seeds) for seeds in self._paths(REQUEST, k)]

@@ -104,10 +104,20 @@ def record_method(
             opened.enter_context(never_empty(journal))
             journals.append(journal)
         with ExitStack() as lent:
-            llms = [
-                lent.enter_context(_live(task, backend, journal, prices, now))
-                for task, backend, journal in zip(tasks, backends, journals, strict=True)
-            ]
+            llms = []
+            for task, backend, journal in zip(tasks, backends, journals, strict=True):
+                llm = live(
+                    backend,
+                    task.llm_name,
+                    answer_kind=task.kind(),
+                    equality=task.equality,
+                    model=task.model_name(),
+                    decoding=task.decoding,
+                    prices=prices,
+                )
+                llm.journaled = Tape(journal, takes_seed=backend.takes_seed, now=now).replies
+                llm.messages = task.messages
+                llms.append(lent.enter_context(llm))
             _run(method, tasks[0].questions, tasks[0].dataset, llms, at_once, progress)
         requests = [task.plan().requests for task in tasks]
         dataset = tasks[0].dataset_info(requests[0])
@@ -180,23 +190,6 @@ def _policy(method: Callable[..., Any]) -> dict[str, str]:
     except (OSError, TypeError):  # typed into an interpreter
         return {"name": name}
     return {"name": name, "sha256": hashlib.sha256(source.encode()).hexdigest()}
-
-
-def _live(
-    task: RecordingTask, backend: Backend, journal: Journal, prices: str, now: Callable[[], str]
-) -> LiveLLM:
-    llm = live(
-        backend,
-        task.llm_name,
-        answer_kind=task.kind(),
-        equality=task.equality,
-        model=task.model_name(),
-        decoding=task.decoding,
-        prices=prices,
-    )
-    llm.journaled = Tape(journal, takes_seed=backend.takes_seed, now=now).replies
-    llm.messages = task.messages
-    return llm
 
 
 def _run(
