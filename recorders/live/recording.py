@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -34,7 +34,7 @@ from recorders.request import Backend, Request
 from recorders.work.record import RecordingTask
 from recorders.work.seal import JournaledLLM, add_pools, gold_questions, require_sound
 
-_Waiting = dict[tuple[int | None, bytes], deque[dict[str, Any]]]
+_Waiting = defaultdict[tuple[int | None, bytes], deque[dict[str, Any]]]
 
 
 @reports("recording")
@@ -127,12 +127,13 @@ def record_method(
             "llms": [task.identity() for task in tasks],
         }
         listed = prices if prices == "none" else price_list(prices).id
-        golds, licences = (
-            gold_questions(dataset, tasks[0].questions),
-            {"questions": dataset.licence},
-        )
+        golds = gold_questions(dataset, tasks[0].questions)
         with RecordingWriter(
-            out, operation=operation, prices=listed, notes=tasks[0].notes, licences=licences
+            out,
+            operation=operation,
+            prices=listed,
+            notes=tasks[0].notes,
+            licences={"questions": dataset.licence},
         ) as writer:
             writer.add_dataset(dataset, golds)
             for task, journal, asked in zip(tasks, journals, requests, strict=True):
@@ -252,9 +253,12 @@ class Tape:
         """
         key = request.key()
         if key not in self._waiting:
-            self._waiting[key] = self._recorded(key)
+            waiting = self._waiting[key] = defaultdict(deque)
+            for record in self._journal.cots(key):
+                where = record.get("parent"), orjson.dumps(record.get("messages", []))
+                waiting[where].append(record)
             self._next[key] = self._journal.next_sample(key)
-        recorded = self._waiting[key].get((parent, orjson.dumps(request.said())), deque())
+        recorded = self._waiting[key][parent, orjson.dumps(request.said())]
         replies: Numbered = []
         while recorded and len(replies) < len(seeds):
             record = recorded.popleft()
@@ -280,10 +284,3 @@ class Tape:
             replies += zip(samples, fresh, strict=True)
             free = samples.stop
         return replies
-
-    def _recorded(self, key: str) -> _Waiting:
-        waiting: _Waiting = {}
-        for record in self._journal.cots(key):
-            where = record.get("parent"), orjson.dumps(record.get("messages", []))
-            waiting.setdefault(where, deque()).append(record)
-        return waiting
