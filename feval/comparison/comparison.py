@@ -9,7 +9,7 @@ number means.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from feval import executors
 from feval.arguments import checked
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
-from feval.comparison.runner import FailedMethod, MethodCurve, Runner, kinds_of, marked, prepared
+from feval.comparison.runner import FailedMethod, MethodCurve, Runner, kinds_of, prepared
 from feval.comparison.statistics import Statistics, statistics
 from feval.errors import FevalError, UsageError
 from feval.estimators.intervals import difference_test
@@ -378,43 +378,52 @@ def compare(
     """
     if options.get("clusters") is not None:
         options["clusters"] = dict(read_clusters(options["clusters"]))
-    given: dict[str, Any] = {}
-    own_prices = prices
+    own_prices = None if isinstance(prices, str) else prices
     if isinstance(prices, str):
-        given, own_prices = {"prices": prices}, None
+        options["prices"] = prices
     if isinstance(recording, Plan):
-        plan = recording.changed(**options, **given) if options or given else recording
+        plan = recording.changed(**options) if options else recording
     else:
         recordings = open_recordings(recording)
-        chosen: dict[str, Any] = {"dataset": dataset, "llms": llms, "budgets": budgets}
         plan, methods = listed_plan(
-            recordings, methods, price_list=prices, **chosen, **options, **given
+            recordings,
+            methods,
+            dataset=dataset,
+            llms=llms,
+            budgets=budgets,
+            price_list=prices,
+            **options,
         )
-    running: dict[str, Any] = {
-        "base": plan.folder if base is None else Path(base),
-        "time_limit": time_limit,
-        "recordings": recordings,
-        "prices": own_prices,
-    }
-    with executors.opened(workers, given=executor) as opened:
-        return _compared(plan, methods=methods, executor=opened, progress=progress, **running)
-
-
-def _compared(plan: Plan, *, base: Path, **given: Any) -> Comparison:
-    """Evaluate the methods of a plan and compare them; arguments are those of `prepared`."""
+    folder = plan.folder if base is None else Path(base)
     missing: list[FailedMethod] = []
-    runner, curves, failed = prepared(plan, base, missing, **given).each(Runner.curve)
-    curves, plan, llms, dataset = marked(curves), runner.plan, runner.llms, runner.loaded[0]
-    missing += failed
-    if not curves:
-        reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
-        raise UsageError(f"No method of the comparison could be evaluated. {reasons}")
-    names = list(dict.fromkeys(llm for curve in curves for llm in curve.entry.llms))
-    # steps are no calls
-    whole = [llms[name] for name in names if not llms[name].pool.channels.has_steps]
-    baselines = [point for llm in whole for point in runner.baseline(llm, missing)]
-    ceilings = [curve for llm in whole for curve in runner.ceiling(llm, missing)]
-    clusters = question_clusters(dataset, plan.split(dataset, runner.rows)[1], plan.clusters)
+    with executors.opened(workers, given=executor) as opened:
+        runner, curves, failed = prepared(
+            plan,
+            folder,
+            missing,
+            recordings=recordings,
+            prices=own_prices,
+            methods=methods,
+            executor=opened,
+            time_limit=time_limit,
+            progress=progress,
+        ).each(Runner.curve)
+        missing += failed
+        if not curves:
+            reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
+            raise UsageError(f"No method of the comparison could be evaluated. {reasons}")
+        names = dict.fromkeys(llm for curve in curves for llm in curve.entry.llms)
+        asked = [runner.llms[name] for name in names]
+        whole = [llm for llm in asked if not llm.pool.channels.has_steps]  # steps are no calls
+        baselines = [point for llm in whole for point in runner.baseline(llm, missing)]
+        ceilings = [curve for llm in whole for curve in runner.ceiling(llm, missing)]
+    if len(kinds_of(curves)) > 1:  # exact and seeded points are not on the same draws
+        curves = [
+            replace(curve, label=f"{curve.label} [{', '.join(kinds_of([curve]))}]")
+            for curve in curves
+        ]
+    plan, used = runner.plan, runner.loaded[0]
+    clusters = question_clusters(used, plan.split(used, runner.rows)[1], plan.clusters)
     results = statistics(plan, {curve.label: curve.points for curve in curves}, clusters)
     return Comparison(
         plan=plan,
@@ -424,7 +433,7 @@ def _compared(plan: Plan, *, base: Path, **given: Any) -> Comparison:
         ceilings=tuple(ceilings),
         left_out=runner.left_out,
         methods=runner.methods,
-        base=base,
+        base=folder,
         loaded=runner.loaded,
         inexact=runner.inexact,
         **vars(results),

@@ -76,35 +76,6 @@ class FailedMethod:
     reason: str
 
 
-def load_compared_llms(
-    plan: Plan,
-    base: Path,
-    missing: list[FailedMethod],
-    recordings: Sequence[Recording] | None,
-    price_list: PriceList | None,
-) -> tuple[Dataset, dict[str, LLM]]:
-    """The dataset and the LLMs of the plan that were recorded; methods with others go missing."""
-    places, prices = plan.places(base)
-    recordings = recordings or [open_place(place) for place in places]
-    recorded = [name for recording in recordings for name in recording.llm_names(plan.dataset)]
-    llm_names = dict.fromkeys(llm for entry in plan.entries for llm in entry.llms)
-    for entry in plan.entries:
-        absent = next((llm for llm in entry.llms if recorded and llm not in recorded), None)
-        if absent is not None:
-            advice = f"These are recorded on {plan.dataset}; record it, or change the comparison."
-            with _noted(entry.label, missing):
-                raise UnknownNameError.of("recorded LLM", absent, recorded, advice)
-    names = [name for name in llm_names if not recorded or name in recorded]
-    if not names:
-        raise UsageError(
-            f"No LLM of the comparison is recorded on {plan.dataset}: {missing[0].reason}"
-        )
-    dataset, llms = load(
-        plan.dataset, names, list(recordings), **plan.loading() | {"prices": price_list or prices}
-    )
-    return dataset, {llm.name: llm for llm in llms}
-
-
 def prepared(
     plan: Plan,
     base: Path,
@@ -117,15 +88,31 @@ def prepared(
     time_limit: float | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Runner:
-    """Load what a plan names, choose its questions and the number of replicates; arguments and
-    errors are those of `compare`.
+    """Load what a plan names, choose its questions and the number of replicates; methods with LLMs
+    that were not recorded go missing. Arguments and errors are those of `compare`.
     """
     methods = methods if isinstance(methods, Mapping) else plan.users_methods(methods, base)
-    loaded = load_compared_llms(plan, base, missing, recordings, prices)
-    dataset, llms = loaded
+    places, listed_prices = plan.places(base)
+    recordings = recordings or [open_place(place) for place in places]
+    recorded = [name for recording in recordings for name in recording.llm_names(plan.dataset)]
+    for entry in plan.entries:
+        absent = next((llm for llm in entry.llms if recorded and llm not in recorded), None)
+        if absent is not None:
+            advice = f"These are recorded on {plan.dataset}; record it, or change the comparison."
+            with _noted(entry.label, missing):
+                raise UnknownNameError.of("recorded LLM", absent, recorded, advice)
+    named = dict.fromkeys(llm for entry in plan.entries for llm in entry.llms)
+    names = [name for name in named if not recorded or name in recorded]
+    if not names:
+        raise UsageError(
+            f"No LLM of the comparison is recorded on {plan.dataset}: {missing[0].reason}"
+        )
+    loading = plan.loading() | {"prices": prices or listed_prices}
+    dataset, loaded = load(plan.dataset, names, list(recordings), **loading)
+    llms = {llm.name: llm for llm in loaded}
     drawing = {name: llm.drawing(SharedDraws().orders) for name, llm in llms.items()}
     everything, work = np.arange(len(dataset)), Work(progress)
-    runner = Runner(plan, loaded, drawing, everything, executor, time_limit, methods, work)
+    runner = Runner(plan, (dataset, llms), drawing, everything, executor, time_limit, methods, work)
     # the most that any point of any method may ask for; points that cannot be made ask for none
     possible = runner.possible() if plan.short_pools == "drop" else ()
     largest = [budget for method, asked in possible for budget in _budgets(method, asked)]
@@ -285,12 +272,16 @@ class Runner:
             self.work.done = before + size * done // total
             self.work.report(min(self.work.done, self.all_work), self.all_work)
 
-        running: dict[str, Any] = {
-            "executor": self.executor,
-            "time_limit": self.time_limit,
-            "progress": progress,
-        }
-        evaluation = evaluate(method, self.loaded[0], llms, rows=self.rows, **running, **options)
+        evaluation = evaluate(
+            method,
+            self.loaded[0],
+            llms,
+            rows=self.rows,
+            executor=self.executor,
+            time_limit=self.time_limit,
+            progress=progress,
+            **options,
+        )
         progress(1, 1)
         if not evaluation.known_costs(self.plan.cost).mean() > 0:
             raise UsageError(
@@ -304,17 +295,6 @@ def _budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
     with suppress(FevalError):
         return budgets(method, llms)
     return []
-
-
-def marked(curves: list[MethodCurve]) -> list[MethodCurve]:
-    """The curves, their labels with their kind where kinds differ: exact and seeded points are not
-    on the same draws.
-    """
-    if len(kinds_of(curves)) < 2:
-        return curves
-    return [
-        replace(curve, label=f"{curve.label} [{', '.join(kinds_of([curve]))}]") for curve in curves
-    ]
 
 
 def kinds_of(curves: Sequence[MethodCurve]) -> tuple[str, ...]:

@@ -272,13 +272,18 @@ def method_curve(
     def evaluated(order: str | None, executor: Executor | None) -> list[Evaluation]:
         results: list[Evaluation] = []
         for variant in variants.values():
-            given: dict[str, Any] = {
-                "rows": questions.rows,
-                "cost": cost,
-                "executor": executor,
-                "order": order,
-            }
-            results.append(evaluate(variant, dataset, llms, **given, **options))
+            results.append(
+                evaluate(
+                    variant,
+                    dataset,
+                    llms,
+                    rows=questions.rows,
+                    cost=cost,
+                    executor=executor,
+                    order=order,
+                    **options,
+                )
+            )
             progress(len(results), len(variants))
         return results
 
@@ -549,11 +554,15 @@ def coarse_surface(dataset: Dataset, llm: LLM) -> Surface | None:
     if not llm.pool.channels.has_probes or not len(sizes) or int(sizes.max()) > LARGEST_POOL:
         return None
     depths: list[int] = np.unique(llm.pool.probes().offsets).tolist()
-    chosen: dict[str, Any] = {
-        "n": _doublings(range(1, int(sizes.min()) + 1)),
-        "tokens": [*_doublings(depths), None],
-    }
-    return surface(dataset, llm, **chosen, unlabelled="drop", short_pools="drop", confidence=None)
+    return surface(
+        dataset,
+        llm,
+        n=_doublings(range(1, int(sizes.min()) + 1)),
+        tokens=[*_doublings(depths), None],
+        unlabelled="drop",
+        short_pools="drop",
+        confidence=None,
+    )
 
 
 def _doublings(values: Sequence[int]) -> list[int]:

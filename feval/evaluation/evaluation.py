@@ -427,10 +427,19 @@ def evaluate(
                     raise
                 kind, inexact = "seeded", error.reason
         if kind != "exact":
-            how: dict[str, Any] = {"order": kind, "replicates": replicates}
-            how |= {"time_limit": time_limit, "timing": timing, "progress": progress}
             with executors.opened(workers, given=executor) as opened:
-                outcome = replicated(method, dataset, used, chosen, **how, executor=opened)
+                outcome = replicated(
+                    method,
+                    dataset,
+                    used,
+                    chosen,
+                    order=kind,
+                    replicates=replicates,
+                    time_limit=time_limit,
+                    timing=timing,
+                    executor=opened,
+                    progress=progress,
+                )
     grouped = None if confidence is None else question_clusters(dataset, chosen, clusters)
     low, high = next(interval_ends(outcome.right[:, None], confidence, grouped))
     probed = outcome.ledger.mean("probe_calls")
@@ -559,25 +568,17 @@ def named_errors(method: object, llms: Sequence[LLM]) -> Iterator[None]:
     except UnlabelledError:  # whatever the method
         raise
     except (ShortPoolError, NotRecordedError) as error:
-        short = isinstance(error, ShortPoolError)
         needs = capabilities(method).needs
-        advice = _smaller(method, llms) if short else " " * bool(needs) + needs
+        advice = f" {needs}" if needs else ""
+        if isinstance(error, ShortPoolError):
+            pool = min(llm.pool.smallest for llm in llms)
+            advice = ""
+            for name in ("width", "budget", "samples", "n"):  # the last that is too large is named
+                if isinstance(most := getattr(method, name, 0), int) and most > pool > 0:
+                    set_to = f"{name}={pool}"
+                    advice = (
+                        f" Its budget is the field {name}: --set {set_to}, or {set_to} in Python."
+                    )
         raise type(error)(
             f"The method {methods.method_name(method)} cannot be evaluated: {error}{advice}"
         ) from error
-
-
-def _smaller(method: object, llms: Sequence[LLM]) -> str:
-    """Which field to set where the smallest pool is smaller than a budget; empty where none counts
-    CoTs alone.
-    """
-    pool = min(llm.pool.smallest for llm in llms)
-    fields = {name: getattr(method, name, None) for name in ("n", "samples", "budget", "width")}
-    name = next(
-        (name for name, value in fields.items() if isinstance(value, int) and value > pool), None
-    )
-    return (
-        f" Its budget is the field {name}: --set {name}={pool}, or {name}={pool} in Python."
-        if name and pool
-        else ""
-    )
