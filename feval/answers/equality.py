@@ -32,14 +32,11 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from feval.answers import latex
 from feval.answers.equivalence import NORMAL_FORM, TOLERANCE, Comparison, tolerated
 from feval.errors import AnswerError, UsageError
-
-if TYPE_CHECKING:
-    from subprocess import Popen
 
 MATH_VERIFY = "math-verify"
 
@@ -173,7 +170,7 @@ class MathWorker:
         self._command = command
         self._lock = threading.Lock()
         self._owner = os.getpid()
-        self._process: Popen[bytes] | None = None
+        self._process: Any = None
         self._unread = b""
 
     def equal(self, left: str, right: str) -> bool | None:
@@ -209,7 +206,7 @@ class MathWorker:
             _close_pipes(process)
         self._lock, self._owner = threading.Lock(), os.getpid()
 
-    def _started(self) -> Popen[bytes]:
+    def _started(self) -> Any:
         environment = dict(
             os.environ,
             PYTHONPATH=os.pathsep.join(path or os.getcwd() for path in sys.path),  # noqa: PTH109  as Python reads ""
@@ -238,14 +235,10 @@ class MathWorker:
             )
         return process
 
-    def _exchange(
-        self, process: Popen[bytes], request: bytes, seconds: float
-    ) -> dict[str, Any] | None:
+    def _exchange(self, process: Any, request: bytes, seconds: float) -> dict[str, Any] | None:
         """Send a line and return the reply; `None` where the worker ended, sent nonsense or took
         too long.
         """
-        if process.stdin is None or process.stdout is None:
-            return None
         try:
             process.stdin.write(request)
             process.stdin.flush()
@@ -280,8 +273,7 @@ class MathWorker:
         process.wait()
 
 
-def _close_pipes(process: Popen[bytes]) -> None:
+def _close_pipes(process: Any) -> None:
     for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with suppress(OSError):  # what was left to be written has no reader
-                pipe.close()
+        with suppress(OSError):  # what was left to be written has no reader
+            pipe.close()

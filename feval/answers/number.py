@@ -479,29 +479,21 @@ def _last(text: str) -> str | None:
     digit = through_digit.end() - 1
     end = text.find("\n", digit)
     end = len(text) if end < 0 else end
-    apart = _APART.match(text, max(0, digit - _REACH), digit)
-    if apart:
-        numbers = [match for match in _NUMBER.finditer(text, apart.end(), end) if not match["junk"]]
-        if numbers and not _NOT.search(text, max(0, numbers[-1].start() - 12), numbers[-1].start()):
-            return _number(text, numbers[-1])
+    near = _APART.match(text, max(0, digit - _REACH), digit)
+    start = near.end() if near else text.rfind("\n", 0, end) + 1
     while end > 0:
-        start = text.rfind("\n", 0, end) + 1
         numbers = [match for match in _NUMBER.finditer(text, start, end) if not match["junk"]]
         if numbers:
-            return _last_affirmed(text, numbers)
-        end = start - 1
+            *others, last = numbers
+            denied = _NOT.search(text, max(0, last.start() - 12), last.start())
+            if denied is None:
+                return _number(text, last)
+            if not near:  # the one before where that is said instead of the last: "6, not 5"
+                return others[-1][0].strip() if others and denied["instead"] else None
+        if not near:
+            end = start - 1
+        near, start = None, text.rfind("\n", 0, end) + 1
     return None
-
-
-def _last_affirmed(text: str, numbers: list[re.Match[str]]) -> str | None:
-    """The last number of a line; the one before where that is said instead of the last ("6, not
-    5").
-    """
-    *others, last = numbers
-    denied = _NOT.search(text, max(0, last.start() - 12), last.start())
-    if denied is None:
-        return _number(text, last)
-    return others[-1][0].strip() if others and denied["instead"] else None
 
 
 def _word(text: str) -> str | None:
