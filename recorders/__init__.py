@@ -32,7 +32,6 @@ __getattr__, __dir__ = lazy_names(
     {
         "live": (),
         "request": ("Backend", "Completion", "Decoding", "Message", "Request"),
-        "work.record": ("estimate_dataset", "record_dataset"),
-        "work.task": ("RecordingTask",),
+        "work.record": ("RecordingTask", "estimate_dataset", "record_dataset"),
     },
 )

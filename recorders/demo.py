@@ -8,10 +8,9 @@ number of CoTs and over their length.
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -28,6 +27,7 @@ from feval.report import pictures
 from feval.report.files import save_files
 from feval.report.tables.results import curves_csv, surface_records
 from feval.report.tables.tables import records_csv
+from recorders.journal import is_written
 from recorders.request import Decoding
 from recorders.work.record import record_dataset
 from recorders.work.settings import (
@@ -60,27 +60,16 @@ The models are real and very small; their prices are made up. The numbers say no
 
 
 @dataclass(frozen=True, slots=True)
-class LiveBatch:
-    """The batch recorded while the demo ran; `seconds` is `None` if an earlier run had recorded
-    it.
-    """
-
-    recording: Path
-    llm: str
-    cots: int
-    seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Demo:
-    """The results of the demo: the copied recordings, the live batch, each LLM's exact curve, the
-    surface, and the reports.
+    """The results of the demo: the copied recordings, the one made live, each LLM's exact curve,
+    the surface, and the reports. `live_seconds` is `None` if an earlier run had recorded it.
     """
 
     folder: Path
     recording: Path
     recording_hash: str
-    live: LiveBatch
+    live: Path
+    live_seconds: float | None
     curves: tuple[Curve, ...]
     depth: Path
     surface: Surface
@@ -112,7 +101,8 @@ def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -
     step()
     recording_hash, _ = _verified(recording), _verified(depth)
     step()
-    live = _record_live(folder / "live")
+    live = folder / "live"
+    seconds = _record_live(live)
     step()
     dataset, llms = load(DATASET, LLMS, recording)
     curves = []
@@ -129,15 +119,16 @@ def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -
     }
     written = save_files(folder, reports, replace=True)
     step()
-    return Demo(folder, recording, recording_hash, live, tuple(curves), depth, cut, tuple(written))
+    return Demo(
+        folder, recording, recording_hash, live, seconds, tuple(curves), depth, cut, tuple(written)
+    )
 
 
 def _claim(folder: Path) -> None:
     """Mark the folder as the demo's, or refuse it."""
     readme = folder / "README.md"
     try:
-        is_used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-        if is_used and not (
+        if is_written(folder) and not (
             readme.is_file() and readme.read_text("utf-8", errors="replace").startswith(_MARK)
         ):
             raise StorageError(
@@ -181,8 +172,10 @@ def _verified(recording: Path) -> str:
     return verification.recording_hash
 
 
-def _record_live(out: Path) -> LiveBatch:
-    """Sample from one of the models now, as `feval record` does."""
+def _record_live(out: Path) -> float | None:
+    """Sample from one of the models now, as `feval record` does; return the seconds it took, `None`
+    where it was done before.
+    """
     decoding = Decoding(temperature=1.0, max_tokens=120, seed=LIVE_SEED)
     settings = RecordingSettings(DATASET, LIVE_LLM, samples=LIVE_SAMPLES, decoding=decoding)
     task = make_task(settings, load_questions(DATASET, first=LIVE_QUESTIONS))
@@ -193,11 +186,4 @@ def _record_live(out: Path) -> LiveBatch:
     record_dataset(task, make_backend("tiny"), out, prices=default_prices(LIVE_LLM))
     seconds = None if exists else time.perf_counter() - start
     _verified(out)
-    return LiveBatch(out, LIVE_LLM, LIVE_QUESTIONS * LIVE_SAMPLES, seconds)
-
-
-def only_at(curve: Curve, counts: Sequence[int]) -> Curve:
-    """Return a curve with its points at some counts only."""
-    return dataclasses.replace(
-        curve, points=tuple(point for point in curve.points if point.n in counts)
-    )
+    return seconds

@@ -78,6 +78,17 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+def check_mode(mode: str) -> None:
+    """Raise an `UnknownNameError` for what is no record mode."""
+    if mode not in MODES:
+        raise UnknownNameError.of("record mode", mode, MODES)
+
+
+def is_written(out: Path) -> bool:
+    """Return whether something is at a path, an empty folder aside."""
+    return out.exists() and (not out.is_dir() or any(out.iterdir()))
+
+
 def journal_folder(out: str | Path) -> Path:
     """Return the folder of a recording's journal: `NAME.journal` beside the recording."""
     path = Path(out)
@@ -163,8 +174,7 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         The identity (JSON values) says what is recorded; the journal of something else is refused.
         `about` goes into the header of a new journal and is not compared later.
         """
-        if mode not in MODES:
-            raise UnknownNameError.of("record mode", mode, MODES)
+        check_mode(mode)
         journal = cls(Path(folder), mode)
         if mode == "none" and not journal.path.exists():
             raise JournalError(

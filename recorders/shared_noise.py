@@ -46,7 +46,7 @@ Words = npt.NDArray[np.uint64]
 
 _BYTE_LEVEL_BLANK, _PIECE_BLANK = "\u0120", "\u2581"
 _LONE_BYTE = re.compile("<0x[0-9A-F]{2}>")
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _DIGITS = 52
 
 
@@ -75,14 +75,9 @@ class TokenNoise:
         never 0 nor infinite.
         """
         indices = np.asarray(samples, np.uint64)
-        step = np.uint64((position + 1) * int(_GOLDEN) % 2**64)
-        starts = mixed(mixed(np.uint64(question) + (indices + np.uint64(1)) * _GOLDEN) + step)
-        bits = mixed(starts[:, None] + self._tokens[None, :])
-        uniform = (bits >> np.uint64(64 - _DIGITS)).astype(np.float64)
-        uniform += 0.5
-        uniform *= 2.0**-_DIGITS
-        np.log(uniform, out=uniform)
-        return np.negative(uniform, out=uniform)
+        step = np.uint64((position + 1) * int(GOLDEN) % 2**64)
+        starts = mixed(mixed(np.uint64(question) + (indices + np.uint64(1)) * GOLDEN) + step)
+        return exponentials(starts[:, None] + self._tokens[None, :])
 
 
 def question_noise(seed: int, dataset: str, question_id: str) -> int:
@@ -153,6 +148,18 @@ def _byte_letters() -> dict[str, int]:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
+
+
+def exponentials(words: Words) -> Floats:
+    """Return an exponential random number for each 64-bit word; never 0 nor infinite.
+
+    Of its mixed bits, the upper 52 and a half make a number inside (0, 1).
+    """
+    uniform = (mixed(words) >> np.uint64(64 - _DIGITS)).astype(np.float64)
+    uniform += 0.5
+    uniform *= 2.0**-_DIGITS
+    np.log(uniform, out=uniform)
+    return np.negative(uniform, out=uniform)
 
 
 def mixed(x: Words) -> Words:

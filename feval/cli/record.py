@@ -34,7 +34,7 @@ from feval.report.text import counted, duration
 from recorders.asking.engine import Progress, RunBar
 from recorders.asking.pace import Limits, dollars
 from recorders.backends.openai_compatible import Endpoint
-from recorders.demo import Demo, only_at, run_demo
+from recorders.demo import LIVE_LLM, LIVE_QUESTIONS, LIVE_SAMPLES, Demo, run_demo
 from recorders.request import Decoding
 from recorders.scoring.pairwise import PairwiseComparison
 from recorders.scoring.scorers import LOCAL, make_scorer
@@ -692,11 +692,22 @@ def demo(
     """
     quiet_matplotlib()
     result = run_demo(out)
-    live = result.live
+    live = {
+        "recording": str(result.live),
+        "llm": LIVE_LLM,
+        "cots": LIVE_QUESTIONS * LIVE_SAMPLES,
+        "seconds": result.live_seconds,
+    }
+    few = [
+        dataclasses.replace(
+            curve, points=tuple(point for point in curve.points if point.n in _DEMO_COUNTS)
+        )
+        for curve in result.curves
+    ]
     summary = {
         "recording": str(result.recording),
         "recording_hash": result.recording_hash,
-        "live": dataclasses.asdict(live) | {"recording": str(live.recording)},
+        "live": live,
         "files": [str(path) for path in result.files],
         "depth": {
             "recording": str(result.depth),
@@ -704,15 +715,15 @@ def demo(
         },
         "curves": {curve.llm: curve.to_dict() for curve in result.curves},
     }
-    took = "before" if live.seconds is None else f"just now, in {live.seconds:.1f} s"
+    took = "before" if live["seconds"] is None else f"just now, in {live['seconds']:.1f} s"
     show.result(
         summary,
         "Three small language models that come with feval, asked 200 word problems 40 times each."
         " They are real; their prices are made up.",
         f"{result.recording} is sound, hash {result.recording_hash}",
-        f"{live.recording} holds {live.cots} more CoTs of {live.llm}, recorded {took}",
+        f"{result.live} holds {live['cots']} more CoTs of {LIVE_LLM}, recorded {took}",
         "",
-        curves_table([only_at(curve, _DEMO_COUNTS) for curve in result.curves]),
+        curves_table(few),
         "",
         surface_table(result.surface),
         "",

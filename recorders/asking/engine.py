@@ -170,11 +170,6 @@ class Progress:
     warning: str | None
     error: RecorderError | None = None
 
-    @property
-    def complete(self) -> bool:
-        """Whether a run that has ended has everything."""
-        return self.error is None
-
 
 class RunBar:
     """Shows in a bar where a run is: counts, rate, dollars and waiting beside the words that it

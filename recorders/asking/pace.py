@@ -56,13 +56,8 @@ class Limits:
     longest_backoff_s: float = 60.0
 
     def __post_init__(self) -> None:
-        least = {
-            "concurrency": 1,
-            "samples_per_request": 1,
-            "retries": 0,
-            "backoff_s": 0,
-            "longest_backoff_s": 0,
-        }
+        least = {"concurrency": 1, "samples_per_request": 1}
+        least |= dict.fromkeys(("retries", "backoff_s", "longest_backoff_s"), 0)
         for name, bound in least.items():
             value = getattr(self, name)
             if value is not None and not value >= bound:
@@ -71,7 +66,7 @@ class Limits:
                 )
         for name in ("requests_per_minute", "tokens_per_minute", "timeout_s"):
             value = getattr(self, name)
-            if value is not None and not (value > 0 and math.isfinite(value)):
+            if value is not None and not 0 < value < math.inf:
                 raise OutOfRangeError(
                     f"The limit {name} must be a number above 0; {value} was given."
                 )
@@ -148,10 +143,9 @@ class Pace:
     `limited`.
     """
 
-    def __init__(self, limits: Limits, clock: Clock | None = None) -> None:
-        self._limits = limits
-        self._clock = clock or LoopClock()
-        now = self._clock.now()
+    def __init__(self, limits: Limits, clock: Clock) -> None:
+        self._limits, self._clock = limits, clock
+        now = clock.now()
         self._requests = Bucket(limits.requests_per_minute or _UNLIMITED, now)
         self._tokens = Bucket(limits.tokens_per_minute or _UNLIMITED, now)
         self.window = float(min(limits.concurrency, 16))

@@ -60,6 +60,8 @@ class SamplePlan:
     requests: Sequence[Request]
     samples: int
     keys: tuple[str, ...] = field(init=False, repr=False)
+    by_key: dict[str, Request] = field(init=False, repr=False)
+    """The first request of each key."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.samples <= MOST_SAMPLES:
@@ -67,20 +69,17 @@ class SamplePlan:
                 f"A recording has 1 to {MOST_SAMPLES:,} CoTs per question; {self.samples:,} were"
                 " asked for."
             )
-        object.__setattr__(self, "keys", tuple(request.key() for request in self.requests))
-
-    @property
-    def by_key(self) -> dict[str, Request]:
-        """The first request of each key."""
         requests: dict[str, Request] = {}
-        for key, request in zip(self.keys, self.requests, strict=True):
+        keys = tuple(request.key() for request in self.requests)
+        for key, request in zip(keys, self.requests, strict=True):
             requests.setdefault(key, request)
-        return requests
+        object.__setattr__(self, "keys", keys)
+        object.__setattr__(self, "by_key", requests)
 
     @property
     def total(self) -> int:
         """CoTs in all; equal requests count once."""
-        return len(set(self.keys)) * self.samples
+        return len(self.by_key) * self.samples
 
     @property
     def decoding(self) -> Decoding:
@@ -94,14 +93,15 @@ class SamplePlan:
 
 @dataclass(slots=True)
 class Lack:
-    """The samples of one request that are not asked for yet, or one probe of a sample, at an
-    offset.
+    """The samples of one request that are not asked for yet; steps behind a `place`
+    (`recorders.asking.trees.Place`); or one probe of a sample, at an offset.
     """
 
     request: Request
     key: str
     samples: list[int]
     offset: int | None = None
+    place: Any = None
 
 
 @dataclass(slots=True)
@@ -515,7 +515,10 @@ class MissingProbes(MissingSamples):
         self.has_replies = self.journal.totals.probes > 0
         self._lacks = self._lacking()
         counts = [
-            (len(self._probing.offsets(trace_tokens(record))), len(self._offsets(record)))
+            (
+                len(self._probing.offsets(trace_tokens(record))),
+                len(missing_offsets(self._probing, self.journal, record)),
+            )
             for record in chain.from_iterable(map(self.journal.cots, self._plan.by_key))
         ]
         return sum(wanted for wanted, _ in counts), sum(missing for _, missing in counts)
@@ -544,9 +547,6 @@ class MissingProbes(MissingSamples):
         where = self._way, lack.key, samples[0], lack.offset or 0
         self.journal.add_probe(*where, completions[0], recorded_at=self._now(), refused=refused)
 
-    def _offsets(self, record: Mapping[str, Any]) -> list[int]:
-        return missing_offsets(self._probing, self.journal, record)
-
     def _lacking(self) -> Iterator[Lack]:
         """The probes that the journal lacked at first, CoT by CoT, so that a server finds a prefix
         in its cache.
@@ -555,7 +555,7 @@ class MissingProbes(MissingSamples):
             decoding = self._probing.decoding(request.decoding)
             for record in self.journal.cots(key):
                 ends = None
-                for offset in self._offsets(record):
+                for offset in missing_offsets(self._probing, self.journal, record):
                     ends = ends or self._ends(record, request.model)
                     beginning, closing = prefix(record, ends(offset), self._thoughts)
                     prefill = replace(

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 from feval.answers.thoughts import Thoughts, split_columns
 from feval.appendlog import clean
@@ -236,14 +236,6 @@ def child_seed(path: Sequence[int], child: int) -> int:
     return (int.from_bytes(digest[:4], "big") + child) & _SEEDS
 
 
-@dataclass(slots=True)
-class _Children(Lack):
-    """Steps behind one that are not asked for yet."""
-
-    before: Place = field(kw_only=True)
-    question: Request = field(kw_only=True)
-
-
 class MissingSteps(MissingSamples):
     """The steps of the trees of a plan that a journal lacks; the plan's samples are the steps of a
     full tree.
@@ -265,47 +257,45 @@ class MissingSteps(MissingSamples):
                     total -= self._tree.below(place.level)
                 else:
                     going_on.append(place)
-            lacks += [self._children(key, request, place) for place in going_on]
+            lacks += [self._children(key, place) for place in going_on]
         self._lacks = iter(lacks)
         return total, total - recorded
 
     def accept(self, batch: SampleBatch, reply: list[Completion]) -> None:
         super().accept(batch, reply)
-        parent = _of(batch.lack)
+        lack = batch.lack
         for sample, completion in zip(batch.samples, reply, strict=False):
             record = asdict(completion) | {"sample": sample, "messages": batch.request.said()}
-            place, ends = self._tree.behind(parent.before, record, self._thoughts)
+            place, ends = self._tree.behind(lack.place, record, self._thoughts)
             if ends:
                 self.total -= self._tree.below(place.level)
             else:
-                self._waiting.appendleft(self._children(parent.key, parent.question, place))
+                self._waiting.appendleft(self._children(lack.key, place))
 
     def refuse(self, batch: SampleBatch, error: Refused) -> None:
         super().refuse(batch, error)
-        level = _of(batch.lack).before.level + 1
+        level = batch.lack.place.level + 1
         self.total -= self._tree.below(level) * len(batch.samples)
 
     async def send(self, batch: SampleBatch) -> list[Completion]:
         replies = await super().send(batch)
         self._tree.require_continuable(
-            replies, is_last=_of(batch.lack).before.level + 1 == self._tree.depth
+            replies, is_last=batch.lack.place.level + 1 == self._tree.depth
         )
         return replies
 
     def _numbers(self, lack: Lack, samples: Sequence[int]) -> list[int]:
-        path = self._tree.path(_of(lack).before.step)
-        first = self._tree.children(_of(lack).before.step).start
+        path = self._tree.path(lack.place.step)
+        first = self._tree.children(lack.place.step).start
         return [child_seed(path, sample - first) for sample in samples]
 
-    def _children(self, key: str, question: Request, before: Place) -> _Children:
-        steps = self._tree.children(before.step)
-        lacking = [step for step in steps if not self.journal.has(key, step)]
-        request = self._tree.continued(question, before, self._thoughts)
-        return _Children(request, key, lacking, before=before, question=question)
-
-
-def _of(lack: Lack) -> _Children:
-    return cast("_Children", lack)
+    def _children(self, key: str, place: Place) -> Lack:
+        """Return the steps behind one that are not asked for yet."""
+        lacking = [
+            step for step in self._tree.children(place.step) if not self.journal.has(key, step)
+        ]
+        request = self._tree.continued(self._plan.by_key[key], place, self._thoughts)
+        return Lack(request, key, lacking, place=place)
 
 
 def estimate_tree(

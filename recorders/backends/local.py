@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -25,9 +25,11 @@ from recorders import tiny
 from recorders.errors import Fatal, Refused, Transient
 from recorders.request import Completion, Decoding, Message, Request, as_json, ignore_note
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
-from recorders.tiny.model import END, SPECIAL
+from recorders.tiny.model import END, SPECIAL, first_stop
 
 Tensor = Any  # torch is optional
+
+_Noise = Callable[[npt.ArrayLike, int], npt.NDArray[np.float64]]
 
 _NO_TEMPLATE = (
     "The model has no chat template: the messages were joined with blank lines and continued as"
@@ -41,7 +43,7 @@ class _Local:
     name: str
     takes_seed = shares_noise = True
 
-    def __init__(self, note: Callable[[str], None]) -> None:
+    def __init__(self, *, note: Callable[[str], None] = ignore_note) -> None:
         self._note = cache(note)  # each sentence once
         # One thread: most of the time the GPU is used, or Python's lock is held.
         self._thread = ThreadPoolExecutor(1, self.name)
@@ -53,6 +55,24 @@ class _Local:
 
     def _drawn(self, request: Request, samples: Sequence[int]) -> list[Completion]:
         raise NotImplementedError
+
+    def vocabulary(self) -> list[str]:
+        """Return the text of every token, by number: LLMs share noise where they share texts."""
+        raise NotImplementedError
+
+    @cached_property
+    def _noise(self) -> TokenNoise:
+        return TokenNoise(self.vocabulary())
+
+    def _shared(self, request: Request) -> _Noise | None:
+        """Return what gives the noise [samples, vocabulary] of samples and a position, which other
+        LLMs share, if the request asks for it.
+        """
+        seed = request.decoding.noise_seed
+        if seed is None:
+            return None
+        start = question_noise(seed, request.dataset, request.question_id)
+        return partial(self._noise.exponentials, start)
 
     async def aclose(self) -> None:
         """End the thread."""
@@ -106,8 +126,7 @@ class TransformersLocal(_Local):
         added = self._tokenizer.get_added_vocab()
         self._marks = {int(added[token]): token for token in mark_tokens(added)}
         self._batch = batch
-        self._shared: TokenNoise | None = None
-        super().__init__(note)
+        super().__init__(note=note)
 
     def token_lengths(self, model: str, text: str) -> tuple[int, ...] | None:  # noqa: ARG002  there is one model
         """Return the characters of each token of a reply's text; `None` where the tokenizer does
@@ -179,9 +198,13 @@ class TransformersLocal(_Local):
         torch, transformers = self._libraries
         decoding = request.decoding
         first = decoding.seed or 0
-        noise = self._noise(request, samples) if decoding.noise_seed is not None else None
+        noise = self._shared(request)
         draw = _Draw(
-            decoding, [first + sample for sample in samples], self._model.device, torch, noise
+            decoding,
+            [first + sample for sample in samples],
+            self._model.device,
+            torch,
+            noise and partial(noise, samples),
         )
         inputs = torch.tensor([prompt] * len(samples), device=self._model.device)
         with torch.inference_mode():
@@ -203,19 +226,6 @@ class TransformersLocal(_Local):
             args = row[:size], ends, draw.of(number)
             completions.append(self._completion(request, len(prompt), *args))
         return completions
-
-    def _noise(
-        self, request: Request, samples: Sequence[int]
-    ) -> Callable[[int], npt.NDArray[np.float64]]:
-        """Return what gives the noise [samples, vocabulary] of a position, which other LLMs
-        share.
-        """
-        if self._shared is None:
-            self._shared = TokenNoise(self.vocabulary())
-        start = question_noise(
-            request.decoding.noise_seed or 0, request.dataset, request.question_id
-        )
-        return partial(self._shared.exponentials, start, samples)
 
     def vocabulary(self) -> list[str]:
         """Return the text of every token, by number: LLMs share noise where they share texts."""
@@ -274,27 +284,20 @@ class TransformersLocal(_Local):
     ) -> Completion:
         decode = partial(decoded, marks=self._marks, decode=self._tokenizer.decode)
         text = decode(tokens)
-        finish_reason = "stop" if tokens and tokens[-1] in ends else "length"
-        ended_at = min(
-            ((text.index(stop), stop) for stop in request.decoding.stop if stop in text),
-            default=None,
-        )
-        if ended_at is not None:
+        finish_reason, ended_at = "stop" if tokens and tokens[-1] in ends else "length", ""
+        wanted = request.decoding.stop
+        if any(stop in text for stop in wanted):
             finish_reason = "stop"
             texts = (decode(tokens[:count]) for count in range(1, len(tokens) + 1))
-            count = next(
-                n
-                for n, part in enumerate(texts, 1)
-                if any(stop in part for stop in request.decoding.stop)
-            )
-            text, tokens = text[: ended_at[0]], tokens[:count]
+            count, text, ended_at = first_stop(texts, wanted)
+            tokens = tokens[:count]
         completion = Completion(
             text=text,
             finish_reason=finish_reason,
             output_tokens=len(tokens),
             prompt_tokens=prompt,
             served_model=request.model,
-            stop_text=(ended_at[1] if ended_at else "") if request.decoding.stop else None,
+            stop_text=ended_at if wanted else None,
         )
         if request.decoding.logprobs is None:
             return completion
@@ -476,12 +479,15 @@ class Tiny(_Local):
 
     name = "tiny"
 
-    def __init__(self, *, note: Callable[[str], None] = ignore_note) -> None:
-        super().__init__(note)
-
     def token_lengths(self, model: str, text: str) -> tuple[int, ...]:  # noqa: ARG002  they share one tokenizer
         """Return the characters of each token of a reply's text."""
         return tiny.tokenizer().lengths(text)
+
+    def vocabulary(self) -> list[str]:
+        """Return the text of every token: ASCII, as it reads; the last special token ends an
+        answer.
+        """
+        return token_texts(tiny.tokenizer().vocabulary, range(len(SPECIAL)), [END])
 
     def _drawn(self, request: Request, samples: Sequence[int]) -> list[Completion]:
         for part, sentence in ((request.messages[1:], _ALONE), (request.conversation, _OWN_WAY)):
@@ -501,7 +507,9 @@ class Tiny(_Local):
         if kept := _kept(request, decoding.max_tokens):
             begun, decoding = kept, replace(decoding, max_tokens=decoding.max_tokens - _size(kept))
         try:
-            answers = tiny.sample(model, questions[-1], indices, decoding, _shared(request), begun)
+            answers = tiny.sample(
+                model, questions[-1], indices, decoding, self._shared(request), begun
+            )
         except OutOfRangeError as error:
             raise Refused(str(error)) from error
         completions = [_completion(answer, request) for answer in answers]
@@ -544,28 +552,6 @@ def _as_turn(completion: Completion, request: Request, kept: str) -> Completion:
         token_confidences=None,
         token_lengths=None,
     )
-
-
-def _shared(
-    request: Request,
-) -> Callable[[npt.NDArray[np.int64], int], npt.NDArray[np.float64]] | None:
-    """Return the noise that other LLMs share, if the request asks for it."""
-    if request.decoding.noise_seed is None:
-        return None
-    return partial(
-        _noise().exponentials,
-        question_noise(request.decoding.noise_seed, request.dataset, request.question_id),
-    )
-
-
-@cache
-def _noise() -> TokenNoise:
-    """Return the noise of their vocabulary: ASCII, spelled as it reads; the last special token ends
-    an answer.
-    """
-    vocabulary = tiny.tokenizer().vocabulary
-    special = tuple(range(len(SPECIAL)))
-    return TokenNoise(token_texts(vocabulary, special, [END]))
 
 
 def _decoding(request: Request, model: tiny.TinyModel) -> tiny.Decoding:

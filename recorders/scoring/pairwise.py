@@ -21,7 +21,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, groupby, zip_longest
+from itertools import chain, combinations, groupby, permutations, zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
@@ -117,7 +117,14 @@ class PairwiseComparison(ScoringTask):
         source = open_recording(recording)
         candidates = _matches(source, datasets, llms, CALLS[calls])
         name = judge.info.name
-        matches = [match for match in candidates if not _is_judged(source, name, match)]
+        matches = [
+            match
+            for match in candidates
+            if not any(  # in either direction
+                verdicts_name(name, second, match.shift) in source.scorers(match.dataset, first)
+                for first, second in permutations((match.first, match.second))
+            )
+        ]
         if not matches:
             raise StorageError(
                 f"{source.path} holds the verdicts of {name!r} on all these LLMs already; give the"
@@ -272,14 +279,6 @@ def _noise_groups(source: Recording, llms: Sequence[str]) -> dict[str, str | Non
     noise = {llm: each and json.dumps(each, sort_keys=True) for llm, each in settings.items()}
     count = Counter(noise.values())
     return {llm: name if count[name] > 1 else None for llm, name in noise.items()}
-
-
-def _is_judged(source: Recording, judge: str, match: _Match) -> bool:
-    """Whether a recording holds the verdicts, in either direction."""
-    return any(
-        verdicts_name(judge, second, match.shift) in source.scorers(match.dataset, first)
-        for first, second in ((match.first, match.second), (match.second, match.first))
-    )
 
 
 def _check_pools(match: _Match, one: PoolRows | None, two: PoolRows | None) -> None:

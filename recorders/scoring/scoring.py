@@ -36,7 +36,7 @@ from recorders.asking.engine import Assignment, Control, Progress, RunBar, Token
 from recorders.asking.pace import Budget, CostEstimate, Limits, check_cost_limit, find_price
 from recorders.asking.pace import cost as usd_of
 from recorders.errors import InterruptedByUser, Refused
-from recorders.journal import journal_folder
+from recorders.journal import is_written, journal_folder
 from recorders.scoring.scorers import LOCAL
 from recorders.scoring.scores import REFUSED, CoTKey, Item, Replies, Score, ScoreJournal, Scorer
 
@@ -331,11 +331,6 @@ def run_scoring(
                 " named, and a scorer reads texts. Import or record it with its texts."
             )
         return task.seal(journal, out, outcome.new, scores.counts["without_text"])
-
-
-def is_written(out: Path) -> bool:
-    """Return whether something is at `out`."""
-    return out.exists() and not (out.is_dir() and not any(out.iterdir()))
 
 
 def _written_before(task: ScoringTask, out: Path) -> ScoringResult:

@@ -59,7 +59,7 @@ from feval.serving.wire import (
 from recorders.backends import replies
 from recorders.backends.openai_compatible import Endpoint, Redaction
 from recorders.errors import BackendError, JournalError
-from recorders.journal import MOST_SAMPLES, Journal, utc_now
+from recorders.journal import MOST_SAMPLES, Journal, is_written, utc_now
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.record import dataset_info, llm_info
 from recorders.work.seal import JournaledLLM, seal
@@ -736,7 +736,7 @@ def _names(llms: Sequence[str]) -> dict[str, str]:
 def _numbered(out: Path) -> tuple[Path | None, Path]:
     """The newest of the numbered recordings, and the first free name."""
     newest, free, number = None, out, 1
-    while free.exists() and (not free.is_dir() or any(free.iterdir())):
+    while is_written(free):
         newest, number = free, number + 1
         free = out.with_name(f"{out.name}-{number}")
     return newest, free

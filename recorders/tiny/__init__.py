@@ -9,25 +9,20 @@ from recorders.tiny.model import (
     Completion,
     Decoding,
     TinyModel,
-    Tokenizer,
     load_model,
-    read_model,
     sample,
     stopped,
     tokenizer,
 )
-from recorders.tiny.problems import DATASET_ID, Problem, test_questions
+from recorders.tiny.problems import DATASET_ID, test_questions
 
 __all__ = [
     "DATASET_ID",
     "FAMILY",
     "Completion",
     "Decoding",
-    "Problem",
     "TinyModel",
-    "Tokenizer",
     "load_model",
-    "read_model",
     "sample",
     "stopped",
     "test_questions",

@@ -43,7 +43,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UnknownNameError
 from recorders.request import require_sampling
-from recorders.shared_noise import mixed
+from recorders.shared_noise import GOLDEN, exponentials, mixed
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -125,16 +125,6 @@ class TinyModel:
 
     def __repr__(self) -> str:
         return f"TinyModel({self.name!r})"
-
-    def logits(self, tokens: npt.ArrayLike) -> Floats:
-        """Return the logits [rows, length, vocabulary] of every next token, without a cache; rows
-        are of full length.
-        """
-        array = np.asarray(tokens, np.int64)
-        self._check_length(array.shape[1])
-        return self._run(
-            array, 0, lambda _number, queries, keys, values: _causal(queries, keys, values)
-        )
 
     def read(self, tokens: Sequence[int]) -> Prompt:
         """Read a prompt of at least one token; an `OutOfRangeError` if it leaves no room for an
@@ -389,7 +379,6 @@ _Race = Callable[[Ints, int], Floats]
 
 _SCHEME = "feval-tiny-noise-1"
 _ROWS = 128  # drawn together; more would only need more memory
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -510,17 +499,15 @@ def most_likely(log_probabilities: Floats, count: int) -> Ints:
     return np.argsort(-log_probabilities, axis=-1, kind="stable")[..., :count]
 
 
-def exponentials(keys: npt.NDArray[np.uint64], position: int, tokens: int) -> Floats:
-    """Return the random numbers [rows, tokens] of one position, for keys [rows] of samples; never 0
-    nor infinite.
-
-    Of the 64 bits, the upper 52 and a half make a number inside (0, 1). There are at most 65,536
-    tokens.
+def first_stop(texts: Iterable[str], stops: Sequence[str]) -> tuple[int, str, str]:
+    """Return how many tokens it takes to reach the first stop text, the text before it, and that
+    stop text; `texts` are what is written after each token, and one of them holds a stop text.
     """
-    counters = (np.arange(1, tokens + 1, dtype=np.uint64) + np.uint64(position << 16)) * _GOLDEN
-    bits = mixed(keys[:, None] + counters)
-    uniform = ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-    return -np.log(uniform)
+    count, text = next(
+        (count, text) for count, text in enumerate(texts, 1) if any(stop in text for stop in stops)
+    )
+    place, stop = min((text.index(stop), stop) for stop in stops if stop in text)
+    return count, text[:place], stop
 
 
 def stopped(completion: Completion, stops: Sequence[str]) -> tuple[int, str, str, str | None]:
@@ -532,12 +519,8 @@ def stopped(completion: Completion, stops: Sequence[str]) -> tuple[int, str, str
     decode, tokens = tokenizer().decode, completion.tokens.tolist()
     skipped = len(decode(tokens)) - len(completion.text)
     texts = (decode(tokens[:count])[skipped:] for count in range(1, len(tokens) + 1))
-    count, text = next(
-        (count, text) for count, text in enumerate(texts, 1) if any(stop in text for stop in stops)
-    )
-    kept = text[: min(text.index(stop) for stop in stops if stop in text)]
-    ended_at = (stop for stop in stops if completion.text.startswith(stop, len(kept)))
-    return count, kept, "stop", next(ended_at, None)
+    count, text, stop = first_stop(texts, stops)
+    return count, text, "stop", stop
 
 
 class _Draft:
@@ -638,7 +621,9 @@ def _race(model: TinyModel, question: str, decoding: Decoding) -> _Race:
     start = int.from_bytes(sha256(name.encode()).digest()[:8], "little")
 
     def race(samples: Ints, position: int) -> Floats:
-        keys = mixed(np.uint64(start) + (samples.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
-        return exponentials(keys, position, len(tokenizer()))
+        keys = mixed(np.uint64(start) + (samples.astype(np.uint64) + np.uint64(1)) * GOLDEN)
+        # Room for 65,536 tokens between two positions.
+        counters = np.uint64(position << 16) + np.arange(1, len(tokenizer()) + 1, dtype=np.uint64)
+        return exponentials(keys[:, None] + counters * GOLDEN)
 
     return race

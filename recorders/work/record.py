@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial as partial_of
 from itertools import groupby
@@ -62,14 +62,15 @@ from recorders.asking.trees import Levels, MissingSteps, Tree, Turns, estimate_t
 from recorders.errors import InterruptedByUser, MissingError, RecorderError
 from recorders.journal import (
     JOURNAL,
-    MODES,
     Journal,
+    check_mode,
     completion_of,
+    is_written,
     journal_folder,
     never_empty,
     utc_now,
 )
-from recorders.request import Backend, Completion, Decoding, Message, Request
+from recorders.request import Backend, Decoding, Message, Request
 from recorders.work.seal import JournaledLLM, seal, start_probes
 
 
@@ -152,7 +153,7 @@ def record_dataset(
     probes = {} if task.probing is None else {"probes": task.probing.content()}
     folder = journal_folder(out) if journal is None else Path(journal)
     check_cost_limit(cost_limit_usd, price, task.llm_name, prices)
-    _check_mode(mode)
+    check_mode(mode)
     if is_sealed(out, task, mode):
         # The journal, or its lock alone, of a run that was killed between sealing and removing it.
         if folder.is_dir() and not keep_journal and verify_recording(out).ok:
@@ -175,12 +176,13 @@ def record_dataset(
             "thoughts": thoughts_of(task.llm_name),
         }  # fmt: skip
 
+        steps: Callable[..., MissingSamples] = MissingSamples
+        if task.tree is not None:
+            steps = partial_of(MissingSteps, task.tree)
+
         async def everything() -> Progress:
             ask = partial_of(record_samples, plan, backend, opened, **options)
-            missing: Callable[..., MissingSamples] = MissingSamples
-            if task.tree is not None:
-                missing = partial_of(MissingSteps, task.tree)
-            outcome = await ask(missing=missing)
+            outcome = await ask(missing=steps)
             if task.probing is None or outcome.error is not None:
                 return outcome
             return await ask(missing=partial_of(MissingProbes, task.probing))
@@ -235,7 +237,7 @@ def estimate_dataset(
     start: str | Path | None = None,
 ) -> CostEstimate:
     """Return what `record_dataset` would ask for and cost, without asking; args are its own."""
-    _check_mode(mode)
+    check_mode(mode)
     if is_sealed(Path(out), task, mode):
         return CostEstimate(
             0, 0, 0, 0, 0.0, "the recording, which is sealed and complete", at_most=False
@@ -268,11 +270,6 @@ def _estimate(
     return replace(cots, probes=probes)
 
 
-def _check_mode(mode: str) -> None:
-    if mode not in MODES:
-        raise UnknownNameError.of("record mode", mode, MODES)
-
-
 _POOLS_PER_COMMIT = 256
 
 
@@ -282,7 +279,7 @@ def is_sealed(out: Path, task: RecordingTask, mode: str) -> bool:
     A `StorageError` says if something else is there, if it holds less than is wanted or is to be
     recorded again (mode "all"), or if it would be inside another recording.
     """
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    if not is_written(out):
         holder = recording_around(out.absolute().parent)
         if holder is not None:
             raise StorageError(
@@ -296,7 +293,11 @@ def is_sealed(out: Path, task: RecordingTask, mode: str) -> bool:
         raise StorageError(
             f"{out} exists already and is not a recording; name another folder."
         ) from error
-    differs = _difference(recording, task.identity())
+    stated, identity = recording.manifest.raw["operation"], task.identity()
+    differs = difference(
+        {"operation": stated.get("name")} | {name: stated.get(name) for name in identity},
+        {"operation": "record"} | identity,
+    )
     if differs is not None:
         raise StorageError(
             f"{out} exists already and is another recording: its {differs}. A recording is never"
@@ -323,9 +324,9 @@ def start_from(
     """
     recording, llm, dataset = open_sound(Path(start)), task.llm_info(), task.dataset
     recording.require(dataset, llm.name)
-    if differs := _other_llm(recording.llm_info(llm.name), llm):
+    if differs := difference(_asked(recording.llm_info(llm.name)), _asked(llm)):
         raise ConflictError(
-            f"{start} cannot be continued: {differs}. Ask in the same way, or start without it."
+            f"{start} cannot be continued: its {differs}. Ask in the same way, or start without it."
         )
     by_question = {request.question_id: request for request in requests}
     counter = recording.counter(dataset, llm.name)
@@ -348,28 +349,11 @@ def start_from(
     journal.commit()
 
 
-def _other_llm(recorded: LLMInfo, asked: LLMInfo) -> str | None:
-    """Return how two descriptions of one LLM differ, in words; `None` where they agree."""
-    pairs = [
-        (name, getattr(recorded, name), getattr(asked, name))
-        for name in ("temperature", "max_tokens")
-    ]
-    first, second = (json.loads(json.dumps(dict(one.decoding))) for one in (recorded, asked))
-    pairs += [
-        (name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])
-    ]
-    for name, its, mine in pairs:
-        if its != mine:
-            return f"its {name} is {its!r:.80}, and {mine!r:.80} is asked for"
-    return None
-
-
-def _difference(recording: Recording, identity: Mapping[str, Any]) -> str | None:
-    """Return where a recording's own description differs from an identity; `None` if nowhere."""
-    operation = recording.manifest.raw["operation"]
-    if operation.get("name") != "record":
-        return f"operation is {operation.get('name')!r}, not 'record'"
-    return difference({name: operation.get(name) for name in identity}, identity)
+def _asked(llm: LLMInfo) -> dict[str, Any]:
+    """Return how an LLM was asked, as JSON holds it."""
+    limits = {"temperature": llm.temperature, "max_tokens": llm.max_tokens}
+    values: dict[str, Any] = json.loads(json.dumps(limits | dict(llm.decoding)))
+    return values
 
 
 def _require_enough(recording: Recording, out: Path, task: RecordingTask) -> None:
@@ -418,31 +402,6 @@ def _require_enough(recording: Recording, out: Path, task: RecordingTask) -> Non
 
 def _add(journal: Journal, request: Request, pool: PoolRows, counter: str) -> None:
     """Add one pool as the replies it came in, as far as that can be told."""
-    key = request.key()
-    records = [
-        (sample, record)
-        for sample, record in _records(request, pool)
-        if not journal.has(key, sample)
-    ]
-    for _, reply in groupby(
-        records, lambda each: (each[1].get("recorded_at"), each[1].get("response_id"))
-    ):
-        samples, columns = zip(*reply, strict=True)
-        completions = [
-            _completion(
-                record, pool.prompt_tokens if is_usage(counter) and place == 0 else None, counter
-            )
-            for place, record in enumerate(columns)
-        ]
-        seeds = [record.get("seed") for record in columns]
-        recorded_at = columns[0].get("recorded_at") or ""
-        journal.add(request, key, samples, completions, recorded_at=recorded_at, seeds=seeds)
-
-
-def _records(request: Request, pool: PoolRows) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (sample index, fields) of each CoT. Pools are numbered without gaps; seeds, if any,
-    tell the index.
-    """
     columns: dict[str, Sequence[Any] | None] = {
         "text": pool.raw_texts(),
         "finish_reason": pool.finish_reasons,
@@ -453,21 +412,31 @@ def _records(request: Request, pool: PoolRows) -> Iterator[tuple[int, dict[str, 
         "sequence_logprob": pool.sequence_logprobs,
         **pool.extra,
     }
-    base = request.decoding.seed
+    key, base, records = request.key(), request.decoding.seed, list[tuple[int, dict[str, Any]]]()
     for row in range(len(pool.texts)):
         record = {name: values[row] for name, values in columns.items() if values is not None}
         seed = record.get("seed")
-        yield (row if base is None or seed is None else seed - base), record
-
-
-def _completion(record: Mapping[str, Any], prompt_tokens: int | None, counter: str) -> Completion:
-    return replace(
-        completion_of(record),
-        text=record["text"] or "",
-        output_tokens=record["output_tokens"] if is_usage(counter) else None,
-        prompt_tokens=prompt_tokens,
-        tokens_split=counter == SPLIT_USAGE or None,
-    )
+        # Pools are numbered without gaps; seeds, if any, tell the index.
+        sample = row if base is None or seed is None else seed - base
+        if not journal.has(key, sample):
+            records.append((sample, record))
+    was_counted = is_usage(counter)
+    for (at, _), reply in groupby(
+        records, lambda each: (each[1].get("recorded_at"), each[1].get("response_id"))
+    ):
+        samples, fields = zip(*reply, strict=True)
+        completions = [
+            replace(
+                completion_of(record),
+                text=record["text"] or "",
+                output_tokens=record["output_tokens"] if was_counted else None,
+                prompt_tokens=pool.prompt_tokens if was_counted and place == 0 else None,
+                tokens_split=counter == SPLIT_USAGE or None,
+            )
+            for place, record in enumerate(fields)
+        ]
+        seeds = [record.get("seed") for record in fields]
+        journal.add(request, key, samples, completions, recorded_at=at or "", seeds=seeds)
 
 
 @dataclass(frozen=True, slots=True)

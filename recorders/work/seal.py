@@ -19,13 +19,7 @@ from typing import Any
 import orjson
 
 from feval.answers import canonical_gold, extract, normal_forms
-from feval.answers.thoughts import (
-    SplitColumns,
-    Thoughts,
-    opened_by_template,
-    reply_behind,
-    split_columns,
-)
+from feval.answers.thoughts import SplitColumns, opened_by_template, reply_behind, split_columns
 from feval.cards.cards import thoughts_of
 from feval.cards.names import UNANSWERED
 from feval.cards.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
@@ -128,79 +122,67 @@ def require_sound(out: str | Path, journal: Journal) -> None:
         )
 
 
-class _Contents:
-    """Where each CoT of a journal is, whether all were counted by the provider, and whether some by
-    shares.
+def _column(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    return [record.get(name) for record in records]
 
-    `opens`: some CoT closes a thought that it does not open, as in `split_columns`.
-    """
 
-    def __init__(self, journal: Journal, thoughts: Thoughts | None) -> None:
-        priced, unpriced = set[str](), set[str]()
+class _Sealing:
+    """Makes the pools, question by question, and notes what is unusual."""
+
+    def __init__(self, replies: JournaledLLM) -> None:
+        self._replies, self._journal = replies, replies.journal
+        self._kind = replies.dataset.answer_kind
+        self._thoughts = thoughts_of(replies.llm.name)
+        keys, priced, unpriced = set[str](), set[str](), set[str]()
         unpriced_turns = set[str]()  # each is a prompt of its own
-        self._keys = set[str]()
-        self._uncounted = self._cots = 0
-        self.split = self.has_turns = self.opens = False
-        for _, _, kind, record in journal.entries():
+        has_turns = is_split = False
+        cots = uncounted = 0
+        # Whether some CoT closes a thought that it does not open, as in `split_columns`.
+        self._opens = False
+        for _, _, kind, record in self._journal.entries():
             if kind != "cot":
                 continue
             key, is_turn = record["key"], "messages" in record
-            self._keys.add(key)
-            self.has_turns |= is_turn
-            self.opens = self.opens or opened_by_template(record["text"], thoughts)
+            keys.add(key)
+            has_turns |= is_turn
+            self._opens = self._opens or opened_by_template(record["text"], self._thoughts)
             if "refused" not in record:
-                self._cots += 1
-                self._uncounted += "output_tokens" not in record
-                self.split |= "tokens_split" in record
+                cots += 1
+                uncounted += "output_tokens" not in record
+                is_split |= "tokens_split" in record
                 if "prompt_tokens" not in record:
                     (unpriced_turns if is_turn else unpriced).add(key)
                 elif not is_turn:
                     priced.add(key)
-        self._unpriced = len(unpriced - priced | unpriced_turns)
+        # What the provider did not count, in words.
+        self._lacking: list[str] = []
+        if uncounted:
+            self._lacking.append(f"the output of {uncounted} of {counted(cots, 'CoT')}")
+        if prompts := len(unpriced - priced | unpriced_turns):
+            self._lacking.append(f"the prompts of {prompts} of {counted(len(keys), 'request')}")
+        self.counter = replies.counter
+        if self.counter == USAGE:
+            usage = SPLIT_USAGE if is_split else USAGE
+            self.counter = replies.other_counter if self._lacking else usage
+        # Where nothing was replied to, turns are CoTs like others.
+        is_tree = isinstance(replies.tree, Tree) or has_turns
+        self._tree = replies.tree if is_tree else None
+        self._count = None if is_usage(self.counter) else token_counter(self.counter)
+        self._seen, self._doubts = Counter[str](), Counter[str]()
+        self._keys: set[str] = set()
 
-    def counter(self, other: str) -> str:
-        """Return the name of the provider's counter; `other` if its counts are not complete."""
-        if self._uncounted or self._unpriced:
-            return other
-        return SPLIT_USAGE if self.split else USAGE
-
-    def why_not_usage(self) -> str:
-        """Return what the provider did not count, in words."""
-        prompts = f"the prompts of {self._unpriced} of {counted(len(self._keys), 'request')}"
-        cots = f"the output of {self._uncounted} of {counted(self._cots, 'CoT')}"
-        return " and ".join([*[cots] * bool(self._uncounted), *[prompts] * bool(self._unpriced)])
-
-
-class _ReplyChecks:
-    """Counts oddities among the CoTs of one LLM on one dataset."""
-
-    def __init__(self, decoding: Decoding) -> None:
-        self._decoding = decoding
-        # By question: a hash of the first text, their number, and whether any differs.
-        self._questions: dict[str, tuple[int, int, bool]] = {}
-        self._seen: Counter[str] = Counter()
-        self._doubts: Counter[str] = Counter()
-
-    def see(self, key: str, record: Mapping[str, Any]) -> None:
-        """Look at one CoT of a question's `key`."""
-        seen = self._seen
-        if "refused" in record:
-            seen["refused"] += 1
-            return
-        seen["cots"] += 1
-        seen[record["finish_reason"]] += 1
-        seen["empty"] += not record["text"]
-        if "usage_doubt" in record:
-            self._doubts[record["usage_doubt"]] += 1
-        else:
-            seen["without usage"] += "output_tokens" not in record
-        seen["without logprobs"] += "token_logprobs" not in record
-        text = hash(record["text"])
-        first, count, differ = self._questions.get(key, (text, 0, False))
-        self._questions[key] = first, count + 1, differ or text != first
+    def pools(self) -> Iterator[PoolRows]:
+        """Yield one pool per question, in order."""
+        replies = self._replies
+        for question, request in zip(replies.questions, replies.requests, strict=True):
+            key = request.key()
+            records = self._journal.cots(key)
+            self._notice(key, records)
+            yield self._pool(question, request, records)
 
     def notes(self) -> list[str]:
-        seen = self._seen
+        """Return what was unusual, in sentences."""
+        seen, requests = self._seen, self._replies.requests
         have = "CoT has" if seen["refused"] == 1 else "CoTs have"
         of = f"of {seen['cots']} CoTs"
         facts = {
@@ -216,112 +198,70 @@ class _ReplyChecks:
         doubtful = f"{of} came with a count of tokens that cannot be, and was not taken"
         numbered = [(seen[name], sentence) for name, sentence in facts.items()]
         numbered += [(n, f"{doubtful}: {doubt}.") for doubt, n in sorted(self._doubts.items())]
-        if self._decoding.logprobs is not None:
+        decoding = requests[0].decoding if requests else Decoding()
+        if decoding.logprobs is not None:
             lacking = f"{of} came without the log-probabilities that were asked for."
             numbered.append((seen["without logprobs"], lacking))
-        stated = [f"{number} {sentence}" for number, sentence in numbered if number]
-        return stated + self._about_temperature()
-
-    def _about_temperature(self) -> list[str]:
-        temperature = self._decoding.temperature
-        several = [(count, differ) for _, count, differ in self._questions.values() if count > 1]
-        equal = sum(not differ for _, differ in several)
-        repeats = sum(count - 1 for count, _ in several)
-        if temperature == 0 or repeats < _ENOUGH_REPEATS or 2 * equal < len(several):
-            return []
-        requested = "the provider's default temperature"
-        if temperature is not None:
-            requested = f"the temperature {temperature:g}"
-        return [
-            (
-                f"On {equal} of {len(several)} questions all CoTs are equal word for word, though"
-                f" {requested} was asked for; the server may ignore the temperature, or a cache may"
-                " answer."
+        sentences = [f"{number} {sentence}" for number, sentence in numbered if number]
+        if (
+            decoding.temperature != 0
+            and seen["repeats"] >= _ENOUGH_REPEATS
+            and 2 * seen["equal"] >= seen["several"]
+        ):
+            requested = "the provider's default temperature"
+            if decoding.temperature is not None:
+                requested = f"the temperature {decoding.temperature:g}"
+            sentences.append(
+                f"On {seen['equal']} of {seen['several']} questions all CoTs are equal word for"
+                f" word, though {requested} was asked for; the server may ignore the temperature,"
+                " or a cache may answer."
             )
-        ]
-
-
-def _column(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    return [record.get(name) for record in records]
-
-
-class _Sealing:
-    """Makes the pools, question by question, and notes what is unusual."""
-
-    def __init__(self, replies: JournaledLLM) -> None:
-        self._replies, self._journal = replies, replies.journal
-        self._kind = replies.dataset.answer_kind
-        self._thoughts = thoughts_of(replies.llm.name)
-        self._contents = _Contents(self._journal, self._thoughts)
-        self.counter = replies.counter
-        if self.counter == USAGE:
-            self.counter = self._contents.counter(replies.other_counter)
-        # Where nothing was replied to, turns are CoTs like others.
-        is_tree = isinstance(replies.tree, Tree) or self._contents.has_turns
-        self._tree = replies.tree if is_tree else None
-        self._count = None if is_usage(self.counter) else token_counter(self.counter)
-        decoding = replies.requests[0].decoding if replies.requests else Decoding()
-        self._checks = _ReplyChecks(decoding)
-        self._repeated_ids = self._shared = self._with_thoughts = self._without_reply = 0
-        self._uncounted = False
-        self._keys: set[str] = set()
-
-    def pools(self) -> Iterator[PoolRows]:
-        """Yield one pool per question, in order."""
-        replies = self._replies
-        for question, request in zip(replies.questions, replies.requests, strict=True):
-            key = request.key()
-            records = self._journal.cots(key)
-            self._notice(key, records)
-            yield self._pool(question, request, records)
-
-    def notes(self) -> list[str]:
-        """Return what was unusual, in sentences."""
-        sentences = self._checks.notes()
         if self._replies.counter == USAGE and not is_usage(self.counter):
             sentences.append(
                 f"All tokens were counted by {self.counter!r}, because the provider gave no usable"
-                f" count of {self._contents.why_not_usage()}."
+                f" count of {' and '.join(self._lacking)}."
             )
-        if self._uncounted:
-            sentences.append(
-                "The provider's counts of reasoning and cached tokens were left out, as"
-                f" {self.counter!r} counted all tokens."
-            )
-        if self._with_thoughts:
-            sentences.append(
-                f"Texts that held thoughts, which were split off: {self._with_thoughts}."
-            )
-        if self._without_reply:
-            sentences.append(
-                "CoTs that end in their thoughts, without a reply, which is no answer:"
-                f" {self._without_reply}."
-            )
-        if self._shared:
-            sentences.append(
-                "Questions with the same request as an earlier one, whose CoTs they share:"
-                f" {self._shared}."
-            )
-        if self._repeated_ids:
-            sentences.append(
-                "Replies with a response id that an earlier reply to the same question had: "
-                f"{self._repeated_ids}; a cache may have answered."
-            )
-        return sentences
+        others = {
+            "uncounted": "The provider's counts of reasoning and cached tokens were left out, as"
+            f" {self.counter!r} counted all tokens.",
+            "with thoughts": "Texts that held thoughts, which were split off:"
+            f" {seen['with thoughts']}.",
+            "without reply": "CoTs that end in their thoughts, without a reply, which is no answer:"
+            f" {seen['without reply']}.",
+            "shared": "Questions with the same request as an earlier one, whose CoTs they share:"
+            f" {seen['shared']}.",
+            "repeated ids": "Replies with a response id that an earlier reply to the same question"
+            f" had: {seen['repeated ids']}; a cache may have answered.",
+        }
+        return sentences + [text for name, text in others.items() if seen[name]]
 
     def _notice(self, key: str, records: Sequence[Mapping[str, Any]]) -> None:
+        seen = self._seen
         if key in self._keys:
-            self._shared += 1
+            seen["shared"] += 1
             return
         self._keys.add(key)
-        for record in records:
-            self._checks.see(key, record)
+        answered = [record for record in records if "refused" not in record]
+        seen["refused"] += len(records) - len(answered)
+        seen["cots"] += len(answered)
+        for record in answered:
+            seen[record["finish_reason"]] += 1
+            seen["empty"] += not record["text"]
+            if "usage_doubt" in record:
+                self._doubts[record["usage_doubt"]] += 1
+            else:
+                seen["without usage"] += "output_tokens" not in record
+            seen["without logprobs"] += "token_logprobs" not in record
+        if len(answered) > 1:
+            seen["several"] += 1
+            seen["equal"] += len({record["text"] for record in answered}) == 1
+            seen["repeats"] += len(answered) - 1
         ids = [
             r["response_id"]
             for r in records
             if r.get("first_of_reply") and r.get("response_id") is not None
         ]
-        self._repeated_ids += len(ids) - len(set(ids))
+        seen["repeated ids"] += len(ids) - len(set(ids))
 
     def _pool(
         self, question: Question, request: Request, records: Sequence[Mapping[str, Any]]
@@ -340,18 +280,25 @@ class _Sealing:
                 column("reasoning"),
                 column("finish_reason"),
                 self._thoughts,
-                opens=self._contents.opens,
+                opens=self._opens,
             )
-            self._without_reply += columns.readable.count(False)
+            self._seen["without reply"] += columns.readable.count(False)
         if parents is not None and ends is None:
             ends = [True] * len(records)
             messages = [said and orjson.dumps(said).decode() for said in column("messages")]
             prompts = self._turn_prompts(request, records, parents)
-        self._with_thoughts += sum(bool(marks) for marks in columns.marks or ())
-        raw = self._raw_answers(question, columns)
+        self._seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
+        raw = [
+            None
+            if reason in UNANSWERED or not readable
+            else extract(self._kind, reply or "", question.choices)
+            for reply, reason, readable in zip(
+                columns.texts, columns.finish_reasons, columns.readable, strict=True
+            )
+        ]
         # What the provider counted is no part of what another counter counts.
         others = () if self._count is None else _PROVIDERS_COUNTS
-        self._uncounted |= any(record.get(name) for name in others for record in records)
+        self._seen["uncounted"] += any(record.get(name) for name in others for record in records)
         return PoolRows(
             question.id,
             columns.texts,
@@ -377,18 +324,6 @@ class _Sealing:
             messages=messages,
             turn_prompt_tokens=prompts,
         )
-
-    def _raw_answers(self, question: Question, columns: SplitColumns) -> list[str | None]:
-        return [
-            (
-                None
-                if reason in UNANSWERED or not readable
-                else extract(self._kind, reply or "", question.choices)
-            )
-            for reply, reason, readable in zip(
-                columns.texts, columns.finish_reasons, columns.readable, strict=True
-            )
-        ]
 
     def _output_tokens(self, records: Sequence[Mapping[str, Any]]) -> list[int]:
         if self._count is None:

@@ -13,7 +13,7 @@ from recorders.backends.local import Tiny
 from recorders.errors import Fatal
 from recorders.live import live
 from recorders.request import Completion, Decoding
-from recorders.scoring.function import FunctionScorer
+from recorders.scoring.scorers import FunctionScorer
 from recorders.scoring.scoring import CoTScoring, run_scoring
 from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task

@@ -64,11 +64,11 @@ EVERYTHING = {(f"toy/{i}", s): reply(i, s).text for i in range(4) for s in range
 def test_everything_is_asked_for_once_with_n(tmp_path):
     backend = FakeBackend()
     outcome = go(tmp_path, backend)
-    assert outcome.complete
+    assert outcome.error is None
     assert (outcome.done, outcome.total, outcome.new, outcome.requests) == (20, 20, 20, 4)
     assert backend.calls == [(f"toy/{i}", (0, 1, 2, 3, 4)) for i in range(4)]
     assert texts(tmp_path) == EVERYTHING
-    assert go(tmp_path, again := FakeBackend()).complete
+    assert go(tmp_path, again := FakeBackend()).error is None
     assert again.calls == []
 
 
@@ -82,7 +82,7 @@ def test_more_samples_top_up(tmp_path):
 @pytest.mark.parametrize("mode", ["once", "none"])
 def test_modes_that_ask_for_nothing_say_what_is_missing(tmp_path, mode):
     go(tmp_path, wanted=plan(4, 2), mode="once")
-    assert go(tmp_path, wanted=plan(4, 2), mode=mode).complete
+    assert go(tmp_path, wanted=plan(4, 2), mode=mode).error is None
     backend = FakeBackend()
     with pytest.raises(MissingError, match="lacks 12 of 20 CoTs"):
         go(tmp_path, backend, mode=mode)
@@ -116,7 +116,7 @@ def test_any_mixture_of_faults_changes_nothing(
     folder = tmp_path_factory.mktemp("j")
     backend = FakeBackend(faults, pause=pause)
     limits = Limits(concurrency, samples_per_request=per_request, retries=20)
-    assert go(folder, backend, limits=limits).complete
+    assert go(folder, backend, limits=limits).error is None
     assert texts(folder) == EVERYTHING
     assert backend.most_in_flight <= concurrency
     assert all(count == 1 for count in backend.asked.values())
@@ -129,7 +129,7 @@ def notes(folder):
 
 def test_a_server_that_ignores_n_is_noticed_and_asked_one_by_one(tmp_path):
     backend = FakeBackend([lambda replies: replies[:1]] * 1000)
-    assert go(tmp_path, backend, limits=Limits(1)).complete
+    assert go(tmp_path, backend, limits=Limits(1)).error is None
     assert notes(tmp_path) == [note_on_number(1, 5)]
     assert [len(samples) for _, samples in backend.calls] == [5, 4, *[1] * 18]
 
@@ -184,7 +184,7 @@ def test_a_retry_after_is_honoured_by_every_request(tmp_path):
             return await super().complete(request, samples)
 
     backend = Watched([RateLimited("busy", 30.0)])
-    assert go(tmp_path, backend, clock=clock, limits=Limits(1)).complete
+    assert go(tmp_path, backend, clock=clock, limits=Limits(1)).error is None
     assert sent[0] == 0
     assert sent[1] >= 30
 
@@ -203,12 +203,12 @@ def test_a_retry_after_beyond_ten_minutes_stops_the_run_and_says_so(tmp_path, er
         " from there. Run it again when the time is over."
     )
     assert clock.now() < 60
-    assert go(tmp_path).complete
+    assert go(tmp_path).error is None
 
 
 def test_a_retry_after_of_ten_minutes_is_waited_for(tmp_path):
     busy = RateLimited("busy", 600.0)
-    assert one_by_one(tmp_path, busy, clock=(clock := FakeClock())).complete
+    assert one_by_one(tmp_path, busy, clock=(clock := FakeClock())).error is None
     assert clock.now() >= 600
 
 
@@ -232,13 +232,13 @@ def test_an_address_where_nothing_listens_is_given_up_within_seconds(tmp_path):
     silent = Unreachable("10.0.0.1:8000 took no connection within 8 s", 8.0)
     waited = one_by_one(tmp_path, *[silent] * 1000)
     assert (isinstance(waited.error, Fatal), waited.requests) == (True, 1)
-    assert one_by_one(tmp_path, None, *[gone] * 5).complete
+    assert one_by_one(tmp_path, None, *[gone] * 5).error is None
 
 
 def test_a_reply_that_never_comes_is_given_up(tmp_path):
     never = FakeBackend([lambda replies: asyncio.sleep(1000, replies)])
     outcome = go(tmp_path, never, limits=Limits(timeout_s=0.02))
-    assert outcome.complete
+    assert outcome.error is None
     assert outcome.requests == 5
 
 
@@ -272,7 +272,7 @@ def test_a_busy_server_is_waited_for_as_long_as_it_answers_others(tmp_path):
     """Far more 429s than retries, but never without a reply between two of the same request."""
     backend = FakeBackend([fault for _ in range(60) for fault in (RateLimited("busy"), None)])
     outcome = go(tmp_path, backend, plan(12, 5), limits=Limits(2, retries=2, samples_per_request=1))
-    assert outcome.complete
+    assert outcome.error is None
 
 
 def test_a_fatal_error_stops_and_keeps_everything(tmp_path):
@@ -304,7 +304,7 @@ def test_a_refused_question_has_cots_without_answers(tmp_path):
 
     backend = FakeBackend(answer=refuse_1)
     outcome = go(tmp_path, backend, limits=Limits(samples_per_request=1, concurrency=1))
-    assert outcome.complete
+    assert outcome.error is None
     assert sum(question == "toy/1" for question, _ in backend.calls) == 1
     with Journal.open(tmp_path, {}) as journal:
         refused = [e.record for e in journal.entries() if e.kind == "cot" and "refused" in e.record]
@@ -316,7 +316,7 @@ def test_a_refused_question_has_cots_without_answers(tmp_path):
 
 
 def test_refusals_before_the_first_reply_wait_for_it(tmp_path):
-    assert one_by_one(tmp_path, *[Refused("too long")] * 2).complete
+    assert one_by_one(tmp_path, *[Refused("too long")] * 2).error is None
     assert sum(text == "" for text in texts(tmp_path).values()) == 10
 
 
@@ -351,7 +351,7 @@ def test_a_full_disk_stops_the_run(tmp_path, monkeypatch):
         go(tmp_path, FakeBackend(pause=3), plan(100, 5), limits=Limits(2))
     monkeypatch.undo()
     assert 0 < len(texts(tmp_path)) < 500
-    assert go(tmp_path, wanted=plan(100, 5)).complete
+    assert go(tmp_path, wanted=plan(100, 5)).error is None
 
 
 def stop_after(replies, how):
@@ -380,7 +380,7 @@ def test_the_first_interrupt_waits_for_what_is_in_flight(tmp_path, number):
     assert "Recording was interrupted: 80 of 500 CoTs are recorded, in" in str(outcome.error)
     assert outcome.done == len(texts(tmp_path)) == 5 * len(backend.calls) == 80
     again = FakeBackend()
-    assert go(tmp_path, again, plan(100, 5)).complete
+    assert go(tmp_path, again, plan(100, 5)).error is None
     assert max((backend.asked + again.asked).values()) == 1  # no CoT is paid for twice
 
 
@@ -463,7 +463,7 @@ def test_nothing_is_sent_that_could_pass_the_cost_limit(tmp_path):
     assert "of 0.0024 USD are spent), so nothing more was sent" in str(outcome.error)
     again = go(tmp_path, cost_limit_usd=0.0024, **options)
     assert again.done <= 20, "earlier runs count"
-    assert go(tmp_path, cost_limit_usd=1.0, **options).complete
+    assert go(tmp_path, cost_limit_usd=1.0, **options).error is None
 
 
 def test_a_cost_limit_needs_a_price_and_a_number(tmp_path):

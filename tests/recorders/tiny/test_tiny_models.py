@@ -16,8 +16,9 @@ from tiny_export import export
 from tiny_recipes import arrays, parameters
 
 from feval.errors import OutOfRangeError, UnknownNameError
+from recorders.shared_noise import exponentials
 from recorders.tiny import FAMILY, Decoding, TinyModel, load_model, problems, sample, tokenizer
-from recorders.tiny.model import END, PAD, Shape, exponentials, weights_file
+from recorders.tiny.model import END, PAD, Shape, weights_file
 
 QUESTIONS = problems.test_questions()
 GOLDEN = DATA / "tiny_logits.npz"  # made by tiny_logits.py
@@ -52,6 +53,13 @@ def random_model():
     return TinyModel("random", SHAPE, random_weights(SHAPE))
 
 
+def all_logits(model, rows):
+    """The logits [rows, length, vocabulary] of every next token, without a cache."""
+    return np.asarray(
+        [[model.read(row[:end]).logits for end in range(1, len(row) + 1)] for row in rows]
+    )
+
+
 def log_softmax(logits):
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
@@ -72,7 +80,7 @@ def test_logits_are_those_that_transformers_computed(name):
         rows, wanted = file["tokens"].tolist(), file[name]
     computed = np.stack(
         [
-            load_model(name).logits([row])[0, -len(logits) :]
+            all_logits(load_model(name), [row])[0, -len(logits) :]
             for row, logits in zip(rows, wanted, strict=True)
         ]
     )
@@ -88,12 +96,12 @@ def test_logits_are_those_of_the_training_script(name):
         weights = train.read(path)
     with torch.no_grad():
         wanted = train.logits(weights, FAMILY[name], torch.tensor([whole(0)])).numpy()
-    assert np.abs(load_model(name).logits([whole(0)]) - wanted).max() < 1e-4
+    assert np.abs(all_logits(load_model(name), [whole(0)]) - wanted).max() < 1e-4
 
 
 def test_the_cache_gives_what_the_full_pass_gives(random_model):
     prompt, answers = whole(1)[:20], np.asarray([whole(2)[:12], whole(3)[:12], whole(4)[:12]])
-    full = random_model.logits([prompt + answer for answer in answers.tolist()])
+    full = all_logits(random_model, [prompt + answer for answer in answers.tolist()])
     read = random_model.read(prompt)
     assert np.allclose(read.logits, full[0, 19], rtol=0, atol=1e-10)
     cache = random_model.begin(read, rows=3, room=12)
@@ -120,7 +128,7 @@ def test_rows_can_be_dropped_from_the_cache(random_model):
 
 def test_more_tokens_than_the_context_holds_are_refused(random_model):
     with pytest.raises(OutOfRangeError, match=r"257 tokens.*its context holds 256"):
-        random_model.logits(np.full((1, 257), 7))
+        random_model.read([7] * 256)
     with pytest.raises(OutOfRangeError, match="its context holds 256"):
         sample(random_model, "9" * 300, range(2))
 
@@ -167,7 +175,7 @@ def chi_square(drawn, probabilities):
 )
 def test_draws_follow_the_softmax(random_model, temperature, top_p):
     question = "How many?"
-    logits = random_model.logits([tokenizer().prompt(question)])[0, -1]
+    logits = all_logits(random_model, [tokenizer().prompt(question)])[0, -1]
     probabilities = np.exp(log_softmax(logits / temperature))
     if top_p < 1:  # the definition, token by token
         kept, mass = [], 0.0
@@ -194,7 +202,7 @@ def test_later_tokens_follow_the_softmax_given_the_earlier_ones(random_model):
     first.pop(END, None)
     token, _ = first.most_common(1)[0]
     probabilities = np.exp(
-        log_softmax(random_model.logits([[*tokenizer().prompt(question), token]])[0, -1])
+        log_softmax(all_logits(random_model, [[*tokenizer().prompt(question), token]])[0, -1])
     )
     second = [int(completion.tokens[1]) for completion in drawn if completion.tokens[0] == token]
     assert len(second) > 200
@@ -202,12 +210,17 @@ def test_later_tokens_follow_the_softmax_given_the_earlier_ones(random_model):
 
 
 def test_the_noise_is_exponential_at_every_position():
-    keys = np.random.Philox(key=1).random_raw(100)
-    for position in (0, 1, 200):
-        noise = exponentials(keys, position, 143)
-        assert noise.min() > 0
-        assert stats.kstest(noise.ravel(), "expon").pvalue > 0.001
-    assert np.intersect1d(exponentials(keys, 0, 143), exponentials(keys, 1, 143)).size == 0
+    keys, tokens = np.random.Philox(key=1).random_raw(100), np.arange(1, 144, dtype=np.uint64)
+    noise = {
+        position: exponentials(
+            keys[:, None] + (tokens + np.uint64(position << 16)) * np.uint64(GOLDEN_RATIO)
+        )
+        for position in (0, 1, 200)
+    }
+    for numbers in noise.values():
+        assert numbers.min() > 0
+        assert stats.kstest(numbers.ravel(), "expon").pvalue > 0.001
+    assert np.intersect1d(noise[0], noise[1]).size == 0
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
@@ -220,7 +233,7 @@ def test_the_random_numbers_are_those_of_the_documented_scheme(random_model, tem
     key = mix(start + (index + 1) * GOLDEN_RATIO)
     tokens = tokenizer().prompt(question)
     for position, drawn in enumerate(completion.tokens.tolist()):
-        logits = random_model.logits([tokens])[0, -1] / temperature
+        logits = all_logits(random_model, [tokens])[0, -1] / temperature
         bits = [mix(key + (position * 65536 + v + 1) * GOLDEN_RATIO) >> 12 for v in range(143)]
         arrivals = [
             -math.log((bit + 0.5) / 2**52) / math.exp(logit)
@@ -237,7 +250,7 @@ def test_temperature_zero_or_next_to_it_takes_the_likeliest_token(temperature):
         model, QUESTIONS[0].question, range(2), Decoding(temperature=temperature)
     )
     prompt = tokenizer().prompt(QUESTIONS[0].question)
-    likeliest = model.logits([prompt + first.tokens.tolist()])[0, len(prompt) - 1 : -1].argmax(
+    likeliest = all_logits(model, [prompt + first.tokens.tolist()])[0, len(prompt) - 1 : -1].argmax(
         axis=-1
     )
     assert first.tokens.tolist() == likeliest.tolist() == second.tokens.tolist()
@@ -250,7 +263,7 @@ def test_log_probabilities_are_the_models_own(temperature):
     decoding = Decoding(temperature=temperature, top_p=0.9, top_logprobs=5)
     for completion in sample(model, QUESTIONS[3].question, range(8), decoding):
         exact = log_softmax(
-            model.logits([prompt + completion.tokens.tolist()])[0, len(prompt) - 1 : -1]
+            all_logits(model, [prompt + completion.tokens.tolist()])[0, len(prompt) - 1 : -1]
         )
         drawn = np.take_along_axis(exact, completion.tokens[:, None], -1)[:, 0]
         assert np.allclose(completion.logprobs, drawn, rtol=0, atol=1e-10)

@@ -58,7 +58,7 @@ def greedy(question, prefix):
     written = []
     chances = []
     while len(written) < 20 and END not in written:
-        logits = model.logits([tokens + written])[0, -1]
+        logits = model.read(tokens + written).logits
         shares = np.exp(logits - logits.max())
         written.append(int(np.argmax(logits)))
         chances.append(float(shares.max() / shares.sum()))

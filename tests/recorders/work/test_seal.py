@@ -177,7 +177,7 @@ def test_what_cannot_be_gone_on_from_is_said(tmp_path):
     sealed = go(tmp_path / "r")
     backend = FakeBackend()
     for change, words in (
-        ({"decoding": Decoding(temperature=0.2, seed=7)}, "its temperature is 0.7, and 0.2 is"),
+        ({"decoding": Decoding(temperature=0.2, seed=7)}, "its temperature is 0.7, not 0.2"),
         ({"messages": lambda q: [Message("user", q.text)]}, "'toy/0' with other messages"),
     ):
         with pytest.raises(ConflictError, match=words):
