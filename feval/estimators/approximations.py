@@ -44,6 +44,7 @@ import scipy
 
 from feval.errors import OutOfRangeError, UnknownNameError
 from feval.estimators.arrays import Floats, Int64, Integers, Rows, is_whole, require_each
+from feval.estimators.intervals import random_halves
 from feval.estimators.per_question import (
     NORMALISED,
     PerQuestion,
@@ -143,10 +144,8 @@ def monte_carlo_plurality_accuracy(
 def _calls(shares: Floats, votes: int, replicates: int, key: tuple[int, int]) -> Rows:
     """[replicates, votes] index of the answer in `shares`; one past the last for no answer."""
     bits = np.random.Philox(key=np.array(key, np.uint64))
-    raw = bits.random_raw(replicates * ((votes + 1) // 2))
-    halves = raw.astype("<u8", copy=False).view("<u4").reshape(replicates, -1)[:, :votes]
     edges = np.rint(np.cumsum(shares) * 2.0**32).astype(np.uint64)
-    return np.searchsorted(edges, halves.astype(np.uint64), side="right")
+    return np.searchsorted(edges, random_halves(bits, replicates, votes), side="right")
 
 
 def _credits(codes: Rows, answers: int, ends: Integers, ties: str) -> Floats:

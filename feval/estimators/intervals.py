@@ -46,7 +46,15 @@ from statistics import NormalDist
 import numpy as np
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Floats, Integers, Numbers, Result, Rows, require_confidence
+from feval.estimators.arrays import (
+    Floats,
+    Integers,
+    Numbers,
+    Result,
+    Rows,
+    UInt64,
+    require_confidence,
+)
 from feval.estimators.per_question import PerQuestion
 
 IMAGINARY_DIFFERENCE = 1.125
@@ -420,13 +428,17 @@ def _on_grid(values: Floats) -> tuple[Floats, Floats]:
     return np.rint(values / unit), unit
 
 
-def _draws(bits: np.random.Philox, resamples: int, count: int) -> Rows:
-    """[resamples, count] which cluster is drawn; every resample takes ceil(count / 2) outputs of
-    Philox, low half first.
+def random_halves(bits: np.random.Philox, rows: int, count: int) -> UInt64:
+    """[rows, count] 32-bit numbers; every row takes ceil(count / 2) outputs of Philox, low half
+    first.
     """
-    raw = bits.random_raw(resamples * ((count + 1) // 2)).astype("<u8", copy=False)
-    halves = raw.view("<u4").reshape(resamples, -1)[:, :count]
-    scaled = halves.astype(np.uint64)
+    raw = bits.random_raw(rows * ((count + 1) // 2)).astype("<u8", copy=False)
+    return raw.view("<u4").reshape(rows, -1)[:, :count].astype(np.uint64)
+
+
+def _draws(bits: np.random.Philox, resamples: int, count: int) -> Rows:
+    """[resamples, count] which cluster is drawn; see `random_halves`."""
+    scaled = random_halves(bits, resamples, count)
     scaled *= np.uint64(count)
     scaled >>= np.uint64(32)
     return scaled.astype(np.intp)

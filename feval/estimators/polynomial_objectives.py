@@ -343,8 +343,25 @@ def _newton(
     weights, quadratic.
     """
     ok = np.ones(len(x), bool)
+    count, many = x.shape[1], len(inner)
+    last = count + many
+    bends = count + np.arange(many), 3 + np.arange(many)  # conditions of slopes by inner atoms
     for _ in range(12):
-        jacobian, residual = _conditions(problem, moments, x, w, abc, inner)
+        # by a, b, c, inner atoms and weights: values, slopes at inner atoms, moments
+        a, b, c = abc.T[..., None]
+        powers, y = x[..., None] ** np.arange(3), x[:, inner]
+        slopes = b + 2.0 * c * x - problem.slope(x)
+        jacobian, residual = np.zeros((len(x), 3 + last, 3 + last)), np.zeros((len(x), 3 + last))
+        jacobian[:, :count, :3] = powers
+        residual[:, :count] = a + x * (b + c * x) - problem.g(x)
+        jacobian[:, inner, bends[1]] = slopes[:, inner]
+        jacobian[:, bends[0], 1], jacobian[:, bends[0], 2] = 1.0, 2.0 * y
+        jacobian[:, *bends] = 2.0 * c - problem.curvature(y)
+        residual[:, bends[0]] = slopes[:, inner]
+        jacobian[:, last + 1, bends[1]] = w[:, inner]
+        jacobian[:, last + 2, bends[1]] = 2.0 * w[:, inner] * y
+        jacobian[:, last:, 3 + many :] = powers.transpose(0, 2, 1)
+        residual[:, last:] = np.einsum("tkp,tk->tp", powers, w) - _targets(moments)
         solvable = np.isfinite(jacobian).all((1, 2)) & ok
         jacobian[~solvable] = np.eye(jacobian.shape[1])
         # rows with a singular matrix, at which `solve` fails, keep their places
@@ -353,8 +370,8 @@ def _newton(
         step[regular] = np.linalg.solve(jacobian[regular], residual[regular][..., None])[..., 0]
         step[~np.isfinite(step).all(1)] = 0.0
         abc -= step[:, :3]
-        x[:, inner] = np.clip(x[:, inner] - step[:, 3 : 3 + len(inner)], 0.0, 1.0)
-        w -= step[:, 3 + len(inner) :]
+        x[:, inner] = np.clip(y - step[:, bends[1]], 0.0, 1.0)
+        w -= step[:, 3 + many :]
         ok = solvable
         if np.abs(step[ok]).max(initial=0.0) < 1e-15:
             break
@@ -362,33 +379,6 @@ def _newton(
     missed = np.einsum("tkp,tk->tp", x[..., None] ** np.arange(3), shares) - _targets(moments)
     lawful = (w >= -1e-13).all(1) & (np.abs(missed) <= _LAWFUL).all(1)
     return ok & apart & lawful, x, shares, abc
-
-
-def _conditions(
-    problem: _Objective, moments: Moments, x: Floats, w: Floats, abc: Floats, inner: Rows
-) -> tuple[Floats, Floats]:
-    """Jacobian [T, S, S] and residual [T, S]: values, slopes at inner atoms, moments; by a, b, c,
-    inner atoms, weights.
-    """
-    rows, count, many = len(x), x.shape[1], len(inner)
-    size = 3 + many + count
-    a, b, c = abc.T[..., None]
-    powers = np.stack([np.ones_like(x), x, x * x], -1)
-    slopes = b + 2.0 * c * x - problem.slope(x)
-    jacobian, residual = np.zeros((rows, size, size)), np.zeros((rows, size))
-    jacobian[:, :count, :3] = powers
-    residual[:, :count] = a + x * (b + c * x) - problem.g(x)
-    y, columns = x[:, inner], np.arange(many)
-    jacobian[:, inner, 3 + columns] = slopes[:, inner]
-    jacobian[:, count + columns, 1], jacobian[:, count + columns, 2] = 1.0, 2.0 * y
-    jacobian[:, count + columns, 3 + columns] = 2.0 * c - problem.curvature(y)
-    residual[:, count : count + many] = slopes[:, inner]
-    last = count + many
-    jacobian[:, last + 1, 3 : 3 + many] = w[:, inner]
-    jacobian[:, last + 2, 3 : 3 + many] = 2.0 * w[:, inner] * y
-    jacobian[:, last:, 3 + many :] = powers.transpose(0, 2, 1)
-    residual[:, last:] = np.einsum("tkp,tk->tp", powers, w) - _targets(moments)
-    return jacobian, residual
 
 
 def _targets(moments: Moments) -> Floats:
