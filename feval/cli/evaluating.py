@@ -5,7 +5,6 @@ of results.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -58,16 +57,25 @@ def request_options(
     `overriding`, the options stand in place of what the command's own file says: those not given
     are not in the dict.
     """
-    fields = {
+    fields: Mapping[str, Any] = {
         name: field
         for name, field in model.model_fields.items()
         if "rare" in _extra(field) and name not in without
     }
-    parameters = [
-        _parameter(name, field, overriding=overriding)
-        for name, field in fields.items()
-        if not (_extra(field)["rare"] or name in rare)
-    ]
+    parameters = []
+    for name, field in fields.items():
+        extra = _extra(field)
+        if not (extra["rare"] or name in rare):
+            option = Option(
+                "--" + name.replace("_", "-"),
+                metavar=extra["metavar"],
+                help=field.description,
+                min=next((bound.ge for bound in field.metadata if hasattr(bound, "ge")), None),
+            )
+            if overriding:
+                parameters.append(keyword(name, Annotated[field.annotation | None, option], None))
+            else:
+                parameters.append(keyword(name, Annotated[field.annotation, option], field.default))
     parameters.append(keyword("drop", Drop, None))
     if not overriding:
         parameters.append(keyword("settings_file", _SettingsFile, None))
@@ -75,7 +83,18 @@ def request_options(
     def build(values: dict[str, Any]) -> dict[str, Any]:
         dropped = {drop_field(name): "drop" for name in values.pop("drop") or ()}
         path = values.pop("settings_file", None)
-        in_file = {} if path is None else _read_settings(path, fields)
+        in_file = (
+            {}
+            if path is None
+            else read_toml(path, "The settings file", "Write lines such as `train_fraction = 0.5`.")
+        )
+        for name, value in in_file.items():
+            if name not in fields:
+                raise UnknownNameError.of("setting", name, list(fields))
+            read = _extra(fields[name])["read"]
+            if read is not None and isinstance(value, str):
+                beside = path.parent / value  # files that it names are beside it
+                in_file[name] = read(str(beside) if os.path.isfile(beside) else value)  # noqa: PTH113  a name too long is no file
         given = {
             name: value
             for name, value in values.items()
@@ -93,19 +112,6 @@ def drop_field(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _read_settings(path: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that a file gives to fields of a request; files that it names are beside it."""
-    content = read_toml(path, "The settings file", "Write lines such as `train_fraction = 0.5`.")
-    for name, value in content.items():
-        if name not in fields:
-            raise UnknownNameError.of("setting", name, list(fields))
-        read = _extra(fields[name])["read"]
-        if read is not None and isinstance(value, str):
-            beside = path.parent / value
-            content[name] = read(str(beside) if os.path.isfile(beside) else value)  # noqa: PTH113  a name too long is no file
-    return content
-
-
 def result_options(files: str) -> Decorator:
     """Give a command --out (which writes `files`) and --force; their values come as `saved`."""
     out = Option("--out", metavar="DIR", help=f"Write {files} there.")
@@ -115,18 +121,6 @@ def result_options(files: str) -> Decorator:
         keyword("force", Annotated[bool, force], default=False),
     ]
     return expanded("saved", parameters, lambda values: ResultFiles(**values))
-
-
-def _parameter(name: str, field: Any, *, overriding: bool) -> inspect.Parameter:
-    option = Option(
-        "--" + name.replace("_", "-"),
-        metavar=_extra(field)["metavar"],
-        help=field.description,
-        min=next((bound.ge for bound in field.metadata if hasattr(bound, "ge")), None),
-    )
-    if overriding:
-        return keyword(name, Annotated[field.annotation | None, option], None)
-    return keyword(name, Annotated[field.annotation, option], field.default)
 
 
 def _extra(field: Any) -> Mapping[str, Any]:
@@ -229,7 +223,13 @@ def _keep(
     # paths in it start from its folder, whose own name is not in them
     content = receipt(folder / "any")
     data = encoded(content)
-    name = f"{_name(content)}-{hashlib.sha256(data).hexdigest()[:12]}"
+    # for people: the command, the method if there is one, the dataset
+    request = content["request"]
+    dataset = request.get("dataset") or request.get("plan", {}).get("dataset", "")
+    words = (content["kind"], str(request.get("method", "")).rpartition(":")[2], dataset)
+    plain = re.sub(r"[^\w.-]+", "_", "-".join(filter(None, words)))
+    short = plain.encode()[:_LONGEST_NAME].decode(errors="ignore")
+    name = f"{short}-{hashlib.sha256(data).hexdigest()[:12]}"
     try:
         [path] = save_files(
             folder / name, {"receipt.json": data}, replace=replace, option=_ELSEWHERE
@@ -252,12 +252,3 @@ def last_receipt() -> Path:
             " to verify."
         )
     return max(receipts)[1]
-
-
-def _name(content: Mapping[str, Any]) -> str:
-    """A name for people: the command, the method if there is one, the dataset."""
-    request = content["request"]
-    dataset = request.get("dataset") or request.get("plan", {}).get("dataset", "")
-    words = (content["kind"], str(request.get("method", "")).rpartition(":")[2], dataset)
-    plain = re.sub(r"[^\w.-]+", "_", "-".join(filter(None, words)))
-    return plain.encode()[:_LONGEST_NAME].decode(errors="ignore")

@@ -125,7 +125,12 @@ def push(
     Example: feval push my-recording org/my-recording --tag v1 --dry-run
     """
     quiet_matplotlib()
-    recording, repository = _recording_and_repository(first, second, results)
+    recording, repository = (None, first) if second is None else (Path(first), second)
+    if recording is None and not results:
+        raise UsageError(
+            "A push takes a recording and a repository (feval push RECORDING org/name), or a"
+            f" repository and --results DIR; only {first!r:.120} was given."
+        )
     seen = _seen(show, repository, needed=page is None or not dry_run or recording is None)
     options: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
     if recording is None:
@@ -192,20 +197,6 @@ def _seen(show: Output, repository: str, *, needed: bool) -> publish.Seen:
             raise
         show.note(f"The page is that of a new repository, since the Hub does not answer: {error}")
         return publish.Seen(repository)
-
-
-def _recording_and_repository(
-    first: str, second: str | None, results: list[Path] | None
-) -> tuple[Path | None, str]:
-    """Return what is pushed, `None` for results alone, and the repository."""
-    if second is not None:
-        return Path(first), second
-    if results:
-        return None, first
-    raise UsageError(
-        "A push takes a recording and a repository (feval push RECORDING org/name), or a"
-        f" repository and --results DIR; only {first!r:.120} was given."
-    )
 
 
 def _read_words(path: Path) -> dict[str, Any]:

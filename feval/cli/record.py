@@ -34,7 +34,7 @@ from feval.report.text import counted, duration
 from recorders.asking.engine import Progress, RunBar
 from recorders.asking.pace import Limits, dollars
 from recorders.backends.openai_compatible import Endpoint
-from recorders.demo import LIVE_LLM, LIVE_QUESTIONS, LIVE_SAMPLES, Demo, run_demo
+from recorders.demo import LIVE_LLM, LIVE_QUESTIONS, LIVE_SAMPLES, run_demo
 from recorders.request import Decoding
 from recorders.scoring.pairwise import PairwiseComparison
 from recorders.scoring.scorers import LOCAL, make_scorer
@@ -134,12 +134,49 @@ def settings_options(model: type[AskingSettings]) -> Decorator:
     option = Option("--settings", metavar="FILE", help=_SETTINGS_HELP)
     parameters.append(keyword("settings", Annotated[Path | None, option], None))
 
-    def build(values: dict[str, Any]) -> AskingSettings:
-        path, pairs = values.pop("settings"), values.pop("pairs")
-        options = {
-            fields[name].alias or name: value for name, value in values.items() if value is not None
+    def build(options: dict[str, Any]) -> AskingSettings:
+        """Settings of a file and of the command line, which comes first. Paths in the file start
+        from its folder.
+        """
+        path, pairs = options.pop("settings"), options.pop("pairs")
+        noun, in_file = "The command", {}
+        if path is not None:
+            noun = f"The settings file {path}"
+            in_file = read_toml(path, "The settings file", "Write lines such as `retries = 3`.")
+        given = dict(_key_value(model, pair) for pair in pairs or ()) | {
+            fields[name].alias or name: value
+            for name, value in options.items()
+            if value is not None
         }
-        return _read(model, path, dict(_key_value(model, pair) for pair in pairs or ()) | options)
+        in_file = {name: value for name, value in in_file.items() if name not in given}
+        values = in_file | given
+        for name, field in model.model_fields.items():
+            key = field.alias or name
+            if field.is_required() and key not in values:
+                raise UsageError(
+                    f"--{key} is missing; give it, or `{key} = ...` in a file for --settings."
+                )
+            value = values.get(key)
+            folder = path.parent if path is not None and key in in_file else Path()
+            if not isinstance(value, str):
+                continue
+            if Path in get_args(field.annotation):
+                values[key] = Path(value) if is_address(value) else folder / value
+            elif key == "prices" and key in in_file and os.path.isfile(folder / value):  # noqa: PTH113  a name too long is no file
+                values[key] = str(folder / value)
+        settings = model.parse(noun, values)
+        settings.in_file.update(
+            {
+                name: shown(value) if isinstance(value, str) else value
+                for name, value in in_file.items()
+            }
+        )
+        stored = {
+            f"the setting {name}": value
+            for name, value in settings.model_dump(mode="json", by_alias=True).items()
+        }
+        refuse_secrets(stored, known_secrets(settings.api_key_env))
+        return settings
 
     return expanded("settings", parameters, build)
 
@@ -155,45 +192,6 @@ def _key_value(model: type[AskingSettings], pair: str) -> tuple[str, Any]:
         return key, tomllib.loads(f"value = {value}")["value"]
     except ValueError:
         return key, value
-
-
-def _read(
-    model: type[AskingSettings], path: Path | None, options: dict[str, Any]
-) -> AskingSettings:
-    """Settings of a file and of the command line, which comes first. Paths in the file start from
-    its folder.
-    """
-    content = (
-        {}
-        if path is None
-        else read_toml(path, "The settings file", "Write lines such as `retries = 3`.")
-    )
-    in_file = {name: value for name, value in content.items() if name not in options}
-    values = content | options
-    for name, field in model.model_fields.items():
-        key = field.alias or name
-        if field.is_required() and key not in values:
-            raise UsageError(
-                f"--{key} is missing; give it, or `{key} = ...` in a file for --settings."
-            )
-        value = values.get(key)
-        folder = path.parent if path is not None and key in in_file else Path()
-        if not isinstance(value, str):
-            continue
-        if Path in get_args(field.annotation):
-            values[key] = Path(value) if is_address(value) else folder / value
-        elif key == "prices" and key in in_file and os.path.isfile(folder / value):  # noqa: PTH113  a name too long is no file
-            values[key] = str(folder / value)
-    settings = model.parse("The command" if path is None else f"The settings file {path}", values)
-    settings.in_file.update(
-        {name: shown(value) if isinstance(value, str) else value for name, value in in_file.items()}
-    )
-    stored = {
-        f"the setting {name}": value
-        for name, value in settings.model_dump(mode="json", by_alias=True).items()
-    }
-    refuse_secrets(stored, known_secrets(settings.api_key_env))
-    return settings
 
 
 class RunDisplay(RunBar):
@@ -423,12 +421,6 @@ def record(
     )
     printed = dict.fromkeys((*task.notes, *notes))
     show.note(*printed)  # before anything is paid for
-    options: dict[str, Any] = {
-        "mode": settings.mode, "limits": limits, "prices": prices,
-        "cost_limit_usd": settings.cost_limit,
-        "counter": settings.counter, "partial": settings.partial,
-        "keep_journal": settings.keep_journal, "backend_notes": notes,
-    }  # fmt: skip
     with show.progress(f"recording {task.llm_name} on {task.dataset}") as bar:
         first = []
         if settings.backend is None and default_backend(settings.llm) == "tiny":
@@ -440,7 +432,9 @@ def record(
         record_dataset(
             task, backend, out, start=settings.start, progress=display,
             expected=lambda estimate: show.note(" ".join(_expected(estimate, task, prices))),
-            **options,
+            mode=settings.mode, limits=limits, prices=prices, cost_limit_usd=settings.cost_limit,
+            counter=settings.counter, partial=settings.partial,
+            keep_journal=settings.keep_journal, backend_notes=notes,
         )  # fmt: skip
     show_recording(show, out, {*printed, *display.printed})
 
@@ -715,6 +709,8 @@ def demo(
         },
         "curves": {curve.llm: curve.to_dict() for curve in result.curves},
     }
+    recording = shlex.quote(str(result.recording))
+    curve = f"  feval curve self-consistency --recording {recording} --llm feval/tiny-42k"
     took = "before" if live["seconds"] is None else f"just now, in {live['seconds']:.1f} s"
     show.result(
         summary,
@@ -730,23 +726,15 @@ def demo(
         *(f"wrote {path}" for path in result.files),
         "",
         "Try next:",
-        *(f"  {command}" for command in _next_commands(result)),
-    )
-
-
-def _next_commands(result: Demo) -> list[str]:
-    recording = shlex.quote(str(result.recording))
-    curve = f"feval curve self-consistency --recording {recording} --llm feval/tiny-42k"
-    return [
-        f"feval info {recording}",
-        f"feval show {recording} --html recording.html",
+        f"  feval info {recording}",
+        f"  feval show {recording} --html recording.html",
         f"{curve} --n 1..40 --out my-curve",
-        f"feval surface --recording {shlex.quote(str(result.depth))} --out my-surface",
+        f"  feval surface --recording {shlex.quote(str(result.depth))} --out my-surface",
         f"{curve} --n 1,5,20 --order seeded --seed 1 --json",
         (
-            "feval record --dataset tiny_sums --llm feval/tiny-30k --first 10 --samples 5 --out"
+            "  feval record --dataset tiny_sums --llm feval/tiny-30k --first 10 --samples 5 --out"
             " my-recording"
         ),
-        f"feval select {recording} --llm feval/tiny-160k --samples 10 --out smaller",
-        "feval import --help",
-    ]
+        f"  feval select {recording} --llm feval/tiny-160k --samples 10 --out smaller",
+        "  feval import --help",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -307,6 +307,12 @@ def select(
     """
     if questions_file is not None and first is not None:
         raise UsageError("--questions-file and --first both choose questions; give one of them.")
+    names = dict(pair.partition("=")[::2] for pair in rename or ())
+    if len(names) < len(rename or ()) or not all(old and new for old, new in names.items()):
+        raise UsageError(
+            "--rename takes OLD=NEW, once for each LLM;"
+            f" {', '.join(rename or ())!r:.120} was given."
+        )
     recording = local_folder(recording)
     ids = None if questions_file is None else _question_ids(questions_file)
     if first is not None:
@@ -319,7 +325,7 @@ def select(
         questions=ids,
         samples=samples,
         min_cots=min_cots,
-        rename=_renamed(rename or []),
+        rename=names,
     )
     show_recording(show, out)
 
@@ -383,16 +389,6 @@ def _first_questions(recording: Recording, datasets: Sequence[str] | None, first
             f"{dataset} has {counted(len(ids), 'question')}; --first {first} asks for more."
         )
     return list(ids[:first])
-
-
-def _renamed(pairs: Sequence[str]) -> dict[str, str]:
-    """The new name of each LLM, from OLD=NEW."""
-    names = dict(pair.partition("=")[::2] for pair in pairs)
-    if len(names) < len(pairs) or not all(old and new for old, new in names.items()):
-        raise UsageError(
-            f"--rename takes OLD=NEW, once for each LLM; {', '.join(pairs)!r:.120} was given."
-        )
-    return names
 
 
 _FIRST = 100
@@ -461,7 +457,20 @@ def show(
     if force:
         raise UsageError("--force replaces a page; name it with --html.")
     if question is not None:
-        _show_question(show, opened, question, dataset, llm, sample, reasoning=reasoning)
+        if dataset is not None and len(dataset) > 1:
+            raise UsageError("One question is of one dataset; give --dataset once.")
+        own, row = find_question(opened, question, dataset[0] if dataset else None)
+        names = _chosen(opened, [own], llm)[own]
+        (asked,) = recorded_questions(opened, own, names, range(row, row + 1))
+        largest = max((len(on.codes) for on in asked.llms), default=0)
+        if sample and max(sample) >= largest:
+            found = f"indices 0 to {largest - 1} were" if largest else "no CoT was"
+            raise OutOfRangeError(
+                f"--sample {max(sample)} was asked for, and {found} recorded of question"
+                f" {asked.question.id!r}."
+            )
+        pieces = question_pieces(asked, samples=sample, reasoning=reasoning)
+        show.pages(question_dict(asked, sample), *pieces)
         return
     if sample or reasoning:
         raise UsageError(
@@ -479,33 +488,6 @@ def show(
         listed += overview_dict(seen, rows)
         tables.append(overview_table(seen, rows, list(wanted.values())))
     show.pages({"questions": listed, "recorded": recorded}, *tables)
-
-
-def _show_question(
-    show: Output,
-    recording: Recording,
-    name: str,
-    datasets: Sequence[str] | None,
-    llms: Sequence[str] | None,
-    samples: Sequence[int] | None,
-    *,
-    reasoning: bool,
-) -> None:
-    if datasets is not None and len(datasets) > 1:
-        raise UsageError("One question is of one dataset; give --dataset once.")
-    dataset, row = find_question(recording, name, datasets[0] if datasets else None)
-    names = _chosen(recording, [dataset], llms)[dataset]
-    (asked,) = recorded_questions(recording, dataset, names, range(row, row + 1))
-    largest = max((len(on.codes) for on in asked.llms), default=0)
-    if samples and max(samples) >= largest:
-        found = f"indices 0 to {largest - 1} were" if largest else "no CoT was"
-        raise OutOfRangeError(
-            f"--sample {max(samples)} was asked for, and {found} recorded of question"
-            f" {asked.question.id!r}."
-        )
-    show.pages(
-        question_dict(asked, samples), *question_pieces(asked, samples=samples, reasoning=reasoning)
-    )
 
 
 def _chosen(
@@ -579,64 +561,45 @@ def verify(
         if not (recording / "manifest.json").is_file() and (recording / "receipt.json").is_file():
             recording = recording / "receipt.json"  # the folder that a report was written to
     if is_receipt(recording):
-        _verify_receipt(show, recording, recordings, files, prices, machines)
-        return
-    if recordings or methods or sandbox or prices:
-        raise UsageError(
-            f"--recording, --method, --sandbox and --prices belong to receipts; {recording} is not"
-            " a receipt."
-        )
-    with machines as executor:
-        verification = verify_recording(recording, executor=executor)
-    summary = dataclasses.asdict(verification) | {"path": str(recording), "ok": verification.ok}
-    show.note(*verification.remarks)
-    leaves = "1 leaf" if verification.leaves == 1 else f"{verification.leaves:,} leaves"
-    checked = f"{counted(verification.files, 'file')} and {leaves} checked"
-    _show_check(
-        show,
-        summary,
-        f"{recording} is sound: {checked}, hash {verification.recording_hash}",
-        [f"{recording}: {problem}" for problem in verification.problems],
-    )
-
-
-def _show_check(show: Output, summary: dict[str, Any], sound: str, errors: Sequence[str]) -> None:
-    show.result(summary, *([sound] if summary["ok"] else []))
-    for error in errors:
-        say(f"error: {error}")
+        # `Path` drops a slash of an address
+        path = str(parse_address(recording) if is_address(recording) else recording)
+        local = local_receipt(recording)
+        with machines as executor:
+            check = verify_receipt(
+                local, recordings, methods=files, prices=prices, executor=executor
+            )
+        show.note(*check.notes)
+        summary = {
+            "path": path,
+            "ok": check.equal,
+            "kind": check.kind,
+            "numbers": check.numbers,
+            "files": list(check.files),
+            "differences": [dataclasses.asdict(each) for each in check.differences],
+        }
+        nouns = {"compare": "a comparison", "estimate": "an estimate"}
+        what = nouns.get(check.kind, f"a {check.kind}")
+        sound = f"right: {check.numbers} values of {what} computed again, all equal"
+        problems = [*check.files, *map(str, check.differences[:_MOST_DIFFERENCES])]
+        if (more := len(check.differences) - _MOST_DIFFERENCES) > 0:
+            problems.append(f"{more:,} more of {check.numbers:,} values differ; --json lists all.")
+    else:
+        if recordings or methods or sandbox or prices:
+            raise UsageError(
+                f"--recording, --method, --sandbox and --prices belong to receipts; {recording} is"
+                " not a receipt."
+            )
+        path = str(recording)
+        with machines as executor:
+            verification = verify_recording(recording, executor=executor)
+        show.note(*verification.remarks)
+        summary = dataclasses.asdict(verification) | {"path": path, "ok": verification.ok}
+        leaves = "1 leaf" if verification.leaves == 1 else f"{verification.leaves:,} leaves"
+        checked = f"{counted(verification.files, 'file')} and {leaves} checked"
+        sound = f"sound: {checked}, hash {verification.recording_hash}"
+        problems = [*verification.problems]
+    show.result(summary, *([f"{path} is {sound}"] if summary["ok"] else []))
+    for problem in problems:
+        say(f"error: {path}: {problem}")
     if not summary["ok"]:
         raise typer.Exit(1)
-
-
-def _verify_receipt(
-    show: Output,
-    place: Path,
-    recordings: Sequence[Path] | None,
-    methods: Sequence[Any],
-    prices: str | None,
-    machines: Machines,
-) -> None:
-    # `Path` drops a slash of an address
-    path = str(parse_address(place) if is_address(place) else place)
-    local = local_receipt(place)
-    with machines as executor:
-        check = verify_receipt(local, recordings, methods=methods, prices=prices, executor=executor)
-    show.note(*check.notes)
-    summary = {
-        "path": str(path),
-        "ok": check.equal,
-        "kind": check.kind,
-        "numbers": check.numbers,
-        "files": list(check.files),
-        "differences": [dataclasses.asdict(each) for each in check.differences],
-    }
-    what = {"compare": "a comparison", "estimate": "an estimate"}.get(check.kind, f"a {check.kind}")
-    errors = [*check.files, *map(str, check.differences[:_MOST_DIFFERENCES])]
-    if (more := len(check.differences) - _MOST_DIFFERENCES) > 0:
-        errors.append(f"{more:,} more of {check.numbers:,} values differ; --json lists all.")
-    _show_check(
-        show,
-        summary,
-        f"{path} is right: {check.numbers} values of {what} computed again, all equal",
-        [f"{path}: {error}" for error in errors],
-    )

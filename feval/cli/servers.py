@@ -29,7 +29,6 @@ from recorders.work.settings import load_questions
 if TYPE_CHECKING:
     from feval.serving.application import Application
     from feval.serving.server import Server
-    from recorders.servers.proxy import Proxy
 
 
 _RUN = "my-run"
@@ -96,32 +95,28 @@ def serve(
     if show.quiet:
         logging.getLogger("feval.serving").setLevel(logging.ERROR)
     try:
-        _announce_replay(show, server, protected=token is not None)
+        _note_reach(show, server, "read the recording")
+        llms = server.application.library.model_names()
+        if begun := [run["run"] for run in server.application.ledger()["runs"]]:
+            show.note(
+                f"The ledger holds {counted(len(begun), 'run')} ({some(begun)}). A run that asks"
+                " again continues with its next CoTs; to start again, take a new name or POST"
+                " /run/NAME/feval/reset."
+            )
+        # The token stays out of sight: it would end up in logs and on screens.
+        base, key = (server.url_of(_RUN), "$FEVAL_SERVE_TOKEN") if token else (server.url, _RUN)
+        _announce(
+            show,
+            server,
+            f"Serving {some(llms)}",
+            {"llms": llms, "token": token is not None},
+            f"OPENAI_BASE_URL={base} OPENAI_API_KEY={key}",
+        )
     except BaseException:
         server.close()
         raise
     server.run()
     _account_runs(show, server.application)
-
-
-def _announce_replay(show: Output, server: Server[Application], *, protected: bool) -> None:
-    _note_reach(show, server, "read the recording")
-    llms = server.application.library.model_names()
-    if begun := [run["run"] for run in server.application.ledger()["runs"]]:
-        show.note(
-            f"The ledger holds {counted(len(begun), 'run')} ({some(begun)}). A run that asks again"
-            " continues with its next CoTs; to start again, take a new name or POST"
-            " /run/NAME/feval/reset."
-        )
-    # The token stays out of sight: it would end up in logs and on screens.
-    base, key = (server.url_of(_RUN), "$FEVAL_SERVE_TOKEN") if protected else (server.url, _RUN)
-    _announce(
-        show,
-        server,
-        f"Serving {some(llms)}",
-        {"llms": llms, "token": protected},
-        f"OPENAI_BASE_URL={base} OPENAI_API_KEY={key}",
-    )
 
 
 def _account_runs(show: Output, application: Application) -> None:
@@ -213,7 +208,14 @@ def proxy(
     endpoint = (
         Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
     )
-    kind = _kind(dataset, answer_kind)
+    card = find_dataset_card(dataset)
+    kind = answer_kind or (card.answer_kind if card else "text")
+    if kind not in KINDS:
+        raise UnknownNameError.of("answer kind", kind, KINDS)
+    if kind == "verbatim":
+        raise UsageError(
+            "Verbatim answers cannot be extracted from texts; choose another --answer-kind."
+        )
     named = named_equality(kind, equality)
     known = [] if questions is None else load_questions(dataset, questions, answer_kind=kind)
     asked = [(question.text, question.answer, question.choices) for question in known]
@@ -258,22 +260,6 @@ def proxy(
             counter=counter,
             equality=named,
         )
-        _account(show, proxy, sealed)
-
-
-def _kind(dataset: str, answer_kind: str | None) -> str:
-    card = find_dataset_card(dataset)
-    kind = answer_kind or (card.answer_kind if card else "text")
-    if kind not in KINDS:
-        raise UnknownNameError.of("answer kind", kind, KINDS)
-    if kind == "verbatim":
-        raise UsageError(
-            "Verbatim answers cannot be extracted from texts; choose another --answer-kind."
-        )
-    return kind
-
-
-def _account(show: Output, proxy: Proxy, sealed: Path | None) -> None:
     account: dict[str, Any] = {
         name: getattr(proxy, name) for name in ("recorded", "replayed", "unrecorded")
     }

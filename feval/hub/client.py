@@ -71,17 +71,30 @@ class StaleParentError(Exception):
 class Client:
     """huggingface_hub for one dataset repository, with errors that name what was asked.
 
-    `failed` makes the error from a reason and an advice (half a sentence each, the advice
-    capitalised), `disk_failed` from the operating system's message; `wrong_name` is the advice
-    where the Hub knows no such repository or commit; `folder` is the cache, `None` for the one of
-    huggingface_hub.
+    `undone` begins the sentence of its errors ("X could not be fetched from"), `besides` ends it,
+    and `remedy` the advice; `disk` are what could not be done on this disk, and the advice;
+    `wrong_name` is the advice where the Hub knows no such repository or commit; `folder` is the
+    cache, `None` for the one of huggingface_hub.
     """
 
     repository: str
-    failed: Callable[[str, str], HubError]
-    disk_failed: Callable[[str], StorageError]
-    wrong_name: str = "Correct the card"
+    undone: str
+    disk: tuple[str, str]
+    wrong_name: str
+    besides: str = ""
+    remedy: str = ""
     folder: Path | None = None
+
+    def failed(self, reason: str, advice: str) -> HubError:
+        """Return the error with a reason and an advice, half a sentence each."""
+        return HubError(
+            f"{self.undone} the Hub ({self.host}): {reason}{self.besides}. {advice}{self.remedy}."
+        )
+
+    def disk_failed(self, error: OSError) -> StorageError:
+        """Return the error for one of this machine's disk."""
+        what, advice = self.disk
+        return StorageError(f"{what}: {error.strerror or error}. {advice}.")
 
     @property
     def cache(self) -> str:
@@ -177,7 +190,7 @@ class Client:
         response = getattr(error, "response", None)
         status = getattr(response, "status_code", None)
         if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
-            return self.disk_failed(str(error.strerror))
+            return self.disk_failed(error)
         if isinstance(status, int):
             return self._status_error(status, getattr(response, "headers", {}))
         classes = {each.__name__ for each in type(error).__mro__}

@@ -91,8 +91,7 @@ def state(repo_id: str) -> RepoState | None:
         HubError: the Hub does not answer.
     """
     _check_repo_id(repo_id)
-    client = _client(repo_id, "read from")
-    return client.attempts(lambda: _look(client, repo_id))
+    return _look(_client(repo_id, "read from"), repo_id)
 
 
 def push_files(
@@ -132,7 +131,28 @@ def push_files(
         StorageError: a file cannot be read.
     """
     _check_repo_id(repo_id)
-    _check_request(files, delete, message, tag, create_pr=create_pr)
+    if not files and not delete:
+        raise UsageError("There is nothing to push: no file was named.")
+    for path in (*files, *delete):
+        if not is_safe_path(path):
+            raise UsageError(
+                f"A file cannot be pushed to the path {path!r:.120}; paths are relative, with '/'"
+                " between names."
+            )
+    if both := sorted(set(files) & set(delete)):
+        raise UsageError(f"{both[0]} is both pushed and deleted; name it once.")
+    if not message.strip():
+        raise UsageError("A commit needs a message; say what the release contains.")
+    if tag is not None and not _TAG.fullmatch(tag):
+        raise UsageError(
+            "A tag is a short name such as v1.0, of letters, digits, '.', '_' and '-'; found"
+            f" {tag!r:.120}."
+        )
+    if tag is not None and create_pr:
+        raise UsageError(
+            "A pull request cannot be tagged; whoever merges it can tag the result. Leave the tag"
+            " out."
+        )
     client = _client(repo_id, "pushed to")
     return _Push(client, repo_id, files, delete, message, parent, tag, create_pr=create_pr).run(
         public=public
@@ -153,7 +173,7 @@ class _Push:
     create_pr: bool = field(kw_only=True)
 
     def run(self, *, public: bool) -> PushResult:
-        now = self._look() or self._create_repository(public=public)
+        now = _look(self.client, self.repo_id) or self._create_repository(public=public)
         self._check_visibility(now, public=public)
         unchanged = now.unchanged(self.files)
         same = set(unchanged)
@@ -175,9 +195,6 @@ class _Push:
         url = f"{public_endpoint()}/datasets/{self.repo_id}/tree/{commit}"
         return PushResult(self.repo_id, commit, url, self.tag, request, tuple(uploads), unchanged)
 
-    def _look(self) -> RepoState | None:
-        return self.client.attempts(lambda: _look(self.client, self.repo_id))
-
     def _create_repository(self, *, public: bool) -> RepoState:
         if self.parent is not None or self.create_pr:
             raise HubError(
@@ -194,7 +211,7 @@ class _Push:
                 )
 
         self.client.attempts(create)
-        now = self._look()
+        now = _look(self.client, self.repo_id)
         if now is None:
             raise ConflictError(
                 f"{self.repo_id} exists and is not visible to you. Choose another name, or log in"
@@ -232,7 +249,7 @@ class _Push:
                 lambda: self._send(operations, parent), most=1 if self.create_pr else 3
             )
         except StaleParentError:
-            now = self._look()
+            now = _look(self.client, self.repo_id)
             if (
                 now is None
                 or len(now.unchanged(self.files)) < len(self.files)
@@ -308,37 +325,30 @@ def _tags(api: HfApi, repo_id: str) -> dict[str, str]:
 
 
 def _look(client: Client, repo_id: str) -> RepoState | None:
-    api = client.api()
-    with client.errors():
-        try:
-            info = api.dataset_info(repo_id)
-        except GatedRepoError:
-            raise
-        except RepositoryNotFoundError:
-            return None
-        commit = str(info.sha)
-        listed = api.list_repo_tree(repo_id, recursive=True, revision=commit, repo_type="dataset")
-        files = {
-            item.path: RepoFile(int(item.size), item.lfs.sha256 if item.lfs else None, item.blob_id)
-            for item in listed
-            if isinstance(item, ListedFile)
-        }
-        return RepoState(repo_id, commit, bool(info.private), files, _tags(api, repo_id))
+    def look() -> RepoState | None:
+        api = client.api()
+        with client.errors():
+            try:
+                info = api.dataset_info(repo_id)
+            except GatedRepoError:
+                raise
+            except RepositoryNotFoundError:
+                return None
+            at = str(info.sha)
+            listed = api.list_repo_tree(repo_id, recursive=True, revision=at, repo_type="dataset")
+            files = {
+                item.path: RepoFile(item.size, item.lfs.sha256 if item.lfs else None, item.blob_id)
+                for item in listed
+                if isinstance(item, ListedFile)
+            }
+            return RepoState(repo_id, at, bool(info.private), files, _tags(api, repo_id))
+
+    return client.attempts(look)
 
 
 def _client(repo_id: str, verb: str) -> Client:
-    def failed(reason: str, advice: str) -> HubError:
-        return HubError(
-            f"{repo_id} could not be {verb} the Hub ({client.host}): {reason}. {advice}."
-        )
-
-    def disk_failed(message: str) -> StorageError:
-        return StorageError(
-            f"A file for {repo_id} could not be read: {message}. Check its permissions."
-        )
-
-    client = Client(repo_id, failed, disk_failed, "Check the name")
-    return client
+    disk = f"A file for {repo_id} could not be read", "Check its permissions"
+    return Client(repo_id, f"{repo_id} could not be {verb}", disk, "Check the name")
 
 
 def _check_repo_id(repo_id: str) -> None:
@@ -351,33 +361,6 @@ def _check_repo_id(repo_id: str) -> None:
         raise UsageError(
             "A dataset repository has a name such as somebody/my-recording, of letters, digits,"
             f" '-', '_' and '.'; found {repo_id!r:.120}."
-        )
-
-
-def _check_request(
-    files: Files, delete: Sequence[str], message: str, tag: str | None, *, create_pr: bool
-) -> None:
-    if not files and not delete:
-        raise UsageError("There is nothing to push: no file was named.")
-    for path in (*files, *delete):
-        if not is_safe_path(path):
-            raise UsageError(
-                f"A file cannot be pushed to the path {path!r:.120}; paths are relative, with '/'"
-                " between names."
-            )
-    if both := sorted(set(files) & set(delete)):
-        raise UsageError(f"{both[0]} is both pushed and deleted; name it once.")
-    if not message.strip():
-        raise UsageError("A commit needs a message; say what the release contains.")
-    if tag is not None and not _TAG.fullmatch(tag):
-        raise UsageError(
-            "A tag is a short name such as v1.0, of letters, digits, '.', '_' and '-'; found"
-            f" {tag!r:.120}."
-        )
-    if tag is not None and create_pr:
-        raise UsageError(
-            "A pull request cannot be tagged; whoever merges it can tag the result. Leave the tag"
-            " out."
         )
 
 

@@ -79,7 +79,20 @@ def questions(
     if source is not None:
         rows, origin = _from_file(source, dataset_id), source.name
     else:
-        rows, origin = _from_hub(dataset_card(dataset_id))
+        known = dataset_card(dataset_id)
+        hub = known.hub
+        if hub is None or hub.columns is None:
+            where = (
+                "is not on the Hub"
+                if hub is None
+                else "is on the Hub, and its card does not say how rows become questions"
+            )
+            raise CardError(
+                f"The dataset {known.id!r} {where}. Pass a file with the questions, --questions"
+                " FILE."
+            )
+        rows = hub_questions(known.id, _hub_rows(hub), hub.columns, known.answer_kind)
+        origin = f"{hub.repository} on the Hub"
     rows, notes = positions_as_labels(rows, kind, origin)
     result = [
         Question(q.id, q.text or "", q.gold, canonical_gold(kind, q.gold, q.choices), q.choices)
@@ -198,23 +211,6 @@ def _check(card: DatasetCard, questions: Sequence[Question], origin: str) -> Non
         )
 
 
-def _from_hub(card: DatasetCard) -> tuple[list[SourceQuestion], str]:
-    hub = card.hub
-    if hub is None or hub.columns is None:
-        where = (
-            "is not on the Hub"
-            if hub is None
-            else "is on the Hub, and its card does not say how rows become questions"
-        )
-        raise CardError(
-            f"The dataset {card.id!r} {where}. Pass a file with the questions, --questions FILE."
-        )
-    return (
-        hub_questions(card.id, _hub_rows(hub), hub.columns, card.answer_kind),
-        f"{hub.repository} on the Hub",
-    )
-
-
 def _hub_rows(source: HubSource, *, train: bool = False) -> list[Row]:
     from feval.hub.questions import question_files  # huggingface_hub takes half a second to load
 
@@ -226,7 +222,15 @@ def _hub_rows(source: HubSource, *, train: bool = False) -> list[Row]:
 def _rows(path: str, data: bytes) -> list[Row]:
     """Return the rows of a file: Parquet, JSON Lines, or one JSON array."""
     if path.endswith(".parquet"):
-        return _parquet_rows(path, data)
+        try:
+            with pq.ParquetFile(pa.BufferReader(data)) as file:
+                Bounds(path, data, file.metadata).check()
+                table: list[Row] = shortest_floats(file.read()).to_pylist()
+        except DamagedRecordingError as error:
+            raise SourceError(str(error)) from error
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise SourceError(f"{path} is not a readable Parquet file ({error!s:.120}).") from error
+        return table
     reader = Reader()
     if data.lstrip().startswith(b"["):
         rows = reader.json(data, path, exact=True)
@@ -236,18 +240,6 @@ def _rows(path: str, data: bytes) -> list[Row]:
         if not isinstance(row, dict):
             refuse(f"Row {number} of {path}", "an object", row)
     return list(rows)
-
-
-def _parquet_rows(path: str, data: bytes) -> list[Row]:
-    try:
-        with pq.ParquetFile(pa.BufferReader(data)) as file:
-            Bounds(path, data, file.metadata).check()
-            rows: list[Row] = shortest_floats(file.read()).to_pylist()
-    except DamagedRecordingError as error:
-        raise SourceError(str(error)) from error
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise SourceError(f"{path} is not a readable Parquet file ({error!s:.120}).") from error
-    return rows
 
 
 def hub_questions(
@@ -342,7 +334,11 @@ def _gold(
 
 def _choices(row: Row, source: HubChoices, where: str) -> Choices:
     if source.form == "labelled":
-        return _labelled(row, source.column, where)
+        # a list of structs, or the struct of two lists that `datasets` makes of it
+        if source.column not in row:
+            member(row, source.column, list, where)  # says which columns there are
+        options = choices_of(row[source.column], f"{source.column!r} of {where}")
+        return _distinct([(label.strip(), text.strip()) for label, text in options], where)
     texts = member(row, source.column, list, where)
     if not texts or not all(isinstance(text, str) for text in texts):
         refuse(f"{source.column!r} of {where}", "a list of texts", texts)
@@ -351,16 +347,6 @@ def _choices(row: Row, source: HubChoices, where: str) -> Choices:
     if len(texts) > len(_LETTERS):
         refuse(f"{source.column!r} of {where}", f"a list of at most {len(_LETTERS)} texts", texts)
     return tuple((label, text.strip()) for label, text in zip(_LETTERS, texts, strict=False))
-
-
-def _labelled(row: Row, column: str, where: str) -> Choices:
-    """Read options from a list of structs, or from the struct of two lists that `datasets` makes of
-    it.
-    """
-    if column not in row:
-        member(row, column, list, where)  # says which columns there are
-    options = choices_of(row[column], f"{column!r} of {where}")
-    return _distinct([(label.strip(), text.strip()) for label, text in options], where)
 
 
 def _marked(text: str, where: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ import orjson
 from huggingface_hub import constants
 
 from feval.cards.cards import HubSource
-from feval.errors import HubError, StorageError
+from feval.errors import HubError
 from feval.hub.addresses import Address
 from feval.hub.client import Client, cache_folder
 from feval.hub.snapshots import file_at_commit
@@ -62,20 +62,18 @@ def question_files(source: HubSource, *, train: bool = False) -> list[QuestionFi
         )
     address = Address(source.repository, source.revision)
     what, folder = f"{source.repository} at commit {source.revision[:12]}", cache_folder()
-
-    def failed(reason: str, advice: str) -> HubError:
-        return HubError(
-            f"The questions of {what} could not be fetched from the Hub ({client.host}): {reason},"
-            f" and no sound copy is in {folder}. {advice}, or {remedy}."
-        )
-
-    def disk_failed(message: str) -> StorageError:
-        return StorageError(
-            f"The questions could not be kept in {folder}: {message}. Name a folder that can be"
-            " read, can be written to and has space in FEVAL_CACHE."
-        )
-
-    client = Client(source.repository, failed, disk_failed, folder=folder / "questions")
+    client = Client(
+        source.repository,
+        f"The questions of {what} could not be fetched from",
+        (
+            f"The questions could not be kept in {folder}",
+            "Name a folder that can be read, can be written to and has space in FEVAL_CACHE",
+        ),
+        "Correct the card",
+        f", and no sound copy is in {folder}",
+        f", or {remedy}",
+        folder / "questions",
+    )
     # Names come from a card, which may be a stranger's: quoted, and with an "@" in each, no name
     # leaves the folder.
     parts = (source.repository, source.revision, source.config or "", source.split)
@@ -90,7 +88,7 @@ def question_files(source: HubSource, *, train: bool = False) -> list[QuestionFi
         files = [(path, file_at_commit(client, address, path, MAX_BYTES)) for path in paths]
         return [QuestionFile(path, file.read_bytes()) for path, file in files]
     except OSError as error:
-        raise disk_failed(error.strerror or str(error)) from error
+        raise client.disk_failed(error) from error
 
 
 def _listed(listing: Path) -> list[str]:

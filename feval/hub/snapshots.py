@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePath
 from typing import Any
@@ -228,7 +227,10 @@ def _pinned(client: Client, address: Address) -> Address:
         return address
     revision = address.revision or "main"
     if is_offline():
-        commit, moves = _cached_commit(client, address, revision), revision == "main"
+        try:
+            commit, moves = _commit_of(client, address, revision, here=True), revision == "main"
+        except (LocalEntryNotFoundError, RevisionResolutionError) as error:
+            raise client.offline() from without_addresses(error)
     else:
         commit, moves = client.attempts(lambda: _resolve(client, address, revision))
     pinned = address.at(commit)
@@ -352,7 +354,7 @@ def _linked(client: Client, paths: Sequence[str], files: Sequence[Path]) -> Path
                 with suppress(FileExistsError):  # of another process
                     link.symlink_to(file.absolute())
     except OSError as error:
-        raise client.disk_failed(error.strerror or str(error)) from error
+        raise client.disk_failed(error) from error
     return folder
 
 
@@ -369,12 +371,33 @@ def file_at_commit(client: Client, address: Address, index: str, most_bytes: int
         repo_type="dataset",
     )
     file = Path(cached) if isinstance(cached, str) else None
+
+    def fetch() -> Path:
+        listed = _listing(client, address, [path]).get(path)
+        if listed is None:
+            hint = "so it is not a recording" if index == MANIFEST else "or not at that revision"
+            raise HubError(f"{address} has no {index}, {hint}. Check the address and its revision.")
+        if listed.size > most_bytes:
+            raise HubError(
+                f"{path} of {address} has {listed.size:,} bytes; at most {most_bytes:,} are"
+                " fetched."
+            )
+        with client.errors():
+            return Path(
+                client.api().hf_hub_download(
+                    address.repo_id,
+                    path,
+                    repo_type="dataset",
+                    revision=address.revision,
+                    cache_dir=client.cache,
+                    force_download=file is not None,
+                )
+            )
+
     for attempt in range(3):
         if file is not None and _is_as_cached(file):
             return file
         if attempt < 2:
-            force = file is not None
-            fetch = partial(_fetch_index, client, address, index, most_bytes, force=force)
             file = client.attempts(fetch, most=2)
     raise HubError(
         f"{path} of {address} came twice from the Hub ({client.host}) with other bytes than the Hub"
@@ -382,47 +405,15 @@ def file_at_commit(client: Client, address: Address, index: str, most_bytes: int
     )
 
 
-def _fetch_index(
-    client: Client, address: Address, index: str, most_bytes: int, force: bool
-) -> Path:
-    path = address.inside(index)
-    listed = _listing(client, address, [path]).get(path)
-    if listed is None:
-        hint = "so it is not a recording" if index == MANIFEST else "or not at that revision"
-        raise HubError(f"{address} has no {index}, {hint}. Check the address and its revision.")
-    if listed.size > most_bytes:
-        raise HubError(
-            f"{path} of {address} has {listed.size:,} bytes; at most {most_bytes:,} are fetched."
-        )
-    with client.errors():
-        return Path(
-            client.api().hf_hub_download(
-                address.repo_id,
-                path,
-                repo_type="dataset",
-                revision=address.revision,
-                cache_dir=client.cache,
-                force_download=force,
-            )
-        )
-
-
 def _resolve(client: Client, address: Address, revision: str) -> tuple[str, bool]:
     """Return the commit of a revision, and whether it is a branch, which moves."""
-    api = client.api()
     with client.errors():
         # resolve_revision does not tell a tag from a branch
-        refs = api.list_repo_refs(address.repo_id, repo_type="dataset")
+        refs = client.api().list_repo_refs(address.repo_id, repo_type="dataset")
         tags = {ref.name for ref in refs.tags}
         branches = {ref.name: ref.target_commit for ref in refs.branches}
         try:
-            # It also notes the commit in the cache, for offline use.
-            resolved = api.resolve_revision(
-                address.repo_id,
-                repo_type="dataset",
-                revision=revision,
-                cache_dir=constants.HF_HUB_CACHE,
-            )
+            resolved = _commit_of(client, address, revision)
         except RevisionNotFoundError as error:
             named = (
                 f"its {noun} are {_some(sorted(names))}" if names else f"it has no {noun}"
@@ -432,7 +423,7 @@ def _resolve(client: Client, address: Address, revision: str) -> tuple[str, bool
                 f"the Hub has the repository but no such commit, tag or branch; {', '.join(named)}"
             )
             raise client.failed(reason, client.wrong_name) from without_addresses(error)
-        commit = str(branches.get(revision) or resolved.resolved)
+        commit = str(branches.get(revision) or resolved)
     if not is_commit(commit):
         raise HubError(
             f"The Hub ({client.host}) answered {commit!r:.60} where the commit of {address} was"
@@ -452,30 +443,26 @@ def _some(names: Iterable[str]) -> str:
 
 def _listing(client: Client, address: Address, paths: Sequence[str]) -> dict[str, ListedFile]:
     """Return what the Hub says about some files, by path."""
-    api = client.api()
     listing: dict[str, ListedFile] = {}
     with client.errors():
         for start in range(0, len(paths), _LISTED_AT_ONCE):
             batch = list(paths[start : start + _LISTED_AT_ONCE])
-            items = api.get_paths_info(
+            items = client.api().get_paths_info(
                 address.repo_id, batch, revision=address.revision, repo_type="dataset"
             )
             listing |= {item.path: item for item in items if isinstance(item, ListedFile)}
     return listing
 
 
-def _cached_commit(client: Client, address: Address, revision: str) -> str:
-    """Return the commit that a revision had when it was last resolved."""
-    try:
-        resolved = client.api().resolve_revision(
-            address.repo_id,
-            repo_type="dataset",
-            revision=revision,
-            cache_dir=constants.HF_HUB_CACHE,
-            local_files_only=True,
-        )
-    except (LocalEntryNotFoundError, RevisionResolutionError) as error:
-        raise client.offline() from without_addresses(error)
+def _commit_of(client: Client, address: Address, revision: str, *, here: bool = False) -> str:
+    """Return the commit of a revision, and note it in the cache; with `here`, the one noted."""
+    resolved = client.api().resolve_revision(
+        address.repo_id,
+        repo_type="dataset",
+        revision=revision,
+        cache_dir=constants.HF_HUB_CACHE,
+        local_files_only=here,
+    )
     return str(resolved.resolved)
 
 
@@ -496,20 +483,16 @@ def _is_as_cached(path: Path) -> bool:
 
 
 def _client(address: Address) -> Client:
-    def failed(reason: str, advice: str) -> HubError:
-        return HubError(
-            f"{address} could not be fetched from the Hub ({client.host}): {reason}, and what is"
-            f" needed is not in the cache. {advice}."
-        )
-
-    def disk_failed(message: str) -> StorageError:
-        return StorageError(
-            f"{address} could not be fetched: {message}. Name a folder that can be written to and"
-            " has space in HF_HOME."
-        )
-
-    client = Client(address.repo_id, failed, disk_failed, "Check the address")
-    return client
+    return Client(
+        address.repo_id,
+        f"{address} could not be fetched from",
+        (
+            f"{address} could not be fetched",
+            "Name a folder that can be written to and has space in HF_HOME",
+        ),
+        "Check the address",
+        ", and what is needed is not in the cache",
+    )
 
 
 _FIRST_WITHOUT_SCRIPTS = 4  # earlier versions may run code of a repository

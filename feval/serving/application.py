@@ -93,9 +93,7 @@ class Application:
         self.library, self.runs = library, runs
         self._matcher, self._file, self._pinned = matcher, file, pinned
         self._texts = TextCache()
-        self._mismatches = Mismatches(
-            lambda llm, row: self._texts.of(llm, row).texts, allowed=allow_mismatch
-        )
+        self._mismatches = Mismatches(self._texts, allowed=allow_mismatch)
         self._cutter = Cutter(library.lock)
         self._builder = CompletionBuilder(library.llms)
         self._questions: BoundedCache[object, _Question] = BoundedCache(_QUESTION_BYTES)
@@ -282,11 +280,10 @@ class Application:
 
     def _completions(self, kind: str, call: Call, run: RunName) -> Reply:
         question = self._question(kind, call)
-        reads = []
-        for match in question.matches:
-            texts = self._texts.of(*match.key)
-            require_texts(match, texts)
-            reads.append(partial(self._cutter.cots, match, texts))
+        reads = [
+            partial(self._cutter.cots, match, self._texts.of(*match.key))
+            for match in question.matches
+        ]
         self._warn(run, question.matches, call.warn)
         handouts = self.runs.take(run, question.matches, reads, call.sender)
         return self._builder.reply(question.request, run, handouts, question.headers)
@@ -299,6 +296,8 @@ class Application:
             found = self._matcher.match(request)
             # all are checked before any is warned of
             fields = [self._mismatches.check(request, match) for match in found]
+            for match in found:
+                require_texts(match, self._texts.of(*match.key))
             matches = tuple(
                 replace(
                     match,

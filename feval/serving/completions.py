@@ -15,11 +15,13 @@ from feval.errors import NotRecordedError
 from feval.recording.arrays import TokenLogprobs
 from feval.recording.reader import Recording
 from feval.replay import LLM
-from feval.serving.cots import CotTexts, ServedCot
+from feval.serving.cots import ServedCot
 from feval.serving.matcher import Match
 from feval.serving.runs import Handout, RunName
+from feval.serving.settings import OFFERS, recorded
 from feval.serving.wire import CompletionRequest, MissError, Reply, completion_reply, usage
 
+_CALLS = ("tool_calls", "function_call")
 _SHOWN = 64
 _MAX_NAMED = 32
 _SAFE = "/:@!$&'()*;=~+ "  # not percent-encoded in a header
@@ -103,7 +105,7 @@ class CompletionBuilder:
         pool, row = handout.request.llm.pool, handout.request.row
         try:
             with self._reading:
-                recorded = pool.logprobs()
+                logprobs = pool.logprobs()
         except NotRecordedError:
             unknown["logprobs"] = None
             return [(None, {})] * len(handout.cots)
@@ -113,12 +115,12 @@ class CompletionBuilder:
         found: list[_Logprobs] = []
         for cot in handout.cots:
             place = row, cot.sample
-            lengths = {each.of(*place).size for each in (recorded.logprobs, recorded.confidences)}
+            lengths = {each.of(*place).size for each in (logprobs.logprobs, logprobs.confidences)}
             if cot.is_cut and lengths - {0, int(pool.output_tokens[place])}:
                 unknown["logprobs"] = None  # of other tokens than those that were counted
                 found.append((None, {}))
             else:
-                found.append(_logprobs_of(request.kind, recorded, row, cot))
+                found.append(_logprobs_of(request.kind, logprobs, row, cot))
         return found
 
     def _draw_headers(self, run: RunName, handouts: Sequence[Handout]) -> dict[str, str]:
@@ -154,20 +156,27 @@ class CompletionBuilder:
         return dollars
 
 
-def require_texts(match: Match, cots: CotTexts) -> None:
+def require_texts(match: Match, cots: Sequence[ServedCot]) -> None:
     """Raise `MissError` if the recording has no texts of a question to reply with, only answers, or
-    calls of tools.
+    calls of tools, which recordings do not hold.
     """
-    if cots.texts and all(text is None for text in cots.texts):
+    if cots and all(cot.text is None for cot in cots):
         raise MissError(
             f"The recording holds no texts of {match.llm.name} on {match.question!r} of"
             f" {match.llm.dataset}, only answers, so there is nothing to reply with. Evaluate it"
             " with feval.load, or serve a recording with texts.",
             code="text_not_recorded",
         )
-    if cots.tool_calls:
+    # a call that was forced ends with "stop", and says nothing
+    has_tools = any(recorded(match.llm.info, name) for name in OFFERS)
+    calls = sum(
+        cot.finish_reason in _CALLS
+        or (has_tools and cot.text == "" and cot.finish_reason == "stop")
+        for cot in cots
+    )
+    if calls:
         raise MissError(
-            f"{cots.tool_calls:,} of the {len(cots.texts):,} CoTs of {match.llm.name} on"
+            f"{calls:,} of the {len(cots):,} CoTs of {match.llm.name} on"
             f" {match.question!r} of {match.llm.dataset} called tools. A recording holds texts and"
             " no calls, so a reply would be empty. Ask a live LLM, or a question that was answered"
             " in words."

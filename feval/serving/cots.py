@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from threading import Lock, RLock
 from typing import NamedTuple
 
@@ -20,7 +20,6 @@ from feval.cards.names import FINISH_REASONS
 from feval.cards.tokens import Beginning, beginnings, is_usage
 from feval.errors import FevalError
 from feval.replay import LLM
-from feval.serving import settings
 from feval.serving.library import BoundedCache
 from feval.serving.matcher import Match
 from feval.serving.settings import Bounds
@@ -40,18 +39,20 @@ class Cutter:
         self._reading, self._loading = lock, Lock()
         self._counters: dict[str, _Beginnings | FevalError] = {}
 
-    def cots(self, match: Match, cots: CotTexts, samples: Sequence[int]) -> list[ServedCot]:
+    def cots(
+        self, match: Match, cots: Sequence[ServedCot], samples: Sequence[int]
+    ) -> list[ServedCot]:
         """Return some CoTs of a matched question as the request gets them.
 
         Raises:
             MissError: one would be cut, and where cannot be told.
         """
         if match.bounds is None:
-            return [cots.whole(sample) for sample in samples]
-        return [self._within(match.bounds, match, cots, sample) for sample in samples]
+            return [cots[sample] for sample in samples]
+        return [self._within(match.bounds, match, cots[sample]) for sample in samples]
 
-    def _within(self, bounds: Bounds, match: Match, cots: CotTexts, sample: int) -> ServedCot:
-        whole = cots.whole(sample)
+    def _within(self, bounds: Bounds, match: Match, whole: ServedCot) -> ServedCot:
+        sample = whole.sample
         hidden = 0 if whole.reasoning is not None else whole.reasoning_tokens or 0
         limit = bounds.limit
         if limit is not None and whole.tokens <= limit:
@@ -85,7 +86,7 @@ class Cutter:
                 f" {advice}.",
                 parameter=field,
             )
-        marks = cots.marks[sample] or ()
+        marks = whole.marks or ()
         room = sys.maxsize if limit is None else limit - hidden
         # as a server sends them: thoughts in a field of their own
         marks = () if of_content_blocks(marks) else marks
@@ -140,8 +141,7 @@ class Cutter:
 
 # the CoTs of three LLMs on GSM8K's test set fit, so that sweeps over them read once
 _MAX_BYTES = 256 << 20
-_CALLS = ("tool_calls", "function_call")
-_OVERHEAD = 120  # bytes that a CoT takes besides its characters
+_OVERHEAD = 250  # bytes that a CoT takes besides its characters
 
 
 class ServedCot(NamedTuple):
@@ -154,6 +154,7 @@ class ServedCot(NamedTuple):
         finish_reason: "unknown" where the recording has none.
         tokens: output tokens.
         reasoning_tokens: how many of them were reasoning; `None` where that is not known.
+        marks: where the reasoning was in the raw text; `None` where it was not.
         is_cut: whether a stop or a limit of the request ended it before it ended by itself.
         is_limited: whether it was recorded up to a limit that is below the one asked for, and might
             have gone on.
@@ -167,6 +168,7 @@ class ServedCot(NamedTuple):
     finish_reason: str = "unknown"
     tokens: int = 0
     reasoning_tokens: int | None = None
+    marks: tuple[Mark, ...] | None = None
     is_cut: bool = False
     is_limited: bool = False
     answer: str | None = None
@@ -177,56 +179,16 @@ class ServedCot(NamedTuple):
         return self.tokens if self.is_cut else None
 
 
-@dataclass(frozen=True, slots=True)
-class CotTexts:
-    """The CoTs of one LLM on one question, in recorded order.
-
-    Attributes:
-        texts: the text of each; `None` where the recording has none.
-        reasoning: the thoughts before it; `None` where there are none.
-        finish_reasons: as recorded; "unknown" where the recording has none.
-        tokens: output tokens of each.
-        reasoning_tokens: how many of them were reasoning; `None` where that is not known.
-        marks: where the reasoning of each was in its raw text; `None` where it was not.
-        tool_calls: how many of them are calls of tools, which recordings do not hold: by their
-            finish reason, or because nothing was said where tools were offered (a call that was
-            forced ends with "stop").
-        made: those that were served, by place.
-    """
-
-    texts: Sequence[str | None]
-    reasoning: Sequence[str | None]
-    finish_reasons: Sequence[str]
-    tokens: Sequence[int]
-    reasoning_tokens: Sequence[int | None]
-    marks: Sequence[tuple[Mark, ...] | None]
-    tool_calls: int
-    made: dict[int, ServedCot] = field(default_factory=dict)
-
-    def whole(self, sample: int) -> ServedCot:
-        """Return a CoT as it was recorded; it is made once."""
-        if sample not in self.made:
-            self.made[sample] = ServedCot(
-                sample,
-                self.texts[sample],
-                self.reasoning[sample],
-                self.finish_reasons[sample],
-                self.tokens[sample],
-                self.reasoning_tokens[sample],
-            )
-        return self.made[sample]
-
-
 class TextCache:
     """Reads CoTs of recorded LLMs, and caches them; questions that lie together on disk are read
     together.
     """
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
-        self._cache: BoundedCache[tuple[LLM, int], CotTexts] = BoundedCache(max_bytes)
+        self._cache: BoundedCache[tuple[LLM, int], list[ServedCot]] = BoundedCache(max_bytes)
         self._reading = Lock()  # a Parquet file is read by one thread at a time
 
-    def of(self, llm: LLM, row: int) -> CotTexts:
+    def of(self, llm: LLM, row: int) -> list[ServedCot]:
         """Return the CoTs of a question (by its row)."""
         cots = self._cache.get((llm, row))
         if cots is None:
@@ -234,36 +196,27 @@ class TextCache:
                 cots = self._cache.get((llm, row)) or self._read(llm, row)
         return cots
 
-    def _read(self, llm: LLM, row: int) -> CotTexts:
+    def _read(self, llm: LLM, row: int) -> list[ServedCot]:
         near = llm.texts_near(row)
         # long, and not stored beside the texts
         if "reasoning" in llm.recording.channels(llm.dataset, llm.name):
             near = {row: near[row]}
-        cots = {place: _cots(llm, place, texts) for place, texts in near.items()}
-        for place, each in cots.items():
-            size = sum(
-                len(text or "") + len(thought or "") + _OVERHEAD
-                for text, thought in zip(each.texts, each.reasoning, strict=True)
+        read = {}
+        for place, texts in near.items():
+            size = len(texts)
+            unknown = [None] * size
+            thoughts = llm.reasoning(place) or unknown
+            whole = zip(
+                range(size),
+                texts,
+                thoughts,
+                map(FINISH_REASONS.__getitem__, llm.pool.finish[place, :size].tolist()),
+                llm.pool.output_tokens[place, :size].tolist(),
+                llm.reasoning_tokens.get(llm.question_ids[place]) or unknown,
+                llm.marks(place) or unknown,
+                strict=True,
             )
-            self._cache.put((llm, place), each, size)
-        return cots[row]
-
-
-def _cots(llm: LLM, row: int, texts: list[str | None]) -> CotTexts:
-    size = len(texts)
-    reasons = [FINISH_REASONS[number] for number in llm.pool.finish[row, :size].tolist()]
-    calls = sum(reason in _CALLS for reason in reasons)
-    if "" in texts and any(settings.recorded(llm.info, name) for name in settings.OFFERS):
-        calls += sum(
-            text == "" and reason == "stop" for text, reason in zip(texts, reasons, strict=True)
-        )
-    unknown = [None] * size
-    return CotTexts(
-        texts,
-        llm.reasoning(row) or unknown,
-        reasons,
-        llm.pool.output_tokens[row, :size].tolist(),
-        llm.reasoning_tokens.get(llm.question_ids[row]) or unknown,
-        llm.marks(row) or unknown,
-        calls,
-    )
+            read[place] = [ServedCot(*each) for each in whole]
+            characters = sum(len(text or "") for text in (*texts, *thoughts))
+            self._cache.put((llm, place), read[place], characters + size * _OVERHEAD)
+        return read[row]

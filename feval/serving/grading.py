@@ -120,16 +120,15 @@ def _of_dataset(
     return [entry for entry in entries if entry["dataset"] == (dataset or datasets[0])]
 
 
-@dataclass(frozen=True, eq=False)
-class SavedLedger:
+class SavedLedger(BaseModel, strict=True):
     """A ledger read from a file. `runs` holds the ledger of each run, with details."""
 
     path: Path
-    recordings: Sequence[str]
+    recordings: Annotated[list[str], Field(min_length=1)]
     seed: int
     billing: str
     prices: str
-    runs: Mapping[str, Mapping[str, Any]]
+    runs: dict[str, Any]
 
     def run(self, name: str | None) -> Mapping[str, Any]:
         """Return the ledger of a run, for `None` that of the only one; `UnknownNameError` or
@@ -141,7 +140,8 @@ class SavedLedger:
         if name is None and len(names) != 1:
             shown = ", ".join(names[:10]) + ", ..." * (len(names) > 10) or "nothing"
             raise UsageError(f"{self.path} has {len(names)} runs: {shown}. Name one with --run.")
-        return self.runs[name or names[0]]
+        ledger: Mapping[str, Any] = self.runs[name or names[0]]
+        return ledger
 
 
 def grade_saved(
@@ -217,13 +217,13 @@ def read_ledger(path: Path) -> SavedLedger:
                 " save GET /feval/ledger?detail=1."
             ) from error
     try:
-        known = _Served.model_validate(head)
+        read = {"path": path, "runs": {each["run"]: each for each in runs}}
+        return SavedLedger.model_validate({**head, **read})
     except ValidationError as error:
         raise UsageError(
             f"{path} does not say what was served: recordings, seed, billing and prices. Save the"
             " ledger again."
         ) from error
-    return SavedLedger(path, runs={each["run"]: each for each in runs}, **dict(known))
 
 
 class _Asked(Handed):
@@ -244,13 +244,6 @@ class _Run(BaseModel, strict=True):
     replicate: Annotated[int, Field(ge=0)] | None
     asked: list[_Asked]
     prompts: list[_Prompt] = []
-
-
-class _Served(BaseModel, strict=True):
-    recordings: Annotated[list[str], Field(min_length=1)]
-    seed: int
-    billing: str
-    prices: str
 
 
 _RUNS = TypeAdapter(list[_Run])

@@ -8,11 +8,11 @@ verdict, and nobody would notice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import orjson
 
-from feval.replay import LLM
+from feval.serving.cots import TextCache
 from feval.serving.library import BoundedCache
 from feval.serving.matcher import MAX_SEARCHED, Match
 from feval.serving.prompts import common_passages, normal, occurrences, outside, question_spans
@@ -43,9 +43,7 @@ class Mismatches:
     question (by its row).
     """
 
-    def __init__(
-        self, texts: Callable[[LLM, int], Sequence[str | None]], *, allowed: bool = False
-    ) -> None:
+    def __init__(self, texts: TextCache, *, allowed: bool = False) -> None:
         self._texts, self._allowed = texts, allowed
         self._clean: BoundedCache[tuple[str, int, str], bool] = BoundedCache(_CACHE_BYTES)
         # Dataset and template -> rows of some questions whose CoTs it does not quote.
@@ -76,7 +74,7 @@ class Mismatches:
     def _format_error(self, request: CompletionRequest, match: Match) -> MissError | None:
         field = other_format(request.settings, match.llm.info)
         if field is None or (
-            field in SCHEMAS and all(map(_is_object, self._texts(match.llm, match.row)))
+            field in SCHEMAS and all(_is_object(cot.text) for cot in self._texts.of(*match.key))
         ):
             return None
         value = request.settings[field]
@@ -122,8 +120,8 @@ class Mismatches:
         cots = {
             text: None
             for llm in match.served.llms
-            for raw in self._texts(llm, match.row)
-            if raw is not None and (text := _one_line(normal(raw)))
+            for cot in self._texts.of(llm, match.row)
+            if cot.text is not None and (text := _one_line(normal(cot.text)))
         }
         replies = [text for text in _replies(match, messages) if text in cots]
         replies += _directly_after(match, messages, cots)
@@ -137,19 +135,15 @@ class Mismatches:
                 prompts = [_one_line(normal(question)), *_prompts(match)]
             if not any(passage in text for text in prompts):
                 return None if self._is_usual(match) else passage
-        if _quoted_answer(match) is None:
-            self._note(match)
-        return None
-
-    def _note(self, match: Match) -> None:
-        """Remember that the words around a question quote none of its CoTs."""
-        if match.template is not None:
+        if _quoted_answer(match) is None and match.template is not None:
+            # the words around this question quote none of its CoTs
             key = match.llm.dataset, match.template.digest
             rows = self._around.get(key)
             if rows is None:
                 self._around.put(key, {match.row}, _VERDICT_BYTES)
             elif len(rows) <= _OTHER_QUESTIONS:
                 rows.add(match.row)
+        return None
 
     def _is_usual(self, match: Match) -> bool:
         """Whether the same words stood around several other questions without quoting their

@@ -200,11 +200,26 @@ class Runs:
                     parameter="feval.sample",
                 )
             return 0
-        if request.n > size - place and not (
-            self.recycle and size and request.n <= max(size, _MAX_RECYCLED)
-        ):
-            raise _used_up(name, request, size, min(place, size), recycle=self.recycle)
-        return request.n
+        n, used, most = request.n, min(place, size), max(size, _MAX_RECYCLED)
+        left = size - used
+        if n <= left or (self.recycle and size and n <= most):
+            return n
+        sentences = [
+            (
+                f"{_pool(request, size)}; run {name.label!r} was given {used:,} of them, so"
+                f" {left:,} are left, and {n:,} were asked for."
+            )
+        ]
+        if used and n <= size:
+            sentences.append(_how_to_start_again(name.label))
+        advice = [f"ask for {left:,} or fewer"] * (left > 0)
+        if self.recycle:
+            advice = [f"ask for {most:,} or fewer"] if size else []
+        elif size:
+            advice.append("start the server with --recycle")
+        todo = ", or ".join(advice) or "record some"
+        sentences.append(f"Or {todo}." if len(sentences) > 1 else f"{todo[0].upper()}{todo[1:]}.")
+        raise UsedUpError(" ".join(sentences), parameter="n")
 
     def _replay(self, entry: Mapping[str, Any], find: Find) -> None:
         """Repeat a request of a ledger file."""
@@ -308,28 +323,6 @@ def _pool(request: PoolRequest, size: int) -> str:
         f"{request.llm.name} has {size:,} recorded CoT{'s' * (size != 1)} on question"
         f" {request.question!r} of {request.llm.dataset}"
     )
-
-
-def _used_up(
-    name: RunName, request: PoolRequest, size: int, used: int, *, recycle: bool
-) -> UsedUpError:
-    left, n = size - used, request.n
-    sentences = [
-        (
-            f"{_pool(request, size)}; run {name.label!r} was given {used:,} of them, so {left:,}"
-            f" are left, and {n:,} were asked for."
-        )
-    ]
-    if used and n <= size:
-        sentences.append(_how_to_start_again(name.label))
-    advice = [f"ask for {left:,} or fewer"] * (left > 0)
-    if recycle:
-        advice = [f"ask for {max(size, _MAX_RECYCLED):,} or fewer"] if size else []
-    elif size:
-        advice.append("start the server with --recycle")
-    todo = ", or ".join(advice) or "record some"
-    sentences.append(f"Or {todo}." if len(sentences) > 1 else f"{todo[0].upper()}{todo[1:]}.")
-    return UsedUpError(" ".join(sentences), parameter="n")
 
 
 def _entry(name: RunName, handout: Handout, example: Sequence[str] | None) -> dict[str, Any]:

@@ -120,7 +120,23 @@ class Server(Generic[_Application]):
                 "The host to listen on is empty. Name one, such as 127.0.0.1, or 0.0.0.0 to serve"
                 " every machine."
             )
-        _check_token(host, token)
+        if token is None and not is_loopback(host):
+            raise UsageError(
+                f"{host} can be reached from other machines, and whoever reaches it could ask. Set"
+                " FEVAL_SERVE_TOKEN to a token that clients have to send as their API key, or"
+                " listen on 127.0.0.1."
+            )
+        if token is not None and (
+            len(token) < _MIN_TOKEN
+            or not token.isascii()
+            or not token.isprintable()
+            or " " in token
+        ):
+            raise UsageError(
+                f"A token has {_MIN_TOKEN} or more ASCII characters and no blank; the one given has"
+                f" {len(token)} characters. `python -c 'import secrets;"
+                " print(secrets.token_urlsafe())'` makes one."
+            )
         self.application, self.host = application, host
         self.only_loopback = is_loopback(host)
         self._socket = _listening(host, port)
@@ -220,21 +236,6 @@ class Server(Generic[_Application]):
             self._thread.join()
 
 
-def replay_server(
-    application: Application,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    token: str | None = None,
-    limits: Limits | None = None,
-) -> Server[Application]:
-    """Return a server of recordings; see `serve` and `Server`."""
-    routes = replay_routes(application)
-    return Server(
-        application, routes, host=host, port=port, token=token, limits=limits, grace_s=_GRACE_S
-    )
-
-
 @checked
 def serve(
     recording: str | Path | Recording | Sequence[str | Path | Recording] | None = None,
@@ -258,31 +259,15 @@ def serve(
             allow_mismatch, prices, billing, ledger, resume.
 
     Raises:
-        FevalError: whatever `Application.open` and `replay_server` raise.
+        FevalError: whatever `Application.open` and `Server` raise.
     """
     application = Application.open(recording, **options)
     try:
-        return replay_server(application, host=host, port=port, token=token)
+        routes = replay_routes(application)
+        return Server(application, routes, host=host, port=port, token=token, grace_s=_GRACE_S)
     except BaseException:
         application.close()
         raise
-
-
-def _check_token(host: str, token: str | None) -> None:
-    if token is None and not is_loopback(host):
-        raise UsageError(
-            f"{host} can be reached from other machines, and whoever reaches it could ask. Set"
-            " FEVAL_SERVE_TOKEN to a token that clients have to send as their API key, or listen"
-            " on 127.0.0.1."
-        )
-    if token is not None and (
-        len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token
-    ):
-        raise UsageError(
-            f"A token has {_MIN_TOKEN} or more ASCII characters and no blank; the one given has"
-            f" {len(token)} characters. `python -c 'import secrets;"
-            " print(secrets.token_urlsafe())'` makes one."
-        )
 
 
 class _Listener(socket.socket):
@@ -563,7 +548,7 @@ class _Guard:
             headers = scope["headers"]
             problem = self._problem(headers, scope["http_version"])
             if problem is not None:
-                await _error(problem, is_last=True)(scope, receive, send)
+                await _last(problem)(scope, receive, send)
                 return
             receive = self._bounded(receive)
             if (token := self._token) is not None:
@@ -583,8 +568,9 @@ class _Guard:
         reason = refusal(*sender, only_loopback=self._only_loopback)
         if reason is not None:
             return RequestError(reason, status=403, code="forbidden")
-        if self._token is not None and not _carries(
-            headers.get(b"authorization", b""), self._token
+        scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
+        if self._token is not None and not (
+            hmac.compare_digest(key.strip(), self._token) and scheme.lower() == b"bearer"
         ):
             return RequestError(
                 "This server requires its token: send the header 'Authorization: Bearer TOKEN', or"
@@ -674,20 +660,15 @@ class _Last(Response):
         await send({"type": "http.response.body"})
 
 
-def _carries(authorization: bytes, token: bytes) -> bool:
-    scheme, _, key = authorization.partition(b" ")
-    return hmac.compare_digest(key.strip(), token) and scheme.lower() == b"bearer"
-
-
-def _error(error: FevalError, *, is_last: bool = False) -> Response:
+def _last(error: FevalError) -> Response:
     reply = error_reply(error)
-    if is_last:
-        return _Last(reply.body, reply.status, {**reply.headers, "connection": "close"})
-    return Response(reply.body, reply.status, reply.headers)
+    return _Last(reply.body, reply.status, {**reply.headers, "connection": "close"})
 
 
-async def _feval_error(_: Request, error: FevalError) -> Response:
-    return _error(error, is_last=getattr(error, "code", None) == "body_too_long")
+async def _feval_error(request: Request, error: FevalError) -> Response:
+    if getattr(error, "code", None) == "body_too_long":
+        return _last(error)
+    return response(error_reply(error), request)
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
@@ -700,7 +681,7 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
         message = f"There is nothing at {path[:80]}. Give clients a base URL that ends with /v1."
     # its body was not read
     problem = RequestError(message, status=error.status_code, headers=error.headers)
-    return _error(problem, is_last=True)
+    return _last(problem)
 
 
 async def _nobody(_: Request, __: ClientDisconnect) -> Response:
@@ -708,6 +689,5 @@ async def _nobody(_: Request, __: ClientDisconnect) -> Response:
     return Response()
 
 
-async def _bug(_: Request, error: Exception) -> Response:
-    reply = bug_reply(error)
-    return Response(reply.body, reply.status, reply.headers)
+async def _bug(request: Request, error: Exception) -> Response:
+    return response(bug_reply(error), request)

@@ -369,7 +369,7 @@ def test_texts_are_those_of_the_recording_however_small_the_cache(tmp_path):
     for max_bytes in (0, 3000, 1 << 30):
         texts = TextCache(max_bytes)
         for row in [*range(40), *reversed(range(40))]:
-            assert texts.of(llm, row).texts == llm.texts(row)
+            assert [cot.text for cot in texts.of(llm, row)] == llm.texts(row)
 
 
 def test_recordings_opened_together_keep_their_texts_apart(tmp_path):
