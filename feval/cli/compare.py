@@ -97,7 +97,38 @@ def compare(
             " the comparison."
         )
     if init:
-        _init(show, file, recordings, dataset, llms, options, overwrite=saved.force)
+        folders = recording_folders(recordings)
+        opened = [open_place(folder) for folder in folders]
+        dataset = only_dataset(dataset, opened)
+        prices = options.get("prices")
+        price_list = (
+            str(file.parent / prices) if prices and (file.parent / prices).is_file() else prices
+        )
+        plan = listed_plan(
+            opened, (), dataset=dataset, llms=llms, price_list=price_list, **options
+        ).plan
+        places = [
+            str(parse_address(place)) if is_address(place) else path_from(file.parent, place)
+            for place in folders
+        ]
+        plan = plan.changed(recordings=tuple(places))
+        content = plan.to_toml().encode()
+        if file.is_dir():
+            raise UsageError(
+                f"{file} is a folder; name the comparison file to write, such as"
+                f" {file / 'plan.toml'}."
+            )
+        if file.is_file() and not saved.force and file.read_bytes() != content:
+            raise ConflictError(
+                f"{file} exists, with other content. Name another file, or pass --force to replace"
+                " it."
+            )
+        save_files(file.parent, {file.name: content}, replace=saved.force, option="FILE")
+        show.result(
+            {"file": str(file), "plan": plan.to_dict()},
+            f"wrote {file}: {', '.join(entry.label for entry in plan.entries)}",
+            f"Edit it as you like, then: feval compare {file}",
+        )
         return
     if recordings or dataset or llms:
         raise UsageError(
@@ -172,45 +203,3 @@ def show_comparison(
                 comparison, cast("Path", saved.out), cast("BinaryIO", questions), time_limit=limit
             ),
         )
-
-
-def _init(
-    show: Output,
-    file: Path,
-    recordings: list[Path] | None,
-    dataset: str | None,
-    llms: list[str] | None,
-    options: dict[str, Any],
-    *,
-    overwrite: bool,
-) -> None:
-    folders = recording_folders(recordings)
-    opened = [open_place(folder) for folder in folders]
-    dataset = only_dataset(dataset, opened)
-    prices = options.get("prices")
-    price_list = (
-        str(file.parent / prices) if prices and (file.parent / prices).is_file() else prices
-    )
-    plan = listed_plan(
-        opened, (), dataset=dataset, llms=llms, price_list=price_list, **options
-    ).plan
-    places = [
-        str(parse_address(place)) if is_address(place) else path_from(file.parent, place)
-        for place in folders
-    ]
-    plan = plan.changed(recordings=tuple(places))
-    content = plan.to_toml().encode()
-    if file.is_dir():
-        raise UsageError(
-            f"{file} is a folder; name the comparison file to write, such as {file / 'plan.toml'}."
-        )
-    if file.is_file() and not overwrite and file.read_bytes() != content:
-        raise ConflictError(
-            f"{file} exists, with other content. Name another file, or pass --force to replace it."
-        )
-    save_files(file.parent, {file.name: content}, replace=overwrite, option="FILE")
-    show.result(
-        {"file": str(file), "plan": plan.to_dict()},
-        f"wrote {file}: {', '.join(entry.label for entry in plan.entries)}",
-        f"Edit it as you like, then: feval compare {file}",
-    )

@@ -51,16 +51,12 @@ _Result = TypeVar("_Result")
 class TransientError(Exception):
     """A failure that another attempt may not meet again.
 
-    `wait_seconds` is how long the Hub asks us to wait; `broken`: bytes were lost, which the client
-    does not always ask for again.
+    `wait_seconds` is how long the Hub asks us to wait.
     """
 
-    def __init__(
-        self, sentence: str, wait_seconds: float | None = None, *, broken: bool = False
-    ) -> None:
+    def __init__(self, sentence: str, wait_seconds: float = 0) -> None:
         super().__init__(sentence)
         self.wait_seconds = wait_seconds
-        self.broken = broken
 
 
 class StaleParentError(Exception):
@@ -126,22 +122,19 @@ class Client:
             except TransientError as error:
                 if wait is None:
                     raise self.failed(str(error), "Try later") from error
-                requested = error.wait_seconds
                 _LOG.info("%s: %s; trying again.", self.repository, error)
-                time.sleep(min(max(wait, requested or 0), _LONGEST_WAIT_SECONDS))
+                time.sleep(min(max(wait, error.wait_seconds), _LONGEST_WAIT_SECONDS))
         raise AssertionError("the last attempt returns or raises")
 
     @contextlib.contextmanager
-    def errors(self, *, client_retries: bool = False) -> Iterator[None]:
-        """Turn what the client raises into our errors; with `client_retries`, it has retried
-        already, and we do not.
-        """
+    def errors(self) -> Iterator[None]:
+        """Turn what the client raises into our errors."""
         try:
             yield
         except (FevalError, TransientError, StaleParentError):
             raise
         except Exception as error:
-            ours = self._translated(error, client_retries=client_retries)
+            ours = self._translated(error)
             if ours is None:
                 raise
             raise ours from without_addresses(error)
@@ -150,9 +143,9 @@ class Client:
         """Return the error for a network that is switched off."""
         return self.failed("the network is off (HF_HUB_OFFLINE)", "Unset HF_HUB_OFFLINE once")
 
-    def _translated(self, error: Exception, *, client_retries: bool) -> Exception | None:
+    def _translated(self, error: Exception) -> Exception | None:
         if isinstance(error, _WRAPPERS) and isinstance(error.__cause__, Exception):
-            return self._translated(error.__cause__, client_retries=client_retries)
+            return self._translated(error.__cause__)
         ask = (
             f"Ask for access at https://huggingface.co/datasets/{self.repository}, log in with `hf"
             " auth login`, and try again"
@@ -176,10 +169,7 @@ class Client:
         # OSError covers most of the client's errors; HTTPError is that of its HTTP library, httpx
         # or httpx2.
         if isinstance(error, (OSError, hub_errors.HTTPError)):  # type: ignore[attr-defined]  # re-exported, and not declared so
-            ours = self._http_error(error)
-            if client_retries and isinstance(ours, TransientError) and not ours.broken:
-                return self.failed(str(ours), "Try later")
-            return ours
+            return self._http_error(error)
         if isinstance(error, (AttributeError, KeyError, TypeError, ValueError)):
             return self.failed(
                 "the answer is not that of a Hub", "Check HF_ENDPOINT, if you set it"
@@ -204,9 +194,7 @@ class Client:
                 "the Hub cannot be reached", "Check the network (and HF_ENDPOINT, if you set it)"
             )
         if "Consistency check failed" in str(error) or "HTTPError" in classes:
-            return TransientError(
-                f"the connection to the Hub broke ({type(error).__name__})", broken=True
-            )
+            return TransientError(f"the connection to the Hub broke ({type(error).__name__})")
         return self.failed(
             f"the client failed ({type(error).__name__})", "Check HF_ENDPOINT, if you set it"
         )
@@ -217,7 +205,7 @@ class Client:
         if status == 429 or status >= 500:
             reason = "asks for fewer requests" if status == 429 else "has a problem of its own"
             wait = str(headers.get("Retry-After", ""))
-            seconds = float(wait) if re.fullmatch("[0-9]{1,6}", wait) else None
+            seconds = float(wait) if re.fullmatch("[0-9]{1,6}", wait) else 0
             return TransientError(f"the Hub {reason} (HTTP {status})", seconds)
         advice = (
             "Log in with `hf auth login`, and check that the token is valid"

@@ -215,7 +215,9 @@ def _hub_rows(source: HubSource, *, train: bool = False) -> list[Row]:
     from feval.hub.questions import question_files  # huggingface_hub takes half a second to load
 
     return [
-        row for file in question_files(source, train=train) for row in _rows(file.path, file.data)
+        row
+        for path, data in question_files(source, train=train).items()
+        for row in _rows(path, data)
     ]
 
 

@@ -8,7 +8,6 @@ folder. That cache does not know which files make a split, so a list of them lie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import quote
@@ -33,16 +32,9 @@ _ROWS_FILE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionFile:
-    """Path and checked bytes of a file of a repository."""
-
-    path: str
-    data: bytes = field(repr=False)
-
-
-def question_files(source: HubSource, *, train: bool = False) -> list[QuestionFile]:
-    """Return the files of a split, in the order of splits and shards, from the cache or the Hub.
+def question_files(source: HubSource, *, train: bool = False) -> dict[str, bytes]:
+    """Return path -> bytes of the files of a split, in the order of splits and shards, from the
+    cache or the Hub.
 
     Args:
         source: the `hub` section of a dataset card.
@@ -86,7 +78,7 @@ def question_files(source: HubSource, *, train: bool = False) -> list[QuestionFi
             listing.parent.mkdir(parents=True, exist_ok=True)
             listing.write_bytes(orjson.dumps(paths))
         files = [(path, file_at_commit(client, address, path, MAX_BYTES)) for path in paths]
-        return [QuestionFile(path, file.read_bytes()) for path, file in files]
+        return {path: file.read_bytes() for path, file in files}
     except OSError as error:
         raise client.disk_failed(error) from error
 

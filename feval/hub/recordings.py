@@ -139,7 +139,12 @@ class RemoteFiles:
         self.snapshot = snapshot
         self._fetched: set[str] = set()
         self._parts: dict[str, Part] = {}
-        self._checks = _CheckLog(snapshot)
+        # what a commit has passed is not checked again in every process
+        address = snapshot.address
+        pieces = (address.repo_id, str(address.revision), address.path)
+        name = "@".join(quote(piece, safe="") for piece in pieces if piece)
+        self._log = cache_folder() / "checked" / f"{name}.json"
+        self._passed = self._read_log()
 
     def fetch(self, recording: Recording, path: str) -> None:
         """Fetch one file, and check it."""
@@ -181,52 +186,37 @@ class RemoteFiles:
         for part in parts:
             hashes = [records[path]["sha256"] for path in recording.files(*part)]
             check = f"leaf {' '.join(hashes)}"
-            if check not in self._checks:
+            if check not in self._passed:
                 check_leaf(recording, part)
-                self._checks.add([check])
+                self._note([check])
         return fetched
 
     def check_votes(self, recording: Recording, dataset: str, llms: Iterable[str]) -> None:
         """Check that the votes of some LLMs agree with their Parquet files."""
         sha256 = recording.file_record(Part("votes", dataset).path)["sha256"]
-        new = [llm for llm in llms if f"votes {sha256} {llm}" not in self._checks]
+        new = [llm for llm in llms if f"votes {sha256} {llm}" not in self._passed]
         if new:
             check_votes(recording, dataset, new)
-            self._checks.add([f"votes {sha256} {llm}" for llm in new])
+            self._note([f"votes {sha256} {llm}" for llm in new])
 
-
-class _CheckLog:
-    """Checks that a commit has passed, so that they are not repeated in every process."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        address = snapshot.address
-        pieces = (address.repo_id, str(address.revision), address.path)
-        name = "@".join(quote(piece, safe="") for piece in pieces if piece)
-        self._path = cache_folder() / "checked" / f"{name}.json"
-        self._passed = self._read()
-
-    def __contains__(self, check: str) -> bool:
-        return check in self._passed
-
-    def add(self, checks: Iterable[str]) -> None:
-        """Note checks that passed."""
-        self._passed |= set(checks) | self._read()
+    def _note(self, checks: Iterable[str]) -> None:
+        self._passed |= set(checks) | self._read_log()
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle, scratch = tempfile.mkstemp(prefix=".part-", dir=self._path.parent)
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            handle, scratch = tempfile.mkstemp(prefix=".part-", dir=self._log.parent)
             with os.fdopen(handle, "wb") as file:
                 file.write(orjson.dumps(sorted(self._passed)))
-            Path(scratch).replace(self._path)
+            Path(scratch).replace(self._log)
         except OSError as error:
             _LOG.info(
                 "%s cannot be written (%s); what was checked will be checked again.",
-                self._path,
+                self._log,
                 error,
             )
 
-    def _read(self) -> set[str]:
+    def _read_log(self) -> set[str]:
         try:
-            checks = orjson.loads(self._path.read_bytes())
+            checks = orjson.loads(self._log.read_bytes())
         except (OSError, orjson.JSONDecodeError):
             return set()
         found = checks if isinstance(checks, list) else []

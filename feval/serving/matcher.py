@@ -18,7 +18,7 @@ from feval.errors import UnknownNameError
 from feval.replay import LLM
 from feval.serving import settings
 from feval.serving.library import Library, ServedDataset, conversation_digest, some, system_text
-from feval.serving.prompts import PromptUse, Template, normal, template_of
+from feval.serving.prompts import PromptUse, normal, template_digest, template_of
 from feval.serving.settings import Bounds, IgnoredSetting
 from feval.serving.wire import (
     FEW_SHOT,
@@ -51,7 +51,7 @@ class PoolRequest:
     n: int
     sample: int | None
     use: PromptUse
-    template: Template | None = None
+    template: str | None = None
 
     @property
     def key(self) -> tuple[LLM, int]:
@@ -225,7 +225,7 @@ class Matcher:
             first = exemplars_end(mentioned) if mentioned and place in mentioned[-1].places else 0
         systems = system_text(conversation), served.system_text(llm, row)
         template = template_of(conversation, served.texts[row], served.choices[row], first=first)
-        digest = None if template is None else template.digest
+        digest = None if template is None else template_digest(template)
         return Match(
             llm,
             row,

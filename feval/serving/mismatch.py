@@ -97,10 +97,10 @@ class Mismatches:
                 " for quotes of recorded CoTs.",
                 "messages",
             )
-        if match.template is None:
+        if match.use.digest is None:
             quote = self._quote(match)
         else:
-            key = match.llm.dataset, match.row, match.template.digest
+            key = match.llm.dataset, match.row, match.use.digest
             quote = None if self._clean.get(key) else self._quote(match)
             if quote is None:
                 self._clean.put(key, True, _VERDICT_BYTES)
@@ -135,9 +135,9 @@ class Mismatches:
                 prompts = [_one_line(normal(question)), *_prompts(match)]
             if not any(passage in text for text in prompts):
                 return None if self._is_usual(match) else passage
-        if _quoted_answer(match) is None and match.template is not None:
+        if _quoted_answer(match) is None and match.use.digest is not None:
             # the words around this question quote none of its CoTs
-            key = match.llm.dataset, match.template.digest
+            key = match.llm.dataset, match.use.digest
             rows = self._around.get(key)
             if rows is None:
                 self._around.put(key, {match.row}, _VERDICT_BYTES)
@@ -151,8 +151,8 @@ class Mismatches:
         """
         rows = (
             None
-            if match.template is None
-            else self._around.get((match.llm.dataset, match.template.digest))
+            if match.use.digest is None
+            else self._around.get((match.llm.dataset, match.use.digest))
         )
         return rows is not None and len(rows - {match.row}) >= _OTHER_QUESTIONS
 

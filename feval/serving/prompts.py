@@ -194,20 +194,11 @@ _MAX_USES = 100
 _OTHERS = "others"
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
-    """The words around a question: all messages with a placeholder for it and its options, and the
-    digest of that text.
-    """
-
-    text: str
-    digest: str
-
-
 def template_of(
     conversation: Conversation, question: str, choices: Sequence[str] = (), *, first: int = 0
-) -> Template | None:
-    """Return the words around a question; `None` if no message has its text.
+) -> str | None:
+    """Return the words around a question: all messages with a placeholder for it and its options;
+    `None` if no message has its text.
 
     `first` is where the question begins in the last user message, after exemplars, which belong to
     the template.
@@ -222,12 +213,12 @@ def template_of(
             spans = [span for span in spans if place == last and span[0] >= first]
         has_question = has_question or bool(spans)
         pieces.append(f"{role}: {_PLACEHOLDER.join(outside(text, spans))}")
-    if not has_question:
-        return None
-    whole = "\n".join(pieces)
-    return Template(
-        whole, blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-    )
+    return "\n".join(pieces) if has_question else None
+
+
+def template_digest(template: str) -> str:
+    """Return 16 hex digits that name a template."""
+    return blake2b(template.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def question_spans(text: str, question: str, choices: Sequence[str] = ()) -> list[tuple[int, int]]:

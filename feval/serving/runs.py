@@ -160,16 +160,16 @@ class Runs:
         """Where a template that is new to a run begins to differ from its first one; `None` for the
         first one.
         """
-        if request.template is None:
+        dataset, template, digest = request.llm.dataset, request.template, request.use.digest
+        if template is None or digest is None:
             return None
-        dataset, template = request.llm.dataset, request.template
-        self._templates.put(template.digest, template.text, len(template.text) + _OVERHEAD)
+        self._templates.put(digest, template, len(template) + _OVERHEAD)
         first = templates.first(dataset)
-        text = None if first in {None, template.digest} else self._templates.get(str(first))
+        text = None if first in {None, digest} else self._templates.get(str(first))
         if text is None:
             return None
-        example = difference(text, template.text)
-        templates.add_example(dataset, template.digest, example)
+        example = difference(text, template)
+        templates.add_example(dataset, digest, example)
         return example
 
     def _unknown(self, label: str) -> NotRecordedError:

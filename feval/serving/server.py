@@ -12,15 +12,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from heapq import nsmallest
@@ -560,10 +552,21 @@ class _Guard:
         await self._app(scope, receive, send)
 
     def _problem(self, fields: Sequence[tuple[bytes, bytes]], version: str) -> ServingError | None:
-        headers = dict(fields)
-        problem = _ambiguity(fields, headers, version)
-        if problem is not None:
-            return problem
+        headers, names = dict(fields), [name for name, _ in fields]
+        # what two readers could read in two ways (RFC 9112), and httptools lets pass
+        for name in (b"host", b"origin"):
+            if names.count(name) > 1:
+                return RequestError(
+                    f"The request has several headers {name.decode().title()}; send one."
+                )
+        if b"host" not in headers and version != "1.0":
+            return RequestError("The request has no header Host; HTTP/1.1 requires one.")
+        if len(headers.get(b"content-length", b"")) > _LONGEST_LENGTH:
+            return RequestError(
+                f"The header Content-Length has more than {_LONGEST_LENGTH} digits."
+            )
+        if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+            return RequestError("The only Transfer-Encoding that is read is chunked.")
         sender = (headers.get(name) for name in (b"host", b"origin", b"sec-fetch-site"))
         reason = refusal(*sender, only_loopback=self._only_loopback)
         if reason is not None:
@@ -616,27 +619,6 @@ class _Guard:
             status=413,
             code="body_too_long",
         )
-
-
-def _ambiguity(
-    fields: Sequence[tuple[bytes, bytes]], headers: Mapping[bytes, bytes], version: str
-) -> ServingError | None:
-    """Return what two readers of a request could read in two ways (RFC 9112), and httptools lets
-    pass.
-    """
-    names = [name for name, _ in fields]
-    for name in (b"host", b"origin"):
-        if names.count(name) > 1:
-            return RequestError(
-                f"The request has several headers {name.decode().title()}; send one."
-            )
-    if b"host" not in headers and version != "1.0":
-        return RequestError("The request has no header Host; HTTP/1.1 requires one.")
-    if len(headers.get(b"content-length", b"")) > _LONGEST_LENGTH:
-        return RequestError(f"The header Content-Length has more than {_LONGEST_LENGTH} digits.")
-    if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
-        return RequestError("The only Transfer-Encoding that is read is chunked.")
-    return None
 
 
 class _Last(Response):
