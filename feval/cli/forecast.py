@@ -185,7 +185,27 @@ def couple(
 
     Example: feval couple --recording tiny-42k --recording tiny-90k --out coupled
     """
-    questions, together, apart = _opened(recordings, independent, dataset, llms)
+    opened = [open_recording(folder) for folder in recording_folders(recordings)]
+    others = [open_recording(folder) for folder in independent or ()]
+    dataset = only_dataset(dataset, opened)
+    questions, together = load(dataset, list(llms) if llms else None, opened, prices="none")
+    if not llms:
+        together = [llm for llm in together if llm.noise is not None] or together
+    apart: list[LLM] = []  # the independent ones in the same order
+    if others:
+        recorded = [name for recording in others for name in recording.llm_names(dataset)]
+        names = [llm.name for llm in together]
+        counterparts = [_counterpart(name, recorded) for name in names]
+        if both := set(names) & set(counterparts):
+            raise UsageError(
+                f"{min(both)} has the same name in both recordings, so they cannot be loaded"
+                " together; rename the independent one to a variant, such as NAME@independent"
+                " (`feval record --llm`)."
+            )
+        hashes = {recording.hash for recording in opened}  # one recording may hold both
+        opened += [recording for recording in others if recording.hash not in hashes]
+        questions, every = load(dataset, [*names, *counterparts], opened, prices="none")
+        together, apart = every[: len(names)], every[len(names) :]
     by_area = None if areas is None else _areas(areas, questions)
     result = couple_llms(
         questions,
@@ -202,38 +222,6 @@ def couple(
         written = save_files(saved.out, files, replace=saved.force)
     show.note(*result.warnings)
     show.result(result.to_dict(), *coupling_tables(result), *(f"wrote {path}" for path in written))
-
-
-def _opened(
-    folders: Sequence[Path] | None,
-    others: Sequence[Path] | None,
-    dataset: str | None,
-    llms: Sequence[str] | None,
-) -> tuple[Dataset, list[LLM], list[LLM]]:
-    """The coupled LLMs, and the independent ones in the same order."""
-    opened = [open_recording(folder) for folder in recording_folders(folders)]
-    apart = [open_recording(folder) for folder in others or ()]
-    dataset = only_dataset(dataset, opened)
-    questions, together = load(dataset, list(llms) if llms else None, opened, prices="none")
-    if not llms:
-        together = [llm for llm in together if llm.noise is not None] or together
-    if not apart:
-        return questions, together, []
-    recorded = [name for recording in apart for name in recording.llm_names(dataset)]
-    counterparts = [_counterpart(llm.name, recorded) for llm in together]
-    names = [llm.name for llm in together]
-    if both := set(names) & set(counterparts):
-        raise UsageError(
-            f"{min(both)} has the same name in both recordings, so they cannot be loaded together;"
-            " rename the independent one to a variant, such as NAME@independent (`feval record"
-            " --llm`)."
-        )
-    loaded_hashes = {recording.hash for recording in opened}  # one recording may hold both
-    others_only = [recording for recording in apart if recording.hash not in loaded_hashes]
-    questions, everything = load(
-        dataset, [*names, *counterparts], [*opened, *others_only], prices="none"
-    )
-    return questions, everything[: len(names)], everything[len(names) :]
 
 
 def _counterpart(name: str, recorded: Sequence[str]) -> str:

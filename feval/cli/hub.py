@@ -131,7 +131,14 @@ def push(
             "A push takes a recording and a repository (feval push RECORDING org/name), or a"
             f" repository and --results DIR; only {first!r:.120} was given."
         )
-    seen = _seen(show, repository, needed=page is None or not dry_run or recording is None)
+    try:
+        seen = publish.look(repository)
+    except HubError as error:
+        # where only the page is looked at, a repository that cannot be reached counts as new
+        if page is None or not dry_run or recording is None:
+            raise
+        show.note(f"The page is that of a new repository, since the Hub does not answer: {error}")
+        seen = publish.Seen(repository)
     options: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
     if recording is None:
         if words or page or prices:
@@ -158,7 +165,14 @@ def push(
         show.note(*release.notes, *_allowed(release.scan.allowed))
         release.scan.require_clean()
         todo = publish.changes(release)
-        account = _account(release, todo) | {
+        account = {
+            "repo_id": release.seen.repo_id,
+            "title": release.title,
+            "recording_hash": release.recording_hash,
+            **dataclasses.asdict(todo),
+            "bytes": {path: _size(release, path) for path in todo.sent},
+            "searched_bytes": release.scan.bytes_searched,
+            "allowed": [dataclasses.asdict(finding) for finding in release.scan.allowed],
             "dry_run": dry_run,
             "page": [str(path) for path in written],
         }
@@ -184,19 +198,6 @@ def push(
         f"recording hash {release.recording_hash}" + (f", tag {tag}" if tag else ""),
         f"To load and to cite: {address}",
     )
-
-
-def _seen(show: Output, repository: str, *, needed: bool) -> publish.Seen:
-    """Return the repository as it is; where only the page is looked at, one that cannot be reached
-    counts as new.
-    """
-    try:
-        return publish.look(repository)
-    except HubError as error:
-        if needed:
-            raise
-        show.note(f"The page is that of a new repository, since the Hub does not answer: {error}")
-        return publish.Seen(repository)
 
 
 def _read_words(path: Path) -> dict[str, Any]:
@@ -265,18 +266,6 @@ def _allowed(findings: tuple[publish.Finding, ...]) -> list[str]:
     notes = [f"allowed: {finding}" for finding in findings[:_SHOWN_FINDINGS]]
     more = len(findings) - len(notes)
     return [*notes, f"allowed: {more:,} more findings; --json lists them"] if more > 0 else notes
-
-
-def _account(release: publish.Release, todo: publish.Changes) -> dict[str, Any]:
-    return {
-        "repo_id": release.seen.repo_id,
-        "title": release.title,
-        "recording_hash": release.recording_hash,
-        **dataclasses.asdict(todo),
-        "bytes": {path: _size(release, path) for path in todo.sent},
-        "searched_bytes": release.scan.bytes_searched,
-        "allowed": [dataclasses.asdict(finding) for finding in release.scan.allowed],
-    }
 
 
 def _size(release: publish.Release, path: str) -> int:

@@ -27,7 +27,6 @@ from recorders.journal import JOURNAL, Journal, journal_folder, never_empty
 from recorders.work.settings import load_questions
 
 if TYPE_CHECKING:
-    from feval.serving.application import Application
     from feval.serving.server import Server
 
 
@@ -116,12 +115,7 @@ def serve(
         server.close()
         raise
     server.run()
-    _account_runs(show, server.application)
-
-
-def _account_runs(show: Output, application: Application) -> None:
-    """Print what was handed out, if anything."""
-    runs = application.ledger()["runs"]
+    runs = server.application.ledger()["runs"]
     if runs and not show.json:
         cots, requests = (sum(run[name] for run in runs) for name in ("cots", "requests"))
         show.note(

@@ -174,7 +174,18 @@ class _Push:
 
     def run(self, *, public: bool) -> PushResult:
         now = _look(self.client, self.repo_id) or self._create_repository(public=public)
-        self._check_visibility(now, public=public)
+        if not self.create_pr and now.private == public:
+            if public:
+                raise ConflictError(
+                    f"{self.repo_id} is private, and a public push was asked for. Make it public in"
+                    f" its settings on {self.client.host}, or leave --public out; a push never"
+                    " changes who may see a repository."
+                )
+            raise ConflictError(
+                f"{self.repo_id} is public: everybody would see what is pushed. Ask for a public"
+                " push (--public), or choose another repository; a push never changes who may see a"
+                " repository."
+            )
         unchanged = now.unchanged(self.files)
         same = set(unchanged)
         uploads = [path for path in self.files if path not in same]
@@ -218,21 +229,6 @@ class _Push:
                 " with `hf auth login`."
             )
         return now
-
-    def _check_visibility(self, now: RepoState, *, public: bool) -> None:
-        if self.create_pr or now.private != public:
-            return
-        if public:
-            raise ConflictError(
-                f"{self.repo_id} is private, and a public push was asked for. Make it public in its"
-                f" settings on {self.client.host}, or leave --public out; a push never changes who"
-                " may see a repository."
-            )
-        raise ConflictError(
-            f"{self.repo_id} is public: everybody would see what is pushed. Ask for a public push"
-            " (--public), or choose another repository; a push never changes who may see a"
-            " repository."
-        )
 
     def _commit(
         self, parent: str, uploads: Sequence[str], deletions: Sequence[str]

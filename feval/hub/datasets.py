@@ -255,29 +255,24 @@ def hub_questions(
         SourceError: a row lacks a column, or has something else in it.
     """
     if columns.order is not None:
-        rows = _ordered(rows, columns.order, dataset_id)
+        numbers = []
+        for position, row in enumerate(rows):
+            name = member(row, columns.order, str, f"Row {position} of {dataset_id}")
+            digits = re.search("[0-9]{1,18}$", name)
+            if digits is None:
+                where = f"{columns.order!r} of row {position} of {dataset_id}"
+                refuse(where, "text that ends in a number", name)
+            numbers.append(int(digits[0]))
+        if repeated := [number for number, count in Counter(numbers).items() if count > 1]:
+            raise SourceError(
+                f"The rows of {dataset_id} have the number {repeated[0]} twice in"
+                f" {columns.order!r}, which orders them."
+            )
+        rows = [rows[position] for position in sorted(range(len(rows)), key=numbers.__getitem__)]
     return [
         _question(f"{dataset_id}/{number}", row, columns, answer_kind)
         for number, row in enumerate(rows)
     ]
-
-
-def _ordered(rows: Sequence[Row], column: str, dataset_id: str) -> list[Row]:
-    numbers = []
-    for position, row in enumerate(rows):
-        name = member(row, column, str, f"Row {position} of {dataset_id}")
-        digits = re.search("[0-9]{1,18}$", name)
-        if digits is None:
-            refuse(
-                f"{column!r} of row {position} of {dataset_id}", "text that ends in a number", name
-            )
-        numbers.append(int(digits[0]))
-    if repeated := [number for number, count in Counter(numbers).items() if count > 1]:
-        raise SourceError(
-            f"The rows of {dataset_id} have the number {repeated[0]} twice in {column!r}, which"
-            " orders them."
-        )
-    return [rows[position] for position in sorted(range(len(rows)), key=numbers.__getitem__)]
 
 
 def _question(name: str, row: Row, columns: HubColumns, answer_kind: str) -> SourceQuestion:

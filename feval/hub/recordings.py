@@ -99,7 +99,17 @@ def pull(
     for dataset in dataset_ids:
         source.check_votes(recording, dataset, names[dataset])
     if target is not None:
-        _copy(recording, paths, target)
+        new = NewFolder(target)  # which appears in one rename
+        try:
+            with storage_errors(target):
+                for path in (*paths, MANIFEST):
+                    copy = new.path / path
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(recording.path / path, copy)
+                write_origin(new.path, str(recording.address))
+                new.publish()
+        finally:
+            new.remove()
     return Pulled(
         str(source.snapshot.address),
         recording.path if target is None else target,
@@ -221,18 +231,3 @@ class RemoteFiles:
             return set()
         found = checks if isinstance(checks, list) else []
         return {check for check in found if isinstance(check, str)}
-
-
-def _copy(recording: Recording, paths: Sequence[str], target: Path) -> None:
-    """Copy files from the cache to a new folder, which appears in one rename."""
-    new = NewFolder(target)
-    try:
-        with storage_errors(target):
-            for path in (*paths, MANIFEST):
-                place = new.path / path
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(recording.path / path, place)
-            write_origin(new.path, str(recording.address))
-            new.publish()
-    finally:
-        new.remove()

@@ -292,7 +292,19 @@ def fetch_table(place: str | PurePath) -> tuple[Path, Address]:
     elif {*pattern.parent.glob(pattern.name)} == {*files}:  # no other shard was fetched before
         place = pattern
     else:
-        place = _linked(client, paths, files)
+        # a folder in feval's cache with links to these files alone, named by their paths
+        name = hashlib.sha256("\n".join(map(str, files)).encode()).hexdigest()[:16]
+        place = cache_folder() / "tables" / name
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            for path, file in zip(paths, files, strict=True):
+                link = place / quote(path, safe="")
+                if not link.exists():
+                    link.unlink(missing_ok=True)
+                    with suppress(FileExistsError):  # of another process
+                        link.symlink_to(file.absolute())
+        except OSError as error:
+            raise client.disk_failed(error) from error
     return place, replace(pinned, path=address.path)
 
 
@@ -337,25 +349,6 @@ def _table_paths(client: Client, pinned: Address, address: Address) -> list[str]
 def _stem(path: str) -> str:
     """Return the path of a table's file, as a pattern where it is one of several shards."""
     return _SHARD.sub(r"-*\1", path)
-
-
-def _linked(client: Client, paths: Sequence[str], files: Sequence[Path]) -> Path:
-    """Return a folder in feval's cache with links to files, and no others; their names are their
-    paths in the repository.
-    """
-    name = hashlib.sha256("\n".join(map(str, files)).encode()).hexdigest()[:16]
-    folder = cache_folder() / "tables" / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, file in zip(paths, files, strict=True):
-            link = folder / quote(path, safe="")
-            if not link.exists():
-                link.unlink(missing_ok=True)
-                with suppress(FileExistsError):  # of another process
-                    link.symlink_to(file.absolute())
-    except OSError as error:
-        raise client.disk_failed(error) from error
-    return folder
 
 
 def file_at_commit(client: Client, address: Address, index: str, most_bytes: int) -> Path:

@@ -279,16 +279,6 @@ class Application:
         return handler(call, run)
 
     def _completions(self, kind: str, call: Call, run: RunName) -> Reply:
-        question = self._question(kind, call)
-        reads = [
-            partial(self._cutter.cots, match, self._texts.of(*match.key))
-            for match in question.matches
-        ]
-        self._warn(run, question.matches, call.warn)
-        handouts = self.runs.take(run, question.matches, reads, call.sender)
-        return self._builder.reply(question.request, run, handouts, question.headers)
-
-    def _question(self, kind: str, call: Call) -> _Question:
         key = (kind, call.body, *map(call.headers.get, OWN_HEADERS))
         question = self._questions.get(key)  # most requests are repeated for the next CoTs
         if question is None:
@@ -309,7 +299,13 @@ class Application:
             question = _Question(request, matches, match_headers(matches))
             size = 3 * len(call.body) + _QUESTION_OVERHEAD * len(matches)
             self._questions.put(key, question, size)
-        return question
+        reads = [
+            partial(self._cutter.cots, match, self._texts.of(*match.key))
+            for match in question.matches
+        ]
+        self._warn(run, question.matches, call.warn)
+        handouts = self.runs.take(run, question.matches, reads, call.sender)
+        return self._builder.reply(question.request, run, handouts, question.headers)
 
     def _warn(self, run: RunName, matches: Sequence[Match], warn: Callable[[str], object]) -> None:
         """Tell a run, once of each kind and before anything is drawn, which settings have no

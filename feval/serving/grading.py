@@ -80,11 +80,22 @@ def grade_run(
     dataset: str | None,
 ) -> Graded:
     """Grade a run by its ledger with details; `find` opens the LLMs of these names on a dataset."""
-    run = ledger["run"]
-    entries = _of_dataset(ledger["asked"], run, dataset)
-    opened, llms = find(
-        entries[0]["dataset"], list(dict.fromkeys(entry["llm"] for entry in entries))
-    )
+    run, entries = ledger["run"], ledger["asked"]
+    datasets = list(dict.fromkeys(entry["dataset"] for entry in entries))
+    if not datasets:
+        raise UsageError(f"The run {run!r} was handed nothing, so there is nothing to grade.")
+    if dataset is not None and dataset not in datasets:
+        raise UnknownNameError.of(
+            f"dataset that the run {run!r} asked about, called", dataset, datasets
+        )
+    if dataset is None and len(datasets) > 1:
+        raise UsageError(
+            f"The run {run!r} asked about {len(datasets)} datasets, {', '.join(datasets)}. Name"
+            " one; each is graded separately."
+        )
+    dataset = dataset or datasets[0]
+    entries = [entry for entry in entries if entry["dataset"] == dataset]
+    opened, llms = find(dataset, list(dict.fromkeys(entry["llm"] for entry in entries)))
     names = Consumption.model_fields
     consumed = [
         Consumption(**{name: entry[name] for name in names if name in entry}) for entry in entries
@@ -99,25 +110,6 @@ def grade_run(
     )
     prompts = [use for use in ledger.get("prompts", ()) if use["dataset"] == opened.id]
     return Graded(grade, opened, llms, prompts)
-
-
-def _of_dataset(
-    entries: Sequence[Mapping[str, Any]], run: str, dataset: str | None
-) -> list[Mapping[str, Any]]:
-    """The entries of one dataset: the one that was named, or else the only one."""
-    datasets = list(dict.fromkeys(entry["dataset"] for entry in entries))
-    if not datasets:
-        raise UsageError(f"The run {run!r} was handed nothing, so there is nothing to grade.")
-    if dataset is not None and dataset not in datasets:
-        raise UnknownNameError.of(
-            f"dataset that the run {run!r} asked about, called", dataset, datasets
-        )
-    if dataset is None and len(datasets) > 1:
-        raise UsageError(
-            f"The run {run!r} asked about {len(datasets)} datasets, {', '.join(datasets)}. Name"
-            " one; each is graded separately."
-        )
-    return [entry for entry in entries if entry["dataset"] == (dataset or datasets[0])]
 
 
 class SavedLedger(BaseModel, strict=True):

@@ -42,14 +42,35 @@ class Library:
     ) -> None:
         self.recordings = open_recordings(recording)
         self.lock = RLock()
+        recorded: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        for each in self.recordings:
+            for dataset, llm in each.manifest.pairs:
+                recorded[dataset][llm] = None
+        names = list(dict.fromkeys(llm for own in recorded.values() for llm in own))
+        chosen = []
+        for noun, given, known in (("dataset", datasets, list(recorded)), ("LLM", llms, names)):
+            wanted = [given] if isinstance(given, str) else known if given is None else given
+            for name in wanted:
+                if name not in known:
+                    raise NotRecordedError(
+                        f"The {noun} {name!r} was to be served, but the recordings do not hold it."
+                        f" They hold {some(known)}."
+                    )
+            chosen.append(wanted)
         self.served = [
-            ServedDataset(*load(dataset, names, self.recordings, **options), self.lock)
-            for dataset, names in _pairs(self.recordings, datasets, llms).items()
+            ServedDataset(*load(dataset, served, self.recordings, **options), self.lock)
+            for dataset, own in recorded.items()
+            if dataset in chosen[0] and (served := [name for name in own if name in chosen[1]])
         ]
+        if not self.served:
+            what = f"{some(chosen[1])} on {some(chosen[0])}" if names else "any LLM"
+            raise NotRecordedError(
+                f"Nothing is left to serve: the recordings hold no CoTs of {what}."
+            )
         self.datasets: dict[str, Dataset] = {each.dataset.id: each.dataset for each in self.served}
         self.llms: list[LLM] = [llm for each in self.served for llm in each.llms]
-        for llm in self.llms:
-            llm.require_whole_cots()
+        for opened in self.llms:
+            opened.require_whole_cots()
 
     def model_names(self) -> list[str]:
         """Return the names of the recorded LLMs, which a request can give as its model."""
@@ -87,38 +108,6 @@ def some(names: Iterable[str]) -> str:
     names = list(names)
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + f" and {more} more" * (more > 0)
-
-
-def _pairs(
-    recordings: Sequence[Recording],
-    datasets: str | Sequence[str] | None,
-    llms: str | Sequence[str] | None,
-) -> dict[str, list[str]]:
-    """Dataset -> names of the LLMs to serve on it."""
-    recorded: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for recording in recordings:
-        for dataset, llm in recording.manifest.pairs:
-            recorded[dataset][llm] = None
-    all_llms = list(dict.fromkeys(llm for names in recorded.values() for llm in names))
-    chosen = []
-    for noun, names, available in (("dataset", datasets, list(recorded)), ("LLM", llms, all_llms)):
-        wanted = [names] if isinstance(names, str) else available if names is None else names
-        for name in wanted:
-            if name not in available:
-                raise NotRecordedError(
-                    f"The {noun} {name!r} was to be served, but the recordings do not hold it. They"
-                    f" hold {some(available)}."
-                )
-        chosen.append(wanted)
-    pairs = {
-        dataset: served
-        for dataset, names in recorded.items()
-        if dataset in chosen[0] and (served := [name for name in names if name in chosen[1]])
-    }
-    if not pairs:
-        what = f"{some(chosen[1])} on {some(chosen[0])}" if all_llms else "any LLM"
-        raise NotRecordedError(f"Nothing is left to serve: the recordings hold no CoTs of {what}.")
-    return pairs
 
 
 class ServedDataset:

@@ -378,12 +378,18 @@ def _reasons(candidates: _Candidates, conversation: Conversation, *, strict: boo
                 f"A message before it asks {places[0]}; what an LLM replies to a follow-up was not"
                 " recorded: ask a live LLM."
             )
-    place, share = _nearest(candidates, text)
+    words_sent = set(text[:MAX_SEARCHED].lower().split())
+    place, largest = None, 1 / 3  # the share of a question's words that are in the message
+    for served in candidates:
+        for row, words in enumerate(served.words):
+            share = len(words & words_sent) / max(len(words), 1)
+            if share > largest:
+                place, largest = Place(served, row), share
     if place is not None:
         begins = place.served.texts[place.row].strip()[:_SHOWN]
         yield (
-            f"The nearest is {place}, which begins {begins!r} ({share:.0%} of its words are in the"
-            " message)."
+            f"The nearest is {place}, which begins {begins!r} ({largest:.0%} of its words are in"
+            " the message)."
         )
     yield f"If the prompt words the question differently, {_HOW_TO_NAME}."
 
@@ -406,20 +412,6 @@ def _difference(place: Place, candidates: _Candidates, conversation: Conversatio
                 return f"messages[{number}] differs; recorded: {role}, {text[:_SHOWN]!r}"
         return "they hold more than text"
     return "no prompt was recorded for it"
-
-
-def _nearest(candidates: _Candidates, text: str) -> tuple[Place | None, float]:
-    """The question with the largest share of its words in a message; `None` if none has a third of
-    them.
-    """
-    words_sent = set(text[:MAX_SEARCHED].lower().split())
-    best, largest = None, 1 / 3
-    for served in candidates:
-        for row, words in enumerate(served.words):
-            share = len(words & words_sent) / max(len(words), 1)
-            if share > largest:
-                best, largest = Place(served, row), share
-    return best, largest
 
 
 MAX_SEARCHED = 1 << 20

@@ -63,9 +63,10 @@ class TextIndex:
             if stripped := normal(text).strip():
                 numbers[stripped].append(number)
         self._numbers = {text: tuple(equal) for text, equal in numbers.items()}
-        self._anchors = [
-            _AnchorTable(length, group) for length, group in _by_anchor(self._numbers).items()
-        ]
+        groups: defaultdict[int, list[str]] = defaultdict(list)
+        for text in self._numbers:
+            groups[next(length for length in _ANCHORS if len(text) >= length)].append(text)
+        self._anchors = [_AnchorTable(*group) for group in groups.items()]
 
     def outermost(self, message: str) -> list[TextHit]:
         """Return the texts that occur in a message, in order; none inside a longer one.
@@ -88,13 +89,6 @@ class TextIndex:
             if not outer or stop > outer[-1].stop:
                 outer.append(TextHit(start, stop, self._numbers[text]))
         return outer
-
-
-def _by_anchor(texts: Iterable[str]) -> dict[int, list[str]]:
-    groups: defaultdict[int, list[str]] = defaultdict(list)
-    for text in texts:
-        groups[next(length for length in _ANCHORS if len(text) >= length)].append(text)
-    return groups
 
 
 def occurrences(message: str, text: str) -> Iterator[tuple[int, int]]:

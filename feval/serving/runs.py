@@ -148,7 +148,23 @@ class Runs:
                 raise self._unknown(label)
             summary, cursors = run.summary(), run.cursors() if detail else []
         if detail:
-            summary["asked"] = [self._detail(run.name, *each) for each in cursors]
+            summary["asked"] = []
+        for llm, row, cursor in cursors:
+            draw = self._draws.of(llm, row, run.name.replicate)
+            taken = [
+                (draw[place % len(draw)], cursor.cut.get(place)) for place in range(cursor.place)
+            ]
+            taken += [each for each, times in cursor.chosen.items() for _ in range(times)]
+            asked = {
+                "llm": llm.name,
+                "dataset": llm.dataset,
+                "question": llm.question_ids[row],
+                "requests": cursor.rounds,
+                "passes": cursor.visits,
+                "samples": [sample for sample, _ in taken],
+            }
+            tokens = [number for _, number in taken]
+            summary["asked"].append(asked | ({} if set(tokens) <= {None} else {"tokens": tokens}))
         return summary
 
     def labels(self) -> list[str]:
@@ -266,21 +282,6 @@ class Runs:
         again = not run.is_in_pass(request, entry.get("pass", 1))
         run.take([request], [draw], [cots], self.billing, again=again)
         run.templates.count_entry(entry)
-
-    def _detail(self, name: RunName, llm: LLM, row: int, cursor: _Cursor) -> dict[str, Any]:
-        draw = self._draws.of(llm, row, name.replicate)
-        places = range(cursor.place)
-        taken = [(draw[place % len(draw)], cursor.cut.get(place)) for place in places]
-        taken += [each for each, times in cursor.chosen.items() for _ in range(times)]
-        tokens = [number for _, number in taken]
-        return {
-            "llm": llm.name,
-            "dataset": llm.dataset,
-            "question": llm.question_ids[row],
-            "requests": cursor.rounds,
-            "passes": cursor.visits,
-            "samples": [sample for sample, _ in taken],
-        } | ({} if set(tokens) <= {None} else {"tokens": tokens})
 
 
 class DrawCache:
