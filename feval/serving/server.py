@@ -228,6 +228,11 @@ class Server(Generic[_Application]):
             self._thread.join()
 
 
+def replay_server(application: Application, **options: Any) -> Server[Application]:
+    """Return a server of recordings; the options are those of `Server`."""
+    return Server(application, replay_routes(application), grace_s=_GRACE_S, **options)
+
+
 @checked
 def serve(
     recording: str | Path | Recording | Sequence[str | Path | Recording] | None = None,
@@ -255,8 +260,7 @@ def serve(
     """
     application = Application.open(recording, **options)
     try:
-        routes = replay_routes(application)
-        return Server(application, routes, host=host, port=port, token=token, grace_s=_GRACE_S)
+        return replay_server(application, host=host, port=port, token=token)
     except BaseException:
         application.close()
         raise
