@@ -21,7 +21,7 @@ from feval.methods import BestOfN, ConfidenceWeighted, DeepConfidence, WeightedB
 from feval.recording import ScorerInfo
 from feval.recording.arrays import Scores
 from feval.replay.draws import orders
-from feval.replay.pools import ArrayChannels, Pool, Ragged, TokenLogprobs
+from feval.replay.pools import ArrayChannels, Pool, RaggedArray, TokenLogprobs
 
 SAMPLES, STEPS, TOKENS, GROUP = 40, 6, 200, 64
 REPLICATES = 1000
@@ -85,7 +85,9 @@ def synthetic_pool(questions: int) -> Pool:
     offsets = np.concatenate([[0], np.cumsum(lengths.ravel())])
     values = (8 + 8 * draw.random(offsets[-1])).astype(np.float32)
     logprobs = TokenLogprobs(
-        -lengths.astype(float), Ragged(values, offsets, shape), Ragged(-values, offsets, shape)
+        -lengths.astype(float),
+        RaggedArray(values, offsets, shape),
+        RaggedArray(-values, offsets, shape),
     )
     counts = np.zeros(shape, np.int32)
     steps = np.arange(codes.size + 1, dtype=np.int64) * STEPS

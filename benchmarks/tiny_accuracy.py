@@ -21,8 +21,8 @@ from feval.estimators.per_question import vote_counts
 from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy
 from recorders.tiny import (
     FAMILY,
-    Completion,
-    Decoding,
+    TinyCompletion,
+    TinyDecoding,
     TinyModel,
     load_model,
     problems,
@@ -49,10 +49,12 @@ def main() -> None:
     for name in chosen.names or FAMILY:
         path = chosen.checkpoint
         model = read_model(path, name, FAMILY[name]) if path else load_model(name)
-        print(row(model, Decoding(temperature=chosen.temperature), chosen.questions), flush=True)
+        print(
+            row(model, TinyDecoding(temperature=chosen.temperature), chosen.questions), flush=True
+        )
 
 
-def row(model: TinyModel, decoding: Decoding, questions: int) -> str:
+def row(model: TinyModel, decoding: TinyDecoding, questions: int) -> str:
     """One model's line."""
     test_problems = problems.test_questions()[:questions]
     samples = [
@@ -80,7 +82,7 @@ def row(model: TinyModel, decoding: Decoding, questions: int) -> str:
     )
 
 
-def coded(completions: list[Completion], gold: str) -> list[int]:
+def coded(completions: list[TinyCompletion], gold: str) -> list[int]:
     """Codes of the answers: 0 is the gold one, -1 none."""
     keys = answers.keys(
         "number", [answers.extract("number", completion.text) for completion in completions], gold

@@ -41,8 +41,8 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
     proven = vote_interval(50, table)
     cells = rng.multinomial(8192, rng.dirichlet([6.0, 2.0, 3.0], TABLES))
     pairs, few = (
-        PairTable.of(*cells.T),
-        PairTable.of(*rng.multinomial(40, [0.6, 0.2, 0.2], TABLES).T),
+        PairTable.from_counts(*cells.T),
+        PairTable.from_counts(*rng.multinomial(40, [0.6, 0.2, 0.2], TABLES).T),
     )
     single, single_few = (
         [PairTable(table.both_right[i], table.disagree[i], table.both_wrong[i]) for i in range(20)]

@@ -23,7 +23,7 @@ from feval.estimators.vote_intervals import certified_three_vote_gain
 from feval.forecast import METHODS, Forecast, estimate
 from feval.recording import open_recording
 from feval.replay import LLM, Dataset, load
-from feval.report.tables.tables import Column, Table, plain
+from feval.report.tables.tables import Table, TableColumn, plain
 
 ESTIMATORS = tuple(name for name in METHODS if name != "two-call")
 TWO_CALL_DRAWS = 40
@@ -140,7 +140,7 @@ def gain(dataset: Dataset, llm: LLM) -> str:
     counts = vote_counts(llm.pool.codes, dataset.gold)
     right, size = counts.gold.astype(float), counts.size.astype(float)
     mu, nu = float((right / size).mean()), float((right * (right - 1) / (size * (size - 1))).mean())
-    moments = Moments.of(mu, max(nu, mu * mu))
+    moments = Moments.from_values(mu, max(nu, mu * mu))
     told = estimate(dataset, llm, g=2, m=[3], methods=["exact"], resamples=RESAMPLES)
     majority, plurality = told.pool.majority[0], told.pool.plurality[0]
     proved = certified_three_vote_gain(moments)
@@ -177,7 +177,7 @@ def error_table(title: str, told: dict[int, dict[str, Errors]], methods: Sequenc
             " only"
         ),
     )
-    return Table(title, tuple(Column(name, number=True) for name in names), tuple(rows), notes)
+    return Table(title, tuple(TableColumn(name, number=True) for name in names), tuple(rows), notes)
 
 
 def _cell(own: Errors | None) -> str:
@@ -209,7 +209,7 @@ def region_table(told: Sequence[Regions]) -> Table:
         )
         for own in told
     ]
-    columns = tuple(Column(name, number=True) for name in (*names, *single))
+    columns = tuple(TableColumn(name, number=True) for name in (*names, *single))
     notes = (
         (
             "widths in points; last columns: mean error / mean |error| of one number from the same"

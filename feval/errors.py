@@ -51,7 +51,9 @@ class UnknownNameError(UsageError):
     """A name that does not exist."""
 
     @classmethod
-    def of(cls, noun: str, name: str, known: Iterable[str], advice: str = "") -> UnknownNameError:
+    def among(
+        cls, noun: str, name: str, known: Iterable[str], advice: str = ""
+    ) -> UnknownNameError:
         """Build the sentence: the name of this `noun`, the nearest known one, the whole list where
         it is short, and `advice`.
         """

@@ -21,7 +21,7 @@ from feval.evaluation.curves import Curve, Surface, self_consistency_curve, surf
 from feval.executors.progress import reports
 from feval.recording import verify_recording
 from feval.recording.layout.files import NewFolder, storage_errors
-from feval.recording.verify import Steps
+from feval.recording.verify import StepCounter
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.files import save_files
@@ -93,7 +93,7 @@ def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -
     A folder that an earlier run made is used again, after its recordings are verified; any other
     that is not empty is refused. `progress` is called with (steps done, steps in all).
     """
-    step = Steps(5 + len(LLMS), progress).step
+    step = StepCounter(5 + len(LLMS), progress).step
     _claim(folder)
     recording, depth = folder / "recording", folder / "depth"
     for copied in (recording, depth):

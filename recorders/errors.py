@@ -2,17 +2,17 @@
 
     RecorderError                base of all errors raised here
     ├── BackendError             a request brought no completion
-    │   ├── RateLimited          too many requests: wait, then retry with fewer at a time
+    │   ├── RateLimitError       too many requests: wait, then retry with fewer at a time
     │   ├── Transient            may work next time: a timeout, a 5xx, a broken reply
     │   │   └── Unreachable      no connection: nothing listens there
-    │   ├── Refused              this request will never work; others may
+    │   ├── RefusalError         this request will never work; others may
     │   └── Fatal                no request will work: a wrong key, an unknown model
     ├── JournalError             a journal that is damaged, of something else, or missing
     │   ├── LockedJournalError   another process is writing it
     │   └── MissingError         it lacks something, and the record mode forbids asking
     └── StoppedError             the run ended early; the same command continues
         ├── InterruptedByUser    Ctrl-C, SIGTERM or SIGHUP
-        └── CostLimitReached     `cost_limit_usd` could have been passed
+        └── CostLimitError       `cost_limit_usd` could have been passed
 
 A backend's reason is shown to users and written into the journal: it never holds a key, a header or
 a URL with credentials.
@@ -44,7 +44,7 @@ class BackendError(RecorderError):
         self.reason, self.retry_after = reason, retry_after
 
 
-class RateLimited(BackendError):  # noqa: N818  named after the server's status
+class RateLimitError(BackendError):
     """The server limits the rate (429)."""
 
 
@@ -66,7 +66,7 @@ class Unreachable(Transient):
         self.after_s = after_s
 
 
-class Refused(BackendError):  # noqa: N818  named after what the server did
+class RefusalError(BackendError):
     """This request will never work, others may: content policy, a prompt that is too long.
 
     The finish reason of its CoTs in the recording is "content_filter" if a policy refused, else
@@ -110,5 +110,5 @@ class InterruptedByUser(StoppedError):  # noqa: N818  named after the event
         self.exit_code = exit_code
 
 
-class CostLimitReached(StoppedError):  # noqa: N818  named after the event
+class CostLimitError(StoppedError):
     """The next request could have passed the cost limit."""

@@ -81,7 +81,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
 def check_mode(mode: str) -> None:
     """Raise an `UnknownNameError` for what is no record mode."""
     if mode not in MODES:
-        raise UnknownNameError.of("record mode", mode, MODES)
+        raise UnknownNameError.among("record mode", mode, MODES)
 
 
 def is_written(out: Path) -> bool:

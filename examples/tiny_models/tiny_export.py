@@ -26,7 +26,7 @@ _TEMPLATE = "<question> {{ messages[-1]['content'] }}<answer>"
 def export(name: str, out: Path) -> Path:
     """Write a tiny model as a `transformers` folder, created if missing; weights stay float16."""
     if name not in FAMILY:
-        raise UnknownNameError.of("tiny model", name, FAMILY)
+        raise UnknownNameError.among("tiny model", name, FAMILY)
     with weights_file(name) as path, np.load(path) as file:
         arrays = dict(file)
     out.mkdir(parents=True, exist_ok=True)

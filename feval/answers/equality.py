@@ -35,7 +35,7 @@ from importlib.metadata import version as installed
 from typing import Any
 
 from feval.answers import latex
-from feval.answers.equivalence import NORMAL_FORM, TOLERANCE, Comparison, tolerated
+from feval.answers.equivalence import NORMAL_FORM, TOLERANCE, PairVerdict, tolerated
 from feval.errors import AnswerError, UsageError
 
 MATH_VERIFY = "math-verify"
@@ -121,7 +121,7 @@ def tolerance(relative: str | float) -> str:
     return f"{TOLERANCE}{number!r}"
 
 
-def comparison(name: str) -> Comparison | None:
+def comparison(name: str) -> PairVerdict | None:
     """Return how a named equality compares normal forms; `None` where only identical forms are
     equal.
 
@@ -130,9 +130,9 @@ def comparison(name: str) -> Comparison | None:
     if name == NORMAL_FORM:
         return None
     if near := tolerated(name):
-        return Comparison(near)
+        return PairVerdict(near)
     if name.startswith(MATH_VERIFY):
-        return Comparison(partial(_equal_under, name), latex.comparable, costly=True)
+        return PairVerdict(partial(_equal_under, name), latex.comparable, costly=True)
     raise UsageError(f"There is no equality of answers {name!r:.60}.")
 
 

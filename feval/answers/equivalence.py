@@ -29,7 +29,7 @@ SECONDS = 1_800.0
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PairVerdict:
     """How two different normal forms are compared.
 
     Attributes:
@@ -131,7 +131,7 @@ class Classifier:
 
     def __init__(
         self,
-        comparison: Comparison | None = None,
+        comparison: PairVerdict | None = None,
         budget: ComparisonBudget | None = None,
         known: Iterable[Verdict] = (),
     ) -> None:
@@ -182,7 +182,7 @@ class Classifier:
 def classify(
     forms: Iterable[str],
     gold: str | None,
-    comparison: Comparison | None,
+    comparison: PairVerdict | None,
     budget: ComparisonBudget | None = None,
     known: Iterable[Verdict] = (),
     later: Iterable[str] = (),

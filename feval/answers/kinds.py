@@ -90,7 +90,7 @@ KINDS: dict[str, AnswerKind] = {
 def answer_kind(name: str) -> AnswerKind:
     """Return the answer kind of a name; an `UnknownNameError` lists the kinds."""
     if name not in KINDS:
-        raise UnknownNameError.of("answer kind", name, KINDS)
+        raise UnknownNameError.among("answer kind", name, KINDS)
     return KINDS[name]
 
 

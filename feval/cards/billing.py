@@ -81,7 +81,7 @@ def billed_prompts(billing: str, rounds: _Counts, cots: _Counts) -> _Counts:
         UnknownNameError: `billing` is none of `BILLINGS`.
     """
     if billing not in BILLINGS:
-        raise UnknownNameError.of("billing", billing, BILLINGS)
+        raise UnknownNameError.among("billing", billing, BILLINGS)
     times: Any = {"once": 1, "per_round": rounds, "per_sample": cots}[billing]
     billed: _Counts = times * (rounds > 0)
     return billed

@@ -196,7 +196,7 @@ def dataset_card(dataset_id: str) -> DatasetCard:
             f"{_ADVICE} Questions in a file of your own need none: --questions FILE --answer-kind"
             " KIND (in Python: source=FILE, answer_kind=KIND)."
         )
-        raise UnknownNameError.of("dataset card", dataset_id, dataset_ids(), advice)
+        raise UnknownNameError.among("dataset card", dataset_id, dataset_ids(), advice)
     return card
 
 
@@ -228,7 +228,7 @@ def llm_card(name: str) -> LLMCard:
     """
     card = find_llm_card(name)
     if card is None:
-        raise UnknownNameError.of("LLM card", name.split("@", 1)[0], llm_names(), _ADVICE)
+        raise UnknownNameError.among("LLM card", name.split("@", 1)[0], llm_names(), _ADVICE)
     return card
 
 

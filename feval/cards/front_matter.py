@@ -167,7 +167,7 @@ def known_card(kind: str, name: str, advice: str) -> Path:
     """Return the file of the card that describes `name`; an `UnknownNameError` lists the others."""
     path = find_card(kind, name)
     if path is None:
-        raise UnknownNameError.of(CARD_KINDS[kind], name, card_files(kind), advice)
+        raise UnknownNameError.among(CARD_KINDS[kind], name, card_files(kind), advice)
     return path
 
 

@@ -54,7 +54,7 @@ class Usage:
     added: tuple[str, ...] = ()
 
     @classmethod
-    def of(
+    def from_reply(
         cls,
         prompt: int | None,
         output: int | None,
@@ -154,7 +154,7 @@ def token_counter(name: str) -> Callable[[str], int]:
         )
     if name.startswith(_TIKTOKEN):
         return _TiktokenCounter(name.removeprefix(_TIKTOKEN))
-    raise UnknownNameError.of("token counter", name, COUNTERS)
+    raise UnknownNameError.among("token counter", name, COUNTERS)
 
 
 class Beginning(NamedTuple):
@@ -229,7 +229,7 @@ def _tiktoken_of(encoding_name: str) -> ModuleType:
         ) from error
     known = tiktoken.list_encoding_names()
     if encoding_name not in known:
-        raise UnknownNameError.of(
+        raise UnknownNameError.among(
             "tiktoken encoding", encoding_name, known, "Write it as 'tiktoken:cl100k_base'."
         )
     return tiktoken

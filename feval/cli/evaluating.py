@@ -90,7 +90,7 @@ def request_options(
         )
         for name, value in in_file.items():
             if name not in fields:
-                raise UnknownNameError.of("setting", name, list(fields))
+                raise UnknownNameError.among("setting", name, list(fields))
             read = _extra(fields[name])["read"]
             if read is not None and isinstance(value, str):
                 beside = path.parent / value  # files that it names are beside it
@@ -108,7 +108,7 @@ def request_options(
 def drop_field(name: str) -> str:
     """The field of a request that --drop NAME sets."""
     if name not in _DROPPED:
-        raise UnknownNameError.of("choice for --drop", name, _DROPPED)
+        raise UnknownNameError.among("choice for --drop", name, _DROPPED)
     return name.replace("-", "_")
 
 

@@ -31,7 +31,7 @@ from feval.publish.front_matter import (
     is_name,
 )
 from feval.report.files import save_files
-from feval.report.tables.tables import Column, Table
+from feval.report.tables.tables import Table, TableColumn
 from feval.report.text import counted, size
 
 _SHOWN_FINDINGS = 5
@@ -138,7 +138,7 @@ def push(
         if page is None or not dry_run or recording is None:
             raise
         show.note(f"The page is that of a new repository, since the Hub does not answer: {error}")
-        seen = publish.Seen(repository)
+        seen = publish.RepositorySnapshot(repository)
     options: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
     if recording is None:
         if words or page or prices:
@@ -283,13 +283,14 @@ def _table(release: publish.Release, todo: publish.Changes) -> Table:
             counts[place] += 1
             counts[4] += _size(release, path) if place < 2 else 0
     columns = [
-        Column(name, number=True) for name in ("new", "changed", "unchanged", "removed", "to send")
+        TableColumn(name, number=True)
+        for name in ("new", "changed", "unchanged", "removed", "to send")
     ]
     rows = [
         (name, *(f"{count:,}" for count in counts[:4]), size(counts[4]))
         for name, counts in folders.items()
     ]
-    return Table("", (Column("files"), *columns), tuple(rows))
+    return Table("", (TableColumn("files"), *columns), tuple(rows))
 
 
 def pull(

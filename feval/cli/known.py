@@ -66,7 +66,7 @@ def ls(
         _questions(show, dataset, questions_file, answer_kind, out)
         return
     if what not in (*KNOWN, *METHODS, "oracle"):
-        raise UnknownNameError.of("list", what, (*KNOWN, *METHODS, "questions"))
+        raise UnknownNameError.among("list", what, (*KNOWN, *METHODS, "questions"))
     if dataset or questions_file or answer_kind or out:
         raise UsageError(
             "DATASET, --questions, --answer-kind and --out belong to `feval ls questions DATASET`."

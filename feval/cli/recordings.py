@@ -50,7 +50,7 @@ from feval.report.looking import (
 )
 from feval.report.page.questions import view_page
 from feval.report.tables.recordings import changes_tables, info_dict, info_headline, info_tables
-from feval.report.tables.tables import Column, Table
+from feval.report.tables.tables import Table, TableColumn
 from feval.report.text import counted
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _show_understood(show: Output, table: Meanings, *, final: bool) -> None:
     rows = tuple((*each, _example(table, each[0])) for each in facts)
     names = ("column", "read_as", "meaning", "example")
     listed = [dict(zip(names, row, strict=True)) for row in rows]
-    heads = tuple(Column(name.replace("_", " ")) for name in names)
+    heads = tuple(TableColumn(name.replace("_", " ")) for name in names)
     shown = Table(f"{table.name}, as understood", heads, rows)
     show.result({"file": table.name, "columns": listed}, shown)
 

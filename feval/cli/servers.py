@@ -205,7 +205,7 @@ def proxy(
     card = find_dataset_card(dataset)
     kind = answer_kind or (card.answer_kind if card else "text")
     if kind not in KINDS:
-        raise UnknownNameError.of("answer kind", kind, KINDS)
+        raise UnknownNameError.among("answer kind", kind, KINDS)
     if kind == "verbatim":
         raise UsageError(
             "Verbatim answers cannot be extracted from texts; choose another --answer-kind."

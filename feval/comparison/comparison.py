@@ -445,7 +445,7 @@ Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class MethodTrace:
     """One method at one budget in one draw, on Q questions.
 
     Attributes:
@@ -482,7 +482,7 @@ class Traces:
     order: str
     rows: Rows
     judged: int
-    curves: tuple[tuple[Trace, ...], ...]
+    curves: tuple[tuple[MethodTrace, ...], ...]
     missing: tuple[tuple[str, str], ...]
 
 
@@ -529,7 +529,7 @@ def traces(
         judged = by_key[np.searchsorted(dataset.question_keys, keys, sorter=by_key)]
     rows = judged[:questions]
 
-    def trace(curve: MethodCurve, place: int) -> Trace:
+    def trace(curve: MethodCurve, place: int) -> MethodTrace:
         entry, point = curve.entry, curve.points[place]
         llms = [by_name[name] for name in point.llms]
         swept = {entry.sweep[0]: point.fields[entry.sweep[0]]} if entry.sweep else {}
@@ -551,7 +551,7 @@ def traces(
         handed = method, dataset, llms, rows[:closely], replicate, time_limit
         close = method_answers(*handed, closely=True) if deep else ()
         shown = slice(len(rows))
-        return Trace(
+        return MethodTrace(
             curve.label,
             curve.budget_text(place),
             point.llms,
@@ -560,7 +560,7 @@ def traces(
             tuple(one.grown for one in close),
         )
 
-    curves: list[tuple[Trace, ...]] = []
+    curves: list[tuple[MethodTrace, ...]] = []
     missing = []
     for curve in comparison.curves:
         try:

@@ -30,7 +30,7 @@ _SUGGESTED_COUNTS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
 _FORM = "(label, method, LLMs, budgets)"
 
 
-class Listed(NamedTuple):
+class MethodList(NamedTuple):
     """A plan, and the users' methods in it by their name in the plan."""
 
     plan: Plan
@@ -47,7 +47,7 @@ def listed_plan(
     fields: Mapping[str, Any] | None = None,
     price_list: PriceList | str | None = None,
     **options: Any,
-) -> Listed:
+) -> MethodList:
     """The plan that compares methods on opened recordings.
 
     Args:
@@ -93,7 +93,7 @@ def listed_plan(
             if len(replayed) > 1 and len(table["llms"]) == 1:
                 table["label"] = f"{table.get('label', table['name'])} ({table['llms'][0]})"
     content = {"dataset": dataset, "recordings": places, "method": tables, "cost": cost}
-    return Listed(Plan.from_dict(content).changed(**options), users)
+    return MethodList(Plan.from_dict(content).changed(**options), users)
 
 
 def _suggested(llms: Sequence[LLM], most: Mapping[str, int]) -> Iterator[dict[str, Any]]:

@@ -100,7 +100,7 @@ def prepared(
         if absent is not None:
             advice = f"These are recorded on {plan.dataset}; record it, or change the comparison."
             with _noted(entry.label, missing):
-                raise UnknownNameError.of("recorded LLM", absent, recorded, advice)
+                raise UnknownNameError.among("recorded LLM", absent, recorded, advice)
     named = dict.fromkeys(llm for entry in plan.entries for llm in entry.llms)
     names = [name for name in named if not recorded or name in recorded]
     if not names:

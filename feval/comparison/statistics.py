@@ -281,7 +281,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, eq=False)
-class _Paired:
+class _PairTests:
     """Tests of differences [Q] between two points, taken in the order of the questions' keys, so
     that their order in the recording makes no difference.
     """
@@ -315,7 +315,7 @@ def statistics(
     """
     [first, *_] = next(iter(curves.values()))
     order = np.argsort(first.question_keys, kind="stable")
-    paired = _Paired(plan.confidence, order, None if clusters is None else clusters[order])
+    paired = _PairTests(plan.confidence, order, None if clusters is None else clusters[order])
     lines = _lines(plan, curves, paired)
     savings, reaches = _at_equal_accuracy(plan, lines)
     return Statistics(
@@ -330,7 +330,7 @@ def statistics(
 
 
 def _lines(
-    plan: Plan, curves: Mapping[str, Sequence[Evaluation]], paired: _Paired
+    plan: Plan, curves: Mapping[str, Sequence[Evaluation]], paired: _PairTests
 ) -> list[_CostCurve]:
     points = [point for points in curves.values() for point in points]
     order, seed = paired.order, plan.seed % (1 << 64)
@@ -384,7 +384,7 @@ def _budgets(plan: Plan, lines: Sequence[_CostCurve]) -> list[float]:
     return list(dict.fromkeys(np.geomspace(min(cheapest), max(dearest), 4)[1:].tolist()))
 
 
-def _best(plan: Plan, lines: Sequence[_CostCurve], paired: _Paired) -> tuple[BestPoint, ...]:
+def _best(plan: Plan, lines: Sequence[_CostCurve], paired: _PairTests) -> tuple[BestPoint, ...]:
     """The best points at `_budgets`; differences that several budgets need are tested once."""
     ordered = sorted(
         (-round(float(line.right[i]), 11), float(line.cost[i]), curve, int(line.places[i]), i)
@@ -444,7 +444,7 @@ def _areas(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[HullArea, ...]:
 
 
 def _differences(
-    plan: Plan, lines: Sequence[_CostCurve], paired: _Paired
+    plan: Plan, lines: Sequence[_CostCurve], paired: _PairTests
 ) -> dict[str, tuple[AccuracyDifference, ...]]:
     """Differences at equal costs, and those of pairs that share none; each of the two is adjusted
     by itself.
@@ -468,7 +468,7 @@ def _adjusted(rows: Sequence[AccuracyDifference]) -> tuple[AccuracyDifference, .
 
 
 def _difference(
-    a: _CostCurve, b: _CostCurve, x: float, y: float, paired: _Paired
+    a: _CostCurve, b: _CostCurve, x: float, y: float, paired: _PairTests
 ) -> AccuracyDifference:
     """A difference with its test, not yet adjusted."""
     differences = a.questions_at(x) - b.questions_at(y)

@@ -191,7 +191,7 @@ def gaussian_estimate(
         UnknownNameError: an unknown mode.
     """
     if mode not in MODES:
-        raise UnknownNameError.of("mode of the Gaussian estimator", str(mode), MODES)
+        raise UnknownNameError.among("mode of the Gaussian estimator", str(mode), MODES)
     numbers = checked_votes(votes)
     right, others = np.asarray(correct, np.float64), np.asarray(rivals, np.float64)
     if right.ndim != 1 or others.ndim != 2 or len(right) != len(others):

@@ -68,7 +68,7 @@ class Moments(Result):
     variance: Floats
 
     @classmethod
-    def of(cls, mu: npt.ArrayLike, nu: npt.ArrayLike) -> Moments:
+    def from_values(cls, mu: npt.ArrayLike, nu: npt.ArrayLike) -> Moments:
         """Make it from mu and nu.
 
         Floats count as rounded: values within about 1e-15 of the boundary are on it. Fractions
@@ -120,7 +120,7 @@ class Moments(Result):
         """
         if _exact(mu, rho):
             first, second = (_each(Fraction, np.asarray(values)) for values in (mu, rho))
-            return cls.of(first, first * first + second * first * (1 - first))
+            return cls.from_values(first, first * first + second * first * (1 - first))
         first, second = broadcast(
             mu=checked_probabilities(mu, "mu"), rho=checked_probabilities(rho, "rho")
         )
@@ -216,7 +216,7 @@ class PairTable(Result):
     both_wrong: Int64
 
     @classmethod
-    def of(
+    def from_counts(
         cls, both_right: npt.ArrayLike, disagree: npt.ArrayLike, both_wrong: npt.ArrayLike
     ) -> PairTable:
         """Make it from counts [...], broadcast against each other.
@@ -331,7 +331,7 @@ def pair_table(bits: npt.ArrayLike) -> PairTable:
         )
     right = recorded[:, :2].sum(axis=1)
     counts = np.bincount(right, minlength=3)
-    return PairTable.of(counts[2], counts[1], counts[0])
+    return PairTable.from_counts(counts[2], counts[1], counts[0])
 
 
 def pair_table_summary(table: PairTable) -> PairSummary:

@@ -456,7 +456,7 @@ MOST_OUTCOMES = 1_000_000
 _BLOCK_NUMBERS = 1 << 20  # chances of outcomes held at once
 
 
-class Unbiased(Result):
+class UnbiasedEstimates(Result):
     """D unbiased estimates per question; NaN where none exists, with a reason [D] for each such
     column ("" for others).
     """
@@ -472,7 +472,7 @@ def unbiased_plurality_accuracy(
     votes: Sequence[int] | Integers,
     *,
     ties: str = "uniform",
-) -> Unbiased:
+) -> UnbiasedEstimates:
     """Unbiased estimates of p*(M) from G calls: `subset_plurality_accuracy` for M <= G, NaN beyond.
 
     Args:
@@ -509,7 +509,7 @@ def unbiased_plurality_accuracy(
         else ""
         for m in numbers.tolist()
     ]
-    return Unbiased(PerQuestion(values, np.arange(len(size))), tuple(reasons))
+    return UnbiasedEstimates(PerQuestion(values, np.arange(len(size))), tuple(reasons))
 
 
 def plugin_expectation(

@@ -466,7 +466,7 @@ TIES = ("uniform", "strict", "lenient")
 def check_ties(ties: str) -> None:
     """Raise UnknownNameError unless the name is one of `TIES`."""
     if ties not in TIES:
-        raise UnknownNameError.of("rule for ties", str(ties), TIES)
+        raise UnknownNameError.among("rule for ties", str(ties), TIES)
 
 
 def tie_nodes(rivals: int, ties: str = "uniform") -> tuple[Floats, Floats]:

@@ -256,12 +256,14 @@ def _end(n: float, gain: float = 0.0) -> _End:
     if n == inf:
 
         def at_infinity(mu: Floats, nu: Floats, side: Side) -> Floats:
-            interval = infinite_vote_interval(Moments.of(mu, nu))
+            interval = infinite_vote_interval(Moments.from_values(mu, nu))
             return interval.low if side == "lower" else interval.high
 
         return at_infinity
     check_budget(n)
-    return lambda mu, nu, side: vote_bound(int(n), Moments.of(mu, nu), side).value - gain * mu
+    return lambda mu, nu, side: (
+        vote_bound(int(n), Moments.from_values(mu, nu), side).value - gain * mu
+    )
 
 
 def _chi2_quantile(level: float) -> float:

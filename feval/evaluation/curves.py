@@ -29,7 +29,7 @@ from feval.estimators.per_question import (
 )
 from feval.estimators.plurality import LARGEST_POOL, pass_at_k, subset_plurality_accuracy
 from feval.evaluation.cautions import mixed_parties, not_exact, other_models, probes_for_nothing
-from feval.evaluation.evaluation import Result, budgets, evaluate, interval_ends, rests_on
+from feval.evaluation.evaluation import DatasetResult, budgets, evaluate, interval_ends, rests_on
 from feval.evaluation.ledger import QuestionLedger
 from feval.evaluation.measures import MEANS
 from feval.evaluation.method_names import field_names, make_method
@@ -74,7 +74,7 @@ class CurvePoint(dict[str, Any]):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Curve(Result, Plottable):
+class Curve(DatasetResult, Plottable):
     """One method on one dataset, over the values of one of its fields, usually its budget.
 
     Attributes:
@@ -147,7 +147,7 @@ def self_consistency_curve(
     """
     budgets = ascending(n, "curve", "numbers of CoTs")
     if order not in ORDERS:
-        raise UnknownNameError.of("order", order, ORDERS)
+        raise UnknownNameError.among("order", order, ORDERS)
     if replicates is not None and replicates < 1:
         raise OutOfRangeError(
             f"Seeded points average 1 replicate or more; {replicates} were asked for."
@@ -416,7 +416,7 @@ class SurfacePoint(CurvePoint):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Surface(Result, Displayable):
+class Surface(DatasetResult, Displayable):
     """Exact accuracy and cost of votes over the traces of one LLM on one dataset, over width and
     depth.
 

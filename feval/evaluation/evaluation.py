@@ -78,7 +78,7 @@ ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Result:
+class DatasetResult:
     """Base of results on the questions of one dataset: what their numbers rest on.
 
     Attributes:
@@ -166,7 +166,7 @@ class Result:
 
 
 def rests_on(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any]:
-    """The fields of a `Result` that its dataset, LLMs and questions decide."""
+    """The fields of a `DatasetResult` that its dataset, LLMs and questions decide."""
     return {
         "dataset": dataset.id,
         "llms": tuple(llm.name for llm in llms),
@@ -180,7 +180,7 @@ def rests_on(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Evaluation(Averages, Result, Plottable):
+class Evaluation(Averages, DatasetResult, Plottable):
     """One method on Q questions of one dataset. Numbers per question are means over its draws.
 
     Every measure is an attribute, [Q] as `usd`, `tokens`, `calls`, `samples`, `output_tokens` or
@@ -546,7 +546,7 @@ def _kind(method: object, order: str | None, cost: str | None, parallel: int | N
     if order is None:
         return "exact" if is_exact(method, cost, parallel) else "seeded"
     if order not in ORDERS:
-        raise UnknownNameError.of("order", order, ORDERS)
+        raise UnknownNameError.among("order", order, ORDERS)
     if order == "exact" and not exact:
         raise UsageError(
             f"No exact expectation over all draws is known for {methods.method_name(method)}; take"

@@ -64,7 +64,9 @@ def make_method(
     kind, known = _kind(name), field_names(name)
     for setting in settings:
         if setting not in known:
-            raise UnknownNameError.of("field", setting, known, f"These are the fields of {name}.")
+            raise UnknownNameError.among(
+                "field", setting, known, f"These are the fields of {name}."
+            )
     given = {}
     for key, value in settings.items():
         readings = _readings(value)
@@ -78,7 +80,7 @@ def _kind(name: str) -> type[Any]:
     if name not in known:
         if name.endswith(".py"):
             raise UsageError(f"{name} is a file; name the function in it as well: {name}:FUNCTION.")
-        raise UnknownNameError.of(
+        raise UnknownNameError.among(
             "method", name, known, "A method of your own is named FILE.py:FUNCTION."
         )
     return methods.METHODS.get(name, Oracle)

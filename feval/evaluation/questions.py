@@ -121,7 +121,7 @@ def question_set(
     """
     for option, choice in (("unlabelled", unlabelled), ("short_pools", short_pools)):
         if choice not in CHOICES:
-            raise UnknownNameError.of(f"choice for {option}", choice, CHOICES)
+            raise UnknownNameError.among(f"choice for {option}", choice, CHOICES)
     if short_pools == "drop" and not budgets:
         raise UsageError(
             "Which pools are too short is not known: a function does not say how many CoTs it will"

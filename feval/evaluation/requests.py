@@ -83,7 +83,7 @@ def one_of(noun: str, known: Collection[str]) -> AfterValidator:
 
 def _checked_name(value: str | None, noun: str, known: Collection[str]) -> str | None:
     if value is not None and value not in known:
-        raise UnknownNameError.of(noun, value, known)
+        raise UnknownNameError.among(noun, value, known)
     return value
 
 
@@ -152,7 +152,7 @@ def usage_error(error: ValidationError, subject: str, model: type[BaseModel]) ->
     first = error.errors(include_url=False)[0]
     if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
         names = [str(field.validation_alias or name) for name, field in model.model_fields.items()]
-        return UnknownNameError.of(
+        return UnknownNameError.among(
             f"field of {subject[:1].lower()}{subject[1:]}", str(first["loc"][0]), names
         )
     kind = OutOfRangeError if first["type"] in _RANGE_ERRORS else UsageError

@@ -89,7 +89,7 @@ def export_recording(
         StorageError: `out` exists already, or cannot be written.
     """
     if to not in FORMATS:
-        raise UnknownNameError.of("format", to, FORMATS)
+        raise UnknownNameError.among("format", to, FORMATS)
     opened, out = open_recording(recording), Path(out)
     if to == "every-eval-ever":
         return export_every_eval_ever(opened, out, datasets, llms, executor, progress)

@@ -133,7 +133,7 @@ class Figure:
 
 
 @dataclass(frozen=True, eq=False)
-class Recorded:
+class FirstCalls:
     """The same questions for several LLMs, with the first `calls` CoTs of each.
 
     Attributes:
@@ -152,7 +152,7 @@ class Recorded:
     @classmethod
     def chosen(
         cls, dataset: Dataset, llms: Sequence[LLM], options: FigureOptions, least: int = 2
-    ) -> Recorded:
+    ) -> FirstCalls:
         """Choose the questions with a gold on which each LLM has at least so many CoTs."""
         questions = question_set(
             dataset,
@@ -165,7 +165,7 @@ class Recorded:
     @classmethod
     def on_rows(
         cls, dataset: Dataset, llms: Sequence[LLM], rows: Rows, left_out: LeftOut
-    ) -> Recorded:
+    ) -> FirstCalls:
         """The CoTs on some questions."""
         calls = min(int(llm.pool.sizes[rows].min()) for llm in llms)
         return cls(dataset, llms, rows, calls, left_out)
@@ -209,7 +209,7 @@ def answer_mass(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -
     """Mean share of the r most frequent answers, and entropy by strata of accuracy; over
     temperature, where LLMs differ in it (CEV, Figures 3 and 4).
     """
-    recorded = Recorded.chosen(dataset, llms, options, 1)
+    recorded = FirstCalls.chosen(dataset, llms, options, 1)
     everything, strata = (
         [
             strata_summary(each.gold, each.rivals, each.no_answer, upper)
@@ -282,7 +282,7 @@ def approximation_error(dataset: Dataset, llms: Sequence[LLM], options: FigureOp
     of votes (CEV, Figure 5).
     """
     votes = list(range(1, (options.votes or _MOST_VOTES) + 1, 2))
-    recorded = Recorded.chosen(dataset, llms, options, options.calls + 1)
+    recorded = FirstCalls.chosen(dataset, llms, options, options.calls + 1)
     errors, biases = [], []
     for llm in llms:
         counts = recorded.counts(llm)
@@ -308,7 +308,7 @@ def approximation_error(dataset: Dataset, llms: Sequence[LLM], options: FigureOp
     return recorded.figure("approximation-error", title, lines, panels)
 
 
-def _estimates(recorded: Recorded, llm: LLM, calls: int, votes: Sequence[int]) -> Floats:
+def _estimates(recorded: FirstCalls, llm: LLM, calls: int, votes: Sequence[int]) -> Floats:
     """[R, M] the plug-in's mean accuracy from so many drawn calls, for each replicate."""
     rows = recorded.rows
     codes = drawn(llm.pool.codes[rows], llm.orders(range(_REPLICATES), calls, rows))
@@ -326,7 +326,7 @@ def consistency_error(dataset: Dataset, llms: Sequence[LLM], _: FigureOptions) -
     """
     for llm in llms:
         llm.require(None, 2)
-    recorded = Recorded.on_rows(dataset, llms, np.arange(len(dataset)), LeftOut())
+    recorded = FirstCalls.on_rows(dataset, llms, np.arange(len(dataset)), LeftOut())
     if recorded.calls > _CALLS[-1]:
         raise OutOfRangeError(
             f"This figure takes up to {_CALLS[-1]} CoTs of a question; {recorded.calls} are"
@@ -390,7 +390,7 @@ def two_call_plane(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions
     """Accuracy mu of one call against the correlation rho of being right in two, with the boundary
     of certified gains (arXiv 2605.03379, Figure 2).
     """
-    recorded = Recorded.chosen(dataset, llms, options)
+    recorded = FirstCalls.chosen(dataset, llms, options)
     tails = [(1.0 - options.confidence) / 2.0, (1.0 + options.confidence) / 2.0]
     series = []
     for llm in llms:
@@ -435,7 +435,7 @@ def certified_gains(dataset: Dataset, llms: Sequence[LLM], options: FigureOption
     """Gains of majorities over one call: recorded ones, those that two calls allow, and the least
     that are certified together (arXiv 2605.03379, Theorem 4.1).
     """
-    recorded = Recorded.chosen(dataset, llms, options, options.votes or 3)
+    recorded = FirstCalls.chosen(dataset, llms, options, options.votes or 3)
     votes = list(range(3, min(options.votes or 9, recorded.calls) + 1, 2))
     level = 1.0 - (1.0 - options.confidence) / len(llms)
     series = []
@@ -443,7 +443,7 @@ def certified_gains(dataset: Dataset, llms: Sequence[LLM], options: FigureOption
         counts = recorded.counts(llm)
         gold, size = counts.gold.astype(np.int64), counts.size.astype(np.int64)
         sample = sample_moments(counts, resamples=1, seed=0)
-        moments, rare = Moments.of(sample.mu, sample.nu), rare_pairs(counts)
+        moments, rare = Moments.from_values(sample.mu, sample.nu), rare_pairs(counts)
         intervals = [vote_interval(m // 2, moments) for m in votes]
         gains = [hypergeometric_majority(gold, size, m) - gold / size for m in votes]
         least = np.full(len(votes), np.nan)
@@ -482,7 +482,7 @@ def mixtures(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> F
             f"A mixture takes two LLMs or more; {llms[0].name} alone was given. Name others, --llm"
             " NAME."
         )
-    recorded = Recorded.chosen(dataset, llms, options, votes)
+    recorded = FirstCalls.chosen(dataset, llms, options, votes)
     size, names = recorded.calls, [llm.name for llm in llms]
     if size < votes:
         raise ShortPoolError(
@@ -585,6 +585,6 @@ def make_figure(
         OutOfRangeError: a number out of range.
     """
     if name not in FIGURES:
-        raise UnknownNameError.of("figure", name, FIGURES)
+        raise UnknownNameError.among("figure", name, FIGURES)
     dataset.require(llms)
     return FIGURES[name](dataset, llms, options or FigureOptions())

@@ -400,7 +400,7 @@ def rare_pairs(counts: VoteCounts) -> str | None:
 
 def moments_of(sample: SampleMoments) -> tuple[Moments, Moments]:
     """The moments of the sample (a scalar table) and of its resamples [R]."""
-    return Moments.of(sample.mu, sample.nu), Moments.of(
+    return Moments.from_values(sample.mu, sample.nu), Moments.from_values(
         sample.resampled[:, 0], sample.resampled[:, 1]
     )
 
@@ -519,7 +519,7 @@ def _estimated_there(
 def _check(g: int, methods: Sequence[str], confidence: float) -> None:
     for name in methods:
         if name not in METHODS:
-            raise UnknownNameError.of("estimator", name, METHODS)
+            raise UnknownNameError.among("estimator", name, METHODS)
     if not methods or len(set(methods)) < len(methods):
         raise OutOfRangeError(
             f"A forecast takes distinct estimators, such as exact,two-call; {list(methods)} was"

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from feval.hub.commits import PushResult, RepoState, push_files, read_page, render_page, state
     from feval.hub.places import local_folder, open_place
     from feval.hub.questions import question_files
-    from feval.hub.recordings import Pulled, pull
+    from feval.hub.recordings import PullResult, pull
     from feval.hub.snapshots import fetch_file, fetch_table
 
 
 __all__ = [
     "Address",
-    "Pulled",
+    "PullResult",
     "PushResult",
     "RepoState",
     "fetch_file",
@@ -47,7 +47,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "addresses": ("Address", "is_address", "parse_address", "split_places"),
         "places": ("local_folder", "open_place"),
-        "recordings": ("Pulled", "pull"),
+        "recordings": ("PullResult", "pull"),
         "snapshots": ("fetch_file", "fetch_table"),
         "questions": ("question_files",),
         "commits": ("PushResult", "RepoState", "push_files", "read_page", "render_page", "state"),

@@ -42,7 +42,7 @@ from feval.importers.questions import known_answer_kind, positions_as_labels, re
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.source import SourceQuestion
 from feval.recording.content import Question
-from feval.recording.parquet.bounds import Bounds
+from feval.recording.parquet.bounds import SizeBounds
 
 Row = dict[str, Any]
 Choices = tuple[tuple[str, str], ...]
@@ -226,7 +226,7 @@ def _rows(path: str, data: bytes) -> list[Row]:
     if path.endswith(".parquet"):
         try:
             with pq.ParquetFile(pa.BufferReader(data)) as file:
-                Bounds(path, data, file.metadata).check()
+                SizeBounds(path, data, file.metadata).check()
                 table: list[Row] = shortest_floats(file.read()).to_pylist()
         except DamagedRecordingError as error:
             raise SourceError(str(error)) from error

@@ -37,7 +37,7 @@ _Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class PullResult:
     """What a pull fetched.
 
     Attributes:
@@ -67,7 +67,7 @@ def pull(
     llms: Collection[str] | None = None,
     texts: bool = True,
     progress: _Progress | None = None,
-) -> Pulled:
+) -> PullResult:
     """Fetch a recording from the Hub, or a part of it, and check it.
 
     Args:
@@ -110,7 +110,7 @@ def pull(
                 new.publish()
         finally:
             new.remove()
-    return Pulled(
+    return PullResult(
         str(source.snapshot.address),
         recording.path if target is None else target,
         recording.hash,

@@ -439,7 +439,7 @@ USAGE = {
     "cache_write_tokens": "cache_write", "stated_total_tokens": "total",
 }  # fmt: skip
 """Columns whose meaning depends on the others: column -> argument of
-`feval.cards.tokens.Usage.of`.
+`feval.cards.tokens.Usage.from_reply`.
 """
 
 _WITHOUT_UNIT = frozenset({"duration", "latency", "ttft", "time_to_first_token"})

@@ -39,9 +39,9 @@ from feval.importers.pools import Reading, pool_rows
 from feval.importers.questions import completed, known_answer_kind, read_questions
 from feval.importers.reading import Reader, file_state, fingerprint
 from feval.importers.source import (
-    Imported,
     Importer,
     ImportRequest,
+    SourceContent,
     SourceLLM,
     SourcePool,
     SourceQuestion,
@@ -137,7 +137,7 @@ def import_recording(
     """
     importer = IMPORTERS.get(format)
     if importer is None:
-        raise UnknownNameError.of("import format", format, IMPORTERS)
+        raise UnknownNameError.among("import format", format, IMPORTERS)
     llms = (str(llm),) if isinstance(llm, str) else tuple(map(str, dict.fromkeys(llm or ())))
     source, out, questions = Path(source), Path(out), None if questions is None else Path(questions)
     request = ImportRequest(
@@ -256,7 +256,7 @@ def _dataset_info(
     )
 
 
-def _read(importer: Importer, source: Path, request: ImportRequest) -> Imported:
+def _read(importer: Importer, source: Path, request: ImportRequest) -> SourceContent:
     """Read a source; an error names the format that fits, where another one does."""
     try:
         return importer.read(source, request)
@@ -279,7 +279,7 @@ def _read(importer: Importer, source: Path, request: ImportRequest) -> Imported:
 
 def _check_options(request: ImportRequest, answers: str) -> None:
     if answers not in ANSWERS:
-        raise UnknownNameError.of("place to take answers from", answers, ANSWERS)
+        raise UnknownNameError.among("place to take answers from", answers, ANSWERS)
     if request.temperature is not None and not (
         math.isfinite(request.temperature) and request.temperature >= 0
     ):

@@ -19,7 +19,7 @@ from feval.cards.reading import sentence
 from feval.errors import NotRecordedError, SourceError, UnknownNameError
 from feval.importers.files import TableRow
 from feval.importers.reading import PARQUET, starts_with
-from feval.importers.source import Imported, Row
+from feval.importers.source import Row, SourceContent
 from feval.recording.content import ScorerInfo
 from feval.recording.reader import Recording
 
@@ -75,7 +75,7 @@ class Facts(_Facts):
             UnknownNameError: there are several, and none of that name.
         """
         if dataset not in self.datasets and len(self.datasets) > 1:
-            raise UnknownNameError.of(
+            raise UnknownNameError.among(
                 "dataset in the exported table",
                 dataset,
                 self.datasets,
@@ -165,7 +165,7 @@ def with_missing(rows: Iterable[TableRow], facts: Facts, source: str) -> Iterato
             yield row
 
 
-def as_exported(imported: Imported, facts: Facts) -> Imported:
+def as_exported(imported: SourceContent, facts: Facts) -> SourceContent:
     """Return a dataset with what its facts say, and LLMs with the counters of their tokens."""
     about = facts.of(imported.dataset)
     return replace(

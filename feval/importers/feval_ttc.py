@@ -30,8 +30,8 @@ from feval.importers.columns import (
 from feval.importers.reading import Archive, Reader, opened_archive
 from feval.importers.source import (
     FINISH_REASON_WORDS,
-    Imported,
     ImportRequest,
+    SourceContent,
     SourceLLM,
     SourcePool,
     SourceQuestion,
@@ -40,7 +40,7 @@ from feval.importers.source import (
 from feval.recording.content import LLMInfo
 
 
-def read(source: Path, request: ImportRequest) -> Imported:
+def read(source: Path, request: ImportRequest) -> SourceContent:
     """Read one dataset of an archive, with all its LLMs or those that the request names, one at a
     time.
     """
@@ -50,13 +50,13 @@ def read(source: Path, request: ImportRequest) -> Imported:
         recorded = _recorded(archive, name, reader)
         for llm in request.llms:
             if llm not in recorded:
-                raise UnknownNameError.of(
+                raise UnknownNameError.among(
                     f"LLM recorded on {name} in {source.name},", llm, recorded
                 )
         questions, system_prompt = _questions(archive, name, request, reader)
     llms = request.llms or recorded
     notes = ["The token counts are those stored in the archive; its package counts 1.365 per word."]
-    return Imported(
+    return SourceContent(
         questions,
         _llms(source, name, llms, request, len(questions), reader, notes),
         notes,

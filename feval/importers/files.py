@@ -44,7 +44,7 @@ from feval.importers.reading import (
     starts_with,
 )
 from feval.importers.source import Row
-from feval.recording.parquet.bounds import Bounds, expanded_bytes, most_values
+from feval.recording.parquet.bounds import SizeBounds, expanded_bytes, most_values
 
 _Blocks = Generator[Any, None, None]
 Choice = Callable[[list[str]], Sequence[str]]
@@ -276,7 +276,7 @@ def opened_parquet(
             check_width(str(path), file.metadata.num_columns)
             columns = list(choose(file.schema_arrow.names))
             if data is not None:
-                Bounds(path, data, file.metadata, _most_bytes(path, math.inf)).check(columns)
+                SizeBounds(path, data, file.metadata, _most_bytes(path, math.inf)).check(columns)
             yield file, columns
     except DamagedRecordingError as error:
         raise SourceError(str(error)) from error

@@ -43,7 +43,7 @@ from feval.importers.logs import (
 )
 from feval.importers.reading import ZIP, Archive, Reader, opened_archive, read_bytes, starts_with
 from feval.importers.rows import Rows
-from feval.importers.source import Imported, ImportRequest, Prompt, Row, counted_notes
+from feval.importers.source import ImportRequest, Prompt, Row, SourceContent, counted_notes
 
 _VERSION = 2
 _HEADER, _START = "header.json", "_journal/start.json"
@@ -84,7 +84,7 @@ class _Epoch:
     failed: bool
 
 
-def read(source: Path, request: ImportRequest) -> Imported:
+def read(source: Path, request: ImportRequest) -> SourceContent:
     """Read one log, a zip or JSON. The request may give the LLM another name."""
     reader, noted = Reader(), Counter[str]()
     drafts: dict[str, dict[int, _Epoch]] = {}
@@ -301,7 +301,7 @@ def _tokens(usage: Any, where: str) -> tuple[int | None, int | None]:
     counts = {name: whole(usage[key]) for name, key in _USAGE.items() if usage.get(key) is not None}
     # Inspect counts what came from a cache beside the input, and Gemini's thoughts beside the
     # output; its total tells.
-    settled = Usage.of(**{"prompt": 0, "output": None, "cache_read": 0} | counts)
+    settled = Usage.from_reply(**{"prompt": 0, "output": None, "cache_read": 0} | counts)
     if None in (*counts.values(), whole(settled.output), whole(settled.prompt)):
         refuse(f"The usage of {where}", "whole numbers from 0", usage)
     if settled.problem is not None:

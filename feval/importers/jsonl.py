@@ -26,7 +26,7 @@ from feval.importers.columns import (
 )
 from feval.importers.reading import Reader, read_lines
 from feval.importers.rows import Piece, Rows
-from feval.importers.source import Imported, ImportRequest, Row
+from feval.importers.source import ImportRequest, Row, SourceContent
 
 _SAMPLES = ("samples", "completions", "responses")
 _COT_NAMES = names_of("cot").keys() | {*_SAMPLES}
@@ -34,7 +34,7 @@ _PIECE_BYTES = 6 << 20
 _PIECES_AHEAD = 2  # for each worker, read and not yet put together
 
 
-def read(source: Path, request: ImportRequest) -> Imported:
+def read(source: Path, request: ImportRequest) -> SourceContent:
     """Read one JSON Lines file. The request names the LLM if the lines do not, or chooses among
     theirs.
     """

@@ -144,7 +144,7 @@ def _read(layout: str | Path) -> Layout:
     path = Path(layout)
     if path.suffix != ".toml" and not path.exists():
         if str(layout) not in layout_names():
-            raise UnknownNameError.of(
+            raise UnknownNameError.among(
                 "layout", str(layout), layout_names(), "A file of your own ends in .toml."
             )
         path = _FOLDER / f"{layout}.toml"

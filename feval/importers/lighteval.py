@@ -28,7 +28,7 @@ from feval.importers.files import opened_parquet, shortest_floats
 from feval.importers.logs import chat_prompt, decoding, gold_of, inside, labelled
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.rows import collected
-from feval.importers.source import Imported, ImportRequest, Prompt, Row, counted_notes
+from feval.importers.source import ImportRequest, Prompt, Row, SourceContent, counted_notes
 
 _DOC = ("query", "choices", "gold_index", "id", "instruction")
 _RESPONSE = ("text", "reasonings", "input", "input_tokens", "output_tokens")
@@ -64,7 +64,7 @@ class _Question(NamedTuple):
     where: str
 
 
-def read(source: Path, request: ImportRequest) -> Imported:
+def read(source: Path, request: ImportRequest) -> SourceContent:
     """Read the Parquet details of one task. The request names the LLM if the results are not where
     lighteval puts them.
     """

@@ -44,7 +44,7 @@ from feval.importers.logs import (
 )
 from feval.importers.reading import Reader, read_bytes, read_lines
 from feval.importers.rows import collected
-from feval.importers.source import Imported, ImportRequest, Prompt, Row, chat, counted_notes
+from feval.importers.source import ImportRequest, Prompt, Row, SourceContent, chat, counted_notes
 
 _NAME = re.compile(
     r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)\.jsonl(?:\.gz)?"
@@ -80,7 +80,7 @@ def beside(source: Path) -> tuple[Path, ...]:
     return (results,) if results is not None and results.is_file() else ()
 
 
-def read(source: Path, request: ImportRequest) -> Imported:
+def read(source: Path, request: ImportRequest) -> SourceContent:
     """Read the JSON Lines samples of one task. The request names the LLM if there are no results
     beside them.
     """

@@ -28,7 +28,7 @@ from feval.importers.columns import member, refuse, scalar_text, sentence_start,
 from feval.importers.logs import inside
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.rows import collected
-from feval.importers.source import Imported, ImportRequest, Row, counted_notes
+from feval.importers.source import ImportRequest, Row, SourceContent, counted_notes
 
 # SHA-256 of the uncompressed file -> what its content alone does not show.
 _KNOWN_FAULTS = {
@@ -78,7 +78,7 @@ def _entries(source: Path, reader: Reader) -> Iterator[tuple[int, Any, str]]:
         yield row, entry, f"question {row} of {source.name}"
 
 
-def read_mot(source: Path, request: ImportRequest) -> Imported:
+def read_mot(source: Path, request: ImportRequest) -> SourceContent:
     """Read MoT: `question`, `answer` (gold), `generated` (texts), `results` (the extracted answers,
     null where none).
     """
@@ -168,7 +168,7 @@ def _gold(answer: Any, where: str) -> str | None:
     return str(right[0])
 
 
-def read_coupled_mmlu(source: Path, request: ImportRequest) -> Imported:
+def read_coupled_mmlu(source: Path, request: ImportRequest) -> SourceContent:
     """Read Coupled MMLU. The request has the questions, in the order of the recording; a seed in
     the file's name goes into the decoding.
     """
@@ -242,7 +242,7 @@ def _sibling(source: Path, part: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None) if suffix else None
 
 
-def read_linc(source: Path, request: ImportRequest) -> Imported:
+def read_linc(source: Path, request: ImportRequest) -> SourceContent:
     """Read LINC: labels True, False, Uncertain, or Error, which its authors drop before they take
     the majority. The request names the LLM unless results do, and may have the questions.
     """
@@ -317,7 +317,7 @@ def _linc_model(reader: Reader, source: Path) -> dict[str, str]:
     return {"llm": f"{model}@{tasks[0]}" if len(tasks) == 1 else model}
 
 
-def read_game24(source: Path, request: ImportRequest) -> Imported:
+def read_game24(source: Path, request: ImportRequest) -> SourceContent:
     """Read a log of naive samples: `idx` (row of 24.csv, the questions file), `ys` (texts) and the
     authors' verdicts in `accs` or `infos`. `usage_so_far` is of the whole log.
 

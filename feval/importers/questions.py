@@ -40,7 +40,7 @@ def known_answer_kind(dataset: str, kind: str | None) -> str:
             f" known; pass --answer-kind KIND (one of {', '.join(KINDS)})."
         )
     if kind not in KINDS:
-        raise UnknownNameError.of("answer kind", kind, KINDS)
+        raise UnknownNameError.among("answer kind", kind, KINDS)
     return kind
 
 

@@ -20,10 +20,10 @@ from feval.errors import ConflictError, SourceError
 from feval.importers.columns import USAGE, RowReader, examples, names_of, sentence_start, turn_names
 from feval.importers.reading import Reader
 from feval.importers.source import (
-    Imported,
     ImportRequest,
     Prompt,
     Row,
+    SourceContent,
     SourceLLM,
     SourcePool,
     SourceQuestion,
@@ -133,10 +133,10 @@ class Rows:
         return values
 
     def _settle_counts(self, values: Row, where: str) -> None:
-        """Make the token counts of a row those of a recording, by the rule of `Usage.of`."""
+        """Make the token counts of a row those of a recording, by `Usage.from_reply`."""
         prompt = "turn_prompt_tokens" if "turn_prompt_tokens" in values else "prompt_tokens"
         stated = {USAGE[name]: values.pop(name) for name in USAGE if name in values}
-        usage = Usage.of(values.get(prompt), values.get("tokens"), **stated)
+        usage = Usage.from_reply(values.get(prompt), values.get("tokens"), **stated)
         counts = {
             "reasoning_tokens": usage.reasoning,
             "tokens": usage.output,
@@ -279,7 +279,7 @@ class Rows:
 
     def imported(
         self, reader: Reader, names: tuple[str, ...] | None = None, notes: Iterable[str] = ()
-    ) -> Imported:
+    ) -> SourceContent:
         """Return the whole source; raise where only some rows name an LLM or have an answer or a
         token count.
 
@@ -293,7 +293,9 @@ class Rows:
         unnamed = _LLM(-1)
         llms = [self._llm(self.llms.get(name, unnamed), info) for name, info in chosen]
         notes = [*notes, *self._notes(chosen)]
-        return Imported(self._questions, self._all(llms, notes, reader), notes, llm_count=len(llms))
+        return SourceContent(
+            self._questions, self._all(llms, notes, reader), notes, llm_count=len(llms)
+        )
 
     def _all(
         self, llms: Sequence[SourceLLM], notes: list[str], reader: Reader
@@ -467,7 +469,7 @@ def collected(
     questions: Iterable[tuple[Row, Sequence[Row], str]],
     reader: Reader,
     notes: Iterable[str],
-) -> Imported:
+) -> SourceContent:
     """Return a source whose questions are given with their CoTs: columns that these share, those of
     each, and the question's place. Answers that are null are no answers.
     """

@@ -117,7 +117,7 @@ class SourceLLM:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class SourceContent:
     """A whole source.
 
     `questions` may be read from disk. `llms` may be a generator, which reads one LLM at a time.
@@ -132,7 +132,7 @@ class Imported:
     system_prompt: str | None = None
     llm_count: int = 1
     dataset: str = ""
-    others: Sequence[Imported] = ()
+    others: Sequence[SourceContent] = ()
     scorers: Mapping[str, ScorerInfo] = field(default_factory=dict)
 
 
@@ -204,7 +204,7 @@ class ImportRequest:
         names = {llm.name: llm for llm in infos}
         for name in self.llms:
             if name not in names:
-                raise UnknownNameError.of(
+                raise UnknownNameError.among(
                     f"LLM in {source},",
                     name,
                     names,
@@ -244,7 +244,7 @@ class Importer:
 
     name: str
     title: str
-    read: Callable[[Path, ImportRequest], Imported]
+    read: Callable[[Path, ImportRequest], SourceContent]
     upstream_answer: Callable[[str], str] | None = None
     beside: Callable[[Path], Sequence[Path]] | None = None
     files: Callable[[Path], Sequence[Path]] | None = None

@@ -40,7 +40,7 @@ from feval.importers.layouts import Layout, layout_of
 from feval.importers.questions import known_answer_kind, read_questions
 from feval.importers.reading import Reader
 from feval.importers.rows import Rows
-from feval.importers.source import Imported, ImportRequest, Row, counted_notes
+from feval.importers.source import ImportRequest, Row, SourceContent, counted_notes
 from feval.importers.stored_rows import ROW_BYTES
 
 NAMES = names_of("table", "question", "request", "llm", "cot")
@@ -329,7 +329,7 @@ def understood(source: Path, layout: Layout, questions: Path | None = None) -> M
     return content.meanings
 
 
-def read(source: Path, request: ImportRequest) -> Imported:
+def read(source: Path, request: ImportRequest) -> SourceContent:
     """Read a table, or the several files of one. The request names dataset and LLM if no column
     does, or chooses among them.
     """
@@ -342,7 +342,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
     return content.imported(reader)
 
 
-def read_as(layout: str, source: Path, request: ImportRequest) -> Imported:
+def read_as(layout: str, source: Path, request: ImportRequest) -> SourceContent:
     """Read a file of a format that is a layout, `formats/*.toml`."""
     path = Path(__file__).with_name("formats") / f"{layout}.toml"
     return read(source, replace(request, layout=layout_of(path)))
@@ -355,7 +355,7 @@ class _Content:
         self.layout = request.layout or Layout()
         for name in self.layout.columns:
             if name not in NAMES:
-                raise UnknownNameError.of("column of feval's,", name, NAMES)
+                raise UnknownNameError.among("column of feval's,", name, NAMES)
         self._source, self._request = source, request
         self._has_golds = any(question.gold is not None for question in request.questions or ())
         self.meanings = Meanings()
@@ -660,7 +660,7 @@ class _Content:
             )
         return f"q-{_digest(text, values.get('choices') or ()).hex()}"
 
-    def imported(self, reader: Reader) -> Imported:
+    def imported(self, reader: Reader) -> SourceContent:
         """Return the whole table."""
         if len(self._texts) < len(self._ids) == self._rows:
             raise SourceError(
@@ -674,10 +674,10 @@ class _Content:
         several = len(names) > 1
         for llm in self._request.llms if several else ():
             if llm not in names:
-                raise UnknownNameError.of(
+                raise UnknownNameError.among(
                     f"LLM in {self._source},", llm, [name for name in names if name]
                 )
-        parts: list[Imported] = []
+        parts: list[SourceContent] = []
         for dataset, rows in self._chosen(notes).items():
             wanted = tuple(llm for llm in self._request.llms if not several or llm in rows.llms)
             if wanted or not self._request.llms:
@@ -702,7 +702,7 @@ class _Content:
                 )
             return {asked: self._datasets[asked]}
         if len(self._datasets) > 1:
-            raise UnknownNameError.of(
+            raise UnknownNameError.among(
                 f"dataset in {self._source},",
                 asked,
                 self._datasets,

@@ -295,7 +295,7 @@ class Cascade:
             *bars(score, self.grid, strict=self.strict, samples=samples if by_votes else None),
         )
 
-    def _best_choice(self, order: tuple[int, ...], stages: Sequence[Stage]) -> Choice | None:
+    def _best_choice(self, order: tuple[int, ...], stages: Sequence[Stage]) -> BarChoice | None:
         """The bars with most right answers within the budget, of the stages of a chain with as many
         bars each; of several the cheapest, and of those the first in the grid.
 
@@ -326,7 +326,7 @@ class Cascade:
         most = right[allowed].max()
         cheapest = np.where(allowed & (right == most), cost, np.inf)
         best = np.unravel_index(int(cheapest.argmin()), cheapest.shape)
-        return Choice(round(most), float(cheapest[best]), order, tuple(map(int, best)))
+        return BarChoice(round(most), float(cheapest[best]), order, tuple(map(int, best)))
 
 
 _MOST_CELLS = 1 << 22  # of the table of all combinations
@@ -349,7 +349,7 @@ class Stage(Result):
 
 
 @dataclass(frozen=True)
-class Choice:
+class BarChoice:
     """Bars for a chain of stages.
 
     Attributes:

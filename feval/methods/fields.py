@@ -224,7 +224,7 @@ def _refusal(kind: Any, error: ValidationError, arguments: ArgsKwargs) -> UsageE
         )
     name = names[place] if isinstance(place, int) else place
     if name not in names:
-        return UnknownNameError.of("field", name, names, f"These are the fields of {method}.")
+        return UnknownNameError.among("field", name, names, f"These are the fields of {method}.")
     values = dict(zip(names, arguments.args, strict=False)) | (arguments.kwargs or {})
     types = {part["type"] for part in error.errors() if part["loc"][0] == place}
     return _field_refusal(kind, name, values.get(name), types)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from feval.publish.release import (
         Changes,
         Release,
-        Seen,
+        RepositorySnapshot,
         changes,
         known_licence,
         look,
@@ -31,7 +31,7 @@ __all__ = [
     "Finding",
     "Licence",
     "Release",
-    "Seen",
+    "RepositorySnapshot",
     "changes",
     "known_licence",
     "look",

@@ -26,8 +26,8 @@ from feval.publish.figures import MOST_COTS, PairFigures, gap_table, price_secti
 from feval.publish.front_matter import (
     MOST_SPLITS,
     Config,
+    FileSplit,
     Licence,
-    Split,
     front_matter,
     outputs_licence,
     split_names,
@@ -100,7 +100,7 @@ class Page:
             if config.part == part and dataset in {None, config.dataset}
         ]
 
-    def splits(self, part: str) -> list[Split]:
+    def splits(self, part: str) -> list[FileSplit]:
         """Return all splits with a part."""
         return [split for config in self.configs_of(part) for split in config.splits]
 

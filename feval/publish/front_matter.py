@@ -312,7 +312,7 @@ _NOT_IN_SPLITS = re.compile(r"[^A-Za-z0-9_.]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class FileSplit:
     """The files of a part under a name that `datasets` accepts; `arrow_bytes` is their size in
     memory.
 
@@ -338,7 +338,7 @@ class Config:
     dataset: str
     part: str
     features: list[Record]
-    splits: tuple[Split, ...]
+    splits: tuple[FileSplit, ...]
 
 
 def configs_of(recording: Recording) -> list[Config]:
@@ -377,7 +377,7 @@ def split_names(recording: Recording) -> dict[str, str]:
 
 def _splits(
     recording: Recording, dataset: str, files: Iterable[tuple[str, str, str | None]]
-) -> tuple[list[Record], tuple[Split, ...]]:
+) -> tuple[list[Record], tuple[FileSplit, ...]]:
     """Return the features of a configuration and its splits, from name, part and LLM of each."""
     names, splits, schema = _Names(), [], None
     for split, part, llm in files:
@@ -391,7 +391,9 @@ def _splits(
             own_schema, size, missing = _measured(recording.path / path)
             schema, arrow_bytes, nulls = schema or own_schema, arrow_bytes + size, nulls + missing
         rows, size = (sum(records[path][key] for path in filled) for key in ("rows", "bytes"))
-        splits.append(Split(names.take(split, "_"), filled, rows, size, arrow_bytes, llm, nulls))
+        splits.append(
+            FileSplit(names.take(split, "_"), filled, rows, size, arrow_bytes, llm, nulls)
+        )
     return [*_features(schema or ())], tuple(splits)
 
 

@@ -66,7 +66,7 @@ _MOST_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RepositorySnapshot:
     """A repository as it was before a release; `state` is `None` where there is none or it is
     hidden, `page` is its README.md.
     """
@@ -89,7 +89,7 @@ class Release:
             from an earlier one.
     """
 
-    seen: Seen
+    seen: RepositorySnapshot
     title: str
     recording_hash: str
     files: Files = field(repr=False)
@@ -116,7 +116,7 @@ class Changes:
         return (*self.new, *self.changed)
 
 
-def look(repo_id: str) -> Seen:
+def look(repo_id: str) -> RepositorySnapshot:
     """Return a repository's state and page.
 
     Raises:
@@ -124,13 +124,13 @@ def look(repo_id: str) -> Seen:
         HubError: the Hub does not answer.
     """
     now = state(repo_id)
-    return Seen(repo_id, now, None if now is None else read_page(now))
+    return RepositorySnapshot(repo_id, now, None if now is None else read_page(now))
 
 
 @reports("looking through files")
 def prepare(
     folder: str | Path,
-    seen: Seen,
+    seen: RepositorySnapshot,
     *,
     title: str | None = None,
     licence: str | Licence | None = None,
@@ -227,7 +227,7 @@ def prepare(
     )
 
 
-def known_licence(folder: str | Path, seen: Seen) -> Licence | None:
+def known_licence(folder: str | Path, seen: RepositorySnapshot) -> Licence | None:
     """Return the licence that an earlier page states, or the recording for its outputs; `None`
     where nobody did.
 
@@ -240,7 +240,7 @@ def known_licence(folder: str | Path, seen: Seen) -> Licence | None:
 @reports("looking through files")
 def prepare_results(
     results: Sequence[Path],
-    seen: Seen,
+    seen: RepositorySnapshot,
     *,
     tag: str | None = None,
     allow: Collection[str] = (),
@@ -278,7 +278,7 @@ def prepare_results(
     return Release(seen, title, recording.hash, files, findings, tag, remarks, _folders(results))
 
 
-def _blocks(files: Files, seen: Seen, shown: PriceList | None) -> dict[str, str]:
+def _blocks(files: Files, seen: RepositorySnapshot, shown: PriceList | None) -> dict[str, str]:
     """Return what the page shows of each result, earlier ones that the repository still has
     included.
 
@@ -375,7 +375,7 @@ def push(
     )
 
 
-def _pages(recording: Recording, seen: Seen) -> dict[str, str]:
+def _pages(recording: Recording, seen: RepositorySnapshot) -> dict[str, str]:
     """Return earlier pages, by where they are, that somebody may have edited: the repository's
     first.
     """

@@ -121,7 +121,7 @@ class Receipt(Request):
         field a `UsageError`.
         """
         if self.kind not in REQUESTS:
-            raise UnknownNameError.of("kind of receipt", self.kind, REQUESTS)
+            raise UnknownNameError.among("kind of receipt", self.kind, REQUESTS)
         model = REQUESTS[self.kind]
         return model.parse(model.noun, self.request)
 
@@ -169,7 +169,7 @@ def read_receipt(path: Path) -> Receipt:
     except UsageError as error:
         raise UsageError(f"{path} is a damaged receipt. {error} Take an unchanged copy.") from error
     if receipt.kind not in REQUESTS:
-        raise UnknownNameError.of("kind of receipt", receipt.kind, REQUESTS)
+        raise UnknownNameError.among("kind of receipt", receipt.kind, REQUESTS)
     return receipt
 
 

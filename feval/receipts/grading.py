@@ -28,7 +28,7 @@ from feval.evaluation.cautions import (
     other_models,
     uncompared,
 )
-from feval.evaluation.evaluation import Result, interval_ends, rests_on
+from feval.evaluation.evaluation import DatasetResult, interval_ends, rests_on
 from feval.evaluation.ledger import Averages, QuestionLedger, payer
 from feval.evaluation.questions import cluster_sizes, question_clusters
 from feval.evaluation.requests import Consumption, GradeRequest
@@ -39,7 +39,7 @@ _NAMES = ("question", "question_id", "id")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Grade(Averages, Result):
+class Grade(Averages, DatasetResult):
     """The graded answers of one run to Q questions of one dataset, by LLMs.
 
     Attributes:
@@ -239,7 +239,7 @@ def grade_answers(
     questions = {entry.question for entry in entries}
     unknown = next((name for name in answers if name not in row_of), None)
     if unknown is not None:
-        raise UnknownNameError.of(f"question of {dataset.id} called", unknown, row_of)
+        raise UnknownNameError.among(f"question of {dataset.id} called", unknown, row_of)
     free = [
         name for name, answer in answers.items() if answer is not None and name not in questions
     ]
@@ -406,7 +406,7 @@ def answers_by_id(dataset: Dataset, posted: object) -> dict[str, str | None]:
         nearest = next((own[0] for text, own in texts.items() if text[:400] in near), None)
         if nearest is not None:
             advice = f"The nearest text is that of {nearest!r}. {advice}"
-        raise UnknownNameError.of(f"question of {dataset.id} called", name, ids, advice)
+        raise UnknownNameError.among(f"question of {dataset.id} called", name, ids, advice)
 
     answers: dict[str, str | None] = {}
     for name, answer in _pairs(posted):

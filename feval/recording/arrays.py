@@ -255,7 +255,7 @@ def unknown_as_minus_one(values: Sequence[int | None]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ragged:
+class RaggedArray:
     """A list of numbers for each of Q x S CoTs, end to end; `shape` is (Q, S).
 
     The numbers of CoT s of question q begin at `offsets[q * S + s]`; there are Q * S + 1 offsets.
@@ -293,8 +293,8 @@ class TokenLogprobs:
     """
 
     sequence: Floats
-    confidences: Ragged
-    logprobs: Ragged
+    confidences: RaggedArray
+    logprobs: RaggedArray
 
 
 AGGREGATES = ("score", "min", "product", "last", "mean", "sum")
@@ -320,7 +320,7 @@ class Scores:
     scorer: ScorerInfo
     values: Floats
     scored: Bools
-    steps: Ragged
+    steps: RaggedArray
     prompt_tokens: Int32
     output_tokens: Int32
 
@@ -332,7 +332,7 @@ class Scores:
             UnknownNameError: `how` is not one of `AGGREGATES`.
         """
         if how not in AGGREGATES:
-            raise UnknownNameError.of("way of aggregating step scores", how, AGGREGATES)
+            raise UnknownNameError.among("way of aggregating step scores", how, AGGREGATES)
         if how == "score":
             return self.values.copy()
         steps, offsets, counts = self.steps.values, self.steps.offsets, self.steps.lengths().ravel()

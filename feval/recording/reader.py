@@ -94,11 +94,11 @@ class Recording(Browsable):
         self._votes: dict[str, Votes] = {}
 
     @cached_property
-    def _tables(self) -> Callable[[str], parquet.reading.Table]:
+    def _tables(self) -> Callable[[str], parquet.reading.PartFile]:
         @lru_cache(_TEXT_FILES_OPEN)
-        def table(path: str) -> parquet.reading.Table:
+        def table(path: str) -> parquet.reading.PartFile:
             self._have(path)
-            return parquet.reading.Table(self.path / path, self.file_record(path))
+            return parquet.reading.PartFile(self.path / path, self.file_record(path))
 
         return table
 
@@ -354,7 +354,7 @@ class Recording(Browsable):
         if part.name not in {"samples", "texts"}:
             yield from (line(*each) for each in rows)
             return
-        own = parquet.reading.Aligned(rows)
+        own = parquet.reading.SparseRows(rows)
         for question, _ in self.scan("requests", *part[1:], ["question_id"]):
             yield line(question, own.take(question))
         if own.next is not None:

@@ -112,7 +112,7 @@ def verify_recording(
             read.
     """
     recording = open_recording(path)
-    steps = Steps(len(recording.manifest.files) + len(recording.manifest.pairs), progress)
+    steps = StepCounter(len(recording.manifest.files) + len(recording.manifest.pairs), progress)
     problems = list(file_problems(recording, steps.step, executor))
     problems += _check_strays(recording)
     if not problems:
@@ -153,7 +153,7 @@ def file_problems(
         step()
 
 
-class Steps:
+class StepCounter:
     """Counts steps and reports the count."""
 
     def __init__(self, total: int, report: Progress | None) -> None:
@@ -217,7 +217,9 @@ _Outcome = tuple[_Check, str, list[str], _Leaves, Exception | None]
 """Check, dataset, problems, leaves and error; with an error, there may be leaves from before."""
 
 
-def _check_content(recording: Recording, steps: Steps, executor: Executor | None) -> list[str]:
+def _check_content(
+    recording: Recording, steps: StepCounter, executor: Executor | None
+) -> list[str]:
     """Recompute leaves and votes from the Parquet files; an error is all that is said of its
     dataset.
     """

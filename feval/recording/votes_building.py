@@ -86,7 +86,7 @@ class Scratch:
             data.madvise(mmap.MADV_DONTNEED)
 
 
-class _Appended:
+class _NumberFile:
     """Numbers of one type that are appended, end to end."""
 
     def __init__(self, scratch: Scratch, dtype: str) -> None:
@@ -116,7 +116,7 @@ class _AppendedTexts:
     """Texts that are appended, end to end in UTF-8."""
 
     def __init__(self, scratch: Scratch, questions: int) -> None:
-        self._data, self._lengths = _Appended(scratch, "uint8"), _Appended(scratch, "uint32")
+        self._data, self._lengths = _NumberFile(scratch, "uint8"), _NumberFile(scratch, "uint32")
         self.counts = np.zeros(questions, np.uint32)
 
     def extend(self, row: int, texts: Sequence[str]) -> None:
@@ -171,7 +171,7 @@ class VotesBuilder:
         }
         self.golds = np.full(count, NO_ANSWER, np.int32)
         self._candidates, self._aliases = (_AppendedTexts(scratch, count) for _ in range(2))
-        self._alias_codes = _Appended(scratch, "int32")
+        self._alias_codes = _NumberFile(scratch, "int32")
 
     def build(
         self, divide: Divide | None = None, given: Callable[[int], list[str]] = lambda _: []
@@ -289,13 +289,13 @@ class _Files:
         self._recording, self._dataset, self._llm = recording, dataset, llm
         self._who = f"{recording.path}: {llm} on {dataset}"
         (self._questions, self._width), self._scratch = shape, scratch
-        self._parts: dict[str, parquet.reading.Aligned] = {}
+        self._parts: dict[str, parquet.reading.SparseRows] = {}
         self._columns: dict[str, set[str]] = {}
         self._taken: dict[str, dict[str, list[Any]]] = {}
 
     def _read(self, part: str, *columns: str) -> None:
         rows = self._recording.scan(part, self._dataset, self._llm, ["question_id", *columns])
-        self._parts[part] = parquet.reading.Aligned(rows)
+        self._parts[part] = parquet.reading.SparseRows(rows)
         self._columns[part] = {*columns} - {"correct"}
 
     def take(self, question: str) -> list[str | None]:
@@ -419,7 +419,7 @@ class _Probes(_Files):
         self._read(PROBES, "sample_index", "offset", "answer", "output_tokens", "confidence")
         self._starts = self._scratch.array("int64", (self._questions * self._width + 1,))
         self._offsets, self._codes, self._tokens, self._confidences = (
-            _Appended(self._scratch, kind) for kind in ("uint32", "int32", "int32", "float32")
+            _NumberFile(self._scratch, kind) for kind in ("uint32", "int32", "int32", "float32")
         )
         self._most_tokens, self.count = -1, 0
         self._has_confidences = False

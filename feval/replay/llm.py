@@ -168,7 +168,7 @@ class LLM(Plottable):
         draws = n if n is not None else N if N is not None else int(self.pool.sizes[row])
         self.require(row, draws)
         order = self.order(row, replicate)
-        return LLMResponse(order[:draws], Recorded(self, row, order))
+        return LLMResponse(order[:draws], RecordedSource(self, row, order))
 
     def ask(self, question_id: str | int, replicate: int | None = 0) -> MeteredLLM:
         """Return the LLM for one question, with a meter: what a method written against `sample(k)`
@@ -181,7 +181,7 @@ class LLM(Plottable):
         row = self._view.row(question_id)
         size = int(self.pool.sizes[row])
         order = range(size) if replicate is None else self.order(row, replicate)
-        return MeteredLLM(Recorded(self, row, order))
+        return MeteredLLM(RecordedSource(self, row, order))
 
     def _with(self, **changes: Any) -> LLM:
         other = copy(self)
@@ -403,7 +403,7 @@ def _shared_noise(decoding: object) -> SharedNoise | None:
     return None
 
 
-class Recorded(Source):
+class RecordedSource(Source):
     """A question's recorded CoTs in an order; see `Source` for its methods.
 
     One draw orders all steps of a tree: the children of a step come in the order in which they lie

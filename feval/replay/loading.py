@@ -74,7 +74,7 @@ def load(
         HubError: a recording cannot be fetched.
     """
     if billing not in BILLINGS:
-        raise UnknownNameError.of("billing", billing, BILLINGS)
+        raise UnknownNameError.among("billing", billing, BILLINGS)
     if recording is None and is_address(dataset):
         [only] = recordings = open_recordings(dataset)
         dataset = _only_dataset(only)

@@ -171,7 +171,7 @@ class Node:
             NotRecordedError: there are no such scores.
         """
         if aggregate not in PATH_AGGREGATES:
-            raise UnknownNameError.of("aggregate", aggregate, PATH_AGGREGATES)
+            raise UnknownNameError.among("aggregate", aggregate, PATH_AGGREGATES)
         nodes = [self] if aggregate == "last" else self.path
         values = self._source.scores([node.place for node in nodes], scorer)
         if any(value != value for value in values):

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.recording.arrays import (
     Probes,
-    Ragged,
+    RaggedArray,
     Scores,
     Steps,
     TokenLogprobs,
@@ -32,7 +32,7 @@ from feval.replay.clock import Clock
 if TYPE_CHECKING:
     from feval.recording.reader import Recording
 
-__all__ = ["ArrayChannels", "Channels", "Pool", "Ragged", "ScoringTokens", "TokenLogprobs"]
+__all__ = ["ArrayChannels", "Channels", "Pool", "RaggedArray", "ScoringTokens", "TokenLogprobs"]
 
 Integers = npt.NDArray[np.integer[Any]]
 Rows = npt.NDArray[np.intp]
@@ -207,7 +207,7 @@ class Channels(ABC):
             NotRecordedError: no such scores, or the scorer only gave the other kind.
         """
         if aggregate not in AGGREGATES:
-            raise UnknownNameError.of("aggregate", aggregate, AGGREGATES)
+            raise UnknownNameError.among("aggregate", aggregate, AGGREGATES)
         scores, name = self.scores(scorer), self._named(scorer)
         direction = stated_direction(scorer or name)[1] or stated_direction(name)[1]
         if not direction and (question := direction_question(name)) is not None:
@@ -369,12 +369,12 @@ def _rows_of(channel: Any, rows: Rows) -> Any:
     """Return a channel of some questions."""
     if isinstance(channel, np.ndarray):
         return channel[rows]
-    if isinstance(channel, Ragged):
+    if isinstance(channel, RaggedArray):
         pieces = [channel.of_question(row) for row in rows.tolist()]
         values = np.concatenate(pieces) if pieces else channel.values[:0]
         ends = np.cumsum(channel.lengths()[rows].ravel())
         offsets = np.concatenate([[0], ends]).astype(np.int64)
-        return Ragged(values, offsets, (len(rows), channel.shape[1]))
+        return RaggedArray(values, offsets, (len(rows), channel.shape[1]))
     if isinstance(channel, TokenLogprobs):
         arrays = channel.sequence, channel.confidences, channel.logprobs
         return TokenLogprobs(*(_rows_of(array, rows) for array in arrays))

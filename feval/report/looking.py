@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from feval.errors import UnknownNameError, UsageError
 from feval.recording import NO_ANSWER, PoolRows
-from feval.report.tables.tables import Column, Line, Table, columns
+from feval.report.tables.tables import Line, Table, TableColumn, columns
 from feval.report.text import counted, percent, shortened, visible
 
 if TYPE_CHECKING:
@@ -125,10 +125,10 @@ def overview_table(shown: Overview, rows: Sequence[int], texts: Sequence[str]) -
     return Table(
         title=f"{shown.dataset}, {counted(every, 'question')}, the hardest first",
         columns=(
-            Column("question"),
-            *(Column(f"{name} %", number=True) for name in (*shown.llms, "agreement")),
-            Column("CoTs", number=True, spare=True),
-            Column("text", spare=True),
+            TableColumn("question"),
+            *(TableColumn(f"{name} %", number=True) for name in (*shown.llms, "agreement")),
+            TableColumn("CoTs", number=True, spare=True),
+            TableColumn("text", spare=True),
         ),
         rows=tuple(
             (
@@ -302,7 +302,7 @@ def find_question(recording: Recording, name: str, dataset: str | None = None) -
     ]
     if not similar:
         where = f"question of {', '.join(datasets)} in {recording.path} with the id, or the words,"
-        raise UnknownNameError.of(where, name, (own for *_, own in ids))
+        raise UnknownNameError.among(where, name, (own for *_, own in ids))
     if len(similar) > 1:
         listed = "; ".join(
             f"{question.id} ({shortened(question.text, 60)})"

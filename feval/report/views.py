@@ -93,7 +93,7 @@ def html(value: object) -> str:
 def frame(value: object, library: str | None = None, **options: Any) -> Any:
     """The DataFrame of `Displayable.to_frame`."""
     if library not in (None, *_LIBRARIES):
-        raise UnknownNameError.of("library of DataFrames", str(library), _LIBRARIES)
+        raise UnknownNameError.among("library of DataFrames", str(library), _LIBRARIES)
     for name in _LIBRARIES if library is None else (library,):
         try:
             frames = import_module(name)
@@ -351,7 +351,7 @@ def _comparison_columns(comparison: Comparison, rows: str = "points") -> dict[st
     if rows == "questions":
         return comparison.per_question()
     if rows != "points":
-        raise UnknownNameError.of("kind of rows", rows, ("points", "questions"))
+        raise UnknownNameError.among("kind of rows", rows, ("points", "questions"))
     return _columns(comparison.records())
 
 

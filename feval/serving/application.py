@@ -20,7 +20,7 @@ from feval.errors import ConflictError, FevalError, ReplayWarning, UnknownNameEr
 from feval.recording.reader import Recording
 from feval.serving.completions import CompletionBuilder, created, match_headers, require_texts
 from feval.serving.cots import Cutter, TextCache
-from feval.serving.grading import Graded, grade_run
+from feval.serving.grading import RunGrade, grade_run
 from feval.serving.ledger import LedgerFile
 from feval.serving.library import BoundedCache, Library
 from feval.serving.matcher import Match, Matcher
@@ -155,7 +155,7 @@ class Application:
             recording, datasets=datasets, llms=llms, seed=seed, prices=prices, billing=billing
         )
         if order not in ORDERS:
-            raise UnknownNameError.of("order", order, ORDERS)
+            raise UnknownNameError.among("order", order, ORDERS)
         matcher = Matcher(library, strict=strict, few_shot=few_shot)
         if ledger is None and resume:
             raise UsageError(
@@ -389,7 +389,7 @@ class Application:
 
 def grade(
     application: Application, run: str, answers: object, *, dataset: str | None = None
-) -> Graded:
+) -> RunGrade:
     """Grade the answers of a run of a running application.
 
     Args:

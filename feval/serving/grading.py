@@ -28,7 +28,7 @@ from feval.receipts.document import receipt
 from feval.receipts.grading import Grade, answers_by_id, grade_answers
 from feval.replay.loading import load
 from feval.report.tables.tables import text_of_cell
-from feval.serving.ledger import Example, Handed, LedgerFile
+from feval.serving.ledger import Example, HandoutRecord, LedgerFile
 from feval.serving.ledger import read_ledger as read_lines
 from feval.serving.prompts import PromptCounts, prompt_remarks
 from feval.serving.runs import run_name
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Graded:
+class RunGrade:
     """The grade of a run, with its dataset, its LLMs, and what it put around the questions (see
     `Application.ledger`).
     """
@@ -78,14 +78,14 @@ def grade_run(
     find: Callable[[str, list[str]], tuple[Dataset, list[LLM]]],
     answers: object,
     dataset: str | None,
-) -> Graded:
+) -> RunGrade:
     """Grade a run by its ledger with details; `find` opens the LLMs of these names on a dataset."""
     run, entries = ledger["run"], ledger["asked"]
     datasets = list(dict.fromkeys(entry["dataset"] for entry in entries))
     if not datasets:
         raise UsageError(f"The run {run!r} was handed nothing, so there is nothing to grade.")
     if dataset is not None and dataset not in datasets:
-        raise UnknownNameError.of(
+        raise UnknownNameError.among(
             f"dataset that the run {run!r} asked about, called", dataset, datasets
         )
     if dataset is None and len(datasets) > 1:
@@ -109,7 +109,7 @@ def grade_run(
         replicate=ledger["replicate"],
     )
     prompts = [use for use in ledger.get("prompts", ()) if use["dataset"] == opened.id]
-    return Graded(grade, opened, llms, prompts)
+    return RunGrade(grade, opened, llms, prompts)
 
 
 class SavedLedger(BaseModel, strict=True):
@@ -128,7 +128,7 @@ class SavedLedger(BaseModel, strict=True):
         """
         names = list(self.runs)
         if name is not None and name not in names:
-            raise UnknownNameError.of(f"run in {self.path} called", name, names)
+            raise UnknownNameError.among(f"run in {self.path} called", name, names)
         if name is None and len(names) != 1:
             shown = ", ".join(names[:10]) + ", ..." * (len(names) > 10) or "nothing"
             raise UsageError(f"{self.path} has {len(names)} runs: {shown}. Name one with --run.")
@@ -144,7 +144,7 @@ def grade_saved(
     *,
     dataset: str | None = None,
     prices: str | Path | None = None,
-) -> Graded:
+) -> RunGrade:
     """Grade the answers of a run whose ledger was saved, with the ledger's price list unless
     another is named.
 
@@ -218,7 +218,7 @@ def read_ledger(path: Path) -> SavedLedger:
         ) from error
 
 
-class _Asked(Handed):
+class _QuestionRecord(HandoutRecord):
     requests: int
 
 
@@ -234,7 +234,7 @@ class _Prompt(BaseModel, strict=True):
 class _Run(BaseModel, strict=True):
     run: str
     replicate: Annotated[int, Field(ge=0)] | None
-    asked: list[_Asked]
+    asked: list[_QuestionRecord]
     prompts: list[_Prompt] = []
 
 

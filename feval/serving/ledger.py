@@ -152,7 +152,7 @@ Example = Annotated[list[str], Field(min_length=2, max_length=2)] | None
 """How the first prompt of a run and another one read where they begin to differ."""
 
 
-class Handed(BaseModel, strict=True):
+class HandoutRecord(BaseModel, strict=True):
     """CoTs that were handed out, as files say it; `tokens` says how many of each, null for all."""
 
     llm: str
@@ -168,7 +168,7 @@ class Handed(BaseModel, strict=True):
         return self
 
 
-class _Entry(Handed):
+class _Entry(HandoutRecord):
     run: str
     n: Annotated[int, Field(ge=1)]
     limited: list[int] = []

@@ -112,7 +112,7 @@ class Matcher:
 
     def __init__(self, library: Library, *, strict: bool = False, few_shot: str = "none") -> None:
         if few_shot not in FEW_SHOT:
-            raise UnknownNameError.of("value of few_shot", few_shot, FEW_SHOT)
+            raise UnknownNameError.among("value of few_shot", few_shot, FEW_SHOT)
         self._library, self._strict, self._few_shot = library, strict, few_shot
 
     def match(self, request: CompletionRequest) -> tuple[Match, ...]:

@@ -103,7 +103,7 @@ class Server(Generic[_Application]):
         host: str = "127.0.0.1",
         port: int = 0,
         token: str | None = None,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
         grace_s: int | None = None,
     ) -> None:
@@ -133,7 +133,7 @@ class Server(Generic[_Application]):
         self.only_loopback = is_loopback(host)
         self._socket = _listening(host, port)
         self.port = int(self._socket.getsockname()[1])
-        limits = limits or Limits()
+        limits = limits or ServerLimits()
         handlers: Any = {
             FevalError: _feval_error, HTTPException: _http_error, ClientDisconnect: _nobody,
             Exception: _bug,
@@ -480,7 +480,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """Bounds of bodies, and of connections open at once, beyond which requests are answered 503."""
 
     body_bytes: int = 10_000_000
@@ -534,7 +534,7 @@ class _Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, *, only_loopback: bool, token: str | None, limits: Limits
+        self, app: ASGIApp, *, only_loopback: bool, token: str | None, limits: ServerLimits
     ) -> None:
         self._app, self._only_loopback, self._limits = app, only_loopback, limits
         self._token = None if token is None else token.encode()

@@ -31,7 +31,7 @@ from feval.serving.wire import Call, Reply, Sender
 
 if TYPE_CHECKING:
     from feval.recording.reader import Recording
-    from feval.serving.grading import Graded
+    from feval.serving.grading import RunGrade
 
     Source = str | Path | Recording | Sequence[str | Path | Recording] | Application | None
 
@@ -76,7 +76,7 @@ class _Replay:
 
     def grade(
         self, answers: object, *, run: str | None = None, dataset: str | None = None
-    ) -> Graded:
+    ) -> RunGrade:
         """Grade a run's answers: accuracy with its interval, cost, and a receipt.
 
         Args:

@@ -33,12 +33,12 @@ from recorders.asking.pace import Budget, Clock, Limits, LoopClock, Pace, backof
 from recorders.errors import (
     LONGEST_WAIT_S,
     BackendError,
-    CostLimitReached,
+    CostLimitError,
     Fatal,
     InterruptedByUser,
-    RateLimited,
+    RateLimitError,
     RecorderError,
-    Refused,
+    RefusalError,
     StoppedError,
     Transient,
     Unreachable,
@@ -121,7 +121,7 @@ class Assignment(ABC, Generic[Batch, Reply]):
         """
 
     @abstractmethod
-    def refuse(self, batch: Batch, error: Refused) -> None:
+    def refuse(self, batch: Batch, error: RefusalError) -> None:
         """Journal that a batch was refused."""
 
     def withdraw(self, batch: Batch) -> None:
@@ -383,7 +383,7 @@ class _Run(Generic[Batch, Reply]):
         self._new = self._requests = self._replies = self._failures_in_a_row = 0
         self._unsettled = 0  # batches taken from the queue whose reply or refusal is not journalled
         self._answered = self._assignment.has_replies
-        self._held_refusals: list[tuple[_Job[Batch], Refused]] = []
+        self._held_refusals: list[tuple[_Job[Batch], RefusalError]] = []
         self._given_up: list[str] = []
         self._reason: RecorderError | None = None
         self._failure: BaseException | None = None
@@ -451,8 +451,8 @@ class _Run(Generic[Batch, Reply]):
                 return InterruptedByUser(
                     f"{activity} was interrupted: {standing}", 128 + self._control.signal
                 )
-            case CostLimitReached():
-                return CostLimitReached(
+            case CostLimitError():
+                return CostLimitError(
                     f"The next request could pass the cost limit ({self._assignment.budget}), so"
                     f" nothing more was sent: {standing} Raise the limit."
                 )
@@ -501,7 +501,7 @@ class _Run(Generic[Batch, Reply]):
             if reserved is None:
                 self._assignment.put_back(batch)
                 if not self._jobs:
-                    self._stop(CostLimitReached(""))
+                    self._stop(CostLimitError(""))
                     return
                 await self._changed.wait()
                 continue
@@ -545,10 +545,10 @@ class _Run(Generic[Batch, Reply]):
             except Fatal as error:
                 self._stop(error)
                 return
-            except Refused as error:
+            except RefusalError as error:
                 self._hold_or_refuse(job, error)
                 return
-            except (RateLimited, Transient) as error:
+            except (RateLimitError, Transient) as error:
                 wait = self._wait_before_retry(job, error)
                 if wait is None:
                     return
@@ -570,7 +570,7 @@ class _Run(Generic[Batch, Reply]):
             tokens = self._assignment.pay(job.batch, reply)
             self._pace.content()
             return reply
-        except RateLimited:
+        except RateLimitError:
             self._pace.limited(job.number)
             raise
         except TimeoutError as error:
@@ -598,13 +598,15 @@ class _Run(Generic[Batch, Reply]):
         self._unsettled -= 1
         self._dirty.set()
 
-    def _wait_before_retry(self, job: _Job[Batch], error: RateLimited | Transient) -> float | None:
+    def _wait_before_retry(
+        self, job: _Job[Batch], error: RateLimitError | Transient
+    ) -> float | None:
         """Return the seconds until the request is sent again; `None` if it is given up."""
         if error.retry_after is not None and error.retry_after > LONGEST_WAIT_S:
             most = duration(LONGEST_WAIT_S)
             self._stop(StoppedError(f"{error.reason}, and feval waits {most} at most"))
             return None
-        if isinstance(error, RateLimited) and self._replies > job.replies_then:
+        if isinstance(error, RateLimitError) and self._replies > job.replies_then:
             job.failures = 0  # the server is busy, not broken: it has answered others meanwhile
         self._pace.hold(error.retry_after)
         job.replies_then = self._replies
@@ -629,7 +631,7 @@ class _Run(Generic[Batch, Reply]):
             self._stop(Transient(f"{failures}, the last one because {_sentence(error.reason)}"))
         return None
 
-    def _hold_or_refuse(self, job: _Job[Batch], error: Refused) -> None:
+    def _hold_or_refuse(self, job: _Job[Batch], error: RefusalError) -> None:
         """Journal a refusal; before any reply it may be our own mistake, and is held back."""
         self._assignment.withdraw(job.batch)
         if self._answered or error.finish_reason == "content_filter":
@@ -640,7 +642,7 @@ class _Run(Generic[Batch, Reply]):
             refused = f"The first {_REFUSALS_UNTIL_HOPELESS} requests were all refused:"
             self._stop(Fatal(f"{refused} {_sentence(error.reason)}"))
 
-    def _refuse(self, job: _Job[Batch], error: Refused) -> None:
+    def _refuse(self, job: _Job[Batch], error: RefusalError) -> None:
         self._assignment.refuse(job.batch, error)
         self._settle()
 

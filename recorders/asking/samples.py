@@ -33,7 +33,7 @@ from recorders.asking.pace import (
     check_cost_limit,
     cost,
 )
-from recorders.errors import MissingError, Refused, Transient
+from recorders.errors import MissingError, RefusalError, Transient
 from recorders.journal import MOST_SAMPLES, Journal, utc_now
 from recorders.request import (
     Backend,
@@ -238,7 +238,7 @@ class MissingSamples(Assignment[SampleBatch, list[Completion]]):
         self._write(batch.lack, samples, reply[: len(samples)])
         self._return(batch, batch.samples[len(samples) :])
 
-    def refuse(self, batch: SampleBatch, error: Refused) -> None:
+    def refuse(self, batch: SampleBatch, error: RefusalError) -> None:
         reply = Completion("", error.finish_reason, output_tokens=0)
         self._write(batch.lack, batch.samples, [reply] * len(batch.samples), error.reason)
 

@@ -26,7 +26,7 @@ from feval.errors import OutOfRangeError, UsageError
 from feval.replay.draws import ABSENT_SAMPLE
 from recorders.asking.pace import CostEstimate, cost
 from recorders.asking.samples import Lack, MissingSamples, SampleBatch, SamplePlan, prefix
-from recorders.errors import Fatal, Refused
+from recorders.errors import Fatal, RefusalError
 from recorders.journal import Journal
 from recorders.request import Completion, Message, Prefill, Request, require_template
 
@@ -42,7 +42,7 @@ Record = Mapping[str, Any]
 """A journal's line of a CoT."""
 
 
-class Place(NamedTuple):
+class TreePlace(NamedTuple):
     """A step, or the request: its number, its level, and what is behind it: the text of the path,
     or the conversation so far.
 
@@ -56,9 +56,9 @@ class Place(NamedTuple):
     conversation: tuple[Message, ...] = ()
 
 
-def root(request: Request) -> Place:
+def root(request: Request) -> TreePlace:
     """Return the place of the request."""
-    return Place(None, 0, tokens_left=request.decoding.max_tokens or math.inf)
+    return TreePlace(None, 0, tokens_left=request.decoding.max_tokens or math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,18 +188,18 @@ class Tree(_Numbered):
 
     def behind(
         self,
-        before: Place,
+        before: TreePlace,
         record: Record,
         _thoughts: Thoughts | None,  # a path holds them as they came
-    ) -> tuple[Place, bool]:
+    ) -> tuple[TreePlace, bool]:
         """Return the place of a recorded step, and whether nothing comes behind it."""
         counted = record.get("output_tokens")
         left = before.tokens_left - (count_words(record["text"]) if counted is None else counted)
-        place = Place(record["sample"], before.level + 1, before.text + self.text(record), left)
+        place = TreePlace(record["sample"], before.level + 1, before.text + self.text(record), left)
         goes_on = record["finish_reason"] == "stop" and record.get("stop_text") == self.stop
         return place, not goes_on or place.level == self.depth or left < 1
 
-    def continued(self, question: Request, before: Place, thoughts: Thoughts | None) -> Request:
+    def continued(self, question: Request, before: TreePlace, thoughts: Thoughts | None) -> Request:
         decoding, prefill = question.decoding, None
         if before.level + 1 < self.depth:
             decoding = replace(decoding, stop=(*decoding.stop, self.stop))
@@ -272,7 +272,7 @@ class MissingSteps(MissingSamples):
             else:
                 self._waiting.appendleft(self._children(lack.key, place))
 
-    def refuse(self, batch: SampleBatch, error: Refused) -> None:
+    def refuse(self, batch: SampleBatch, error: RefusalError) -> None:
         super().refuse(batch, error)
         level = batch.lack.place.level + 1
         self.total -= self._tree.below(level) * len(batch.samples)
@@ -289,7 +289,7 @@ class MissingSteps(MissingSamples):
         first = self._tree.children(lack.place.step).start
         return [child_seed(path, sample - first) for sample in samples]
 
-    def _children(self, key: str, place: Place) -> Lack:
+    def _children(self, key: str, place: TreePlace) -> Lack:
         """Return the steps behind one that are not asked for yet."""
         lacking = [
             step for step in self._tree.children(place.step) if not self.journal.has(key, step)
@@ -417,16 +417,16 @@ class Turns(_Numbered):
         return values if protocol.template is None else values | {"template": protocol.template}
 
     def behind(
-        self, before: Place, record: Record, thoughts: Thoughts | None
-    ) -> tuple[Place, bool]:
+        self, before: TreePlace, record: Record, thoughts: Thoughts | None
+    ) -> tuple[TreePlace, bool]:
         reply = reply_of(record, thoughts)
         said = [Message(**each) for each in record.get("messages", ())]
         conversation = (*before.conversation, *said, Message("assistant", reply))
-        place = Place(record["sample"], before.level + 1, conversation=conversation)
+        place = TreePlace(record["sample"], before.level + 1, conversation=conversation)
         is_broken = "refused" in record or record["finish_reason"] in UNANSWERED
         return place, is_broken or place.level == self.depth or not reply.strip()
 
-    def continued(self, question: Request, before: Place, thoughts: Thoughts | None) -> Request:  # noqa: ARG002  they are gone
+    def continued(self, question: Request, before: TreePlace, thoughts: Thoughts | None) -> Request:  # noqa: ARG002  they are gone
         if not before.level:
             return question
         asked = next((m.content for m in reversed(question.messages) if m.role == "user"), "")
@@ -449,11 +449,11 @@ Levels = Tree | Turns
 
 def places(
     levels: Levels, request: Request, records: Sequence[Record], thoughts: Thoughts | None
-) -> Iterator[tuple[Record, Place, bool]]:
+) -> Iterator[tuple[Record, TreePlace, bool]]:
     """Yield each recorded step of a question, in order, with its place and whether nothing comes
     behind it.
     """
-    found: dict[int | None, Place] = {None: root(request)}
+    found: dict[int | None, TreePlace] = {None: root(request)}
     for record in records:
         place, ends = levels.behind(found[levels.parent(record["sample"])], record, thoughts)
         found[place.step] = place
@@ -461,7 +461,7 @@ def places(
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class LiveTurns:
     """Turns that a method asked for live: each says itself which one it replies to."""
 
     def arranged(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[int | None]]:

@@ -6,6 +6,6 @@
   feval (need nothing).
 
 None of them retries, waits or writes: they ask once, check the reply, and raise one of four errors
-(`RateLimited`, `Transient`, `Refused`, `Fatal`). What is merely worth knowing (a server that
-ignores n) goes to a `note`.
+(`RateLimitError`, `Transient`, `RefusalError`, `Fatal`). What is merely worth knowing (a server
+that ignores n) goes to a `note`.
 """

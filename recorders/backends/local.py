@@ -22,7 +22,7 @@ import numpy.typing as npt
 from feval.answers.thoughts import mark_tokens
 from feval.errors import FevalError, OutOfRangeError, SourceError, UsageError
 from recorders import tiny
-from recorders.errors import Fatal, Refused, Transient
+from recorders.errors import Fatal, RefusalError, Transient
 from recorders.request import Completion, Decoding, Message, Request, as_json, ignore_note
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
 from recorders.tiny.model import END, SPECIAL, first_stop
@@ -180,7 +180,7 @@ class TransformersLocal(_Local):
         context = getattr(self._model.config, "max_position_embeddings", None)
         left = None if context is None else int(context) - prompt
         if left is not None and left < 1:
-            raise Refused(
+            raise RefusalError(
                 f"the prompt has {prompt} tokens, and the model's context holds {context}"
             )
         limits = [limit for limit in (left, max_tokens) if limit is not None]
@@ -495,7 +495,7 @@ class Tiny(_Local):
                 self._note(sentence)
         questions = [message.content for message in request.messages if message.role == "user"]
         if not questions:
-            raise Refused("the prompt has no user message, which is what a tiny model reads")
+            raise RefusalError("the prompt has no user message, which is what a tiny model reads")
         _check(request.decoding, {"stream"})
         try:
             model = tiny.load_model(request.model)
@@ -511,7 +511,7 @@ class Tiny(_Local):
                 model, questions[-1], indices, decoding, self._shared(request), begun
             )
         except OutOfRangeError as error:
-            raise Refused(str(error)) from error
+            raise RefusalError(str(error)) from error
         completions = [_completion(answer, request) for answer in answers]
         if not request.conversation:
             return completions
@@ -554,10 +554,10 @@ def _as_turn(completion: Completion, request: Request, kept: str) -> Completion:
     )
 
 
-def _decoding(request: Request, model: tiny.TinyModel) -> tiny.Decoding:
+def _decoding(request: Request, model: tiny.TinyModel) -> tiny.TinyDecoding:
     decoding = request.decoding
     stream = decoding.extra_body.get("stream")
-    return tiny.Decoding(
+    return tiny.TinyDecoding(
         temperature=1.0 if decoding.temperature is None else decoding.temperature,
         top_p=1.0 if decoding.top_p is None else decoding.top_p,
         max_tokens=model.shape.context if decoding.max_tokens is None else decoding.max_tokens,
@@ -566,7 +566,7 @@ def _decoding(request: Request, model: tiny.TinyModel) -> tiny.Decoding:
     )
 
 
-def _completion(answer: tiny.Completion, request: Request) -> Completion:
+def _completion(answer: tiny.TinyCompletion, request: Request) -> Completion:
     decoding = request.decoding
     count, text, finish_reason, ended_at = tiny.stopped(answer, decoding.stop)
     completion = Completion(

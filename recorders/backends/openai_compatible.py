@@ -37,7 +37,14 @@ from feval.errors import OutOfRangeError, UsageError
 from feval.publish.secrets import MASK, Mask, check_variable, forms, known_secrets
 from feval.serving.loopback import is_loopback
 from recorders.backends import replies
-from recorders.errors import BackendError, Fatal, RateLimited, Refused, Transient, Unreachable
+from recorders.errors import (
+    BackendError,
+    Fatal,
+    RateLimitError,
+    RefusalError,
+    Transient,
+    Unreachable,
+)
 from recorders.request import Completion, Request, as_json, ignore_note
 
 if TYPE_CHECKING:
@@ -184,7 +191,7 @@ class OpenAICompatible:
                 cause = kind(self._endpoint.redaction.reason(reason))
             failure = cause
         except UnicodeEncodeError:
-            failure = Refused(
+            failure = RefusalError(
                 "the messages hold halves of surrogate pairs, which cannot be sent; correct the"
                 " question's text"
             )
@@ -611,7 +618,7 @@ def answer_error(answer: Answer, endpoint: Endpoint, model: str) -> BackendError
             " command again."
         )
     if status == 429:
-        return RateLimited(reason, wait)
+        return RateLimitError(reason, wait)
     if status >= 500 or status in _PASSING:
         return Transient(reason, wait)
     if status == 401:
@@ -620,7 +627,7 @@ def answer_error(answer: Answer, endpoint: Endpoint, model: str) -> BackendError
             " server."
         )
     if status in {400, 403, 422} and _POLICY.search(answer.words):
-        return Refused(reason, "content_filter")
+        return RefusalError(reason, "content_filter")
     if status == 403:
         return Fatal(f"{reason}. The key may not use the model {model!r}, or not from here.")
     if status == 404:
@@ -638,7 +645,7 @@ def answer_error(answer: Answer, endpoint: Endpoint, model: str) -> BackendError
             " it or leave it out."
         )
     if status in {400, 413, 422}:
-        return Refused(reason)
+        return RefusalError(reason)
     return Fatal(f"{reason}. Check the base URL ({endpoint.url}), which usually ends in /v1.")
 
 

@@ -52,7 +52,7 @@ _GEMINI_THOUGHTS = ("thoughts_token_count", "thoughtsTokenCount")
 _USAGE_DETAILS = ("completion_tokens_details", "output_tokens_details")
 
 
-class Reading(NamedTuple):
+class ReplyReading(NamedTuple):
     """Completions, at most as many as were asked for, and sentences about what the server did not
     do as asked.
     """
@@ -104,7 +104,7 @@ def read(
     clean: Callable[[str], str],
     max_tokens: int | None = None,
     seconds: float | None = None,
-) -> Reading:
+) -> ReplyReading:
     """Return the completions of a chat completion's JSON object; `Transient` if no choice in it can
     be read.
 
@@ -149,7 +149,7 @@ def read(
     )
     if note := note_on_number(len(completions), asked):
         notes.append(note)
-    return Reading(completions[:asked], tuple(dict.fromkeys(notes)))
+    return ReplyReading(completions[:asked], tuple(dict.fromkeys(notes)))
 
 
 def choices_of(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -397,7 +397,7 @@ def _usage(usage: object, notes: list[str]) -> Usage:
     thoughts = next(
         (count for name in _GEMINI_THOUGHTS if (count := _count(usage, name)) is not None), None
     )
-    counts = Usage.of(
+    counts = Usage.from_reply(
         prompt, output, reasoning, cached, total=_count(usage, "total_tokens"), thoughts=thoughts
     )
     if counts.added:

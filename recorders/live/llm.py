@@ -50,8 +50,8 @@ from feval.replay.responses import (
 from feval.report.text import duration
 from recorders.asking.pace import Limits, backoff
 from recorders.asking.samples import Probing, prefix, settled
-from recorders.asking.trees import Place, Tree, child_seed, root
-from recorders.errors import LONGEST_WAIT_S, RateLimited, StoppedError, Transient
+from recorders.asking.trees import Tree, TreePlace, child_seed, root
+from recorders.errors import LONGEST_WAIT_S, RateLimitError, StoppedError, Transient
 from recorders.request import Backend, Completion, Decoding, Message, Prefill, Request, as_json
 from recorders.scoring.scores import Item, Score, Scorer
 from recorders.work.seal import confidence_of
@@ -273,7 +273,7 @@ class _Said:
         replies: to it that were asked for.
     """
 
-    behind: Place
+    behind: TreePlace
     path: tuple[int, ...] = ()
     number: int | None = None
     text: str = ""
@@ -601,7 +601,7 @@ class LiveSource(Source):
         while True:
             try:
                 return await attempt()
-            except (RateLimited, Transient) as error:
+            except (RateLimitError, Transient) as error:
                 failures += 1
                 if failures > self._llm.retries:
                     raise StoppedError(

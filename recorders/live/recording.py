@@ -25,8 +25,8 @@ from feval.cards.tokens import token_counter
 from feval.errors import ConflictError, FevalError, OutOfRangeError, StorageError, UsageError
 from feval.executors.progress import reports
 from feval.recording import Question, RecordingWriter
-from feval.recording.verify import Steps
-from recorders.asking.trees import Played
+from feval.recording.verify import StepCounter
+from recorders.asking.trees import LiveTurns
 from recorders.errors import RecorderError
 from recorders.journal import Journal, completion_of, journal_folder, never_empty, utc_now
 from recorders.live.llm import Ask, LiveLLM, Numbered, live
@@ -142,7 +142,7 @@ def record_method(
                     info, decoding=dict(info.decoding) | {"protocol": {"policy": policy}}
                 )
                 replies = JournaledLLM(
-                    journal, dataset, golds, asked, info, counter, other_counter, Played()
+                    journal, dataset, golds, asked, info, counter, other_counter, LiveTurns()
                 )
                 add_pools(writer, replies)
         require_sound(out, journals[0])
@@ -198,7 +198,7 @@ def _run(
     llms: Sequence[LiveLLM], at_once: int,
     progress: Callable[[int, int], None] | None,
 ) -> None:  # fmt: skip
-    steps = Steps(len(questions), progress)
+    steps = StepCounter(len(questions), progress)
 
     def one(question: Question) -> None:
         asked = [

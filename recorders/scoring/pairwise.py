@@ -113,7 +113,7 @@ class PairwiseComparison(ScoringTask):
             ("choice of orders", orders, ORDERS),
         ):
             if name not in known:
-                raise UnknownNameError.of(what, name, known)
+                raise UnknownNameError.among(what, name, known)
         source = open_recording(recording)
         candidates = _matches(source, datasets, llms, CALLS[calls])
         name = judge.info.name

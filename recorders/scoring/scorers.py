@@ -98,7 +98,7 @@ def make_scorer(
     if kind in {"http", "https"} and rest.startswith("//"):  # the URL itself
         kind, rest = "http", spec
     if kind not in KINDS:
-        raise UnknownNameError.of(
+        raise UnknownNameError.among(
             "kind of scorer", kind, KINDS, "Write KIND:WHAT, such as judge:gpt-4o-mini."
         )
     if not colon or not rest.strip():

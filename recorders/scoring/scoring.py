@@ -35,7 +35,7 @@ from feval.report.text import counted
 from recorders.asking.engine import Assignment, Control, Progress, RunBar, TokenEstimate, ask, run
 from recorders.asking.pace import Budget, CostEstimate, Limits, check_cost_limit, find_price
 from recorders.asking.pace import cost as usd_of
-from recorders.errors import InterruptedByUser, Refused
+from recorders.errors import InterruptedByUser, RefusalError
 from recorders.journal import is_written, journal_folder
 from recorders.scoring.scorers import LOCAL
 from recorders.scoring.scores import REFUSED, CoTKey, Item, Replies, Score, ScoreJournal, Scorer
@@ -260,7 +260,7 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
     def accept(self, batch: ScoreBatch, reply: list[Score]) -> None:
         self.journal.add([(key, score) for (key, _), score in zip(batch, reply, strict=True)])
 
-    def refuse(self, batch: ScoreBatch, error: Refused) -> None:
+    def refuse(self, batch: ScoreBatch, error: RefusalError) -> None:
         self.journal.add(
             [(key, Score(verdict=REFUSED + error.reason, problem="refused")) for key, _ in batch]
         )

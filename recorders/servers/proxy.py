@@ -29,7 +29,7 @@ from typing import Annotated, Any
 from urllib.parse import quote, unquote
 
 # First, since it says how to install Starlette.
-from feval.serving.server import METHODS, Limits, Server, response  # isort: skip
+from feval.serving.server import METHODS, ServerLimits, Server, response  # isort: skip
 import os
 import shutil
 from collections import defaultdict
@@ -66,7 +66,7 @@ from recorders.work.seal import JournaledLLM, seal
 
 _LOG = logging.getLogger("feval.serving")
 _TIMEOUT_S = 600.0
-_LIMITS = Limits(body_bytes=64 << 20, body_s=_TIMEOUT_S)
+_LIMITS = ServerLimits(body_bytes=64 << 20, body_s=_TIMEOUT_S)
 _MAX_BYTES = 256 << 20
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_SEARCHED = 1 << 20

@@ -39,8 +39,8 @@ from feval.serving.wire import (
 from recorders.tiny.model import (
     END,
     FAMILY,
-    Completion,
-    Decoding,
+    TinyCompletion,
+    TinyDecoding,
     load_model,
     sample,
     stopped,
@@ -183,7 +183,7 @@ def _card(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": _CREATED, "owned_by": "feval"}
 
 
-def _logprobs(completion: Completion, count: int) -> list[dict[str, Any]]:
+def _logprobs(completion: TinyCompletion, count: int) -> list[dict[str, Any]]:
     """The tokens in the API's shape; their texts add up to the CoT's text, before a stop text cut
     it.
     """
@@ -210,7 +210,7 @@ def _token(token: int, logprob: float, *, first: bool) -> dict[str, Any]:
     return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
 
 
-def _decoding(request: CompletionRequest, context: int) -> Decoding:
+def _decoding(request: CompletionRequest, context: int) -> TinyDecoding:
     if request.top_logprobs > len(tokenizer()):
         raise _wrong(
             "top_logprobs",
@@ -223,7 +223,7 @@ def _decoding(request: CompletionRequest, context: int) -> Decoding:
     temperature, top_p = _bounded(request, "temperature", 0, 1e6), _bounded(request, "top_p", 0, 1)
     if top_p == 0:
         raise _wrong("top_p", "a number above 0 and at most 1", top_p)
-    return Decoding(
+    return TinyDecoding(
         temperature=1.0 if temperature is None else float(temperature),
         top_p=1.0 if top_p is None else float(top_p),
         max_tokens=next((limit for limit in limits if limit is not None), context),

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from recorders.tiny.model import (
     FAMILY,
-    Completion,
-    Decoding,
+    TinyCompletion,
+    TinyDecoding,
     TinyModel,
     load_model,
     sample,
@@ -19,8 +19,8 @@ from recorders.tiny.problems import DATASET_ID, test_questions
 __all__ = [
     "DATASET_ID",
     "FAMILY",
-    "Completion",
-    "Decoding",
+    "TinyCompletion",
+    "TinyDecoding",
     "TinyModel",
     "load_model",
     "sample",

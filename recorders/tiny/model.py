@@ -50,7 +50,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Prompt:
+class TinyPrompt:
     """A prompt that is read once, for any number of answers, with the logits [vocabulary] of an
     answer's first token.
     """
@@ -74,7 +74,7 @@ class Cache:
     tokens, head width].
     """
 
-    prompt: Prompt
+    prompt: TinyPrompt
     keys: Floats
     values: Floats
     length: int = 0
@@ -126,7 +126,7 @@ class TinyModel:
     def __repr__(self) -> str:
         return f"TinyModel({self.name!r})"
 
-    def read(self, tokens: Sequence[int]) -> Prompt:
+    def read(self, tokens: Sequence[int]) -> TinyPrompt:
         """Read a prompt of at least one token; an `OutOfRangeError` if it leaves no room for an
         answer.
         """
@@ -139,9 +139,9 @@ class TinyModel:
             return _causal(queries, keys, values)
 
         logits = self._run(np.asarray([tokens], np.int64), 0, attend)
-        return Prompt(all_keys, all_values, logits[0, -1])
+        return TinyPrompt(all_keys, all_values, logits[0, -1])
 
-    def begin(self, prompt: Prompt, rows: int, room: int) -> Cache:
+    def begin(self, prompt: TinyPrompt, rows: int, room: int) -> Cache:
         """Return an empty cache for so many answers to a prompt, with room for so many tokens in
         each.
         """
@@ -262,7 +262,7 @@ def _layer(weights: dict[str, Floats], prefix: str, shape: Shape) -> _Layer:
 def load_model(name: str) -> TinyModel:
     """Return a model of the family, such as "feval/tiny-42k"; it is read once per process."""
     if name not in FAMILY:
-        raise UnknownNameError.of("tiny model", name, FAMILY)
+        raise UnknownNameError.among("tiny model", name, FAMILY)
     with weights_file(name) as path:
         return read_model(path, name, FAMILY[name])
 
@@ -382,7 +382,7 @@ _ROWS = 128  # drawn together; more would only need more memory
 
 
 @dataclass(frozen=True)
-class Decoding:
+class TinyDecoding:
     """How tokens are drawn.
 
     Attributes:
@@ -416,7 +416,7 @@ class Decoding:
 
 
 @dataclass(frozen=True, eq=False)
-class Completion:
+class TinyCompletion:
     """One answer.
 
     Attributes:
@@ -448,10 +448,10 @@ def sample(
     model: TinyModel,
     question: str,
     indices: Sequence[int],
-    decoding: Decoding | None = None,
+    decoding: TinyDecoding | None = None,
     shared: Callable[[Ints, int], Floats] | None = None,
     beginning: str | None = None,
-) -> list[Completion]:
+) -> list[TinyCompletion]:
     """Draw answers to a question.
 
     Args:
@@ -470,7 +470,7 @@ def sample(
     Raises:
         OutOfRangeError: the question is too long for the model's context, or an index is negative.
     """
-    decoding = decoding or Decoding()
+    decoding = decoding or TinyDecoding()
     most = model.shape.context * tokenizer().longest
     # which would take long to split into tokens
     if (size := len(question) + len(beginning or "")) > most:
@@ -510,7 +510,7 @@ def first_stop(texts: Iterable[str], stops: Sequence[str]) -> tuple[int, str, st
     return count, text[:place], stop
 
 
-def stopped(completion: Completion, stops: Sequence[str]) -> tuple[int, str, str, str | None]:
+def stopped(completion: TinyCompletion, stops: Sequence[str]) -> tuple[int, str, str, str | None]:
     """Return how many tokens it takes to reach the first stop text, the text before it, the finish
     reason, and that stop text; all of the completion and `None` if none is reached.
     """
@@ -546,11 +546,11 @@ class _Draft:
             self.top_logprobs[rows, position] = np.take_along_axis(log_probabilities, best, -1)
         self.lengths[rows] = position + 1
 
-    def completion(self, row: int, prompt_tokens: int, *, begun: bool) -> Completion:
+    def completion(self, row: int, prompt_tokens: int, *, begun: bool) -> TinyCompletion:
         length = self.lengths[row]
         tokens = self.tokens[row, :length].copy()
         text = tokenizer().decode(tokens.tolist())
-        return Completion(
+        return TinyCompletion(
             text=text if begun else text.removeprefix(" "),
             tokens=tokens,
             logprobs=self.logprobs[row, :length].copy(),
@@ -562,8 +562,13 @@ class _Draft:
 
 
 def _draw(
-    model: TinyModel, prompt: Prompt, samples: Ints, decoding: Decoding, race: _Race, begun: int
-) -> list[Completion]:
+    model: TinyModel,
+    prompt: TinyPrompt,
+    samples: Ints,
+    decoding: TinyDecoding,
+    race: _Race,
+    begun: int,
+) -> list[TinyCompletion]:
     """Draw one answer per sample, all together, behind the tokens of its beginning."""
     room = min(decoding.max_tokens, model.shape.context - prompt.length)
     draft = _Draft(len(samples), room, decoding.top_logprobs)
@@ -583,7 +588,7 @@ def _draw(
 
 
 def _chosen(
-    log_probabilities: Floats, samples: Ints, position: int, decoding: Decoding, race: _Race
+    log_probabilities: Floats, samples: Ints, position: int, decoding: TinyDecoding, race: _Race
 ) -> Ints:
     if decoding.temperature == 0:
         likeliest: Ints = np.argmax(log_probabilities, axis=-1)
@@ -614,7 +619,7 @@ def _log_sum_exp(logits: Floats) -> Floats:
     return total
 
 
-def _race(model: TinyModel, question: str, decoding: Decoding) -> _Race:
+def _race(model: TinyModel, question: str, decoding: TinyDecoding) -> _Race:
     """Return the random numbers of one model on one question, by token number."""
     stream = model.name if decoding.stream is None else decoding.stream
     name = json.dumps([_SCHEME, stream, decoding.seed, question])

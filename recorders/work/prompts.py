@@ -218,7 +218,7 @@ def prompt_card(name: str) -> PromptCard:
     dataset, mark, number = name.partition("@")
     files = [(path, version) for path, named, version in _prompt_files() if named == dataset]
     if not files:
-        raise UnknownNameError.of(
+        raise UnknownNameError.among(
             "prompt card",
             dataset,
             {named for _, named, _ in _prompt_files()},
@@ -233,7 +233,7 @@ def prompt_card(name: str) -> PromptCard:
         if str(version) == number:
             return _read(path)
     versions = {f"{dataset}@{version}" for _, version in files}
-    raise UnknownNameError.of(
+    raise UnknownNameError.among(
         "prompt card", name, versions, f"{dataset!r} alone means the latest version."
     )
 

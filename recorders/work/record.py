@@ -129,7 +129,7 @@ def record_dataset(
         The recording's folder.
 
     Raises:
-        StoppedError: recording ended early (`InterruptedByUser`, `CostLimitReached`, or requests
+        StoppedError: recording ended early (`InterruptedByUser`, `CostLimitError`, or requests
             that failed too often).
         BackendError: no request works, and why.
         JournalError: the journal is damaged, locked or of something else, or the mode forbids
@@ -612,7 +612,7 @@ def answer_kind(dataset: str, named: str | None) -> str:
             f" pass it, --answer-kind KIND (one of {', '.join(KINDS)})."
         )
     if kind not in KINDS:
-        raise UnknownNameError.of("answer kind", kind, KINDS)
+        raise UnknownNameError.among("answer kind", kind, KINDS)
     if kind == "verbatim":
         raise UsageError(
             "Verbatim answers are not extracted from texts; choose another answer kind for a"

@@ -36,7 +36,7 @@ from feval.recording.content import ProbeRows
 from feval.recording.parts import EXTRA_COLUMNS
 from feval.report.text import counted
 from recorders.asking.samples import Probing
-from recorders.asking.trees import Levels, Played, Tree, places, reply_of
+from recorders.asking.trees import Levels, LiveTurns, Tree, places, reply_of
 from recorders.errors import JournalError
 from recorders.journal import Journal
 from recorders.request import Completion, Decoding, Request
@@ -62,7 +62,7 @@ class JournaledLLM:
     llm: LLMInfo
     counter: str = USAGE
     other_counter: str = "words"
-    tree: Levels | Played | None = None
+    tree: Levels | LiveTurns | None = None
 
 
 def seal(

@@ -236,7 +236,7 @@ def make_backend(
     """
     note: Callable[[str], None] = (notes if notes is not None else []).append
     if name not in BACKENDS:
-        raise UnknownNameError.of("backend", name, BACKENDS)
+        raise UnknownNameError.among("backend", name, BACKENDS)
     if name == "openai":
         return OpenAICompatible(
             Endpoint.from_environment(base_url, key_variable), timeout_s=timeout_s, note=note
@@ -320,7 +320,7 @@ def _prompt(
 ) -> tuple[str, Callable[[Question], Sequence[Message]]]:
     """Return the prompt's version, and what makes the messages for a question."""
     if settings.exemplars not in EXEMPLARS:
-        raise UnknownNameError.of("source of exemplars", settings.exemplars, EXEMPLARS)
+        raise UnknownNameError.among("source of exemplars", settings.exemplars, EXEMPLARS)
     if settings.exemplars == "card" and (
         settings.train_rows is not None or settings.exemplar_count is not None
     ):

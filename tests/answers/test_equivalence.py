@@ -9,8 +9,8 @@ from feval.answers.equivalence import (
     SECONDS,
     SECONDS_PER_QUESTION,
     Classifier,
-    Comparison,
     ComparisonBudget,
+    PairVerdict,
     Verdict,
     classes_from_verdicts,
     classify,
@@ -39,7 +39,7 @@ def unruly(left, right):
 
 @given(forms=FORMS, golds=st.lists(GOLDS, min_size=2, max_size=4))
 def test_the_gold_never_changes_which_forms_are_one_party(forms, golds):
-    how = Comparison(unruly, costly=True)
+    how = PairVerdict(unruly, costly=True)
     divisions = [classify(set(forms), gold, how)[0] for gold in golds]
     parted = [str(partition([parties.key(form) for form in forms])) for parties in divisions]
     assert len(set(parted)) == 1
@@ -51,7 +51,7 @@ def test_the_gold_never_changes_which_forms_are_one_party(forms, golds):
 
 @given(forms=FORMS, gold=GOLDS)
 def test_stored_verdicts_make_the_parties_again(forms, gold):
-    parties, division = classify(set(forms), gold, Comparison(unruly, costly=True))
+    parties, division = classify(set(forms), gold, PairVerdict(unruly, costly=True))
     again = classes_from_verdicts(division.verdicts, gold)
     assert [again.key(form) for form in forms] == [parties.key(form) for form in forms]
     assert again.gold == parties.gold
@@ -62,8 +62,8 @@ def test_known_verdicts_are_not_asked_for_again(forms, gold):
     def decided(left, right):
         return unruly(left, right) is True
 
-    parties, division = classify(set(forms), gold, Comparison(decided, costly=True))
-    asked = Comparison(
+    parties, division = classify(set(forms), gold, PairVerdict(decided, costly=True))
+    asked = PairVerdict(
         lambda left, right: pytest.fail(f"asked about {left} and {right}"), costly=True
     )
     again, second = classify(set(forms), gold, asked, known=division.verdicts)
@@ -73,7 +73,7 @@ def test_known_verdicts_are_not_asked_for_again(forms, gold):
 def test_a_form_joins_the_first_representative_that_it_is_equal_to():
     groups = {"a": 1, "b": 2, "c": 1, "d": 2}
     parties, division = classify(
-        set(groups), "e", Comparison(lambda x, y: groups.get(x) == groups.get(y), costly=True)
+        set(groups), "e", PairVerdict(lambda x, y: groups.get(x) == groups.get(y), costly=True)
     )
     assert (dict(parties.joined), parties.gold) == ({"c": "a", "d": "b"}, "e")
     pairs = [(v.left, v.right, v.gold, v.equal) for v in division.verdicts]
@@ -89,18 +89,18 @@ def test_a_form_joins_the_first_representative_that_it_is_equal_to():
 
 def test_the_gold_joins_one_party_and_merges_none():
     """A gold that is equal to both of two parties leaves them apart."""
-    parties, _ = classify({"a", "b"}, "g", Comparison(lambda x, y: "g" in (x, y), costly=True))
+    parties, _ = classify({"a", "b"}, "g", PairVerdict(lambda x, y: "g" in (x, y), costly=True))
     assert (dict(parties.joined), parties.gold) == ({}, "a")
 
 
 def test_pairs_beyond_the_budget_count_as_different_and_are_counted():
     forms = {f"f{i}" for i in range(5)}  # ten pairs
     _, division = classify(
-        forms, None, Comparison(lambda *_: False, costly=True), ComparisonBudget(question=4)
+        forms, None, PairVerdict(lambda *_: False, costly=True), ComparisonBudget(question=4)
     )
     assert (len(division.verdicts), division.not_asked) == (4, 6)
     _, division = classify(
-        forms, None, Comparison(lambda *_: False, costly=True), ComparisonBudget(pairs=3)
+        forms, None, PairVerdict(lambda *_: False, costly=True), ComparisonBudget(pairs=3)
     )
     assert (len(division.verdicts), division.not_asked) == (3, 7)
 
@@ -112,7 +112,7 @@ def slowly(monkeypatch):
     monkeypatch.setattr("feval.answers.equivalence.monotonic", lambda: now[0])
 
     def comparison(seconds):
-        return Comparison(lambda *_: now.__setitem__(0, now[0] + seconds), costly=True)
+        return PairVerdict(lambda *_: now.__setitem__(0, now[0] + seconds), costly=True)
 
     return comparison
 
@@ -141,14 +141,14 @@ def test_hostile_questions_end_when_the_seconds_of_the_command_do(slowly):
 def test_cheap_comparisons_have_no_budget_and_keep_equal_pairs_only():
     budget = ComparisonBudget(question=0)
     _, division = classify(
-        {"a", "b", "c"}, None, Comparison(lambda x, y: (x, y) == ("a", "c")), budget
+        {"a", "b", "c"}, None, PairVerdict(lambda x, y: (x, y) == ("a", "c")), budget
     )
     assert division.verdicts == [Verdict("a", "c", False, True)]
     assert division.not_asked == 0
 
 
 def test_a_live_question_divides_answers_as_they_come():
-    division = Classifier(Comparison(lambda x, y: x[0] == y[0]))
+    division = Classifier(PairVerdict(lambda x, y: x[0] == y[0]))
     forms = [division.add(form) for form in ("b2", "a1", "b1", "a1", "b2")]
     assert forms == ["b2", "a1", "b2", "a1", "b2"]
 

@@ -9,7 +9,7 @@ from tiny_recipes import parameters
 from feval.cards.cards import dataset_card, llm_card, llm_names
 from feval.cards.front_matter import card_folder
 from feval.cards.prices import price_list
-from recorders.tiny import DATASET_ID, FAMILY, Decoding, problems
+from recorders.tiny import DATASET_ID, FAMILY, TinyDecoding, problems
 
 QUESTIONS = problems.test_questions()
 
@@ -40,7 +40,10 @@ def test_every_member_of_the_family_has_a_card_and_only_they():
 @pytest.mark.parametrize("name", FAMILY)
 def test_a_card_agrees_with_its_model(name):
     card = llm_card(name)
-    assert (card.temperature, card.max_tokens) == (Decoding().temperature, Decoding().max_tokens)
+    assert (card.temperature, card.max_tokens) == (
+        TinyDecoding().temperature,
+        TinyDecoding().max_tokens,
+    )
     assert card.family == "feval tiny"
     text = (card_folder() / "llms" / f"{name.replace('/', '--')}.md").read_text("utf-8")
     assert f"{parameters(FAMILY[name]):,} parameters" in text

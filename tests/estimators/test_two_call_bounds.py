@@ -197,7 +197,7 @@ def test_quadratics_stay_on_their_side_where_the_law_is_all_but_certain(mu):
 
 
 def test_a_certificate_that_was_tampered_with_does_not_pass():
-    bound = vote_interval(2, Moments.of(0.7, 0.6)).upper
+    bound = vote_interval(2, Moments.from_values(0.7, 0.6)).upper
     for field, change in (
         ("quadratic", np.array([0, 0, -1e-6])),
         ("weights", np.array([1e-6, 0, 0])),
@@ -210,7 +210,9 @@ def test_a_certificate_that_was_tampered_with_does_not_pass():
 
 @pytest.mark.parametrize(("atoms", "error"), [([0.0, 0.5, 0.7], 0.0), ([0.0, 0.5, 1.1], 0.1)])
 def test_negative_weights_and_atoms_outside_the_unit_interval_make_no_law(atoms, error):
-    bound = polynomial_objective_interval(majority_polynomial(2), Moments.of(0.7, 0.6)).upper
+    bound = polynomial_objective_interval(
+        majority_polynomial(2), Moments.from_values(0.7, 0.6)
+    ).upper
     places = np.array(atoms)
     weights = np.linalg.solve(places ** np.arange(3)[:, None], [1.0, 0.7, 0.6])
     forged = type(bound)(**{**vars(bound), "atoms": places, "weights": weights})
@@ -242,9 +244,11 @@ def test_intervals_on_the_boundary_are_points(n):
 
 
 def test_infinite_votes_enclose_large_budgets_and_jump_at_one_half():
-    point = infinite_vote_interval(Moments.of(Fraction(1, 2), Fraction(1, 4)))
+    point = infinite_vote_interval(Moments.from_values(Fraction(1, 2), Fraction(1, 4)))
     assert (float(point.low), float(point.high)) == (0.5, 0.5)
-    counted = infinite_vote_interval(PairTable.of([250, 251], [500, 500], [250, 251]).moments())
+    counted = infinite_vote_interval(
+        PairTable.from_counts([250, 251], [500, 500], [250, 251]).moments()
+    )
     assert [counted.low[0], counted.high[0]] == [0.5, 0.5]
     assert counted.low[1] < 0.01
     assert counted.high[1] > 0.99
@@ -272,12 +276,12 @@ def test_a_certified_gain_is_the_lower_end_minus_one_call(mu, rho):
 
 def test_equality_certifies_nothing():
     edge = [
-        Moments.of(0.8, 0.7),
+        Moments.from_values(0.8, 0.7),
         Moments.from_correlation(0.8, 0.375),
-        Moments.of(Fraction(4, 5), Fraction(7, 10)),
+        Moments.from_values(Fraction(4, 5), Fraction(7, 10)),
     ]
     assert not any(bool(certified_three_vote_gain(moments).certified) for moments in edge)
-    assert bool(certified_three_vote_gain(Moments.of(0.8, 0.7 - 1e-12)).certified)
+    assert bool(certified_three_vote_gain(Moments.from_values(0.8, 0.7 - 1e-12)).certified)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 20])

@@ -53,7 +53,7 @@ def test_table_1_of_the_paper_is_reproduced_to_the_printed_digit(tables):
 def test_the_intervals_of_table_3_are_reproduced(tables):
     assert len(tables["table3"]) == 9
     for row in tables["table3"]:
-        pairs = PairTable.of(row["n11"], row["n_disagree"], row["n00"])
+        pairs = PairTable.from_counts(row["n11"], row["n_disagree"], row["n00"])
         summary = pair_table_summary(pairs)
         assert int(pairs.questions) == tables["N"]
         assert [percent(summary.mu), percent(summary.rho)] == [
@@ -86,7 +86,7 @@ QQP = [
 @pytest.mark.parametrize(("cells", "three", "five"), QQP)
 def test_the_other_intervals_of_table_3_are_reproduced_as_printed(cells, three, five):
     for n, printed in ((1, three), (2, five)):
-        result = wald_projection(PairTable.of(*cells), n)
+        result = wald_projection(PairTable.from_counts(*cells), n)
         assert [percent(result.low), percent(result.high)] == printed
 
 
@@ -173,11 +173,11 @@ def test_empirical_votes_are_unbiased_for_the_vote_polynomials():
 
 def test_rounded_moments_on_the_boundary_pass():
     mu = np.arange(0, 101) / 100
-    moments = Moments.of(mu, mu * mu)
+    moments = Moments.from_values(mu, mu * mu)
     assert (moments.variance == 0).all()
-    assert (Moments.of(mu, mu).unsteady == 0).all()
-    assert Moments.of(0.7, 0.49).variance == 0
-    assert Moments.of(0.4, 0.16).variance == 0
+    assert (Moments.from_values(mu, mu).unsteady == 0).all()
+    assert Moments.from_values(0.7, 0.49).variance == 0
+    assert Moments.from_values(0.4, 0.16).variance == 0
 
 
 def test_the_pair_table_counts_the_first_two_calls():
@@ -199,14 +199,14 @@ def test_the_summary_is_the_sample_covariance_of_the_pairs(bits):
 
 
 def test_moments_of_a_table_are_those_of_its_fractions():
-    table = PairTable.of(5946, 1247, 999)
-    exact = Moments.of(Fraction(2 * 5946 + 1247, 2 * 8192), Fraction(5946, 8192))
+    table = PairTable.from_counts(5946, 1247, 999)
+    exact = Moments.from_values(Fraction(2 * 5946 + 1247, 2 * 8192), Fraction(5946, 8192))
     for name, value in vars(table.moments()).items():
         assert float(value) == pytest.approx(float(getattr(exact, name)), rel=1e-15)
 
 
 def test_every_missing_value_has_its_reason_and_no_other_value_has_one():
-    regions = wald_projection(PairTable.of([5, 12], [30, 9], [5, 11]), 2)
+    regions = wald_projection(PairTable.from_counts([5, 12], [30, 9], [5, 11]), 2)
     assert "disagree more often" in regions.reasons[0]
     assert regions.reasons[1] == ""
     moments = Moments.from_correlation([0.6, 0.6, 0.5, 0.0, 0.7], [0.0, 1.0, 1.0, 0.3, 0.3])
@@ -217,11 +217,11 @@ def test_every_missing_value_has_its_reason_and_no_other_value_has_one():
         ~np.isfinite(latent.eta) | ~np.isfinite(latent.gamma)
     ).tolist()
     assert "mu = 1/2" in latent.reasons[2]
-    summary = pair_table_summary(PairTable.of([1, 4], [0, 3], [0, 3]))
+    summary = pair_table_summary(PairTable.from_counts([1, 4], [0, 3], [0, 3]))
     assert "undefined" in summary.reasons[0]
     assert "single question" in summary.reasons[0]
     assert summary.reasons[1] == ""
-    assert str(pair_table_summary(PairTable.of(4, 3, 3)).reasons) == ""
+    assert str(pair_table_summary(PairTable.from_counts(4, 3, 3)).reasons) == ""
     assert str(mixture_from_counts(np.array([[1], [0]]), 1, [1.0]).reasons).startswith(
         "One call per question"
     )

@@ -26,7 +26,7 @@ def interval_over_grid(n, centre, covariance, radius):
     distance = np.einsum("...i,ij,...j->...", away, np.linalg.inv(covariance), away)
     remaining = (distance <= radius) & (mu * mu <= nu) & (nu <= mu)
     assert remaining.sum() > 50
-    return vote_interval(n, Moments.of(mu[remaining], nu[remaining]))
+    return vote_interval(n, Moments.from_values(mu[remaining], nu[remaining]))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def interval_over_grid(n, centre, covariance, radius):
 )
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_the_projection_is_the_hull_over_the_region(cells, n):
-    table = PairTable.of(*cells)
+    table = PairTable.from_counts(*cells)
     summary = pair_table_summary(table)
     sigma = np.array(
         [[summary.var_x1, summary.cov_x12], [summary.cov_x12, summary.var_x2]], float
@@ -49,17 +49,19 @@ def test_the_projection_is_the_hull_over_the_region(cells, n):
 
 def test_empty_cells_give_segments_points_or_nothing():
     result = wald_projection(
-        PairTable.of([12, 30, 0, 0, 19, 0], [0, 0, 10, 0, 1, 1], [8, 0, 0, 30, 0, 19]), 2
+        PairTable.from_counts([12, 30, 0, 0, 19, 0], [0, 0, 10, 0, 1, 1], [8, 0, 0, 30, 0, 19]), 2
     )
     assert result.empty.tolist() == [False, False, True, False, False, False]
-    assert bool(wald_projection(PairTable.of(5, 30, 5), 2).empty)  # rho = -1/2, far from any law
+    assert bool(
+        wald_projection(PairTable.from_counts(5, 30, 5), 2).empty
+    )  # rho = -1/2, far from any law
     assert result.low[[1, 3, 4, 5]].tolist() == [1.0, 0.0, 1.0, 0.0]
     assert result.high[[1, 3, 4, 5]].tolist() == [1.0, 0.0, 1.0, 0.0]
     assert np.isnan(result.low[2])
 
 
 def test_the_likelihood_region_is_never_empty_and_never_certain_with_empty_cells():
-    table = PairTable.of([12, 30, 0, 0, 19], [0, 0, 10, 0, 1], [8, 0, 0, 30, 0])
+    table = PairTable.from_counts([12, 30, 0, 0, 19], [0, 0, 10, 0, 1], [8, 0, 0, 30, 0])
     for n in (1, 2, math.inf):
         result = likelihood_projection(table, n)
         assert not result.empty.any()
@@ -67,7 +69,7 @@ def test_the_likelihood_region_is_never_empty_and_never_certain_with_empty_cells
 
 
 def test_the_likelihood_region_agrees_with_the_wald_region_in_large_samples():
-    table = PairTable.of(594_600, 124_700, 99_900)
+    table = PairTable.from_counts(594_600, 124_700, 99_900)
     for n in (0, 1, 2, math.inf):
         wald, likelihood = wald_projection(table, n), likelihood_projection(table, n)
         assert float(wald.low) == pytest.approx(float(likelihood.low), abs=1e-5)
@@ -223,7 +225,9 @@ def test_entropy_is_the_greatest_among_laws_with_these_moments():
 
     for a, b in ((2.0, 5.0), (0.5, 0.5), (8.0, 3.0)):
         law = beta(a, b)
-        result = maxent_completion(Moments.of(law.mean(), law.var() + law.mean() ** 2), [1])
+        result = maxent_completion(
+            Moments.from_values(law.mean(), law.var() + law.mean() ** 2), [1]
+        )
         assert float(result.entropy) > law.entropy()
 
 

@@ -59,7 +59,7 @@ def test_two_call_bounds_are_those_of_the_first_two_calls(tmp_path):
     mu, nu = Fraction(sum(right), 120), Fraction(right.count(2), 60)
     points = result.estimates[0].points
     for point, n in zip(points, (0, 1, 1, 2), strict=True):
-        sharp = vote_interval(n, Moments.of(mu, nu))
+        sharp = vote_interval(n, Moments.from_values(mu, nu))
         assert point.accuracy is None
         assert (point.bound_low, point.bound_high) == pytest.approx(
             (float(sharp.low), float(sharp.high)), abs=1e-12

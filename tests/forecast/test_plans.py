@@ -206,7 +206,9 @@ def test_what_is_sure_of_a_majority_holds_its_bounds_and_is_missing_where_nothin
     pools = [["a"] * c + ["b"] * (10 - c) for c in (4, 6, 7, 8, 9, 10) for _ in range(6)]
     result = plan(*toy(tmp_path / "many", pools), budget_tokens=10**6, most_votes=7)
     right = np.array([pool.count("a") for pool in pools])
-    moments = Moments.of(float((right / 10).mean()), float((right * (right - 1) / 90).mean()))
+    moments = Moments.from_values(
+        float((right / 10).mean()), float((right * (right - 1) / 90).mean())
+    )
     for option in result.options:
         sharp = vote_interval(option.votes // 2, moments)
         ends = option.majority_bound_low, option.majority_bound_high

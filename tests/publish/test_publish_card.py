@@ -28,7 +28,7 @@ from feval.publish.card import PICTURE, SURFACES
 from feval.publish.figures import figures_of, picture
 from feval.publish.front_matter import configs_of, split_names
 from feval.publish.markdown import BEGIN, END
-from feval.publish.release import Seen, prepare
+from feval.publish.release import RepositorySnapshot, prepare
 from feval.recording import open_recording
 from recorders.demo import bundled_recording
 
@@ -40,7 +40,7 @@ EVIL = "<script>alert(1)</script>|[x](javascript:y)`*#\u202e\u200b"
 
 def seen(page=None):
     state = None if page is None else RepoState(REPO, "0" * 40, True, {}, {})
-    return Seen(REPO, state, page)
+    return RepositorySnapshot(REPO, state, page)
 
 
 def page(release):

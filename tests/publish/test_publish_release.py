@@ -21,7 +21,7 @@ from feval.errors import ConflictError, DamagedRecordingError, HubError, Release
 from feval.evaluation.curves import self_consistency_curve
 from feval.hub import RepoState
 from feval.publish import Licence
-from feval.publish.release import Seen, changes, known_licence, look, prepare, push
+from feval.publish.release import RepositorySnapshot, changes, known_licence, look, prepare, push
 from feval.recording import open_recording, verify_recording
 from feval.recording.layout.manifest import manifest_bytes
 from feval.replay import load
@@ -276,7 +276,10 @@ def test_a_terminal_is_asked_for_the_licence_once(hub, tmp_path, monkeypatch):
 )
 def test_a_recording_states_its_licence(tmp_path, outputs, llm, licence):
     stated = Licence(licence) if isinstance(licence, str) else licence
-    assert known_licence(write(tmp_path / "r", llms=[llm], licence=outputs), Seen(REPO)) == stated
+    assert (
+        known_licence(write(tmp_path / "r", llms=[llm], licence=outputs), RepositorySnapshot(REPO))
+        == stated
+    )
 
 
 OWN = Licence("other", "my-licence-1.0", "https://example.com/licence")
@@ -300,19 +303,19 @@ OWN = Licence("other", "my-licence-1.0", "https://example.com/licence")
 )
 def test_another_licence_has_a_name_and_a_text(tmp_path, licence, words):
     with pytest.raises(UsageError, match=words):
-        prepare(tmp_path, Seen(REPO), licence=licence)
+        prepare(tmp_path, RepositorySnapshot(REPO), licence=licence)
 
 
 def test_another_licence_is_in_the_front_matter_and_stays(tmp_path):
     folder = write(tmp_path / "bare", licence=None)
-    release = prepare(folder, Seen(REPO), licence=OWN)
+    release = prepare(folder, RepositorySnapshot(REPO), licence=OWN)
     first = release.files["README.md"]
     front = matter(first)
     assert front | OWN.fields == front
     assert front["license_details"].startswith("Collection: my-licence-1.0. ")
     assert f"| [my-licence-1.0]({OWN.link}) |" in first.decode()
     assert f"this licence: my-licence-1.0 ({OWN.link})." in str(release.files["LICENSE"])
-    again = Seen(REPO, RepoState(REPO, "0" * 40, True, {}, {}), first.decode())
+    again = RepositorySnapshot(REPO, RepoState(REPO, "0" * 40, True, {}, {}), first.decode())
     assert prepare(folder, again).files["README.md"] == first
     changed = prepare(folder, again, licence="mit").files["README.md"]
     assert b"license_name" not in changed
@@ -320,7 +323,7 @@ def test_another_licence_is_in_the_front_matter_and_stays(tmp_path):
 
 def test_what_another_licence_lacks_is_asked_for(tmp_path, monkeypatch):
     folder = write(tmp_path / "r", licence="Our own terms")
-    monkeypatch.setattr("feval.publish.look", Seen)
+    monkeypatch.setattr("feval.publish.look", RepositorySnapshot)
     page, words = tmp_path / "page" / "README.md", tmp_path / "words.md"
     push = ("push", folder, REPO, "--dry-run", "--page", page.parent)
     refused = run_feval(*push)

@@ -10,7 +10,7 @@ from feval.cards.prices import PriceList
 from feval.errors import ConflictError, ReleaseError
 from feval.hub import RepoState
 from feval.publish.markdown import END
-from feval.publish.release import Seen, prepare
+from feval.publish.release import RepositorySnapshot, prepare
 from feval.publish.results import _BEGIN, _END, shown_results, with_results
 
 REPO = "somebody/recording"
@@ -45,7 +45,7 @@ def page(release):
 
 
 def test_results_are_shown_with_their_picture_and_receipt(folder, single):
-    release = prepare(folder, Seen(REPO), results=[single])
+    release = prepare(folder, RepositorySnapshot(REPO), results=[single])
     block = shown_results(page(release))["single"]
     assert block.startswith(
         "### single\n\n`feval run`: single-call with alpha on toy, 3 questions."
@@ -60,13 +60,13 @@ def test_results_are_shown_with_their_picture_and_receipt(folder, single):
     assert "|" not in block
     other = PriceList("mine", "2026-01-31", "our contract", {"alpha": (1, 3)})
     with pytest.raises(ConflictError, match="priced by another version of the list 'mine'"):
-        prepare(folder, Seen(REPO), results=[single], prices=other)
+        prepare(folder, RepositorySnapshot(REPO), results=[single], prices=other)
 
 
 @pytest.mark.parametrize("named", ["none", "mine", "2025-06-02", "another"])
 def test_own_prices_are_those_of_the_page(tmp_path, named):
     folder = write(tmp_path / "r", prices=named)
-    release = prepare(folder, Seen(REPO), prices=MINE)
+    release = prepare(folder, RepositorySnapshot(REPO), prices=MINE)
     section = page(release).split("## Prices\n")[1].split("\n## ")[0]
     assert "Price list `mine` of 2026-01-31" in section
     assert "| `alpha` | 1 | 2 |" in section
@@ -82,19 +82,19 @@ def test_own_prices_are_those_of_the_page(tmp_path, named):
 
 
 def test_results_stay_on_the_page_as_long_as_their_files(folder, single):
-    first = page(prepare(folder, Seen(REPO), results=[single], prices=MINE))
+    first = page(prepare(folder, RepositorySnapshot(REPO), results=[single], prices=MINE))
     there = RepoState(REPO, "0" * 40, True, {"results/single/receipt.json": 1}, {})
-    again = page(prepare(folder, Seen(REPO, there, first.replace("\n", "\r\n"))))
+    again = page(prepare(folder, RepositorySnapshot(REPO, there, first.replace("\n", "\r\n"))))
     assert shown_results(again) == shown_results(first)
     gone = RepoState(REPO, "0" * 40, True, {}, {})
-    assert shown_results(page(prepare(folder, Seen(REPO, gone, first)))) == {}
+    assert shown_results(page(prepare(folder, RepositorySnapshot(REPO, gone, first)))) == {}
 
 
 def test_damaged_numbers_are_a_sentence(folder, single, tmp_path):
     receipt = json.loads((single / "receipt.json").read_bytes())
     (tmp_path / "receipt.json").write_text(json.dumps(receipt | {"numbers": {}}))
     with pytest.raises(ReleaseError, match="cannot be shown"):
-        prepare(folder, Seen(REPO), results=[tmp_path / "receipt.json"], prices=MINE)
+        prepare(folder, RepositorySnapshot(REPO), results=[tmp_path / "receipt.json"], prices=MINE)
 
 
 @pytest.mark.parametrize("blocks", [{}, {"a": "### a"}, {"a": "### a\n\n| 1 |", "b-1": "text"}])

@@ -16,7 +16,7 @@ from small import content, pool, write_rows, write_toy
 
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
 from feval.publish.front_matter import Licence
-from feval.publish.release import Seen, prepare
+from feval.publish.release import RepositorySnapshot, prepare
 from feval.receipts.document import SCHEME
 from feval.receipts.verifying import ChangedValue, verify_receipt
 from feval.recording import LLMInfo, open_recording
@@ -306,9 +306,9 @@ def test_another_model_that_answered_is_in_the_receipt_and_on_the_page(tmp_path)
         each for each in pinned_by["numbers"]["warnings"] if "more than one model answered" in each
     ]
     assert sentence in json.loads(feval("info", toy, "--json").stdout)["served"]
-    with_card = prepare(toy, Seen("a/b", None, None), tag="v1", licence=Licence("cc0-1.0")).files[
-        "README.md"
-    ]
+    with_card = prepare(
+        toy, RepositorySnapshot("a/b", None, None), tag="v1", licence=Licence("cc0-1.0")
+    ).files["README.md"]
     assert isinstance(with_card, bytes)
     assert "more than one model answered, as the replies say: gpt-4o (1 CoT)" in with_card.decode()
     assert sentence in view_page(open_recording(toy), {"toy": ["gpt-4o"]}).html

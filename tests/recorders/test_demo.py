@@ -11,7 +11,7 @@ from command_line import feval
 from feval.errors import DamagedRecordingError, StorageError
 from feval.recording import open_recording
 from recorders.demo import DATASET, LIVE_LLM, LLMS, bundled_recording, run_demo
-from recorders.tiny import Decoding, load_model, sample, tokenizer
+from recorders.tiny import TinyDecoding, load_model, sample, tokenizer
 from recorders.work.settings import load_questions
 
 HASH = "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
@@ -82,7 +82,7 @@ def test_the_bundled_samples_are_what_the_models_say():
             info = recording.llm_info(llm)
             model = load_model(llm)
             for row in (0, 117):
-                decoding = Decoding(temperature=1.0, max_tokens=info.max_tokens or 0)
+                decoding = TinyDecoding(temperature=1.0, max_tokens=info.max_tokens or 0)
                 drawn = sample(model, load_questions(DATASET)[row].text, range(40), decoding)
                 assert [answer.text for answer in drawn] == recording.texts(DATASET, llm, row)
 
@@ -93,12 +93,12 @@ def test_the_bundled_probes_are_what_the_model_answers():
         [_, _, _, probes, *_] = recording.probe_rows(DATASET, LIVE_LLM)
         texts = recording.texts(DATASET, LIVE_LLM, 3)
     question, model = load_questions(DATASET)[3].text, load_model(LIVE_LLM)
-    cots = sample(model, question, range(20), Decoding(max_tokens=120))
+    cots = sample(model, question, range(20), TinyDecoding(max_tokens=120))
     assert [cot.text for cot in cots] == texts
     for place in (0, 4, -1):
         tokens = cots[probes.sample_indices[place]].tokens[: probes.offsets[place]].tolist()
         begun = tokenizer().decode(tokens).removeprefix(" ") + " The answer is"
-        decoding = Decoding(temperature=0.0, max_tokens=20)
+        decoding = TinyDecoding(temperature=0.0, max_tokens=20)
         [answer] = sample(model, question, [0], decoding, beginning=begun)
         assert answer.text == probes.texts[place]
 

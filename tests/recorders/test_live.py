@@ -13,7 +13,7 @@ from feval.cards.prices import price_list
 from feval.errors import AnswerError, PriceNotFoundError, UnknownNameError, UsageError
 from recorders.backends.local import Tiny
 from recorders.backends.openai_compatible import Endpoint, OpenAICompatible
-from recorders.errors import Fatal, RateLimited, StoppedError, Transient
+from recorders.errors import Fatal, RateLimitError, StoppedError, Transient
 from recorders.live import live
 from recorders.request import Completion, Decoding
 from recorders.work.record import record_dataset
@@ -85,7 +85,7 @@ def test_a_server_that_ignores_n_is_asked_again():
 
 def test_what_may_work_next_time_is_tried_again_and_retry_after_is_honoured():
     waits.clear()
-    backend = Scripted(faults=[RateLimited("busy", 12.5), Transient("reset")])
+    backend = Scripted(faults=[RateLimitError("busy", 12.5), Transient("reset")])
     with asked(backend) as llm:
         assert len(llm.ask("2 + 2?").sample(2)) == 2
     assert waits[0] == 12.5
@@ -94,7 +94,7 @@ def test_what_may_work_next_time_is_tried_again_and_retry_after_is_honoured():
 
 def test_a_retry_after_beyond_ten_minutes_is_not_waited_for():
     waits.clear()
-    with asked(Scripted(faults=[RateLimited("busy", 7200.0)])) as llm:
+    with asked(Scripted(faults=[RateLimitError("busy", 7200.0)])) as llm:
         metered = llm.ask("2 + 2?")
         with pytest.raises(
             StoppedError, match="it asks to wait 2 h, and feval waits 10 min at most"

@@ -12,7 +12,7 @@ from small import put_manifest, restate, write_toy
 
 from feval.errors import DamagedRecordingError, FevalError
 from feval.recording import open_recording, verify_recording
-from feval.recording.parquet.bounds import Bounds
+from feval.recording.parquet.bounds import SizeBounds
 
 TEXTS, SAMPLES, REQUESTS = (
     f"{part}/toy/alpha.parquet" for part in ("texts", "samples", "requests")
@@ -112,7 +112,7 @@ def test_every_page_of_a_sound_file_is_found():
                 table, data_page_version=version, data_page_size=300, row_group_size=700, **options
             )
             metadata = pq.read_metadata(pa.BufferReader(data))
-            bounds = Bounds("it", data, metadata)
+            bounds = SizeBounds("it", data, metadata)
             bounds.check()
             for group in range(metadata.num_row_groups):
                 for leaf in range(metadata.num_columns):

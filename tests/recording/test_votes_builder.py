@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import pool, question, write_rows
 
-from feval.answers.equivalence import AnswerClasses, Comparison, classify
+from feval.answers.equivalence import AnswerClasses, PairVerdict, classify
 from feval.cards.names import FINISH_REASONS
 from feval.recording import ProbeRows, open_recording, votes_building
 from feval.recording.content import QuestionTable
@@ -34,7 +34,7 @@ LLMS = st.integers(0, 4).flatmap(
 
 def by_length(question, forms, gold, of_probes=()):
     return classify(
-        forms, gold, Comparison(lambda left, right: len(left) == len(right)), later=of_probes
+        forms, gold, PairVerdict(lambda left, right: len(left) == len(right)), later=of_probes
     )[0]
 
 

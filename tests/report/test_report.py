@@ -25,7 +25,7 @@ from feval.report.files import save_files
 from feval.report.pictures.drawing import own_style
 from feval.report.tables.results import POINT_COLUMNS, curves_csv, curves_table, subtitles
 from feval.report.tables.rich_tables import rich_table
-from feval.report.tables.tables import Column, Table, csv_text, plain, text_of_cell
+from feval.report.tables.tables import Table, TableColumn, csv_text, plain, text_of_cell
 from feval.report.tables.tables import columns as columns_of
 from feval.report.text import dollars, fixed, percent, plain_number, signed_points, visible
 
@@ -251,7 +251,7 @@ def test_rich_cells_keep_markup_as_text():
     from rich.console import Console
 
     out = io.StringIO()
-    table = Table("", (Column("m\u202e"),), (("[red]x[/red] :smile: \x1b[31m",),))
+    table = Table("", (TableColumn("m\u202e"),), (("[red]x[/red] :smile: \x1b[31m",),))
     Console(file=out, width=80).print(rich_table(table, narrow=True))
     assert "[red]x[/red] :smile: \\x1b[31m" in out.getvalue()
     assert "m\\u202e" in out.getvalue()

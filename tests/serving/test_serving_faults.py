@@ -25,7 +25,7 @@ from feval.serving import Reply
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from feval.serving import server as serving_server
-from feval.serving.server import Limits, replay_server
+from feval.serving.server import ServerLimits, replay_server
 
 TOKEN = "a-token-of-some-length"  # noqa: S105  opens a stub
 EVENT = b"data: " + b"x" * 4096 + b"\n\n"
@@ -67,7 +67,7 @@ class Stub:
 @contextlib.contextmanager
 def serving(stub=None, *, token=None, **limits):
     application = stub or Stub()
-    with replay_server(application, token=token, limits=Limits(**limits)) as server:
+    with replay_server(application, token=token, limits=ServerLimits(**limits)) as server:
         yield server
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from feval.recording import ScorerInfo
 from feval.recording.arrays import Scores
-from feval.replay.pools import ArrayChannels, Pool, Ragged
+from feval.replay.pools import ArrayChannels, Pool, RaggedArray
 
 
 def pools_of(*answers, tokens=None, channels=None):
@@ -44,7 +44,7 @@ def ragged(lists, shape):
     for place, numbers in lists.items():
         lengths[place] = len(numbers)
     values = np.concatenate([lists[place] for place in sorted(lists)]) if lists else np.empty(0)
-    return Ragged(values, np.concatenate([[0], np.cumsum(lengths.ravel())]), shape)
+    return RaggedArray(values, np.concatenate([[0], np.cumsum(lengths.ravel())]), shape)
 
 
 def scores_of(values, steps=None, tokens=0, name="synthetic"):

@@ -59,7 +59,7 @@ TERM = re.compile(
 
 def moments(inputs):
     if "nu" in inputs:
-        return Moments.of(Fraction(inputs["mu"]), Fraction(inputs["nu"]))
+        return Moments.from_values(Fraction(inputs["mu"]), Fraction(inputs["nu"]))
     return Moments.from_correlation(Fraction(inputs["mu"]), Fraction(inputs["rho"]))
 
 
@@ -106,7 +106,7 @@ def value_or_none(value):
 
 
 def table(inputs):
-    return PairTable.of(inputs["n11"], inputs["n_disagree"], inputs["n00"])
+    return PairTable.from_counts(inputs["n11"], inputs["n_disagree"], inputs["n00"])
 
 
 def projection(inputs):

@@ -10,7 +10,7 @@ from dealt import assert_both_forms_agree, letters_of
 from hypothesis import strategies as st
 
 from feval.recording.arrays import Probes
-from feval.replay.llm import LLM, Recorded
+from feval.replay.llm import LLM, RecordedSource
 from feval.replay.meter import MeteredLLM
 from feval.replay.pools import ArrayChannels, Pool
 
@@ -97,7 +97,7 @@ def metered(pool, row=0, order=None):
     """An LLM in front of one question."""
     order = range(pool.codes.shape[1]) if order is None else order
     llm = PoolLLM(pool, order)
-    return MeteredLLM(Recorded(llm, row, order))
+    return MeteredLLM(RecordedSource(llm, row, order))
 
 
 def assert_forms_agree(method, pool, order):

@@ -56,7 +56,7 @@ from feval.recording.content import ScorerInfo
 from feval.replay.clock import Clock
 from feval.replay.llm import LLM
 from feval.replay.meter import handed_out
-from feval.replay.pools import Channel, Channels, Pool, Ragged, TokenLogprobs
+from feval.replay.pools import Channel, Channels, Pool, RaggedArray, TokenLogprobs
 
 if TYPE_CHECKING:
     from feval.cards.prices import PriceList
@@ -247,7 +247,9 @@ def _loaded(path: Path, function: str, source: bytes) -> Any:
         names = [
             n for n, value in vars(module).items() if callable(value) and not n.startswith("_")
         ]
-        raise UnknownNameError.of("callable", function, names, f"It should be defined in {path}.")
+        raise UnknownNameError.among(
+            "callable", function, names, f"It should be defined in {path}."
+        )
     with contained(""):
         return method() if isinstance(method, type) else method
 
@@ -338,7 +340,7 @@ class _BlindChannels(Channels):
 
 _KINDS: dict[str, Callable[..., Any]] = {
     kind.__name__: kind
-    for kind in (Clock, Probes, Ragged, ScorerInfo, Scores, Steps, TokenLogprobs)
+    for kind in (Clock, Probes, RaggedArray, ScorerInfo, Scores, Steps, TokenLogprobs)
 }
 
 

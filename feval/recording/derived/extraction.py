@@ -31,7 +31,7 @@ from feval.recording.derived.rewriting import (
 )
 from feval.recording.layout.format import PROBES
 from feval.recording.reader import Recording, open_recording
-from feval.recording.verify import Progress, Steps, open_sound
+from feval.recording.verify import Progress, StepCounter, open_sound
 from feval.recording.writer import RecordingWriter
 
 ANSWERS = ("text", "stored")
@@ -171,7 +171,7 @@ def extract(
         StorageError: `out` is there already, or cannot be written.
     """
     if source not in ANSWERS:
-        raise UnknownNameError.of("place to take answers from", source, ANSWERS)
+        raise UnknownNameError.among("place to take answers from", source, ANSWERS)
     parent = open_sound(recording)
     infos = [
         _new_info(parent, dataset, answer_kind, source, equality)
@@ -183,7 +183,7 @@ def extract(
             f"{parent.path} holds datasets of the answer kinds {', '.join(sorted(kinds))};"
             f" {answer_kind!r} cannot suit them all. Select one dataset first (`feval select`)."
         )
-    steps = Steps(
+    steps = StepCounter(
         sum(parent.manifest.datasets[dataset]["questions"] for dataset, _ in parent.manifest.pairs),
         progress,
     )
@@ -269,7 +269,7 @@ def _dataset(
     parent: Recording,
     info: DatasetInfo,
     source: str,
-    steps: Steps,
+    steps: StepCounter,
     executor: Executor | None,
 ) -> DatasetChanges:
     before, old, new = parent.dataset_info(info.id), parent.questions(info.id), []
@@ -337,7 +337,7 @@ def _pools(
     questions: Sequence[Question],
     reading: _Reading,
     tally: _Tally,
-    steps: Steps,
+    steps: StepCounter,
     executor: Executor | None,
 ) -> Iterator[PoolRows]:
     """Yield the pools with the answers as they are read now, in this process or by tasks."""

@@ -29,7 +29,7 @@ from feval.recording.layout.flat import Int64
 from feval.recording.layout.format import Part
 from feval.recording.parts import spec_of
 from feval.recording.reader import Recording
-from feval.recording.verify import Progress, Steps, open_sound
+from feval.recording.verify import Progress, StepCounter, open_sound
 from feval.recording.writer import RecordingWriter, common_giver
 
 _Rows = TypeVar("_Rows", bound=PoolRows | ProbeRows | ScoreRows)
@@ -80,7 +80,9 @@ def merge(
     datasets = list(
         dict.fromkeys(dataset for source in sources for dataset in source.dataset_ids())
     )
-    steps = Steps(len({pair for source in sources for pair in source.manifest.pairs}), progress)
+    steps = StepCounter(
+        len({pair for source in sources for pair in source.manifest.pairs}), progress
+    )
     notes = dict.fromkeys(note for source in sources for note in source.manifest.raw["notes"])
     licences = _common_licences(sources)
     with derived_writer(sources, out, {"name": "merge"}, [*notes], licences) as writer:

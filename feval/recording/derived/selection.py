@@ -16,7 +16,7 @@ from feval.recording.content import PoolRows, ProbeRows, ScoreRows
 from feval.recording.derived.rewriting import carried_notes, derived_writer, known_verdicts
 from feval.recording.parts import rows_at
 from feval.recording.reader import Recording
-from feval.recording.verify import Progress, Steps, open_sound
+from feval.recording.verify import Progress, StepCounter, open_sound
 
 _Rows = TypeVar("_Rows", PoolRows, ProbeRows, ScoreRows)
 _CARRIED = "Before the selection: "
@@ -113,7 +113,7 @@ def select(
         for dataset, (_, short) in chosen.items()
         if short
     ]
-    steps = Steps(sum(map(len, kept.values())), progress)
+    steps = StepCounter(sum(map(len, kept.values())), progress)
     with derived_writer([source], out, {"name": "select", **operation}, notes) as writer:
         for dataset, own in kept.items():
             ids, _ = chosen[dataset]

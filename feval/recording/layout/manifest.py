@@ -230,14 +230,14 @@ class Manifest:
             _part(leaf["part"], leaf): leaf["sha256"] for leaf in raw["leaves"]
         }
 
-    def served_models(self) -> Iterator[Served]:
+    def served_models(self) -> Iterator[AnsweringModels]:
         """Yield the pairs whose replies state another name than was asked."""
         for (dataset, llm), pair in self.pairs.items():
             names: Mapping[str, int] = pair.get("served", {})
             asked = self.llms[llm]["decoding"].get("model")
             asked = asked if isinstance(asked, str) else llm.split("@", maxsplit=1)[0]
             if names.keys() - {asked}:
-                yield Served(llm, dataset, asked, names)
+                yield AnsweringModels(llm, dataset, asked, names)
 
 
 def _part(name: str, record: Record) -> Part:
@@ -359,7 +359,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class AnsweringModels:
     """The models that answered as one LLM on one dataset.
 
     Attributes:

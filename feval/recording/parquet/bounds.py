@@ -41,7 +41,7 @@ _DICTIONARIES, _DELTA_BYTE_ARRAY = {2, 8}, 7
 _DICTIONARY_PAGE = 2
 
 
-class Bounds:
+class SizeBounds:
     """Checks what the columns of an opened Parquet file expand to, each once; too much is a
     `DamagedRecordingError`.
 

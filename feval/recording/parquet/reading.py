@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from feval.errors import DamagedRecordingError
-from feval.recording.arrays import Ragged
+from feval.recording.arrays import RaggedArray
 from feval.recording.content import PoolRows, Question, checked_messages, utc_text
 from feval.recording.layout.flat import Int64, Numbers, mapped_unread
 from feval.recording.layout.format import Record
-from feval.recording.parquet.bounds import Bounds
+from feval.recording.parquet.bounds import SizeBounds
 from feval.recording.parquet.writing import schema_of
 from feval.recording.parts import PARTS, spec_of
 
@@ -53,7 +53,7 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
-class Table:
+class PartFile:
     """An opened Parquet file. Other bytes than stated are refused."""
 
     def __init__(self, path: Path, record: Record) -> None:
@@ -69,7 +69,7 @@ class Table:
                 " recording again."
             )
         _check_types(path, self._file.schema_arrow)
-        self._data, self._bounds = data, Bounds(path, data, metadata)
+        self._data, self._bounds = data, SizeBounds(path, data, metadata)
         self._ends = list(
             accumulate(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
         )
@@ -101,7 +101,7 @@ class PartTable:
     """
 
     def __init__(
-        self, folder: Path, records: dict[str, Record], open_table: Callable[[str], Table]
+        self, folder: Path, records: dict[str, Record], open_table: Callable[[str], PartFile]
     ) -> None:
         self.path = folder / next(iter(records))
         self._folder, self._paths, self._open = folder, list(records), open_table
@@ -308,7 +308,7 @@ def pools_of_rows(
     The `parts`, samples and channels, may lack questions, requests may not. Files that do not hold
     the same CoTs are damaged.
     """
-    files = {part: Aligned(rows) for part, rows in parts.items()}
+    files = {part: SparseRows(rows) for part, rows in parts.items()}
     for question, request in requests:
         taken = {part: file.take(question) for part, file in files.items()}
         size = len(taken["samples"].get("sample_index", ()))
@@ -332,7 +332,7 @@ def pools_of_rows(
         )
 
 
-class Aligned:
+class SparseRows:
     """A file that is read along with the questions, some of which it may lack."""
 
     def __init__(self, rows: Rows) -> None:
@@ -351,8 +351,8 @@ def arrays_of_tables(
     part: str, tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, int]
 ) -> Record:
     """Return column -> array [Q, S] of the numbers of a part, NaN or -1 where there is none, and
-    `Ragged` of its lists, from one table per row group; "known" tells which CoTs have a row. Wrong
-    places are a `ValueError`.
+    `RaggedArray` of its lists, from one table per row group; "known" tells which CoTs have a row.
+    Wrong places are a `ValueError`.
     """
     size, kinds = shape[0] * shape[1], {c.name: c.kind for c in spec_of(part).columns}
     numbers = {
@@ -397,7 +397,7 @@ def _places(table: Any, rows: Mapping[str, int], shape: tuple[int, ...], before:
     return places
 
 
-def _ragged(pieces: list[tuple[Any, Any]], shape: tuple[int, int], dtype: str) -> Ragged:
+def _ragged(pieces: list[tuple[Any, Any]], shape: tuple[int, int], dtype: str) -> RaggedArray:
     """Return a column of lists from its pieces, each with the places of its rows."""
     lengths = np.zeros(shape[0] * shape[1], np.int64)
     values: list[Numbers] = [np.empty(0, dtype)]
@@ -407,4 +407,4 @@ def _ragged(pieces: list[tuple[Any, Any]], shape: tuple[int, int], dtype: str) -
         flat = pc.list_flatten(column).to_numpy(zero_copy_only=False)
         values.append(flat.astype(dtype, copy=False))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Ragged(np.concatenate(values), offsets, shape)
+    return RaggedArray(np.concatenate(values), offsets, shape)

@@ -58,7 +58,7 @@ class Cell(str):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of a table: numbers are right-aligned, and a narrow terminal may leave out spare
     columns.
 
@@ -80,7 +80,7 @@ class Table:
     """
 
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     id: str = ""
@@ -98,10 +98,10 @@ numbers, one with "~" of spare numbers.
 """
 
 
-def columns(*names: str) -> tuple[Column, ...]:
+def columns(*names: str) -> tuple[TableColumn, ...]:
     """Return columns of these headings, as in `Fields`."""
     return tuple(
-        Column(
+        TableColumn(
             name[1:] if name.startswith(("#", "~")) else name,
             number=name.startswith(("#", "~")),
             spare=name.startswith("~"),

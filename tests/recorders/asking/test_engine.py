@@ -16,12 +16,12 @@ from recorders.asking.engine import Control
 from recorders.asking.pace import Limits
 from recorders.asking.samples import SamplePlan, estimate_samples, record_samples
 from recorders.errors import (
-    CostLimitReached,
+    CostLimitError,
     Fatal,
     InterruptedByUser,
     MissingError,
-    RateLimited,
-    Refused,
+    RateLimitError,
+    RefusalError,
     StoppedError,
     Transient,
     Unreachable,
@@ -90,8 +90,8 @@ def test_modes_that_ask_for_nothing_say_what_is_missing(tmp_path, mode):
 
 
 FAULTS = {
-    "429": RateLimited("busy"),
-    "429 with Retry-After": RateLimited("busy", 30.0),
+    "429": RateLimitError("busy"),
+    "429 with Retry-After": RateLimitError("busy", 30.0),
     "transient": Transient("a 503"),
     "transient with Retry-After": Transient("a 503", retry_after=5.0),
     "one instead of n": lambda replies: replies[:1],
@@ -183,19 +183,19 @@ def test_a_retry_after_is_honoured_by_every_request(tmp_path):
             sent.append(clock.now())
             return await super().complete(request, samples)
 
-    backend = Watched([RateLimited("busy", 30.0)])
+    backend = Watched([RateLimitError("busy", 30.0)])
     assert go(tmp_path, backend, clock=clock, limits=Limits(1)).error is None
     assert sent[0] == 0
     assert sent[1] >= 30
 
 
 @pytest.mark.parametrize(
-    "error", [RateLimited("host said 429", 601.0), Transient("host said 429", 5400.0)]
+    "error", [RateLimitError("host said 429", 601.0), Transient("host said 429", 5400.0)]
 )
 def test_a_retry_after_beyond_ten_minutes_stops_the_run_and_says_so(tmp_path, error):
     outcome = one_by_one(tmp_path, None, error, clock=(clock := FakeClock()))
     assert type(outcome.error) is StoppedError
-    wait = "10 min" if isinstance(error, RateLimited) else "90 min"
+    wait = "10 min" if isinstance(error, RateLimitError) else "90 min"
     assert (
         str(outcome.error)
         == f"host said 429; it asks to wait {wait}, and feval waits 10 min at most. Recording"
@@ -207,7 +207,7 @@ def test_a_retry_after_beyond_ten_minutes_stops_the_run_and_says_so(tmp_path, er
 
 
 def test_a_retry_after_of_ten_minutes_is_waited_for(tmp_path):
-    busy = RateLimited("busy", 600.0)
+    busy = RateLimitError("busy", 600.0)
     assert one_by_one(tmp_path, busy, clock=(clock := FakeClock())).error is None
     assert clock.now() >= 600
 
@@ -270,7 +270,7 @@ def test_a_server_that_is_down_ends_the_run(tmp_path):
 
 def test_a_busy_server_is_waited_for_as_long_as_it_answers_others(tmp_path):
     """Far more 429s than retries, but never without a reply between two of the same request."""
-    backend = FakeBackend([fault for _ in range(60) for fault in (RateLimited("busy"), None)])
+    backend = FakeBackend([fault for _ in range(60) for fault in (RateLimitError("busy"), None)])
     outcome = go(tmp_path, backend, plan(12, 5), limits=Limits(2, retries=2, samples_per_request=1))
     assert outcome.error is None
 
@@ -299,7 +299,7 @@ def test_what_is_in_flight_when_a_fatal_error_comes_is_kept(tmp_path):
 def test_a_refused_question_has_cots_without_answers(tmp_path):
     def refuse_1(request, sample):
         if request.question_id == "toy/1":
-            raise Refused("content policy", "content_filter")
+            raise RefusalError("content policy", "content_filter")
         return reply(int(request.question_id[4:]), sample)
 
     backend = FakeBackend(answer=refuse_1)
@@ -316,13 +316,13 @@ def test_a_refused_question_has_cots_without_answers(tmp_path):
 
 
 def test_refusals_before_the_first_reply_wait_for_it(tmp_path):
-    assert one_by_one(tmp_path, *[Refused("too long")] * 2).error is None
+    assert one_by_one(tmp_path, *[RefusalError("too long")] * 2).error is None
     assert sum(text == "" for text in texts(tmp_path).values()) == 10
 
 
 @pytest.mark.parametrize("questions", [3, 100])
 def test_if_everything_is_refused_nothing_is_recorded(tmp_path, questions):
-    backend = FakeBackend([Refused("no such parameter")] * 1000)
+    backend = FakeBackend([RefusalError("no such parameter")] * 1000)
     outcome = go(tmp_path, backend, plan(questions, 5), limits=Limits(2))
     assert isinstance(outcome.error, Fatal)
     assert "refused: no such parameter." in str(outcome.error)
@@ -406,7 +406,7 @@ def test_an_interrupt_ends_a_long_wait(tmp_path):
     async def both(journal):
         recording = record_samples(
             plan(4, 5),
-            FakeBackend([RateLimited("busy", 500.0)]),
+            FakeBackend([RateLimitError("busy", 500.0)]),
             journal,
             clock=clock,
             control=control,
@@ -456,7 +456,7 @@ def test_nothing_is_sent_that_could_pass_the_cost_limit(tmp_path):
     options = {"price": PRICE, "limits": Limits(8, samples_per_request=1)}
     options["wanted"] = plan(10, 10, Decoding(max_tokens=10))
     outcome = go(tmp_path, backend, cost_limit_usd=0.0024, **options)
-    assert isinstance(outcome.error, CostLimitReached)
+    assert isinstance(outcome.error, CostLimitError)
     assert outcome.usd is not None
     assert outcome.usd <= 0.0024
     assert outcome.done == round(outcome.usd / 120e-6) >= 15

@@ -23,7 +23,14 @@ from feval.cards.names import FINISH_REASONS
 from feval.errors import OutOfRangeError, UsageError
 from recorders.backends import replies
 from recorders.backends.openai_compatible import Endpoint, Redaction, error_in_reply, retry_after
-from recorders.errors import BackendError, Fatal, RateLimited, Refused, Transient, Unreachable
+from recorders.errors import (
+    BackendError,
+    Fatal,
+    RateLimitError,
+    RefusalError,
+    Transient,
+    Unreachable,
+)
 from recorders.request import Completion, Decoding, Message, Prefill, Request
 
 openai = pytest.importorskip(
@@ -155,7 +162,7 @@ def test_choices_are_taken_in_the_order_of_their_index():
     ],
 )
 def test_a_rate_limit_says_how_long_to_wait(fault, wait_s):
-    error = error_of(fault, RateLimited)
+    error = error_of(fault, RateLimitError)
     assert error.retry_after == wait_s
     assert error.reason.endswith("" if wait_s is None else f"; it asks to wait {wait_s:g} s")
 
@@ -216,7 +223,7 @@ def test_a_connection_that_nobody_takes_is_waited_for_some_seconds(monkeypatch):
     ],
 )
 def test_what_never_works_for_this_request_is_refused(fault, finish_reason):
-    assert error_of(fault, Refused).finish_reason == finish_reason
+    assert error_of(fault, RefusalError).finish_reason == finish_reason
 
 
 @pytest.mark.parametrize(
@@ -400,8 +407,8 @@ def test_an_extra_body_does_not_contradict_what_is_recorded(server, name):
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (429, RateLimited),
-        ("429", RateLimited),
+        (429, RateLimitError),
+        ("429", RateLimitError),
         (401, Fatal),
         ("busy", Transient),
         (None, Transient),
@@ -464,7 +471,7 @@ def test_reasoning_is_kept_apart(server):
 
 
 def test_a_question_with_half_a_surrogate_pair_is_refused(server):
-    with pytest.raises(Refused, match="surrogate"):
+    with pytest.raises(RefusalError, match="surrogate"):
         complete(server, request("\ud83e"))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from recording_doubles import completions
 
-from recorders.errors import Fatal, Refused
+from recorders.errors import Fatal, RefusalError
 from recorders.request import Decoding, Message, Request
 
 tiny = pytest.importorskip("recorders.tiny", reason="the tiny models are not there")
@@ -32,7 +32,9 @@ def complete(asked, samples=(0,), notes=None):
 
 def test_samples_are_the_models_own():
     model = tiny.load_model(MODEL)
-    drawn = tiny.sample(model, QUESTION, range(3, 8), tiny.Decoding(max_tokens=64, top_logprobs=4))
+    drawn = tiny.sample(
+        model, QUESTION, range(3, 8), tiny.TinyDecoding(max_tokens=64, top_logprobs=4)
+    )
     replies = complete(request(logprobs=4), range(3, 8))
     assert [completion.text for completion in replies] == [answer.text for answer in drawn]
     assert [completion.output_tokens for completion in replies] == [
@@ -94,8 +96,8 @@ def test_models_with_a_shared_stream_share_their_noise():
         (request(temperature=-1.0), Fatal),
         (request(seed=-1), Fatal),
         (request(extra_body={"min_p": 0.1}), Fatal),
-        (request("apple " * 300), Refused),
-        (request(messages=[Message("system", "Hi")]), Refused),
+        (request("apple " * 300), RefusalError),
+        (request(messages=[Message("system", "Hi")]), RefusalError),
     ],
 )
 def test_what_cannot_work_is_said(asked, kind):

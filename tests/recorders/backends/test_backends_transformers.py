@@ -8,7 +8,7 @@ import pytest
 import recording_doubles
 
 from feval.errors import OutOfRangeError, SourceError, UsageError
-from recorders.errors import Fatal, Refused
+from recorders.errors import Fatal, RefusalError
 from recorders.request import Decoding, Message, Prefill, Request
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -176,7 +176,7 @@ def test_without_a_chat_template_that_is_said(folder, tmp_path):
 @pytest.mark.parametrize(
     ("asked", "kind"),
     [
-        (request(" ".join("a" * 64)), Refused),
+        (request(" ".join("a" * 64)), RefusalError),
         (request(temperature=-1.0), Fatal),
         (request(temperature=math.inf), Fatal),
         (request(top_p=0.0), Fatal),

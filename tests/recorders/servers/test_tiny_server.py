@@ -42,7 +42,7 @@ def client(service):
 
 
 def direct(numbers, **decoding):
-    return tiny.sample(tiny.load_model(MODEL), QUESTION, numbers, tiny.Decoding(**decoding))
+    return tiny.sample(tiny.load_model(MODEL), QUESTION, numbers, tiny.TinyDecoding(**decoding))
 
 
 def raw(service, body, path="/v1/chat/completions", **more):

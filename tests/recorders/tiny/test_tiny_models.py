@@ -17,7 +17,7 @@ from tiny_recipes import arrays, parameters
 
 from feval.errors import OutOfRangeError, UnknownNameError
 from recorders.shared_noise import exponentials
-from recorders.tiny import FAMILY, Decoding, TinyModel, load_model, problems, sample, tokenizer
+from recorders.tiny import FAMILY, TinyDecoding, TinyModel, load_model, problems, sample, tokenizer
 from recorders.tiny.model import END, PAD, Shape, weights_file
 
 QUESTIONS = problems.test_questions()
@@ -190,14 +190,14 @@ def test_draws_follow_the_softmax(random_model, temperature, top_p):
         random_model,
         question,
         range(20_000),
-        Decoding(temperature=temperature, top_p=top_p, max_tokens=1),
+        TinyDecoding(temperature=temperature, top_p=top_p, max_tokens=1),
     )
     assert chi_square([int(completion.tokens[0]) for completion in drawn], probabilities) > 0.001
 
 
 def test_later_tokens_follow_the_softmax_given_the_earlier_ones(random_model):
     question = "How many?"
-    drawn = sample(random_model, question, range(20_000), Decoding(max_tokens=2))
+    drawn = sample(random_model, question, range(20_000), TinyDecoding(max_tokens=2))
     first = Counter(int(completion.tokens[0]) for completion in drawn)
     first.pop(END, None)
     token, _ = first.most_common(1)[0]
@@ -226,7 +226,7 @@ def test_the_noise_is_exponential_at_every_position():
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_the_random_numbers_are_those_of_the_documented_scheme(random_model, temperature):
     question, seed, index = "Wie viele Äpfel?", 7, 3
-    decoding = Decoding(temperature=temperature, seed=seed, stream="a stream", max_tokens=12)
+    decoding = TinyDecoding(temperature=temperature, seed=seed, stream="a stream", max_tokens=12)
     [completion] = sample(random_model, question, [index], decoding)
     name = f'["feval-tiny-noise-1", "a stream", {seed}, "Wie viele \\u00c4pfel?"]'
     start = int.from_bytes(sha256(name.encode()).digest()[:8], "little")
@@ -247,7 +247,7 @@ def test_the_random_numbers_are_those_of_the_documented_scheme(random_model, tem
 def test_temperature_zero_or_next_to_it_takes_the_likeliest_token(temperature):
     model = load_model(SMALLEST)
     [first, second] = sample(
-        model, QUESTIONS[0].question, range(2), Decoding(temperature=temperature)
+        model, QUESTIONS[0].question, range(2), TinyDecoding(temperature=temperature)
     )
     prompt = tokenizer().prompt(QUESTIONS[0].question)
     likeliest = all_logits(model, [prompt + first.tokens.tolist()])[0, len(prompt) - 1 : -1].argmax(
@@ -260,7 +260,7 @@ def test_temperature_zero_or_next_to_it_takes_the_likeliest_token(temperature):
 def test_log_probabilities_are_the_models_own(temperature):
     model = load_model(SMALLEST)
     prompt = tokenizer().prompt(QUESTIONS[3].question)
-    decoding = Decoding(temperature=temperature, top_p=0.9, top_logprobs=5)
+    decoding = TinyDecoding(temperature=temperature, top_p=0.9, top_logprobs=5)
     for completion in sample(model, QUESTIONS[3].question, range(8), decoding):
         exact = log_softmax(
             all_logits(model, [prompt + completion.tokens.tolist()])[0, len(prompt) - 1 : -1]
@@ -296,10 +296,10 @@ def test_an_answer_stops_or_runs_out_of_tokens():
     assert stopped.output_tokens == len(stopped.tokens) == len(stopped.logprobs)
     assert stopped.prompt_tokens == len(tokenizer().prompt(question))
     assert stopped.text == tokenizer().decode(stopped.tokens.tolist()).strip()
-    [cut] = sample(model, question, [0], Decoding(max_tokens=stopped.output_tokens - 1))
+    [cut] = sample(model, question, [0], TinyDecoding(max_tokens=stopped.output_tokens - 1))
     assert cut.finish_reason == "length"
     assert cut.tokens.tolist() == stopped.tokens.tolist()[:-1]
-    [exact] = sample(model, question, [0], Decoding(max_tokens=stopped.output_tokens))
+    [exact] = sample(model, question, [0], TinyDecoding(max_tokens=stopped.output_tokens))
     assert exact.finish_reason == "stop"
 
 
@@ -308,7 +308,7 @@ def test_an_answer_ends_where_the_context_ends(random_model):
     model = TinyModel(
         "endless", SHAPE, never | {"model.norm.weight": np.zeros(16)}
     )  # every token as likely: seldom `<end>`
-    drawn = sample(model, "1" * 236, range(30), Decoding(max_tokens=200))
+    drawn = sample(model, "1" * 236, range(30), TinyDecoding(max_tokens=200))
     assert {
         completion.output_tokens for completion in drawn if completion.finish_reason == "length"
     } == {256 - 239}
@@ -328,7 +328,7 @@ def test_no_samples_are_no_answers():
 )  # fmt: skip
 def test_decoding_that_means_nothing_is_refused(fields):
     with pytest.raises(OutOfRangeError):
-        Decoding(**fields)  # type: ignore[arg-type]
+        TinyDecoding(**fields)  # type: ignore[arg-type]
 
 
 def test_negative_sample_numbers_are_refused():
@@ -338,7 +338,7 @@ def test_negative_sample_numbers_are_refused():
 
 def test_any_text_can_be_asked():
     for question in ("", "\ud800 \x00 é 漢字", "<end><answer>"):
-        [completion] = sample(load_model(SMALLEST), question, [0], Decoding(max_tokens=5))
+        [completion] = sample(load_model(SMALLEST), question, [0], TinyDecoding(max_tokens=5))
         assert completion.output_tokens <= 5
 
 

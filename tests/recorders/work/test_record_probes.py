@@ -16,7 +16,7 @@ from feval.recording import verify_recording
 from recorders import tiny
 from recorders.asking.pace import Limits
 from recorders.asking.samples import Probing, prefix
-from recorders.errors import CostLimitReached, MissingError
+from recorders.errors import CostLimitError, MissingError
 from recorders.journal import Journal
 from recorders.request import Completion, Decoding, Message, Prefill, Request
 from recorders.tiny.model import ANSWER, END, QUESTION
@@ -45,7 +45,7 @@ def rows_of(recording):
 
 
 def drawn(question):
-    decoding = tiny.Decoding(max_tokens=100)
+    decoding = tiny.TinyDecoding(max_tokens=100)
     return tiny.sample(tiny.load_model(LLM), question, range(SEED, SEED + SAMPLES), decoding)
 
 
@@ -182,7 +182,7 @@ def test_probes_count_towards_the_cost_limit_and_the_mode(tmp_path):
         MissingError, match="lacks 30 of 30 probes, and the mode 'none' asks for nothing"
     ):
         recorded(tmp_path / "r", task(), mode="none", journal=folder)
-    with pytest.raises(CostLimitReached, match="probes are recorded"):
+    with pytest.raises(CostLimitError, match="probes are recorded"):
         recorded(tmp_path / "r", task(), journal=folder, cost_limit_usd=2e-5)
     assert recorded(tmp_path / "r", task(), journal=folder).llm_names(DATASET) == plain.llm_names(
         DATASET

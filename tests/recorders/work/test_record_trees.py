@@ -61,7 +61,7 @@ def test_each_step_is_what_the_model_writes_behind_the_path_with_the_seed_of_the
                 tiny.load_model(MODEL),
                 questions[pool.question_id],
                 [seed],
-                tiny.Decoding(max_tokens=100),
+                tiny.TinyDecoding(max_tokens=100),
                 None,
                 before,
             )

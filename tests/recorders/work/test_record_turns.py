@@ -19,7 +19,7 @@ from recorders import tiny
 from recorders.asking.pace import Limits
 from recorders.asking.trees import Protocol, child_seed
 from recorders.backends.local import Tiny
-from recorders.errors import Fatal, JournalError, MissingError, Refused
+from recorders.errors import Fatal, JournalError, MissingError, RefusalError
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.prompts import read_protocol
 from recorders.work.settings import RecordingSettings, load_questions, make_task
@@ -111,7 +111,7 @@ def test_a_tiny_model_keeps_the_first_half_of_its_last_reply_and_writes_the_rest
 
     kept = "Start with 49."
     for number, turn in enumerate(turns):
-        decoding = tiny.Decoding(max_tokens=60 - size(kept))
+        decoding = tiny.TinyDecoding(max_tokens=60 - size(kept))
         [rest] = tiny.sample(tiny.load_model(MODEL), question, [number], decoding, None, kept)
         assert turn.text == f"{kept}{rest.text}"
         assert turn.output_tokens == size(kept) + rest.output_tokens
@@ -166,7 +166,7 @@ def test_a_chain_ends_where_there_is_nothing_to_reply_to(protocol, tmp_path):
     def answer(request, _sample):
         number = int(request.question_id.split("/")[1])
         if number == 1 and request.conversation:
-            raise Refused("too long")
+            raise RefusalError("too long")
         texts = {0: "<think>\n2 + 2</think>\n\nThe answer is 4.", 2: "", 3: "<think>\nNever closed"}
         return Completion(
             texts.get(number, "The answer is 4."), "stop", output_tokens=9, prompt_tokens=20

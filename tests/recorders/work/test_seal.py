@@ -30,7 +30,7 @@ from feval.errors import (
 )
 from feval.recording import Question, open_recording, select, verify_recording
 from recorders.asking.pace import Limits
-from recorders.errors import CostLimitReached, Fatal, MissingError, Refused
+from recorders.errors import CostLimitError, Fatal, MissingError, RefusalError
 from recorders.journal import Journal, journal_folder
 from recorders.request import Completion, Decoding, Message
 from recorders.work.record import RecordingTask, estimate_dataset, record_dataset
@@ -240,7 +240,7 @@ def test_a_cost_limit_that_cannot_be_kept_leaves_nothing(tmp_path):
 
 def test_a_partial_recording_says_why_it_ended(tmp_path):
     options = {"cost_limit_usd": 0.0013, "limits": Limits(1, samples_per_request=1)}
-    with pytest.raises(CostLimitReached):
+    with pytest.raises(CostLimitError):
         go(tmp_path / "r", **options)
     with pytest.raises(MissingError, match="mode 'none' asks for nothing"):
         go(tmp_path / "r", mode="none")
@@ -318,7 +318,7 @@ def test_a_counter_can_be_chosen(tmp_path):
 def test_refused_and_filtered_replies_have_no_answer(tmp_path):
     def odd(request, sample):
         if request.question_id == "toy/2":
-            raise Refused("policy", "content_filter")
+            raise RefusalError("policy", "content_filter")
         finish = ("content_filter", "error", "length", "stop", "stop")[sample]
         return replace(reply(int(request.question_id[4:]), sample), finish_reason=finish)
 
