@@ -72,7 +72,7 @@ def mixed_counters(counters: Iterable[str]) -> list[str]:
         f"* The tokens of these LLMs are counted by different counters ({'; '.join(different)}):"
         " such costs do not compare."
     )
-    return [sentence] * (len(different) > 1)
+    return [sentence] if len(different) > 1 else []
 
 
 def probes_for_nothing(llms: Sequence[str]) -> Iterator[str]:

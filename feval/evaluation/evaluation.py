@@ -3,6 +3,17 @@ average.
 
 The method sees pools and orders, or metered LLMs. The gold answers are looked at here, after the
 method has decided.
+
+Where a number of `feval run` comes from, file by file:
+
+    cli/evaluate.py              the command; `open_request` loads the recordings
+    evaluation/evaluation.py     `evaluate`: mean of `right`, its interval, means of the ledger
+    evaluation/replicates.py     [Q] of each: `expectation` where exact, else a mean over draws
+    methods/<method>.py          what is right and what is consumed, of pools or of orders
+    estimators/plurality.py      the chance that a vote over n of G CoTs is right
+    evaluation/ledger.py         counts per question; which of them is billed
+    evaluation/measures.py       what a count is called, and USD by `cards/billing.py`
+    report/tables/results.py     the cells that are printed
 """
 
 from __future__ import annotations
@@ -482,7 +493,7 @@ def interval_ends(
     right: Floats | PerQuestion, confidence: float | None, clusters: Integers | None = None
 ) -> Iterator[tuple[float | None, float | None]]:
     """The ends of the confidence intervals of accuracies, from [Q, N] probabilities of being right;
-    without a level, `None` twice without end.
+    without a level, pairs of `None` for ever.
     """
     if confidence is None:
         return repeat((None, None))
@@ -525,8 +536,8 @@ def budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
 
 
 def _unscored(method: Any, llms: Sequence[LLM], rows: Rows) -> dict[str, tuple[int, int]]:
-    """Of each LLM with CoTs that lack what the method compares them by: how many, and of how many;
-    of a search, all its steps.
+    """LLM -> how many of its CoTs lack the score that the method compares them by, and how many
+    there are; of a search, steps instead of CoTs.
     """
     if not hasattr(method, "ratings"):
         return {}

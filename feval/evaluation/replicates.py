@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 Int64 = npt.NDArray[np.int64]
 
 _MOST_REPLICATES, _LEAST_REPLICATES, _DRAWS = 100, 10, 2_000_000
-# one whole share of errors: sixteenths and all larger parts are whole numbers
+# the unit of shares of errors as integers, so that 1/m is exact for m up to 16
 _WHOLE = math.lcm(*range(1, 17)) << 20
 # counts of a ledger that are not known, rather than 0, where a method does not give them
 _LATENCY, _TIMED = {"sequential_tokens", "longest_trace_tokens"}, {"sequential_microseconds"}

@@ -206,10 +206,12 @@ def _left_out(recording: Recording, pairs: Sequence[tuple[str, str]], to: str) -
             "equality",
             *(["system prompt"] if any(info.system_prompt for info in infos) else []),
         ]
-        lost += [f"the extraction of answers ({', '.join(sorted(extractors))})"] * bool(extractors)
+        if extractors:
+            lost.append(f"the extraction of answers ({', '.join(sorted(extractors))})")
         lost += ["token counters"] * any(recording.counter(*pair) != USAGE for pair in pairs)
         asked = all(recording.manifest.pairs[pair]["smallest_pool"] for pair in pairs)
-        lost += ["questions without CoTs"] * (to == "csv" and not asked)
+        if to == "csv" and not asked:
+            lost.append("questions without CoTs")
         yield f"{', '.join(lost[:-1])} and {lost[-1]} were left out, which --to parquet keeps."
     if any(recording.scorers(*pair) for pair in pairs):
         yield "Of scorers, settings, replies and tokens were left out."

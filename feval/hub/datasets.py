@@ -144,7 +144,7 @@ def remarks(questions: Sequence[Question]) -> list[str]:
     ]
     return [
         f"Questions with {words}: {len(selected)}"
-        f" ({', '.join([q.id for q in selected[:3]] + ['...'] * (len(selected) > 3))})."
+        f" ({', '.join([q.id for q in selected[:3]] + ['...' for _ in selected[3:4]])})."
         for words, selected in facts
         if selected
     ]

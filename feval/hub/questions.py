@@ -114,7 +114,7 @@ def _split(client: Client, source: HubSource, what: str, advice: str, *, train: 
     paths = split_files(list(sizes), source.config, source.split, source.files)
     if not paths:
         data = [path for path in sizes if path.endswith(_FORMATS)]
-        shown = ", ".join(data[:8]) + ", ..." * (len(data) > 8)
+        shown = ", ".join(data[:8]) + (", ..." if len(data) > 8 else "")
         files = f"its data files are {shown}" if data else "it has no data files"
         named = "" if train else " Name them under `files` in the `hub` section of the card."
         raise HubError(

@@ -1,9 +1,9 @@
-"""Import recordings that others made: one module per format, and `import_recording`, which they
-share.
+"""Import recordings that others made: layouts in TOML, modules for what no layout says, and
+`import_recording`, which they share.
 
-The module of a format only reads a file into the columns of `feval.importers.source`. The shared
-part normalises answers, counts tokens and writes. `docs/importing.md` is the user's guide, with a
-section on adding an importer.
+All read files into the columns of `feval.importers.source`. The shared part normalises answers,
+counts tokens and writes. `docs/importing.md` is the user's guide, with a section on adding an
+importer.
 """
 
 from __future__ import annotations

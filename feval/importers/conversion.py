@@ -414,7 +414,7 @@ class _Conversion:
                 f" {sizes.total() - most:,} of {sizes.total():,} do not have {usual}."
             )
         if sizes[0]:
-            ids = ", ".join(empty) + ", ..." * (sizes[0] > len(empty))
+            ids = ", ".join(empty) + (", ..." if sizes[0] > len(empty) else "")
             self._notes.append(
                 f"Questions without samples of {llm}: {sizes[0]:,} of {sizes.total():,} ({ids})."
             )

@@ -1,4 +1,4 @@
-"""Samples published with papers, in formats that are no tables: what becomes rows here, and the
+"""Samples published with papers, in formats that no layout says: what becomes rows here, and the
 authors' own rules of reading answers.
 
 MoT (LLM Cascades with Mixture of Thoughts, Yue et al., ICLR 2024, https://arxiv.org/abs/2310.03094)

@@ -243,8 +243,8 @@ def _snake(name: str) -> str:
 
 
 def _nested(row: Row, path: str, where: str) -> Any:
-    """Return the value that a path leads to, `None` where there is none; a list is as long as the
-    path asks.
+    """Return the value that a path leads to, `None` where there is none; a list has to be
+    as long as the path says.
     """
     if path in row:
         return row[path]

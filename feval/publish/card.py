@@ -197,7 +197,7 @@ def _opening(page: Page) -> _Facts:
             *["why it ended"] * has_ends,
         ],
         "complete": [
-            *["every question its gold answer"] * (not unlabelled),
+            *([] if unlabelled else ["every question its gold answer"]),
             *["every request the prompt that was sent"] * has_sent_prompts,
         ],
         "probes": _probes(page.recording),
@@ -235,7 +235,8 @@ def _example(page: Page) -> _Facts | None:
     first = found["samples"].splits[0]
     llm = str(first.llm)
     flags = f" --dataset {shell_word(dataset)}" * bool(others)
-    flags += f" --llm {shell_word(llm)}" * (len(recording.llm_names(dataset)) > 1)
+    if len(recording.llm_names(dataset)) > 1:
+        flags += f" --llm {shell_word(llm)}"
     shape = {"turns", "steps"}.intersection(recording.channels(dataset, llm))
     call, command = _EXAMPLES[max(shape, default="")]
     return {
@@ -414,7 +415,12 @@ def _pattern(configs: Iterable[Config], dataset: str = "*") -> str:
     depths = {len(path) for path in paths}
     part = paths[0][0]
     own = {"questions": 2, "scores": 4}.get(part, 3)
-    folders = [part, *[dataset, "*"][: own - 2], *["**"] * (max(depths) > own), "*.parquet"]
+    folders = [
+        part,
+        *[dataset, "*"][: own - 2],
+        *(["**"] if max(depths) > own else []),
+        "*.parquet",
+    ]
     return "/".join(folders)
 
 
@@ -450,7 +456,8 @@ def _licences(page: Page) -> tuple[str, str]:
         *([f"questions of {code(dataset)}", plain(own)] for dataset, own in stated.items()),
         [
             "what the LLMs wrote",
-            plain(outputs) + "; the terms of their providers apply" * (outputs == "not stated"),
+            plain(outputs)
+            + ("; the terms of their providers apply" if outputs == "not stated" else ""),
         ],
     ]
     questions = ", ".join(f"{dataset} {own}" for dataset, own in stated.items())

@@ -82,7 +82,7 @@ def front_matter(
         "task_categories": [
             "text-generation",
             "question-answering",
-            *(["multiple-choice"] * ("choice" in kinds)),
+            *(["multiple-choice"] if "choice" in kinds else []),
         ],
         "size_categories": [_SIZES[min(max(len(str(cots)) - 3, 0), len(_SIZES) - 1)]],
         "annotations_creators": ["machine-generated"],

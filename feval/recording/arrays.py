@@ -1,5 +1,5 @@
-"""Probes as arrays: the answers that an LLM gave when it was made to answer after some tokens of a
-trace.
+"""What a recording holds beside texts, as arrays: probes, steps, scores, log-probabilities of
+tokens, and the conversations that turns belong to.
 """
 
 from __future__ import annotations

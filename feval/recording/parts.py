@@ -108,25 +108,22 @@ class PartSpec:
         """
         if self.has_one_row:
             return {column.name: [getattr(rows, column.field)] for column in self.columns}
-        found: dict[str, Sequence[Any] | None] = {
+        columns = [column for column in self.columns if column.field]
+        found: dict[str, Any] = {
             column.name: rows.extra.get(column.name)
             if column.field == "extra"
             else getattr(rows, column.field)
-            for column in self.columns
-            if column.field
+            for column in columns
         }
         if self.is_optional and not any(map(has_value, found.values())):
             return {}
         size = len(rows.sample_indices if self.joins == "keyed" else rows.answers)
-        return {
-            column.name: [None] * size
-            if (values := found[column.name]) is None
-            else list(map(stored, values))
-            if (stored := _STORED.get(column.kind)) is not None and self.joins != "keyed"
-            else values
-            for column in self.columns
-            if column.field
-        }
+        for column in columns:
+            if found[column.name] is None:
+                found[column.name] = [None] * size
+            elif column.kind in _STORED and self.joins != "keyed":
+                found[column.name] = list(map(_STORED[column.kind], found[column.name]))
+        return found
 
     def _values(self, column: ColumnSpec, columns: Columns) -> Sequence[Any]:
         """Return the values of a column; a question without rows has no columns, and other writers
@@ -478,7 +475,9 @@ class RowsTally:
         offsets = columns.get("offset")
         for at, sample in enumerate(columns["sample_index"]):
             key = (sample, 0 if offsets is None else offsets[at])
-            what = f"{where}: CoT {sample}" + f" after {key[1]} tokens" * (offsets is not None)
+            what = f"{where}: CoT {sample}"
+            if offsets is not None:
+                what += f" after {key[1]} tokens"
             if sample >= size:
                 raise ConflictError(f"{what}: the question has {size} CoTs, counted from 0.")
             if offsets is not None and key[1] < 1:

@@ -161,7 +161,8 @@ def _html(piece: Any) -> str:
     head = f"<thead>{line(names, 'th')}</thead>" if any(names) else ""
     body = "".join(line(row, "td") for row in piece.rows[:_MOST_ROWS])
     hidden = len(piece.rows) - _MOST_ROWS
-    said = [f"{hidden:,} more rows: to_frame()"] * (hidden > 0) + [*piece.notes]
+    said = [f"{hidden:,} more rows: to_frame()"] if hidden else []
+    said += piece.notes
     title = f"<strong>{escape(visible(piece.title))}</strong>" if piece.title else ""
     notes = "<br>".join(escape(visible(note)) for note in said)
     return f"{title}<table>{head}<tbody>{body}</tbody></table>" + (

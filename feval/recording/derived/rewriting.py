@@ -1,4 +1,6 @@
-"""What recordings must agree on before one is made of several."""
+"""Recordings made from recordings: what several must agree on, blocks of their rows, and scores
+that are added.
+"""
 
 from __future__ import annotations
 

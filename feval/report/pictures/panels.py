@@ -102,7 +102,9 @@ def surface(figure: Drawing, shown: Surface) -> Entries:
     low = min(float(accuracy.min()), 99.0)  # a scale of a point or more, none of it above 100 %
     scale = Normalize(low, max(float(accuracy.max()), low + 1.0))
     # the tokens of a trace, and 1 in the narrow panel of traces without a limit
-    parts: list[list[int]] = [part for part in (limits, [1] * (None in shown.depths)) if part]
+    parts: list[list[int]] = [
+        part for part in (limits, [1] if None in shown.depths else []) if part
+    ]
     panels: list[Axes] = figure.subplots(
         1, len(parts), sharey=True, width_ratios=(14, 1)[: len(parts)], squeeze=False
     )[0].tolist()

@@ -1,6 +1,4 @@
-"""Comparisons as tables, for a terminal and for a page, the same on one screen, and as tidy
-records; computes nothing.
-"""
+"""Comparisons as tables, for terminals and pages, and as tidy records; computes nothing."""
 
 from __future__ import annotations
 

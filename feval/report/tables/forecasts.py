@@ -245,7 +245,7 @@ def _votes(plan: BudgetPlan) -> Table:
             " points; certified: it is above 0"
         ),
         "together: certified with all other votes at once, by one region for all"
-        + f", over a family of {plan.family} plans" * (plan.family > 1),
+        + (f", over a family of {plan.family} plans" if plan.family > 1 else ""),
         f"{rests}; seed {plan.seed}",
     )
     return make_table("Votes", fields, options, notes)

@@ -159,7 +159,8 @@ def _notes(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
     for each in evaluations:
         known = ((name, value) for name, value in each.fields.items() if value is not None)
         settings = ", ".join(f"{name} {_written(value)}" for name, value in known)
-        notes += [f"{each.method}: {settings}"] * bool(each.fields)
+        if each.fields:
+            notes.append(f"{each.method}: {settings}")
     first = evaluations[0]
     counters = dict.fromkeys(counter for each in evaluations for counter in each.counters)
     if learnt := max(each.train_questions for each in evaluations):
@@ -300,7 +301,7 @@ def surface_table(surface: Surface, *, page: bool = False) -> Table:
         else f"width x depth on {surface.dataset}, {surface.llm}: the Pareto frontier",
         fields,
         shown,
-        (*[more] * (others > 0), *(() if page else surface_notes(surface)), *surface.warnings),
+        (*([more] if others else []), *(() if page else surface_notes(surface)), *surface.warnings),
         id="frontier",
         link="Frontier",
         intro=(
@@ -319,7 +320,7 @@ def _spread(frontier: Sequence[SurfacePoint]) -> list[SurfacePoint]:
     for point in frontier[1:-1]:
         if point.accuracy >= shown[-1].accuracy + step:
             shown.append(point)
-    return shown + [frontier[-1]] * (len(frontier) > 1)
+    return [*shown, frontier[-1]] if len(frontier) > 1 else shown
 
 
 def surface_notes(surface: Surface) -> tuple[str, str]:
