@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError
-from feval.estimators.approximations import gaussian_estimate, monte_carlo_plurality_accuracy
+from feval.estimators.approximations import (
+    empirical_plurality_accuracy,
+    gaussian_estimate,
+    monte_carlo_plurality_accuracy,
+)
 from feval.estimators.comparisons import accuracy_at, bradley_terry, drift, hull_area
 from feval.estimators.coupling import (
     coupled_correctness,
@@ -46,6 +50,7 @@ from feval.estimators.self_consistency import (
     average_error,
     best_integer_split,
     budget_split,
+    high_probability_bound,
     icc_variance_phat,
     multiclass_plugin_expectation,
     self_consistency_bias,
@@ -81,6 +86,9 @@ def subsets(gold, rivals, draws, **options):
 
 
 OUT_OF_RANGE = [
+    ("integers", empirical_plurality_accuracy, np.zeros((2, 3)), ZEROS, [1]),
+    (r"n=5\.5", high_probability_bound, 5, 5.5),
+    (r"confidence=1\.0", high_probability_bound, 5, 5, 1.0),
     # two calls
     (r"mu, nu.*\(3,\).*\(2,\)", Moments.from_values, [0.5, 0.2, 0.3], [0.3, 0.1]),
     ("mu is .*half", Moments.from_values, "half", 0.3),
@@ -249,6 +257,13 @@ OUT_OF_RANGE = [
 ]
 
 SHORT_POOL = [
+    (
+        "2 were recorded for question 1",
+        empirical_plurality_accuracy,
+        A([[0, 1, 1], [0, 1, -2]]),
+        ZEROS,
+        [2],
+    ),
     (r"Question 1 has a pool of 3 samples; draws of 4", subsets, [3, 1], [[2], [2]], [1, 4]),
     ("Question 0 has a pool of 3", pass_at_k, [1], [3], [4]),
     (
