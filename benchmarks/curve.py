@@ -203,7 +203,7 @@ def votes_only(codes_file: str, tokens_file: str) -> tuple[Dataset, LLM]:
     """A dataset and an LLM of a recording that has votes and nothing else, from mapped files."""
     from feval.answers.equivalence import NORMAL_FORM
     from feval.cards.prices import price_list
-    from feval.recording.view import View
+    from feval.recording.view import DatasetView
     from feval.recording.votes import Votes
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
@@ -229,7 +229,7 @@ def votes_only(codes_file: str, tokens_file: str) -> tuple[Dataset, LLM]:
     recording: Any = SimpleNamespace(
         manifest=manifest, hash="0" * 64, path=Path(codes_file), dataset_info=lambda _: info
     )
-    view, own = View(recording, votes), votes.llms[name]
+    view, own = DatasetView(recording, votes), votes.llms[name]
     pool = Pool(
         name, own.codes, own.output_tokens, own.prompt_tokens, own.sizes, own.read_finish,
         votes.candidate_counts(),

@@ -26,9 +26,9 @@ from recorders.tiny import (
     TinyModel,
     load_model,
     problems,
-    read_model,
     sample,
 )
+from recorders.tiny.model import read_model
 
 SAMPLES = 40
 VOTES = (1, 5, 15, 40)

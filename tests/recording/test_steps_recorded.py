@@ -11,7 +11,7 @@ from recorded_trees import GOLDS, TREES, tree, write_trees
 from small import change_column, pool, put_manifest, restate, write_rows, write_toy
 
 from feval.errors import ConflictError, DamagedRecordingError, NotRecordedError, UsageError
-from feval.recording import StepCounter, extract, merge, open_recording, select, verify_recording
+from feval.recording import Steps, extract, merge, open_recording, select, verify_recording
 from feval.replay import load
 from feval.report.tables.recordings import info_headline, info_tables
 
@@ -192,11 +192,11 @@ def test_a_forged_tree_is_not_linked(trees, tmp_path):
 @pytest.mark.parametrize(
     "steps",
     [
-        StepCounter(np.array([[0, 0]]), np.array([[0, 1]])),
-        StepCounter(np.array([[-1, -2]]), np.array([[0, 1]])),
-        StepCounter(np.array([[-1, 0]]), np.array([[1, 1]])),
-        StepCounter(np.array([[-1, 0]]), np.array([[0, 0]])),
-        StepCounter(np.array([[-1]]), np.array([[0]])),
+        Steps(np.array([[0, 0]]), np.array([[0, 1]])),
+        Steps(np.array([[-1, -2]]), np.array([[0, 1]])),
+        Steps(np.array([[-1, 0]]), np.array([[1, 1]])),
+        Steps(np.array([[-1, 0]]), np.array([[0, 0]])),
+        Steps(np.array([[-1]]), np.array([[0]])),
     ],
 )
 def test_arrays_that_are_no_trees_are_refused(steps):

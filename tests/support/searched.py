@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from probed import code, deep_pool
 from scipy.stats import beta
 
-from feval.recording import StepCounter
+from feval.recording import Steps
 from feval.replay.draws import more_uniforms, uniforms
 from feval.replay.pools import ArrayChannels
 
@@ -35,11 +35,11 @@ def tree_pool(trees, messages=None):
     )
     codes = table([[*map(code, own)] for own in answers], -2, np.int16)
     size, values = np.array([*map(len, trees)]), table(scores, np.nan, np.float64)
-    steps = StepCounter(table(parents, -2, np.int16), table(ends, 0, np.uint8))
+    steps = Steps(table(parents, -2, np.int16), table(ends, 0, np.uint8))
     if messages is not None:
         turns = np.where(steps.parents < 0, steps.parents, table(messages, -2, np.int16))
         prompts = np.where(turns < 0, -1, 10 + 3 * np.arange(width))
-        steps = StepCounter(
+        steps = Steps(
             steps.parents, steps.ends, turns.astype(np.int16), prompts.astype(np.int32)
         )
     steps.check(codes, size)
