@@ -224,10 +224,19 @@ def votes_only(codes_file: str, tokens_file: str) -> tuple[Dataset, LLM]:
         "text_keys": np.random.default_rng(0).integers(1 << 63, size=questions).astype(np.uint64)
     }
     votes = Votes({"dataset": "synthetic", "llms": [name]}, arrays, lambda: texts)
-    manifest = SimpleNamespace(pairs={("synthetic", name): {"counter": "words"}}, llms={name: {}})
+    manifest = SimpleNamespace(
+        pairs={("synthetic", name): {"counter": "words"}},
+        llms={name: {"decoding": {}}},
+        served_models=list,
+    )
     info = SimpleNamespace(equality=NORMAL_FORM)
+    unread: Any = dict.fromkeys(("texts", "reasoning", "marks", "messages"))
     recording: Any = SimpleNamespace(
-        manifest=manifest, hash="0" * 64, path=Path(codes_file), dataset_info=lambda _: info
+        manifest=manifest,
+        hash="0" * 64,
+        path=Path(codes_file),
+        dataset_info=lambda _: info,
+        **unread,
     )
     view, own = DatasetView(recording, votes), votes.llms[name]
     pool = Pool(
