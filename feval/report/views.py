@@ -16,6 +16,7 @@ from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.looking import find_question, question_pieces, recorded_questions
+from feval.report.page.page import save_comparison
 from feval.report.tables.comparisons import cost_text, headline
 from feval.report.tables.forecasts import (
     FORECAST_COLUMNS,
@@ -36,6 +37,8 @@ from feval.report.tables.tables import Table, columns, make_table, plain_text, t
 from feval.report.text import counted, percent, percents, plain_number, shortened, visible
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.axes import Axes
 
     from feval.comparison.comparison import Comparison
@@ -109,6 +112,11 @@ def frame(value: object, library: str | None = None, **options: Any) -> Any:
 def plot(value: object, axes: Axes | None = None) -> Any:
     """The picture of `Plottable.plot`."""
     return _view(value)[1].plot(value, axes)
+
+
+def save(comparison: Comparison, folder: Path, *, overwrite: bool) -> list[Path]:
+    """The files of `Comparison.save`."""
+    return save_comparison(comparison, folder, overwrite=overwrite)
 
 
 def show(

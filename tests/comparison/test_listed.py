@@ -146,7 +146,6 @@ def test_a_function_is_compared(toy):
     assert result.curves[0].points[0].accuracy == expected.accuracy
 
 
-@pytest.mark.slow  # draws and writes a page
 def test_a_function_without_a_file_has_no_receipt(toy, tmp_path):
     result = compare(toy, [lambda _, llm: llm.sample(1).answers[0]], llms=LLMS[:1], **FEW)
     with pytest.warns(FevalWarning, match="No receipt was written: <lambda> stands in no file"):
@@ -155,7 +154,6 @@ def test_a_function_without_a_file_has_no_receipt(toy, tmp_path):
     assert "feval verify" not in (tmp_path / "out" / "report.html").read_text()
 
 
-@pytest.mark.slow  # draws and writes two pages
 def test_save_writes_what_the_command_writes(toy, tmp_path):
     plan = planned(toy, {"name": "self-consistency", "llms": [LLMS[0]], "budgets": {"n": [1, 3]}})
     (tmp_path / "plan.toml").write_text(plan.to_toml())

@@ -39,9 +39,7 @@ def tree_pool(trees, messages=None):
     if messages is not None:
         turns = np.where(steps.parents < 0, steps.parents, table(messages, -2, np.int16))
         prompts = np.where(turns < 0, -1, 10 + 3 * np.arange(width))
-        steps = Steps(
-            steps.parents, steps.ends, turns.astype(np.int16), prompts.astype(np.int32)
-        )
+        steps = Steps(steps.parents, steps.ends, turns.astype(np.int16), prompts.astype(np.int32))
     steps.check(codes, size)
     scored = scores_of(values, tokens=-1, name="prm")
     channels = ArrayChannels({"prm": scored}, steps=steps, llm="deep")
