@@ -105,7 +105,8 @@ def imported(tmp_path):
 def refusals(format_name, cases, make=dumped, error=WRONG, **options):
     """Return a test: what is made of the first of each case is refused with its sentence."""
 
-    @pytest.mark.parametrize(("case", "sentence"), cases)
+    # numbers as ids, since archives have the time of day in their bytes
+    @pytest.mark.parametrize(("case", "sentence"), cases, ids=range(len(cases)))
     def test(imported, case, sentence):
         imported.refuses(sentence, format_name, make(case), error, **options)
 
