@@ -141,7 +141,7 @@ def read_ledger(path: str | Path) -> tuple[Mapping[str, Any], list[dict[str, Any
     """
     ledger = LedgerFile(path)
     with ledger._storage_errors("read"):  # noqa: SLF001  of its own module
-        ledger._read()  # noqa: SLF001
+        ledger._read()  # noqa: SLF001  likewise
     if not ledger.header:
         raise SourceError(f"The ledger {path} is empty.")
     return ledger.header, ledger.entries

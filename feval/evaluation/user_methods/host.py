@@ -596,7 +596,7 @@ def sandboxed(command: Sequence[str]) -> list[str]:
     for path in sorted(Path("/proc").glob("[!0-9]*")):
         if not path.is_symlink() and (path.is_dir() or path.stat().st_mode & 0o222):
             system += ["--ro-bind", str(path), str(path)]
-    return [bwrap, *_ISOLATED, *system, *places, "--chdir", "/tmp", *command]  # noqa: S108
+    return [bwrap, *_ISOLATED, *system, *places, "--chdir", "/tmp", *command]  # noqa: S108  likewise
 
 
 def _read_only_places() -> list[str]:
