@@ -201,7 +201,7 @@ def million(workspace: Workspace) -> list[Goal]:
 
 def votes_only(codes_file: str, tokens_file: str) -> tuple[Dataset, LLM]:
     """A dataset and an LLM of a recording that has votes and nothing else, from mapped files."""
-    from feval.answers.equivalence import NORMAL_FORM
+    from feval.answers import NORMAL_FORM
     from feval.cards.prices import price_list
     from feval.recording.view import DatasetView
     from feval.recording.votes import Votes

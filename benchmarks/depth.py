@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.measure import ROOT, Goal, Workspace, cpu_ms
 from feval import import_recording, load
-from feval.evaluation.curves import surface
+from feval.evaluation.surfaces import surface
 from feval.methods import AnswerConvergence, ParallelProbe, TokenBudget
 from feval.recording.arrays import Probes
 from feval.replay.draws import orders

@@ -83,7 +83,7 @@ def goals(workspace: Workspace) -> list[Goal]:
         Goal(
             "whole process, load + exact curve, over import numpy",
             ms["curve"] / numpy,
-            3,
+            3.5,
             "x",
             note=notes["curve"],
         ),

@@ -17,7 +17,8 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from feval.errors import DamagedRecordingError, FevalError, StorageError
-from feval.evaluation.curves import Curve, Surface, self_consistency_curve, surface
+from feval.evaluation.curves import Curve, self_consistency_curve
+from feval.evaluation.surfaces import Surface, surface
 from feval.executors.progress import reports
 from feval.recording import verify_recording
 from feval.recording.layout.files import NewFolder, storage_errors

@@ -8,7 +8,7 @@ from places import ROOT
 
 import feval
 from feval.errors import UsageError
-from feval.evaluation.curves import surface
+from feval.evaluation.surfaces import surface
 from feval.forecast import estimate
 from feval.serving import Application, replay_http_client
 

@@ -15,8 +15,13 @@ from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names
 
+NORMAL_FORM = "normal-form"
+"""The name of the equality under which answers are equal only where their normal forms are."""
+
 if TYPE_CHECKING:
     from feval.answers import equality as equality
+    from feval.answers import equivalence as equivalence
+    from feval.answers import thoughts as thoughts
     from feval.answers.kinds import EXTRACTOR_VERSION as EXTRACTOR_VERSION
     from feval.answers.kinds import KINDS as KINDS
     from feval.answers.kinds import AnswerKeys as AnswerKeys
@@ -46,5 +51,7 @@ __getattr__, __dir__ = lazy_names(
         ),
         "number": ("decimal_key",),
         "equality": (),
+        "equivalence": (),
+        "thoughts": (),
     },
 )

@@ -34,8 +34,8 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import Any
 
-from feval.answers import latex
-from feval.answers.equivalence import NORMAL_FORM, TOLERANCE, PairVerdict, tolerated
+from feval.answers import NORMAL_FORM, latex
+from feval.answers.equivalence import TOLERANCE, PairVerdict, tolerated
 from feval.errors import AnswerError, UsageError
 
 MATH_VERIFY = "math-verify"

@@ -14,8 +14,6 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from time import monotonic
 
-NORMAL_FORM = "normal-form"
-"""The name of the equality under which answers are equal only where their normal forms are."""
 TOLERANCE = "tolerance-"
 """How the names of equalities of numbers begin; the largest relative difference follows."""
 PAIRS_PER_QUESTION = 2_000

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     )
     from feval.cards.front_matter import read_card
     from feval.cards.names import DatasetType, LLMType
-    from feval.cards.prices import PriceList, ServingProfile, price_list, serving_profile
+    from feval.cards.prices import PriceList, price_list
+    from feval.cards.serving import ServingProfile, serving_profile
     from feval.cards.tokens import count_words, token_counter
 
 __all__ = [
@@ -53,7 +54,8 @@ __getattr__, __dir__ = lazy_names(
         ),
         "billing": ("Price",),
         "front_matter": ("read_card",),
-        "prices": ("PriceList", "ServingProfile", "price_list", "serving_profile"),
+        "prices": ("PriceList", "price_list"),
+        "serving": ("ServingProfile", "serving_profile"),
         "tokens": ("count_words", "token_counter"),
         "names": ("DatasetType", "LLMType"),
     },

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import stat
-import tomllib
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -175,6 +174,8 @@ def read_toml(path: Path, noun: str, advice: str) -> dict[str, Any]:
         raise UsageError(
             f"{noun} {path} cannot be read: {error.strerror or error}. Name a file in TOML."
         ) from error
+    import tomllib  # deferred: most commands read no TOML
+
     try:
         content = tomllib.loads(data.decode("utf-8-sig"))
         require_shallow(content)  # dotted keys nest without recursion

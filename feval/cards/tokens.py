@@ -14,7 +14,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from threading import Lock, get_ident
 from traceback import walk_tb
@@ -39,8 +38,7 @@ _WORD = re.compile(r"\S+")
 _LOADING = Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Token counts of a reply as recordings have them: thoughts are part of the output, cached
     tokens part of the prompt.
 

@@ -27,8 +27,8 @@ from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan, path_from
 from feval.comparison.runner import durations
 from feval.errors import ConflictError, UsageError
+from feval.evaluation import TIME_LIMIT
 from feval.evaluation.method_names import make_method
-from feval.evaluation.user_methods import TIME_LIMIT
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.places import open_place
 from feval.receipts.document import comparison_receipt

@@ -34,10 +34,10 @@ from feval.cli.options import (
 from feval.cli.output import Output, announce_long_run, quiet_matplotlib
 from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.curves import budget_field
-from feval.evaluation.curves import surface as width_depth_surface
 from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import field_names, make_method, parse_settings, takes_several
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest, SurfaceRequest
+from feval.evaluation.surfaces import surface as width_depth_surface
 from feval.evaluation.user_methods import MethodFile
 from feval.hub.places import open_place
 from feval.methods import METHODS
@@ -57,7 +57,7 @@ from feval.report.tables.tables import records_csv
 from feval.report.text import counted
 
 if TYPE_CHECKING:
-    from feval.evaluation.curves import Surface
+    from feval.evaluation.surfaces import Surface
 
 
 @request_options(EvaluationOptions)

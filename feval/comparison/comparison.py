@@ -25,11 +25,12 @@ from feval.comparison.runner import FailedMethod, MethodCurve, Runner, kinds_of,
 from feval.comparison.statistics import Statistics, statistics
 from feval.errors import FevalError, UsageError
 from feval.estimators.intervals import difference_test
+from feval.evaluation import TIME_LIMIT
 from feval.evaluation.cautions import billed_once, few_questions, mixed_counters
 from feval.evaluation.evaluation import Evaluation
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, fit, question_clusters, read_clusters
 from feval.evaluation.replicates import called, decisions, method_answers
-from feval.evaluation.user_methods import TIME_LIMIT, learns
+from feval.evaluation.user_methods import learns
 from feval.executors.progress import reports
 from feval.lazy import Plottable, views
 from feval.methods import METHODS

@@ -36,8 +36,8 @@ from pydantic import (
 )
 
 from feval.arguments import checked
-from feval.cards.prices import serving_profile
 from feval.cards.reading import read_toml
+from feval.cards.serving import serving_profile
 from feval.errors import FevalError, OutOfRangeError, UsageError
 from feval.evaluation.measures import COSTS
 from feval.evaluation.method_names import make_method

@@ -17,9 +17,10 @@ import numpy as np
 
 from feval.comparison.plan import ComparedMethod, Plan
 from feval.errors import FevalError, NotExactError, StorageError, UnknownNameError, UsageError
+from feval.evaluation import TIME_LIMIT
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, Rows, question_set
-from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
+from feval.evaluation.user_methods import MethodFile
 from feval.hub.places import open_place
 from feval.methods import SelfConsistency
 from feval.methods.oracle import Oracle

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from feval.estimators.arrays import pareto
 from feval.estimators.comparisons import (
     accuracy_at,
     bradley_terry,
@@ -24,7 +25,6 @@ from feval.estimators.comparisons import (
     holm,
     hull_area,
     pairwise_wins,
-    pareto,
     percentiles,
 )
 from feval.estimators.intervals import Clusters, DifferenceTest, bootstrap_means, difference_test

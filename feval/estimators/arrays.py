@@ -1,4 +1,4 @@
-"""Types of arrays, checks of arguments that several estimators share, and why values are missing.
+"""Types of arrays, checks of arguments that several estimators share, and the Pareto frontier.
 
 Feval's own; they assume nothing about the calls.
 """
@@ -157,3 +157,37 @@ def missing_reasons(*causes: tuple[Any, str]) -> Texts:
         gap = np.where((np.char.str_len(texts) > 0) & np.asarray(where), " ", "")
         texts = np.char.add(np.char.add(texts, gap), sentences)
     return np.asarray(texts, np.str_)
+
+
+TIED = 1e-11  # rounding error between equals
+_BITS = 36  # leading bits by which costs are compared
+
+
+def pareto(costs: Floats, accuracy: Floats) -> Bools:
+    """Which points are on the Pareto frontier: no other point is as cheap and as good, and better
+    in one of the two.
+
+    Args:
+        costs: [..., P]; compared by their leading 36 bits, so that equal costs computed differently
+            are equal.
+        accuracy: [..., P]; differences within 1e-11 are ties.
+
+    Returns:
+        [..., P]; equal points are on it together.
+    """
+    mantissa, exponent = np.frexp(costs)
+    costs = np.ldexp(np.rint(np.ldexp(mantissa, _BITS)), exponent - _BITS)
+    order = np.lexsort((-accuracy, costs), axis=-1)
+    cost, right = np.take_along_axis(costs, order, -1), np.take_along_axis(accuracy, order, -1)
+    best = np.maximum.accumulate(right, axis=-1)
+    # On the frontier: better than everything cheaper. Among equally dear points the best comes
+    # first, and equals follow it.
+    lead = np.concatenate([np.full_like(right[..., :1], -np.inf), best[..., :-1]], axis=-1)
+    ahead = right > lead + TIED
+    places = np.arange(cost.shape[-1])
+    leader = np.maximum.accumulate(np.where(ahead, places, 0), axis=-1)
+    same_cost = np.take_along_axis(cost, leader, -1) == cost
+    equal = same_cost & (np.abs(np.take_along_axis(right, leader, -1) - right) <= TIED)
+    result = np.empty(cost.shape, np.bool_)
+    np.put_along_axis(result, order, ahead | equal, -1)
+    return result

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Bools, Floats, Integers, Numbers, Result, Rows
+from feval.estimators.arrays import TIED, Bools, Floats, Integers, Numbers, Result, Rows
 
 _EQUAL = 1e-11  # rounding error of a difference of zero
 
@@ -143,40 +143,6 @@ def holm(p_values: Numbers | list[float]) -> Floats:
     return adjusted
 
 
-_TIED = 1e-11  # rounding error between equals
-_BITS = 36  # leading bits by which costs are compared
-
-
-def pareto(costs: Floats, accuracy: Floats) -> Bools:
-    """Which points are on the Pareto frontier: no other point is as cheap and as good, and better
-    in one of the two.
-
-    Args:
-        costs: [..., P]; compared by their leading 36 bits, so that equal costs computed differently
-            are equal.
-        accuracy: [..., P]; differences within 1e-11 are ties.
-
-    Returns:
-        [..., P]; equal points are on it together.
-    """
-    mantissa, exponent = np.frexp(costs)
-    costs = np.ldexp(np.rint(np.ldexp(mantissa, _BITS)), exponent - _BITS)
-    order = np.lexsort((-accuracy, costs), axis=-1)
-    cost, right = np.take_along_axis(costs, order, -1), np.take_along_axis(accuracy, order, -1)
-    best = np.maximum.accumulate(right, axis=-1)
-    # On the frontier: better than everything cheaper. Among equally dear points the best comes
-    # first, and equals follow it.
-    lead = np.concatenate([np.full_like(right[..., :1], -np.inf), best[..., :-1]], axis=-1)
-    ahead = right > lead + _TIED
-    places = np.arange(cost.shape[-1])
-    leader = np.maximum.accumulate(np.where(ahead, places, 0), axis=-1)
-    same_cost = np.take_along_axis(cost, leader, -1) == cost
-    equal = same_cost & (np.abs(np.take_along_axis(right, leader, -1) - right) <= _TIED)
-    result = np.empty(cost.shape, np.bool_)
-    np.put_along_axis(result, order, ahead | equal, -1)
-    return result
-
-
 def hull_area(costs: Floats, accuracy: Floats, low: float, high: float) -> Floats:
     """Average height of the non-decreasing convex hull of a curve over a range of costs:
     RouterBench's AIQ.
@@ -199,7 +165,7 @@ def hull_area(costs: Floats, accuracy: Floats, low: float, high: float) -> Float
     Raises:
         OutOfRangeError: an empty range, or one that begins below the cheapest point.
     """
-    if not high > low or low < costs.min() * (1 - _TIED):
+    if not high > low or low < costs.min() * (1 - TIED):
         raise OutOfRangeError(
             f"The area under a hull that begins at {costs.min():g} cannot be taken from {low:g} to"
             f" {high:g}; take a range of some width above the cheapest point."
@@ -213,7 +179,7 @@ def hull_area(costs: Floats, accuracy: Floats, low: float, high: float) -> Float
         heights, here = accuracy[walking], costs[at][:, None]
         height = heights[np.arange(len(at)), at]
         run, rise = costs - here, heights - height[:, None]
-        slopes = np.where((run > 0) & (rise > _TIED), rise / np.where(run > 0, run, 1.0), 0.0)
+        slopes = np.where((run > 0) & (rise > TIED), rise / np.where(run > 0, run, 1.0), 0.0)
         to = np.argmax(slopes, axis=1)
         slope = slopes[np.arange(len(to)), to]
         start, end = here[:, 0], np.where(slope > 0, costs[to], max(high, float(costs.max())))

@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from statistics import NormalDist
 
 import numpy as np
 
@@ -207,6 +206,8 @@ def _clustered(
 
 
 def _normal_quantile(confidence: float) -> float:
+    from statistics import NormalDist  # deferred: curves without intervals need none
+
     return -NormalDist().inv_cdf((1.0 - confidence) / 2.0)  # from the small tail, for precision
 
 

@@ -1,3 +1,23 @@
 """Evaluate a method on a recording: exactly, on recorded draws or on seeded ones; curves over
 budgets.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from feval.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from feval.evaluation.evaluation import budgets as budgets
+    from feval.evaluation.evaluation import evaluate as evaluate
+    from feval.evaluation.method_names import field_names as field_names
+    from feval.evaluation.method_names import make_method as make_method
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {"evaluation": ("budgets", "evaluate"), "method_names": ("field_names", "make_method")},
+)
+
+TIME_LIMIT = 60.0
+"""Seconds that a method from a file may take on one question: replayed CoTs come at once."""

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,11 +38,8 @@ from feval.errors import (
     UnlabelledError,
     UsageError,
 )
-from feval.estimators.arrays import Integers
-from feval.estimators.intervals import accuracy_interval
+from feval.evaluation import TIME_LIMIT
 from feval.evaluation.cautions import (
-    billed_once,
-    few_questions,
     mixed_counters,
     mixed_parties,
     not_exact,
@@ -54,10 +50,7 @@ from feval.evaluation.cautions import (
 )
 from feval.evaluation.ledger import Averages, QuestionLedger
 from feval.evaluation.questions import (
-    NONE_LEFT_OUT,
     ClusterNames,
-    ClusterSizes,
-    LeftOut,
     QuestionIds,
     cluster_sizes,
     fit,
@@ -67,7 +60,8 @@ from feval.evaluation.questions import (
     train_test_rows,
 )
 from feval.evaluation.replicates import default_replicates, expectation, replicated
-from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, learns, require_arguments
+from feval.evaluation.results import DatasetResult, interval_ends, rests_on
+from feval.evaluation.user_methods import MethodFile, learns, require_arguments
 from feval.lazy import Plottable
 from feval.methods.fields import json_field, set_fields
 from feval.methods.protocol import BatchMethod, Floats, Rows, capabilities, is_exact, may_search
@@ -80,114 +74,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.cards import ServingProfile
-    from feval.estimators.per_question import PerQuestion
     from feval.methods.protocol import ErrorShares, ExactMethod, Method, MonteCarloPart
     from feval.replay import Dataset
 
 ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
 """How a wrong answer came about."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class DatasetResult:
-    """Base of results on the questions of one dataset: what their numbers rest on.
-
-    Attributes:
-        dataset: id.
-        llms: names, in the order given to the method.
-        counters: who counted the tokens of each LLM.
-        recording_hashes: of every recording behind the questions and CoTs.
-        prices: id of the price list, `None` where dollars were switched off.
-        billing: how prompts were charged.
-        seed: of the draws.
-        questions: number of questions.
-        confidence: of the intervals; `None` where none was asked for.
-        left_out: questions that were left out because they have no gold or too few CoTs.
-        clusters: what clusters the questions are, where some belong together; `None` where none do.
-        cautions: sentences about the recording, and the answers, without which the numbers could
-            mislead.
-        cost: the cost that was asked for, one of `feval.evaluation.measures.COSTS`; `None` for
-            none.
-        timing: where seconds come from; `None` where nobody asked for them.
-    """
-
-    dataset: str
-    llms: tuple[str, ...]
-    counters: tuple[str, ...]
-    recording_hashes: tuple[str, ...]
-    prices: str | None
-    billing: str
-    seed: int
-    questions: int
-    confidence: float | None = None
-    left_out: LeftOut = NONE_LEFT_OUT
-    clusters: ClusterSizes | None = None
-    cautions: tuple[str, ...] = ()
-    cost: str | None = None
-    timing: Timing | None = None
-
-    @property
-    def llm(self) -> str:
-        """The names of the LLMs, in one line."""
-        return " > ".join(self.llms)
-
-    @property
-    def counter(self) -> str:
-        """The token counters, each once, between semicolons."""
-        return "; ".join(dict.fromkeys(self.counters))
-
-    def _paid(self) -> Sequence[tuple[str, Any]]:
-        """What costs are charged for, by name."""
-        return ()
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentences without which the numbers could mislead."""
-        return (
-            *few_questions(self.questions, self.clusters),
-            *billed_once(self.billing, self._paid()),
-            *self.cautions,
-        )
-
-    def _shared_dict(self) -> dict[str, Any]:
-        """JSON values that every result has, or has where there is something to say."""
-        values: dict[str, Any] = {
-            "dataset": self.dataset,
-            "questions": self.questions,
-            "billing": self.billing,
-            "prices": self.prices,
-            "warnings": list(self.warnings),
-        }
-        if self.clusters is not None:
-            values["clusters"] = asdict(self.clusters)
-        if self.timing is not None:
-            values["seconds"] = str(self.timing)
-        if self.left_out:
-            values["left_out"] = self.left_out.to_dict()
-        return values
-
-    def _points_dict(self, *names: str) -> dict[str, Any]:
-        """JSON values of a result with points, and of attributes of its own."""
-        shared = ("llm", "counter", "confidence")
-        return self._shared_dict() | {
-            **{name: getattr(self, name) for name in (*shared, *names)},
-            "recording_hashes": list(self.recording_hashes),
-            "points": [dict(point) for point in getattr(self, "points", ())],
-        }
-
-
-def rests_on(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any]:
-    """The fields of a `DatasetResult` that its dataset, LLMs and questions decide."""
-    return {
-        "dataset": dataset.id,
-        "llms": tuple(llm.name for llm in llms),
-        "counters": tuple(llm.counter for llm in llms),
-        "recording_hashes": dataset.recording_hashes,
-        "prices": llms[0].prices.id if llms[0].prices is not None else None,
-        "billing": llms[0].billing,
-        "seed": llms[0].seed,
-        "questions": len(rows),
-    }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -487,18 +378,6 @@ def evaluate(
         cost=cost,
         timing=timing,
     )
-
-
-def interval_ends(
-    right: Floats | PerQuestion, confidence: float | None, clusters: Integers | None = None
-) -> Iterator[tuple[float | None, float | None]]:
-    """The ends of the confidence intervals of accuracies, from [Q, N] probabilities of being right;
-    without a level, pairs of `None` for ever.
-    """
-    if confidence is None:
-        return repeat((None, None))
-    interval = accuracy_interval(right, confidence, clusters)
-    return zip(interval.low.tolist(), interval.high.tolist(), strict=True)
 
 
 def _require_method(method: object) -> None:

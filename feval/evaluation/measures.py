@@ -8,10 +8,9 @@ function. Nothing here needs NumPy, so that a command can name the costs before 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 from feval.cards.billing import usd
 
@@ -22,8 +21,7 @@ _NO_CLOSED_FORM = "no closed form of them is known; order seeded counts them"
 _NO_PROMPTS = "no prompt tokens recorded"
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(NamedTuple):
     """One thing that is measured per question.
 
     Attributes:

@@ -17,7 +17,6 @@ from feval import methods
 from feval.errors import UnknownNameError, UsageError
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.fields import field_value, takes
-from feval.methods.oracle import Oracle
 
 
 def make_method(
@@ -83,7 +82,7 @@ def _kind(name: str) -> type[Any]:
         raise UnknownNameError.among(
             "method", name, known, "A method of your own is named FILE.py:FUNCTION."
         )
-    return methods.METHODS.get(name, Oracle)
+    return methods.METHODS.get(name, methods.Oracle)
 
 
 def field_names(name: str) -> list[str]:

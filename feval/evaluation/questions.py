@@ -28,7 +28,8 @@ from feval.errors import (
     UsageError,
 )
 from feval.estimators.arrays import Integers
-from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
+from feval.evaluation import TIME_LIMIT
+from feval.evaluation.user_methods import MethodFile
 from feval.methods.protocol import Bools
 from feval.methods.protocol import Rows as Rows
 from feval.replay.draws import ABSENT_SAMPLE, uniforms

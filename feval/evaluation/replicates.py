@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from feval import executors, methods
 from feval.errors import NotARecordingError, OutOfRangeError, UsageError
+from feval.evaluation import TIME_LIMIT, user_methods
 from feval.evaluation.ledger import QuestionLedger, payer
-from feval.evaluation.user_methods import TIME_LIMIT, MethodAnswer, MethodFile, answers
+from feval.evaluation.user_methods import MethodFile
 from feval.methods.expectation import split_errors
 from feval.methods.protocol import (
     LEDGER_FIELDS,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.evaluation.ledger import Columns
+    from feval.evaluation.user_methods.calling import MethodAnswer
     from feval.methods.protocol import Expectation, Orders
     from feval.replay.clock import Timing
     from feval.replay.dataset import Dataset
@@ -311,7 +313,7 @@ def method_answers(
     """
     if isinstance(method, MethodFile):
         return method.host.answers(dataset, llms, rows, replicate, time_limit, closely=closely)
-    return answers(
+    return user_methods.answers(
         method, methods.method_name(method), dataset, llms, rows, replicate, closely=closely
     )
 

@@ -24,8 +24,8 @@ from pydantic import (
 )
 
 from feval.cards.billing import BILLINGS
-from feval.cards.prices import ServingProfile, serving_profile
 from feval.cards.reading import sentence
+from feval.cards.serving import ServingProfile, serving_profile
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.curves import Curve, method_curve, self_consistency_curve
 from feval.evaluation.measures import COSTS
@@ -328,7 +328,7 @@ class CurveRequest(RunRequest):
 
 class SurfaceRequest(QuestionOptions):
     """What `feval surface` computes: votes over n traces cut after so many tokens; see
-    `feval.evaluation.curves.surface`.
+    `feval.evaluation.surfaces.surface`.
 
     Attributes:
         dataset: id.

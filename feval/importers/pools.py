@@ -17,8 +17,7 @@ from pathlib import Path
 
 import orjson
 
-from feval.answers import canonical_gold, extract, keys, normal_forms
-from feval.answers.equivalence import NORMAL_FORM
+from feval.answers import NORMAL_FORM, canonical_gold, extract, keys, normal_forms
 from feval.answers.thoughts import SplitColumns, Thoughts, opened_by_template, split_columns
 from feval.errors import FevalError, SourceError, UsageError
 from feval.executors.tasks import results

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from feval import replay
 from feval.errors import UsageError
 from feval.estimators.arrays import Int64
 from feval.estimators.per_question import answered_counts, distinct_vote_counts, mean_output_tokens
@@ -39,7 +40,6 @@ from feval.methods.protocol import (
     Expectation,
     Floats,
     Integers,
-    MeteredLLM,
     Orders,
     Pool,
     PoolOrders,
@@ -133,7 +133,7 @@ class AdaptiveConsistency(StoppingMethod):
             as_fraction(self.concentration),
         )
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one. For "random", the LLM also has
         `uniform()`.
         """

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from feval import replay
 from feval.methods.cuts import CUTS, Cuts, CutTraces, revealed
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import MeteredLLM, Pool
+from feval.methods.protocol import Pool
 from feval.methods.vote import plurality
 
 
@@ -34,7 +35,7 @@ class AnswerConvergence(CutTraces):
     streak: Count = 14
     width: Count = 1
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no trace has one."""
         traces = llm.start(self.width)
         answers: list[str | None] = [None] * self.width

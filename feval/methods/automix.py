@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from feval import replay
 from feval.errors import NotRecordedError, UsageError
 from feval.methods.fields import Aggregate, Share, as_fraction, frozen_method
 from feval.methods.protocol import (
@@ -16,7 +17,6 @@ from feval.methods.protocol import (
     Floats,
     Integers,
     InTurn,
-    MeteredLLM,
     PoolOrders,
     Pools,
     with_calls,
@@ -74,7 +74,12 @@ class AutoMix:
             )
         return (1, 1)
 
-    def __call__(self, question: str, small: MeteredLLM, large: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(
+        self,
+        question: str,  # noqa: ARG002  a replayed LLM already has its question
+        small: replay.MeteredLLM,
+        large: replay.MeteredLLM,
+    ) -> str | None:
         """The answer to one question; `None` if the large LLM was asked and has none."""
         response = small.sample(1)
         answer, verified = response.answers[0], response.scores(self.scorer, self.aggregate)[0]

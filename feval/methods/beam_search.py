@@ -12,19 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from feval import replay
 from feval.errors import OutOfRangeError
 from feval.methods.fields import Count, Transform, frozen_method
-from feval.methods.protocol import (
-    Capabilities,
-    Decisions,
-    Floats,
-    MeteredLLM,
-    Node,
-    OneLLM,
-    Pool,
-    PoolOrders,
-    Pools,
-)
+from feval.methods.protocol import Capabilities, Decisions, Floats, OneLLM, Pool, PoolOrders, Pools
 from feval.methods.trees import NOBODY, Aggregate, Choice, Places, Searches, path_scores
 from feval.methods.vote import (
     best_rated,
@@ -69,12 +60,12 @@ class _ScoredSearch(OneLLM):
             return [weighable(pool, scores, self.transform, self.scorer)]
         return [scores]
 
-    def _score(self, node: Node) -> float:
+    def _score(self, node: replay.Node) -> float:
         """What a node is compared with others by: least where it has no score."""
         score = node.score(self.scorer, self.aggregate)
         return -np.inf if score is None else score
 
-    def _chosen(self, finished: Sequence[Node]) -> str | None:
+    def _chosen(self, finished: Sequence[replay.Node]) -> str | None:
         """The answer among finished paths, in the order in which they ended; those without a score
         vote in a majority only.
         """
@@ -127,9 +118,9 @@ class BeamSearch(_ScoredSearch):
             `WeightedBestOfN`.
     """
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no finished path has one."""
-        steps: list[Node] = llm.expand(None, self.n)
+        steps: list[replay.Node] = llm.expand(None, self.n)
         finished = [step for step in steps if step.ends]
         for _ in range(self.rounds - 1):
             running = sorted(
@@ -183,12 +174,12 @@ class DVTS(_ScoredSearch):
         transform: for "weighted": how their scores become weights, see `WeightedBestOfN`.
     """
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no finished path has one."""
-        paths: list[Node | None] = [None] * (self.n // self.width)
-        finished: list[Node] = []
+        paths: list[replay.Node | None] = [None] * (self.n // self.width)
+        finished: list[replay.Node] = []
         for _ in range(self.rounds):
-            best: list[Node] = [
+            best: list[replay.Node] = [
                 max(children, key=self._score) for children in llm.expand(paths, self.width)
             ]
             finished += [step for step in best if step.ends]

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from feval import replay
 from feval.estimators.per_question import by_blocks
 from feval.estimators.plurality import subset_best_accuracy
 from feval.methods.expectation import OneRequest, no_answer_probability
@@ -22,7 +23,6 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Integers,
-    MeteredLLM,
     OneLLM,
     Pool,
     PoolOrders,
@@ -99,7 +99,7 @@ class BestOfN(_ChoiceByScore, OneRequest):
 
     capabilities = replace(EXACT, needs=_ChoiceByScore.capabilities.needs)
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one with a score."""
         response = llm.sample(self.n)
         return best_rated(response.answers, response.scores(self.scorer, self.aggregate))
@@ -144,7 +144,7 @@ class WeightedBestOfN(_ChoiceByScore):
 
     transform: Transform = "none"
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one with a score."""
         response = llm.sample(self.n)
         answers, scores = rated(response.answers, response.scores(self.scorer, self.aggregate))

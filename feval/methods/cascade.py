@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from feval import replay
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.estimators.arrays import Result
 from feval.methods.fields import (
@@ -39,7 +40,6 @@ from feval.methods.protocol import (
     Floats,
     Integers,
     InTurn,
-    MeteredLLM,
     Pool,
     PoolOrders,
     Pools,
@@ -144,7 +144,7 @@ class Cascade:
             )
         return per_llm("samples", self.samples, llms)
 
-    def __call__(self, question: str, *llms: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, *llms: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if the last LLM has none."""
         samples, deltas = self.draws(len(llms)), self._deltas()
         *early, last = self._chain(len(llms))

@@ -9,6 +9,7 @@ from typing import Literal, Self
 
 import numpy as np
 
+from feval import replay
 from feval.errors import UsageError
 from feval.methods.fields import Count, Positive, frozen_method
 from feval.methods.protocol import (
@@ -16,7 +17,6 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Integers,
-    MeteredLLM,
     OneLLM,
     PoolOrders,
     Pools,
@@ -118,7 +118,7 @@ class ConfidenceWeighted(OneLLM):
         best = max(TEMPERATURES, key=lambda temperature: (right(temperature), temperature))
         return replace(self, temperature=best)
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; raises `UsageError` where no temperature was given or
         learnt.
         """

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from feval import replay
 from feval.errors import OutOfRangeError, UsageError
 from feval.estimators.arrays import Int64
 from feval.estimators.trace_confidence import (
@@ -25,8 +26,6 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Ledger,
-    LLMResponse,
-    MeteredLLM,
     OneLLM,
     Pool,
     PoolOrders,
@@ -140,14 +139,14 @@ class DeepConfidence(OneLLM):
         [pool] = pools
         return [self.confidences(pool)]
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one."""
         votes = self._votes(llm)
         return weighted_plurality(
             [answer for answer, _ in votes], [self._weight(c) for _, c in votes]
         )
 
-    def _votes(self, llm: MeteredLLM) -> Votes:
+    def _votes(self, llm: replay.MeteredLLM) -> Votes:
         response = llm.sample(self._until)
         confidences = self._measured(response)
         # Online, traces without an answer set the bar, too.
@@ -169,7 +168,7 @@ class DeepConfidence(OneLLM):
             votes += _above(response, self._measured(response), bar)
         return votes
 
-    def _measured(self, response: LLMResponse) -> list[float | None]:
+    def _measured(self, response: replay.LLMResponse) -> list[float | None]:
         shape = self.measure, self.group, self.tail
         return [
             None
@@ -276,7 +275,7 @@ class DeepConfidence(OneLLM):
         return traces.reshape(codes.shape[:2])
 
 
-def _above(response: LLMResponse, confidences: Sequence[float | None], bar: float) -> Votes:
+def _above(response: replay.LLMResponse, confidences: Sequence[float | None], bar: float) -> Votes:
     """The votes of traces at or above the bar."""
     answers, known = rated(response.answers, confidences)
     each = zip(answers, known.tolist(), strict=True)

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from feval import replay
 from feval.errors import OutOfRangeError
 from feval.estimators.early_stopping import (
     MOST_WINDOWS_IN_FLOATS,
@@ -27,7 +28,6 @@ from feval.methods.protocol import (
     Expectation,
     Floats,
     Integers,
-    MeteredLLM,
     Pool,
     PoolOrders,
     Pools,
@@ -91,7 +91,7 @@ class EarlyStopping(StoppingMethod):
         """CoTs of all windows."""
         return self.windows * self.window
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one."""
         seen: list[str | None] = []
         for _ in range(self.windows):

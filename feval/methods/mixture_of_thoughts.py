@@ -9,9 +9,10 @@ from typing import Literal
 
 import numpy as np
 
+from feval import replay
 from feval.errors import UsageError
 from feval.methods.fields import Count, CountPerLLM, Share, as_fraction, frozen_method, per_llm
-from feval.methods.protocol import Decisions, InTurn, MeteredLLM, PoolOrders, Pools
+from feval.methods.protocol import Decisions, InTurn, PoolOrders, Pools
 from feval.methods.vote import NoAnswerRule, plurality, plurality_codes, votes_needed
 
 # The paper's budgets: 20 samples of one prompt; of two prompts 7 each, since the second prompt
@@ -86,7 +87,7 @@ class MixtureOfThoughts:
         samples = _SAMPLES[weak] if self.samples is None else self.samples
         return (*per_llm("samples", samples, weak), self.strong_samples)
 
-    def __call__(self, question: str, *llms: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, *llms: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question, from the weak variants and the strong LLM; `None` if the vote
         has none.
         """

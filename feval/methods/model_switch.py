@@ -11,17 +11,10 @@ from typing import Literal
 
 import numpy as np
 
+from feval import replay
 from feval.errors import UsageError
 from feval.methods.fields import Cost, CountPerLLM, ListOf, frozen_method, per_llm
-from feval.methods.protocol import (
-    Decisions,
-    Floats,
-    Integers,
-    InTurn,
-    MeteredLLM,
-    PoolOrders,
-    Pools,
-)
+from feval.methods.protocol import Decisions, Floats, Integers, InTurn, PoolOrders, Pools
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 
@@ -83,7 +76,7 @@ class ModelSwitch:
             )
         return per_llm("samples", self.samples, llms)
 
-    def __call__(self, question: str, *llms: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, *llms: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question, from LLMs in the order in which to ask them; `None` if no CoT
         has one.
         """

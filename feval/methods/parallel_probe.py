@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy
 
+from feval import replay
 from feval.errors import NotRecordedError
 from feval.estimators.arrays import Int64
 from feval.methods.cuts import known_tokens
@@ -19,7 +20,6 @@ from feval.methods.protocol import (
     Decisions,
     Integers,
     Ledger,
-    MeteredLLM,
     OneLLM,
     Orders,
     Pool,
@@ -73,7 +73,7 @@ class ParallelProbe(OneLLM):
     warmup: Whole = 15
     steps: Count = 100
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no trace has one."""
         left = list(llm.start(self.width))
         llm.advance(left, tokens=self.interval)

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from feval import replay
 from feval.errors import UsageError
 from feval.methods.fields import Count, Whole, frozen_method
 from feval.methods.protocol import (
@@ -18,8 +19,6 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Integers,
-    MeteredLLM,
-    Node,
     OneLLM,
     PoolOrders,
     Pools,
@@ -63,9 +62,9 @@ class ParticleFiltering(OneLLM):
     answer: Literal["heaviest", "sampled"] = "heaviest"
     seed: Whole = 0
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no finished particle has one."""
-        particles: list[Node] = llm.expand(None, self.n)
+        particles: list[replay.Node] = llm.expand(None, self.n)
         for _ in range(self.rounds - 1):
             if all(particle.ends for particle in particles):
                 break
@@ -88,13 +87,13 @@ class ParticleFiltering(OneLLM):
         _weights(scores, pool.scores(self.scorer).scorer.name)  # refuses others than from 0 to 1
         return [scores]
 
-    def _weights(self, particles: Sequence[Node]) -> Floats:
+    def _weights(self, particles: Sequence[replay.Node]) -> Floats:
         scores = [particle.score(self.scorer, self.aggregate) for particle in particles]
         return _weights(
             np.array([np.nan if score is None else score for score in scores]), self.scorer
         )
 
-    def _random(self, llm: MeteredLLM, count: int) -> Floats:
+    def _random(self, llm: replay.MeteredLLM, count: int) -> Floats:
         return more_uniforms(np.array(llm.uniform(self.seed)), count)
 
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:

@@ -12,17 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from feval import replay
 from feval.estimators.stopping_criteria import Criterion
 from feval.methods.fields import Count, PositiveShare, as_fraction, frozen_method
-from feval.methods.protocol import (
-    Capabilities,
-    Decisions,
-    MeteredLLM,
-    Node,
-    OneLLM,
-    PoolOrders,
-    Pools,
-)
+from feval.methods.protocol import Capabilities, Decisions, OneLLM, PoolOrders, Pools
 from feval.methods.trees import NOBODY, Places, Searches, path_depths
 from feval.methods.vote import plurality, plurality_codes
 
@@ -62,12 +55,12 @@ class PathConsistency(OneLLM):
         """The confidence at which the prefix grows."""
         return Criterion("beta", as_fraction(self.threshold), self.n)
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no branch has one."""
-        prefix: Node | None = None
-        branches: list[Node] = []
+        prefix: replay.Node | None = None
+        branches: list[replay.Node] = []
         for drawn in range(0, self.n, self.window):
-            window: list[Node] = llm.expand(prefix, min(self.window, self.n - drawn))
+            window: list[replay.Node] = llm.expand(prefix, min(self.window, self.n - drawn))
             while running := [
                 step for step in window if not step.ends and step.depth < self.rounds
             ]:
@@ -109,7 +102,7 @@ class PathConsistency(OneLLM):
         return searches.decisions(plurality_codes(codes))
 
 
-def _longer(prefix: Node | None, branches: Sequence[Node]) -> Node | None:
+def _longer(prefix: replay.Node | None, branches: Sequence[replay.Node]) -> replay.Node | None:
     """The prefix with one step more, of the first branch with the leading answer that goes on
     behind it; else as it is.
     """

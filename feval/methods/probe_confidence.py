@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from feval import replay
 from feval.methods.cuts import CUTS, Cuts, CutTraces
 from feval.methods.fields import Count, Share, as_fraction, frozen_method
-from feval.methods.protocol import MeteredLLM, Pool
+from feval.methods.protocol import Pool
 from feval.methods.vote import plurality
 
 
@@ -33,7 +34,7 @@ class ProbeConfidence(CutTraces):
     threshold: Share = 0.95  # DEER's
     width: Count = 1
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no trace has one."""
         traces, bar = llm.start(self.width), self._bar
         while running := [trace for trace in traces if trace.running]:

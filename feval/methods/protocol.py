@@ -23,13 +23,10 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from feval import replay
 from feval.errors import ShortPoolError, UsageError
 from feval.estimators.arrays import Result
-from feval.replay.clock import SECONDS, makespan
-from feval.replay.meter import MeteredLLM as MeteredLLM
-from feval.replay.meter import Node as Node
 from feval.replay.pools import Pool as Pool
-from feval.replay.responses import LLMResponse as LLMResponse
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -198,8 +195,8 @@ def is_exact(method: object, cost: str | None, parallel: int | None = None) -> b
     So many CoTs at once (`parallel`) wait for each other, which has no closed form.
     """
     can = capabilities(method)
-    latency = can.exact_latency and (cost != SECONDS or parallel is None)
-    return can.exact and (latency or cost not in (SEQUENTIAL, SECONDS))
+    latency = can.exact_latency and (cost != replay.SECONDS or parallel is None)
+    return can.exact and (latency or cost not in (SEQUENTIAL, replay.SECONDS))
 
 
 class Learner(Protocol):
@@ -243,7 +240,7 @@ def most_tokens(tokens: npt.NDArray[Any], at_once: int | None = None) -> npt.NDA
     """
     *shape, draws = tokens.shape
     if at_once is not None and at_once < draws:
-        return makespan(tokens, at_once)
+        return replay.makespan(tokens, at_once)
     # far faster than along the last axis
     by_draw = np.ascontiguousarray(tokens.reshape(prod(shape), draws).T)
     most: npt.NDArray[np.int64] = np.maximum.reduce(by_draw, axis=0, initial=0).astype(np.int64)

@@ -4,6 +4,7 @@ section 2); and the single call, the floor that every test-time-compute method i
 
 from __future__ import annotations
 
+from feval import replay
 from feval.methods.expectation import OneRequest
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import (
@@ -11,7 +12,6 @@ from feval.methods.protocol import (
     Decisions,
     Floats,
     Integers,
-    MeteredLLM,
     Pool,
     PoolOrders,
     Pools,
@@ -48,7 +48,7 @@ class SelfConsistency(OneRequest):
     # made with votes is to be reproduced.
     no_answer: NoAnswerRule = "drop"
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one."""
         return plurality(llm.sample(self.n).answers, no_answer=self.no_answer)
 
@@ -83,7 +83,7 @@ class SingleCall(OneRequest):
 
     n = 1
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if the CoT has none."""
         return llm.sample(1).answers[0]
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from feval import replay
 from feval.errors import NotExactError, OutOfRangeError, UsageError
 from feval.estimators.per_question import by_blocks, mean_output_tokens
 from feval.estimators.plurality import subset_best_accuracy
@@ -24,7 +25,6 @@ from feval.methods.protocol import (
     Expectation,
     Floats,
     Integers,
-    MeteredLLM,
     OneLLM,
     Pool,
     PoolOrders,
@@ -103,7 +103,7 @@ class SequentialRevision(OneLLM):
         """Whether no exact expectation is known."""
         return self.answer in ("weighted", "all")
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no chain has one."""
         turns = [llm.sample(self.chains)]
         while len(turns) < self.turns:

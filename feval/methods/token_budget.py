@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+from feval import replay
 from feval.methods.cuts import CUTS, Cuts, CutTraces
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import MeteredLLM, Pool
+from feval.methods.protocol import Pool
 from feval.methods.vote import plurality
 
 
@@ -33,7 +34,7 @@ class TokenBudget(CutTraces):
     # where there is one.
     tokens: Count = 8000
 
-    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no trace has one within the budget."""
         traces = llm.start(self.n, limit=self.tokens)
         llm.advance(traces, tokens=self.tokens)

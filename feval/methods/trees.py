@@ -24,7 +24,7 @@ from feval.methods.protocol import (
     Pools,
     most_tokens,
 )
-from feval.replay.llm import called, missing_messages, shortage
+from feval.replay.source import called, missing_messages, shortage
 
 if TYPE_CHECKING:
     from feval.recording.arrays import Steps

@@ -16,7 +16,8 @@ from feval.cards.cards import price_ids
 from feval.cards.names import FINISH_REASONS, UNANSWERED
 from feval.cards.prices import PriceList, price_list
 from feval.estimators.plurality import LARGEST_POOL
-from feval.evaluation.curves import Curve, coarse_surface, self_consistency_curve
+from feval.evaluation.curves import Curve, self_consistency_curve
+from feval.evaluation.surfaces import coarse_surface
 from feval.publish.markdown import code, folded, plain, share, table
 from feval.recording import Recording
 from feval.replay import LLM, Dataset

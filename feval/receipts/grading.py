@@ -28,10 +28,10 @@ from feval.evaluation.cautions import (
     other_models,
     uncompared,
 )
-from feval.evaluation.evaluation import DatasetResult, interval_ends, rests_on
 from feval.evaluation.ledger import Averages, QuestionLedger, payer
 from feval.evaluation.questions import cluster_sizes, question_clusters
 from feval.evaluation.requests import Consumption, GradeRequest
+from feval.evaluation.results import DatasetResult, interval_ends, rests_on
 from feval.methods.protocol import Bools, Rows
 from feval.replay import LLM, Dataset
 

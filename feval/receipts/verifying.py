@@ -25,10 +25,10 @@ from feval.cards.reading import open_regular
 from feval.comparison.comparison import compare
 from feval.comparison.plan import ComparisonRequest
 from feval.errors import ConflictError, MethodError, RecordingError, UsageError
-from feval.evaluation.curves import surface
 from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import make_method
 from feval.evaluation.requests import CurveRequest, EstimateRequest, RunRequest, SurfaceRequest
+from feval.evaluation.surfaces import surface
 from feval.evaluation.user_methods import MethodFile
 from feval.executors.progress import reports
 from feval.forecast import estimate

@@ -7,16 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feval.answers.equivalence import NORMAL_FORM
-from feval.answers.thoughts import Mark, apart, fit, join
+from feval import answers
 from feval.cards.tokens import Usage
 from feval.errors import UsageError
 from feval.recording.layout.flat import Integers, Rows, Strings, UInt8, UInt32, UInt64, offsets_of
 from feval.recording.layout.format import Record, name_key
+
+if TYPE_CHECKING:
+    from feval.answers.thoughts import Mark
 
 MOST_SERVED = 100
 """Names of models that answered as one LLM, which the manifest counts."""
@@ -62,7 +64,7 @@ class DatasetInfo:
     extractor: str
     system_prompt: str | None = None
     licence: str | None = None
-    equality: str = NORMAL_FORM
+    equality: str = answers.NORMAL_FORM
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +203,9 @@ class PoolRows:
                     f"turn {step} has {tokens!r} prompt tokens; those of turns are known where"
                     " those of the request are"
                 )
-        for step, answers in enumerate(zip(self.raw_answers, self.answers, strict=True)):
-            if not ends[step] and answers != (None, None):
-                return f"step {step} has the answer {answers[0]!r:.60}, and does not end a solution"
+        for step, pair in enumerate(zip(self.raw_answers, self.answers, strict=True)):
+            if not ends[step] and pair != (None, None):
+                return f"step {step} has the answer {pair[0]!r:.60}, and does not end a solution"
         return None
 
     def marks_fit(self) -> bool:
@@ -212,7 +214,8 @@ class PoolRows:
             return True
 
         reasoning = self.reasoning or [None] * len(self.texts)
-        return all(map(fit, self.texts, reasoning, (marks or () for marks in self.reasoning_marks)))
+        marks = (each or () for each in self.reasoning_marks)
+        return all(map(answers.thoughts.fit, self.texts, reasoning, marks))
 
     def reasoning_apart(self) -> list[str | None] | None:
         """The thoughts that the API gave in a separate field, without those that were split off the
@@ -222,7 +225,7 @@ class PoolRows:
             return None
         marks = self.reasoning_marks or [None] * len(self.reasoning)
         return [
-            apart(thoughts, own) if own and thoughts is not None else thoughts
+            answers.thoughts.apart(thoughts, own) if own and thoughts is not None else thoughts
             for thoughts, own in zip(self.reasoning, marks, strict=True)
         ]
 
@@ -234,7 +237,7 @@ class PoolRows:
         reasoning = self.reasoning or [None] * len(self.texts)
         columns = zip(self.texts, reasoning, self.reasoning_marks, strict=True)
         return [
-            join(text, thoughts, marks) if marks and text is not None else text
+            answers.thoughts.join(text, thoughts, marks) if marks and text is not None else text
             for text, thoughts, marks in columns
         ]
 

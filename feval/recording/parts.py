@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from operator import index, is_
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from feval.answers.equivalence import Verdict
-from feval.answers.thoughts import Mark
+from feval import answers
 from feval.errors import ConflictError, UsageError
 from feval.recording.content import (
     DatasetInfo,
@@ -33,6 +32,9 @@ from feval.recording.content import (
 from feval.recording.layout.flat import Integers
 from feval.recording.layout.format import PROBES, SCORES, LeafHash, Part, Record, leaf_hash
 
+if TYPE_CHECKING:
+    from feval.answers.equivalence import Verdict
+
 Columns = Mapping[str, Sequence[Any]]
 """Column -> the values of a question."""
 
@@ -41,8 +43,7 @@ _MAX_FLOAT = float.fromhex("0x1.fffffep+127")  # of 32 bits
 _Rows = TypeVar("_Rows", PoolRows, ProbeRows, ScoreRows)
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnSpec:
+class ColumnSpec(NamedTuple):
     """A column of the files of a part.
 
     Attributes:
@@ -148,7 +149,8 @@ class PartSpec:
                 may_lack = self.is_optional and not any(each.is_required for each in self.columns)
                 is_kept = has_value(values) or not (may_lack or column.in_line == "named")
                 if is_kept and column.kind == "list<mark>":
-                    values = [m and tuple(Mark(**mark) for mark in m) for m in values]
+                    mark = answers.thoughts.Mark
+                    values = [m and tuple(mark(**each) for each in m) for m in values]
                 fields[column.field] = values if is_kept else None
         return fields
 
@@ -529,7 +531,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-Verdicts = Mapping[str, Sequence[Verdict]]
+Verdicts = Mapping[str, "Sequence[Verdict]"]
 """Question id -> its verdicts, in the order in which they were reached; questions without any are
 left out.
 """

@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from feval.answers.equivalence import NORMAL_FORM, Verdict
-from feval.answers.thoughts import Mark
+from feval import answers
 from feval.arguments import checked
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
 from feval.lazy import Browsable
@@ -37,6 +36,10 @@ from feval.recording.layout.format import PROBE_VOTES, PROBES, SCORES, Part, Rec
 from feval.recording.layout.manifest import Manifest, read_manifest
 from feval.recording.parts import CHANNELS, has_value, spec_of
 from feval.recording.votes import Votes, open_probes, open_votes
+
+if TYPE_CHECKING:
+    from feval.answers.equivalence import Verdict
+    from feval.answers.thoughts import Mark
 
 _TEXT_FILES_OPEN = 64
 # The verdicts of a scorer are texts, and no array has them.
@@ -184,7 +187,7 @@ class Recording(Browsable):
         self.require(dataset)
         record = self.manifest.datasets[dataset]
         names = ("title", "answer_kind", "extractor", "system_prompt", "licence")
-        equality = record["equality"]["name"] if record["equality"] else NORMAL_FORM
+        equality = record["equality"]["name"] if record["equality"] else answers.NORMAL_FORM
         own = {name: record[name] for name in names}
         return DatasetInfo(dataset, **own, equality=equality)
 
@@ -228,7 +231,7 @@ class Recording(Browsable):
                 for question, columns in own.questions():
                     names = (column.name for column in spec_of("equality").columns)
                     rows = zip(*(columns[name] for name in names), strict=True)
-                    yield question, [Verdict(*row) for row in rows]
+                    yield question, [answers.equivalence.Verdict(*row) for row in rows]
 
     def texts(self, dataset: str, llm: str, question: int) -> list[str | None]:
         """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one
@@ -247,7 +250,8 @@ class Recording(Browsable):
         where there are none.
         """
         marks = self._column(Part("reasoning", dataset, llm), "marks", question)
-        return marks and [own and tuple(Mark(**mark) for mark in own) for own in marks]
+        mark = answers.thoughts.Mark
+        return marks and [own and tuple(mark(**each) for each in own) for own in marks]
 
     def messages(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
         """What each turn of one LLM on one question (by its row) replies to, `None` for no turn;

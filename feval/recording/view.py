@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from feval.answers.equivalence import NORMAL_FORM
+from feval import answers
 from feval.arguments import is_whole
 from feval.errors import ConflictError, NotRecordedError, SeparateAnswersWarning, UsageError
 from feval.recording.content import Question, Texts
@@ -338,7 +338,7 @@ class _JoinedVotes(Votes):
         """Whether golds with different keys differ; under an equality, the party of one gold may
         have a key per recording.
         """
-        if self._parts[0].recording.dataset_info(self.dataset).equality == NORMAL_FORM:
+        if self._parts[0].recording.dataset_info(self.dataset).equality == answers.NORMAL_FORM:
             return True
         golds = {
             part.recording.questions(self.dataset)[int(part.rows[row])].answer_key
@@ -350,7 +350,7 @@ class _JoinedVotes(Votes):
 def _warnings(parts: Sequence[_Holder], dataset: str) -> Iterator[str]:
     """Yield warnings about equal answers of different recordings that may not vote together."""
     infos = [part.recording.dataset_info(dataset) for part in parts]
-    if infos[0].equality != NORMAL_FORM:
+    if infos[0].equality != answers.NORMAL_FORM:
         yield (
             f"{len(parts)} recordings of {dataset} are opened together: their answers vote together"
             " only where their parties have a normal form in common. `feval merge` compares all of"

@@ -15,7 +15,8 @@ from typing import Any, Self
 import numpy as np
 
 from feval import __version__
-from feval.answers.equivalence import NORMAL_FORM, ComparisonBudget
+from feval.answers import NORMAL_FORM
+from feval.answers.equivalence import ComparisonBudget
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
 from feval.recording.content import (
     MOST_SERVED,

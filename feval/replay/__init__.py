@@ -7,26 +7,33 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from feval.replay.clock import SECONDS as SECONDS
+    from feval.replay.clock import Clock as Clock
+    from feval.replay.clock import makespan as makespan
     from feval.replay.dataset import Dataset as Dataset
     from feval.replay.dataset import DatasetEntry as DatasetEntry
     from feval.replay.llm import LLM as LLM
     from feval.replay.loading import load as load
     from feval.replay.loading import open_recordings as open_recordings
     from feval.replay.meter import MeteredLLM as MeteredLLM
+    from feval.replay.meter import Node as Node
     from feval.replay.pools import Pool as Pool
     from feval.replay.responses import CoT as CoT
     from feval.replay.responses import CoTMetadata as CoTMetadata
     from feval.replay.responses import LLMRequest as LLMRequest
     from feval.replay.responses import LLMResponse as LLMResponse
+    from feval.replay.source import RecordedSource as RecordedSource
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "clock": ("SECONDS", "Clock", "makespan"),
         "dataset": ("Dataset", "DatasetEntry"),
         "llm": ("LLM",),
         "loading": ("load", "open_recordings"),
-        "meter": ("MeteredLLM",),
+        "meter": ("MeteredLLM", "Node"),
         "pools": ("Pool",),
         "responses": ("CoT", "CoTMetadata", "LLMRequest", "LLMResponse"),
+        "source": ("RecordedSource",),
     },
 )

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from feval.errors import NotRecordedError, UsageError
 
 if TYPE_CHECKING:
-    from feval.cards.prices import ServingProfile
+    from feval.cards.serving import ServingProfile
 
 Int64 = npt.NDArray[np.int64]
 

@@ -12,8 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from feval import answers
-from feval.answers.equivalence import tolerated
-from feval.answers.thoughts import split
 from feval.errors import NotRecordedError, UsageError
 from feval.lazy import Plottable
 
@@ -168,7 +166,8 @@ class Dataset(Plottable):
         form, golds = self._normal_form(row, answer), self._golds(row)
         if answer in golds.values() or form in golds:
             return candidates[int(self.gold[row])]
-        key, near = None if form is None else self._view.key(row, form), tolerated(self._equality)
+        key = None if form is None else self._view.key(row, form)
+        near = answers.equivalence.tolerated(self._equality)
         if key is None or key in candidates or near is None:
             return key
         if any(near(gold, key) for gold in golds):
@@ -178,7 +177,7 @@ class Dataset(Plottable):
     def _normal_form(self, row: int, answer: str) -> str | None:
         kind, text = self._view.recording.dataset_info(self.id).answer_kind, answer
         if kind != "verbatim":
-            parts = split(answer)
+            parts = answers.thoughts.split(answer)
             if not parts.answers:
                 return None  # thoughts without a reply
             text = parts.reply
@@ -201,7 +200,7 @@ class Dataset(Plottable):
         """Number of questions where one party holds answers that equal the gold, within the
         tolerance, and others that do not.
         """
-        near = tolerated(self._equality)
+        near = answers.equivalence.tolerated(self._equality)
         if near is None:
             return 0
         return sum(self._is_mixed(row, near) for row in np.flatnonzero(self.gold >= 0).tolist())

@@ -18,7 +18,6 @@ languages, with test vectors; a change is a new version.
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 from weakref import finalize
@@ -256,7 +255,9 @@ class SharedDraws:
             return False
         try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="feval-draws-", buffering=0)  # noqa: SIM115  it outlives this call
+                from tempfile import TemporaryFile  # deferred: exact curves draw nothing
+
+                self._file = TemporaryFile(prefix="feval-draws-", buffering=0)  # noqa: SIM115  it outlives this call
                 finalize(self, self._file.close)
             self._file.seek(self._end)
             whole = self._file.write(data.data.cast("B")) == data.nbytes

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from feval import replay
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.recording.arrays import (
     Probes,
@@ -27,10 +28,10 @@ from feval.recording.arrays import (
     direction_question,
     stated_direction,
 )
-from feval.replay.clock import Clock
 
 if TYPE_CHECKING:
     from feval.recording.reader import Recording
+    from feval.replay.clock import Clock
 
 __all__ = ["ArrayChannels", "Channels", "Pool", "RaggedArray", "ScoringTokens", "TokenLogprobs"]
 
@@ -468,7 +469,7 @@ class Pool:
         `feval.replay.clock`.
         """
         seconds, first = self.channels.durations(), self.channels.first_tokens()
-        clock = Clock.from_seconds(self.output_tokens, seconds, first, at_once)
+        clock = replay.Clock.from_seconds(self.output_tokens, seconds, first, at_once)
         return replace(self, clock=clock)
 
     @property

@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 
     from feval.comparison.comparison import Comparison
     from feval.comparison.plan import Plan
-    from feval.evaluation.curves import Curve, Surface
+    from feval.evaluation.curves import Curve
     from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation.surfaces import Surface
     from feval.forecast import BudgetPlan, Forecast
     from feval.recording import Recording
     from feval.replay import LLM, Dataset

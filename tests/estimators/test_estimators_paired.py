@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import interpolate, optimize, spatial
 
+from feval.estimators.arrays import pareto
 from feval.estimators.comparisons import (
     MAX_STRENGTH,
     accuracy_at,
@@ -21,7 +22,6 @@ from feval.estimators.comparisons import (
     holm,
     hull_area,
     pairwise_wins,
-    pareto,
     percentiles,
 )
 from feval.estimators.intervals import bootstrap_interval, bootstrap_means

@@ -14,7 +14,7 @@ from command_line import said
 from small import pool, write_rows
 
 from feval import Plan, compare, evaluate, load, method_curve
-from feval.cards.prices import ServingProfile, serving_profile
+from feval.cards.serving import ServingProfile, serving_profile
 from feval.errors import CardError, NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.method_names import make_method
 from feval.methods import (

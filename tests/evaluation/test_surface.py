@@ -17,7 +17,7 @@ from small import pool, question, write_rows
 
 from feval import evaluate, load, self_consistency_curve
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError
-from feval.evaluation.curves import coarse_surface, surface
+from feval.evaluation.surfaces import coarse_surface, surface
 from feval.methods import METHODS
 from feval.receipts.verifying import verify_receipt
 from feval.recording import ProbeRows

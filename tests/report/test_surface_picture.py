@@ -9,7 +9,7 @@ from chromium import first_data
 from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
 
-from feval.evaluation.curves import Surface, SurfacePoint
+from feval.evaluation.surfaces import Surface, SurfacePoint
 from feval.report import pictures
 from feval.report.page.page import surface_page
 from feval.report.pictures.drawing import heading, own_style

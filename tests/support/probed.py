@@ -10,9 +10,10 @@ from dealt import assert_both_forms_agree, letters_of
 from hypothesis import strategies as st
 
 from feval.recording.arrays import Probes
-from feval.replay.llm import LLM, RecordedSource
+from feval.replay.llm import LLM
 from feval.replay.meter import MeteredLLM
 from feval.replay.pools import ArrayChannels, Pool
+from feval.replay.source import RecordedSource
 
 Trace = tuple[Sequence[str | None], int, str | None]
 """Answers of its probes, tokens, final answer: a letter each."""

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feval.errors import UsageError
-from feval.evaluation.user_methods.calling import TIME_LIMIT as TIME_LIMIT
-from feval.evaluation.user_methods.calling import MethodAnswer as MethodAnswer
-from feval.evaluation.user_methods.calling import answers as answers
-from feval.evaluation.user_methods.calling import require_arguments as require_arguments
+from feval.evaluation import TIME_LIMIT
+from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from feval.evaluation.user_methods.calling import answers as answers
+    from feval.evaluation.user_methods.calling import require_arguments as require_arguments
     from feval.evaluation.user_methods.host import MethodHost
+
+__getattr__, __dir__ = lazy_names(__name__, {"calling": ("answers", "require_arguments")})
 
 
 @dataclass(frozen=True)

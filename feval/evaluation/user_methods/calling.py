@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 ID = "<question>"
 """Stands for a question's id in the worker's messages."""
 
-TIME_LIMIT = 60.0
-"""Seconds that a method from a file may take on one question: replayed CoTs come at once."""
-
 _FEVAL = str(Path(__file__).parents[2])
 
 

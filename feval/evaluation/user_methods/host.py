@@ -37,14 +37,8 @@ from feval.errors import (
     NotFetchedError,
     UsageError,
 )
-from feval.evaluation.user_methods.calling import (
-    ID,
-    LENGTH,
-    TIME_LIMIT,
-    MethodAnswer,
-    decoded,
-    encoded,
-)
+from feval.evaluation import TIME_LIMIT
+from feval.evaluation.user_methods.calling import ID, LENGTH, MethodAnswer, decoded, encoded
 from feval.methods.protocol import LEDGER_FIELDS
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import (
     Annotated,
     Literal,
+    NamedTuple,
     NotRequired,  # pydantic asks for this one before Python 3.12
 )
 
@@ -358,8 +358,7 @@ _DATED = re.compile(r"[-@](latest|\d{3,4}|\d{6}|\d{8}|\d{2}-\d{2,4}|\d{4}-\d{2}-
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class AnsweringModels:
+class AnsweringModels(NamedTuple):
     """The models that answered as one LLM on one dataset.
 
     Attributes:

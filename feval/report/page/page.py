@@ -13,9 +13,9 @@ from warnings import warn
 from feval import __version__
 from feval.comparison.comparison import load_compared, traces
 from feval.errors import FevalWarning
-from feval.evaluation.curves import coarse_surface
+from feval.evaluation import TIME_LIMIT
 from feval.evaluation.measures import COSTS
-from feval.evaluation.user_methods import TIME_LIMIT
+from feval.evaluation.surfaces import coarse_surface
 from feval.receipts.document import comparison_receipt
 from feval.replay.draws import SCHEME
 from feval.report import pictures, tables
@@ -31,8 +31,8 @@ from feval.report.text import counted, counted_questions, percent, plain_number
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison, Traces
     from feval.comparison.runner import MethodCurve
-    from feval.evaluation.curves import Surface
     from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation.surfaces import Surface
     from feval.replay import LLM, Dataset
 
 IN_MEMORY = 1 << 26

@@ -37,7 +37,8 @@ from feval.report.tables.results import surface_notes
 from feval.report.text import counted, dollars, plain_number, shortened
 
 if TYPE_CHECKING:
-    from feval.evaluation.curves import Curve, Surface
+    from feval.evaluation.curves import Curve
+    from feval.evaluation.surfaces import Surface
     from feval.forecast.coupled import Coupling
     from feval.forecast.figures import Figure, Panel, Series
     from feval.methods.protocol import Floats

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from feval.answers.equivalence import NORMAL_FORM
+from feval.answers import NORMAL_FORM
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
 from feval.report.tables.tables import (

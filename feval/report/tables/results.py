@@ -33,8 +33,9 @@ from feval.report.tables.tables import (
 from feval.report.text import counted, counted_questions, percent, price_words
 
 if TYPE_CHECKING:
-    from feval.evaluation.curves import Curve, Surface, SurfacePoint
+    from feval.evaluation.curves import Curve
     from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation.surfaces import Surface, SurfacePoint
     from feval.receipts.grading import Grade
 
 Records = list[dict[str, Any]]
