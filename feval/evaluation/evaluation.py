@@ -10,9 +10,9 @@ Where a number of `feval run` comes from, file by file:
     evaluation/evaluation.py     `evaluate`: mean of `right`, its interval, means of the ledger
     evaluation/replicates.py     [Q] of each: `expectation` where exact, else a mean over draws
     methods/<method>.py          what is right and what is consumed, of pools or of orders
+    methods/vote.py              votes: of draws, or through the exact estimator
     estimators/plurality.py      the chance that a vote over n of G CoTs is right
-    evaluation/ledger.py         counts per question; which of them is billed
-    evaluation/measures.py       what a count is called, and USD by `cards/billing.py`
+    evaluation/ledger.py         counts per question; `measures.py` names them and makes USD of them
     report/tables/results.py     the cells that are printed
 """
 
