@@ -23,6 +23,7 @@ extensions = [
     "commands",
     "repository",
     "notebook_pages",
+    "redirects",
 ]
 exclude_patterns = ["extensions"]
 

@@ -4,7 +4,7 @@ RECORDING [RECORDING ...].
 For each LLM on each dataset of the recordings: the error of every estimator from G calls against
 the whole pool, averaged over draws and over odd numbers of votes; and whether the two-call regions
 contain the pool's V_1 and V_2 (three and five votes, a majority of right calls).
-docs/calibration.md shows what came out on published recordings.
+docs/forecasting.md shows what came out on published recordings.
 """
 
 from __future__ import annotations

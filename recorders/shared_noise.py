@@ -14,7 +14,7 @@ text of the token), by scheme `gumbel-v1`; no generator is advanced:
     noise       E = -ln(((mix(s + t) >> 12) + 1/2) / 2^52)
 
 modulo 2^64, hashes read as little-endian, with g = 0x9E3779B97F4A7C15 and the finalizer `mix` of
-SplitMix64 (docs/draws.md). Since tokens are identified by their text, LLMs with different
+SplitMix64 (docs/numbers.md). Since tokens are identified by their text, LLMs with different
 vocabularies share noise wherever they share tokens. Temperature and top-p act on the probabilities
 before the race.
 

@@ -1,10 +1,11 @@
 """A page for each command of `feval`, made from its help into `docs/commands/` when the site is
-built.
+built, and tables of what `feval import` reads.
 """
 
 from __future__ import annotations
 
 import re
+from inspect import getdoc
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,11 @@ import typer
 from made import write_pages
 
 from feval.cli.commands import COMMANDS, app
+from feval.importers.layouts import Layout
+from feval.report.tables.known import KNOWN
+
+TABLES = {"formats": "Formats that are imported", "columns": "Columns that import knows"}
+"""What `feval ls` lists, and the title of its page."""
 
 
 def index_page() -> str:
@@ -22,7 +28,8 @@ def index_page() -> str:
         lines += [f"## {group}", ""]
         lines += [f"- [feval {name}]({name}.md): {COMMANDS[name].summary}" for name in names]
         lines.append("")
-    toctree = "\n".join(f"feval {name} <{name}>" for name in COMMANDS)
+    lines += ["## Tables", "", *(f"- [{title}]({name}.md)" for name, title in TABLES.items()), ""]
+    toctree = "\n".join([*(f"feval {name} <{name}>" for name in COMMANDS), *TABLES])
     return "\n".join([*lines, "```{toctree}", ":hidden:", "", toctree, "```", ""])
 
 
@@ -59,20 +66,54 @@ def command_page(name: str) -> str:
     return "\n".join(lines)
 
 
+def table_page(name: str) -> str:
+    """Return the page of one list of `feval ls`; that of formats has the keys of layouts."""
+    guide = "[Importing](../importing.md)"
+    lines = [f"# {TABLES[name]}", "", f"`feval ls {name}` prints this. {guide} says how.", ""]
+    rows = KNOWN[name]()
+    heads = list(rows[0])
+    cells = [[_cell(row.get(head)) for head in heads[1:]] for row in rows]
+    names = [f"`{row[heads[0]]}`" for row in rows]
+    heads = [head.replace("_", " ") for head in heads]
+    lines += _table(heads, [[name, *own] for name, own in zip(names, cells, strict=True)])
+    if name == "formats":
+        keys = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", getdoc(Layout) or "", re.MULTILINE)
+        lines += ["", "## Keys of a layout", ""]
+        lines += ["A [layout](../import-rows.md#layouts) is a TOML file with these keys.", ""]
+        lines += _table(
+            ["key", "meaning"],
+            [[f"`{key}`", _linked(" ".join(text.split()))] for key, text in keys if key != "named"],
+        )
+    return "\n".join([*lines, ""])
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return [f"| {' | '.join(each)} |" for each in lines]
+
+
+def _cell(value: Any) -> str:
+    return _linked(", ".join(value) if isinstance(value, list | tuple) else str(value or ""))
+
+
 def _linked(text: str) -> str:
     """Markdown for a text of the help: pages that it names are links, and placeholders stay as they
     are.
     """
     parts = text.split("`")
     for place in range(0, len(parts), 2):
-        plain = re.sub(r"([<*_])", r"\\\1", parts[place])
-        plain = re.sub(r"docs/([\w-]+)\.md", r"[\1](../\1.md)", plain)
-        parts[place] = re.sub(r"(?<!\w)(--[a-z][\w-]*)", r"`\1`", plain)
+        plain = re.sub(
+            r"(?<!\w)--[a-z][\w-]*|[<*_]",
+            lambda found: f"`{found[0]}`" if len(found[0]) > 1 else f"\\{found[0]}",
+            parts[place],
+        )
+        parts[place] = re.sub(r"docs/([\w-]+)\.md", r"[\1](../\1.md)", plain)
     return "`".join(parts)
 
 
 def setup(app: Any) -> dict[str, bool]:
     """Write the pages before Sphinx looks for its sources."""
     pages = {"index": index_page()} | {name: command_page(name) for name in COMMANDS}
+    pages |= {name: table_page(name) for name in TABLES}
     app.connect("builder-inited", lambda app: write_pages(Path(app.srcdir) / "commands", pages))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

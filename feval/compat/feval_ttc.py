@@ -18,7 +18,7 @@ draws from `random`, and two methods on one question see different draws. For an
 an old run, use `feval.load`, whose draws depend on nothing but (seed, dataset, question, LLM,
 replicate).
 
-`docs/importing.md` lists what is kept from the reference package, and what differs on purpose.
+`docs/import-rows.md` lists what is kept from the reference package, and what differs on purpose.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 `import_recording`, which they share.
 
 All read files into the columns of `feval.importers.source`. The shared part normalises answers,
-counts tokens and writes. `docs/importing.md` is the user's guide, with a section on adding an
-importer.
+counts tokens and writes. `docs/importing.md` is the user's guide, `docs/own-importer.md` says
+how to add an importer.
 """
 
 from __future__ import annotations

@@ -584,7 +584,7 @@ _FORMATS = (
         lighteval.read,
         beside=lighteval.beside,
     ),
-    Importer("jsonl", "feval's generic JSON Lines, described in docs/importing.md", jsonl.read),
+    Importer("jsonl", "feval's generic JSON Lines, described in docs/import-rows.md", jsonl.read),
     Importer(
         "table",
         "a table with a row for each CoT: CSV, Parquet, Arrow, JSON",

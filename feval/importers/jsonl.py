@@ -1,5 +1,5 @@
-"""feval's generic JSON Lines, for recordings of any other origin; `docs/importing.md` describes it
-with examples.
+"""feval's generic JSON Lines, for recordings of any other origin; `docs/import-rows.md` has
+examples.
 
 One line per question, with its CoTs in `samples` or the steps of its tree in `steps`; or one line
 per CoT or step, with all. Verbatim answers are the stored ones.

@@ -1,7 +1,7 @@
 """What the columns of a table mean where their names do not say it: mapping files (TOML), `--map`
 and `--score`.
 
-`docs/importing.md` describes the keys of a mapping file, which are the fields of `Layout`;
+`docs/import-rows.md` shows a mapping file, and the site its keys, which are the fields of `Layout`;
 `published/` has those of well-known publications.
 """
 

@@ -11,7 +11,7 @@ of an order are the draw of k, so draws nest.
     order         sort i by (floor(k_i / 2^16), i)
 
 modulo 2^64, with g = 0x9E3779B97F4A7C15, `mix` the finalizer of SplitMix64 (Steele, Lea, Flood,
-OOPSLA 2014) and H the first eight bytes of a SHA-256. `docs/draws.md` writes it down for other
+OOPSLA 2014) and H the first eight bytes of a SHA-256. `docs/numbers.md` writes it down for other
 languages, with test vectors; a change is a new version.
 """
 

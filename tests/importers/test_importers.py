@@ -3,12 +3,12 @@
 import gzip
 import json
 import os
-import re
 import struct
 import tracemalloc
 import zipfile
 from pathlib import Path
 
+import pages
 import pytest
 from foreign_sources import (
     ARCHIVE_LLM,
@@ -27,7 +27,6 @@ from foreign_sources import (
     switch_entry,
 )
 from importing import check, manifest, notes, probe_rows, refusals, requests, rows
-from places import ROOT
 
 from feval.errors import FevalError, SourceError, UnknownNameError, UsageError
 from feval.importers import IMPORTERS, import_recording, reading
@@ -491,9 +490,13 @@ def test_a_line_without_an_id_is_named_by_its_row(imported):
 
 
 def test_the_documented_examples_can_be_imported(save, imported):
-    guide = (ROOT / "docs" / "importing.md").read_text("utf-8")
-    blocks = (block.encode() for block in re.findall(r"```json\n(.*?)```", guide, re.DOTALL))
-    questions, by_question, by_cot, store, with_probes, tree, with_turns = blocks
+    blocks = [
+        block.text.encode()
+        for name in ("importing", "import-rows")
+        for block in pages.blocks(pages.page(name))
+        if block.language == "json"
+    ]
+    questions, by_question, by_cot, with_probes, store, tree, with_turns = blocks
     first = imported("jsonl", by_question)
     check(first, answer=["2", None], finish_reason=["stop", "length"])
     check(imported("jsonl", by_cot, llm=None), answer=["2", "3"])
@@ -625,13 +628,6 @@ def test_names_the_formats_it_knows(imported):
         b"[]",
         error=UnknownNameError,
     )
-    table = (
-        (ROOT / "docs" / "importing.md")
-        .read_text("utf-8")
-        .split("| --- |", 1)[1]
-        .split("\n\n", 1)[0]
-    )
-    assert list(IMPORTERS) == re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)
     assert all(name == importer.name and importer.title for name, importer in IMPORTERS.items())
 
 

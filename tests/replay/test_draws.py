@@ -34,7 +34,7 @@ def first_eight(text):
 
 
 def order_by_the_book(seed, dataset, llm, question, replicate, size):
-    """`docs/draws.md`, in plain integers."""
+    """`docs/numbers.md`, in plain integers."""
     key = first_eight(f"feval/draws-v1\n{seed}\n{dataset}\n{llm}")
     stream = mix(
         (
@@ -68,7 +68,7 @@ def test_orders_are_those_of_the_written_scheme(seed, dataset, llm, question, re
 
 
 def test_the_documented_vectors_hold():
-    text = (ROOT / "docs" / "draws.md").read_text()
+    text = (ROOT / "docs" / "numbers.md").read_text()
     vectors = json.loads(re.search(r"```json\n(.*?)```", text, re.DOTALL)[1])
     assert len(vectors) >= 3
     for vector in vectors:
