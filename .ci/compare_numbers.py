@@ -171,7 +171,7 @@ def commands(work: Path) -> Iterator[tuple[str, Any]]:
         "surface",
         feval("surface", "--recording", DEPTH, "--n", "1,2,3,10", "--tokens", "16,32,48,none"),
     )
-    methods = "unbiased,exact,monte-carlo,gaussian,two-call,max-entropy,ldgp"
+    methods = "unbiased,plug-in,monte-carlo,gaussian,two-call,max-entropy,ldgp"
     forecast = ("estimate", "--recording", TINY, "--llm", LLMS[1])
     yield "estimate", feval(*forecast, "--g", "5", "--m", "1,2,3,8,20", "--method", methods)
     for budget in ("2usd", "50000tokens"):

@@ -141,7 +141,7 @@ def gain(dataset: Dataset, llm: LLM) -> str:
     right, size = counts.gold.astype(float), counts.size.astype(float)
     mu, nu = float((right / size).mean()), float((right * (right - 1) / (size * (size - 1))).mean())
     moments = Moments.from_values(mu, max(nu, mu * mu))
-    told = estimate(dataset, llm, g=2, m=[3], methods=["exact"], resamples=RESAMPLES)
+    told = estimate(dataset, llm, g=2, m=[3], methods=["plug-in"], resamples=RESAMPLES)
     majority, plurality = told.pool.majority[0], told.pool.plurality[0]
     proved = certified_three_vote_gain(moments)
     one, rho, sure = f"{100 * mu:.2f} %", float(moments.rho), 100 * float(proved.gain)

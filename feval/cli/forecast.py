@@ -72,11 +72,11 @@ def estimate(
         Option(
             metavar="NAMES",
             help=(
-                "unbiased, exact, monte-carlo, gaussian, two-call, max-entropy, ldgp; separated by"
-                " commas."
+                "unbiased, plug-in, monte-carlo, gaussian, two-call, max-entropy, ldgp; separated"
+                " by commas."
             ),
         ),
-    ] = "unbiased,exact,two-call,max-entropy,ldgp",
+    ] = "unbiased,plug-in,two-call,max-entropy,ldgp",
     machines: Machines,
     options: dict[str, Any],
     saved: ResultFiles,

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 
-METHODS = ("unbiased", "exact", "monte-carlo", "gaussian", "two-call", "max-entropy", "ldgp")
+METHODS = ("unbiased", "plug-in", "monte-carlo", "gaussian", "two-call", "max-entropy", "ldgp")
 """Estimators by name; all but `unbiased` go beyond M = G."""
 
 OF_MAJORITY = ("two-call", "max-entropy", "ldgp")
@@ -49,7 +49,7 @@ OF_MAJORITY = ("two-call", "max-entropy", "ldgp")
 COMPLETIONS = ("max-entropy", "ldgp")
 """Estimators that assume a distribution of the questions' difficulty."""
 
-PLUG_IN = ("exact", "monte-carlo", "gaussian")
+PLUG_IN = ("plug-in", "monte-carlo", "gaussian")
 """Estimators that use the shares of the calls as the LLM's probabilities: biased."""
 
 
@@ -245,7 +245,7 @@ class DrawnCalls:
         return EstimatedCurve(method, "plurality", "student", tuple(points))
 
 
-def exact_values(calls: DrawnCalls) -> PerQuestion:
+def plug_in_values(calls: DrawnCalls) -> PerQuestion:
     """Plurality accuracy of M independent calls at the drawn shares."""
     counts = calls.counts
     return plugin_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, calls.votes)
@@ -325,7 +325,7 @@ def _budget(votes: int) -> int:
 
 _VALUES: dict[str, Callable[[DrawnCalls], PerQuestion]] = {
     "unbiased": _unbiased_values,
-    "exact": exact_values,
+    "plug-in": plug_in_values,
     "monte-carlo": _simulated_values,
     "gaussian": gaussian_values,
 }
@@ -428,7 +428,7 @@ def estimate(
 
     - `unbiased`: the mean over all subsets of M of the g calls, for M up to g, where an unbiased
       estimate exists.
-    - `exact`: the plurality accuracy of M independent calls at the shares c / g (the Monte-Carlo
+    - `plug-in`: the plurality accuracy of M independent calls at the shares c / g (the Monte-Carlo
       estimator without simulation); `monte-carlo`: the same, simulated; `gaussian`: eq. (9),
       guarded ("Compute-efficient evaluation of LLM voting accuracy"). Biased for every M above 1.
     - `two-call` (arXiv 2605.03379, Theorem 4.1): sharp bounds from the first two calls of each
@@ -522,8 +522,8 @@ def _check(g: int, methods: Sequence[str], confidence: float) -> None:
             raise UnknownNameError.among("estimator", name, METHODS)
     if not methods or len(set(methods)) < len(methods):
         raise OutOfRangeError(
-            f"A forecast takes distinct estimators, such as exact,two-call; {list(methods)} was"
-            " given."
+            f"A forecast takes distinct estimators, such as plug-in,two-call; {list(methods)}"
+            " was given."
         )
     if g < 1:
         raise OutOfRangeError(
@@ -621,13 +621,13 @@ def _plug_in(calls: DrawnCalls, names: str) -> Iterator[str]:
 def _rivals(calls: DrawnCalls) -> Iterator[str]:
     many = float((np.count_nonzero(calls.counts.rivals, axis=1) >= _MANY_RIVALS).mean())
     if many >= _SHARE_OF_QUESTIONS:
-        gap = gaussian_values(calls).mean() - exact_values(calls).mean()
+        gap = gaussian_values(calls).mean() - plug_in_values(calls).mean()
         worst = int(np.abs(gap).argmax())
         yield (
             f"gaussian: {100 * many:.0f} % of the questions have {_MANY_RIVALS} or more different"
             f" wrong answers among their {calls.g} calls. It treats rivals as independent, and at M"
             f" = {calls.votes[worst]} it is {100 * gap[worst]:+.1f} points off the exact value at"
-            " the same shares; use exact."
+            " the same shares; use plug-in."
         )
 
 

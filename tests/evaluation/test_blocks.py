@@ -57,7 +57,7 @@ def computed(replay, executor):
     dataset, [one, two] = replay
     seeded = {"order": "seeded", "replicates": 5, "executor": executor}
     recorded = {"order": "recorded", "executor": executor}
-    estimated = {"methods": ("unbiased", "exact"), "executor": executor}
+    estimated = {"methods": ("unbiased", "plug-in"), "executor": executor}
     evaluations = [
         evaluate(AdaptiveConsistency(budget=6), dataset, one, **seeded, rows=[9, 1, 2, 3, 4, 7]),
         evaluate(

@@ -22,7 +22,7 @@ from feval.report.tables.tables import plain
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 6])
 def test_the_pool_is_the_mean_over_all_subsets(loaded, m):
-    result = estimate(*loaded, g=2, m=[m], methods=["exact"])
+    result = estimate(*loaded, g=2, m=[m], methods=["plug-in"])
     subsets = [
         [mean([rule(part) for part in combinations(p, m)]) for p in POOLS]
         for rule in (credit, majority)
@@ -32,22 +32,24 @@ def test_the_pool_is_the_mean_over_all_subsets(loaded, m):
 
 
 @pytest.mark.parametrize("replicate", [0, 3])
-def test_exact_is_the_vote_of_independent_calls_at_the_shares_that_were_drawn(loaded, replicate):
-    result = estimate(*loaded, g=4, m=[1, 3, 4], methods=["exact", "unbiased"], replicate=replicate)
+def test_plug_in_is_the_vote_of_independent_calls_at_the_shares_that_were_drawn(loaded, replicate):
+    result = estimate(
+        *loaded, g=4, m=[1, 3, 4], methods=["plug-in", "unbiased"], replicate=replicate
+    )
     calls = drawn(*loaded, 4, replicate)
     for place, m in enumerate((1, 3, 4)):
         votes = [mean([credit(vote) for vote in product(own, repeat=m)]) for own in calls]
-        assert accuracies(result, "exact")[place] == pytest.approx(float(mean(votes)), abs=1e-12)
+        assert accuracies(result, "plug-in")[place] == pytest.approx(float(mean(votes)), abs=1e-12)
         subsets = [mean([credit(part) for part in combinations(own, m)]) for own in calls]
         assert accuracies(result, "unbiased")[place] == pytest.approx(
             float(mean(subsets)), abs=1e-12
         )
 
 
-def test_monte_carlo_agrees_with_exact_within_its_error(loaded):
-    result = estimate(*loaded, g=5, m=[3, 9], methods=["exact", "monte-carlo"], simulations=4000)
+def test_monte_carlo_agrees_with_plug_in_within_its_error(loaded):
+    result = estimate(*loaded, g=5, m=[3, 9], methods=["plug-in", "monte-carlo"], simulations=4000)
     assert accuracies(result, "monte-carlo") == pytest.approx(
-        accuracies(result, "exact"), abs=4 * 0.5 / math.sqrt(4000 * len(POOLS))
+        accuracies(result, "plug-in"), abs=4 * 0.5 / math.sqrt(4000 * len(POOLS))
     )
 
 
@@ -108,23 +110,23 @@ def test_a_forecast_is_json_with_its_errors(loaded):
     written = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert written["scheme"] == "draws-v1"
     assert written["pool"]["plurality"][2] is None
-    [exact] = [own["points"] for own in written["estimates"] if own["method"] == "exact"]
-    assert exact[1]["error"] == pytest.approx(
-        exact[1]["accuracy"] - written["pool"]["plurality"][1]
+    [plug_in] = [own["points"] for own in written["estimates"] if own["method"] == "plug-in"]
+    assert plug_in[1]["error"] == pytest.approx(
+        plug_in[1]["accuracy"] - written["pool"]["plurality"][1]
     )
-    assert exact[2]["error"] is None
+    assert plug_in[2]["error"] is None
 
 
 @pytest.mark.parametrize(
     ("g", "m", "methods", "pieces", "not_said"),
     [
-        (3, [1, 4], "exact gaussian", ("exact, gaussian", "Beyond M = 3"), "M = 1:"),
-        (3, [1], "exact", (), "exact"),
-        (3, [1, 3], "exact", ("exact: biased", "Up to M = 3", "use unbiased"), "Beyond"),
+        (3, [1, 4], "plug-in gaussian", ("plug-in, gaussian", "Beyond M = 3"), "M = 1:"),
+        (3, [1], "plug-in", (), "plug-in"),
+        (3, [1, 3], "plug-in", ("plug-in: biased", "Up to M = 3", "use unbiased"), "Beyond"),
         (3, [1, 3], "unbiased two-call", (), "biased for"),
         (3, [1, 6], "two-call", ("M = 6 equals M = 5",), "biased for"),
         (3, [1, 3], "two-call", (), "even M"),
-        (1, [1, 3], "exact", ("record more calls.",), "two-call"),
+        (1, [1, 3], "plug-in", ("record more calls.",), "two-call"),
         (6, [6, 7], "unbiased", ("6 calls per question", "beyond M = 6"), "biased for"),
     ],
 )
@@ -141,9 +143,9 @@ def test_the_unbiased_estimate_is_there_by_default_wherever_one_exists(tmp_path)
     # By hand: one call a third or two of three; two calls a pair of equals or a tie by lot; three
     # calls their majority.
     assert [point.accuracy for point in own.points] == [pytest.approx(0.5)] * 3 + [None]
-    [exact] = [other for other in result.estimates if other.method == "exact"]
+    [plug_in] = [other for other in result.estimates if other.method == "plug-in"]
     # Plug-in of 2 of 3: 3 p^2 (1 - p) + p^3 = 20/27 at p = 2/3, 7/27 at 1/3.
-    assert exact.points[2].accuracy == pytest.approx((20 + 7) / 54)
+    assert plug_in.points[2].accuracy == pytest.approx((20 + 7) / 54)
 
 
 def test_an_empty_cell_is_warned_of_and_the_likelihood_takes_over(tmp_path):

@@ -33,7 +33,7 @@ def test_tables_csv_and_picture_show_every_estimator(loaded):
     rows = list(csv.reader(io.StringIO(forecast_csv(result))))
     assert tuple(rows[0]) == FORECAST_COLUMNS
     assert len(rows) == 1 + len(METHODS) * 3
-    assert float(rows[1][3]) == accuracies(result, "exact")[0]
+    assert float(rows[1][3]) == accuracies(result, "plug-in")[0]
     picture = pictures.forecast(result).png(60)
     assert picture.startswith(b"\x89PNG")
     assert picture == pictures.forecast(result).png(60)
@@ -55,7 +55,7 @@ def test_a_picture_says_what_is_extrapolated_and_lists_only_what_is_drawn(loaded
         ([2, 5], "right of the dotted line"),
         ([5, 6], "all M are above G = 3"),
     ):
-        drawn = estimate(*loaded, g=3, m=votes, methods=["exact"], resamples=200)
+        drawn = estimate(*loaded, g=3, m=votes, methods=["plug-in"], resamples=200)
         [axes] = pictures.forecast(drawn).figure().axes
         [text] = [text.get_text() for text in axes.texts if text.get_text().startswith("from ")]
         assert words in text
@@ -92,19 +92,19 @@ def folder(tmp_path_factory):
 def test_estimate_prints_tables_and_warnings_and_writes_files(folder, tmp_path):
     asked = "estimate", "--recording", folder, "--llm", NAME, "--g", "3", "--m", "1..9"
     requested = *asked, "--out", tmp_path / "out"
-    done = feval(*requested, "--method", "exact,two-call")
+    done = feval(*requested, "--method", "plug-in,two-call")
     assert done.exit_code == 0, done.output
     assert "Error against the whole pool" in done.stdout
-    assert "note: exact: made from 3 calls per question and extended to M = 9." in done.stderr
+    assert "note: plug-in: made from 3 calls per question and extended to M = 9." in done.stderr
     assert "note: two-call: a cell of the pair table (4 questions) is" in done.stderr
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["estimate.csv", "estimate.json", "estimate.png", "receipt.json"]
-    result = estimate(*_open(folder), g=3, m=range(1, 10), methods=["exact", "two-call"])
+    result = estimate(*_open(folder), g=3, m=range(1, 10), methods=["plug-in", "two-call"])
     assert json.loads((tmp_path / "out" / "estimate.json").read_text()) == json.loads(
         json.dumps(result.to_dict())
     )
-    assert feval(*requested, "--method", "exact,two-call", "--quiet").output == ""
-    again = feval(*requested, "--method", "exact")
+    assert feval(*requested, "--method", "plug-in,two-call", "--quiet").output == ""
+    again = feval(*requested, "--method", "plug-in")
     assert (again.exit_code, "--force" in again.stderr) == (1, True)
 
 
@@ -127,7 +127,7 @@ def test_plan_says_what_to_buy(folder, tmp_path):
         (("estimate", "--llm", NAME, "--g", "7"), 1, "6 recorded CoTs"),
         (("estimate", "--llm", NAME, "--m", "0..3"), 2, "--m counts up from 1 vote"),
         (("estimate", "--llm", NAME, "--m", "many"), 2, "--m takes numbers of votes"),
-        (("estimate", "--llm", NAME, "--method", "exact,guess"), 2, "guess"),
+        (("estimate", "--llm", NAME, "--method", "plug-in,guess"), 2, "guess"),
         (("estimate", "--g", "2"), 2, "choose one with --llm"),
         (("plan", "--llm", NAME, "--budget", "plenty"), 2, "'plenty' was given"),
         (("plan", "--llm", NAME, "--budget", "0usd"), 2, "more than 0"),
@@ -151,7 +151,7 @@ def test_wrong_usage_is_one_sentence(folder, arguments, code, piece):
 @pytest.mark.slow
 def test_the_calibration_study_runs_on_the_bundled_recording():
     program = "-W error examples/calibration_study.py recorders/tiny/recording --replicates 1"
-    options = "--draws 4 --calls 2,3 --methods exact,ldgp,unbiased"
+    options = "--draws 4 --calls 2,3 --methods plug-in,ldgp,unbiased"
     done = subprocess.run(
         [sys.executable, *program.split(), *options.split()],
         cwd=ROOT,

@@ -31,7 +31,7 @@ COMMANDS = {
     "learning": "run cascade --set samples=1 --set score=vote-share --train-fraction 0.5",
     "curve": "curve early-stopping --sweep window=1,2 --set budget=4",
     "plain curve": "curve self-consistency --n 1..4",
-    "estimate": "estimate --g 3 --m 1..4 --method exact,monte-carlo,two-call,unbiased",
+    "estimate": "estimate --g 3 --m 1..4 --method plug-in,monte-carlo,two-call,unbiased",
     "compare": "compare",
 }
 PLAN = f"""dataset = "toy"

@@ -407,7 +407,7 @@ def test_a_party_that_is_partly_the_gold_is_counted_beside_every_result(tmp_path
         result.warnings,
         curves.self_consistency_curve(dataset, beside, [1, 2]).warnings,
         curves.method_curve(dataset, [beside], "self-consistency", "n", [1, 2]).warnings,
-        estimate(dataset, beside, g=1, m=[1], methods=["exact"], resamples=100).warnings,
+        estimate(dataset, beside, g=1, m=[1], methods=["plug-in"], resamples=100).warnings,
         compared.warnings,
         make_figure("self-consistency-error", dataset, [beside]).lines,
     )

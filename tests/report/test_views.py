@@ -70,7 +70,7 @@ def shown(tmp_path_factory):
         "curve": self_consistency_curve(dataset, llms[0], [1, 3], unlabelled="drop"),
         "comparison": compare(plan),
         "plan": plan,
-        "forecast": forecast.estimate(dataset, llms[0], g=2, m=[1, 3], methods=["exact"], **few),
+        "forecast": forecast.estimate(dataset, llms[0], g=2, m=[1, 3], methods=["plug-in"], **few),
         "budget": forecast.plan(dataset, llms[0], budget_tokens=500, most_votes=3, **few),
     }
 
