@@ -438,7 +438,35 @@ def test_axes_can_be_changed_and_lines_hidden(clean):
         assert clean.value(squares) == left
 
 
+def unfold(browser, name):
+    browser.click(f"document.querySelector('nav a[href=\"#{name}\"]')")
+
+
+def test_chart_and_differences_come_first_and_tables_are_folded(clean):
+    names = clean.value("[...document.querySelectorAll('main > section')].map((s) => s.id)")
+    assert names[:3] == ["curve", "differences", "best"]
+    folded = "[...document.querySelectorAll('section > details:not([open])')].map((d) => d.parentNode.id)"  # noqa: E501
+    tables = ["results", "errors", "frontier", "savings", "reaches", "ranking", "areas"]
+    assert clean.value(folded) == tables
+    unfold(clean, "savings")
+    assert clean.value(folded) == [name for name in tables if name != "savings"]
+    clean.value("dispatchEvent(new Event('beforeprint'))")
+    assert clean.value(folded) == []
+    clean.value("dispatchEvent(new Event('afterprint'))")
+    assert len(clean.value(folded)) == 6
+    clean.value("location.hash = '#ranking'")
+    clean.wait("document.querySelector('#ranking details').open")
+
+
+def test_marks_and_dots_have_a_key(clean):
+    assert clean.texts("#questions > .legend .key") == [
+        "✓right", "✗wrong", "–no answer", "7recorded, and not drawn",
+    ]  # fmt: skip
+    assert clean.texts("#ranking .legend") == clean.texts("#differences .legend")
+
+
 def test_a_heading_sorts_its_table(clean, comparison):
+    unfold(clean, "results")
     shares = sorted(point.accuracy for point in all_points(comparison))
     for direction, shown in (("descending", shares[::-1]), ("ascending", shares)):
         clean.press("accuracy %", "document.querySelector('#results')")
@@ -470,7 +498,7 @@ def test_a_difference_that_was_not_tested_has_an_open_dot(opened, comparison):
     row = replace(comparison.differences[0], difference=0.1, low=0.05, high=0.15)
     untested = replace(row, p_value=None, p_holm=None, untested="interpolation")
     fills = opened(replace(comparison, differences=(row, untested))).value(
-        "[...document.querySelectorAll('#differences circle')].map((dot) =>"
+        "[...document.querySelectorAll('#differences td circle')].map((dot) =>"
         " dot.getAttribute('fill'))"
     )
     assert fills == ["var(--accent)", "var(--paper)"]
@@ -502,6 +530,7 @@ def test_figure_and_tables_can_be_saved(clean, comparison):
         "(() => { window.saved = []; URL.createObjectURL = (blob) => { saved.push(blob); return"
         " '#'; };HTMLAnchorElement.prototype.click = () => {}; })()"
     )
+    unfold(clean, "results")
     clean.press("CSV", "document.querySelector('#results')")
     clean.press("Points (CSV)")
     rows = list(csv.DictReader(io.StringIO(clean.value("saved[0].text()"))))
@@ -526,6 +555,7 @@ def test_figure_and_tables_can_be_saved(clean, comparison):
 
 def test_a_phone_shows_accuracies_and_keeps_the_first_column(clean):
     clean.view(400, 850)
+    unfold(clean, "results")
     for table in ("results", "differences"):  # behind the labels of both methods of a pair
         clean.wait(
             f"document.querySelector('#{table} td:nth-child(3)').getBoundingClientRect().right"
@@ -602,6 +632,7 @@ def test_everything_can_be_reached_by_keyboard(clean):
 @pytest.mark.parametrize("width", [400, 1400])
 def test_nothing_is_wider_than_the_screen_and_no_table_is_cut_on_a_wide_one(clean, width):
     clean.view(width, 800)
+    clean.value("dispatchEvent(new Event('beforeprint'))")
     cut = (
         "[...document.querySelectorAll('.scroll')].filter((s) => s.scrollWidth > s.clientWidth)"
         ".length"

@@ -8,6 +8,7 @@ import pytest
 from chromium import first_data
 from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 
 from feval.evaluation.surfaces import Surface, SurfacePoint
 from feval.report import pictures
@@ -101,6 +102,22 @@ def test_the_frontier_begins_with_the_cheapest_by_dollars():
 @pytest.mark.parametrize(("widths", "depths"), [([3], [None]), ([1], [40]), ([1, 2], [10, None])])
 def test_small_surfaces_with_odd_names_are_drawn(widths, depths):
     assert pictures.surface(surface(widths, depths, 0.0, "$x_{größe}/模型" * 9)).png(50)
+
+
+@pytest.mark.parametrize(("dark", "paper"), [(False, (255, 255, 255)), (True, (20, 23, 27))])
+def test_the_picture_fits_a_phone_and_has_the_colours_of_the_page(browser, tmp_path, dark, paper):
+    shown = surface([1, 2], [10, None], 0.5)
+    (tmp_path / "page.html").write_text(surface_page(shown, pictures.surface(shown).svg()), "utf-8")
+    browser.view(400, 900, dark=dark)
+    browser.open(tmp_path / "page.html")
+    left, top, right = browser.value(
+        "(() => { const b = document.querySelector('.picture').getBoundingClientRect();"
+        " return [b.left, b.top, b.right].map(Math.round); })()"
+    )
+    assert right <= 400
+    browser.screenshot(tmp_path / "page.png")
+    pixels = (255 * imread(tmp_path / "page.png")[top + 2, left + 2, :3]).round()
+    assert tuple(pixels) == paper
 
 
 def test_the_page_has_picture_and_frontier_and_strangers_names_stay_text():

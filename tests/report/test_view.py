@@ -178,7 +178,7 @@ def test_hostile_texts_stay_text(clean):
             "[...document.querySelectorAll('h3 .plainly')].find((b) =>"
             " b.textContent.startsWith('Read'))"
         )
-    assert clean.value("[document.images.length, document.title]") == [0, "Recording recording"]
+    assert clean.value("[document.images.length, document.title]") == [0, "Recording of toy, other"]
     spelled = visible(EVIL).replace("\\x1b", "\\u001b")
     for selector in (".cot .text", ".open > .text", ".choices li", ".histogram th", ".cell"):
         assert any(spelled in text for text in clean.texts(selector)), selector

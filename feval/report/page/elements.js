@@ -75,6 +75,11 @@ const PAGE = narrow ? 10 : 25;
 const word = (q, code) => (code < 0 ? "no answer" : code < q.a.length ? q.a[code] : "an answer no CoT gave");
 const tone = (q, code) => (code < 0 ? "none" : q.k >= 0 && code === q.k ? "right" : "wrong");
 const sign = { right: "✓", wrong: "✗", none: "–" };
+const TONES = [["right", "✓", "right"], ["wrong", "✗", "wrong"], ["none", "–", "no answer"]];
+
+// What marks mean: class and text of each, and words.
+const keys = (entries) => el("ul", { class: "legend" }, ...entries.map(([kind, mark, words]) =>
+  el("li", null, el("span", { class: "key" }, el("span", { class: "mark " + kind, "aria-hidden": "true" }, mark), words))));
 
 // Names over the marks of a list, where a row of marks fits in one line.
 function heads(names, rem) {
@@ -121,7 +126,17 @@ const asked = (q) => [
 
 // Links to the sections; the page is ready.
 function navigation() {
-  const links = [...main.querySelectorAll("section")].map((s) => el("li", null, el("a", { href: "#" + s.id }, s.dataset.link)));
+  const reveal = (id) => main.querySelector(`#${CSS.escape(id)} > details`)?.setAttribute("open", "");
+  const links = [...main.querySelectorAll("section")].map((s) => el("li", null, el("a", { href: "#" + s.id, onclick: () => reveal(s.id) }, s.dataset.link)));
   document.querySelector("nav ul").append(...links);
+  const named = () => { if (location.hash) reveal(location.hash.slice(1)); };
+  addEventListener("hashchange", named);
+  named();
+  let opened = []; // for printing, which shows all
+  addEventListener("beforeprint", () => {
+    opened = [...main.querySelectorAll("section > details:not([open])")];
+    for (const each of opened) each.open = true;
+  });
+  addEventListener("afterprint", () => { for (const each of opened) each.open = false; });
   document.documentElement.dataset.ready = "yes";
 }

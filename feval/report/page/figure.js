@@ -8,12 +8,6 @@ const state = { axis: data.axis, hidden: new Set(data.curves.length > MOST_BANDS
 const scaled = (axis, value) => (axis.scale ?? 1) * value;
 const chosenAxis = () => data.axes.find((axis) => axis.key === state.axis);
 
-// An amount with a prefix of the SI in place of zeros.
-function dollars(value) {
-  const [size, unit] = [[1, "$", 0.1], [1e-3, "m$", 1e-3], [1e-6, "µ$", 1e-6], [1e-9, "n$", 0]].find(([, , least]) => value >= least * (1 - 1e-9));
-  return `${plain(value / size)} ${unit}`;
-}
-
 function ticks(low, high, most) {
   let found = [];
   for (const digits of [[1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 5, 7]]) {
@@ -95,7 +89,7 @@ function drawPlot() {
   for (const tick of ticks(x0, x1, Math.floor((width - left) / 62))) {
     const x = X(tick);
     plot.append(svg("line", { x1: x, x2: x, y1: top, y2: height - bottom, stroke: "var(--line)" }));
-    plot.append(svg("text", { x, y: height - bottom + 17, "text-anchor": "middle" }, chosenAxis().key === "usd" ? dollars(tick) : plain(tick)));
+    plot.append(svg("text", { x, y: height - bottom + 17, "text-anchor": "middle" }, plain(tick)));
   }
   plot.append(svg("path", { d: `M${left} ${top}V${height - bottom}H${width - right}`, fill: "none", stroke: "var(--strong)" }));
   plot.append(svg("text", { class: "axis-name", x: width - right, y: height - 8, "text-anchor": "end" }, `${chosenAxis().label} (log scale)`));

@@ -8,13 +8,22 @@ if (data.curves.length) {
   new ResizeObserver(() => { if (Math.abs(plot.parentNode.clientWidth - Number(plot.getAttribute("viewBox").split(" ")[2])) > 1) drawPlot(); }).observe(plot.parentNode);
 }
 
+const OPEN = ["differences", "best"]; // of a comparison; its other tables are folded
+function put(spec) {
+  const made = section(spec.id, spec.link, spec.title, spec.intro ? el("p", { class: "lede" }, spec.intro) : null,
+    spec.rows.length ? table(spec) : null, ...(spec.notes || []).map((note) => el("p", { class: "note" }, note)));
+  if (!data.curves.length || spec.id === "missing" || OPEN.includes(spec.id)) return;
+  const [head, ...rest] = made.childNodes;
+  made.append(el("details", null, el("summary", null, head), ...rest));
+}
+const first = data.curves.length ? OPEN.flatMap((id) => data.tables.filter((spec) => spec.id === id)) : [];
+first.forEach(put);
+
 if (data.pictures.length)
-  section("surface", "Width and depth", "Width and depth", ...data.pictures.map(({ src, alt, note }) =>
+  section("surface", "Width and depth", "Accuracy over width and depth", ...data.pictures.map(({ src, alt, note }) =>
     el("figure", null, el("img", { class: "picture", src, alt }), note ? el("figcaption", { class: "note" }, note) : null)));
 
-for (const spec of data.tables)
-  section(spec.id, spec.link, spec.title, spec.intro ? el("p", { class: "lede" }, spec.intro) : null,
-    spec.rows.length ? table(spec) : null, ...(spec.notes || []).map((note) => el("p", { class: "note" }, note)));
+data.tables.filter((spec) => !first.includes(spec)).forEach(put);
 
 if (data.explorer) explorer(data.explorer);
 

@@ -47,6 +47,15 @@ _SURFACE = (
     "Accuracy of votes over n traces that are each cut after so many tokens; feval surface --out"
     " has all points."
 )
+_ON_DARK = b"""
+@media (prefers-color-scheme: dark) {
+  svg { fill: #e7eaee }
+  [id^=patch] > [style*="fill: #ffffff"] { fill: none !important }
+  [style*="fill: #444444"] { fill: #a3acb8 !important }
+  [style*="stroke: #444444"] { stroke: #697482 !important }
+}
+"""
+"""Matplotlib writes no colour for black."""
 _DRAWN = {
     "exact": "exact expectations",
     "recorded": "CoTs in recorded order",
@@ -288,6 +297,7 @@ def _surface_picture(surface: Surface, svg: bytes) -> dict[str, str]:
         f"Accuracy of votes of {surface.llm} on {surface.dataset} over traces per question and"
         " tokens of each"
     )
+    svg = svg.replace(b"</style>", _ON_DARK + b"</style>", 1)
     return {"src": f"data:image/svg+xml;base64,{b64encode(svg).decode()}", "alt": words}
 
 

@@ -100,6 +100,6 @@ function explorer(book) {
   const budgets = choice("Budget of each method", [["last", "largest"], ["first", "smallest"]], "last", (name) => { view.budget = name; put(); });
   section("questions", "Questions", "Questions", el("p", { class: "lede" }, book.lede), ...book.notes.map((note) => el("p", { class: "note" }, note)),
     el("div", { class: "controls" }, filters), el("div", { class: "controls" }, el("span", null, "Judged at each method's"), budgets, el("span", null, "budget"), search),
-    ...list.parts).classList.add("long");
+    keys([...TONES, ["unread", "7", "recorded, and not drawn"]]), ...list.parts).classList.add("long");
   put();
 }

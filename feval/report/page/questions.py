@@ -380,7 +380,8 @@ def view_page(
         f"{counted(len(questions), 'question')} of {', '.join(pairs)}, {cots} of"
         f" {counted(len(llms), 'LLM')}."
     )
-    title = f"Recording {recording.address or recording.path.resolve().name}"
+    several = counted(len(pairs), "dataset") if len(pairs) > 3 else ", ".join(pairs)
+    title = f"Recording {recording.address}" if recording.address else f"Recording of {several}"
     html = html_page(title, [lede], data, ("tables", "depth", "view"), blocks)
     return ViewPage(html, len(questions), left_out)
 

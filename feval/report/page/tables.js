@@ -22,7 +22,7 @@ function table(spec) {
   const cell = (value, i) => value && value.i
     ? el("td", { class: "number" }, interval(value, reach[i]))
     : spec.columns[i].number ? el("td", { class: "number" }, shown(value) ?? "-")
-      : el("td", { class: String(shown(value)).length > 24 ? "words long" : "words" }, unbroken(shown(value) ?? "-"));
+      : el("td", { class: ["words", "words long", "words long prose"][(String(shown(value)).length > 24) + (String(shown(value)).length > 99)] }, unbroken(shown(value) ?? "-"));
   const put = (rows) => body.replaceChildren(...rows.map((row) => el("tr", null, ...row.map(cell))));
   const compare = (a, b, sign) => {
     const none = (v) => v === null || v === undefined;
@@ -69,5 +69,8 @@ function table(spec) {
     el("table", null, el("thead", null, el("tr", null, ...heads)), body));
   const numbers = (value) => { const text = shown(value); return /^[-+]?[\d,]+(\.\d+)?$/.test(text) ? Number(text.replaceAll(",", "")) : text; };
   const csv = action("CSV", () => saveTable(`${spec.id}.csv`, spec.columns.map((column) => column.name), (order ? [...rows].sort(order) : rows).map((row) => row.map(numbers))));
-  return [pick, frame, el("div", { class: "under" }, more, csv)];
+  const dot = (open) => interval({ i: [0.2, 0.5, 0.8], open }, 1);
+  const dots = spec.rows.some((row) => row.some((value) => value && value.i))
+    ? el("ul", { class: "legend" }, ...[["the interval leaves 0 out", false], ["it has 0, or nothing was tested", true]].map(([words, open]) => el("li", null, el("span", { class: "key" }, dot(open), words)))) : null;
+  return [pick, frame, dots, el("div", { class: "under" }, more, csv)];
 }

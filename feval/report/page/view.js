@@ -91,7 +91,7 @@ function histogram(q) {
   const most = Math.max(1, ...[...own.values()].flatMap((each) => [...each.values()]));
   const bar = (code, count) => el("td", null, count ? el("span", { class: "bar " + tone(q, code), style: `width: ${(100 * count) / most}%` }, String(count)) : null);
   const rows = shown.map((code) => el("tr", null, el("th", { scope: "row", class: tone(q, code), dir: "auto" }, `${sign[tone(q, code)]} ${word(q, code)}`), ...[...own.values()].map((each) => bar(code, each.get(code)))));
-  return el("div", { class: "scroll" }, el("table", { class: "histogram" }, el("thead", null, el("tr", null, el("th", null, "answer"), ...[...own.keys()].map((l) => el("th", { scope: "col" }, data.llms[l])))),
+  return el("div", { class: "scroll" }, el("table", { class: "histogram" }, el("caption", null, "Bars: how many CoTs gave each answer"), el("thead", null, el("tr", null, el("th", null, "answer"), ...[...own.keys()].map((l) => el("th", { scope: "col" }, data.llms[l])))),
     el("tbody", null, ...rows)), codes.length > shown.length ? el("p", { class: "note" }, `and ${codes.length - shown.length} rarer answers`) : null);
 }
 
@@ -145,7 +145,7 @@ const finishes = [...new Set(data.questions.flatMap((q) => q.d.flatMap((own) => 
 const search = el("input", { class: "field", type: "search", placeholder: "Search questions, answers and texts", "aria-label": "Search questions, answers and texts",
   oninput: () => { clearTimeout(timer); timer = setTimeout(() => { view.search = search.value.trim().toLowerCase(); put(); }, 150); } });
 section("questions", "Questions", "Questions",
-  el("p", { class: "lede" }, "Numbers at the right are the share of CoTs that are right, in per cent. Open a question to see its answers, and a CoT to read it."),
+  el("p", { class: "lede" }, "Open a question to see its answers, and a CoT to read it."),
   ...data.notes.map((note) => el("p", { class: "note" }, note)),
   el("div", { class: "controls" }, choice("CoTs shown", [["all", "All CoTs"], ["right", "Right"], ["wrong", "Wrong"], ["none", "No answer"]], "all", (key) => { view.verdict = key; put(); }),
     choice("Order", [["hardest", "Hardest first"], ["recorded", "As recorded"]], "hardest", (key) => { view.order = key; put(); })),
@@ -153,7 +153,7 @@ section("questions", "Questions", "Questions",
     data.datasets.length > 1 ? menu("Dataset", ["all", ...data.datasets], (i) => { view.dataset = i; }) : null,
     data.llms.length > 1 ? menu("LLM", ["all", ...data.llms], (i) => { view.llm = i; }) : null,
     finishes.length > 1 ? menu("Finish reason", ["any", ...finishes.map((i) => data.finish[i])], (i) => { view.finish = i < 0 ? -1 : finishes[i]; }) : null, search),
-  ...list.parts).classList.add("long");
+  keys([["share half", "50", "an LLM's CoTs that are right, in per cent"], ...TONES, ["unread", "7", "left out by the filters"]]), ...list.parts).classList.add("long");
 put();
 for (const spec of data.tables) section(spec.id, spec.link, spec.title, el("p", { class: "lede" }, spec.intro), table(spec));
 section("provenance", "Provenance", "Where it comes from", el("dl", { class: "facts" }, ...data.facts.flatMap(([name, value]) => [el("dt", null, name), el("dd", null, value)])));

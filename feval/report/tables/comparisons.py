@@ -269,8 +269,7 @@ class _Shown:
         [cost] = self.costs(every, "cost_a")
         intro = (
             "Accuracy of one method minus another's, in percentage points, at the same cost and on"
-            " the same questions. A filled dot: the interval leaves 0 out; where nothing was tested"
-            " the dot is open."
+            " the same questions."
         )
         table = self._differences(
             "Difference in accuracy at equal cost, in percentage points",
