@@ -186,8 +186,11 @@ def recording_folders(options: Sequence[Path] | None) -> list[Path]:
 
 
 def note_missing_dollars(show: Output, prices: str | None, llms: Sequence[LLM]) -> None:
-    """Print why dollars are missing, unless they were switched off; accuracy does not need them."""
-    llm = next((llm for llm in llms if llm.price is None), llms[0])
+    """Print why and of which LLMs dollars are missing, unless they were switched off; accuracy does
+    not need them.
+    """
+    unpriced = [llm for llm in llms if llm.price is None]
+    llm, names = (unpriced or llms)[0], ", ".join(repr(llm.name) for llm in unpriced or llms)
     if prices == "none":
         return
     if llm.prices is None:
@@ -195,13 +198,13 @@ def note_missing_dollars(show: Output, prices: str | None, llms: Sequence[LLM]) 
             "the recording names no price list. Give one with --prices (`feval ls prices`, or a"
             " file)."
         )
-    elif llm.price is None:
+    elif unpriced:
         reason = (
-            f"price list {llm.prices.id!r} has no LLM {llm.name!r}. Give one that has with"
+            f"price list {llm.prices.id!r} has no price for {names}. Give one that has with"
             " --prices, or --prices none."
         )
     else:
-        reason = f"the recording does not say how many tokens the prompts of {llm.name!r} have."
+        reason = f"the recording does not say how many tokens the prompts of {names} have."
     show.note(f"No dollars: {reason}")
 
 

@@ -29,12 +29,12 @@ from feval.hub.places import local_folder
 from feval.publish.secrets import check_variable, known_secrets, refuse_secrets, shown
 from feval.recording import open_recording
 from feval.report.tables.recordings import info_headline
-from feval.report.tables.results import curves_table, surface_table
-from feval.report.text import counted, duration
+from feval.report.tables.results import curves_table
+from feval.report.text import counted, duration, percent
 from recorders.asking.engine import Progress, RunBar
 from recorders.asking.pace import Limits, dollars
 from recorders.backends.openai_compatible import Endpoint
-from recorders.demo import LIVE_LLM, LIVE_QUESTIONS, LIVE_SAMPLES, run_demo
+from recorders.demo import LIVE_LLM, LIVE_QUESTIONS, LIVE_SAMPLES, LLMS, run_demo
 from recorders.request import Decoding
 from recorders.scoring.pairwise import PairwiseComparison
 from recorders.scoring.scorers import LOCAL, make_scorer
@@ -681,8 +681,8 @@ def demo(
     """See it work on real samples, offline, in seconds.
 
     Verifies the bundled recording of three small language models that come with feval, records some
-    more of one of them live, votes, prices the votes and draws the curves; a surface shows votes
-    over chains that are cut short.
+    more of one of them live, votes, prices the votes and draws the curves, and writes what votes
+    over chains that are cut short are worth.
     """
     quiet_matplotlib()
     result = run_demo(out)
@@ -710,31 +710,18 @@ def demo(
         "curves": {curve.llm: curve.to_dict() for curve in result.curves},
     }
     recording = shlex.quote(str(result.recording))
-    curve = f"  feval curve self-consistency --recording {recording} --llm feval/tiny-42k"
-    took = "before" if live["seconds"] is None else f"just now, in {live['seconds']:.1f} s"
+    one, *_, most = result.curves[LLMS.index(LIVE_LLM)].points
     show.result(
         summary,
-        "Three small language models that come with feval, asked 200 word problems 40 times each."
-        " They are real; their prices are made up.",
-        f"{result.recording} is sound, hash {result.recording_hash}",
-        f"{result.live} holds {live['cots']} more CoTs of {LIVE_LLM}, recorded {took}",
-        "",
         curves_table(few),
         "",
-        surface_table(result.surface),
-        "",
-        *(f"wrote {path}" for path in result.files),
+        "Three small language models that come with feval (real; their prices are made up) answered"
+        f" 200 word problems: {most.n} votes lift {LIVE_LLM} from {percent(one.accuracy)} to"
+        f" {percent(most.accuracy)} % right (recordings, tables and pictures: {result.folder}).",
         "",
         "Try next:",
-        f"  feval info {recording}",
         f"  feval show {recording} --html recording.html",
-        f"{curve} --n 1..40 --out my-curve",
-        f"  feval surface --recording {shlex.quote(str(result.depth))} --out my-surface",
-        f"{curve} --n 1,5,20 --order seeded --seed 1 --json",
-        (
-            "  feval record --dataset tiny_sums --llm feval/tiny-30k --first 10 --samples 5 --out"
-            " my-recording"
-        ),
-        f"  feval select {recording} --llm feval/tiny-160k --samples 10 --out smaller",
+        f"  feval curve self-consistency --recording {recording} --llm {LIVE_LLM} --n 1..40 --out"
+        " my-curve",
         "  feval import --help",
     )

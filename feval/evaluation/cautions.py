@@ -147,12 +147,12 @@ def billed_once(billing: str, named: Iterable[tuple[str, Any]]) -> Iterator[str]
 
 def round_ratio(billing: str, costs: Any) -> float | None:
     """Return the cost if every call paid its prompt over the cost as billed; `None` where they do
-    not differ.
+    not differ in their second digit.
     """
     cost, per_round, _ = _paid(costs)
     if billing != "once" or (costs.calls_per_question or 0.0) <= 1 + _ROUNDING or not cost:
         return None
-    return per_round / cost if per_round > cost * (1 + _ROUNDING) else None
+    return per_round / cost if float(f"{per_round:.1e}") > float(f"{cost:.1e}") else None
 
 
 def _paid(costs: Any) -> tuple[float, float, str]:

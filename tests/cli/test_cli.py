@@ -466,10 +466,12 @@ def test_without_a_price_dollars_are_null_and_a_note_says_why(two):
     result = curve("--recording", two, "--llm gpt-4 --json")
     assert result.exit_code == 0
     assert {point["usd_per_question"] for point in json.loads(result.stdout)["points"]} == {None}
-    assert result.stderr.startswith("note: No dollars: price list '2025-06-02' has no LLM 'gpt-4'")
+    assert result.stderr.startswith(
+        "note: No dollars: price list '2025-06-02' has no price for 'gpt-4'"
+    )
     assert curve("--recording", two, "--llm gpt-4 --json --quiet").stderr == ""
     compared = feval("curve self-consistency single-call --recording", two, "--llm gpt-4 --json")
-    assert "note: No dollars: price list '2025-06-02' has no LLM 'gpt-4'" in compared.stderr
+    assert "note: No dollars: price list '2025-06-02' has no price for 'gpt-4'" in compared.stderr
 
 
 def test_prices_none_needs_no_note(two):

@@ -103,8 +103,7 @@ def test_the_bundled_probes_are_what_the_model_answers():
         assert answer.text == probes.texts[place]
 
 
-def test_the_demo_shows_votes_over_width_and_depth(demo, account, shown):
-    assert any(line.startswith("width x depth on tiny_sums, feval/tiny-42k") for line in shown)
+def test_the_demo_has_votes_over_width_and_depth(demo, account):
     frontier = account["depth"]["frontier"]
     accuracies = [point["accuracy"] for point in frontier]
     assert accuracies == sorted(accuracies)
@@ -113,7 +112,8 @@ def test_the_demo_shows_votes_over_width_and_depth(demo, account, shown):
 
 
 def test_the_demo_shows_each_llm_at_each_count(shown):
-    assert shown[0].startswith("Three small language models that come with feval")
+    [answer] = [line for line in shown if line.startswith("Three small language models")]
+    assert f"40 votes lift {LIVE_LLM} from 61.12 to 72.50 % right" in answer
     for llm in LLMS:
         counts = [int(line.split()[1]) for line in shown if line.startswith(llm)]
         assert counts == [1, 5, 10, 20, 40]
@@ -138,7 +138,7 @@ def test_the_live_batch_is_a_recording_of_its_own(demo):
 
 def test_what_it_says_to_try_works(shown, tmp_path, monkeypatch):
     commands = [line.strip() for line in shown[shown.index("Try next:") + 1 :]]
-    assert len(commands) >= 4
+    assert len(commands) == 3
     monkeypatch.chdir(tmp_path)
     for command in commands:
         name, *arguments = shlex.split(command)
@@ -147,8 +147,7 @@ def test_what_it_says_to_try_works(shown, tmp_path, monkeypatch):
         assert result.exit_code == 0, (command, result.output)
         assert "error" not in result.stderr
     assert (tmp_path / "my-curve" / "curve.png").is_file()
-    assert (tmp_path / "my-surface" / "surface.png").is_file()
-    assert (tmp_path / "smaller" / "manifest.json").is_file()
+    assert (tmp_path / "recording.html").is_file()
 
 
 def test_somebody_elses_folder_is_left_alone(tmp_path):
