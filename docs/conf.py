@@ -48,6 +48,7 @@ toc_object_entries_show_parents = "hide"
 html_theme = "furo"
 html_title = f"feval {version}"
 html_static_path = ["static"]
+templates_path = ["templates"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_copyright = False
