@@ -34,11 +34,12 @@ _PAGE = """<!doctype html>
 {style}</style>
 </head>
 <body>
-<header class="top"><h1>{title}</h1>{lede}</header>
+<header class="top"><h1>{title}</h1>{lede}
+<noscript><p>This page draws its figure and tables with a script of its own; please allow it to run.</p></noscript>
+</header>
 <nav aria-label="Sections"><ul></ul></nav>
 <main></main>
 <footer>Made by feval {version}. This page is one file and fetches nothing.</footer>
-<noscript><p>This page draws its figure and tables with a script of its own; please allow it to run.</p></noscript>
 <script type="application/json" id="data">{data}</script>
 {blocks}<script>
 "use strict";
