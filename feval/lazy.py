@@ -79,15 +79,16 @@ class Displayable:
     def _repr_html_(self) -> str:
         return str(views().html(self))
 
-    def to_frame(self, library: str | None = None, **options: Any) -> Any:
+    def to_frame(self, rows: str | None = None, library: str | None = None) -> Any:
         """Return the numbers as a DataFrame, with NaN or null for what is not known.
 
         Accuracies and shares are between 0 and 1; `usd` and `tokens` (prompt and output tokens
         billed) are per question. The rows and columns:
 
-        - `Curve`, `Comparison`: a row per point, as in `curve.csv` and `results.csv`.
-          `Comparison.to_frame(rows="questions")` has a row per point and question, see
-          `Comparison.per_question`.
+        - `Curve`, `Comparison`: a row per point, as in `curve.csv` and `results.csv`. Of a
+          comparison, `to_frame("questions")` has a row per point and question, see
+          `Comparison.per_question`, and `to_frame("differences")`, or the name of any other
+          attribute of `Statistics`, a row per record of it.
         - `Evaluation`: a row per question: `right` (probability), `usd`, `tokens`, `output_tokens`,
           `samples` (CoTs), `calls`, and how errors came about, `no_answer`, `stopped_early`,
           `routed_wrong`.
@@ -102,13 +103,15 @@ class Displayable:
           of a CoT).
 
         Args:
-            library: "pandas" or "polars"; `None` for the first of them that is installed.
-            options: `rows` of a comparison, "points" or "questions".
+            rows: of a comparison: "points", "questions", "differences", "frontier", "ranking" and
+                so on.
+            library: "pandas" or "polars", which may come first, too; `None` for the first of them
+                that is installed.
 
         Raises:
-            UsageError: the library is not installed, or is another one.
+            UsageError: the library is not installed, or is another one; no such rows.
         """
-        return views().frame(self, library, **options)
+        return views().frame(self, rows, library)
 
 
 class Plottable(Displayable):

@@ -1,5 +1,7 @@
 """The public names are a list, they exist, and `import feval` costs next to nothing."""
 
+import inspect
+import re
 import subprocess
 import sys
 
@@ -68,6 +70,15 @@ def loaded_after(statement):
     return set(done.stdout.splitlines()[-1].split())
 
 
+def test_every_option_of_a_comparison_is_an_argument_with_its_words():
+    described = {
+        *re.findall(r"^ {8}(\w+):", feval.compare.__doc__.split("Raises:")[0], re.MULTILINE)
+    }
+    arguments = {*inspect.signature(feval.compare).parameters}
+    assert described == arguments
+    assert {*feval.Plan.model_fields} - {"entries"} <= arguments
+
+
 def test_the_public_names_are_these():
     assert sorted(feval.__all__) == sorted(PUBLIC)
     assert dir(feval) == sorted(feval.__all__)
@@ -103,12 +114,12 @@ import feval.cards.names, feval.cards.cards, feval.cards.prices, feval.cards.tok
 
 WRONG = [
     (
-        lambda _, __: feval.evaluate(feval.SelfConsistency(5), "mult", "gpt-x"),
-        "evaluate takes a Dataset .* as dataset; 'mult'",
+        lambda _, __: feval.evaluate(feval.SelfConsistency(5), 5, "gpt-x"),
+        "evaluate takes a Dataset .* as dataset; 5",
     ),
     (
         lambda data, _: feval.evaluate(feval.SelfConsistency(5), data, ["gpt-x"]),
-        r"LLM from `load`.* as llms; \['gpt-x'\]",
+        r"LLMs from `load`, .* the names of both; .* \['gpt-x'\], ",
     ),
     (
         lambda data, llm: feval.evaluate(feval.SelfConsistency(5), data, llm, replicates="9"),

@@ -196,7 +196,7 @@ def show_comparison(
         saved.show(
             show,
             comparison.to_dict(),
-            *headline(comparison, complete=show_all),
+            *headline(comparison, None if show_all else "--all"),
             *(comparison_tables(comparison) if show_all else ()),
             receipt=lambda folder: comparison_receipt(comparison, comparison.base, folder),
             files=lambda: result_files(

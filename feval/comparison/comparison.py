@@ -8,17 +8,18 @@ number means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from feval import executors
 from feval.arguments import checked
+from feval.cards.serving import serving_profile
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
 from feval.comparison.runner import FailedMethod, MethodCurve, Runner, kinds_of, prepared
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.cards.prices import PriceList
+    from feval.cards.serving import ServingProfile
+    from feval.evaluation.questions import ClusterNames
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
     from feval.replay.clock import Timing
@@ -52,9 +55,32 @@ _SKEWED = 0.2
 _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
 
 
+class ComparedPoint(NamedTuple):
+    """A point of a comparison. The attributes of its evaluation, such as `accuracy`,
+    `accuracy_low` and `usd_per_question`, are its own, too.
+
+    Attributes:
+        role: "method"; "ceiling" for pass@n of an LLM, "baseline" for a single call.
+        label: of the method; for the others with the LLM's name.
+        point: its index in the curve.
+        budget: the swept field and its value, such as "n=5"; empty where nothing is swept.
+        evaluation: of the method at this budget.
+    """
+
+    role: str
+    label: str
+    point: int
+    budget: str
+    evaluation: Evaluation
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.evaluation, name)
+
+
 @dataclass(frozen=True, repr=False)
 class Comparison(Plottable, Statistics):
-    """Methods on the same questions and draws.
+    """Methods on the same questions and draws. `print` shows the headline: the best methods, the
+    frontier, significant differences.
 
     Attributes:
         plan: what was compared.
@@ -93,24 +119,24 @@ class Comparison(Plottable, Statistics):
     @property
     def timing(self) -> Timing | None:
         """Where seconds come from; `None` where nobody asked for them."""
-        timings = [point.timing for _, point in self._points if point.timing is not None]
+        timings = [point.timing for _, point in self._named if point.timing is not None]
         return max(timings, key=lambda timing: timing.first_tokens, default=None)
 
     @property
     def counters(self) -> tuple[str, ...]:
         """The token counters of the LLMs, each once."""
-        points = (*(point for _, point in self._points), *self.baselines)
+        points = (*(point for _, point in self._named), *self.baselines)
         return tuple(dict.fromkeys(name for point in points for name in point.counters))
 
     @property
-    def _points(self) -> list[tuple[str, Evaluation]]:
+    def _named(self) -> list[tuple[str, Evaluation]]:
         """Label and evaluation of every point of the methods."""
         return [(curve.label, point) for curve in self.curves for point in curve.points]
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences that keep a reader from being misled."""
-        points = self._points
+        points = self._named
         first = [point for _, point in points[:1]]
         few = (few_questions(point.questions, point.clusters) for point in first)
         of_points = (sentence for _, point in points for sentence in point.cautions)
@@ -189,24 +215,32 @@ class Comparison(Plottable, Statistics):
         surest = difference_test(np.ones((self.evidence[0], 1)))
         return min(1.0, max(tests, 1) * float(surest.p_value[0]))
 
-    def named_points(self) -> Iterator[tuple[str, str, int, str, Evaluation]]:
-        """Yield role, label, place, budget and evaluation of every point: of the methods, of the
-        pass@n ceilings, and the single calls.
-        """
-        for role, curves in (("method", self.curves), ("ceiling", self.ceilings)):
-            for curve in curves:
-                label = curve.label if role == "method" else f"pass@n of {curve.label}"
-                for place, point in enumerate(curve.points):
-                    yield role, label, place, curve.budget_text(place), point
-        for point in self.baselines:
-            yield "baseline", f"single call of {point.llms[0]}", 0, "", point
+    @property
+    def points(self) -> tuple[ComparedPoint, ...]:
+        """Every point: of the methods, of the pass@n ceilings, and the single calls."""
+        roles = ("method", "", self.curves), ("ceiling", "pass@n of ", self.ceilings)
+        return (
+            *(
+                ComparedPoint(role, f"{of}{curve.label}", place, curve.budget_text(place), point)
+                for role, of, curves in roles
+                for curve in curves
+                for place, point in enumerate(curve.points)
+            ),
+            *(
+                ComparedPoint("baseline", f"single call of {point.llms[0]}", 0, "", point)
+                for point in self.baselines
+            ),
+        )
+
+    def __str__(self) -> str:
+        return str(views().printed(self))
 
     def records(self) -> list[dict[str, Any]]:
         """A row of name -> value per point: the columns of `results.csv`; `None` for what is not
         known.
         """
         on, rows = {(point.label, point.point) for point in self.frontier}, []
-        for role, label, place, budget, point in self.named_points():
+        for role, label, place, budget, point in self.points:
             [numbers] = point.records()
             own = {"role": role, "label": label, "point": place, "budget": budget}
             known = {name: value for name, value in numbers.items() if name != "method"}
@@ -318,14 +352,29 @@ def compare(
     dataset: str | None = None,
     llms: Sequence[str] | None = None,
     budgets: Any = None,
+    seed: int | None = None,
+    replicates: int | None = None,
+    order: str | None = None,
+    cost: str | None = None,
+    billing: str | None = None,
+    prices: PriceList | str | None = None,
+    unlabelled: str | None = None,
+    short_pools: str | None = None,
+    train_fraction: float | None = None,
+    split_seed: int | None = None,
+    clusters: ClusterNames | None = None,
+    serving: str | Path | ServingProfile | None = None,
+    parallel: int | None = None,
+    confidence: float | None = None,
+    resamples: int | None = None,
+    costs: Collection[float] | None = None,
+    accuracies: Collection[float] | None = None,
     workers: int = 1,
     executor: Executor | None = None,
     base: str | Path | None = None,
     time_limit: float | None = TIME_LIMIT,
     recordings: Sequence[Recording] | None = None,
-    prices: PriceList | str | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
-    **options: Any,
 ) -> Comparison:
     """Compare methods on the same questions and draws.
 
@@ -353,6 +402,31 @@ def compare(
         dataset: id; needed where several are recorded.
         llms: names; `None` for all that were recorded, in recorded order.
         budgets: of methods that name none themselves, as above.
+        seed: of draws, split and resamples. For this and all options below to `accuracies` `None`
+            is what the plan says, and without a plan the default that `Plan` and `evaluate` have:
+            0.
+        replicates: draws of every question where there is no exact expectation: 100, or fewer of
+            very many questions.
+        order: "exact", "seeded", "recorded", or "mixed" for exact where a method has such a form;
+            exact if all methods have one, else seeded.
+        cost: what budgets are counted in, one of `feval.evaluation.measures.COSTS`: "usd", or
+            "tokens" where an LLM has no price.
+        billing: how prompts are paid: "once", "per_round" or "per_sample".
+        prices: a price list, its id or its file: the recordings' own; "none" for no dollars.
+        unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
+        short_pools: "refuse" or "drop" questions with fewer CoTs than the largest budget.
+        train_fraction: share of the questions that methods which learn are fitted on, in (0, 1);
+            all are judged on the others. No split.
+        split_seed: of that split: 0.
+        clusters: which questions are one piece of evidence: question id -> cluster, or a CSV file
+            of these.
+        serving: name, file or value of a serving profile that models seconds.
+        parallel: how many CoTs of a round are generated at once, for recorded seconds: all.
+        confidence: of every interval, in (0, 1): 0.95.
+        resamples: of the bootstrap over questions: 10,000.
+        costs: at which methods are compared, per question in the unit of `cost`: three that a pair
+            shares.
+        accuracies: in [0, 1], whose cost is asked for: three that the methods share.
         workers: processes for all evaluations together; the numbers are the same for any number.
         executor: takes their place, see `evaluate`.
         base: the folder that the plan's paths start from; `None`: that of the file that it was read
@@ -360,12 +434,8 @@ def compare(
         time_limit: seconds that a user's method from a file may take on one question; `None` for no
             limit.
         recordings: opened recordings, in place of those that the plan names.
-        prices: a price list, its id or its file, in place of the recordings' own or of the one that
-            the plan names.
         progress: called with (CoTs handed out per question, those of all methods and draws), which
             is how long they take.
-        options: fields of `Plan`, such as `seed`, `replicates`, `order`, `cost`, `unlabelled` and
-            `clusters` (or its file).
 
     Raises:
         NotRecordedError: the recordings lack the dataset.
@@ -377,11 +447,27 @@ def compare(
         UsageError: the plan names a user's method that was not given, or no method of it could be
             evaluated; the message gives the reasons.
     """
-    if options.get("clusters") is not None:
-        options["clusters"] = dict(read_clusters(options["clusters"]))
     own_prices = None if isinstance(prices, str) else prices
-    if isinstance(prices, str):
-        options["prices"] = prices
+    given: dict[str, Any] = {
+        "seed": seed,
+        "replicates": replicates,
+        "order": order,
+        "cost": cost,
+        "billing": billing,
+        "prices": None if own_prices else prices,
+        "unlabelled": unlabelled,
+        "short_pools": short_pools,
+        "train_fraction": train_fraction,
+        "split_seed": split_seed,
+        "clusters": None if clusters is None else dict(read_clusters(clusters)),
+        "serving": None if serving is None else serving_profile(serving),
+        "parallel": parallel,
+        "confidence": confidence,
+        "resamples": resamples,
+        "costs": costs,
+        "accuracies": accuracies,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
     if isinstance(recording, Plan):
         plan = recording.changed(**options) if options else recording
     else:
@@ -424,8 +510,8 @@ def compare(
             for curve in curves
         ]
     plan, used = runner.plan, runner.loaded[0]
-    clusters = question_clusters(used, plan.split(used, runner.rows)[1], plan.clusters)
-    results = statistics(plan, {curve.label: curve.points for curve in curves}, clusters)
+    grouped = question_clusters(used, plan.split(used, runner.rows)[1], plan.clusters)
+    results = statistics(plan, {curve.label: curve.points for curve in curves}, grouped)
     return Comparison(
         plan=plan,
         curves=tuple(curves),

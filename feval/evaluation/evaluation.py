@@ -65,7 +65,7 @@ from feval.evaluation.user_methods import MethodFile, learns, require_arguments
 from feval.lazy import Plottable
 from feval.methods.fields import json_field, set_fields
 from feval.methods.protocol import BatchMethod, Floats, Rows, capabilities, is_exact, may_search
-from feval.replay import LLM
+from feval.replay import LLM, load
 from feval.replay.clock import Timing
 from feval.replay.draws import ORDERS
 from feval.replay.pools import without_gaps
@@ -75,6 +75,7 @@ if TYPE_CHECKING:
 
     from feval.cards import ServingProfile
     from feval.methods.protocol import ErrorShares, ExactMethod, Method, MonteCarloPart
+    from feval.recording import Recording
     from feval.replay import Dataset
 
 ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
@@ -216,9 +217,10 @@ _TOTALS = ("samples", "output_tokens", "sequential_tokens", "longest_trace_token
 @executors.reports("evaluating")
 def evaluate(
     method: BatchMethod | Method | ExactMethod,
-    dataset: Dataset,
-    llms: LLM | Sequence[LLM],
+    dataset: Dataset | str,
+    llms: LLM | str | Sequence[LLM | str],
     *,
+    recording: str | Path | Recording | Sequence[str | Path | Recording] | None = None,
     order: str | None = None,
     replicates: int | None = None,
     seed: int | None = None,
@@ -239,10 +241,13 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a method on a dataset.
 
+        evaluate(SelfConsistency(5), "tiny_sums", "feval/tiny-42k", recording="my-recording")
+
     Args:
         method: a built-in method, any callable `(question, *llms) -> answer`, or the oracle.
-        dataset: from `load`.
-        llms: from the same `load`, in the order the method wants them.
+        dataset: from `load`; or its id, which is loaded from `recording`.
+        llms: from the same `load`, in the order the method wants them; or names, with an id.
+        recording: where to load from, as for `load`.
         order: "exact" (expectation over all draws; the default where the method has one, for its
             `cost`, too), "seeded" (the default otherwise, also where these pools have too many
             different answers for an expectation) or "recorded".
@@ -288,7 +293,16 @@ def evaluate(
         MethodError: a user's method failed; the message names it and the question.
     """
     _require_method(method)
-    used = [llms] if isinstance(llms, LLM) else list(llms)
+    asked = [llms] if isinstance(llms, (LLM, str)) else list(llms)
+    named = [isinstance(each, str) for each in (dataset, *asked)]
+    if any(named) != all(named) or (recording is not None and not named[0]):
+        raise UsageError(
+            "An evaluation takes a dataset and LLMs from `load`, or with recording=PLACE the names"
+            f" of both; {dataset!r:.60}, {llms!r:.60}, recording={recording!r:.60} was given."
+        )
+    used = cast("list[LLM]", asked)
+    if isinstance(dataset, str):
+        dataset, used = load(dataset, cast("list[str]", asked), recording)
     if not used or (replicates is not None and replicates < 1) or workers < 1:
         raise UsageError(
             f"An evaluation needs an LLM, a replicate and a worker; {len(used)}, {replicates} and"

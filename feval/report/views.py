@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from html import escape
 from importlib import import_module
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
+from feval.comparison.statistics import Statistics
 from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.replay.loading import load
 from feval.report import pictures
@@ -33,7 +34,7 @@ from feval.report.tables.results import (
     surface_records,
     surface_table,
 )
-from feval.report.tables.tables import Table, columns, make_table, plain_text, text
+from feval.report.tables.tables import Table, columns, make_table, plain, plain_text, text
 from feval.report.text import counted, percent, percents, plain_number, shortened, visible
 
 if TYPE_CHECKING:
@@ -90,12 +91,25 @@ def html(value: object) -> str:
         if are_tables:
             shown += "".join(map(_html, group))
         elif said := [str(piece).strip() for piece in group if str(piece).strip()]:
-            shown += f"<p>{'<br>'.join(escape(visible(each)) for each in said)}</p>"
+            shown += f"<p>{_lines(said)}</p>\n"
     return f'<div class="feval">{shown}</div>'
 
 
-def frame(value: object, library: str | None = None, **options: Any) -> Any:
+def printed(value: object) -> str:
+    """The same as plain text."""
+    pieces = _view(value)[1].pieces(value)
+    return "\n".join(
+        visible(piece) if isinstance(piece, str) else plain(piece).rstrip() for piece in pieces
+    )
+
+
+def frame(value: object, rows: str | None, library: str | None) -> Any:
     """The DataFrame of `Displayable.to_frame`."""
+    name, view = _view(value)
+    # what has rows of one kind needs no name for them, and all took the library first
+    if rows in _LIBRARIES or name != "Comparison":
+        rows, library = None, library or rows
+    own = view.columns(value, **({} if rows is None else {"rows": rows}))
     if library not in (None, *_LIBRARIES):
         raise UnknownNameError.among("library of DataFrames", str(library), _LIBRARIES)
     for name in _LIBRARIES if library is None else (library,):
@@ -103,10 +117,10 @@ def frame(value: object, library: str | None = None, **options: Any) -> Any:
             frames = import_module(name)
         except ImportError:
             continue
-        return frames.DataFrame(dict(_view(value)[1].columns(value, **options)))
+        return frames.DataFrame(dict(own))
     raise UsageError(
         f"A DataFrame needs {library or 'pandas or polars'}, which feval does not install. Install"
-        " it, or write the numbers to files (--out)."
+        " it."
     )
 
 
@@ -156,6 +170,10 @@ def _view(value: object) -> tuple[str, View]:
     )
 
 
+def _lines(said: Sequence[str]) -> str:
+    return "<br>\n".join(escape(visible(each)) for each in said)
+
+
 def _html(piece: Any) -> str:
     sides = ["right" if column.number else "left" for column in piece.columns]
 
@@ -164,18 +182,18 @@ def _html(piece: Any) -> str:
             f'<{tag} style="text-align:{side};padding:0 .6em">{escape(visible(cell))}</{tag}>'
             for cell, side in zip(cells, sides, strict=True)
         )
-        return f"<tr>{''.join(written)}</tr>"
+        return f"<tr>{' '.join(written)}</tr>\n"
 
     names = [column.name for column in piece.columns]
     head = f"<thead>{line(names, 'th')}</thead>" if any(names) else ""
     body = "".join(line(row, "td") for row in piece.rows[:_MOST_ROWS])
-    hidden = len(piece.rows) - _MOST_ROWS
+    hidden = max(len(piece.rows) - _MOST_ROWS, 0)
     said = [f"{hidden:,} more rows: to_frame()"] if hidden else []
     said += piece.notes
-    title = f"<strong>{escape(visible(piece.title))}</strong>" if piece.title else ""
-    notes = "<br>".join(escape(visible(note)) for note in said)
-    return f"{title}<table>{head}<tbody>{body}</tbody></table>" + (
-        f"<small>{notes}</small>" if notes else ""
+    title = f"<p><strong>{escape(visible(piece.title))}</strong></p>\n" if piece.title else ""
+    notes = _lines(said)
+    return f"{title}<table>{head}<tbody>{body}</tbody></table>\n" + (
+        f"<p><small>{notes}</small></p>\n" if notes else ""
     )
 
 
@@ -358,11 +376,19 @@ def _comparison_sentence(comparison: Comparison) -> str:
 
 
 def _comparison_columns(comparison: Comparison, rows: str = "points") -> dict[str, Any]:
+    kinds = get_type_hints(Statistics)
     if rows == "questions":
         return comparison.per_question()
-    if rows != "points":
-        raise UnknownNameError.among("kind of rows", rows, ("points", "questions"))
-    return _columns(comparison.records())
+    if rows == "points":
+        return _columns(comparison.records())
+    if rows not in kinds:
+        raise UnknownNameError.among(
+            "kind of rows", rows, ("points", "questions", *kinds, *_LIBRARIES)
+        )
+    [kind, _] = kinds[rows].__args__  # of a tuple
+    return _columns(
+        map(asdict, getattr(comparison, rows)), [column.name for column in fields(kind)]
+    )
 
 
 def _plan_records(plan: Plan) -> list[dict[str, str]]:
@@ -456,7 +482,7 @@ VIEWS = {
     ),
     "Comparison": View(
         _comparison_sentence,
-        lambda c: headline(c, complete=True),
+        lambda c: headline(c, "to_frame()", "save(FOLDER)"),
         _comparison_columns,
         lambda c, axes: pictures.comparison(c).plot(axes),
     ),

@@ -855,4 +855,4 @@ def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(com
     failing = [SC | {"label": f"failing {i}", "budgets": {"n": [99]}} for i in range(8)]
     shown = run(written(toy, plan(*many, *failing))).stdout
     assert len(shown.splitlines()) <= 40
-    assert "and 5 more (--all)" in shown
+    assert "and 5 more: --all" in shown

@@ -427,6 +427,15 @@ def test_an_answer_counts_as_the_text_it_is(replay):
         assert result.right.tolist() == right
 
 
+def test_names_are_loaded_from_a_recording(tmp_path):
+    dataset, llm = toy(tmp_path, STRONG, GOLDS)
+    asked = evaluate(SelfConsistency(2), "toy", llm.name, recording=tmp_path / "toy")
+    assert asked.to_dict() == evaluate(SelfConsistency(2), dataset, llm).to_dict()
+    for mixed in ((dataset, llm.name), ("toy", llm), ("toy", [llm.name, llm])):
+        with pytest.raises(UsageError, match=r"the names of both; .* was given"):
+            evaluate(SelfConsistency(2), *mixed, recording=tmp_path / "toy")
+
+
 def test_nonsense_is_refused(replay):
     dataset, llms = replay
     for wrong, words in (

@@ -7,7 +7,7 @@ import math
 import re
 import sys
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import matplotlib as mpl
@@ -28,6 +28,7 @@ from feval import (
     self_consistency_curve,
 )
 from feval.comparison.plan import Plan
+from feval.comparison.statistics import Statistics
 from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.report.page.page import comparison_page
 from feval.report.tables.comparisons import comparison_tables, results_csv
@@ -38,6 +39,7 @@ NAME = "<script>alert(1)</script>&"
 HOSTILE = NAME + "\x1b[31m"
 ANSWERS = [["a", "b", "a", None], ["x", HOSTILE, HOSTILE], ["c", "c", "c", "c"], [None, None, "e"]]
 GOLDS = ["a", HOSTILE, "d", None]
+NOT_OF_POINTS = {"llms", "token_counter", "frontier"}
 KINDS = [
     "recording",
     "dataset",
@@ -158,9 +160,52 @@ def test_a_comparison_has_the_rows_of_its_csv(shown):
     assert frame["label"] == [row[header.index("label")].removeprefix("'") for row in rows]
     place = header.index("accuracy")
     assert frame["accuracy"] == [float(row[place]) for row in rows]
-    assert set(comparison.to_frame(rows="questions")) == set(comparison.per_question())
+    assert set(comparison.to_frame("questions")) == set(comparison.per_question())
+    assert comparison.to_frame("points", "pandas") == comparison.to_frame("pandas") == frame
     with pytest.raises(UnknownNameError, match="kind of rows 'pionts'"):
         comparison.to_frame(rows="pionts")
+
+
+@pytest.mark.usefixtures("frames")
+@pytest.mark.parametrize("rows", [each.name for each in fields(Statistics)])
+def test_every_statistic_has_a_frame(shown, rows):
+    frame = shown["comparison"].to_frame(rows)
+    records = getattr(shown["comparison"], rows)
+    assert all(len(values) == len(records) for values in frame.values())
+    for place, record in enumerate(records):
+        assert {name: values[place] for name, values in frame.items()} == vars(record)
+    assert rows in {"areas", "ranking", "differences", "savings", "unequal_costs"} or records
+    assert {"accuracy", "budget", "difference", "area"} & {*frame}
+
+
+def test_points_have_what_their_evaluations_have(shown):
+    [point, *_] = shown["comparison"].points
+    [row, *_] = shown["comparison"].records()
+    assert (point.label, point.budget, point.role) == ("self-consistency", "n=1", "method")
+    assert {name: getattr(point, name) for name in row if name not in NOT_OF_POINTS} == {
+        name: value for name, value in row.items() if name not in NOT_OF_POINTS
+    }
+    with pytest.raises(AttributeError, match="acuracy"):
+        point.acuracy  # noqa: B018  it raises
+
+
+def test_a_comparison_prints_its_headline(shown):
+    text = str(shown["comparison"])
+    assert text.startswith("toy, 3 questions")
+    assert "Best at three budgets\n" in text
+    assert "Pareto frontier\n" in text
+    assert "to_frame()" in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_notebooks_name_no_options_and_glue_nothing(shown, kind):
+    page = shown[kind]._repr_html_()
+    words = html.unescape(re.sub("<[^>]+>", "", page))
+    assert "--" not in words
+    assert "more rows" not in words
+    for table in re.findall("<table>.*?</table>", page, re.DOTALL):
+        assert not re.search("</t[dh]><t|</tr><tr", table)
+    assert not re.search("</(table|p)><(table|p|strong|small)", page)
 
 
 @pytest.mark.usefixtures("frames")

@@ -234,8 +234,7 @@ class _Shown:
         """What names every point, and its evaluation, in the order of the report."""
         names = ("role", "label", "point", "budget")
         return [
-            [dict(zip(names, own, strict=True)), point]
-            for *own, point in self.comparison.named_points()
+            [dict(zip(names, own, strict=True)), point] for *own, point in self.comparison.points
         ]
 
     def frontier(self) -> Table:
@@ -562,19 +561,22 @@ _FRONTIER_ROWS, _DIFFERENCE_ROWS, _MISSING_ROWS, _CLOSE = 6, 5, 3, 3
 _LONGEST_REASON = 160
 
 
-def headline(comparison: Comparison, *, complete: bool = False) -> list[str | Table]:
+def headline(
+    comparison: Comparison, every: str | None = "--all", page: str = "--out DIR"
+) -> list[str | Table]:
     """What `feval compare` prints first, in at most 40 lines: the best method at three budgets, the
     frontier, significant differences, and what failed.
 
-    Where all tables follow (`complete`), it is without a hint at them.
+    `every` is what shows the rest, `None` where all tables follow, and `page` what writes it.
     """
+    rest = "" if every is None else f": {every}"
     shown = _Shown(comparison, page=False)
     first = comparison.curves[0].points[0]
     frontier = shown.frontier()
     if (more := len(frontier.rows) - _FRONTIER_ROWS) > 0:
         # some points from the cheapest to the most expensive
         places = np.linspace(0, len(frontier.rows) - 1, _FRONTIER_ROWS).round().astype(int)
-        notes = (*frontier.notes, f"{more:,} points between these: --all")
+        notes = (*frontier.notes, f"{more:,} points between these{rest}")
         rows = tuple(frontier.rows[place] for place in places.tolist())
         frontier = replace(frontier, rows=rows, notes=notes)
     pieces: list[str | Table] = [
@@ -594,10 +596,10 @@ def headline(comparison: Comparison, *, complete: bool = False) -> list[str | Ta
             reason = f"{one.reason[:_LONGEST_REASON]}..." if long else one.reason
             pieces.append(f"  {one.label}: {reason}")
         if (more := len(comparison.missing) - _MISSING_ROWS) > 0:
-            pieces.append(f"  and {more:,} more (--all)")
-    if not complete:
-        hint = "All points, differences, savings and the ranking: --all, or report.html with --out"
-        pieces += ["", f"{hint} DIR."]
+            pieces.append(f"  and {more:,} more{rest}")
+    if every is not None:
+        hint = f"All points, differences, savings and the ranking{rest}, or report.html with {page}"
+        pieces += ["", f"{hint}."]
     # what the marks mean is among the notes at the top
     return [
         replace(shown.marked(piece), notes=piece.notes) if isinstance(piece, Table) else piece
