@@ -1,8 +1,50 @@
 """The votes files: everything that voting needs from one dataset, as arrays that are mapped, not
 parsed.
 
-`docs/recording-format.md` lists the arrays. The details (ids, answers as text, finish reasons) are
-read on first use.
+A file is `FEVALVT1`, a little-endian uint64 with the length of the header, the header (JSON, padded
+with blanks), then the arrays, each at a multiple of 64 bytes, little-endian, in the order of the
+header. The header holds `dataset`, `llms` (names, in order; not in the details) and `arrays`: name
+-> `[dtype, shape, offset]`. Offsets are uint32, or uint64 from 4 GiB on. For Q questions, and S the
+largest pool of the LLM i, `<dataset>.votes` holds
+
+- `question_keys`, uint64 [Q]: what draws are made from
+- `candidate_starts`, offsets [Q + 1]: one answer for each party of a question, shared by its LLMs,
+  numbered by first appearance, those of CoTs before those of probes; the gold last if no LLM gave
+  it
+- `gold`, int8, int16 or int32 [Q]: code of the gold, -1 for none
+- `codes.i`, as `gold`, [Q, S]: code of each CoT's answer, -1 no answer, -2 no such CoT
+- `output_tokens.i`, uint16 or uint32 [Q, S]
+- `prompt_tokens.i`, int32 [Q]: -1 unknown
+- `sizes.i`, uint32 [Q]: recorded CoTs
+
+and `<dataset>.details`, which is read on first use,
+
+- `question_ids`, `question_id_offsets`, uint8 and offsets [Q + 1]: ids, UTF-8, end to end
+- `text_keys`, uint64 [Q]: first eight bytes of the SHA-256 of the question's text
+- `candidates`, `candidate_offsets`: the answers as text, likewise
+- `aliases`, `alias_offsets`, `alias_starts`, `alias_codes`: the other normal forms of each party,
+  with its code, only where different normal forms vote together
+- `finish.i`, uint8 [Q, S], or [1, 1] where all are equal: index of the finish reason
+- `parents.i`, int16 or int32 [Q, S], only of trees: place of the step before, -1 none, -2 no such
+  step
+- `ends.i`, uint8 [Q, S], only of trees: 1 where a step ends a solution
+- `turns.i`, as `parents.i`, only of trees with turns: which messages the turn replies to, numbered
+  within the question by first appearance, -1 no turn, -2 no such step
+- `turn_prompts.i`, int32 [Q, S], only of trees with turns: prompt tokens of the turn, -1 unknown
+
+An LLM's `.probes` has the same form; its header holds `dataset` and `llm`. N probes lie end to end
+by question, CoT and offset:
+
+- `starts`, int64 [Q S + 1]: where the probes of CoT s of question q begin, at q S + s; the last is
+  N
+- `offsets`, uint32 [N]: output tokens of the CoT before the probe
+- `codes`, as `gold` [N]: code of the answer among the question's candidates, -1 no answer
+- `output_tokens`, int16 or int32 [N], only where some are known: of the probe's text, -1 unknown
+- `confidences`, float32 [N], only where some were recorded: NaN for none
+
+The SHA-256 of the votes is checked on every opening, those of the details and of probes on first
+use; so is that a file holds these arrays and no others, and that every code, gold, size and finish
+reason is one of those that its question has. No result depends on the numbering of candidates.
 """
 
 from __future__ import annotations
