@@ -32,8 +32,8 @@ and `<dataset>.details`, which is read on first use,
   within the question by first appearance, -1 no turn, -2 no such step
 - `turn_prompts.i`, int32 [Q, S], only of trees with turns: prompt tokens of the turn, -1 unknown
 
-The file of an LLM's probes has the same form; its header holds `dataset` and `llm`. N probes lie end
-to end by question, CoT and offset:
+The file of an LLM's probes has the same form; its header holds `dataset` and `llm`. N probes lie
+end to end by question, CoT and offset:
 
 - `starts`, int64 [Q S + 1]: where the probes of CoT s of question q begin, at q S + s; the last is
   N
