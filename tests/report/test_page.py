@@ -206,7 +206,8 @@ def test_the_page_holds_the_numbers_of_the_comparison(comparison, page):
     for curve, output in zip(comparison.curves, data["curves"], strict=True):
         for point, shown in zip(curve.points, output["points"], strict=True):
             assert (shown["y"], shown["x"]["usd"]) == (point.accuracy, point.usd_per_question)
-    assert data["frontier"] == [[point.cost, point.accuracy] for point in comparison.frontier]
+    assert data["frontier"] == [[p.cost, p.accuracy, p.label] for p in comparison.frontier]
+    assert [curve["look"] for curve in data["curves"]] == [[i, i, i] for i in range(3)]
     tables = {table["id"]: table for table in data["tables"]}
     usd = [1000 * point.usd_per_question for point in all_points(comparison)]
     assert [row[4]["s"] for row in tables["results"]["rows"]] == pytest.approx(usd, rel=1e-12)
@@ -222,6 +223,17 @@ def test_the_page_holds_the_numbers_of_the_comparison(comparison, page):
     assert "2025-06-02" in facts["price list"]
     assert facts["draws"] == "draws-v1, seed 0; CoTs in recorded order"
     assert data["verify"][-1] == "$ feval verify receipt.json --method mine.py:patient"
+
+
+def test_where_both_vary_colours_are_llms_and_markers_methods(folder):
+    entry = _entries()[0]
+    entries = [
+        entry.changed(label=f"{method} ({llm})", llms=(llm,))
+        for llm in (CHEAP, STRONG)
+        for method in ("one", "two")
+    ]
+    curves = first_data(page_of(compare(_plan(*entries), base=folder), folder))["curves"]
+    assert [each["look"] for each in curves] == [[0, 0, 0], [0, 1, 1], [1, 0, 0], [1, 1, 1]]
 
 
 def test_the_same_comparison_gives_the_same_bytes_without_a_date(comparison, folder):
@@ -504,7 +516,7 @@ def test_a_difference_that_was_not_tested_has_an_open_dot(opened, comparison):
     assert fills == ["var(--accent)", "var(--paper)"]
 
 
-def test_bands_are_off_above_four_methods_and_can_be_had(opened, comparison):
+def test_above_four_methods_the_frontier_has_bands_and_the_others_can_be_had(opened, comparison):
     many = replace(
         comparison,
         curves=(
@@ -514,8 +526,10 @@ def test_bands_are_off_above_four_methods_and_can_be_had(opened, comparison):
     )
     browser = opened(many)
     bands = "document.querySelectorAll('.plot path[opacity=\"0.13\"]').length"
-    assert browser.value(bands) == 0
-    browser.press("95 % interval", "document.querySelector('.legend')")
+    frontier = {point.label for point in many.frontier}
+    shown = sum(len(c.points) > 1 and c.label in frontier for c in many.curves)
+    assert browser.value(bands) == shown > 0
+    browser.press("95 % interval, others", "document.querySelector('.legend')")
     assert browser.value(bands) == 11
     strokes = (
         "[...document.querySelectorAll('.legend path')].map((p) =>"

@@ -4,7 +4,9 @@ const colour = (i) => `var(--c${data.curves[i].look[0]})`;
 const marker = (i) => data.shapes.markers[data.curves[i].look[1]];
 const dashes = (i) => data.shapes.dashes[data.curves[i].look[2]];
 const MOST_BANDS = 4; // of more lines, bands hide each other
-const state = { axis: data.axis, hidden: new Set(data.curves.length > MOST_BANDS ? ["band"] : []), at: -1 };
+const onFrontier = new Set(data.frontier.map(([, , label]) => label));
+const bandKey = (label) => (data.curves.length > MOST_BANDS && !onFrontier.has(label) ? "other bands" : "band");
+const state = { axis: data.axis, hidden: new Set(["other bands"]), at: -1 };
 const scaled = (axis, value) => (axis.scale ?? 1) * value;
 const chosenAxis = () => data.axes.find((axis) => axis.key === state.axis);
 
@@ -34,7 +36,7 @@ function linearTicks(low, high) {
 
 // Everything with a place on the chosen axis, in drawing order; a log axis has no place for nothing.
 function series() {
-  const placed = (points) => points.filter((p) => p.x[state.axis] > 0).map((p) => ({ ...p, at: scaled(chosenAxis(), p.x[state.axis]) }));
+  const placed = (points) => points.filter((p) => p.x[state.axis] > 0).map((p) => ({ ...p, at: scaled(chosenAxis(), p.x[state.axis]) })).sort((a, b) => a.at - b.at);
   const all = [
     ...data.ceilings.map((c) => ({ ...c, kind: "ceiling", name: "ceiling " + c.label })),
     ...data.baselines.map((b) => ({ label: b.label, kind: "baseline", name: "baseline " + b.label, points: [b] })),
@@ -73,8 +75,9 @@ function drawPlot() {
   let [x0, x1] = [Math.min(...points.map((p) => p.at)), Math.max(...points.map((p) => p.at))];
   const margin = x1 < 1.2 * x0 ? 1.6 : (x1 / x0) ** 0.05;
   [x0, x1] = [x0 / margin, x1 * margin];
-  const bands = !state.hidden.has("band");
-  let y0 = Math.min(...points.map((p) => (bands ? p.low : null) ?? p.y)), y1 = Math.max(...points.map((p) => (bands ? p.high : null) ?? p.y));
+  const banded = (s) => !state.hidden.has(bandKey(s.label));
+  const ends = drawn.flatMap((s) => s.points.flatMap((p) => [p.y, ...(banded(s) ? [p.low ?? p.y, p.high ?? p.y] : [])]));
+  let y0 = Math.min(...ends), y1 = Math.max(...ends);
   const room = Math.max(0.05 * (y1 - y0), (0.08 - (y1 - y0)) / 2);
   [y0, y1] = [Math.max(y0 - room, 0), Math.min(y1 + room, 1)];
   const X = (v) => left + ((width - left - right) * Math.log(v / x0)) / Math.log(x1 / x0);
@@ -95,7 +98,7 @@ function drawPlot() {
   plot.append(svg("text", { class: "axis-name", x: width - right, y: height - 8, "text-anchor": "end" }, `${chosenAxis().label} (log scale)`));
   plot.append(svg("text", { class: "axis-name", x: left + 6, y: top + 11, stroke: "var(--paper)", "stroke-width": 3, "paint-order": "stroke" }, "accuracy, %"));
 
-  for (const s of drawn.filter((s) => bands && s.kind === "curve" && s.points.length > 1 && s.points.every((p) => p.low !== null)))
+  for (const s of drawn.filter((s) => banded(s) && s.kind === "curve" && s.points.length > 1 && s.points.every((p) => p.low !== null)))
     plot.append(svg("path", { d: path(s.points, (p) => p.high) + path([...s.points].reverse(), (p) => p.low).replace("M", "L") + "Z", fill: colour(s.i), opacity: 0.13 }));
   drawn.filter((s) => s.kind === "ceiling").forEach((s, i) => {
     const dash = ["7 4", "2 3", "9 3 2 3"][i % 3];
@@ -110,7 +113,7 @@ function drawPlot() {
   for (const s of drawn.filter((s) => s.kind === "curve")) {
     plot.append(svg("path", { d: path(s.points, (p) => p.y), fill: "none", stroke: colour(s.i), "stroke-width": 2.3, "stroke-linejoin": "round", "stroke-dasharray": dashes(s.i) }));
     for (const p of s.points) {
-      if (bands && s.points.length === 1 && p.low !== null)
+      if (banded(s) && s.points.length === 1 && p.low !== null)
         plot.append(svg("line", { x1: X(p.at), x2: X(p.at), y1: Y(p.low), y2: Y(p.high), stroke: colour(s.i), "stroke-width": 3, opacity: 0.35 }));
       plot.append(svg("path", { d: marker(s.i), transform: `translate(${X(p.at).toFixed(1)} ${Y(p.y).toFixed(1)})`, fill: colour(s.i), stroke: "var(--paper)", "stroke-width": 1 }));
     }
@@ -212,7 +215,9 @@ function toggles() {
   if (data.baselines.length) entries.push({ kind: "baseline", key: "baseline", label: "single call" });
   data.ceilings.forEach((c, i) => entries.push({ kind: "ceiling", i, key: "ceiling", label: `pass@n ceiling, ${c.label}` }));
   if (data.frontier.length) entries.push({ kind: "frontier", key: "frontier", label: "Pareto frontier" });
-  if (data.band) entries.push({ kind: "band", key: "band", label: data.band });
+  const few = data.curves.length <= MOST_BANDS;
+  if (data.band && data.curves.some((c) => bandKey(c.label) === "band")) entries.push({ kind: "band", key: "band", label: data.band + (few ? "" : ", on the frontier") });
+  if (data.band && data.curves.some((c) => bandKey(c.label) !== "band")) entries.push({ kind: "band", key: "other bands", label: data.band + ", others" });
   const list = el("ul", { class: "legend", "aria-label": "Lines of the figure; press one to hide it" });
   const press = (entry) => {
     state.hidden.has(entry.key) ? state.hidden.delete(entry.key) : state.hidden.add(entry.key);
@@ -230,7 +235,7 @@ function toggles() {
 function savePicture() {
   const [, , width, height] = plot.getAttribute("viewBox").split(" ").map(Number), style = getComputedStyle(document.documentElement);
   const names = ["paper", "ink", "soft", "line", "strong", "grey", ...data.shapes.markers.map((_, i) => "c" + i)];
-  const key = [...document.querySelectorAll("#curve .legend button[aria-pressed=true]")].filter((button) => button.dataset.key !== "band");
+  const key = [...document.querySelectorAll("#curve .legend button[aria-pressed=true]")].filter((button) => !button.dataset.key.includes("band"));
   const rows = Math.ceil(key.length / 2), whole = plot.cloneNode(true);
   whole.querySelector(".ring")?.remove();
   for (const [name, value] of Object.entries({ xmlns: SVG, viewBox: `0 0 ${width} ${height + 20 * rows + 14}`, width, height: height + 20 * rows + 14,

@@ -218,13 +218,8 @@ def _data(comparison: Comparison) -> dict[str, Any]:
         "axis": comparison.plan.cost,
         "band": f"{100 * comparison.plan.confidence:g} % interval",
         "curves": [
-            {
-                "label": curve.label,
-                "llms": curve.entry.llms,
-                "points": _points(curve),
-                "look": places(i),
-            }
-            for i, curve in enumerate(comparison.curves)
+            {"label": curve.label, "llms": curve.entry.llms, "points": _points(curve), "look": look}
+            for curve, look in zip(comparison.curves, _looks(comparison), strict=True)
         ],
         "shapes": page_shapes(),
         "baselines": [
@@ -233,9 +228,27 @@ def _data(comparison: Comparison) -> dict[str, Any]:
         "ceilings": [
             {"label": curve.label, "points": _points(curve)} for curve in comparison.ceilings
         ],
-        "frontier": [[point.cost, point.accuracy] for point in comparison.frontier],
+        "frontier": [[point.cost, point.accuracy, point.label] for point in comparison.frontier],
         "tables": [table_data(each) for each in comparison_tables(comparison, page=True)],
     }
+
+
+def _looks(comparison: Comparison) -> list[tuple[int, int, int]]:
+    """Colour, marker and dashes of each curve: where LLMs and methods both vary, the colour is the
+    LLM, marker and dashes the method.
+    """
+    if not comparison.curves:
+        return []
+    parts = [
+        (curve.label.removesuffix(f" ({' > '.join(curve.entry.llms)})"), curve.entry.llms)
+        for curve in comparison.curves
+    ]
+    methods, llms = (list(dict.fromkeys(names)) for names in zip(*parts, strict=True))
+    if min(len(methods), len(llms)) == 1 or max(len(methods), len(llms)) == len(parts):
+        return [places(i) for i in range(len(parts))]
+    return [
+        (places(llms.index(llm))[0], *places(methods.index(method))[1:]) for method, llm in parts
+    ]
 
 
 def _axis(comparison: Comparison, name: str) -> dict[str, Any]:
