@@ -341,7 +341,7 @@ def _limits(text: str) -> tuple[int | None, ...]:
 
 def _surface_files(result: Surface) -> dict[str, bytes]:
     files = _files("surface", result, surface_records(result), pictures.surface)
-    made = page.page.surface_page(result, files["surface.svg"], verification("receipt.json"))
+    made = page.page.surface_page(result, verification("receipt.json"))
     return files | {"surface.html": made.encode()}
 
 

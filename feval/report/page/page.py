@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -87,10 +88,7 @@ def comparison_page(
     data = _data(comparison)
     data["facts"] = _facts(comparison, llms)
     data["verify"] = list(verify) or UNVERIFIED
-    data["pictures"] = [
-        _surface_picture(surface, pictures.surface(surface).svg()) | {"note": _SURFACE}
-        for surface in surfaces
-    ]
+    data["pictures"] = [_surface_picture(surface) | {"note": _SURFACE} for surface in surfaces]
     if traces is not None:
         data["explorer"] = question_book(dataset, llms, traces, comparison.plan.seed, caps)
     title = f"Methods compared on {comparison.plan.dataset}"
@@ -279,7 +277,7 @@ def _point(evaluation: Evaluation, budget: str) -> dict[str, Any]:
     }
 
 
-def surface_page(surface: Surface, svg: bytes, verify: Sequence[str] = ()) -> str:
+def surface_page(surface: Surface, verify: Sequence[str] = ()) -> str:
     """Return a surface with its picture as an HTML page, to be written as UTF-8; `verify` says how
     to check its receipt.
     """
@@ -289,7 +287,7 @@ def surface_page(surface: Surface, svg: bytes, verify: Sequence[str] = ()) -> st
     )
     kind, grid = surface_notes(surface)
     data = {name: [] for name in ("axes", "curves", "baselines", "ceilings", "frontier")} | {
-        "pictures": [_surface_picture(surface, svg)],
+        "pictures": [_surface_picture(surface)],
         "tables": [table_data(surface_table(surface, page=True))],
         "facts": [
             ("dataset", surface.dataset),
@@ -304,12 +302,14 @@ def surface_page(surface: Surface, svg: bytes, verify: Sequence[str] = ()) -> st
     return html_page(f"Width and depth on {surface.dataset}", [lede], data)
 
 
-def _surface_picture(surface: Surface, svg: bytes) -> dict[str, str]:
+def _surface_picture(surface: Surface) -> dict[str, str]:
     """The picture as an address that holds all of it, and what it shows in words."""
     words = (
         f"Accuracy of votes of {surface.llm} on {surface.dataset} over traces per question and"
         " tokens of each"
     )
+    # narrow, so that its letters can be read on a phone
+    svg = replace(pictures.surface(surface), size=(5.8, 4.5)).svg()
     svg = svg.replace(b"</style>", _ON_DARK + b"</style>", 1)
     return {"src": f"data:image/svg+xml;base64,{b64encode(svg).decode()}", "alt": words}
 
