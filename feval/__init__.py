@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from feval.receipts.verifying import verify_receipt
     from feval.recording import merge, open_recording, select, verify_recording
     from feval.replay import LLM, Dataset, load
+    from feval.report.pictures import style
 
 
 __version__ = "0.7.0"
@@ -112,6 +113,7 @@ __all__ = [
     "select",
     "self_consistency_curve",
     "set_progress",
+    "style",
     "train_test_rows",
     "verify_receipt",
     "verify_recording",
@@ -135,6 +137,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "receipts.verifying": ("verify_receipt",),
     "recording": ("merge", "open_recording", "select", "verify_recording"),
     "replay": ("LLM", "Dataset", "load"),
+    "report.pictures": ("style",),
 }
 # every other name is a method
 _MODULES["methods"] = tuple({*__all__} - {"__version__"}.union(*_MODULES.values()))

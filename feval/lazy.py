@@ -119,17 +119,66 @@ class Plottable(Displayable):
 
     __slots__ = ()
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw it with matplotlib and return the axes.
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        methods: Collection[str] | None = None,
+        llms: Collection[str] | None = None,
+        legend: str | bool = "auto",
+        title: str | bool = True,
+        ceilings: bool = True,
+        frontier: bool = True,
+        intervals: str | bool = "band",
+        annotate: bool = True,
+        cost: str | None = None,
+        log: bool = True,
+    ) -> Any:
+        """Draw it with matplotlib and return the axes; fonts and sizes are those of Matplotlib's
+        settings, see `feval.style`.
 
-        A curve, a comparison, a forecast and a plan of a budget show accuracy over cost or votes; a
-        recording, a dataset, an LLM and an evaluation their questions, sorted.
+        A curve, a comparison, a forecast and a plan of a budget show accuracy over cost or votes, a
+        surface accuracy over width and depth; a recording, a dataset, an LLM and an evaluation
+        their questions, sorted.
 
         Args:
             ax: axes to draw on; `None` for a new figure of pyplot's, which notebooks show by
                 themselves.
+            methods: the methods of a comparison, by label or name, or the estimators of a forecast;
+                `None` for all.
+            llms: a comparison's LLMs; of methods with several, all must be among them.
+            legend: "auto" names lines at their ends where that hides nothing, else in a legend
+                "outside", beneath the figure and shared by its panels, which get a constrained
+                layout if they have none. "inside" puts it on the axes, "direct" always names lines
+                at their ends, and `False` leaves it out.
+            title: `True` for one that says what is shown, or your own; `False` for none.
+            ceilings: whether pass@n is drawn.
+            frontier: whether the Pareto frontier of what is drawn is.
+            intervals: "band", "bar", or `False`; of more than four methods, those on the frontier
+                have one.
+            annotate: whether points have their names.
+            cost: along the axis: "usd" (of 1,000 questions), "tokens", "output-tokens",
+                "sequential-tokens", "seconds", "calls" or "samples"; `None` for the result's own.
+            log: whether the axis of costs or votes is logarithmic.
+
+        Raises:
+            UsageError: an argument means nothing for this result, or no point has this cost.
+            UnknownNameError: there is no such method, LLM or cost.
         """
-        return views().plot(self, ax)
+        return views().plot(
+            self,
+            ax,
+            methods=methods,
+            llms=llms,
+            legend=legend,
+            title=title,
+            ceilings=ceilings,
+            frontier=frontier,
+            intervals=intervals,
+            annotate=annotate,
+            cost=cost,
+            log=log,
+        )
 
 
 _TABLES = "feval.exporters.arrow"

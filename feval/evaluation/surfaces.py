@@ -24,7 +24,7 @@ from feval.evaluation.ledger import QuestionLedger
 from feval.evaluation.questions import ClusterNames, cluster_sizes, question_clusters, question_set
 from feval.evaluation.results import DatasetResult, rests_on
 from feval.executors.progress import reports
-from feval.lazy import Displayable
+from feval.lazy import Plottable
 from feval.methods.cuts import Cuts
 from feval.replay.pools import without_gaps
 
@@ -50,7 +50,7 @@ class SurfacePoint(CurvePoint):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Surface(DatasetResult, Displayable):
+class Surface(DatasetResult, Plottable):
     """Exact accuracy and cost of votes over the traces of one LLM on one dataset, over width and
     depth.
 

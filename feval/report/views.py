@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from feval.forecast import BudgetPlan, Forecast
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
+    from feval.report.pictures import PlotOptions
 
 _MOST_ROWS = 20
 _FEW_QUESTIONS = 5
@@ -66,13 +67,15 @@ class View(NamedTuple):
         sentence: what `repr` says after the class's name.
         pieces: sentences and tables for notebooks.
         columns: column -> values, of a DataFrame.
-        plot: draws what is `Plottable` on axes, or on a new figure for `None`.
+        plot: draws what is `Plottable` by some options on axes, or on a new figure for `None`.
+        takes: the options that mean something for it, beside title and legend.
     """
 
     sentence: Callable[[Any], str]
     pieces: Callable[[Any], Pieces]
     columns: Callable[..., Mapping[str, Any]]
     plot: Any = None
+    takes: frozenset[str] = frozenset()
 
 
 def sentence(value: object) -> str:
@@ -124,9 +127,18 @@ def frame(value: object, rows: str | None, library: str | None) -> Any:
     )
 
 
-def plot(value: object, axes: Axes | None = None) -> Any:
+def plot(value: object, axes: Axes | None, **given: Any) -> Any:
     """The picture of `Plottable.plot`."""
-    return _view(value)[1].plot(value, axes)
+    options = pictures.PlotOptions(**given)
+    name, view = _view(value)
+    takes = {"title", "legend", *view.takes}
+    for option, own in given.items():
+        if option not in takes and own != getattr(pictures.DEFAULT, option):
+            raise UsageError(
+                f"{option}={own!r} means nothing in the picture of a {name}, which takes"
+                f" {', '.join(sorted(takes))}; leave it out."
+            )
+    return view.plot(value, options, axes)
 
 
 def save(comparison: Comparison, folder: Path, *, overwrite: bool) -> list[Path]:
@@ -266,13 +278,17 @@ def _dataset_columns(dataset: Dataset) -> dict[str, Any]:
     return own | dataset.right_shares()
 
 
-def _dataset_plot(dataset: Dataset, axes: Axes | None) -> Axes:
+def _dataset_plot(dataset: Dataset, options: PlotOptions, axes: Axes | None) -> Axes:
     lines = (
         f"share of the recorded CoTs that are right; {counted(len(dataset), 'question')}",
         "each LLM's own order",
     )
     return pictures.questions(
-        dataset.right_shares(), title=f"Questions of {dataset.id}", lines=lines, label="right CoTs"
+        dataset.right_shares(),
+        options,
+        title=f"Questions of {dataset.id}",
+        lines=lines,
+        label="right CoTs",
     ).plot(axes)
 
 
@@ -307,12 +323,12 @@ def _mean(values: Any) -> float:
     return float(known.mean()) if len(known) else float("nan")
 
 
-def _llm_plot(llm: LLM, axes: Axes | None) -> Axes:
+def _llm_plot(llm: LLM, options: PlotOptions, axes: Axes | None) -> Axes:
     questions = counted(len(llm.question_ids), "question")
     lines = ("share of the CoTs with their question's most frequent answer", questions)
     shares = {llm.name: llm.per_question()["agreement"]}
     return pictures.questions(
-        shares, title=f"{llm.name} on {llm.dataset}", lines=lines, label="agreement"
+        shares, options, title=f"{llm.name} on {llm.dataset}", lines=lines, label="agreement"
     ).plot(axes)
 
 
@@ -342,14 +358,15 @@ def _evaluation_columns(result: Evaluation) -> dict[str, Any]:
     }
 
 
-def _evaluation_plot(result: Evaluation, axes: Axes | None) -> Axes:
+def _evaluation_plot(result: Evaluation, options: PlotOptions, axes: Axes | None) -> Axes:
     lines = (
         f"{_accuracy(result)}; {counted(result.questions, 'question')}; {result.kind}",
         " > ".join(result.llms),
     )
     title = f"{label(result)} on {result.dataset}"
     shares, unit = {label(result): result.right}, "probability of being right"
-    return pictures.questions(shares, title=title, lines=lines, label=unit).plot(axes)
+    picture = pictures.questions(shares, options, title=title, lines=lines, label=unit)
+    return picture.plot(axes)
 
 
 def _curve_sentence(curve: Curve) -> str:
@@ -456,7 +473,7 @@ VIEWS = {
         _recording_sentence,
         lambda r: (_recording_sentence(r), pools_table(r)),
         _recording_columns,
-        lambda r, axes: _dataset_plot(_dataset_of(r), axes),
+        lambda r, options, axes: _dataset_plot(_dataset_of(r), options, axes),
     ),
     "Dataset": View(
         lambda d: f"{d.id!r}, {counted(len(d), 'question')}",
@@ -478,13 +495,17 @@ VIEWS = {
             {"method": c.method, "dataset": c.dataset, "llm": c.llm, "field": c.field} | record
             for record in curve_records(c)
         ),
-        lambda c, axes: pictures.plot_curve(c, axes),
+        lambda c, options, axes: pictures.plot_curve(c, axes, options),
+        frozenset({"ceilings", "intervals", "annotate", "cost", "log"}),
     ),
     "Comparison": View(
         _comparison_sentence,
         lambda c: headline(c, "to_frame()", "save(FOLDER)"),
         _comparison_columns,
-        lambda c, axes: pictures.comparison(c).plot(axes),
+        lambda c, options, axes: pictures.comparison(c, options).plot(axes),
+        frozenset(
+            {"methods", "llms", "ceilings", "frontier", "intervals", "annotate", "cost", "log"}
+        ),
     ),
     "Plan": View(
         lambda p: f"{p.dataset}: {', '.join(entry.label for entry in p.entries)}",
@@ -495,16 +516,22 @@ VIEWS = {
         _forecast_sentence,
         forecast_tables,
         lambda f: _columns(forecast_records(f), FORECAST_COLUMNS),
-        lambda f, axes: pictures.forecast(f).plot(axes),
+        lambda f, options, axes: pictures.forecast(f, options).plot(axes),
+        frozenset({"methods", "intervals", "annotate", "log"}),
     ),
     "BudgetPlan": View(
         _budget_sentence,
         plan_tables,
         lambda p: _columns([asdict(option) for option in p.options]),
-        lambda p, axes: pictures.budget(p).plot(axes),
+        lambda b, options, axes: pictures.budget(b, options).plot(axes),
+        frozenset({"intervals", "annotate", "log"}),
     ),
     "Surface": View(
-        _surface_sentence, lambda s: [surface_table(s)], lambda s: _columns(surface_records(s))
+        _surface_sentence,
+        lambda s: [surface_table(s)],
+        lambda s: _columns(surface_records(s)),
+        lambda s, options, axes: pictures.surface(s, options).plot(axes),
+        frozenset({"frontier", "annotate"}),
     ),
 }
 """Name of a class -> how it is shown; classes derived from it are shown alike."""

@@ -376,8 +376,9 @@ def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy):
     assert [curve.label for curve in result.curves] == labels
     assert {name for row in result.differences for name in (row.a, row.b)} == set(labels)
     assert {row.label for row in result.ranking} == set(labels)
-    [legend] = pictures.comparison(result).figure().legends
-    assert set(labels) <= {text.get_text() for text in legend.get_texts()}
+    drawn = pictures.comparison(result).figure()
+    named = [*drawn.axes[0].texts, *drawn.legends[0].get_texts()]
+    assert set(labels) <= {text.get_text() for text in named}
     assert any(
         sentence.startswith("Exact and seeded methods are mixed") for sentence in result.warnings
     )

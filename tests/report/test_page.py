@@ -370,7 +370,7 @@ def test_the_picture_shows_every_line_and_hides_none(comparison):
     assert [label[-8:] for label in ceilings] == [" [exact]"] * 2
     (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     for point in (point for curve in comparison.curves for point in curve.points):
-        assert low < point.usd_per_question < high
+        assert low < 1000 * point.usd_per_question < high
         assert bottom <= 100 * point.accuracy <= top
 
 

@@ -85,11 +85,11 @@ def test_lines_of_equal_cost_are_drawn_as_in_the_legend_and_hold_their_names():
     [lines] = [each for each in axes.collections if isinstance(each, QuadContourSet)]
     assert set(lines.get_linestyle()) == {(0.0, None)}
     assert legend.get_lines()[0].get_linestyle() == "-"
-    names = ["30 µ$", "100 µ$", "300 µ$", "1 m$", "3 m$", "10 m$"]
+    names = ["0.03", "0.1", "0.3", "1", "3", "10"]
     assert [label.get_text() for label in axes.texts[:6]] == names
     for cost, label in zip((30, 100, 300, 1e3, 3e3, 1e4), axes.texts, strict=False):
         tokens, n = label.get_position()
-        assert tokens * n == pytest.approx(cost)  # a trace costs 1 µ$ per token
+        assert tokens * n == pytest.approx(cost)  # a trace costs 0.001 USD per 1,000 of its tokens
 
 
 def test_the_frontier_begins_with_the_cheapest_by_dollars():

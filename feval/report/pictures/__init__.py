@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.report.pictures.drawing import Picture
+    from feval.report.pictures.drawing import DEFAULT, Picture, PlotOptions, style
     from feval.report.pictures.lines import (
         budget,
         comparison,
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "DEFAULT",
     "Picture",
+    "PlotOptions",
     "budget",
     "comparison",
     "coupling",
@@ -40,6 +42,7 @@ __all__ = [
     "forecast",
     "plot_curve",
     "questions",
+    "style",
     "surface",
 ]
 
@@ -47,6 +50,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "lines": (*__all__,),  # has all of them but these
+        "drawing": ("style",),
         "panels": ("coupling", "curve_panels", "figure", "figure_png", "figure_svg", "surface"),
     },
 )

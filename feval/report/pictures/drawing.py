@@ -1,5 +1,5 @@
-"""What all pictures share: style, saving, axes, bands, legends. All of it is fixed, so that the
-same numbers always give the same bytes.
+"""What all pictures share: style, saving, axes, bands, names, legends. Files have a fixed style, so
+that the same numbers always give the same bytes; on a caller's axes Matplotlib's own settings hold.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,34 +18,35 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, MaxNLocator, NullLocator
 
+from feval.errors import UnknownNameError, UsageError
+from feval.evaluation.measures import COSTS
 from feval.report.palette import COLOURS, MARKERS, places
-from feval.report.text import dollars, plain_number, shortened
+from feval.report.text import plain_number, shortened
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import CurvePoint
     from feval.evaluation.evaluation import Evaluation
+    from feval.methods.protocol import Floats
 
 DASHED = (0, (5, 2))
 DOTTED = (0, (1, 1.6))
 INK, GREY = "#222222", "#777777"
-HALO = withStroke(linewidth=1.8, foreground="white", alpha=0.85)
-"""Keeps letters readable across lines."""
+PER_1000 = "USD per 1,000 questions"
 
 _ENOUGH_TICKS = 4
-_LONGEST_NAME = 72
-_SMALL = "heading"
-"""Id of the small lines below a title."""
+_WIDEST = 1.7  # times an axis is stretched for names at the ends of its lines
 
 _STYLE: dict[Any, Any] = {
     # ships with matplotlib, so pictures are the same on every machine
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
     "axes.labelsize": 9.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -54,6 +55,8 @@ _STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "grid.color": "#E4E4E4",
     "grid.linewidth": 0.7,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
     "xtick.color": "#444444",
     "ytick.color": "#444444",
     "xtick.labelcolor": "black",
@@ -66,6 +69,7 @@ _STYLE: dict[Any, Any] = {
     "legend.handlelength": 3.2,  # shows a whole pattern of dashes
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
 }
+_COLUMN = {1: 3.3, 2: 6.8}
 
 
 @contextmanager
@@ -79,6 +83,66 @@ def own_style() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def style(name: str, *, columns: int = 1) -> Iterator[None]:
+    """Draw and save pictures for a paper or for slides, within a `with` statement.
+
+    The files are Matplotlib's styles `feval.paper` and `feval.slides`, for `plt.style.use` as well.
+
+    Args:
+        name: "paper" (8 pt, fonts embedded in PDF) or "slides".
+        columns: of a paper's page that a figure spans: 1 (3.3 inches wide) or 2 (6.8 inches).
+
+    Raises:
+        UnknownNameError: there is no such style.
+        UsageError: a paper has one column or two; slides have none.
+    """
+    if name not in ("paper", "slides"):
+        raise UnknownNameError.among("style", name, ("paper", "slides"))
+    if columns not in _COLUMN or (name == "slides" and columns != 1):
+        raise UsageError(
+            f"A figure of {name} over {columns!r} columns was asked for: a paper's figure spans 1"
+            " or 2 (columns=), and slides have none."
+        )
+    with mpl.rc_context():
+        mpl.style.use(f"feval.{name}")
+        if name == "paper":
+            height = mpl.rcParams["figure.figsize"][1]
+            mpl.rcParams["figure.figsize"] = (_COLUMN[columns], height)
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class PlotOptions:
+    """What `Plottable.plot` was asked for; it says what each means."""
+
+    methods: Collection[str] | None = None
+    llms: Collection[str] | None = None
+    legend: str | bool = "auto"
+    title: str | bool = True
+    ceilings: bool = True
+    frontier: bool = True
+    intervals: str | bool = "band"
+    annotate: bool = True
+    cost: str | None = None
+    log: bool = True
+    alone: bool = True
+    """Whether the axes are the picture's own: captions are for these."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no picture takes."""
+        for name, known in (
+            ("legend", ("auto", "outside", "inside", "direct", False)),
+            ("intervals", ("band", "bar", False)),
+        ):
+            if (given := getattr(self, name)) not in known:
+                listed = ", ".join(map(repr, known))
+                raise UsageError(f"{name}={given!r} was asked for; it is one of {listed}.")
+        if self.cost is not None and self.cost not in COSTS:
+            raise UnknownNameError.among("cost", self.cost, COSTS)
+
+
+DEFAULT = PlotOptions()
 Entries = dict[str, Any]
 """Label -> handle of what a legend explains."""
 
@@ -86,20 +150,65 @@ Shown = TypeVar("Shown")
 
 
 @dataclass(frozen=True, slots=True)
+class Name:
+    """A text that stands near a point, where it hides least.
+
+    Attributes:
+        text: itself.
+        at: the point, in data coordinates.
+        colour: of its letters.
+        line: whether it names the line that ends there.
+    """
+
+    text: str
+    at: tuple[float, float]
+    colour: str
+    line: bool = False
+
+
+@dataclass(slots=True)
+class Contents:
+    """What was drawn on axes, and what explains it.
+
+    Attributes:
+        lines: label -> handle of the lines, in the order of a legend.
+        ends: the same names, for the ends of the lines; none where a legend is better.
+        signs: label -> handle of all else.
+        names: names of points.
+        options: as asked for.
+        shown: the curves that were drawn.
+        others: what was on the axes before.
+        limits: of the horizontal axis, before names had room; `None` where they asked for none.
+        put: names that stand on the axes.
+    """
+
+    lines: Entries = field(default_factory=dict)
+    ends: list[Name] = field(default_factory=list)
+    signs: Entries = field(default_factory=dict)
+    names: list[Name] = field(default_factory=list)
+    options: PlotOptions = DEFAULT
+    shown: Any = None
+    others: Any = None
+    limits: tuple[float, float] | None = None
+    put: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class Picture:
     """A picture that is drawn when it is saved or plotted.
 
     Attributes:
-        draw: draws on axes, or on a whole figure, whose size it may change, and returns what the
-            legend explains.
-        size: width and height in inches, without the legend, which is below the axes, where there
-            is no data to hide.
+        draw: draws on axes, or on a whole figure, whose size it may change.
+        size: width and height in inches of files, without the legend, which is below the axes,
+            where there is no data to hide.
         has_panels: whether it draws on a figure.
+        options: what the legend does.
     """
 
-    draw: Callable[[Any], Entries]
+    draw: Callable[[Any, PlotOptions], Contents]
     size: tuple[float, float] = (6.4, 4.1)
     has_panels: bool = False
+    options: PlotOptions = DEFAULT
 
     def png(self, dpi: int = 200) -> bytes:
         """Return the PNG's bytes, which depend on matplotlib's version but not on the date."""
@@ -110,9 +219,7 @@ class Picture:
         return self._saved(format="svg", metadata={"Date": None, "Creator": None})
 
     def _saved(self, **how: Any) -> bytes:
-        with own_style(), warnings.catch_warnings():
-            # Names in a script that DejaVu lacks are drawn as boxes, without a warning.
-            warnings.filterwarnings("ignore", message="Glyph .* missing")
+        with own_style(), _quiet():
             out = io.BytesIO()
             self.figure().savefig(out, **how)
         return out.getvalue()
@@ -120,72 +227,251 @@ class Picture:
     def figure(self) -> Figure:
         """Return it on a new figure that needs no display; call it in `own_style`."""
         figure = Figure(figsize=self.size, layout="constrained")
-        self._draw_with_legend(figure)
+        self._draw(figure if self.has_panels else figure.subplots(), figure, grows=True)
         return figure
 
-    def _draw_with_legend(self, figure: Figure) -> Any:
-        place: Any = figure if self.has_panels else figure.subplots()
-        if entries := self.draw(place):
-            width, height = figure.get_size_inches()
-            # An inch has about 17 letters of the usual size, a handle takes 11 of them.
-            font = 8.5 if len(entries) <= len(COLOURS) + 4 else 7.0
-            fitting = int(142 * width / font) // (11 + max(map(len, entries)))
-            columns = max(1, min(4 if len(entries) == 4 else 3, fitting))
-            figure.set_size_inches(width, height + 0.021 * font * -(-len(entries) // columns))
-            below: Any = {"loc": "outside lower center", "fontsize": font, "ncols": columns}
-            figure.legend(entries.values(), entries.keys(), **below)
-        return place
-
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw on a caller's axes, or on those of a new figure of pyplot's."""
+        """Draw on a caller's axes, or on those of a new figure of pyplot's, by the style that is
+        set.
+        """
         from matplotlib import pyplot as plt  # it chooses a backend, which files do not need
 
+        own = axes is None
         if axes is None:
-            # Made before the style is ours: pyplot may choose its backend here, which sets whether
-            # it is interactive.
-            figure = plt.figure(figsize=self.size, layout="constrained", facecolor="white")
-            with own_style():
-                axes = self._draw_with_legend(figure)
-        else:
-            with own_style():
-                self._draw_among_others(axes)
-        with own_style():
-            # ticks take their style when they are first laid out
-            root: Any = axes.get_figure(root=True)
-            root.draw_without_rendering()
+            axes = plt.figure(layout="constrained").subplots()
+        # Ticks take their style when they are first laid out, which `arrange` does.
+        with mpl.rc_context({"text.parse_math": False}), _quiet():
+            self._draw(axes, axes.figure, grows=own)
         return axes
 
-    def _draw_among_others(self, axes: Axes) -> None:
-        """Draw with the title only, where callers expect it: they have panels, and captions of
-        their own.
-        """
-        axes.spines[["top", "right"]].set_visible(False)
-        entries = self.draw(axes)
-        for text in [text for text in axes.texts if text.get_gid() == _SMALL]:
+    def _draw(self, place: Any, figure: Any, *, grows: bool) -> None:
+        contents = self.draw(place, replace(self.options, alone=grows))
+        contents.options = self.options
+        vars(place)["feval"] = contents  # goes with the axes
+        arrange(figure, grows=grows)
+
+
+_BENEATH = "beneath"
+"""Id of our legend."""
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Names in a script that the font lacks are drawn as boxes, without a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        yield
+
+
+def arrange(figure: Any, *, grows: bool = False) -> None:
+    """Put names on all pictures of a figure, and one legend beneath them: of lines, unless all of
+    them have their names at their ends, and of all else.
+
+    `grows` makes the figure higher by its legend.
+    """
+    panels = [
+        (each, vars(each)["feval"]) for each in (figure, *figure.axes) if "feval" in vars(each)
+    ]
+    size = figure.get_size_inches().copy() if grows else None
+    beneath = [own for _, own in panels if own.options.legend in ("auto", "outside", "direct")]
+    at_ends = all(own.ends and own.options.legend != "outside" for own in beneath)
+    for named in (True, False) if at_ends and beneath else (False,):
+        _clear(figure, panels)
+        entries: Entries = {}
+        for own in beneath:
+            direct = own.options.legend == "direct"
+            entries |= {} if named or direct else own.lines
+        for own in beneath:
+            entries |= own.signs
+        _legend_beneath(figure, entries, size)
+        if _put_names(figure, panels, at_ends=named):
+            break
+    for axes, own in panels:
+        if own.options.legend == "inside" and (entries := own.lines | own.signs):
+            axes.legend(entries.values(), entries.keys(), loc="best")
+
+
+def _clear(figure: Any, panels: Sequence[tuple[Any, Contents]]) -> None:
+    """Remove names and legends of an earlier arrangement."""
+    for legend in [each for each in figure.legends if each.get_gid() == _BENEATH]:
+        legend.remove()
+    for axes, own in panels:
+        for text in own.put:
             text.remove()
-        axes.set_title(axes.get_title(loc="left"), loc="left", fontweight="bold", pad=6)
-        # More entries than lines can be told apart by colour stand beside the axes, where they hide
-        # no data.
-        where: dict[str, Any] = {"fontsize": 7.5}
-        if len(entries) > len(COLOURS) + 4:
-            where = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0}
-            where |= {"fontsize": 6.0, "labelspacing": 0.15}
-        axes.legend(entries.values(), entries.keys(), **where)
+        own.put = []
+        if own.limits is not None:
+            axes.set_xlim(own.limits)
+
+
+def _legend_beneath(figure: Any, entries: Entries, size: Any) -> None:
+    """Put a legend below all axes, in as many columns as its width has room for."""
+    if not entries:
+        return
+    root = figure.get_figure(root=True)
+    if root.get_layout_engine() is None:
+        root.set_layout_engine("constrained")  # else the legend would lie on labels
+    width = figure.bbox.width
+    letters = 72 * width / root.dpi / (0.6 * points_of("legend.fontsize"))
+    names = [shortened(name, max(int(letters) - 8, 12)) for name in entries]
+    for columns in range(min(len(entries), 4), 0, -1):
+        legend = figure.legend(entries.values(), names, loc="outside lower center", ncols=columns)
+        legend.set_gid(_BENEATH)
+        extent = legend.get_window_extent()
+        if extent.width <= width or columns == 1:
+            break
+        legend.remove()
+    if size is not None:
+        figure.set_size_inches(size[0], size[1] + extent.height / root.dpi)
+
+
+def _put_names(figure: Any, panels: Sequence[tuple[Any, Contents]], *, at_ends: bool) -> bool:
+    """Put names on axes; return whether all names of lines stand clear, where these are wanted."""
+    root = figure.get_figure(root=True)
+    root.draw_without_rendering()
+    for axes, own in panels:
+        if (at_ends or own.options.legend == "direct") and own.ends and not _stretch(axes, own):
+            return False
+    root.draw_without_rendering()  # positions depend on the layout
+    clear = True
+    for axes, own in panels:
+        forced = own.options.legend == "direct"
+        room = Room(axes) if own.ends or own.names else None
+        if room and (at_ends or forced):
+            put = [room.put(name, forced=forced) for name in own.ends]
+            clear &= None not in put
+            own.put += [text for text in put if text]
+        if room:
+            own.put += [text for name in own.names if (text := room.put(name))]
+    return clear
+
+
+def _stretch(axes: Axes, own: Contents) -> bool:
+    """Make room for names right of the lines' ends; return whether that leaves most of the axes to
+    the lines.
+    """
+    box = axes.get_window_extent()
+    low, high = own.limits = axes.get_xlim()
+    longest = 1.0
+    for name in own.ends:
+        text = axes.text(0, 0, f"  {name.text} ", fontsize="small")
+        needed = text.get_window_extent().width / box.width
+        text.remove()
+        end = (axes.transData.transform(name.at)[0] - box.x0) / box.width
+        longest = max(longest, end / (1 - needed) if needed < 1 else math.inf)
+    if longest > _WIDEST and own.options.legend != "direct":
+        return False
+    ends = axes.transData.inverted().transform([(box.x0 + box.width * longest, box.y0)])
+    axes.set_xlim(low, float(ends[0, 0]) if math.isfinite(longest) else high)
+    return True
+
+
+class Room:
+    """Where names on axes hide least: in points, the lines, markers and texts that are there."""
+
+    def __init__(self, axes: Axes) -> None:
+        root: Any = axes.get_figure(root=True)
+        self.axes, self.pixels = axes, root.dpi / 72
+        self.box = axes.get_window_extent().get_points() / self.pixels
+        self.texts = [
+            text.get_window_extent().get_points() / self.pixels
+            for text in axes.texts
+            if text.get_text()
+        ]
+        crowd = [np.zeros((0, 2))]
+        for line in axes.lines:
+            data = np.asarray(line.get_xydata(), np.float64)
+            data = data[np.isfinite(data).all(axis=1)]
+            if not len(data):
+                continue
+            corners = np.asarray(line.get_transform().transform(data)) / self.pixels
+            # what runs to the edge of the axes ends there
+            corners[:, 0] = np.clip(corners[:, 0], self.box[0, 0], self.box[1, 0])
+            if len(corners) > 1 and line.get_linestyle() != "None":
+                steps = np.linspace(0, 1, 25)[:, None, None]
+                crowd.append((corners[:-1] * (1 - steps) + corners[1:] * steps).reshape(-1, 2))
+            if line.get_marker() != "None":
+                # a marker weighs more than a piece of line
+                crowd.append(np.repeat(corners, 12, axis=0))
+        self.crowd = np.concatenate(crowd)
+
+    def put(self, name: Name, *, forced: bool = False) -> Any:
+        """Write a name; `None` where it would lie on another text, leave the axes or, at the end of
+        a line, hide a line, unless it is `forced`.
+        """
+        text = self.axes.annotate(
+            name.text,
+            name.at,
+            xytext=(0, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize="small",
+            color=name.colour,
+            zorder=8,
+        )
+        extent = text.get_window_extent()
+        width, height = extent.width / self.pixels, extent.height / self.pixels
+        origin = self.axes.transData.transform(name.at) / self.pixels
+
+        def hidden(offset: tuple[float, float]) -> float:
+            low, high = self._corners(origin, offset, width, height)
+            outside = (low < self.box[0] - 1).any() or (high > self.box[1] + 1).any()
+            over = any((low < each[1]).all() and (high > each[0]).all() for each in self.texts)
+            lines = ((self.crowd > low) & (self.crowd < high)).all(axis=1).sum()
+            return _NO_ROOM * (bool(outside) + over) + float(lines)
+
+        gap = mpl.rcParams["lines.markersize"] / 2 + 2
+        up = height / 2 + gap
+        offsets = [(gap + 1, 0.0), (gap, up), (gap, -up)]
+        if not name.line:
+            sides = (-width / 2, 2.0, -width - 2)
+            offsets = [
+                (side, up * rise) for rise in (-1, 1, -1.8, 1.8, -2.6, 2.6) for side in sides
+            ]
+            offsets += [(gap + 1, 0.0), (-width - gap - 1, 0.0)]
+        best = min(offsets, key=hidden)
+        if hidden(best) >= (1 if name.line else _NO_ROOM) and not forced:
+            text.remove()
+            return None
+        text.set_position(best)
+        self.texts.append(np.array(self._corners(origin, best, width, height)))
+        return text
+
+    @staticmethod
+    def _corners(
+        origin: Floats, offset: tuple[float, float], width: float, height: float
+    ) -> tuple[Floats, Floats]:
+        low = origin + offset - (0, height / 2)
+        return low, low + np.array((width, height))
+
+
+_NO_ROOM = 1e6
 
 
 def picture(
     width: float = 6.4, height: float = 4.1, *, has_panels: bool = False
-) -> Callable[[Callable[[Any, Shown], Entries]], Callable[[Shown], Picture]]:
+) -> Callable[[Callable[[Any, Shown, PlotOptions], Contents]], Callable[..., Picture]]:
     """Make what draws something into a function that returns its picture."""
 
-    def make(draw: Callable[[Any, Shown], Entries]) -> Callable[[Shown], Picture]:
+    def make(draw: Callable[[Any, Shown, PlotOptions], Contents]) -> Callable[..., Picture]:
         @wraps(draw)
-        def made(shown: Shown) -> Picture:
-            return Picture(lambda place: draw(place, shown), (width, height), has_panels)
+        def made(shown: Shown, options: PlotOptions = DEFAULT) -> Picture:
+            size = width, height
+            return Picture(lambda place, own: draw(place, shown, own), size, has_panels, options)
 
         return made
 
     return make
+
+
+def points_of(key: str) -> float:
+    """Return a size of letters in Matplotlib's settings in points, such as "axes.titlesize"."""
+    settings: Any = mpl.rcParams
+    return float(FontProperties(size=settings[key]).get_size_in_points())
+
+
+def thin(share: float = 0.65) -> Entries:
+    """Return the width of a line that matters less, as a share of the usual one."""
+    return {"linewidth": share * mpl.rcParams["lines.linewidth"]}
 
 
 def look(position: int) -> dict[str, Any]:
@@ -226,38 +512,83 @@ def band(
     x: Sequence[float],
     ends: Iterable[tuple[float, float]],
     colour: str,
-    width: float = 2.5,
+    intervals: str | bool = "band",
 ) -> Any:
-    """Draw the area between ends, or a bar of some width where one point has no area."""
+    """Draw the area between ends, or bars: where they are asked for, or one point has no area."""
     low, high = np.reshape(list(ends), (-1, 2)).T
-    if len(x) > 1:
+    if not intervals:
+        return None
+    if intervals == "band" and len(x) > 1:
         return axes.fill_between(x, low, high, color=colour, alpha=0.14, linewidth=0, zorder=1.5)
-    return axes.vlines(x, low, high, color=colour, linewidth=width, alpha=0.35, zorder=1.5)
+    wide: Any = {"alpha": 0.35, **thin(1.4)}
+    return axes.vlines(x, low, high, color=colour, zorder=1.5, **wide)
 
 
-def log_axis(
+def cost_axis(
     axes: Axes,
     values: Collection[float],
     label: str,
     *,
+    log: bool = True,
     right: int = 1,
     whole: bool = False,
-    usd: bool = False,
 ) -> None:
-    """Make the horizontal axis logarithmic, with room around some values; `right` margins on the
-    right.
-
-    `whole` keeps ticks at whole numbers if there are any; `usd` writes them as amounts of money.
+    """Make the horizontal axis one of costs or counts with room around some values, logarithmic or
+    from 0; `right` margins on the right. `whole` keeps ticks at whole numbers if there are any.
     """
-    low, high = min(values), max(values)
-    margin = 1.6 if high < 1.2 * low else (high / low) ** 0.06
-    low, high = low / margin, high * margin**right
-    ticks = log_ticks(low, high)
-    axes.set_xscale("log")
+    low, high = _with_siblings(axes, "x", min(values), max(values))
+    if log:
+        margin = 1.6 if high < 1.2 * low else (high / low) ** 0.06
+        low, high = low / margin, high * margin**right
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(RoundTicks(whole=whole))
+        axes.xaxis.set_minor_locator(NullLocator())
+    else:
+        low, high = 0.0, 1.04 * high
     axes.set_xlim(low, high)
-    ticks = [tick for tick in ticks if whole and float(tick).is_integer()] or ticks
-    name_ticks(axes.xaxis, ticks, dollars if usd else plain_number)
-    axes.set_xlabel(label)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+    name_axes(axes, label)
+
+
+def _with_siblings(axes: Axes, name: str, low: float, high: float) -> tuple[float, float]:
+    """Return a range widened by those of pictures that share the axis."""
+    for other in getattr(axes, f"get_shared_{name}_axes")().get_siblings(axes):
+        if other is not axes and "feval" in vars(other):
+            own = getattr(other, f"get_{name}lim")()
+            low, high = min(low, own[0]), max(high, own[1])
+    return low, high
+
+
+def name_axes(axes: Axes, across: str, up: str = "") -> None:
+    """Name the axes below and beside them, in lines that are no longer than they are."""
+    size, box = points_of("axes.labelsize"), axes.get_window_extent()
+    letters = letters_across(axes, size)
+    axes.set_xlabel("\n".join(wrap(across, max(int(letters), 12))))
+    if up:
+        axes.set_ylabel("\n".join(wrap(up, max(int(letters * box.height / box.width), 12))))
+
+
+def letters_across(axes: Any, size: float) -> float:
+    """Return how many letters of some size in points stand beside each other above axes."""
+    return float(72 * axes.get_window_extent().width / axes.get_figure(root=True).dpi / (size / 2))
+
+
+class RoundTicks(Locator):
+    """Round numbers along a log axis, as many as have room."""
+
+    def __init__(self, *, whole: bool = False) -> None:
+        self.whole = whole
+
+    def __call__(self) -> Sequence[float]:
+        """Return the ticks of the part in view."""
+        low, high = sorted(self.axis.get_view_interval())  # type: ignore[union-attr]  # of a log axis
+        return self.tick_values(low, high)
+
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+        """Return the ticks between two values."""
+        ticks = log_ticks(vmin, vmax) if vmin > 0 else []
+        ticks = [tick for tick in ticks if self.whole and float(tick).is_integer()] or ticks
+        return ticks[:: 1 + len(ticks) // max(self.axis.get_tick_space(), 3)]  # type: ignore[union-attr]
 
 
 def name_ticks(axis: Any, ticks: Sequence[float], write: Callable[[float], str]) -> None:
@@ -277,12 +608,15 @@ def accuracy_axis(axes: Axes, values: Iterable[float], *, bins: int = 7) -> None
     low, high = min(shown), max(shown)
     room = max(0.06 * (high - low), (8 - (high - low)) / 2)
     beyond = 0.04 * (high - low + 2 * room)  # a marker at 0 or 100 % is whole
-    axes.set_ylim(max(low - room, -beyond), min(high + room, 100 + beyond))
+    axes.set_ylim(
+        _with_siblings(axes, "y", max(low - room, -beyond), min(high + room, 100 + beyond))
+    )
     axes.yaxis.set_major_locator(MaxNLocator(nbins=bins, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(
         FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else "")
     )
-    axes.set_ylabel("accuracy")
+    if axes.yaxis.get_tick_params().get("labelleft", True):  # else another panel says it
+        axes.set_ylabel("accuracy")
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -304,31 +638,42 @@ def legend_label(name: str, others: Collection[str] = ()) -> str:
 
     Matplotlib leaves out labels that begin with an underscore, so a blank goes before it.
     """
-    name = shortened(name, _LONGEST_NAME)
+    name = shortened(name, 72)
     name = f" {name}" if name.startswith("_") else name
     while name in others:
         name += " "
     return name
 
 
-def heading(axes: Any, title: str, lines: Sequence[str], *, longest: int = 100) -> None:
+def heading(
+    axes: Any, title: str, lines: Sequence[str], options: PlotOptions = DEFAULT, missing: str = ""
+) -> None:
     """Put a title and small lines above a picture; long ones go on in a second line, are cut, and
-    never squeeze the axes.
+    never squeeze the axes. On a caller's axes only what is `missing` is said below the title.
     """
-    lines = [part for line in lines for part in wrap(shortened(line, 2 * longest - 10), longest)]
-    axes.set_title(
-        shortened(title, 66), loc="left", fontweight="bold", pad=29 + 10 * max(len(lines) - 2, 0)
-    )
+    if not options.title:
+        return
+    if isinstance(options.title, str):
+        title = options.title
+    size = points_of("font.size") / 1.2
+    longest = max(int(1.06 * letters_across(axes, size)), 20)
+    widest = max(int(letters_across(axes, 1.05 * points_of("axes.titlesize"))), 12)
+    said = [
+        part
+        for line in (*(lines if options.alone else ()), missing)
+        for part in wrap(shortened(line, 2 * longest - 10), longest)
+    ]
     small = axes.annotate(
-        "\n".join(lines),
+        "\n".join(said),
         (0, 1),
         xycoords="axes fraction",
         xytext=(0, 6),
         textcoords="offset points",
-        fontsize=7.5,
+        fontsize=size,
         linespacing=1.35,
         color="#444444",
         annotation_clip=False,
     )
     small.set_in_layout(False)
-    small.set_gid(_SMALL)
+    title = "\n".join(wrap(shortened(title, 2 * widest - 4), widest))
+    axes.set_title(title, loc="left", pad=6 + 1.45 * size * len(said))

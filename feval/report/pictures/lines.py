@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from feval.errors import UnknownNameError, UsageError
+from feval.estimators.arrays import pareto
 from feval.evaluation.cautions import mixed_counters
-from feval.report.palette import COLOURS, DASHES, places
+from feval.evaluation.measures import COSTS, MEASURES
+from feval.report.palette import COLOURS, DASHES, MARKERS, places
 from feval.report.pictures.drawing import (
     DASHED,
+    DEFAULT,
     DOTTED,
     GREY,
-    HALO,
     INK,
+    PER_1000,
+    Contents,
     Entries,
+    Name,
     Picture,
+    PlotOptions,
     accuracy_axis,
     band,
     band_ends,
+    cost_axis,
     handle,
     heading,
     legend_label,
-    log_axis,
     look,
     percents,
     picture,
     shade,
     shares,
+    thin,
 )
 from feval.report.tables.results import subtitles
 from feval.report.tables.tables import billing_note, cost_mark, cost_words, timing_notes
@@ -41,6 +49,7 @@ from feval.report.text import counted, counted_questions, interval_name, shorten
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
+    from feval.comparison.runner import MethodCurve
     from feval.evaluation.curves import Curve, CurvePoint
     from feval.evaluation.evaluation import Evaluation
     from feval.forecast import BudgetPlan, EstimatedCurve, Forecast
@@ -49,226 +58,383 @@ if TYPE_CHECKING:
 _BEYOND = 1e6  # factor to the far right of every axis, so that the baseline runs to the edge
 _ROUND_COUNTS = frozenset({1, 5, 10, 20, 40, 80, 160, 320, 640})
 _FEW_POINTS = 6
-_MOST_BANDS = 4  # of more lines, bands would hide each other: they are left out
+_MOST_BANDS = 4  # of more lines, bands would hide each other: the frontier's methods keep theirs
 _CEILINGS: tuple[Any, ...] = (DASHED, DOTTED, (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
 _AXES = (
-    ("usd_per_question", "mean USD per question (log scale)"),
-    ("tokens_per_question", "mean tokens per question, prompt + output (log scale); USD not known"),
+    ("usd_per_question", PER_1000),
+    ("tokens_per_question", "mean tokens per question, prompt + output; USD not known"),
 )
 
 
-_DRAWN: WeakKeyDictionary[Axes, tuple[list[Curve], set[Any]]] = WeakKeyDictionary()
-"""Axes -> the curves on them, and what was drawn for these."""
-
-
-def plot_curve(curve: Curve, axes: Axes | None = None) -> Axes:
+def plot_curve(curve: Curve, axes: Axes | None = None, options: PlotOptions = DEFAULT) -> Axes:
     """Draw a curve on a caller's axes, or on a new figure of pyplot's; curves drawn there earlier
     are drawn anew beside it.
     """
-    earlier, artists = ([], set()) if axes is None else _DRAWN.get(axes, ([], set()))
-    for artist in artists:
-        artist.remove()
-    others = set() if axes is None else _artists(axes)
-    axes = curves([*earlier, curve]).plot(axes)
-    _DRAWN[axes] = [*earlier, curve], _artists(axes) - others
+    shown = [curve]
+    if axes is not None and (earlier := vars(axes).pop("feval", None)) is not None:
+        shown = [*earlier.shown, curve]
+        own = {*axes.collections, *axes.lines, *axes.texts} - earlier.others
+        for artist in own | ({axes.get_legend()} - {None}):
+            artist.remove()
+    others = set() if axes is None else {*axes.collections, *axes.lines, *axes.texts}
+    axes = curves(shown, options).plot(axes)
+    vars(axes)["feval"].shown, vars(axes)["feval"].others = shown, others
     return axes
 
 
-def _artists(axes: Axes) -> set[Any]:
-    legends = [*axes.figure.legends, axes.get_legend()]
-    return {*axes.collections, *axes.lines, *axes.texts, *legends} - {None}
-
-
-def along(shown: Sequence[Curve]) -> tuple[str, str]:
-    """Return field and label of the curves' own cost, else of the first cost that is positive at
-    every point, as a log axis needs.
+def along(shown: Sequence[Curve], cost: str | None = None, *, log: bool = True) -> tuple[str, str]:
+    """Return field and label of a cost, or the curves' own, else of the first cost that is positive
+    at every point, as a log axis needs.
     """
     points = [point for curve in shown for point in curve.points]
     first = shown[0]
-    own: list[tuple[str, str]] = []
+    if cost is not None:
+        own = "cost" if cost == first.cost else MEASURES[COSTS[cost]].key
+        known = [getattr(point, own) for point in points]
+        if any(value is None or (log and value <= 0) for value in known):
+            raise UsageError(
+                f"cost={cost!r} was asked for, and points of {first.method} on {first.dataset} do"
+                " not have one that its axis can show; leave cost= out, or choose another."
+            )
+        return own, PER_1000 if cost == "usd" else cost_words(cost, first.timing)[0]
+    named: list[tuple[str, str]] = []
     if first.cost is not None and {curve.cost for curve in shown} == {first.cost}:
-        own = [("cost", f"{cost_words(first.cost, first.timing)[0]} (log scale)")]
+        named = [("cost", cost_words(first.cost, first.timing)[0])]
     name = "CoTs per question, n" if first.field == "n" else first.field
-    for field, label in (*own, *_AXES):
+    for field, label in (*named, *_AXES):
         if all(place(point, field) > 0 for point in points):
             return field, label
-    return "n", f"{name} (log scale); cost not known"
+    return "n", f"{name}; cost not known"
 
 
 def place(point: CurvePoint, field: str) -> float:
-    """Return where a point stands on the axis of a field."""
-    return float(getattr(point, field) or 0.0)
+    """Return where a point stands on the axis of a field: USD are those of 1,000 questions."""
+    return float(getattr(point, field) or 0.0) * (1000 if field.startswith("usd") else 1)
 
 
 def frame_curves(
-    axes: Axes, shown: Sequence[Curve], axis: tuple[str, str], ceilings: Sequence[float] = ()
+    axes: Axes,
+    shown: Sequence[Curve],
+    axis: tuple[str, str],
+    ceilings: Sequence[float] = (),
+    *,
+    log: bool = True,
 ) -> None:
     """Set both axes of curves, with room for a name right of the last marker."""
     field, label = axis
     points = [point for curve in shown for point in curve.points]
-    values = [place(point, field) for point in points]
-    log_axis(axes, values, label, right=2, usd=label.startswith("mean USD"))
+    cost_axis(axes, [place(point, field) for point in points], label, right=2, log=log)
     accuracy_axis(axes, [*ceilings, *(end for point in points for end in band_ends(point))])
 
 
 @picture()
-def curves(axes: Axes, shown: Sequence[Curve]) -> Entries:
+def curves(axes: Axes, shown: Sequence[Curve], options: PlotOptions) -> Contents:
     """Return cost against accuracy of one method on one dataset, one line per LLM.
 
-    Each line has its confidence band; the single CoT (n = 1) is a hollow marker with a dotted
-    baseline to its right; pass@n, the ceiling of every method that picks among n CoTs, is dashed.
-    If an LLM has no price, the axis shows tokens instead of USD.
+    Each line has its confidence band; a dotted baseline runs from the single CoT (n = 1); pass@n,
+    the ceiling of every method that picks among n CoTs, is dashed. If an LLM has no price, the axis
+    shows tokens instead of USD.
     """
-    first, axis = shown[0], along(shown)
+    first, axis = shown[0], along(shown, options.cost, log=options.log)
     several = len({(curve.method, curve.dataset) for curve in shown}) > 1
-    entries: Entries = {}
+    contents = Contents()
     for position, curve in enumerate(shown):
         name = f"{curve.method}, {curve.llm}" if several else curve.llm
-        entries[legend_label(name, entries)] = _draw_curve(axes, curve, axis[0], position)
+        _draw_curve(axes, curve, axis[0], (position, name), contents, options)
     points = [point for curve in shown for point in curve.points]
     ceilings = [share for share in shares(points, "pass_at_n") if share == share]
-    frame_curves(axes, shown, axis, ceilings)
+    ceilings *= options.ceilings
+    frame_curves(axes, shown, axis, ceilings, log=options.log)
     whose = f", {first.llm}" if len(shown) == 1 else ""
     methods, datasets = (
         ", ".join(dict.fromkeys(getattr(curve, name) for curve in shown))
         for name in ("method", "dataset")
     )
-    heading(axes, f"{methods} on {datasets}{whose}", subtitles(first))
-    if first.confidence is not None:
-        entries[f"{100 * first.confidence:g} % band"] = shade()
+    heading(axes, f"{methods} on {datasets}{whose}", subtitles(first), options)
+    if first.confidence is not None and options.intervals:
+        contents.signs[interval_name(first.confidence)] = shade()
     if ceilings:
-        entries["pass@n (ceiling)"] = handle(color=GREY, linestyle=DASHED, linewidth=1.2)
+        contents.signs["pass@n (ceiling)"] = handle(color=GREY, linestyle=DASHED, **thin())
     if first.field == "n" and any(point.n == 1 for point in points):
-        entries["single CoT"] = handle(
-            color=GREY, linestyle=DOTTED, marker="o", markerfacecolor="white", markersize=5
-        )
-    return entries
+        contents.signs["single CoT"] = handle(color=GREY, linestyle=DOTTED, **thin())
+    return contents
 
 
-def _draw_curve(axes: Axes, curve: Curve, field: str, position: int) -> Any:
-    points, style = curve.points, look(position)
-    colour, last = style["color"], len(points) - 1
+def _draw_curve(
+    axes: Axes,
+    curve: Curve,
+    field: str,
+    named: tuple[int, str],
+    contents: Contents,
+    options: PlotOptions,
+) -> None:
+    points = sorted(curve.points, key=lambda point: place(point, field))
+    style, last = look(named[0]), len(points) - 1
+    colour = style["color"]
     x = [place(point, field) for point in points]
     y = shares(points)
-    band(axes, x, map(band_ends, points), colour)
-    axes.plot(
-        x,
-        shares(points, "pass_at_n"),
-        color=colour,
-        linestyle=DASHED,
-        linewidth=1.2,
-        marker=None if last else "_",
-        markersize=11,
-        zorder=3,
-    )
+    band(axes, x, map(band_ends, points), colour, options.intervals)
+    if options.ceilings:
+        axes.plot(
+            x,
+            shares(points, "pass_at_n"),
+            color=colour,
+            linestyle=DASHED,
+            marker=None if last else "_",
+            zorder=3,
+            **thin(),
+        )
     # all of a few points have a marker, else the ends and round numbers of CoTs
     marked = [
         i
         for i, point in enumerate(points)
         if last < _FEW_POINTS or i in (0, last) or point.n in _ROUND_COUNTS
     ]
-    [line] = axes.plot(x, y, linewidth=1.9, markersize=5, markevery=marked, zorder=4, **style)
+    label = legend_label(named[1], contents.lines)
+    contents.lines[label] = _draw_line(axes, x, y, style, marked, contents)
+    contents.ends.append(Name(label, (x[last], y[last]), colour, line=True))
     for i in marked:
         if curve.field == "n" and points[i].n == 1:
-            baseline = {"linestyle": DOTTED, "linewidth": 1.2, "markerfacecolor": "white"}
             ends = [x[i], _BEYOND * x[i]]
-            axes.plot(ends, [y[i]] * 2, markersize=5, markevery=[0], zorder=5, **style | baseline)
+            axes.plot(ends, [y[i]] * 2, color=colour, linestyle=DOTTED, zorder=2, **thin())
         name = f"{curve.field} = {points[i].n}" if i in (0, last) else str(points[i].n)
-        _name_marker(axes, (x[i], y[i]), name, colour, dearest=x[i] == max(x))
+        if options.annotate:
+            contents.names.append(Name(name, (x[i], y[i]), colour))
+
+
+def _draw_line(
+    axes: Axes,
+    x: Sequence[float],
+    y: Sequence[float],
+    style: Entries,
+    marked: Sequence[int],
+    contents: Contents,
+) -> Any:
+    """Draw points joined by a line, and return it; some are marked, those hollow that another of
+    them dominates.
+    """
+    best = pareto(np.array(x), np.array(y) / 100)
+    full, hollow = ([i for i in marked if best[i] == is_best] for is_best in (True, False))
+    [line] = axes.plot(x, y, zorder=4, markevery=full, **style)
+    if hollow:
+        empty: Entries = {"linestyle": "none", "markerfacecolor": "white"}
+        axes.plot(x, y, markevery=hollow, zorder=4.5, **style | empty)
+        contents.signs["dominated"] = handle(color=GREY, marker="o", **empty)
     return line
 
 
-def _name_marker(
-    axes: Axes, at: tuple[float, float], name: str, colour: str, *, dearest: bool
-) -> None:
-    """Write a name below its marker, or above to the right of the last one, clear of the line."""
-    long = "=" in name and len(name) > 8  # a centred one would run into the tick labels
-    axes.annotate(
-        name,
-        at,
-        xytext=(5, 2) if dearest else (-3 if long else 0, -6),
-        textcoords="offset points",
-        ha="left" if long or dearest else "center",
-        va="bottom" if dearest else "top",
-        fontsize=7.5,
-        color=colour,
-        zorder=6,
-        path_effects=[HALO],
+@picture(height=0.62 * 6.4)
+def comparison(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
+    """Return a comparison of one curve or more, cost against accuracy.
+
+    One line per method with its confidence band, of more than four those on the frontier; a ring
+    for a single call of each LLM; the Pareto frontier as steps; the pass@n ceiling of each LLM in
+    grey.
+    """
+    cost = options.cost or shown.plan.cost
+    drawn = [(curve, *_placed(curve.points, cost, options)) for curve in _chosen(shown, options)]
+    missing = dict.fromkeys(each.label for each in shown.missing)
+    missing |= dict.fromkeys(curve.label for curve, x, _ in drawn if not x)
+    drawn = [each for each in drawn if each[1]]
+    contents = Contents()
+    frontier = _frontier(drawn)
+    on = {label for label, _, _ in frontier}
+    bands = []
+    styles = list(_styles(shown, [curve for curve, _, _ in drawn], contents))
+    of_llms = {
+        _parts(curve)[1]: style["color"]
+        for (curve, _, _), (style, name) in zip(drawn, styles, strict=True)
+        if name in ("", _parts(curve)[1])
+    }
+    _draw_ceilings(axes, shown, of_llms, contents, options)
+    for (curve, x, points), (style, name) in zip(drawn, styles, strict=True):
+        y = shares(points)
+        if options.intervals and (len(drawn) <= _MOST_BANDS or curve.label in on):
+            band(axes, x, map(band_ends, points), style["color"], options.intervals)
+            bands += points
+        line = _draw_line(axes, x, y, style, range(len(x)), contents)
+        if name:
+            contents.lines[name] = line
+        if name or options.legend == "direct":
+            end = (x[-1], y[-1])
+            contents.ends.append(Name(name or curve.label, end, style["color"], line=True))
+    _frame_comparison(axes, shown, [points for _, _, points in drawn], bands, options, missing)
+    if shown.baselines:
+        _draw_baselines(axes, shown, contents, options)
+    if frontier and options.frontier:
+        corners = [(x, y) for _, x, y in frontier]
+        corners.append((_BEYOND * corners[-1][0], corners[-1][1]))
+        steps: Entries = {"color": INK, "alpha": 0.75, **thin(0.5)}
+        axes.plot(*zip(*corners, strict=True), drawstyle="steps-post", zorder=3.5, **steps)
+        contents.signs["Pareto frontier"] = handle(**steps)
+    if bands:
+        contents.signs[interval_name(shown.plan.confidence)] = shade()
+    return contents
+
+
+def _chosen(shown: Comparison, options: PlotOptions) -> list[MethodCurve]:
+    """The curves of the methods and LLMs that are wanted."""
+    parts = {curve.label: _parts(curve) for curve in shown.curves}
+    methods = {
+        each.label: {each.label, each.entry.method, parts[each.label][0]} for each in shown.curves
+    }
+    for noun, wanted, known in (
+        ("method", options.methods, {name for names in methods.values() for name in names}),
+        ("LLM", options.llms, {name for each in shown.curves for name in each.entry.llms}),
+    ):
+        for name in wanted or ():
+            if name not in known:
+                raise UnknownNameError.among(f"{noun} of the comparison", name, known)
+    chosen = [
+        curve
+        for curve in shown.curves
+        if (options.methods is None or methods[curve.label] & {*options.methods})
+        and (options.llms is None or {*curve.entry.llms} <= {*options.llms})
+    ]
+    if not chosen:
+        raise UsageError(
+            "No method of the comparison has both the methods= and all of its LLMs in llms= that"
+            f" were asked for; it has {', '.join(parts)}."
+        )
+    return chosen
+
+
+def _parts(curve: MethodCurve) -> tuple[str, str]:
+    """A curve's method and LLMs, as legends have them."""
+    llms = " > ".join(curve.entry.llms)
+    return curve.label.removesuffix(f" ({llms})"), llms
+
+
+def _styles(
+    shown: Comparison, drawn: Sequence[MethodCurve], contents: Contents
+) -> Iterator[tuple[Entries, str]]:
+    """Yield look and name of each curve: where LLMs and methods both vary, colours are LLMs, and
+    markers and dashes methods; else colours are what varies. A method or LLM looks the same on all
+    axes on which the same varies.
+    """
+    every = [_parts(curve) for curve in shown.curves]
+    methods, llms = (list(dict.fromkeys(names)) for names in zip(*every, strict=True))
+    parts = [_parts(curve) for curve in drawn]
+    own, of = {method for method, _ in parts}, {llm for _, llm in parts}
+    if min(len(own), len(of)) > 1 and max(len(own), len(of)) < len(parts) == len({*parts}):
+        for llm in (llm for llm in llms if llm in of):
+            contents.lines[llm] = handle(color=COLOURS[llms.index(llm) % len(COLOURS)])
+        for method in (method for method in methods if method in own):
+            contents.lines[method] = handle(**_method_look(methods.index(method)), color=INK)
+        for method, llm in parts:
+            colour = COLOURS[llms.index(llm) % len(COLOURS)]
+            yield _method_look(methods.index(method)) | {"color": colour}, ""
+        return
+    for curve, (method, llm) in zip(drawn, parts, strict=True):
+        if len(of) == 1 and len(own) == len(parts):
+            position, name = methods.index(method), method
+        elif len(own) == 1 and len(of) == len(parts):
+            position, name = llms.index(llm), llm
+        else:
+            position, name = shown.curves.index(curve), curve.label
+        dashes = DASHES[places(position)[2]] if position >= len(COLOURS) else ()
+        yield look(position) | _dashed(dashes), legend_label(name, contents.lines)
+
+
+def _method_look(position: int) -> Entries:
+    marker = list(MARKERS)[position % len(MARKERS)]
+    return {"marker": marker} | _dashed(DASHES[position % len(DASHES)])
+
+
+def _dashed(pattern: Sequence[float]) -> Entries:
+    return {"linestyle": (0, pattern) if pattern else "solid"}
+
+
+def _placed(
+    points: Iterable[Evaluation], cost: str, options: PlotOptions
+) -> tuple[list[float], list[Evaluation]]:
+    """Costs in their order and their points, without those that the axis cannot show; USD are those
+    of 1,000 questions.
+    """
+    scale = 1000 if cost == "usd" else 1
+    costs = sorted(
+        (
+            (scale * mean, place, point)
+            for place, point in enumerate(points)
+            if (mean := point.mean_cost(cost)) is not None and (mean > 0 or not options.log)
+        ),
+        key=lambda each: each[:2],
+    )
+    return [x for x, _, _ in costs], [point for _, _, point in costs]
+
+
+def _frontier(
+    drawn: Sequence[tuple[MethodCurve, list[float], list[Evaluation]]],
+) -> list[tuple[str, float, float]]:
+    """Label, cost and accuracy of the drawn points that no other dominates, by cost."""
+    each = [
+        (curve.label, x, 100 * point.accuracy)
+        for curve, costs, points in drawn
+        for x, point in zip(costs, points, strict=True)
+    ]
+    if not each:
+        return []
+    _, costs, accuracies = zip(*each, strict=True)
+    best = pareto(np.array(costs), np.array(accuracies) / 100)
+    return sorted(
+        (one for one, is_best in zip(each, best, strict=True) if is_best), key=lambda one: one[1]
     )
 
 
-@picture(height=0.62 * 6.4)
-def comparison(axes: Axes, shown: Comparison) -> Entries:
-    """Return a comparison of one curve or more, cost against accuracy.
+def _of_llms(curves: Iterable[Any], options: PlotOptions) -> list[Any]:
+    """Ceilings or single calls of the LLMs that are wanted."""
+    return [
+        each
+        for each in curves
+        if options.llms is None
+        or {*(each.entry.llms if hasattr(each, "entry") else each.llms)} <= {*options.llms}
+    ]
 
-    One line per method, of four and fewer with its confidence band; a hollow circle for a single
-    call of each LLM; the Pareto frontier as steps; the pass@n ceiling of each LLM in grey.
-    """
-    entries: Entries = {}
-    cost, bands = shown.plan.cost, len(shown.curves) <= _MOST_BANDS
-    ceilings: Entries = {}
-    for position, curve in enumerate(shown.ceilings):
+
+def _draw_ceilings(
+    axes: Axes,
+    shown: Comparison,
+    colours: Mapping[str, str],
+    contents: Contents,
+    options: PlotOptions,
+) -> None:
+    """Draw pass@n of each LLM in its colour if it has one, else in grey, each with its dashes."""
+    chosen = _of_llms(shown.ceilings, options) if options.ceilings else []
+    alike = len(chosen) == 1 or all(curve.label in colours for curve in chosen)
+    for position, curve in enumerate(chosen):
         how = "" if shown.kinds == ("exact",) else " [exact]"
-        name = legend_label(f"pass@n of {curve.label.rpartition('/')[2]}{how}", ceilings)
-        x, points = _placed(curve.points, cost)
-        [ceilings[name]] = axes.plot(
-            x,
-            shares(points),
-            color=GREY,
-            linewidth=1.2,
-            linestyle=_CEILINGS[position % len(_CEILINGS)],
-            marker="_" if len(x) == 1 else None,
-            markersize=10,
-            zorder=3,
-        )
-    for position, curve in enumerate(shown.curves):
-        style = look(position) | {"markersize": 5, "markeredgecolor": "white"}
-        x, points = _placed(curve.points, cost)
-        if bands:
-            band(axes, x, map(band_ends, points), style["color"])
-        [entries[legend_label(curve.label, entries)]] = axes.plot(
-            x,
-            shares(points),
-            linewidth=1.8,
-            linestyle=(0, pattern) if (pattern := DASHES[places(position)[2]]) else "solid",
-            markeredgewidth=0.6,
-            zorder=5,
-            **style,
-        )
-    entries |= {legend_label(name, entries): line for name, line in ceilings.items()}
-    _frame_comparison(axes, shown, bands=bands)
-    if shown.baselines:
-        entries["single call"] = _draw_baselines(axes, shown)
-    corners = [(point.cost, 100 * point.accuracy) for point in shown.frontier if point.cost > 0]
-    if corners:
-        corners.append((axes.get_xlim()[1], corners[-1][1]))
-        steps: Entries = {"color": INK, "linewidth": 0.9, "alpha": 0.75}
-        axes.plot(*zip(*corners, strict=True), drawstyle="steps-post", zorder=4, **steps)
-        entries["Pareto frontier"] = handle(**steps)
-    if bands:
-        entries[interval_name(shown.plan.confidence)] = shade()
-    return entries
+        whose = "" if alike else f" of {curve.label.rpartition('/')[2]}"
+        name = legend_label(f"pass@n{whose}{how}")
+        x, points = _placed(curve.points, options.cost or shown.plan.cost, options)
+        style: Entries = {"linestyle": _CEILINGS[0 if alike else position % len(_CEILINGS)]}
+        style |= {"marker": "_" if len(x) == 1 else None, **thin()}
+        axes.plot(x, shares(points), color=colours.get(curve.label, GREY), zorder=3, **style)
+        contents.signs[name] = handle(color=GREY, **style)
 
 
-def _placed(points: Iterable[Evaluation], cost: str) -> tuple[list[float], list[Evaluation]]:
-    """Costs and points, without those that a log axis cannot show."""
-    costs = [(point.mean_cost(cost) or 0.0, point) for point in points]
-    return [x for x, _ in costs if x > 0], [point for x, point in costs if x > 0]
-
-
-def _frame_comparison(axes: Axes, shown: Comparison, *, bands: bool) -> None:
+def _frame_comparison(
+    axes: Axes,
+    shown: Comparison,
+    drawn: Sequence[Sequence[Evaluation]],
+    bands: Sequence[Evaluation],
+    options: PlotOptions,
+    missing: Iterable[str],
+) -> None:
     plan, first = shown.plan, shown.curves[0].points[0]
-    drawn = [point for curve in (*shown.curves, *shown.ceilings) for point in curve.points]
-    x, points = _placed([*drawn, *shown.baselines], plan.cost)
-    label = cost_words(plan.cost, shown.timing)[0]
-    label += f"{cost_mark(label, shown.counters)} (log scale)"
+    cost = options.cost or plan.cost
+    own = [point for points in drawn for point in points]
+    baselines = _of_llms(shown.baselines, options)
+    ceilings = _of_llms(shown.ceilings, options) if options.ceilings else []
+    points = [*own, *baselines, *(point for curve in ceilings for point in curve.points)]
+    x, points = _placed(points, cost, options)
+    label = PER_1000 if cost == "usd" else cost_words(cost, shown.timing)[0]
+    label += cost_mark(label, shown.counters)
     if points:
-        log_axis(axes, x, label, usd=plan.cost == "usd")
-        ends = [band_ends(point) if bands else (100 * point.accuracy,) for point in points]
-        accuracy_axis(axes, (end for each in ends for end in each))
+        cost_axis(axes, x, label, log=options.log)
+        ends = [end for point in bands for end in band_ends(point)]
+        accuracy_axis(axes, [*ends, *shares(points)])
     else:
         axes.set(xlabel=label, ylabel="accuracy")
-    own = [point for curve in shown.curves for point in curve.points]
     kinds = dict.fromkeys(point.kind for point in own)
     seeded = f" ({plan.replicates:,} draws, seed {plan.seed})" if "seeded" in kinds else ""
     questions = counted_questions(first.questions, shown.left_out)
@@ -278,68 +444,31 @@ def _frame_comparison(axes: Axes, shown: Comparison, *, bands: bool) -> None:
         *mixed_counters(shown.counters),
         *timing_notes(shown.timing),
     )
-    heading(axes, f"Methods compared on {first.dataset}", lines)
+    left_out = ", ".join(missing)
+    heading(
+        axes,
+        f"Methods compared on {first.dataset}",
+        lines,
+        options,
+        missing=f"left out: {left_out}" * bool(left_out),
+    )
 
 
-def _draw_baselines(axes: Axes, shown: Comparison) -> Any:
-    """Draw a hollow circle per LLM, and its name where it hides least."""
-    root: Any = axes.get_figure(root=True)
-    root.draw_without_rendering()  # positions depend on the layout
-    pixels = root.dpi / 72
-    box = axes.get_window_extent().get_points() / pixels
-    crowd = _crowd(axes, pixels)
-    hollow: Entries = {"color": INK, "linestyle": "", "marker": "o", "markersize": 6.5}
-    hollow |= {"markerfacecolor": "none", "markeredgewidth": 1.3}
-    for x, point in zip(*_placed(shown.baselines, shown.plan.cost), strict=True):
+def _draw_baselines(
+    axes: Axes, shown: Comparison, contents: Contents, options: PlotOptions
+) -> None:
+    """Draw a ring per LLM, which has its name."""
+    ring: Entries = {"color": INK, "linestyle": "", "marker": "o", "markerfacecolor": "none"}
+    ring["markersize"] = 1.7 * mpl.rcParams["lines.markersize"]
+    chosen = _of_llms(shown.baselines, options)
+    cost = options.cost or shown.plan.cost
+    for x, point in zip(*_placed(chosen, cost, options), strict=True):
         y = 100 * point.accuracy
-        axes.plot([x], [y], zorder=7, **hollow)
+        axes.plot([x], [y], zorder=7, **ring)
         name = shortened(", ".join(point.llms).rpartition("/")[2], 26)
-        origin = axes.transData.transform((x, y)) / pixels
-        offset, crowd = _quiet_place(origin, box, 4.2 * len(name), crowd)
-        axes.annotate(
-            name,
-            (x, y),
-            xytext=offset,
-            textcoords="offset points",
-            va="center",
-            fontsize=7,
-            color=INK,
-            zorder=8,
-            path_effects=[HALO],
-        )
-    return handle(**hollow)
-
-
-def _crowd(axes: Axes, pixels: float) -> Floats:
-    """[K, 2] positions (in points) of lines and markers, which names should avoid."""
-    places = [np.zeros((0, 2))]
-    for line in axes.lines:
-        if len(corners := axes.transData.transform(line.get_xydata()) / pixels):
-            shares = np.linspace(0, 1, 25)[:, None, None]
-            places.append((corners[:-1] * (1 - shares) + corners[1:] * shares).reshape(-1, 2))
-            # a marker weighs more than a piece of line
-            places.append(np.repeat(corners, 12, axis=0))
-    return np.concatenate(places)
-
-
-def _quiet_place(
-    origin: Floats, box: Floats, length: float, crowd: Floats
-) -> tuple[tuple[float, float], Floats]:
-    """Offset of a name's left end from its point (in points) where it hides least, and the crowd
-    including it.
-    """
-
-    def hidden(offset: tuple[float, float]) -> float:
-        low = origin + offset - (2, 5)
-        high = origin + offset + (length, 5)
-        outside = bool((low < box[0]).any() or (high > box[1]).any())
-        return 1e6 * outside + float(((crowd > low) & (crowd < high)).all(axis=1).sum())
-
-    ups = (-11, 11, -20, 20, -29, 29)
-    offsets = [(across, up) for up in ups for across in (-3, -length + 3, -length / 2)]
-    best = min([*offsets, (8, 0), (-length - 7, 0)], key=hidden)
-    along = np.stack(np.meshgrid(np.linspace(0, length, 40), (-5, 0, 5)), axis=-1).reshape(-1, 2)
-    return best, np.concatenate([crowd, np.repeat(along + origin + best, 5, axis=0)])
+        if options.annotate and len(chosen) > 1:
+            contents.names.append(Name(name, (x, y), INK))
+    contents.signs["single call"] = handle(**ring)
 
 
 _FEW_ESTIMATES = 3  # whose bands can be told apart
@@ -348,7 +477,7 @@ _WHISKERS = 1.025
 
 
 @picture(6.8, 4.5)
-def forecast(axes: Axes, shown: Forecast) -> Entries:
+def forecast(axes: Axes, shown: Forecast, options: PlotOptions) -> Contents:
     """Return one estimate or more over votes M.
 
     The pool's plurality is a thick black line, its majority of right calls a dashed one. Each
@@ -356,46 +485,50 @@ def forecast(axes: Axes, shown: Forecast) -> Entries:
     point. The two-call bounds are two lines within the band of their region. Points right of the
     dotted line at M = G are extrapolated.
     """
-    entries: Entries = {}
-    few = len(shown.estimates) <= _FEW_ESTIMATES
-    for position, curve in enumerate(shown.estimates):
+    contents, known = Contents(), [curve.method for curve in shown.estimates]
+    for name in options.methods or ():
+        if name not in known:
+            raise UnknownNameError.among("estimator of the forecast", name, known)
+    estimates = [
+        curve
+        for curve in shown.estimates
+        if options.methods is None or curve.method in options.methods
+    ]
+    few = len(estimates) <= _FEW_ESTIMATES
+    for position, curve in enumerate(estimates):
         if any(point.low is not None for point in curve.points):
-            entries[curve.method] = _draw_estimate(axes, curve, position, few=few)
-    pool, kinds = shown.pool, {"plurality", *(estimate.of for estimate in shown.estimates)}
+            _draw_estimate(axes, curve, position, contents, options, few=few)
+    pool, kinds = shown.pool, {"plurality", *(estimate.of for estimate in estimates)}
     for kind, values, name, style in (
         ("plurality", pool.plurality, "whole pool", "-"),
         ("majority", pool.majority, "whole pool, majority", DASHED),
     ):
-        some = sum(value is not None for value in values)
-        if kind in kinds and some:
-            [entries[name]] = axes.plot(
+        known_at = [i for i, value in enumerate(values) if value is not None]
+        if kind in kinds and known_at:
+            y = percents(values)
+            [contents.lines[name]] = axes.plot(
                 shown.m,
-                percents(values),
+                y,
                 color=INK,
                 linestyle=style,
-                linewidth=2.2,
-                marker="o" if some == 1 else None,
+                marker="o" if len(known_at) == 1 else None,
                 zorder=5,
+                **thin(1.2),
             )
-    axes.axvline(shown.g, color=GREY, linestyle=DOTTED, linewidth=1.1, zorder=1)
+            end = (shown.m[known_at[-1]], y[known_at[-1]])
+            contents.ends.append(Name(name, end, INK, line=True))
+    axes.axvline(shown.g, color=GREY, linestyle=DOTTED, zorder=1, **thin())
     low, high = shown.m[0], shown.m[-1]
-    log_axis(
-        axes, [low, high * _WHISKERS ** len(shown.estimates)], "votes M (log scale)", whole=True
-    )
-    points = [point for curve in shown.estimates for point in curve.points]
+    most = high * _WHISKERS ** len(estimates)
+    label = f"votes M{' (log scale)' * options.log}"
+    cost_axis(axes, [low, most], label, log=options.log, whole=True)
+    points = [point for curve in estimates for point in curve.points]
     ends = [(p.accuracy, p.bound_low, p.bound_high, p.low, p.high) for p in points]
     every = (pool.plurality, pool.majority, *ends)
     accuracy_axis(axes, percents(share for each in every for share in each), bins=8)
-    if low <= shown.g <= high:
-        axes.annotate(
-            f" M = G = {shown.g}",
-            (shown.g, axes.get_ylim()[0]),
-            xytext=(1, 3),
-            textcoords="offset points",
-            fontsize=7.5,
-            color="#444444",
-            annotation_clip=False,
-        )
+    if low <= shown.g <= high and options.annotate:
+        at = (shown.g, axes.get_ylim()[0])
+        contents.names.append(Name(f"M = G = {shown.g}", at, GREY))
     extrapolated = "; extrapolated right of the dotted line" if high > shown.g else ""
     if low > shown.g:
         extrapolated = f"; all M are above G = {shown.g}, so everything is extrapolated"
@@ -405,116 +538,128 @@ def forecast(axes: Axes, shown: Forecast) -> Entries:
         f"from {evidence}; {drawing}; intervals: {100 * shown.confidence:g} %",
         f"pool: exact over all subsets of {pool.size} calls{extrapolated}",
     )
-    title = f"Accuracy of M votes on {shown.dataset}, {shown.llm}"
-    heading(axes, title, lines, longest=115)
-    return entries
+    heading(axes, f"Accuracy of M votes on {shown.dataset}, {shown.llm}", lines, options)
+    return contents
 
 
-def _draw_estimate(axes: Axes, curve: EstimatedCurve, position: int, *, few: bool) -> Any:
+def _draw_estimate(
+    axes: Axes,
+    curve: EstimatedCurve,
+    position: int,
+    contents: Contents,
+    options: PlotOptions,
+    *,
+    few: bool,
+) -> None:
     # the pool is black
     style = look(position if position < len(COLOURS) - 1 else position + 1)
     colour = style["color"]
     m = [point.m for point in curve.points]
     ends = [*zip(shares(curve.points, "low"), shares(curve.points, "high"), strict=True)]
+    last = max(i for i, (low, _) in enumerate(ends) if not math.isnan(low))
     bounds = curve.method == "two-call"
-    if bounds or (few and len(m) > 1):
-        band(axes, m, ends, colour, 6)
-    else:  # too many bands: one whisker per estimate, right of its last point
-        last = max(i for i, (low, _) in enumerate(ends) if not math.isnan(low))
+    if bounds or options.intervals == "bar" or (few and len(m) > 1):
+        band(axes, m, ends, colour, options.intervals)
+    elif options.intervals:  # too many bands: one whisker per estimate, right of its last point
         at = m[last] * _WHISKERS ** (1 + (position if last == len(m) - 1 else 0))
-        axes.vlines(at, *ends[last], color=colour, linewidth=1.6, alpha=0.8, zorder=4)
+        axes.vlines(at, *ends[last], color=colour, alpha=0.8, zorder=4, **thin(0.9))
     if bounds:
         for name in ("bound_low", "bound_high"):
             axes.plot(
                 m,
                 shares(curve.points, name),
                 color=colour,
-                linewidth=1.1,
                 marker="_" if len(m) == 1 else None,
                 zorder=3,
+                **thin(),
             )
-        return Patch(facecolor=colour, alpha=0.35, edgecolor=colour, linewidth=1.1)
-    every = max(1, math.ceil(len(m) / _MOST_MARKERS))
-    [line] = axes.plot(
-        m,
-        shares(curve.points),
-        markersize=3.6,
-        markevery=(position % every, every),
-        linewidth=1.5,
-        zorder=4,
-        **style,
-    )
-    return line
+        contents.lines[curve.method] = Patch(facecolor=colour, alpha=0.35, edgecolor=colour)
+        contents.ends.append(Name(curve.method, (m[last], ends[last][0]), colour, line=True))
+        return
+    every, y = max(1, math.ceil(len(m) / _MOST_MARKERS)), shares(curve.points)
+    markers: Entries = {"markevery": (position % every, every)}
+    [contents.lines[curve.method]] = axes.plot(m, y, zorder=4, **markers, **thin(0.85), **style)
+    contents.ends.append(Name(curve.method, (m[last], y[last]), colour, line=True))
 
 
 @picture(6.8, 4.5)
-def budget(axes: Axes, shown: BudgetPlan) -> Entries:
+def budget(axes: Axes, shown: BudgetPlan, options: PlotOptions) -> Contents:
     """Return accuracy over cost per question of the votes that a budget could buy; the vote to buy
     is a filled marker.
     """
-    style, options = look(0), shown.options
-    cost = [option.cost_per_question for option in options]
-    plurality, lower = shares(options, "plurality"), shares(options, "majority_low")
-    low, high = shares(options, "plurality_low"), shares(options, "plurality_high")
-    region = band(axes, cost, zip(low, high, strict=True), style["color"])
-    [line] = axes.plot(cost, plurality, markerfacecolor="white", markersize=4, **style)
-    [bound] = axes.plot(cost, lower, color=INK, linestyle=DASHED)
-    bought = next(i for i, each in enumerate(options) if each.votes == shown.purchase.votes)
-    [chosen] = axes.plot(
-        cost[bought], plurality[bought], linestyle="", markersize=8, zorder=5, **style
-    )
+    style, bought = look(0), shown.options
     unit = shown.budget.unit.replace("usd", "USD")
-    log_axis(axes, cost, f"mean {unit} per question (log scale)", usd=unit == "USD")
+    scale = 1000 if unit == "USD" else 1
+    cost = [scale * option.cost_per_question for option in bought]
+    plurality, lower = shares(bought, "plurality"), shares(bought, "majority_low")
+    low, high = shares(bought, "plurality_low"), shares(bought, "plurality_high")
+    ends = zip(low, high, strict=True)
+    region = band(axes, cost, ends, style["color"], options.intervals)
+    [line] = axes.plot(cost, plurality, markerfacecolor="white", **style)
+    [bound] = axes.plot(cost, lower, color=INK, linestyle=DASHED, **thin())
+    at = next(i for i, each in enumerate(bought) if each.votes == shown.purchase.votes)
+    [chosen] = axes.plot(
+        cost[at],
+        plurality[at],
+        linestyle="",
+        markersize=1.6 * mpl.rcParams["lines.markersize"],
+        zorder=5,
+        **style,
+    )
+    label = PER_1000 if unit == "USD" else f"mean {unit} per question"
+    cost_axis(axes, cost, label, log=options.log)
     accuracy_axis(axes, [*lower, *low, *high])
     calls = counted(shown.pilot_calls, "call")
     pilot = f"{counted(shown.pilot_questions, 'question')}, {calls} each"
-    lines = (
-        f"for {counted(shown.questions, 'question')}; pilot: {pilot}",
-        f"to buy: {counted(shown.purchase.votes, 'vote')}",
-    )
+    votes = counted(shown.purchase.votes, "vote")
+    lines = (f"for {counted(shown.questions, 'question')}; pilot: {pilot}", f"to buy: {votes}")
     title = f"What {shown.budget.amount:g} {unit} buy on {shown.dataset}, {shown.llm}"
-    heading(axes, title, lines)
-    return {
+    heading(axes, title, lines, options)
+    names = [Name(votes, (cost[at], plurality[at]), style["color"])] * options.annotate
+    signs = {
         "plurality of M calls": line,
         interval_name(shown.confidence): region,
         "to buy": chosen,
         "lower bound of a majority": bound,
     }
+    return Contents(signs={name: sign for name, sign in signs.items() if sign}, names=names)
 
 
 def questions(
-    values: Mapping[str, Floats], *, title: str, lines: Sequence[str], label: str
+    values: Mapping[str, Floats],
+    options: PlotOptions = DEFAULT,
+    *,
+    title: str,
+    lines: Sequence[str],
+    label: str,
 ) -> Picture:
     """Return shares over questions, sorted by them.
 
     Args:
         values: label -> [Q] shares between 0 and 1; NaN, where there is none, is left out.
+        options: of its title and legend.
         title: above the picture.
         lines: small ones below the title.
         label: of the vertical axis.
     """
 
-    def draw(axes: Axes) -> Entries:
+    def draw(axes: Axes, options: PlotOptions) -> Contents:
         entries: Entries = {}
         for position, (name, own) in enumerate(values.items()):
             colour = look(position)["color"]
             ranked = np.sort(100 * own[~np.isnan(own)])[::-1]
             [entries[legend_label(name, entries)]] = axes.plot(
-                np.arange(1, len(ranked) + 1),
-                ranked,
-                color=colour,
-                linewidth=1.8,
-                drawstyle="steps-mid",
+                np.arange(1, len(ranked) + 1), ranked, color=colour, drawstyle="steps-mid"
             )
             if len(ranked):
                 axes.axhline(
-                    float(ranked.mean()), color=colour, linestyle=DASHED, linewidth=1.0, alpha=0.7
+                    float(ranked.mean()), color=colour, linestyle=DASHED, alpha=0.7, **thin(0.55)
                 )
         axes.set_xlabel("questions, sorted; dashed: mean")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         accuracy_axis(axes, (0.0, 100.0))
         axes.set_ylabel(label)
-        heading(axes, title, lines)
-        return entries
+        heading(axes, title, lines, options)
+        return Contents(lines=entries)
 
-    return Picture(draw)
+    return Picture(draw, options=options)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
@@ -19,22 +20,27 @@ from feval.report.palette import COLOURS
 from feval.report.pictures.drawing import (
     DASHED,
     GREY,
+    PER_1000,
+    Contents,
     Entries,
+    PlotOptions,
     band,
+    cost_axis,
     handle,
     heading,
     legend_label,
-    log_axis,
     log_ticks,
     look,
+    name_axes,
     name_ticks,
     picture,
     shares,
+    thin,
 )
 from feval.report.pictures.lines import along, frame_curves, place
 from feval.report.tables.forecasts import short_names
 from feval.report.tables.results import surface_notes
-from feval.report.text import counted, dollars, plain_number, shortened
+from feval.report.text import counted, plain_number, shortened
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
@@ -45,11 +51,10 @@ if TYPE_CHECKING:
 
 _WIDTH = 9.6
 _MOST_COLUMNS = 4
-_CROWDED_TICKS = 5
 
 
 @picture(has_panels=True)
-def curve_panels(figure: Drawing, panels: Sequence[Sequence[Curve]]) -> Entries:
+def curve_panels(figure: Drawing, panels: Sequence[Sequence[Curve]], _: PlotOptions) -> Contents:
     """Return cost against accuracy with a panel for the curves of each dataset.
 
     An LLM has the same colour and marker in every panel, at its first point (hollow) and its last.
@@ -67,12 +72,9 @@ def curve_panels(figure: Drawing, panels: Sequence[Sequence[Curve]]) -> Entries:
             x = [place(point, axis[0]) for point in curve.points]
             y = shares(curve.points)
             style = looks[curve.llm] | {"markersize": 4}
-            axes.plot(x, y, linewidth=1.6, markevery=[-1], zorder=3, **style)
+            axes.plot(x, y, markevery=[-1], zorder=3, **style)
             axes.plot(x[:1], y[:1], markerfacecolor="white", zorder=4, **style)
         frame_curves(axes, curves, axis)
-        low, high = axes.get_xlim()
-        ticks = [tick for tick in axes.get_xticks() if low <= tick <= high]
-        axes.set_xticks(ticks[:: 1 + len(ticks) // _CROWDED_TICKS])
         axes.tick_params(labelsize=7.5)
         axes.xaxis.label.set_fontsize(7.5)
         axes.set_title(shortened(curves[0].dataset, 32), loc="left", fontsize=9)
@@ -82,17 +84,21 @@ def curve_panels(figure: Drawing, panels: Sequence[Sequence[Curve]]) -> Entries:
             axes.set_ylabel("")
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
-    return {
-        legend_label(llm): handle(markersize=5, linewidth=1.9, **style)
-        for llm, style in looks.items()
-    }
+    return Contents({legend_label(llm): handle(**style) for llm, style in looks.items()})
 
 
+_ON_MAP: Entries = {
+    "fontsize": "x-small",
+    "color": "white",
+    "ha": "center",
+    "va": "center",
+    "path_effects": [withStroke(linewidth=2.0, foreground="#333333", alpha=0.7)],
+}
 _MAP = "cividis"  # made to look the same with and without colour blindness (Nuñez et al. 2018)
 
 
-@picture(7.2, 5.0, has_panels=True)
-def surface(figure: Drawing, shown: Surface) -> Entries:
+@picture(7.2, 5.0)
+def surface(axes: Axes, shown: Surface, options: PlotOptions) -> Contents:
     """Return accuracy over tokens per trace and traces.
 
     White lines join points of equal cost, in USD where it is known, else in output tokens; dots are
@@ -102,23 +108,24 @@ def surface(figure: Drawing, shown: Surface) -> Entries:
     accuracy = _grid(shown, "accuracy") * 100
     low = min(float(accuracy.min()), 99.0)  # a scale of a point or more, none of it above 100 %
     scale = Normalize(low, max(float(accuracy.max()), low + 1.0))
-    # the tokens of a trace, and 1 in the narrow panel of traces without a limit
-    parts: list[list[int]] = [
-        part for part in (limits, [1] if None in shown.depths else []) if part
-    ]
-    panels: list[Axes] = figure.subplots(
-        1, len(parts), sharey=True, width_ratios=(14, 1)[: len(parts)], squeeze=False
-    )[0].tolist()
-    dots: Entries = {"color": COLOURS[1], "marker": "o", "markersize": 4, "linestyle": "none"}
+    # the tokens of a trace, and 1 in the narrow part of traces without a limit
+    parts = [part for part in (limits, [1] if None in shown.depths else []) if part]
+    panels = [axes]
+    if len(parts) > 1:
+        panels.append(axes.inset_axes((1.02, 0, 0.07, 1), sharey=axes))
+    size = 0.8 * mpl.rcParams["lines.markersize"]
+    dots: Entries = {"color": COLOURS[1], "marker": "o", "markersize": size, "linestyle": "none"}
     mesh: Any = None
-    for axes, part in zip(panels, parts, strict=True):
+    for panel, part in zip(panels, parts, strict=True):
         limited, first = part is limits, 0 if part is limits else len(limits)
         cells, edges = accuracy[:, first : first + len(part)], _edges(part)
-        mesh = axes.pcolormesh(edges, _edges(widths), cells, cmap=_MAP, norm=scale, rasterized=True)
-        axes.grid(visible=False)
+        mesh = panel.pcolormesh(
+            edges, _edges(widths), cells, cmap=_MAP, norm=scale, rasterized=True
+        )
+        panel.grid(visible=False)
         frontier = [p for p in shown.frontier if (p.tokens is not None) is limited]
-        if frontier:
-            axes.plot(
+        if frontier and options.frontier:
+            panel.plot(
                 [p.tokens or 1 for p in frontier],
                 [p.n for p in frontier],
                 zorder=5,
@@ -127,30 +134,31 @@ def surface(figure: Drawing, shown: Surface) -> Entries:
                 clip_on=False,
                 **dots,
             )
-        axes.set(xscale="log", yscale="log", xlim=edges[[0, -1]], ylim=_edges(widths)[[0, -1]])
-        name_ticks(axes.yaxis, _whole_ticks(widths), plain_number)
+        panel.set(xscale="log", yscale="log", xlim=edges[[0, -1]], ylim=_edges(widths)[[0, -1]])
+        name_ticks(panel.yaxis, _whole_ticks(widths), plain_number)
         if limited:
-            name_ticks(axes.xaxis, _whole_ticks(limits), "{:,.0f}".format)
-            axes.set_xlabel("tokens after which a trace is cut (log scale)")
+            name_ticks(panel.xaxis, _whole_ticks(limits), "{:,.0f}".format)
+        elif limits:
+            panel.tick_params(axis="y", left=False, labelleft=False)
+            name_ticks(panel.xaxis, [], plain_number)
+            at: Entries = {"transform": panel.transAxes, "rotation": 90}
+            panel.text(0.5, 0.5, "no limit", **at, **_ON_MAP)
         else:
-            name_ticks(axes.xaxis, [1.0], lambda _: "no limit")
-            axes.tick_params(axis="y", left=not limits, labelleft=not limits)
-    panels[0].set_ylabel("traces per question, n (log scale)")
+            name_ticks(panel.xaxis, [1.0], lambda _: "no limit")
+    name_axes(axes, "tokens after which a trace is cut" if limits else "", "traces per question, n")
     usd = all(point.usd_per_question is not None for point in shown.points)
     if len(widths) > 1 and len(limits) > 1:
-        _cost_lines(panels[0], shown, limits, usd=usd)
-    bar = figure.colorbar(mesh, ax=panels, fraction=0.05, pad=0.02)
+        _cost_lines(axes, shown, limits, options, usd=usd)
+    figure: Any = axes.figure
+    bar = figure.colorbar(mesh, ax=axes, fraction=0.05, pad=0.02)
     bar.set_label("accuracy")
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
     bar.outline.set_visible(False)
     title = f"Width and depth on {shown.dataset}, {shown.llm}"
-    heading(panels[0], title, surface_notes(shown))
-    return {
-        f"equal cost, {'USD' if usd else 'output tokens'} per question": handle(
-            color="#8A8A8A", linewidth=1.0
-        ),
-        "Pareto frontier": handle(**dots),
-    }
+    heading(axes, title, surface_notes(shown), options)
+    unit = PER_1000 if usd else "output tokens per question"
+    signs = {f"equal cost, {unit}": handle(color="#8A8A8A", **thin(0.6))}
+    return Contents(signs=signs | ({"Pareto frontier": handle(**dots)} if options.frontier else {}))
 
 
 def _grid(shown: Surface, field: str) -> Floats:
@@ -170,10 +178,13 @@ def _edges(values: list[int]) -> Floats:
     return edges
 
 
-def _cost_lines(axes: Axes, shown: Surface, limits: list[int], *, usd: bool) -> None:
+def _cost_lines(
+    axes: Axes, shown: Surface, limits: list[int], options: PlotOptions, *, usd: bool
+) -> None:
     """Draw lines of equal cost, two per decade."""
     widths = shown.widths
-    costs = _grid(shown, "usd_per_question" if usd else "output_tokens")[:, : len(limits)]
+    field, scale = ("usd_per_question", 1000) if usd else ("output_tokens", 1)
+    costs = scale * _grid(shown, field)[:, : len(limits)]
     low, high = float(costs.min()), float(costs.max())
     if not low > 0:
         return
@@ -184,24 +195,17 @@ def _cost_lines(axes: Axes, shown: Surface, limits: list[int], *, usd: bool) -> 
         return
     # Costs are linear in widths, and nearly so between neighbouring depths: lines of the costs
     # themselves are true.
-    style: Entries = {"colors": "white", "linewidths": 0.9, "alpha": 0.85}
+    style: Entries = {"colors": "white", "linewidths": thin(0.5)["linewidth"], "alpha": 0.85}
     lines = axes.contour(limits, widths, costs, levels=levels, **style)
+    if not options.annotate:
+        return
     first, last = np.log([(limits[0], widths[0]), (limits[-1], widths[-1])])
     # its name stands where it crosses the diagonal
     for level, line in zip(levels, lines.get_paths(), strict=True):
         places = np.asarray(line.vertices)
         off_diagonal = np.abs(np.diff((np.log(places) - first) / (last - first)).ravel())
         x, y = places[off_diagonal.argmin()].tolist()
-        axes.text(
-            x,
-            y,
-            dollars(level) if usd else f"{level:,.0f}" if level >= 1 else plain_number(level),
-            fontsize=7,
-            color="white",
-            ha="center",
-            va="center",
-            path_effects=[withStroke(linewidth=2.0, foreground="#333333", alpha=0.7)],
-        )
+        axes.text(x, y, f"{level:,.0f}" if level >= 1 else plain_number(level), **_ON_MAP)
 
 
 def _whole_ticks(values: list[int]) -> list[float]:
@@ -217,7 +221,7 @@ def _whole_ticks(values: list[int]) -> list[float]:
 
 
 @picture(has_panels=True)
-def coupling(figure: Drawing, shown: Coupling) -> Entries:
+def coupling(figure: Drawing, shown: Coupling, _: PlotOptions) -> Contents:
     """Return covariances, variances with the diagonal, errors against samples and win-rates.
 
     Without golds, win-rates only.
@@ -228,14 +232,14 @@ def coupling(figure: Drawing, shown: Coupling) -> Entries:
     figure.suptitle(shortened(title, 90), x=0.01, ha="left", fontweight="bold")
     if not shown.pairs:  # without golds
         _winrates(figure.subplots(), shown)
-        return {}
+        return Contents()
     panels = figure.subplots(2, 2)
     handles = _covariances(panels[0, 0], shown)
     _variances(panels[0, 1], shown)
     _errors(panels[1, 0], shown)
     _winrates(panels[1, 1], shown)
     names = (f"{short[first]} - {short[second]}" for first, second in shown.covariances)
-    return dict(zip((shortened(name, 60) for name in names), handles, strict=True))
+    return Contents(dict(zip((shortened(name, 60) for name in names), handles, strict=True)))
 
 
 def _covariances(axes: Axes, shown: Coupling) -> list[Any]:
@@ -338,7 +342,7 @@ def figure_svg(shown: Figure) -> bytes:
 
 
 @picture(has_panels=True)
-def figure(drawing: Drawing, shown: Figure) -> Entries:
+def figure(drawing: Drawing, shown: Figure, options: PlotOptions) -> Contents:
     """Return the panels of a figure of `feval.forecast.figures`, side by side."""
     count = len(shown.panels)
     drawing.set_size_inches(6.8 if count == 1 else 4.1 * count, 3.9)
@@ -354,11 +358,11 @@ def figure(drawing: Drawing, shown: Figure) -> Entries:
         _frame(axes, panel)
     whose = f", {shown.llms[0]}" if len(shown.llms) == 1 else ""
     title = f"{shown.title}: {shown.dataset}{whose}"
-    heading(panels[0], title, shown.lines, longest=105 if count == 1 else 70 * count)
+    heading(panels[0], title, shown.lines, options)
     entries: Entries = {}
     for label, drawn in handles.items():
         entries[legend_label(label, entries)] = drawn
-    return entries
+    return Contents(entries)
 
 
 def _draw_series(axes: Axes, series: Series, panel: Panel, position: int) -> Any:
@@ -378,7 +382,7 @@ def _draw_series(axes: Axes, series: Series, panel: Panel, position: int) -> Any
             axes.hlines(y, *(across * np.array([series.left, series.right])), **whiskers)
         return axes.plot(x, y, markersize=6, linestyle="none", zorder=4, **style)[0]
     if series.low:
-        band(axes, x, zip(low, high, strict=True), colour, 2.5)
+        band(axes, x, zip(low, high, strict=True), colour)
     style |= {"linestyle": DASHED, "linewidth": 1.3} if dashed else {"linewidth": 1.6}
     every = max(1, math.ceil(len(x) / _MOST_MARKERS))
     if dashed and every > 1:
@@ -391,7 +395,7 @@ def _frame(axes: Axes, panel: Panel) -> None:
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(f"{panel.y_label}, points" if panel.points else panel.y_label)
     if panel.log:
-        log_axis(axes, known, f"{panel.x_label} (log scale)", whole=True)
+        cost_axis(axes, known, f"{panel.x_label} (log scale)", whole=True)
     elif panel.ticks:
         axes.xaxis.set_major_locator(FixedLocator(list(panel.ticks)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: panel.ticks.get(x, "")))
