@@ -36,9 +36,17 @@ from difflib import get_close_matches
 
 
 class FevalError(Exception):
-    """Base of every error that feval raises on purpose."""
+    """Base of every error that feval raises on purpose.
+
+    Attributes:
+        typed: its sentence with the options of the command line, where a function of Python that
+            raised it speaks of arguments; else empty.
+        add: (option, value) that are missing, such as ("--llm", "NAME").
+    """
 
     exit_code = 1
+    typed = ""
+    add: tuple[tuple[str, str], ...] = ()
 
 
 class UsageError(FevalError):
@@ -163,6 +171,10 @@ class SeparateAnswersWarning(FevalWarning):
     """Recordings are opened together that were never merged, so their answers were not compared
     with each other.
     """
+
+
+class SourceWarning(FevalWarning):
+    """A note on a table that was made a recording, which has it in its manifest, too."""
 
 
 class UnpinnedWarning(FevalWarning):

@@ -11,6 +11,7 @@ import errno
 import functools
 import inspect
 import os
+import shlex
 import signal
 import sys
 import traceback
@@ -34,6 +35,7 @@ from feval.publish.secrets import shown
 
 _P = ParamSpec("_P")
 _QUIET = ContextVar("_QUIET", default=False)  # --quiet, the program's own option
+_TYPED = ContextVar[tuple[str, ...]]("_TYPED", default=())  # all words behind `feval`
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
@@ -128,6 +130,7 @@ class _Group(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         # --quiet may also stand behind the command, where every other option does.
+        _TYPED.set(tuple(args))
         quiet = [each for each in args if each in {"-q", "--quiet"}]
         return super().parse_args(ctx, quiet + [each for each in args if each not in quiet])
 
@@ -270,7 +273,10 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
                 command(*args, **kwargs)
             print(end="", flush=True)  # so that a reader that has gone is noticed here
         except FevalError as error:
-            _fail(str(error), error.exit_code)
+            sentence = error.typed or str(error)
+            if error.add:
+                sentence += f" Run: {completed_command(error)}"
+            _fail(sentence, error.exit_code)
         except BrokenPipeError:
             # The reader (`| head`) has seen enough. What Python still buffers goes nowhere, or it
             # would complain at exit.
@@ -295,6 +301,12 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
             )
 
     return run
+
+
+def completed_command(error: FevalError) -> str:
+    """Return the command that was typed, with the options that an error says are missing."""
+    typed = [each for each in _TYPED.get() if each != "--dry-run"]
+    return shlex.join(["feval", *typed, *(word for pair in error.add for word in pair)])
 
 
 @contextlib.contextmanager

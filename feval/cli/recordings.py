@@ -11,6 +11,7 @@ import typer
 from typer import Argument, Option
 
 from feval import hub
+from feval.cli.commands import completed_command
 from feval.cli.evaluating import last_receipt
 from feval.cli.options import (
     AnswerKind,
@@ -96,7 +97,10 @@ def import_(
         Option(
             "--map",
             metavar="NAME=COLUMN",
-            help="Of a table: the column of this meaning. Repeat for several.",
+            help=(
+                "Of a table: the column of this meaning (ignore: it is not read). Repeat for"
+                " several."
+            ),
         ),
     ] = None,
     score: Annotated[
@@ -105,10 +109,12 @@ def import_(
             metavar="[SCORER=]COLUMN", help="Of a table: a column with scores. Repeat for several."
         ),
     ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        Option(metavar="COLUMN", help="Of a table: a column that is not read. Repeat for several."),
-    ] = None,
+    duplicates: Annotated[
+        str,
+        Option(
+            metavar="WHAT", help="Of questions with one text: note, refuse, or merge (of a table)."
+        ),
+    ] = "note",
     layout: Annotated[
         str | None,
         Option(metavar="NAME", help="Of a table: a published layout, or a mapping file (TOML)."),
@@ -136,23 +142,30 @@ def import_(
     """
     from feval.importers import IMPORTERS, import_recording, understood  # loads every format
 
-    options = layout_of(layout, columns or (), score or (), ignore or ())
+    options = layout_of(layout, columns or (), score or ())
     is_table = format_name in IMPORTERS and IMPORTERS[format_name].files is not None
     if not is_table and (dry_run or options != Layout()):
         raise UsageError(
-            "--map, --score, --ignore, --layout and --dry-run are for tables: feval import table"
-            " FILE."
+            "--map, --score, --layout and --dry-run are for tables: feval import table FILE."
         )
-    if out is None and not dry_run:
-        raise typer.BadParameter(
-            "Name the recording to make; or look at a table first, --dry-run.", param_hint="--out"
-        )
+    if out is None and not is_table:
+        raise typer.BadParameter("Name the recording to make.", param_hint="--out")
     address = None
     if is_table:
         if hub.is_address(source):
             with show.progress(f"fetching {source}"):
                 source, address = hub.fetch_table(source)
-        _show_understood(show, understood(source, options, questions), final=dry_run)
+        named = {"dataset": dataset or "", "llms": llm or (), "answer_kind": answer_kind}
+        table = understood(source, options, questions, **named)
+        _show_understood(show, table, final=dry_run)
+        error = table.missing
+        if out is None:
+            error = error or UsageError("The recording to make has no name.")
+            error.add += (("--out", f"{table.name.split('.')[0]}-recording"),)
+        if error is not None and not dry_run:
+            raise error
+        if error is not None:
+            show.note(f"{error} To import it: {completed_command(error)}")
     if dry_run or out is None:
         return
     with machines as executor:
@@ -167,6 +180,7 @@ def import_(
             counter=counter,
             answers=answers,
             equality=equality,
+            duplicates=duplicates,
             executor=executor,
             layout=options if is_table else None,
             address=None if address is None else str(address),

@@ -17,11 +17,12 @@ from typing import Any
 from feval.answers import EXTRACTOR_VERSION, canonical_gold, extract, normal_forms
 from feval.answers.equality import named_equality
 from feval.answers.thoughts import reply_behind
-from feval.arguments import checked
+from feval.arguments import checked, in_python
 from feval.cards.cards import find_dataset_card, thoughts_of
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import (
+    ConflictError,
     FevalError,
     OutOfRangeError,
     SourceError,
@@ -34,7 +35,7 @@ from feval.importers import feval_ttc, inspect_ai, jsonl, lighteval, lm_eval, pa
 from feval.importers.columns import LARGEST
 from feval.importers.exported import Facts, facts_of
 from feval.importers.files import table_files
-from feval.importers.layouts import Layout
+from feval.importers.layouts import Layout, layout_of
 from feval.importers.pools import Reading, pool_rows
 from feval.importers.questions import completed, known_answer_kind, read_questions
 from feval.importers.reading import Reader, file_state, fingerprint
@@ -70,7 +71,11 @@ ANSWERS = ("stored", "text")
 texts.
 """
 
+DUPLICATES = ("note", "refuse", "merge")
+"""What becomes of questions with one text."""
 
+
+@in_python
 @checked
 @reports("importing")
 def import_recording(
@@ -87,11 +92,15 @@ def import_recording(
     answers: str = "stored",
     equality: str | None = None,
     keep_duplicates: bool = False,
+    duplicates: str = "note",
     temperature: float | None = None,
     max_tokens: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
-    layout: Layout | None = None,
+    map: Mapping[str, str] | None = None,  # noqa: A002 (the option's name on the command line)
+    scores: Mapping[str, str] | Iterable[str] | str = (),
+    ignore: Iterable[str] | str = (),
+    layout: Layout | str | Path | None = None,
     address: str | None = None,
 ) -> Path:
     """Make a recording from a file that somebody else recorded, and return its folder.
@@ -114,13 +123,17 @@ def import_recording(
         equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the
             answer kind.
         keep_duplicates: keep samples that the source is known to have stored twice.
+        duplicates: where two questions have one text and the same options, "note" it, "refuse"
+            the source, or "merge" them into the first of a table.
         temperature: of the decoding, where the source does not say; `None`: not known.
         max_tokens: limit on output tokens, where the source does not say; `None`: not known.
         progress: called with the pools done and the pools in all.
         executor: reads blocks of the source, see `feval.executors`; `None` for this process. The
             recording is the same.
-        layout: what the columns of a table mean (`feval.importers.layouts.layout_of`), for
-            the format "table".
+        map: of a table, as in `from_dataframe`: feval's column -> the table's.
+        scores: columns with scores, likewise.
+        ignore: columns that are not read, likewise.
+        layout: a published layout, or a mapping file, likewise.
         address: where the file was fetched from, such as "hf://us/answers@COMMIT/data/train", to be
             noted in the recording.
 
@@ -138,22 +151,37 @@ def import_recording(
     importer = IMPORTERS.get(format)
     if importer is None:
         raise UnknownNameError.among("import format", format, IMPORTERS)
-    llms = (str(llm),) if isinstance(llm, str) else tuple(map(str, dict.fromkeys(llm or ())))
+    named = [llm] if isinstance(llm, str) else llm or ()
+    llms = tuple(str(each) for each in dict.fromkeys(named))
     source, out, questions = Path(source), Path(out), None if questions is None else Path(questions)
+    scores, ignore = ([each] if isinstance(each, str) else each for each in (scores, ignore))
+    layout = layout_of(layout, map or {}, scores, ignore)
     request = ImportRequest(
-        str(dataset or ""), llms, None, keep_duplicates, temperature, max_tokens, layout=layout
+        str(dataset or ""),
+        llms,
+        None,
+        keep_duplicates,
+        temperature,
+        max_tokens,
+        layout=layout,
+        merges=duplicates == "merge",
     )
-    _check_options(request, answers)
-    if importer.files is None and (layout is not None or not request.dataset):
+    _check_options(request, answers, duplicates)
+    is_table = importer.files is not None
+    if request.merges and not is_table:
+        raise UsageError("Only questions of a table are merged: feval import table FILE.")
+    if not is_table and (layout != Layout() or not request.dataset):
         raise UsageError(
             f"A {importer.name} source is not a table: its columns have fixed names, and its"
             " dataset needs an id, --dataset ID."
         )
-    if importer.facts is not None and layout in (None, Layout()):
+    if importer.facts is not None and layout == Layout():
         request = replace(request, facts=importer.facts(source))
+    card = find_dataset_card(request.dataset)
     known = (
         _dataset_info(request.dataset, answer_kind, equality, request.facts)
-        if request.dataset
+        # of a table, all that is missing is said at once
+        if request.dataset and not (is_table and card is None and answer_kind is None)
         else None
     )
     sources = list(importer.files(source)) if importer.files else [source]
@@ -162,14 +190,16 @@ def import_recording(
     operation: dict[str, Any] = {
         "name": "import",
         "format": importer.name,
-        "source": fingerprint(source) if sources == [source] else list(map(fingerprint, sources)),
+        "source": fingerprint(source)
+        if sources == [source]
+        else [fingerprint(file) for file in sources],
         "questions": questions and fingerprint(questions, "the questions file (--questions)"),
         "answers": answers,
         "keep_duplicates": keep_duplicates,
     }
     if importer.beside is not None:
         operation["beside"] = [fingerprint(file) for file in importer.beside(source)]
-    if layout is not None:
+    if is_table:
         operation["layout"] = layout.about()
     if address is not None:
         operation["address"] = address
@@ -217,6 +247,11 @@ def import_recording(
             writer.add_dataset(
                 replace(info, system_prompt=part.system_prompt), conversion.questions()
             )
+            if duplicates == "refuse" and conversion.same_texts:
+                raise ConflictError(
+                    f"{next(iter(conversion.same_texts))}, are refused, as requested. Give them one"
+                    " id, or merge them, --duplicates merge."
+                )
             for one in part.llms:
                 conversion.write(writer, info.id, one, executor, report)
                 done += len(joined)
@@ -277,7 +312,9 @@ def _read(importer: Importer, source: Path, request: ImportRequest) -> SourceCon
         ) from error
 
 
-def _check_options(request: ImportRequest, answers: str) -> None:
+def _check_options(request: ImportRequest, answers: str, duplicates: str) -> None:
+    if duplicates not in DUPLICATES:
+        raise UnknownNameError.among("treatment of duplicates", duplicates, DUPLICATES)
     if answers not in ANSWERS:
         raise UnknownNameError.among("place to take answers from", answers, ANSWERS)
     if request.temperature is not None and not (
@@ -310,6 +347,7 @@ class _Conversion:
         # CoTs of an LLM with a score by a scorer
         self._scored: Counter[tuple[str, str]] = Counter()
         self._counted: Counter[str] = Counter()
+        self.same_texts: Counter[str] = Counter()
         self._notes: list[str] = []
         if (
             self._kind == "verbatim"
@@ -324,7 +362,12 @@ class _Conversion:
 
     def questions(self) -> Iterator[Question]:
         """Yield the questions with their canonical golds."""
+        first: dict[int, str] = {}
         for q in self._questions:
+            one = first.setdefault(hash((q.text or q.id, q.choices)), q.id)
+            if one != q.id:
+                said = f"Questions with the text of another, such as {one!r}"
+                self.same_texts[next(iter(self.same_texts), said)] += 1
             yield Question(
                 q.id, q.text or "", q.gold, canonical_gold(self._kind, q.gold, q.choices), q.choices
             )
@@ -510,7 +553,8 @@ class _Conversion:
                 f" {seen['request counted by source']:,}. It does not count output tokens; those,"
                 f" and any other requests, were counted by {counter!r}."
             )
-        notes += [*counted_notes(*self._counted.items()), *self._notes]
+        counted = (*self._counted.items(), *self.same_texts.items())
+        notes += [*counted_notes(*counted), *self._notes]
         for (scorer, llm), scored in self._scored.items():
             notes += counted_notes(
                 (f"CoTs of {llm} without a score by {scorer}", self._cots[llm] - scored)

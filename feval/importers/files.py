@@ -196,6 +196,7 @@ def _csv(path: Path, reader: Reader) -> _Blocks:
     with _opened_csv(path, separator, []) as table:
         columns = table.schema.names
     size, expanded = path.stat().st_size if starts_with(path, GZIP) else None, 0
+    block: Any = ()
     with _opened_csv(path, separator, columns) as table:
         yield table.schema
         for block in table:
@@ -204,6 +205,23 @@ def _csv(path: Path, reader: Reader) -> _Blocks:
                 expanded += block.nbytes - 3 * block.num_rows * block.num_columns
                 check_bounds(expanded, size, str(path))
             yield block
+        if size is None and len(block):
+            _check_end(path, separator, block)
+
+
+def _check_end(path: Path, separator: str, block: Any) -> None:
+    """Raise where a file of CSV ends within the quotes of its last cell, which Arrow takes for the
+    whole cell.
+    """
+    last = block.column(block.num_columns - 1)[-1].as_py() or ""
+    open_cell = (separator + '"' + last.replace('"', '""')).encode()
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - len(open_cell)))
+        if file.read() == open_cell:
+            raise SourceError(
+                f"{path} ends within the quotes of a cell ({last[-60:]!r}): it was cut, or a"
+                " quote is missing. Get the file again."
+            )
 
 
 def _unescaped(rows: _Rows) -> _Rows:

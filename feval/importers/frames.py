@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from feval.errors import UsageError
+from feval.arguments import as_arguments, in_python
+from feval.errors import SourceWarning, UsageError
 from feval.importers.conversion import import_recording
 from feval.importers.files import plain
-from feval.importers.layouts import layout_of
 from feval.recording.reader import Recording, open_recording
 
 _INDEX = "__index_level_"  # what pandas calls the columns of an index without a name
@@ -26,6 +27,7 @@ _NARROW = {
 }  # fmt: skip
 
 
+@in_python
 def from_dataframe(
     table: Any,
     *,
@@ -42,7 +44,8 @@ def from_dataframe(
     """Make a recording from a table in memory with a row for each CoT, and open it.
 
     `docs/importing.md` says which columns are recognised by their names. The recording is what
-    `feval import table` makes of the same rows in a file.
+    `feval import table` makes of the same rows in a file. Its notes are shown as a
+    `SourceWarning` each.
 
     Args:
         table: a DataFrame of pandas or polars, anything else that exports an Arrow stream
@@ -64,8 +67,6 @@ def from_dataframe(
         UsageError: it is no table, or dataset, LLM or answer kind are missing.
         FevalError: as for `import_recording`; rows are counted from 1.
     """
-    scores, ignore = ([each] if isinstance(each, str) else each for each in (scores, ignore))
-    meanings = layout_of(layout, map or {}, scores, ignore)
     with tempfile.TemporaryDirectory(prefix="feval-", ignore_cleanup_errors=True) as folder:
         source = Path(folder) / "dataframe"
         try:
@@ -93,7 +94,10 @@ def from_dataframe(
                 dataset=dataset,
                 llm=llm,
                 answer_kind=answer_kind,
-                layout=meanings,
+                map=map,
+                scores=scores,
+                ignore=ignore,
+                layout=layout,
                 **options,
             )
             recording = open_recording(made)
@@ -101,6 +105,8 @@ def from_dataframe(
             _remove(kept)
             raise
     weakref.finalize(recording, _remove, kept)
+    for note in recording.manifest.raw["notes"]:
+        warnings.warn(as_arguments(note), SourceWarning, stacklevel=3)
     return recording
 
 

@@ -18,6 +18,7 @@ from feval.cards.reading import read_regular, require_shallow, sentence
 from feval.errors import SourceError, UnknownNameError, UsageError
 
 _MOST_BYTES = 256 << 10
+_IGNORE = "ignore="
 _NAME_FIRST = "NAME=COLUMN, feval's name first, such as --map question=prompt"
 _FOLDER = Path(__file__).with_name("published")
 
@@ -74,7 +75,7 @@ class Layout(BaseModel):
 
 
 def layout_of(
-    layout: str | Path | None = None,
+    layout: Layout | str | Path | None = None,
     columns: Mapping[str, str] | Iterable[str] = (),
     scores: Mapping[str, str] | Iterable[str] = (),
     ignored: Iterable[str] = (),
@@ -83,9 +84,10 @@ def layout_of(
     file.
 
     Args:
-        layout: the name of a published one (`layout_names`), or the path of a TOML file; `None`:
-            names of columns decide.
-        columns: feval's column -> the table's, or texts "feval's=the table's".
+        layout: one, the name of a published one (`layout_names`), or the path of a TOML file;
+            `None`: names of columns decide.
+        columns: feval's column -> the table's, or texts "feval's=the table's", of which
+            "ignore=COLUMN" is a column that is not read.
         scores: scorer -> the table's column, or texts "scorer=column", or "column", which names the
             scorer, too.
         ignored: columns of the table that are not read.
@@ -95,13 +97,19 @@ def layout_of(
         SourceError: the file cannot be read, or is not a mapping file.
         UsageError: a text is not of that form, names one thing twice, or a column that is ignored.
     """
-    known = Layout() if layout is None else _read(layout)
+    known = layout or Layout()
+    if not isinstance(known, Layout):
+        known = _read(known)
+    if not isinstance(columns, Mapping):
+        texts = [*columns]
+        columns = [text for text in texts if not text.startswith(_IGNORE)]
+        ignored = [*ignored, *(text[len(_IGNORE) :] for text in texts if text not in columns)]
     columns, scores = _pairs(columns, "--map", alone=False), _pairs(scores, "--score", alone=True)
     named, unread = {*columns.values(), *scores.values()}, set(ignored)
     if both := sorted(named & unread):
         raise UsageError(
-            f"The column {both[0]!r:.80} is named by --map or --score, and by --ignore, too. Leave"
-            " one of them out."
+            f"The column {both[0]!r:.80} is named by --map or --score, and by --map"
+            f" ignore={both[0]:.80}, too. Leave one of them out."
         )
 
     def kept(pairs: Mapping[str, str]) -> dict[str, str]:
@@ -110,7 +118,7 @@ def layout_of(
     changes = {
         "columns": kept(known.columns) | columns,
         "scores": kept(known.scores) | scores,
-        "named": frozenset(named | unread),
+        "named": known.named | named | unread,
         "lists": tuple(column for column in known.lists if column not in unread),
         "ignored": tuple(sorted({*known.ignored} - named | unread)),
     }
@@ -155,7 +163,7 @@ def _read(layout: str | Path) -> Layout:
     except ValidationError as error:
         raise SourceError(
             f"The mapping file {path} {sentence(error)}. Its keys are"
-            f" {', '.join(Layout.model_fields)}."
+            f" {', '.join(name for name in Layout.model_fields if name != 'named')}."
         ) from error
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

@@ -149,7 +149,7 @@ class Rows:
             raise SourceError(
                 f"{sentence_start(where)} has {usage.problem} ({shown}). 'tokens' count the"
                 " reasoning, too, and 'prompt_tokens' what came from a cache: correct the counts,"
-                " or leave the columns out (--ignore)."
+                " or leave the columns out (--map ignore=COLUMN)."
             )
         values |= counts
         for added in usage.added:

@@ -145,7 +145,7 @@ class ImportRequest:
     `None`: where the system has such files. `answer_kind`: what answers will be read as.
     `executor`: reads pieces of a source, where its importer has such. `layout`: what the columns of
     a table mean. `facts`: what the table's metadata says (`feval.importers.exported.Facts`),
-    where feval exported it.
+    where feval exported it. `merges`: questions of one text are one.
     """
 
     dataset: str
@@ -159,6 +159,7 @@ class ImportRequest:
     executor: Executor | None = field(default=None, repr=False)
     layout: Layout | None = None
     facts: Any = field(default=None, repr=False)
+    merges: bool = False
 
     def llm_of(self, source: str, info: LLMInfo) -> LLMInfo:
         """Return the one LLM of a source that states its name (else empty) or decoding. A name that
@@ -171,10 +172,9 @@ class ImportRequest:
         name = self.llms[0] if len(self.llms) == 1 else info.name
         if len(self.llms) > 1 or not name:
             names = f"{len(self.llms)} were given" if self.llms else "none was given"
-            column = " (of several, the column that names them: --map llm=COLUMN)"
             raise UsageError(
                 f"{source} has the CoTs of one LLM and does not name it, and {names}; pass its"
-                f" name, --llm NAME{column * (self.layout is not None)}."
+                " name, --llm NAME."
             )
         for key in ("temperature", "max_tokens"):
             option, stored = getattr(self, key), getattr(info, key)

@@ -19,6 +19,7 @@ from typing import Any
 
 import orjson
 
+from feval.answers import KINDS, canonical_gold
 from feval.cards.cards import find_dataset_card
 from feval.cards.tokens import count_words
 from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
@@ -44,6 +45,8 @@ from feval.importers.source import ImportRequest, Row, SourceContent, counted_no
 from feval.importers.stored_rows import ROW_BYTES
 
 NAMES = names_of("table", "question", "request", "llm", "cot")
+_NAMED = NAMES | {word: column for column in NAMES.values() for word in column.usual}
+"""Also the names that count where a table has none of the others: what somebody may name."""
 
 _USUAL = {column.name: column.usual for column in COLUMNS if column.usual}
 _USUAL_WORDS = frozenset(chain.from_iterable(_USUAL.values()))
@@ -53,6 +56,10 @@ _SCORED = re.compile(r"(score|step_scores)\.(.+)", re.DOTALL)
 _ID, _LLM = "{id}", "{llm}"  # columns that a layout makes of others
 _ROWS_LOOKED_AT = 200
 _COUNTS_KEPT = 4096
+_COPIES = 1 << 32  # sample numbers between those of two questions that are merged
+_MOST_LLMS = 30  # that a column is taken to name
+_SCORERS = ("rm", "prm", "orm", "reward", "verifier")  # what scores are called
+_LIKELY = ("number", "choice", "yes-no", "valid-invalid", "date")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +81,7 @@ class Use:
     @property
     def target(self) -> str:
         """The catalogue's own name of the column."""
-        return NAMES[self.name].name if self.name in NAMES else self.name
+        return _NAMED[self.name].name if self.name in _NAMED else self.name
 
     def reader(self) -> Callable[[Any], Any] | None:
         """Return what makes a value ready for the catalogue's own check: numbers, lists and objects
@@ -84,7 +91,7 @@ class Use:
             return score_cell
         if self.target in {"dataset", "id", "node", "parent"}:
             return _identifier
-        if self.name in NAMES and NAMES[self.name].is_text:
+        if self.name in _NAMED and _NAMED[self.name].is_text:
             return None
         return _messages if self.target == "prompt" else _parsed_text
 
@@ -99,6 +106,7 @@ class Meanings:
         unread: the columns that are not read.
         ignored: those that were named as such.
         examples: column -> a value, where the first rows have one.
+        missing: the error of an import that is told no more than this; `None`: it will do.
     """
 
     name: str = ""
@@ -106,6 +114,7 @@ class Meanings:
     unread: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     examples: Row = field(default_factory=dict)
+    missing: UsageError | None = None
 
     @cached_property
     def steps(self) -> list[tuple[str, str, str, Callable[[Any], Any] | None]]:
@@ -212,13 +221,22 @@ def _named(example: Row, layout: Layout) -> Iterator[Use]:
         yield Use(_ID, "id", f"the question's number, {layout.number!r}")
     for name, column in layout.columns.items():
         listed = ", in a list with an entry per CoT" * (column in layout.lists)
-        yield Use(column, name, NAMES[name].about + listed)
+        yield Use(column, name, _NAMED[name].about + listed)
     for scorer, column in layout.scores.items():
         value = _parsed_text(example.get(column.split(".")[0]))
         if column in layout.lists and isinstance(value, list):
             value = next(iter(value), None)
         what = "for each step a score" if isinstance(value, list) else "the score"
         yield Use(column, "", f"{what} of the scorer {scorer!r}", scorer)
+
+
+def _likely(target: str, columns: Iterable[str], *more: str) -> str:
+    """Return the first column whose name has a word of the target's names, or of `more`; empty
+    where none has.
+    """
+    names = (target, *NAMES[target].aliases, *NAMES[target].usual, *more)
+    words = {word for name in names for word in name.split("_")}
+    return next((name for name in columns if words & {*_snake(name).split("_")}), "")
 
 
 def _by_name(name: str) -> Use | None:
@@ -315,15 +333,19 @@ def parsed(text: str) -> Any:
     return None if number - number != 0 else number
 
 
-def understood(source: Path, layout: Layout, questions: Path | None = None) -> Meanings:
-    """Return what the first file of a source is understood as, beside a questions file.
+def understood(
+    source: Path, layout: Layout, questions: Path | None = None, **named: Any
+) -> Meanings:
+    """Return what the first file of a source is understood as, beside a questions file and what
+    else was `named` for the import (`ImportRequest`).
 
     Raises:
         SourceError: it is no table, or lacks a column that was named.
         UnknownNameError: feval has no such column.
     """
     known = None if questions is None else read_questions(questions, "", Reader())
-    content = _Content(source.name, ImportRequest("", questions=known, layout=layout))
+    request = ImportRequest(**{"dataset": "", **named}, questions=known, layout=layout)
+    content = _Content(source.name, request)
     with opened_table(files_of(source)[0], Reader(), layout.rows) as table:
         content.look_at(table)
     return content.meanings
@@ -352,22 +374,28 @@ class _Content:
     """Collects the rows of a table by dataset."""
 
     def __init__(self, source: str, request: ImportRequest) -> None:
-        self.layout = request.layout or Layout()
-        for name in self.layout.columns:
-            if name not in NAMES:
+        layout = request.layout or Layout()
+        columns = {
+            name if name in _NAMED else _snake(name): column
+            for name, column in layout.columns.items()
+        }
+        for name in columns:
+            if name not in _NAMED:
                 raise UnknownNameError.among("column of feval's,", name, NAMES)
+        self.layout = layout.model_copy(update={"columns": columns})
         self._source, self._request = source, request
         self._has_golds = any(question.gold is not None for question in request.questions or ())
         self.meanings = Meanings()
         self._known: dict[str, None] = {}
         self._intervals: set[int] = set()
-        self._reader = RowReader(NAMES)
+        self._reader = RowReader(_NAMED)
         self._datasets: dict[str, Rows] = {}
         self._unread: Row = {}
         self._rows = 0
         self._id_column = ""
         self._texts: dict[bytes, str] = {}
         self._ids: set[bytes] = set()
+        self._merged: dict[bytes, dict[str, int]] = {}
         self._count = lru_cache(_COUNTS_KEPT)(count_words)
         self._counted: Counter[str] = Counter()
         self._order_notes: list[str] = []
@@ -387,6 +415,9 @@ class _Content:
             for name in columns
         }
         self._understand(table, columns, table.name, example)
+        self._check_paths(table.name, first)
+        if self._request.facts is None:
+            self.meanings = replace(self.meanings, missing=self._missing(table.name, first))
         self._cells_are_text = table.cells_are_text
         return chain(first, rows)
 
@@ -455,7 +486,8 @@ class _Content:
     def add(self, table: TableFile) -> None:
         """Add the rows of a file."""
         rows = self.look_at(table)
-        self._check_columns(table.name)
+        if self.meanings.missing is not None:
+            raise self.meanings.missing
         example, unread = self.meanings.examples, list[str]()
         for where, row in rows:
             if table.columns is None and not row.keys() <= self._known.keys():
@@ -501,20 +533,83 @@ class _Content:
             and not known & {"prompt_tokens", "usage"}
         )
 
-    def _check_columns(self, name: str) -> None:
-        """Raise where a table lacks what every table has."""
-        for targets, content, hint in (
-            ({"id", "question"}, "question, nor one with its id", "question_id=COLUMN"),
-            ({"text", "answer"}, "CoT, nor one with its answer", "prediction=COLUMN"),
-        ):
-            if not targets & self.meanings.targets.keys():
+    def _check_paths(self, name: str, rows: Sequence[TableRow]) -> None:
+        """Raise where a path leads nowhere in any of the objects that it leads into."""
+        for use in self.meanings.uses:
+            top, dot, path = use.column.partition(".")
+            cells = [_parsed_text(row.get(top)) for _, row in rows if dot]
+            if top in self.layout.lists:
+                cells = [each for cell in cells if isinstance(cell, list) for each in cell]
+            objects = [cell for cell in cells if isinstance(cell, dict)]
+            member = path.split(".")[0]
+            if objects and not any(member in each for each in objects):
                 raise SourceError(
-                    f"{name} has no column with the {content}; its columns are"
-                    f" {', '.join(self._known):.300}. Name one: --map"
-                    f" {max(targets - {'answer', 'id'})}=COLUMN or --map {hint}."
+                    f"{name} has nothing at {use.column!r:.80}, which is to be read as"
+                    f" {use.scorer or use.target!r}: {top!r:.60} has the members"
+                    f" {', '.join(map(repr, objects[0])):.300}. Name one of those."
                 )
-        if "dataset" not in self.meanings.targets and not self._request.dataset:
-            raise UsageError(f"{name} does not name its dataset; give it an id, --dataset ID.")
+
+    def _missing(self, name: str, rows: Sequence[TableRow]) -> UsageError | None:
+        """Return an error that says all that the table lacks and the request does not give, with
+        the options that would.
+        """
+        request, what = self._request, self.meanings
+        targets, needs = what.targets, list[tuple[str, str, str]]()
+        example = {column: str(what.examples.get(column)) for column in what.unread}
+        dataset = request.dataset
+        if "dataset" in targets:
+            dataset = dataset or str(what.examples.get(targets["dataset"].column))
+        elif not dataset:
+            dataset = re.sub(r"\W+", "-", name.split(".")[0].lower())
+            needs.append((f"{name} does not name its dataset: any id will do", "dataset", dataset))
+        if request.answer_kind is None and find_dataset_card(dataset) is None:
+            kinds = f"The kind of its answers is not known: one of {', '.join(KINDS)}"
+            needs.append((kinds, "answer-kind", self._likely_kind(rows)))
+        if not (request.llms or self.layout.number or "llm" in targets):
+            sizes = {name: len({str(row.get(name)) for _, row in rows}) for name in example}
+            few = [
+                column
+                for column, size in sizes.items()
+                if size <= min(_MOST_LLMS, len(rows) // 2)
+                and parsed(example[column]) == example[column]
+            ]
+            column = _likely("llm", few, "engine") or max(
+                few, key=lambda each: sizes[each] > 1, default=""
+            )
+            if column:
+                need = f"No column names the LLM, and {column!r} may", "map", f"llm={column}"
+            else:
+                need = "No column names the LLM (--map llm=COLUMN)", "llm", "NAME"
+            needs.append(need)
+            example.pop(column, None)
+        for target, other, words in (
+            ("question", "id", "question, nor one with its id"),
+            ("text", "answer", "CoT, nor one with its answer"),
+        ):
+            if not {target, other} & targets.keys():
+                column = _likely(target, example, *NAMES[other].usual)
+                is_id = target == "question" and " " not in example.get(column, " ")
+                value = f"{target}{'_id' * is_id}={column or 'COLUMN'}"
+                needs.append((f"{name} has no column with the {words}", "map", value))
+        if not needs:
+            return None
+        if not self.layout.scores and (column := _likely("score", example, *_SCORERS)):
+            needs.append((f"{column!r} may have scores", "score", column))
+        said = ". ".join([sentence for sentence, *_ in needs])
+        error = UsageError(f"{said}. The columns are {', '.join(self._known):.300}.")
+        error.add = tuple((f"--{option}", value) for _, option, value in needs)
+        return error
+
+    def _likely_kind(self, rows: Sequence[TableRow]) -> str:
+        """Return the answer kind that the first golds look like."""
+        golds = [question.gold for question in self._request.questions or ()]
+        if (use := self.meanings.targets.get("gold")) is not None:
+            golds = [row.get(use.column) for _, row in rows]
+        texts = [str(gold) for gold in golds if gold is not None]
+        if not texts or any("\\" in text for text in texts):
+            return "latex" if texts else "KIND"
+        fitting = (kind for kind in _LIKELY if all(canonical_gold(kind, text) for text in texts))
+        return next(fitting, "text")
 
     def _add_samples(self, row: Row, where: str) -> None:
         """Add a row for each entry of its lists, or the question alone."""
@@ -652,6 +747,13 @@ class _Content:
             if text and not is_named:
                 self._id_column = column
                 self._ids.add(_digest(str(name)))
+            if text and self._request.merges:
+                ids = self._merged.setdefault(_digest(text, values.get("choices") or ()), {})
+                place, sample = ids.setdefault(str(name), len(ids)), values.get("sample")
+                if place and sample is not None:
+                    number = isinstance(sample, int)
+                    values["sample"] = sample + place * _COPIES if number else f"{name}/{sample}"
+                name = next(iter(ids))
             return str(name)
         if not text:
             raise SourceError(

@@ -37,7 +37,7 @@ def test_shows_what_it_understood_and_makes_the_recording(table, tmp_path):
 
 
 def test_a_dry_run_writes_nothing(table, tmp_path):
-    result = feval("import table", table, NAMED, "--ignore note --dry-run --json")
+    result = feval("import table", table, NAMED, "--map ignore=note --dry-run --json")
     columns = json.loads(result.stdout)["columns"]
     assert {column["column"]: column["read_as"] for column in columns} == {
         "prompt": "question", "target": "gold", "model": "llm", "output": "text",
@@ -55,7 +55,7 @@ def test_a_dry_run_writes_nothing(table, tmp_path):
         ("jsonl TABLE --dataset sums --map question=prompt --out OUT", "are for tables"),
         ("jsonl TABLE --answer-kind number --out OUT", "--dataset ID"),
         ("table TABLE --dataset sums --layout nothing --out OUT", "no layout 'nothing'"),
-        ("table TABLE " + NAMED + " --ignore model --out OUT", "map llm=COLUMN"),
+        ("table TABLE " + NAMED + " --map ignore=model --out OUT", "--map llm=note --score reward"),
         ("table MISSING --dataset sums --dry-run", "there is nothing"),
     ],
 )

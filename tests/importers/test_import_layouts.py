@@ -209,7 +209,7 @@ def test_refuses_other_mapping_files(save, text, sentence):
         ({"scores": ["=x"]}, "--score takes SCORER=COLUMN or COLUMN"),
         (
             {"scores": ["x"], "ignored": ["x"]},
-            "The column 'x' is named by --map or --score, and by --ignore",
+            "The column 'x' is named by --map or --score, and by --map ignore=x",
         ),
     ],
 )

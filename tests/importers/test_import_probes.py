@@ -151,14 +151,14 @@ def test_a_question_twice_is_refused(imported):
 
 def test_a_store_needs_a_name_an_answer_kind_and_stored_answers(imported):
     imported.refuses(
-        r"x\.json has the CoTs of one LLM and does not name it.*--llm NAME",
+        r"x\.json has the CoTs of one LLM and does not name it.*llm='NAME'",
         "probed-traces",
         STORE,
         error=UsageError,
         llm=None,
     )
     imported.refuses(
-        r"no card for the dataset 'toy'.*--answer-kind KIND",
+        r"no card for the dataset 'toy'.*answer_kind='KIND'",
         "probed-traces",
         STORE,
         error=UsageError,

@@ -199,7 +199,7 @@ def test_reads_coupled_mmlu_with_texts_and_options(save, imported):
 
 def test_coupled_mmlu_needs_its_questions(save, imported):
     source = MMLU_REPLIES
-    imported.refuses("--questions FILE", "coupled-mmlu", source, error=UsageError)
+    imported.refuses("questions='FILE'", "coupled-mmlu", source, error=UsageError)
     imported.refuses(
         r"replies to 2 questions, 'toy/0' to 'toy/1'; the questions file has 3",
         "coupled-mmlu",
@@ -595,7 +595,7 @@ def test_the_card_gives_the_answer_kind(imported):
         answer_raw=["05/01/2021", "May 1, 2021", None],
     )
     imported.refuses(
-        "pass --answer-kind KIND", "mot-cascade", source, error=UsageError, answer_kind=None
+        "pass answer_kind='KIND'", "mot-cascade", source, error=UsageError, answer_kind=None
     )
 
 
@@ -610,7 +610,7 @@ def test_the_card_gives_the_answer_kind(imported):
         ({"temperature": -1.0}, "temperature"),
         ({"max_tokens": 0}, "is 1 to 2147483647; 0"),
         ({"llm": "@t=0.8"}, "put the name before"),
-        ({"llm": None}, "none was given; pass its name, --llm NAME"),
+        ({"llm": None}, "none was given; pass its name, llm='NAME'"),
         ({"llm": ["a", "b"]}, "2 were given"),
         ({"llm": "bad\nname"}, "control characters"),
         ({"dataset": ""}, "name"),
@@ -874,7 +874,7 @@ def test_json_of_brackets_is_refused_before_it_takes_thirty_times_its_size(monke
 def test_a_questions_file_that_is_not_there_is_told_from_the_source(imported, tmp_path):
     for path, kind in ((tmp_path / "none.jsonl", "nothing"), (tmp_path, "a folder")):
         imported.refuses(
-            rf"should be the questions file \(--questions\); there is {kind}\. Check",
+            rf"should be the questions file \(questions\); there is {kind}\. Check",
             "mot-cascade",
             dumped([mot_entry()]),
             questions=path,

@@ -217,7 +217,7 @@ def test_without_results_beside_it_the_user_names_the_llm(save, imported, name):
     format_name, file = WRITTEN[name]
     source = save("elsewhere/" + Path(file).name, (DATA / file).read_bytes())
     imported.refuses(
-        "pass its name, --llm NAME",
+        "pass its name, llm='NAME'",
         format_name,
         source,
         error=UsageError,
@@ -511,7 +511,7 @@ def test_usage_must_be_there_to_be_taken(imported):
         error=TokenCounterError,
         counter="usage",
     )
-    with pytest.raises(UsageError, match="pass its name, --llm NAME"):
+    with pytest.raises(UsageError, match="pass its name, llm='NAME'"):
         nameless = inspect_log() | {"eval": {"model": None}}
         imported("inspect-ai", dumped(nameless), llm=None)
 
@@ -701,7 +701,7 @@ def test_labels_stand_for_texts_that_linc_does_not_store(save, imported):
         questions=["Is it?", "Was it?"],
         golds=["True", "False"],
     )
-    imported.refuses("--llm NAME", "linc", source, error=UsageError, llm=None)
+    imported.refuses("llm='NAME'", "linc", source, error=UsageError, llm=None)
 
 
 @pytest.mark.parametrize(
@@ -817,7 +817,7 @@ test_refuses_other_games = refusals(
 
 def test_the_game_needs_its_puzzles(save, imported):
     source = dumped([game_entry()])
-    imported.refuses(r"pass 24\.csv, --questions FILE", "game24", source, error=UsageError)
+    imported.refuses(r"pass 24\.csv, questions='FILE'", "game24", source, error=UsageError)
     imported.refuses(
         r"Row 1 of q.jsonl should have numbers under Puzzles",
         "game24",

@@ -128,7 +128,10 @@ def run(words):
 
             main()
         else:
+            from feval.errors import SourceWarning
+
             warnings.simplefilter("error")
+            warnings.simplefilter("ignore", SourceWarning)
             exec(words.pop(1), {"__name__": "__main__"})  # noqa: S102  what a test hands over
     except SystemExit as end:
         if isinstance(end.code, str):
