@@ -25,6 +25,7 @@ from feval.cli.options import (
     Machines,
     RecordingFolders,
     machine_options,
+    note_missing_dollars,
     only_dataset,
     parse_counts,
     read_text,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 
-@request_options(EstimateRequest, without=("billing", "prices"))
+@request_options(EstimateRequest, rare=("seed",))
 @machine_options
 @result_options("estimate.csv, .json, .png and receipt.json")
 def estimate(
@@ -84,8 +85,8 @@ def estimate(
 ) -> None:
     """Forecast the accuracy of M votes from a few calls.
 
-    Estimates with their intervals, beside the exact curve of the whole pool, so that their error is
-    visible. Notes say what would mislead.
+    Estimates with their intervals and costs, beside the exact curve of the whole pool, so that
+    their error is visible. Notes say what would mislead.
 
     Example: feval estimate --recording my-recording --llm gpt-4o-mini --g 5 --m 1..40 --out
     my-estimate
@@ -98,14 +99,18 @@ def estimate(
             EstimateRequest, recordings, dataset, [llm] if llm else None, **given
         )
         result = forecast_votes(questions, replayed[0], **request.arguments(), executor=executor)
-    show.note(*result.warnings)
-    saved.show(
-        show,
-        result.to_dict(),
-        *forecast_tables(result),
-        receipt=partial(receipt, request, result.to_dict(), questions, replayed),
-        files=lambda: _files("estimate", result, forecast_csv(result), pictures.forecast),
-    )
+    try:
+        saved.show(
+            show,
+            result.to_dict(),
+            *forecast_tables(result),
+            receipt=partial(receipt, request, result.to_dict(), questions, replayed),
+            files=lambda: _files("estimate", result, forecast_csv(result), pictures.forecast),
+        )
+    finally:  # also where files could not be written: what misleads is said after the answer
+        show.note(*result.warnings)
+        if result.usd_per_question[0] is None:
+            note_missing_dollars(show, request.prices, replayed)
 
 
 @request_options(BudgetPlanRequest, rare=("seed", "questions"))
@@ -133,8 +138,8 @@ def plan(
         BudgetPlanRequest, recordings, dataset, [llm] if llm else None, **options
     )
     result = plan_budget(pilot, replayed, **request.arguments())
-    show.note(*result.warnings)
     show.result(result.to_dict(), *plan_tables(result))
+    show.note(*result.warnings)
 
 
 def _files(name: str, result: Any, rows: str, draw: Callable[[Any], Any]) -> dict[str, bytes]:

@@ -14,12 +14,11 @@ from typing import Any, Self
 import numpy as np
 
 from feval.arguments import checked
-from feval.cards.billing import Price, billed_prompts, usd
 from feval.errors import OutOfRangeError, PriceNotFoundError, UsageError
 from feval.estimators.arrays import Floats
 from feval.estimators.intervals import accuracy_interval
 from feval.estimators.multinomial import plugin_plurality_accuracy
-from feval.estimators.per_question import PerQuestion, VoteCounts, mean_output_tokens, vote_counts
+from feval.estimators.per_question import PerQuestion, VoteCounts, vote_counts
 from feval.estimators.plurality import subset_plurality_accuracy
 from feval.estimators.self_consistency import self_consistency_bound
 from feval.estimators.vote_intervals import vote_interval
@@ -28,6 +27,7 @@ from feval.evaluation.cautions import mixed_parties
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.executors.progress import reports
 from feval.forecast.forecasts import (
+    MeanCosts,
     SampleMoments,
     moments_of,
     ordered_by_key,
@@ -237,15 +237,11 @@ def _purchase(options: Sequence[VoteOption], questions: int) -> Purchase:
 _MOST_CALLS = 100_000  # per question, in the split for estimating
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionCosts:
-    """Mean costs of a question; `price` is `None` if USD are neither known nor needed."""
+@dataclass(frozen=True)
+class QuestionCosts(MeanCosts):
+    """Mean costs of a question, and what a budget pays of them."""
 
     budget: PlanBudget
-    billing: str
-    prompt_tokens: float
-    output_tokens: float
-    price: Price | None
 
     @classmethod
     def at_mean_question(cls, dataset: Dataset, llm: LLM, rows: Rows, budget: PlanBudget) -> Self:
@@ -261,8 +257,7 @@ class QuestionCosts:
                 f"A budget in USD needs prices, and {llm.name} was loaded without a price list."
                 " Give one (`--prices`), or a budget in tokens."
             )
-        pool = llm.pool.rows(rows)
-        unknown = rows[pool.prompt_tokens < 0]
+        unknown = rows[llm.pool.rows(rows).prompt_tokens < 0]
         if len(unknown):
             name = dataset.question_ids[int(unknown[0])]
             raise PriceNotFoundError(
@@ -270,26 +265,12 @@ class QuestionCosts:
                 f" of {llm.name} have on {len(unknown)} of {len(rows)} questions of {dataset.id},"
                 f" {name!r} first. Import or record it with a token counter."
             )
-        output = float(mean_output_tokens(pool.output_tokens, pool.sizes).mean())
-        return cls(budget, llm.billing, float(pool.prompt_tokens.mean()), output, llm.price)
-
-    def tokens(self, calls: int) -> float:
-        """Mean tokens of a question with so many calls in one request."""
-        return self._prompts(calls) + calls * self.output_tokens
-
-    def usd(self, calls: int) -> float | None:
-        """Mean USD; `None` without a price."""
-        if self.price is None:
-            return None
-        return usd(self.price, self._prompts(calls), calls * self.output_tokens)
+        return cls.from_pool(llm, rows, budget)
 
     def cost(self, calls: int) -> float:
         """Mean cost in the budget's unit."""
         dollars = self.usd(calls)
         return self.tokens(calls) if self.budget.unit == "tokens" or dollars is None else dollars
-
-    def _prompts(self, calls: int) -> float:
-        return self.prompt_tokens * billed_prompts(self.billing, 1, calls)
 
     def paid(self, calls: int) -> int:
         """Number of questions that the budget pays for, with so many calls each."""

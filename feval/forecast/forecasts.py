@@ -7,12 +7,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from feval import executors
 from feval.arguments import checked
+from feval.cards.billing import Price, billed_prompts, usd
 from feval.errors import OutOfRangeError, UnknownNameError
 from feval.estimators.approximations import gaussian_estimate, monte_carlo_plurality_accuracy
 from feval.estimators.arrays import Floats, UInt64, require_confidence
@@ -20,7 +21,13 @@ from feval.estimators.completions import ldgp_completion, maxent_completion
 from feval.estimators.intervals import accuracy_interval, bootstrap_means
 from feval.estimators.moments import Moments, PairTable, pair_table
 from feval.estimators.multinomial import plugin_plurality_accuracy
-from feval.estimators.per_question import MOST_VOTES, PerQuestion, VoteCounts, vote_counts
+from feval.estimators.per_question import (
+    MOST_VOTES,
+    PerQuestion,
+    VoteCounts,
+    mean_output_tokens,
+    vote_counts,
+)
 from feval.estimators.plurality import hypergeometric_majority, subset_plurality_accuracy
 from feval.estimators.vote_intervals import vote_interval
 from feval.estimators.vote_polynomials import budget_index
@@ -112,6 +119,38 @@ class PoolCurves:
     majority: tuple[float | None, ...]
 
 
+@dataclass(frozen=True)
+class MeanCosts:
+    """Means over some questions, in tokens, and how they are billed; `price` is `None` where USD
+    are not known.
+    """
+
+    billing: str
+    prompt_tokens: float
+    output_tokens: float
+    price: Price | None
+
+    @classmethod
+    def from_pool(cls, llm: LLM, rows: Rows, *more: Any) -> Self:
+        """Take the means over the recorded calls of some questions whose prompts are counted."""
+        pool = llm.pool.rows(rows)
+        output = float(mean_output_tokens(pool.output_tokens, pool.sizes).mean())
+        return cls(llm.billing, float(pool.prompt_tokens.mean()), output, llm.price, *more)
+
+    def tokens(self, calls: int) -> float:
+        """Mean tokens of a question with so many calls in one request."""
+        return self._prompts(calls) + calls * self.output_tokens
+
+    def usd(self, calls: int) -> float | None:
+        """Mean USD; `None` without a price."""
+        if self.price is None:
+            return None
+        return usd(self.price, self._prompts(calls), calls * self.output_tokens)
+
+    def _prompts(self, calls: int) -> float:
+        return self.prompt_tokens * billed_prompts(self.billing, 1, calls)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Forecast(Plottable):
     """Estimated vote curves of one LLM on one dataset.
@@ -122,6 +161,11 @@ class Forecast(Plottable):
         seed: of the draw and of the resamples.
         simulations: votes simulated per question (`monte-carlo`).
         m: numbers of votes.
+        billing: how prompts are paid.
+        prices: id of the price list; `None` without one, or where it has no price for the LLM.
+        tokens_per_question: mean prompt and output tokens per M; `None` where prompts were not
+            counted.
+        usd_per_question: mean per M; `None` where that or the price is not known.
         pool: the curves of the whole pool.
         estimates: one per method, in the order asked for.
         warnings: what a reader must know in order not to be misled.
@@ -139,10 +183,24 @@ class Forecast(Plottable):
     resamples: int
     simulations: int
     m: tuple[int, ...]
+    billing: str
+    prices: str | None
+    tokens_per_question: tuple[float | None, ...]
+    usd_per_question: tuple[float | None, ...]
     pool: PoolCurves
     estimates: tuple[EstimatedCurve, ...]
     warnings: tuple[str, ...]
     left_out: LeftOut = NONE_LEFT_OUT
+
+    @property
+    def recommended(self) -> EstimatedCurve | None:
+        """The curve to quote: the unbiased one. `None` where nobody asked for it, or M is above
+        G.
+        """
+        return next(
+            (each for each in self.estimates if each.method == METHODS[0] and self.m[0] <= self.g),
+            None,
+        )
 
     def errors(self, estimate: EstimatedCurve) -> tuple[float | None, ...]:
         """Estimate minus pool for each M, `None` where either is missing; for bounds, how far the
@@ -478,6 +536,8 @@ def estimate(
     how = g, replicate, votes, confidence, resamples, simulations
     calls = DrawnCalls.from_pool(dataset, llm, rows, *how)
     pool = _reference(dataset, llm, questions.rows, votes)
+    counted = bool((llm.pool.rows(rows).prompt_tokens >= 0).all())
+    costs = MeanCosts.from_pool(llm, rows) if counted else None
     work: Any = estimated_curve
     tasks: list[tuple[Any, ...]] = [(name, calls) for name in methods]
     with executors.opened(workers, given=executor) as opened:
@@ -497,6 +557,10 @@ def estimate(
         resamples=resamples,
         simulations=simulations,
         m=tuple(votes),
+        billing=llm.billing,
+        prices=llm.prices.id if llm.prices is not None and llm.price is not None else None,
+        tokens_per_question=tuple(costs.tokens(each) if costs else None for each in votes),
+        usd_per_question=tuple(costs.usd(each) if costs else None for each in votes),
         pool=pool,
         estimates=estimates,
         warnings=(
@@ -603,19 +667,20 @@ def forecast_warnings(
 
 def _plug_in(calls: DrawnCalls, names: str) -> Iterator[str]:
     """Say what is wrong with estimators that take shares for probabilities."""
-    g, most = calls.g, calls.votes[-1]
-    if any(1 < votes <= g for votes in calls.votes):
-        yield (
-            f"{names}: biased for every M above 1, since shares of {g} calls replace the LLM's"
-            f" probabilities. Up to M = {g} an unbiased estimate exists: use unbiased there."
+    g = calls.g
+    within, beyond = any(1 < votes <= g for votes in calls.votes), calls.votes[-1] > g
+    if not (within or beyond):
+        return
+    few, bounds = ("s", ", or use the two-call bounds") if g > 1 else ("", "")
+    yield (
+        f"{names}: shares of {g} call{few} per question replace the LLM's probabilities."
+        + f" That biases every M above 1: up to M = {g}, use unbiased." * within
+        + (
+            f" Beyond M = {g} it levels off at the accuracy of a {g}-call vote, whatever more votes"
+            f" would do: record more calls{bounds}."
         )
-    if most > g:
-        few, bounds = ("s", ", or use the two-call bounds") if g > 1 else ("", "")
-        yield (
-            f"{names}: made from {g} call{few} per question and extended to M = {most}. Beyond M ="
-            f" {g} it levels off at the accuracy of a {g}-call vote, whatever more votes would do;"
-            f" record more calls{bounds}."
-        )
+        * beyond
+    )
 
 
 def _rivals(calls: DrawnCalls) -> Iterator[str]:

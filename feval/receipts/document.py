@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 
-SCHEME = 6
+SCHEME = 7
 """The scheme of receipts, raised when numbers come, go or mean something else: receipts of another
 one are computed again.
 """

@@ -123,8 +123,9 @@ def test_certificates_hold_together_by_one_region_and_over_a_family_by_a_wider_o
     assert all(option.certified_together for option in result.options[1:])
     assert "all of them are: by one region" in result.warnings[-1]
     assert "in all 1000 plans of the family" in many.warnings[-1]
-    assert "all at once" in plain(plan_tables(result)[0])
-    assert "over a family of 1000 plans" in plain(plan_tables(many)[1])
+    shown = plain(plan_tables(result)[0])
+    assert "to help, by the pilot's calls and pairs of calls at 95 %: 3 to 7 votes; all" in shown
+    assert "over a family of 1000 plans" in plain(plan_tables(many)[0])
     with pytest.raises(OutOfRangeError, match="A family has 1 plan or more"):
         plan(*pilot, budget_tokens=10**6, family=0)
 

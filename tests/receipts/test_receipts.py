@@ -32,7 +32,7 @@ RUNS = {
     "split": "run self-consistency --set n=2 --train-fraction 0.5",
     "unpriced": "run self-consistency --set n=2 --prices none",
     "oracle": "run oracle --set n=2",
-    "estimate": "estimate --g 3 --m 1..4 --method plug-in,monte-carlo,two-call,unbiased --seed 4",
+    "estimate": "estimate --g 3 --m 1..4 --method plug-in,monte-carlo,two-call,unbiased",
     "curve": "curve self-consistency --n 1..4",
     "curve-method": "curve self-consistency --n 1..4 --set no_answer=vote",
     "curve-seeded": "curve self-consistency --n 1,3 --order seeded --replicates 9",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from feval.forecast.coupled import CoupledPair
-from feval.forecast.forecasts import COMPLETIONS, PLUG_IN
 from feval.report.tables.results import Records
 from feval.report.tables.tables import (
     Fields,
@@ -19,26 +18,27 @@ from feval.report.tables.tables import (
     csv_text,
     make_table,
     number,
+    numbers,
     per_questions,
     share,
 )
 from feval.report.text import (
     counted,
     counted_questions,
-    decimals_for,
     fixed,
-    interval_name,
     percent,
     percents,
+    plain_number,
+    price_words,
 )
 
 if TYPE_CHECKING:
-    from feval.forecast import BudgetPlan, EstimatePoint, Forecast
+    from feval.forecast import BudgetPlan, EstimatedCurve, EstimatePoint, Forecast
     from feval.forecast.coupled import Coupling
 
 FORECAST_COLUMNS = (
     "method", "of", "m", "accuracy", "bound_low", "bound_high", "low", "high", "pool", "error",
-    "reason",
+    "tokens_per_question", "usd_per_question", "reason",
 )  # fmt: skip
 """Columns of `estimate.csv`; an empty cell is a missing number, and `reason` says why it is
 missing.
@@ -60,32 +60,94 @@ def landmarks(m: Sequence[int], *always: int) -> tuple[int, ...]:
 
 
 def forecast_tables(forecast: Forecast) -> list[Table]:
-    """Return a table of the curves at some numbers of votes, and one of the estimators' errors."""
-    return [_curves(forecast), _errors(forecast)]
-
-
-def _curves(forecast: Forecast) -> Table:
+    """Return a table of the curves at some numbers of votes, with the estimators' intervals and
+    errors below them; its first note is the answer in a sentence.
+    """
     shown = landmarks(forecast.m, forecast.g, forecast.pool.size)
     majority = any(curve.of == "majority" for curve in forecast.estimates)
     cells = {
         "#M": map(str, forecast.m),
         "#pool %": map(percent, forecast.pool.plurality),
-        **({"#majority %": map(percent, forecast.pool.majority)} if majority else {}),
-        **{f"#{curve.method} %": map(_estimate, curve.points) for curve in forecast.estimates},
+        **({"~majority %": map(percent, forecast.pool.majority)} if majority else {}),
+        **{
+            f"#{curve.method} %{' *' * (curve is forecast.recommended)}": map(
+                _estimate, curve.points
+            )
+            for curve in forecast.estimates
+        },
+        **_costs(forecast),
     }
     rows = zip(forecast.m, zip(*cells.values(), strict=True), strict=True)
-    questions = counted_questions(forecast.questions, forecast.left_out)
-    evidence = f"pool: exact, all subsets of M of {counted(forecast.pool.size, 'recorded call')}"
-    calls = counted(forecast.g, "call")
-    return Table(
-        f"Accuracy of M votes on {forecast.dataset}, {forecast.llm}, from {calls} per question",
+    ends = [_last(curve) for curve in forecast.estimates]
+    before, after = 2 + majority, len(cells) - 2 - majority - len(ends)
+    level = f"{100 * forecast.confidence:g} %"
+    prices = price_words(forecast.prices, forecast.usd_per_question)
+    below = {
+        f"{level} low": [percent(end.low if end else None) for end in ends],
+        f"{level} high": [percent(end.high if end else None) for end in ends],
+        **_errors(forecast),
+    }
+    table = Table(
+        f"Accuracy of M votes on {forecast.dataset}, {forecast.llm}, from"
+        f" {counted(forecast.g, 'call')} per question",
         columns(*cells),
-        tuple(row for votes, row in rows if votes in shown),
         (
-            f"{questions}; replicate {forecast.replicate}, seed {forecast.seed} of draws-v1",
-            f"{evidence}; majority: of right calls" if majority else evidence,
+            *(row for votes, row in rows if votes in shown),
+            *((name, *[""] * (before - 1), *own, *[""] * after) for name, own in below.items()),
+        ),
+        (
+            forecast_answer(forecast),
+            (
+                f"{level} low, high: at the largest M of an estimator; they cover which questions"
+                " and calls were drawn, not an estimator's bias, a wrong model, or calls that"
+                " depend on each other"
+            ),
+            (
+                "errors: against the whole pool, in points, and M of the largest; of two-call, how"
+                " far the pool lies outside"
+            ),
+            (
+                f"pool: exact, all subsets of M of {counted(forecast.pool.size, 'recorded call')};"
+                f" {counted_questions(forecast.questions, forecast.left_out)}; replicate"
+                f" {forecast.replicate}, seed {forecast.seed} of draws-v1"
+            ),
+            f"billing {forecast.billing}; {prices}",
         ),
     )
+    return [table]
+
+
+def forecast_answer(forecast: Forecast) -> str:
+    """Return what to expect of votes, by the recommended estimator, and what the pool measures."""
+    curve, pool, g = forecast.recommended, forecast.pool, forecast.g
+    if curve is None:
+        return (
+            f"No estimator asked for is recommended: unbiased is, up to M = {g}; for more votes,"
+            " estimate from more calls."
+        )
+    point = _last(curve) or curve.points[0]
+    place = forecast.m.index(point.m)
+    dollars, measured = forecast.usd_per_question[place], pool.plurality[place]
+    cost = (
+        "" if dollars is None else f", for {plain_number(1000 * dollars)} USD per 1,000 questions"
+    )
+    others = [at for at, m in enumerate(forecast.m) if g < m <= pool.size][-1:]
+    more = "".join(
+        f", and {percent(pool.plurality[at])} % for {forecast.m[at]} votes" for at in others
+    )
+    return (
+        f"Expect {percent(point.accuracy)} % right from {counted(point.m, 'vote')}"
+        f" ({percents(point.low, point.high)}){cost}, by {curve.method} (*: recommended); the whole"
+        f" pool measures {percent(measured)} %{more}."
+    )
+
+
+def _costs(forecast: Forecast) -> dict[str, Iterable[str]]:
+    """A column of USD where they are known, else of tokens where these are."""
+    usd, tokens = forecast.usd_per_question, forecast.tokens_per_question
+    if usd[0] is not None:
+        return {"#USD per 1,000 questions": (plain_number(1000 * (each or 0.0)) for each in usd)}
+    return {} if tokens[0] is None else {"#tokens/question": (fixed(each, 1) for each in tokens)}
 
 
 def _estimate(point: EstimatePoint) -> str:
@@ -94,44 +156,21 @@ def _estimate(point: EstimatePoint) -> str:
     return percents(point.bound_low, point.bound_high)
 
 
-def _errors(forecast: Forecast) -> Table:
-    fields: Fields = {
-        "method": "method",
-        "#largest M": "m",
-        f"#{interval_name(forecast.confidence)} there %": share("low", "high"),
-        "#mean |error|": share("mean"),
-        "#largest |error|": share("worst"),
-        "#at M": "at",
-    }
-    records: list[Any] = []
+def _last(curve: EstimatedCurve) -> EstimatePoint | None:
+    """The point of the largest M with an interval."""
+    return next((point for point in reversed(curve.points) if point.low is not None), None)
+
+
+def _errors(forecast: Forecast) -> dict[str, list[str]]:
+    """The mean and the largest error of each estimator."""
+    means, largest = [], []
     for curve in forecast.estimates:
-        last = next((point for point in reversed(curve.points) if point.low is not None), None)
         errors = zip(forecast.errors(curve), forecast.m, strict=True)
-        known = [(abs(error), m) for error, m in errors if error is not None and last is not None]
-        mean = sum(error for error, _ in known) / len(known) if known else None
+        known = [(abs(error), m) for error, m in errors if error is not None]
+        means.append(percent(sum(error for error, _ in known) / len(known)) if known else "-")
         worst, at = max(known, key=itemgetter(0), default=(None, None))
-        records.append([curve, last, {"mean": mean, "worst": worst, "at": at if worst else None}])
-    title = "Error against the whole pool, in points"
-    return make_table(title, fields, records, _covered(forecast))
-
-
-def _covered(forecast: Forecast) -> tuple[str, ...]:
-    """Notes on what the intervals cover and what they do not."""
-    names = [curve.method for curve in forecast.estimates]
-    biased, models = (
-        ", ".join(name for name in names if name in group) for group in (PLUG_IN, COMPLETIONS)
-    )
-    not_covered = [
-        *([f"the bias of {biased}"] if biased else []),
-        *([f"whether the law that {models} assumes is the right one"] if models else []),
-        "calls that depend on each other",
-    ]
-    bounds = ["two-call: how far the pool lies outside its bounds"] if "two-call" in names else []
-    return (
-        *bounds,
-        "intervals cover the luck of which questions and which calls were drawn",
-        f"they do not cover {', or '.join(not_covered)}",
-    )
+        largest.append(percent(worst) + (f" at {at}" if worst else ""))
+    return {"mean |error|": means, "largest |error|": largest}
 
 
 def forecast_csv(forecast: Forecast) -> str:
@@ -148,73 +187,27 @@ def forecast_records(forecast: Forecast) -> Records:
     records = []
     for curve in forecast.estimates:
         pool = forecast.pool.plurality if curve.of == "plurality" else forecast.pool.majority
-        for point, true, error in zip(curve.points, pool, forecast.errors(curve), strict=True):
-            numbers = [getattr(point, name) for name in FORECAST_COLUMNS[3:8]] + [true, error]
-            written = (None if each is None else float(each) for each in numbers)
+        known = pool, forecast.errors(curve), forecast.tokens_per_question
+        for point, *others in zip(curve.points, *known, forecast.usd_per_question, strict=True):
+            values = [getattr(point, name) for name in FORECAST_COLUMNS[3:8]] + others
+            written = (None if each is None else float(each) for each in values)
             why = filter(None, (point.reason, beyond if point.m > size else None))
-            values = (curve.method, curve.of, point.m, *written, " ".join(why))
-            records.append(dict(zip(FORECAST_COLUMNS, values, strict=True)))
+            record = (curve.method, curve.of, point.m, *written, " ".join(why))
+            records.append(dict(zip(FORECAST_COLUMNS, record, strict=True)))
     return records
 
 
 def plan_tables(plan: BudgetPlan) -> list[Table]:
-    """Return a table of what to buy, and one of the votes considered."""
-    return [_summary(plan), _votes(plan)]
-
-
-def _unit(plan: BudgetPlan) -> str:
-    return "USD" if plan.budget.unit == "usd" else "tokens"
-
-
-def _summary(plan: BudgetPlan) -> Table:
-    bought, split = plan.purchase, plan.estimating
-    rho = f"correlation of two calls {fixed(plan.rho, 3)}"
-    if plan.rho_reason is not None:
-        rho += f" ({plan.rho_reason})"
-    certified = [str(option.votes) for option in plan.options if option.certified]
-    together = [str(option.votes) for option in plan.options if option.certified_together]
-    prompt, output = fixed(plan.prompt_tokens, 1), fixed(plan.output_tokens, 1)
-    error = f"self-consistency error within {percent(split.bound**0.5)} points (root mean square)"
-    interval = percents(bought.plurality_low, bought.plurality_high)
-    beyond = "" if bought.plurality_kind == "subsets" else ", at the pilot's shares"
-    usd = "" if bought.usd is None else f"{fixed(bought.usd, decimals_for([bought.usd]))} USD, "
-    budget = f"{plan.budget.amount:,.10g} {_unit(plan)}"
-    rows = (
-        ("budget", f"{budget} for {counted(plan.questions, 'question')}"),
-        (
-            "pilot",
-            f"{counted_questions(plan.pilot_questions, plan.left_out)} x {plan.pilot_calls} calls",
-        ),
-        (
-            "a question costs",
-            f"{prompt} prompt tokens, {output} output tokens per call; billing {plan.billing}",
-        ),
-        ("one call", f"{percent(plan.options[0].plurality)} %, {rho}"),
-        ("buy", f"{counted(bought.votes, 'vote')} on {counted(bought.questions, 'question')}"),
-        (
-            "expect",
-            f"{percent(bought.plurality)} % of questions right by plurality, {interval}{beyond}",
-        ),
-        ("it costs", f"{usd}{bought.tokens:,.0f} tokens"),
-        ("why", bought.why),
-        ("certified to help", ", ".join(certified) or "no odd vote that was looked at"),
-        ("all at once", ", ".join(together) or "none"),
-        (
-            "to estimate",
-            f"{counted(split.questions, 'question')} x {counted(split.calls, 'call')}: {error}",
-        ),
-    )
-    return Table(f"Plan for {plan.llm} on {plan.dataset}", columns("", ""), rows)
-
-
-def _votes(plan: BudgetPlan) -> Table:
+    """Return a table of the votes considered, with the one to buy; its first note is the answer in
+    a sentence.
+    """
     shown = landmarks([option.votes for option in plan.options], plan.purchase.votes)
     options = [option for option in plan.options if option.votes in shown]
-    decimals = decimals_for(option.cost_per_question for option in options)
-    level = f"{100 * plan.confidence:g} %"
+    level, unit = f"{100 * plan.confidence:g} %", _unit(plan)
     beyond = options[-1].plurality_kind == "plug-in"
     plurality, marks = share("plurality"), {"subsets": "  ", "plug-in": " *"}
     fields: Fields = {
+        "": lambda option: "buy" * (option.votes == plan.purchase.votes),
         "#votes": lambda option: str(option.votes),
         "#plurality %": lambda option: (
             plurality(option) + (marks[option.plurality_kind] if beyond else "")
@@ -226,29 +219,88 @@ def _votes(plan: BudgetPlan) -> Table:
             if option.votes > 1 and option.majority_low is not None
             else "-"
         ),
-        "#certified": "certified",
-        "#together": "certified_together",
-        f"#{per_questions(_unit(plan))}": number(decimals, "cost_per_question"),
+        "certified": lambda option: (
+            "together" if option.certified_together else "alone" if option.certified else "no"
+        ),
+        f"#{per_questions(unit)}": numbers("cost_per_question", write=plain_number),
         "#questions paid": "questions",
     }
-    rests = billing_note(plan.billing, plan.prices, plan.options)
-    notes = (
-        "plurality: exact, over all subsets of M of a question's calls"
-        + f"; *: beyond M = {plan.pilot_calls}, at the pilot's shares, where it levels off"
-        * beyond,
-        (
-            "majority, surely: over half of the calls right, as far as the pilot's calls and pairs"
-            f" of calls tell, at {level}"
-        ),
-        (
-            "sure gain: the least that a majority, and so a plurality, gains over one call, in"
-            " points; certified: it is above 0"
-        ),
-        "together: certified with all other votes at once, by one region for all"
-        + (f", over a family of {plan.family} plans" if plan.family > 1 else ""),
-        f"{rests}; seed {plan.seed}",
+    title = (
+        f"{plan.budget.amount:,.10g} {unit} for {counted(plan.questions, 'question')} of"
+        f" {plan.dataset}, {plan.llm}"
     )
-    return make_table("Votes", fields, options, notes)
+    return [make_table(title, fields, options, _plan_notes(plan, level, beyond=beyond))]
+
+
+def plan_answer(plan: BudgetPlan) -> str:
+    """Return what to buy, what to expect of it, and what it costs."""
+    bought = plan.purchase
+    tokens = f"{bought.tokens:,.0f} tokens"
+    cost = tokens if bought.usd is None else f"{plain_number(bought.usd)} USD ({tokens})"
+    interval = percents(bought.plurality_low, bought.plurality_high)
+    shares = "" if bought.plurality_kind == "subsets" else ", at the pilot's shares"
+    return (
+        f"Buy {counted(bought.votes, 'vote')} on {counted(bought.questions, 'question')} for"
+        f" {cost}, and expect {percent(bought.plurality)} % right"
+        f" ({interval}{shares})."
+    )
+
+
+def _unit(plan: BudgetPlan) -> str:
+    return "USD" if plan.budget.unit == "usd" else "tokens"
+
+
+def _plan_notes(plan: BudgetPlan, level: str, *, beyond: bool) -> Iterator[str]:
+    split, votes = plan.estimating, [option.votes for option in plan.options]
+    certified, together = (
+        _runs(votes, [option.votes for option in plan.options if getattr(option, name)])
+        for name in ("certified", "certified_together")
+    )
+    yield plan_answer(plan)
+    yield f"why: {plan.purchase.why}"
+    yield (
+        f"certified to help, by the pilot's calls and pairs of calls at {level}: {certified}"
+        + (f"; all at once: {together}" if certified != _NO_VOTE else "")
+        + (f", over a family of {plan.family} plans" if plan.family > 1 else "")
+    )
+    yield (
+        "to measure how often the LLM departs from its own most likely answer, ask"
+        f" {counted(split.questions, 'question')} {counted(split.calls, 'time')} each: the result"
+        f" is off by {percent(split.bound**0.5)} points or less on average"
+    )
+    rho = f"correlation of two calls {fixed(plan.rho, 3)}"
+    if plan.rho_reason is not None:
+        rho += f" ({plan.rho_reason})"
+    yield (
+        f"pilot: {counted_questions(plan.pilot_questions, plan.left_out)} x {plan.pilot_calls}"
+        f" calls; a call: {percent(plan.options[0].plurality)} % right,"
+        f" {fixed(plan.prompt_tokens, 1)} prompt and {fixed(plan.output_tokens, 1)} output tokens;"
+        f" {rho}"
+    )
+    where = f"; *: beyond M = {plan.pilot_calls}, at the pilot's shares" * beyond
+    yield f"plurality: exact, over all subsets of M of a question's calls{where}"
+    yield (
+        "majority, surely: over half of the calls right; sure gain: the least that it, and so a"
+        " plurality, gains over one call, in points; certified: it is above 0, alone or together"
+        " with all other votes"
+    )
+    yield f"{billing_note(plan.billing, plan.prices, plan.options)}; seed {plan.seed}"
+
+
+_NO_VOTE = "no vote"
+
+
+def _runs(votes: Sequence[int], some: Sequence[int]) -> str:
+    """Write some of the votes as ranges, such as "3 to 21, 31 votes"."""
+    if not some:
+        return _NO_VOTE
+    begins = [each for each in some if each == votes[0] or each - 2 not in some]
+    ends = [each for each in some if each + 2 not in some]
+    runs = [
+        f"{begin} to {end}" if begin < end else str(end)
+        for begin, end in zip(begins, ends, strict=True)
+    ]
+    return f"{', '.join(runs)} votes"
 
 
 def short_names(llms: Sequence[str]) -> dict[str, str]:
