@@ -135,7 +135,7 @@ def plot(value: object, axes: Axes | None, **given: Any) -> Any:
     for option, own in given.items():
         if option not in takes and own != getattr(pictures.DEFAULT, option):
             raise UsageError(
-                f"{option}={own!r} means nothing in the picture of a {name}, which takes"
+                f"{option}={own!r} means nothing for {name}.plot(), which takes"
                 f" {', '.join(sorted(takes))}; leave it out."
             )
     return view.plot(value, options, axes)
