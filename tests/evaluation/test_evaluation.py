@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from feval.errors import (
     UsageError,
 )
 from feval.estimators.stopping_orders import require_few_partitions
+from feval.evaluation.cautions import billed_once
 from feval.evaluation.questions import train_test_rows
 from feval.methods import (
     AdaptiveConsistency,
@@ -529,3 +531,11 @@ def test_a_budget_above_the_pool_names_its_field(method, field, replay):
         ShortPoolError, match=rf"Its budget is the field {field}: --set {field}={smallest}, or"
     ):
         evaluate(method, dataset, llm)
+
+
+@pytest.mark.parametrize(("per_round", "said"), [(0.01004, False), (0.0106, True)])
+def test_billing_per_round_is_named_where_it_changes_the_second_digit(per_round, said):
+    costs = SimpleNamespace(
+        usd_per_question=0.01, usd_per_question_per_round=per_round, calls_per_question=2.0
+    )
+    assert bool(list(billed_once("once", [("mine", costs)]))) is said

@@ -85,7 +85,9 @@ def test_the_plan_is_shown_with_its_cost(loaded):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return write_toy(
-        tmp_path_factory.mktemp("command") / "toy", {NAME: POOLS, "unsold": POOLS}, GOLDS
+        tmp_path_factory.mktemp("command") / "toy",
+        {NAME: POOLS, "unsold": POOLS, "unsold-2": POOLS},
+        GOLDS,
     )
 
 
@@ -106,6 +108,28 @@ def test_estimate_prints_tables_and_warnings_and_writes_files(folder, tmp_path):
     assert feval(*requested, "--method", "plug-in,two-call", "--quiet").output == ""
     again = feval(*requested, "--method", "plug-in")
     assert (again.exit_code, "--force" in again.stderr) == (1, True)
+
+
+def test_estimate_answers_first_and_prices_its_votes(folder):
+    asked = "estimate", "--recording", folder, "--llm", NAME, "--g", "3", "--m", "1..9"
+    shown = feval(*asked).output
+    answer = shown.index("by unbiased (*: recommended)")
+    assert shown.index("unbiased % *") < answer < shown.index("note: ")
+    assert "USD per 1,000 questions" in shown
+    once, apart, free = (
+        json.loads(feval(*asked, "--json", *more).stdout)
+        for more in ((), ("--billing", "per_sample"), ("--prices", "none"))
+    )
+    bought = plan(*_open(folder), budget_usd=1.0).options[1]
+    assert once["usd_per_question"][2] == bought.usd_per_question
+    assert once["tokens_per_question"][2] < apart["tokens_per_question"][2]
+    assert (set(free["usd_per_question"]), free["prices"]) == ({None}, None)
+
+
+def test_every_llm_without_a_price_is_named(folder):
+    unsold = "--llm", "unsold", "--llm", "unsold-2", "--set", "samples=2"
+    said = feval("run", "model-switch", "--recording", folder, *unsold).stderr
+    assert "has no price for 'unsold', 'unsold-2'" in said
 
 
 def _open(folder):

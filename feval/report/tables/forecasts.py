@@ -19,7 +19,6 @@ from feval.report.tables.tables import (
     make_table,
     number,
     numbers,
-    per_questions,
     share,
 )
 from feval.report.text import (
@@ -128,9 +127,7 @@ def forecast_answer(forecast: Forecast) -> str:
     point = _last(curve) or curve.points[0]
     place = forecast.m.index(point.m)
     dollars, measured = forecast.usd_per_question[place], pool.plurality[place]
-    cost = (
-        "" if dollars is None else f", for {plain_number(1000 * dollars)} USD per 1,000 questions"
-    )
+    cost = "" if dollars is None else f", for {_usd_per_1000(dollars)} USD per 1,000 questions"
     others = [at for at, m in enumerate(forecast.m) if g < m <= pool.size][-1:]
     more = "".join(
         f", and {percent(pool.plurality[at])} % for {forecast.m[at]} votes" for at in others
@@ -142,11 +139,15 @@ def forecast_answer(forecast: Forecast) -> str:
     )
 
 
+def _usd_per_1000(usd: float) -> str:
+    return plain_number(1000 * usd)
+
+
 def _costs(forecast: Forecast) -> dict[str, Iterable[str]]:
     """A column of USD where they are known, else of tokens where these are."""
     usd, tokens = forecast.usd_per_question, forecast.tokens_per_question
     if usd[0] is not None:
-        return {"#USD per 1,000 questions": (plain_number(1000 * (each or 0.0)) for each in usd)}
+        return {"#USD per 1,000 questions": (_usd_per_1000(each or 0.0) for each in usd)}
     return {} if tokens[0] is None else {"#tokens/question": (fixed(each, 1) for each in tokens)}
 
 
@@ -197,6 +198,9 @@ def forecast_records(forecast: Forecast) -> Records:
     return records
 
 
+_USD: Fields = {"#USD per 1,000 questions": numbers("cost_per_question", write=_usd_per_1000)}
+
+
 def plan_tables(plan: BudgetPlan) -> list[Table]:
     """Return a table of the votes considered, with the one to buy; its first note is the answer in
     a sentence.
@@ -222,7 +226,7 @@ def plan_tables(plan: BudgetPlan) -> list[Table]:
         "certified": lambda option: (
             "together" if option.certified_together else "alone" if option.certified else "no"
         ),
-        f"#{per_questions(unit)}": numbers("cost_per_question", write=plain_number),
+        **(_USD if unit == "USD" else {"#tokens/question": number(1, "cost_per_question")}),
         "#questions paid": "questions",
     }
     title = (
