@@ -132,9 +132,9 @@ def _description(curves: Sequence[Curve], *, panels: bool) -> str:
     """
     most = max(curve.points[-1].n for curve in curves)
     cost = (
-        "tokens"
+        "mean tokens per question"
         if any(point.usd_per_question is None for curve in curves for point in curve.points)
-        else "USD"
+        else "USD per 1,000 questions"
     )
     lines = []
     for curve in curves[:_MOST_LINES]:
@@ -145,10 +145,7 @@ def _description(curves: Sequence[Curve], *, panels: bool) -> str:
             line + (f" and {100 * last.accuracy:.1f} % with {last.n}" if last.n > 1 else "")
         )
     more = f"; and {len(curves) - _MOST_LINES} more lines" if len(curves) > _MOST_LINES else ""
-    said = (
-        f"Accuracy of the vote of 1 to {most} CoTs against mean {cost} per question, a line for"
-        " each LLM"
-    )
+    said = f"Accuracy of the vote of 1 to {most} CoTs against {cost}, a line for each LLM"
     return f"{said}{', a panel for each dataset' if panels else ''}: {'; '.join(lines)}{more}"
 
 
