@@ -45,8 +45,8 @@ _KINDS = {
     "seeded": "mean over seeded draws",
 }
 _SURFACE = (
-    "Accuracy of votes over n traces that are each cut after so many tokens; feval surface --out"
-    " has all points."
+    "{}: accuracy of votes over n traces that are each cut after so many tokens; feval surface"
+    " --out has all points."
 )
 _ON_DARK = b"""
 @media (prefers-color-scheme: dark) {
@@ -88,7 +88,9 @@ def comparison_page(
     data = _data(comparison)
     data["facts"] = _facts(comparison, llms)
     data["verify"] = list(verify) or UNVERIFIED
-    data["pictures"] = [_surface_picture(surface) | {"note": _SURFACE} for surface in surfaces]
+    data["pictures"] = [
+        _surface_picture(surface) | {"note": _SURFACE.format(surface.llm)} for surface in surfaces
+    ]
     if traces is not None:
         data["explorer"] = question_book(dataset, llms, traces, comparison.plan.seed, caps)
     title = f"Methods compared on {comparison.plan.dataset}"
@@ -309,7 +311,8 @@ def _surface_picture(surface: Surface) -> dict[str, str]:
         " tokens of each"
     )
     # narrow, so that its letters can be read on a phone
-    svg = replace(pictures.surface(surface), size=(5.8, 4.5)).svg()
+    drawn = pictures.surface(surface, pictures.PlotOptions(title=False))
+    svg = replace(drawn, size=(5.0, 4.0)).svg()
     svg = svg.replace(b"</style>", _ON_DARK + b"</style>", 1)
     return {"src": f"data:image/svg+xml;base64,{b64encode(svg).decode()}", "alt": words}
 
