@@ -104,9 +104,9 @@ def compare(
         price_list = (
             str(file.parent / prices) if prices and (file.parent / prices).is_file() else prices
         )
-        plan = listed_plan(
+        plan, _, absent = listed_plan(
             opened, (), dataset=dataset, llms=llms, price_list=price_list, **options
-        ).plan
+        )
         places = [
             str(parse_address(place)) if is_address(place) else path_from(file.parent, place)
             for place in folders
@@ -124,6 +124,7 @@ def compare(
                 " it."
             )
         save_files(file.parent, {file.name: content}, replace=saved.force, option="FILE")
+        show.note(*(one.reason for one in absent))
         show.result(
             {"file": str(file), "plan": plan.to_dict()},
             f"wrote {file}: {', '.join(entry.label for entry in plan.entries)}",

@@ -33,7 +33,7 @@ from feval.cli.options import (
 )
 from feval.cli.output import Output, announce_long_run, quiet_matplotlib
 from feval.errors import OutOfRangeError, UsageError
-from feval.evaluation.curves import budget_field
+from feval.evaluation.curves import budget_field, swept_cascade
 from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import field_names, make_method, parse_settings, takes_several
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest, SurfaceRequest
@@ -186,7 +186,8 @@ def curve(
         given = {name: value for name, value in options.items() if value is not None}
         given |= {"budgets": budgets, "fields": fields, "price_list": options.get("prices")}
         dataset = only_dataset(dataset, opened)
-        plan, users = listed_plan(opened, methods, dataset=dataset, llms=llms, **given)
+        plan, users, absent = listed_plan(opened, methods, dataset=dataset, llms=llms, **given)
+        show.note(*(one.reason for one in absent))
         show_comparison(
             plan, saved, show, machines, show_all=show_all, recordings=opened, methods=users
         )
@@ -196,7 +197,8 @@ def curve(
         raise UsageError(
             f"{field} varies, so it cannot be set as well; leave --set {field}={fields[field]} out."
         )
-    if options.get("short_pools") == "drop" and not values:
+    cascade = method == "cascade" and not (values or fields or options.get("train_fraction"))
+    if options.get("short_pools") == "drop" and not (values or cascade):
         raise UsageError(
             f"--drop short-pools leaves out the questions with fewer CoTs than the largest {field};"
             f" say which with {'--n' if sweep is None else '--sweep'}, such as --n 1..20."
@@ -208,7 +210,19 @@ def curve(
             CurveRequest, recordings, dataset, llms, **given
         )
         request = request.simplest()
-        if not values:
+        if cascade:
+            own = swept_cascade(questions, replayed, split_seed=request.split_seed)
+            by_name = {llm.name: llm for llm in replayed}
+            replayed = [by_name[name] for name in own["llms"]]
+            ((field, values),) = own["budgets"].items()
+            request = request.changed(
+                field=field,
+                values=tuple(values),
+                settings=own["fields"],
+                llms=tuple(own["llms"]),
+                train_fraction=own["train_fraction"],
+            )
+        elif not values:
             most = max(1, min(*(llm.pool.smallest for llm in replayed), DEFAULT_COUNTS))
             request = request.changed(values=tuple(_usual_budgets(method, field, fields, most)))
         result = request.compute(questions, replayed, executor=executor)

@@ -19,7 +19,9 @@ from feval.cards.reading import read_toml
 from feval.cli.commands import Decorator, expanded, keyword
 from feval.cli.options import Drop, only_dataset, only_name, recording_folders
 from feval.errors import FevalError, StorageError, UnknownNameError, UsageError
+from feval.evaluation.method_names import takes_several
 from feval.hub.places import open_place
+from feval.methods import METHODS
 from feval.replay.loading import load
 from feval.report.files import Content, check_folder, encoded, save_files, save_sealed
 
@@ -143,7 +145,10 @@ def open_request(
     recorded = [name for recording in opened for name in recording.llm_names(dataset)]
     if not llms and not recorded:
         load(dataset, None, opened)  # raises, and lists what is recorded
-    chosen = tuple(llms or [only_name("LLM", None, recorded)])
+    several = takes_several(METHODS.get(fields.get("method", "")))
+    chosen = tuple(
+        llms or (dict.fromkeys(recorded) if several else [only_name("LLM", None, recorded)])
+    )
     fields["dataset"], fields["llms"] = dataset, chosen
     request = model(**fields)
     return request, *load(dataset, chosen, opened, **request.loading())

@@ -38,6 +38,7 @@ from feval.methods import METHODS
 from feval.methods.protocol import BatchMethod, capabilities
 from feval.replay import load
 from feval.replay.loading import open_recordings
+from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -96,6 +97,8 @@ class Comparison(Plottable, Statistics):
             they are needed.
         inexact: why all methods are on seeded draws though each has an exact expectation; `None`
             where they are not.
+        absent: the usual methods that the recordings do not support, and why, where no methods were
+            named.
     """
 
     plan: Plan
@@ -108,6 +111,7 @@ class Comparison(Plottable, Statistics):
     base: Path = field(default=Path(), compare=False)
     loaded: tuple[Dataset, Mapping[str, LLM]] | None = field(default=None, compare=False)
     inexact: str | None = None
+    absent: tuple[FailedMethod, ...] = field(default=(), compare=False)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -145,9 +149,21 @@ class Comparison(Plottable, Statistics):
             *chain.from_iterable(few),
             *billed_once(self.plan.billing, points),
             *cautions,
+            *self._on_fewer(),
             *self._skewed(),
             *self._not_exact(),
         )
+
+    def _on_fewer(self) -> Iterator[str]:
+        """A sentence for methods that are judged on fewer questions than others."""
+        questions = {curve.label: curve.points[0].questions for curve in self.curves}
+        fewest, most = (choose(questions.values(), default=0) for choose in (min, max))
+        if names := [label for label, own in questions.items() if own < most]:
+            yield (
+                f"Judged on {fewest:,} questions, after learning from {most - fewest:,}:"
+                f" {', '.join(names)}. What is compared with it, the best methods and the ranking"
+                f" are on these {fewest:,} for all methods."
+            )
 
     def _skewed(self) -> Iterator[str]:
         """A warning about differences that are significant by few questions, where Student's law
@@ -468,11 +484,12 @@ def compare(
         "accuracies": accuracies,
     }
     options = {name: value for name, value in given.items() if value is not None}
+    absent: tuple[FailedMethod, ...] = ()
     if isinstance(recording, Plan):
         plan = recording.changed(**options) if options else recording
     else:
         recordings = open_recordings(recording)
-        plan, methods = listed_plan(
+        plan, methods, absent = listed_plan(
             recordings,
             methods,
             dataset=dataset,
@@ -510,12 +527,15 @@ def compare(
             for curve in curves
         ]
     plan, used = runner.plan, runner.loaded[0]
-    grouped = question_clusters(used, plan.split(used, runner.rows)[1], plan.clusters)
+    keys = max((curve.points[0].question_keys for curve in curves), key=len)
+    rows = runner.rows[np.isin(used.question_keys[without_gaps(runner.rows)], keys)]
+    grouped = question_clusters(used, rows, plan.clusters)
     results = statistics(plan, {curve.label: curve.points for curve in curves}, grouped)
     return Comparison(
         plan=plan,
         curves=tuple(curves),
         missing=tuple(missing),
+        absent=absent,
         baselines=tuple(baselines),
         ceilings=tuple(ceilings),
         left_out=runner.left_out,
@@ -607,11 +627,10 @@ def traces(
     left_out = {*comparison.left_out.unlabelled, *comparison.left_out.short_pools}
     ids = dataset.question_ids if left_out else range(len(dataset))
     split = np.array([row for row, name in enumerate(ids) if name not in left_out], np.intp)
-    train = plan.split(dataset, split)[0]
     judged = np.arange(len(dataset))
     if comparison.curves:
-        # those of the first point, by their keys
-        keys = comparison.curves[0].points[0].question_keys
+        # those of the curve with most, by their keys
+        keys = max((curve.points[0].question_keys for curve in comparison.curves), key=len)
         by_key = np.argsort(dataset.question_keys, kind="stable")
         judged = by_key[np.searchsorted(dataset.question_keys, keys, sorter=by_key)]
     rows = judged[:questions]
@@ -621,6 +640,7 @@ def traces(
         llms = [by_name[name] for name in point.llms]
         swept = {entry.sweep[0]: point.fields[entry.sweep[0]]} if entry.sweep else {}
         method = entry.make({**entry.fields, **swept}, comparison.methods)
+        train = plan.learning(entry).split(dataset, split)[0]
         if len(train) and learns(method):
             method = fit(method, dataset, llms, train, time_limit)
         channels = [llm.pool.channels for llm in llms]

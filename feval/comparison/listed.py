@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +16,9 @@ import numpy as np
 
 from feval.cards.prices import PriceList
 from feval.comparison.plan import ComparedMethod, Plan
+from feval.comparison.runner import FailedMethod
 from feval.errors import FevalError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
-from feval.evaluation.curves import budget_field
+from feval.evaluation.curves import budget_field, swept_cascade
 from feval.evaluation.method_names import field_names, make_method, takes_several
 from feval.methods import METHODS
 from feval.methods.protocol import capabilities
@@ -28,13 +29,17 @@ from feval.replay.loading import load
 
 _SUGGESTED_COUNTS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
 _FORM = "(label, method, LLMs, budgets)"
+_SPLIT = ("train_fraction", "split_seed")
 
 
 class MethodList(NamedTuple):
-    """A plan, and the users' methods in it by their name in the plan."""
+    """A plan, the users' methods in it by their name in the plan, and usual methods that it
+    lacks.
+    """
 
     plan: Plan
     methods: Mapping[str, Any]
+    absent: tuple[FailedMethod, ...] = ()
 
 
 def listed_plan(
@@ -69,7 +74,7 @@ def listed_plan(
     if isinstance(methods, str) or not isinstance(methods, Sequence):
         methods = [methods]
     dataset = dataset or _only_dataset(recordings)
-    _, replayed = load(dataset, llms, list(recordings), prices=price_list)
+    questions, replayed = load(dataset, llms, list(recordings), prices=price_list)
     drop = options.get("short_pools") == "drop"
     most = {llm.name: llm.pool.usual if drop else llm.pool.smallest for llm in replayed}
     if empty := next((name for name, cots in most.items() if not cots), None):
@@ -84,16 +89,33 @@ def listed_plan(
         cost = "output-tokens"  # the nearest to dollars that every LLM has
     trees = frozenset(llm.name for llm in replayed if llm.pool.channels.has_steps)
     users: dict[str, Any] = {}
+    absent: list[FailedMethod] = []
+    split = {name: options[name] for name in _SPLIT if options.get(name) is not None}
+
+    def cascade(names: Sequence[str]) -> dict[str, Any]:
+        asked = [llm for llm in replayed if llm.name in names and llm.name not in trees]
+        try:
+            table = swept_cascade(questions, asked, **split)
+        except FevalError as error:
+            absent.append(FailedMethod("cascade", str(error)))
+            return {}
+        if len(table["llms"]) < len(asked):
+            table["label"] = f"cascade ({' > '.join(table['llms'])})"
+        return table
+
     if methods:
-        lister = _Lister(most, trees, budgets, fields or {}, users)
+        own_split = None if "train_fraction" in split else cascade
+        lister = _Lister(most, trees, budgets, fields or {}, users, own_split)
         tables = _labelled([table for given in methods for table in lister.tables(given)])
     else:
         tables = list(_suggested(replayed, most))
         for table in tables:
             if len(replayed) > 1 and len(table["llms"]) == 1:
                 table["label"] = f"{table.get('label', table['name'])} ({table['llms'][0]})"
+        if whole := [llm.name for llm in replayed if llm.name not in trees]:
+            tables += filter(None, [cascade(whole)])
     content = {"dataset": dataset, "recordings": places, "method": tables, "cost": cost}
-    return MethodList(Plan.from_dict(content).changed(**options), users)
+    return MethodList(Plan.from_dict(content).changed(**options), users, tuple(absent))
 
 
 def _suggested(llms: Sequence[LLM], most: Mapping[str, int]) -> Iterator[dict[str, Any]]:
@@ -241,6 +263,8 @@ class _Lister:
         budgets: of methods that name none.
         fields: of every method that has them.
         users: users' methods, by their name in the plan.
+        cascade: gives the swept cascade of some LLMs, empty for none; `None` where a share of the
+            questions is set aside for all methods.
     """
 
     most: Mapping[str, int]
@@ -248,6 +272,7 @@ class _Lister:
     budgets: Any
     fields: Mapping[str, Any]
     users: dict[str, Any]
+    cascade: Callable[[Sequence[str]], dict[str, Any]] | None
 
     def tables(self, given: Any) -> Iterator[dict[str, Any]]:
         """One entry for each LLM, or for each group of LLMs that the method takes together."""
@@ -268,7 +293,13 @@ class _Lister:
         } | settings
         for group in groups:
             table: dict[str, Any] = {"name": name, "llms": list(group), "fields": settings}
-            if budgets is not None:
+            if (
+                name == "cascade"
+                and not (settings or isinstance(budgets, Mapping))
+                and self.cascade
+            ):
+                table |= self.cascade(group)
+            elif budgets is not None:
                 table |= _swept(name, settings, budgets)
             elif method in METHODS:
                 usual = self._usual(name, group, settings)

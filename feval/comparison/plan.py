@@ -115,6 +115,8 @@ class ComparedMethod(Request):
         fields: those that differ from the method's defaults.
         llms: names, in the order the method wants them.
         sweep: the field that is the budget, and its values; `None` for a single point.
+        train_fraction: share of the questions that it alone learns from, where the plan sets none
+            aside for all methods; it is judged on the others, they on all.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -128,6 +130,7 @@ class ComparedMethod(Request):
         tuple[str, Annotated[tuple[Any, ...], Field(strict=False), AfterValidator(_plain)]] | None,
         BeforeValidator(_swept),
     ] = Field(None, validation_alias="budgets")
+    train_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
 
     def model_post_init(self, _: Any) -> None:
         """Check that the budget is not among the fields as well."""
@@ -169,6 +172,8 @@ class ComparedMethod(Request):
             table["fields"] = {name: _lists(value) for name, value in self.fields.items()}
         if self.sweep is not None:
             table["budgets"] = {self.sweep[0]: _lists(self.sweep[1])}
+        if self.train_fraction is not None:
+            table["train_fraction"] = self.train_fraction
         return table
 
 
@@ -293,6 +298,12 @@ class Plan(Displayable, EvaluationOptions):
         one.
         """
         return super().changed(**values).in_folder(self.folder)
+
+    def learning(self, entry: ComparedMethod) -> Self:
+        """The same plan, with the share of the questions that a method learns from."""
+        if self.train_fraction is not None or entry.train_fraction is None:
+            return self
+        return self.changed(train_fraction=entry.train_fraction)
 
     def in_folder(self, folder: Path) -> Self:
         """The same plan, whose paths start from a folder."""

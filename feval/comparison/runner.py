@@ -232,7 +232,8 @@ class Runner:
         through = NotExactError if self.plan.order is None else StorageError
         for label, settings in entry.points():
             with _noted(label, failed, through):
-                points.append(self._evaluated(self._method(entry, settings), llms, self.order))
+                method = self._method(entry, settings)
+                points.append(self._evaluated(method, llms, self.order, self.plan.learning(entry)))
         if not points and len({one.reason for one in failed}) == 1:
             failed = [FailedMethod(entry.label, failed[0].reason)]
         missing.extend(failed)
@@ -263,10 +264,12 @@ class Runner:
             )
         return entry.make(settings, self.methods)
 
-    def _evaluated(self, method: Any, llms: Sequence[LLM], order: str | None) -> Evaluation:
+    def _evaluated(
+        self, method: Any, llms: Sequence[LLM], order: str | None, plan: Plan | None = None
+    ) -> Evaluation:
         # The questions are chosen already, once for all methods.
         chosen = {"order": order, "unlabelled": "refuse", "short_pools": "refuse"}
-        options = self.plan.arguments() | chosen
+        options = (plan or self.plan).arguments() | chosen
         before, size = self.work.done, self._size(method, llms, order)
 
         def progress(done: int, total: int) -> None:
@@ -395,7 +398,8 @@ def _measured(
         # a trial is enough if it takes the one and grew, or the other; the first is none
         seconds = trials[-1][1] if len(trials) > 1 else 0.0
         grew = len(trials) > 2 and seconds >= max(_TRIAL_SECONDS, 2 * trials[-2][1])
-        if size == most or grew or seconds >= _LONG_SECONDS:
+        # a budget may be too small for the few questions of a trial
+        if size == most or (not failed and (grew or seconds >= _LONG_SECONDS)):
             break
         size = min(4 * size, most)
     missing.extend(failed)

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, combinations, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from feval.estimators.arrays import pareto
 from feval.estimators.comparisons import (
@@ -28,7 +29,7 @@ from feval.estimators.comparisons import (
     percentiles,
 )
 from feval.estimators.intervals import Clusters, DifferenceTest, bootstrap_means, difference_test
-from feval.methods.protocol import Floats, Integers, Rows
+from feval.methods.protocol import Bools, Floats, Integers, Rows
 
 if TYPE_CHECKING:
     from feval.comparison.plan import Plan
@@ -211,6 +212,28 @@ class Rank:
     first: float
 
 
+@dataclass(frozen=True)
+class _SharedQuestions:
+    """A point on those of its questions that all curves have."""
+
+    point: Evaluation
+    shared: Bools
+
+    @property
+    def right(self) -> Floats:
+        return self.point.right[self.shared]
+
+    @property
+    def question_keys(self) -> npt.NDArray[np.uint64]:
+        return self.point.question_keys[self.shared]
+
+    def known_costs(self, cost: str) -> Floats:
+        return self.point.known_costs(cost)[self.shared]
+
+
+_Points = Sequence["Evaluation | _SharedQuestions"]
+
+
 @dataclass(frozen=True, eq=False)
 class _CostCurve:
     """A curve by cost: P points in ascending order of cost, and R resamples of them.
@@ -224,7 +247,7 @@ class _CostCurve:
 
     label: str
     places: Rows
-    points: Sequence[Evaluation]
+    points: _Points
     cost: Floats
     right: Floats
     costs: Floats
@@ -310,9 +333,51 @@ class _PairTests:
 def statistics(
     plan: Plan, curves: Mapping[str, Sequence[Evaluation]], clusters: Integers | None = None
 ) -> Statistics:
-    """Compare curves, given as label -> points on the same questions, with known costs; `clusters`
-    as for `difference_test`.
+    """Compare curves, given as label -> points, with known costs; `clusters` as for
+    `difference_test`, of the questions of the curve that has most.
+
+    A curve may lack questions that it learnt from. What compares others with it, or chooses among
+    all, is on the questions that all have; the rest is as it would be without it.
     """
+    keys = {label: points[0].question_keys for label, points in curves.items()}
+    every = max(keys.values(), key=len)
+    whole = {label: points for label, points in curves.items() if len(keys[label]) == len(every)}
+    result = _on_the_same(plan, whole, clusters)
+    if len(whole) == len(curves):
+        return result
+    common = min(keys.values(), key=len)  # splits of one seed are nested
+    on_common = np.isin(every, common)
+    parts = {
+        label: [_SharedQuestions(point, np.isin(keys[label], common)) for point in points]
+        for label, points in curves.items()
+    }
+    shared = _on_the_same(plan, parts, None if clusters is None else clusters[on_common])
+    fewer = {*curves} - {*whole}
+
+    def joined(name: str) -> tuple[Any, ...]:
+        own = (row for row in getattr(shared, name) if fewer & {*_labels(row)})
+        return (*getattr(result, name), *own)
+
+    return Statistics(
+        best=shared.best,
+        frontier=tuple(sorted(joined("frontier"), key=lambda point: point.cost)),
+        areas=joined("areas"),
+        differences=_adjusted(joined("differences")),
+        unequal_costs=_adjusted(joined("unequal_costs")),
+        savings=joined("savings"),
+        reaches=joined("reaches"),
+        ranking=shared.ranking,
+    )
+
+
+def _labels(row: Any) -> tuple[str, ...]:
+    return (row.label,) if hasattr(row, "label") else (row.a, row.b)
+
+
+def _on_the_same(
+    plan: Plan, curves: Mapping[str, _Points], clusters: Integers | None
+) -> Statistics:
+    """The statistics of curves on the same questions."""
     [first, *_] = next(iter(curves.values()))
     order = np.argsort(first.question_keys, kind="stable")
     paired = _PairTests(plan.confidence, order, None if clusters is None else clusters[order])
@@ -329,9 +394,7 @@ def statistics(
     )
 
 
-def _lines(
-    plan: Plan, curves: Mapping[str, Sequence[Evaluation]], paired: _PairTests
-) -> list[_CostCurve]:
+def _lines(plan: Plan, curves: Mapping[str, _Points], paired: _PairTests) -> list[_CostCurve]:
     points = [point for points in curves.values() for point in points]
     order, seed = paired.order, plan.seed % (1 << 64)
     dealt = Clusters(len(order), seed, paired.clusters)

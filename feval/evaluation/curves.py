@@ -10,10 +10,11 @@ agree.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -25,24 +26,33 @@ from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.cautions import mixed_parties, not_exact, other_models
 from feval.evaluation.ledger import QuestionLedger
 from feval.evaluation.measures import MEANS
-from feval.evaluation.questions import ClusterNames, cluster_sizes, question_clusters, question_set
+from feval.evaluation.questions import (
+    ClusterNames,
+    cluster_sizes,
+    question_clusters,
+    question_set,
+    train_test_rows,
+)
 from feval.evaluation.replicates import block_results, default_replicates, drawn_orders
 from feval.evaluation.results import DatasetResult, interval_ends, rests_on
 from feval.executors.progress import reports
 from feval.lazy import Plottable
 from feval.methods.protocol import Floats, Integers, Rows, capabilities, drawn, is_exact, may_search
+from feval.recording.arrays import are_verdicts
 from feval.replay.draws import ORDERS
 from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from feval.cards.prices import Price
     from feval.evaluation.evaluation import Evaluation
     from feval.replay import LLM, Dataset
     from feval.replay.pools import Pool
 
 
 _BUDGET_FIELDS = ("n", "samples", "budget")
+_CASCADE_QUESTIONS, _CASCADE_LLMS, _CASCADE_BUDGETS = 40, 3, 6
 
 
 class CurvePoint(dict[str, Any]):
@@ -303,8 +313,12 @@ def method_curve(
                 **own,
             )
         )
+    rows, learnt = questions.rows, ()
+    if each.train_questions:
+        rows = rows[np.isin(dataset.question_keys[without_gaps(rows)], each.question_keys)]
+        learnt = (f"{each.train_questions:,} other questions were learned from.",)
     return Curve(
-        **rests_on(dataset, llms, questions.rows),
+        **rests_on(dataset, llms, rows),
         method=method,
         recording_hash=llms[0].recording_hash,
         replicates=each.replicates,
@@ -316,8 +330,78 @@ def method_curve(
         clusters=each.clusters,
         cost=cost,
         timing=each.timing,
-        cautions=(*each.cautions, *not_exact(inexact)),
+        cautions=(*learnt, *each.cautions, *not_exact(inexact)),
     )
+
+
+def swept_cascade(
+    dataset: Dataset, llms: Sequence[LLM], *, train_fraction: float = 0.5, split_seed: int = 0
+) -> dict[str, Any]:
+    """The cascade that the recordings support, as a comparison file writes it: over six training
+    budgets from so many CoTs of its cheapest LLM to as many of its dearest, in USD per question.
+
+    Of more than three LLMs it asks the cheapest, the dearest and the one between, since the orders
+    to choose from grow like a factorial.
+
+    Raises:
+        UsageError: they support none; the message says why.
+        UnlabelledError: no question has a gold.
+    """
+    scorers = [
+        name
+        for name in llms[0].pool.channels.scorers()
+        if not are_verdicts(name) and all(name in llm.pool.channels.scorers() for llm in llms)
+    ]
+    fields: dict[str, Any] = {"score": "vote-share", "samples": 5}
+    if scorers:
+        fields = {"score": "recorded", "scorer": scorers[0], "samples": 1}
+    samples, asked = fields["samples"], [(llm, fields["samples"]) for llm in llms]
+    unpriced = [llm.name for llm in llms if llm.price is None]
+    uncounted = [llm.name for llm in llms if int(llm.pool.prompt_tokens.min()) < 0]
+    short = [llm.name for llm in llms if int(llm.pool.sizes.max()) < samples]
+    usable = {"unlabelled": "drop", "short_pools": "drop"}
+    rows = np.arange(0) if short else question_set(dataset, asked, **usable).rows
+    reasons = (
+        (len(llms) < 2, f"it asks several LLMs, and {llms[0].name} is alone"),
+        (unpriced, f"there is no price of {', '.join(unpriced)}; give a price list with --prices"),
+        (uncounted, f"the prompts of {', '.join(uncounted)} are not counted in tokens"),
+        (short, f"it votes on {samples} CoTs, and {', '.join(short)} have fewer"),
+        (
+            not short and len(rows) < _CASCADE_QUESTIONS,
+            f"it learns from some questions and needs {_CASCADE_QUESTIONS}; there are {len(rows)}",
+        ),
+    )
+    if why := "; ".join(reason for is_so, reason in reasons if is_so):
+        raise UsageError(f"No cascade was swept over budgets: {why}.")
+    train = train_test_rows(dataset, train_fraction, split_seed, rows)[0]
+    times = min(int(llm.pool.sizes[train].min()) for llm in llms) // samples
+    costs: dict[str, float] = {}
+    prices: dict[str, list[float]] = {}
+    for llm in llms:
+        price = cast("Price", llm.price)
+        prices[llm.name] = [price.input_usd_per_mtok, price.output_usd_per_mtok]
+        prompt = llm.pool.prompt_tokens[train].mean()
+        # as `Cascade.fit` counts them: each question is asked several times
+        output = samples * llm.pool.output_tokens[train, : times * samples].mean()
+        costs[llm.name] = float(1e-6 * np.dot(prices[llm.name], [prompt, output]))
+    names = sorted(costs, key=costs.__getitem__)
+    if len(names) > _CASCADE_LLMS:
+        names = [names[0], names[len(names) // 2], names[-1]]
+    if not (least := costs[names[0]]) > 0:
+        raise UsageError(f"No cascade was swept over budgets: {names[0]} costs nothing.")
+    # upwards, so that the cheapest LLM stays within the first
+    budgets = [
+        math.ceil(usd / (digit := 10.0 ** (math.floor(math.log10(usd)) - 2))) * digit
+        for usd in np.geomspace(least, costs[names[-1]], _CASCADE_BUDGETS).tolist()
+    ]
+    fields |= {"chains": "any", "prices": [prices[name] for name in names]}
+    return {
+        "name": "cascade",
+        "llms": names,
+        "fields": fields,
+        "budgets": {"budget": list(dict.fromkeys(float(f"{usd:.3g}") for usd in budgets))},
+        "train_fraction": train_fraction,
+    }
 
 
 def _pass_at_n(

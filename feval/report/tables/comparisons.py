@@ -476,7 +476,8 @@ class _Shown:
             " affected by it."
         )
         page = {"id": "missing", "link": "Missing", "intro": intro}
-        return make_table("Missing", fields, self.comparison.missing, **page)
+        missing = self.comparison.missing + self.comparison.absent
+        return make_table("Missing", fields, missing, **page)
 
 
 def _around_0(middle: str) -> Write:
@@ -589,13 +590,13 @@ def headline(
         "",
         *_significant(shown),
     ]
-    if comparison.missing:
+    if missing := comparison.missing + comparison.absent:
         pieces += ["", "Missing"]
-        for one in comparison.missing[:_MISSING_ROWS]:
+        for one in missing[:_MISSING_ROWS]:
             long = len(one.reason) > _LONGEST_REASON
             reason = f"{one.reason[:_LONGEST_REASON]}..." if long else one.reason
             pieces.append(f"  {one.label}: {reason}")
-        if (more := len(comparison.missing) - _MISSING_ROWS) > 0:
+        if (more := len(missing) - _MISSING_ROWS) > 0:
             pieces.append(f"  and {more:,} more{rest}")
     if every is not None:
         hint = f"All points, differences, savings and the ranking{rest}, or report.html with {page}"

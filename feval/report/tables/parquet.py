@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -13,6 +14,7 @@ from feval.comparison.comparison import point_columns
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
+    from feval.comparison.runner import MethodCurve
     from feval.report.tables.results import Records
 
 _ROW_GROUP = 1 << 16
@@ -42,21 +44,26 @@ def questions_parquet(comparison: Comparison, out: BinaryIO) -> None:
     """Write `questions.parquet`, the columns of `Comparison.per_question`: some points in a row
     group, or a point in several.
     """
-    points = [(curve, place) for curve in comparison.curves for place in range(len(curve.points))]
-    ids = comparison.curves[0].points[0].question_ids
-    blocks = [slice(start, start + _ROW_GROUP) for start in range(0, len(ids), _ROW_GROUP)]
-    names = [pa.array(ids[block], pa.string()).dictionary_encode() for block in blocks]
-    several = max(1, _ROW_GROUP // len(ids))
-    tables = (
-        pa.concat_tables(_question_table(columns, block, some) for columns in together)
-        for start in range(0, len(points), several)
-        for together in [[point_columns(*point) for point in points[start : start + several]]]
-        for block, some in zip(blocks, names, strict=True)
-    )
+    points = ((curve, place) for curve in comparison.curves for place in range(len(curve.points)))
+    # methods that learn by themselves are judged on fewer questions
+    by_questions = groupby(points, key=lambda point: point[0].points[0].questions)
+    tables = chain.from_iterable(_question_tables(list(own)) for _, own in by_questions)
     first = next(tables)
     with pq.ParquetWriter(out, first.schema, compression="zstd") as writer:
         for table in chain([first], tables):
             writer.write_table(table.unify_dictionaries().combine_chunks(), _ROW_GROUP)
+
+
+def _question_tables(points: Sequence[tuple[MethodCurve, int]]) -> Iterator[pa.Table]:
+    """The tables of points on the same questions."""
+    ids = points[0][0].points[0].question_ids
+    blocks = [slice(start, start + _ROW_GROUP) for start in range(0, len(ids), _ROW_GROUP)]
+    names = [pa.array(ids[block], pa.string()).dictionary_encode() for block in blocks]
+    several = max(1, _ROW_GROUP // len(ids))
+    for start in range(0, len(points), several):
+        together = [point_columns(*point) for point in points[start : start + several]]
+        for block, some in zip(blocks, names, strict=True):
+            yield pa.concat_tables(_question_table(columns, block, some) for columns in together)
 
 
 def _question_table(columns: dict[str, Any], block: slice, ids: pa.DictionaryArray) -> pa.Table:
