@@ -398,8 +398,9 @@ def _measured(
         # a trial is enough if it takes the one and grew, or the other; the first is none
         seconds = trials[-1][1] if len(trials) > 1 else 0.0
         grew = len(trials) > 2 and seconds >= max(_TRIAL_SECONDS, 2 * trials[-2][1])
-        # a budget may be too small for the few questions of a trial
-        if size == most or (not failed and (grew or seconds >= _LONG_SECONDS)):
+        # a budget to learn by may be too small for the few questions of a trial
+        longer = bool(failed) and entry.train_fraction is not None
+        if size == most or ((grew or seconds >= _LONG_SECONDS) and not longer):
             break
         size = min(4 * size, most)
     missing.extend(failed)

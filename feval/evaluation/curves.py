@@ -45,7 +45,7 @@ from feval.replay.pools import without_gaps
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from feval.cards.prices import Price
+    from feval.cards.billing import Price
     from feval.evaluation.evaluation import Evaluation
     from feval.replay import LLM, Dataset
     from feval.replay.pools import Pool
@@ -313,7 +313,7 @@ def method_curve(
                 **own,
             )
         )
-    rows, learnt = questions.rows, ()
+    rows, learnt = questions.rows, tuple[str, ...]()
     if each.train_questions:
         rows = rows[np.isin(dataset.question_keys[without_gaps(rows)], each.question_keys)]
         learnt = (f"{each.train_questions:,} other questions were learned from.",)
@@ -359,8 +359,11 @@ def swept_cascade(
     unpriced = [llm.name for llm in llms if llm.price is None]
     uncounted = [llm.name for llm in llms if int(llm.pool.prompt_tokens.min()) < 0]
     short = [llm.name for llm in llms if int(llm.pool.sizes.max()) < samples]
-    usable = {"unlabelled": "drop", "short_pools": "drop"}
-    rows = np.arange(0) if short else question_set(dataset, asked, **usable).rows
+    rows = (
+        np.arange(0)
+        if short
+        else question_set(dataset, asked, unlabelled="drop", short_pools="drop").rows
+    )
     reasons = (
         (len(llms) < 2, f"it asks several LLMs, and {llms[0].name} is alone"),
         (unpriced, f"there is no price of {', '.join(unpriced)}; give a price list with --prices"),

@@ -32,6 +32,7 @@ from feval.comparison.plan import Plan
 from feval.errors import FevalError, FevalWarning, ShortPoolError, UnknownNameError, UsageError
 from feval.receipts.verifying import verify_receipt
 from feval.recording import ProbeRows
+from feval.report.tables.comparisons import headline
 
 FEW = {"resamples": 50, "replicates": 3, "seed": 2}
 MINE = "def first_two(question, llm):\n    return llm.sample(2).answers[0]\n"
@@ -327,3 +328,84 @@ def test_an_llm_that_lacks_most_questions_is_compared_on_the_others(tmp_path):
     comparison = compare(recording, short_pools="drop", **FEW)
     left_out = "toy/1", "toy/2", "toy/3"
     assert (comparison.left_out.short_pools, comparison.missing) == (left_out, ())
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    pools = {LLMS[0]: WEAK * 12, LLMS[1]: STRONG * 12}
+    return write_toy(tmp_path_factory.mktemp("many") / "rec", pools, LETTERS * 12)
+
+
+def test_a_cascade_learns_by_itself_and_is_compared_on_the_same_questions(many):
+    recording = open_recording(many)
+    plan = listed_plan([recording], (), **FEW).plan
+    *others, cascade = plan.entries
+    assert (cascade.method, cascade.train_fraction, len(cascade.sweep[1])) == ("cascade", 0.5, 6)
+    assert Plan.from_dict(tomllib.loads(plan.to_toml())) == plan
+    mixed = compare(recording, **FEW)
+    assert not mixed.missing
+    assert not mixed.absent
+    alone, halved = (
+        compare(plan.changed(**changed))
+        for changed in ({"entries": tuple(others)}, {"train_fraction": 0.5})
+    )
+    assert [curve.points[0].questions for curve in mixed.curves] == [48] * len(others) + [24]
+    for ours, theirs in zip(mixed.curves, (*alone.curves, halved.curves[-1]), strict=True):
+        assert [one.to_dict() for one in ours.points] == [one.to_dict() for one in theirs.points]
+
+    def pairs(comparison, name, *, of_cascade):
+        rows = [vars(row) | {"p_holm": None} for row in getattr(comparison, name)]
+        return [row for row in rows if ("cascade" in (row["a"], row["b"])) is of_cascade]
+
+    for name in ("differences", "unequal_costs", "savings"):
+        for own, of_cascade in ((alone, False), (halved, True)):
+            expected = pairs(own, name, of_cascade=of_cascade)
+            assert pairs(mixed, name, of_cascade=of_cascade) == expected
+    assert (mixed.best, mixed.ranking) == (halved.best, halved.ranking)
+    assert any(row.label == "cascade" for row in mixed.reaches)
+    assert "Judged on 24 questions, after learning from 24: cascade." in " ".join(mixed.warnings)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"prices": "none"}, "there is no price of gpt-3.5-turbo, gpt-4o-mini; give a price list"),
+        ({"llms": LLMS[:1]}, "it asks several LLMs, and gpt-3.5-turbo is alone"),
+    ],
+)
+def test_why_there_is_no_cascade_is_said(many, options, reason):
+    comparison = compare(open_recording(many), **FEW, **options)
+    [absent] = comparison.absent
+    assert absent.label == "cascade"
+    assert reason in absent.reason
+    assert reason in "\n".join(map(str, headline(comparison)))
+
+
+def test_a_cascade_needs_40_questions_and_init_says_so(toy, tmp_path):
+    result = feval("compare", tmp_path / "plan.toml", "--init", "--recording", toy)
+    assert "it learns from some questions and needs 40; there are 12" in result.stderr
+
+
+def test_a_curve_of_a_method_on_several_llms_asks_all_that_are_recorded(many):
+    curve = json.loads(said("curve", "cascade", "--recording", many, "--json"))
+    assert (curve["questions"], len(curve["points"])) == (24, 6)
+    assert "24 other questions were learned from." in curve["warnings"]
+    [mixed] = list(compare(open_recording(many), ["cascade"]).curves)
+    assert [point["accuracy"] for point in curve["points"]] == [
+        point.accuracy for point in mixed.points
+    ]
+    assert json.loads(said("run", "model-switch", "--recording", many, "--json"))["llms"] == LLMS
+
+
+def test_a_cascade_takes_the_scores_that_all_its_llms_have():
+    rows = [
+        {"id": str(n), "question": f"Question {n}", "gold": "1", "llm": llm, "answer": str(k)}
+        | {"text": "T", "tokens": 5, "prompt_tokens": 9, "reward": 1.0 - k}
+        for n in range(40)
+        for llm in LLMS
+        for k in range(3)
+    ]
+    recording = from_dataframe(rows, scores="reward", dataset="toy", answer_kind="number")
+    cascade = listed_plan([recording], (), price_list="2025-06-02").plan.entries[-1]
+    assert (cascade.method, cascade.fields["score"]) == ("cascade", "recorded")
+    assert cascade.fields["samples"] == 1

@@ -6,6 +6,7 @@ import shlex
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -212,6 +213,8 @@ def _facts(comparison: Comparison, llms: Sequence[LLM]) -> list[tuple[str, str]]
 
 def _data(comparison: Comparison) -> dict[str, Any]:
     evaluations = _evaluations(comparison)
+    # a method that is judged on fewer questions may make it fall
+    highest = accumulate((point.accuracy for point in comparison.frontier), max)
     known = [name for name in COSTS if any(one.mean_cost(name) for one in evaluations)]
     return {
         "axes": [_axis(comparison, name) for name in known],
@@ -228,7 +231,11 @@ def _data(comparison: Comparison) -> dict[str, Any]:
         "ceilings": [
             {"label": curve.label, "points": _points(curve)} for curve in comparison.ceilings
         ],
-        "frontier": [[point.cost, point.accuracy, point.label] for point in comparison.frontier],
+        "frontier": [
+            [point.cost, point.accuracy, point.label]
+            for point, best in zip(comparison.frontier, highest, strict=True)
+            if point.accuracy == best
+        ],
         "tables": [table_data(each) for each in comparison_tables(comparison, page=True)],
     }
 
