@@ -119,19 +119,6 @@ def p_value(share: float) -> str:
     return "< 0.001" if share < 0.001 else f"{share:.3f}"
 
 
-def dollars(value: float) -> str:
-    """Write an amount for a label with a prefix of the SI in place of zeros, such as "10 µ$", "3
-    m$" or "0.2 $".
-    """
-    if value == 0:
-        return "0 $"
-    units = ((0.1, 1.0, "$"), (1e-3, 1e-3, "m$"), (1e-6, 1e-6, "µ$"), (0.0, 1e-9, "n$"))
-    size, unit = next(
-        (size, unit) for least, size, unit in units if abs(value) >= least * (1 - 1e-9)
-    )
-    return f"{plain_number(value / size)} {unit}"
-
-
 def price_words(prices: str | None, usd: Iterable[float | None]) -> str:
     """Write which price list amounts are by, or that there are none."""
     if not prices:

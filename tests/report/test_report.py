@@ -27,7 +27,7 @@ from feval.report.tables.results import POINT_COLUMNS, curves_csv, curves_table,
 from feval.report.tables.rich_tables import rich_table
 from feval.report.tables.tables import Table, TableColumn, csv_text, plain, text_of_cell
 from feval.report.tables.tables import columns as columns_of
-from feval.report.text import dollars, fixed, percent, plain_number, signed_points, visible
+from feval.report.text import fixed, percent, plain_number, signed_points, visible
 
 
 def point(n, accuracy=0.6, *, half=0.05, usd=None, **fields):
@@ -88,15 +88,6 @@ def test_what_could_steer_a_terminal_is_spelled_out(text, shown):
 )  # fmt: skip
 def test_axis_numbers_are_plain(value, shown):
     assert plain_number(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(0, "0 $"), (3e-10, "0.3 n$"), (1e-6, "1 µ$"), (1.5e-5, "15 µ$"), (1e-3, "1 m$"),
-     (0.1, "0.1 $"), (2500, "2500 $")],
-)  # fmt: skip
-def test_amounts_have_prefixes_and_no_row_of_zeros(value, shown):
-    assert dollars(value) == shown
 
 
 def _linear(colour):

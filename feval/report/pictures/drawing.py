@@ -350,18 +350,18 @@ def _stretch(axes: Axes, own: Contents) -> bool:
     the lines.
     """
     box = axes.get_window_extent()
-    low, high = own.limits = axes.get_xlim()
+    low, _ = own.limits = axes.get_xlim()
     longest = 1.0
     for name in own.ends:
         text = axes.text(0, 0, f"  {name.text} ", fontsize="small")
-        needed = text.get_window_extent().width / box.width
+        needed = min(text.get_window_extent().width / box.width, 0.9)
         text.remove()
         end = (axes.transData.transform(name.at)[0] - box.x0) / box.width
-        longest = max(longest, end / (1 - needed) if needed < 1 else math.inf)
+        longest = max(longest, end / (1 - needed))
     if longest > _WIDEST and own.options.legend != "direct":
         return False
     ends = axes.transData.inverted().transform([(box.x0 + box.width * longest, box.y0)])
-    axes.set_xlim(low, float(ends[0, 0]) if math.isfinite(longest) else high)
+    axes.set_xlim(low, float(ends[0, 0]))
     return True
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -287,9 +289,8 @@ def _chosen(shown: Comparison, options: PlotOptions) -> list[MethodCurve]:
                 raise UnknownNameError.among(f"{noun} of the comparison", name, known)
     chosen = [
         curve
-        for curve in shown.curves
-        if (options.methods is None or methods[curve.label] & {*options.methods})
-        and (options.llms is None or {*curve.entry.llms} <= {*options.llms})
+        for curve in _of_llms(shown.curves, options)
+        if options.methods is None or methods[curve.label] & {*options.methods}
     ]
     if not chosen:
         raise UsageError(
@@ -317,13 +318,12 @@ def _styles(
     parts = [_parts(curve) for curve in drawn]
     own, of = {method for method, _ in parts}, {llm for _, llm in parts}
     if min(len(own), len(of)) > 1 and max(len(own), len(of)) < len(parts) == len({*parts}):
-        for llm in (llm for llm in llms if llm in of):
-            contents.lines[llm] = handle(color=COLOURS[llms.index(llm) % len(COLOURS)])
-        for method in (method for method in methods if method in own):
-            contents.lines[method] = handle(**_method_look(methods.index(method)), color=INK)
+        colours = {llm: COLOURS[i % len(COLOURS)] for i, llm in enumerate(llms) if llm in of}
+        looks = {name: _method_look(i) for i, name in enumerate(methods) if name in own}
+        contents.lines |= {llm: handle(color=colour) for llm, colour in colours.items()}
+        contents.lines |= {name: handle(color=INK, **each) for name, each in looks.items()}
         for method, llm in parts:
-            colour = COLOURS[llms.index(llm) % len(COLOURS)]
-            yield _method_look(methods.index(method)) | {"color": colour}, ""
+            yield looks[method] | {"color": colours[llm]}, ""
         return
     for curve, (method, llm) in zip(drawn, parts, strict=True):
         if len(of) == 1 and len(own) == len(parts):
@@ -352,15 +352,13 @@ def _placed(
     of 1,000 questions.
     """
     scale = 1000 if cost == "usd" else 1
-    costs = sorted(
-        (
-            (scale * mean, place, point)
-            for place, point in enumerate(points)
-            if (mean := point.mean_cost(cost)) is not None and (mean > 0 or not options.log)
-        ),
-        key=lambda each: each[:2],
-    )
-    return [x for x, _, _ in costs], [point for _, _, point in costs]
+    costs = [
+        (scale * mean, point)
+        for point in points
+        if (mean := point.mean_cost(cost)) is not None and (mean > 0 or not options.log)
+    ]
+    costs.sort(key=itemgetter(0))
+    return [x for x, _ in costs], [point for _, point in costs]
 
 
 def _frontier(
@@ -376,13 +374,11 @@ def _frontier(
         return []
     _, costs, accuracies = zip(*each, strict=True)
     best = pareto(np.array(costs), np.array(accuracies) / 100)
-    return sorted(
-        (one for one, is_best in zip(each, best, strict=True) if is_best), key=lambda one: one[1]
-    )
+    return sorted(compress(each, best), key=itemgetter(1))
 
 
 def _of_llms(curves: Iterable[Any], options: PlotOptions) -> list[Any]:
-    """Ceilings or single calls of the LLMs that are wanted."""
+    """Curves or single calls of the LLMs that are wanted."""
     return [
         each
         for each in curves
