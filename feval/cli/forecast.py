@@ -40,6 +40,7 @@ from feval.forecast import plan as plan_budget
 from feval.forecast.coupled import couple as couple_llms
 from feval.receipts.document import receipt
 from feval.recording import open_recording
+from feval.recording.arrays import verdicts_name
 from feval.replay import load
 from feval.report import pictures
 from feval.report.files import encoded, save_files
@@ -172,11 +173,10 @@ def couple(
     ] = None,
     scorer: Annotated[
         str | None,
-        Option(metavar="NAME", help="Win-rates by a scorer's scores, not by correctness."),
-    ] = None,
-    judge: Annotated[
-        str | None,
-        Option(metavar="MODEL", help="Win-rates by a judge's recorded pairwise verdicts."),
+        Option(
+            metavar="NAME",
+            help="Win-rates by its scores or pairwise verdicts (pairwise:MODEL), not correctness.",
+        ),
     ] = None,
     drop: Drop = None,
     *,
@@ -211,14 +211,16 @@ def couple(
         opened += [recording for recording in others if recording.hash not in hashes]
         questions, every = load(dataset, [*names, *counterparts], opened, prices="none")
         together, apart = every[: len(names)], every[len(names) :]
+    recorded = [name for llm in together for name in llm.pool.channels.scorers()]
+    judged = scorer and any(name.startswith(verdicts_name(scorer, "")) for name in recorded)
     by_area = None if areas is None else _areas(areas, questions)
     result = couple_llms(
         questions,
         together,
         apart,
         areas=by_area,
-        scorer=scorer,
-        judge=judge,
+        scorer=None if judged else scorer,
+        judge=scorer if judged else None,
         unlabelled="drop" if "unlabelled" in map(drop_field, drop or ()) else "refuse",
     )
     written = []

@@ -343,7 +343,7 @@ def test_independent_recordings_are_compared_call_by_call(tmp_path):
         assert (len(server.seen), done.counts["comparisons"]) == (48, 24)
     coupling = coupled(tmp_path / "out", apart=True)
     assert told(coupling) == pytest.approx(RATES[:3] * 2)
-    both = f"--recording {tmp_path}/out --independent {tmp_path}/out --judge some/model"
+    both = f"--recording {tmp_path}/out --independent {tmp_path}/out --scorer pairwise:some/model"
     account = json.loads(feval(f"couple {both} --json").stdout)
     assert account["independent_from"] == "recordings"
     assert [entry["winrate"] for entry in account["ranking"]] == told(coupling)
@@ -380,7 +380,7 @@ def test_the_command_with_a_limit_a_dry_run_and_an_end(three, tmp_path, prices, 
         assert done.exit_code == 0, done.stderr
         assert len(server.seen) == 48
     assert "24 of 24 comparisons have a verdict by pairwise:some/model" in done.stdout
-    shown = feval(f"couple --recording {out} --judge some/model")
+    shown = feval(f"couple --recording {out} --scorer pairwise:some/model")
     assert "Average win-rates by pairwise:some/model" in shown.stdout
 
 
