@@ -31,8 +31,26 @@ derive from `FevalWarning`; the command line prints them as notes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
+
+# an option of the command line with the argument that stands for it
+_BOTH = re.compile(r"(--[a-z](?:[^(),.;]|\.(?=\w))*?) \(in Python: ([^()]*)\)")
+_ORDER = ("order='seeded'", "--order seeded")
+_typed = False
+
+
+@contextmanager
+def command_line() -> Iterator[None]:
+    """Let errors name options, which whoever types commands knows, not arguments."""
+    global _typed
+    before, _typed = _typed, True
+    try:
+        yield
+    finally:
+        _typed = before
 
 
 class FevalError(Exception):
@@ -47,6 +65,9 @@ class FevalError(Exception):
     exit_code = 1
     typed = ""
     add: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return _BOTH.sub(r"\1" if _typed else r"\2", super().__str__())
 
 
 class UsageError(FevalError):
@@ -86,7 +107,7 @@ class NotExactError(UsageError):
         return str(self.args[0])
 
     def __str__(self) -> str:
-        return f"{self.reason} Take seeded draws with --order seeded (in Python: order='seeded')."
+        return f"{self.reason} Take seeded draws with {_ORDER[_typed]}."
 
 
 class CardError(FevalError):

@@ -9,7 +9,7 @@ import pytest
 from places import ROOT
 
 import feval
-from feval.errors import UsageError
+from feval.errors import UsageError, command_line
 from feval.evaluation.surfaces import surface
 from feval.forecast import estimate
 from feval.serving import Application, replay_http_client
@@ -175,3 +175,13 @@ def test_a_wrong_type_is_a_sentence(call, words):
 )
 def test_a_first_curve_loads_no_more_than_it_needs(program, heavy):
     assert loaded_after(program).isdisjoint(heavy)
+
+
+def test_errors_name_arguments_in_python_and_options_on_the_command_line():
+    error = UsageError(
+        "Run FILE.py, or take --set a.b=1 (in Python: b=1), --drop x (in Python: x=2)."
+    )
+    assert str(error) == "Run FILE.py, or take b=1, x=2."
+    with command_line():
+        assert str(error) == "Run FILE.py, or take --set a.b=1, --drop x."
+    assert str(error) == "Run FILE.py, or take b=1, x=2."

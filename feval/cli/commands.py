@@ -29,7 +29,7 @@ from typer.core import TyperGroup
 from feval import __version__
 from feval.cli.interrupts import INTERRUPTED, end_at_once
 from feval.cli.output import Output, say
-from feval.errors import FevalError, FevalWarning
+from feval.errors import FevalError, FevalWarning, command_line
 from feval.executors.progress import set_progress
 from feval.publish.secrets import shown
 
@@ -261,6 +261,7 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
 def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
     """Turn whatever a command raises into one sentence on standard error and an exit code."""
 
+    @command_line()
     @functools.wraps(command)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
         try:

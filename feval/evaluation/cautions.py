@@ -115,7 +115,7 @@ def mixed_parties(dataset: Dataset) -> Iterator[str]:
             f"On {dataset.mixed_parties:,} of {len(dataset):,} questions, answers that equal the"
             " gold within the recording's tolerance vote together with others that do not, and all"
             " are right or wrong as one: an LLM's accuracy there depends on which other answers"
-            " were recorded. `feval extract --equality` takes another tolerance."
+            " were recorded. `feval extract` takes another tolerance."
         )
 
 

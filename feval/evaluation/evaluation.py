@@ -481,7 +481,7 @@ def named_errors(method: object, llms: Sequence[LLM]) -> Iterator[None]:
                 if isinstance(most := getattr(method, name, 0), int) and most > pool > 0:
                     set_to = f"{name}={pool}"
                     advice = (
-                        f" Its budget is the field {name}: --set {set_to}, or {set_to} in Python."
+                        f" Its budget is the field {name}: --set {set_to} (in Python: {set_to})."
                     )
         raise type(error)(
             f"The method {methods.method_name(method)} cannot be evaluated: {error}{advice}"

@@ -138,8 +138,8 @@ class Snapshot:
         if needed + _SPARE_BYTES > free:
             raise StorageError(
                 f"{len(files)} files of {self.address} have {needed:,} bytes, and the disk of"
-                f" {place} has room for {free:,}. Fetch a part of it (--dataset, --llm,"
-                " --no-texts), or move the cache with HF_HOME."
+                f" {place} has room for {free:,}. Fetch a part of it, some"
+                " datasets, some LLMs or no texts, or move the cache with HF_HOME."
             )
 
     def _download(self, files: Mapping[str, RepoFile], progress: _Progress) -> None:

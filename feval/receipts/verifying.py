@@ -136,7 +136,8 @@ def verify_receipt(
     if gone:
         raise RecordingError(
             f"The receipt was made from the recording in {gone[0]}, which is no longer there. Give"
-            " it with --recording, once for each that the receipt names."
+            " it with --recording DIR (in Python: recordings=[...]), once for each that the receipt"
+            " names."
         )
     opened = _open(places, receipt)
     request = receipt.parsed_request()
@@ -204,7 +205,8 @@ def _place(path: Path, place: str) -> str | Path:
     if place.startswith("/") or posixpath.normpath(posixpath.join(folder, place)).startswith(".."):
         raise UsageError(
             f"The receipt {path.name} of {base} says that its recording was in {place!r:.120},"
-            " outside of the repository. Give the recording with --recording."
+            " outside of the repository. Give the recording:"
+            " --recording DIR (in Python: recordings=[...])."
         )
     return (
         f"{repository}@{commit}{posixpath.normpath(posixpath.join('/', folder, place)).rstrip('/')}"
@@ -219,7 +221,8 @@ def _open(places: Sequence[str | Path], receipt: Receipt) -> list[Recording]:
             hashes = ", ".join(f"{r.path} has {r.hash[:16]}" for r in opened) or "none was given"
             raise ConflictError(
                 f"The receipt was made from a recording with hash {pinned.hash[:16]} (it was in"
-                f" {pinned.path}); {hashes}. Give the right one with --recording."
+                f" {pinned.path}); {hashes}. Give the right one:"
+                " --recording DIR (in Python: recordings=[...])."
             )
     return [by_hash[name] for name in dict.fromkeys(pinned.hash for pinned in receipt.recordings)]
 
@@ -231,13 +234,14 @@ def _pinned_prices(pinned: PinnedPrices | None, option: str | Path | None) -> Pr
     if option is None and pinned.id not in price_ids():
         raise UsageError(
             f"The receipt was made with a price list {pinned.id!r}, which is not among the cards."
-            " Give it with --prices."
+            " Give it: --prices FILE (in Python: prices=FILE)."
         )
     prices = price_list(pinned.id if option is None else option)
     if prices.digest != pinned.digest:
         raise ConflictError(
             f"The receipt was made with a price list {pinned.id!r} of digest {pinned.digest[:16]};"
-            f" the one here has {prices.digest[:16]}. Give the right one with --prices."
+            f" the one here has {prices.digest[:16]}. Give the right one:"
+            " --prices FILE (in Python: prices=FILE)."
         )
     return prices
 
@@ -281,7 +285,8 @@ class _Inputs:
             raise MethodError(
                 f"This receipt is of a method from a file, {function} (SHA-256 of the file:"
                 f" {sha256[:16]}...). A receipt never runs code by itself: pass --method"
-                f" FILE.py:{function}." + (f" {hashes}." if hashes else "")
+                f" FILE.py:{function} (in Python: methods=['FILE.py:{function}'])."
+                + (f" {hashes}." if hashes else "")
             )
         return self.methods[key]
 

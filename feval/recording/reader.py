@@ -544,7 +544,7 @@ class Recording(Browsable):
         elif path in self.manifest.files and self.address is not None:
             raise NotFetchedError(
                 f"{path} of {self.address} was not fetched. `feval pull {self.address}` fetches all"
-                " of it, and with --dataset and --llm a part."
+                " of it, or one dataset or LLM."
             )
 
     @contextmanager

@@ -60,7 +60,7 @@ def save_files(
         if conflicts and not replace:
             raise StorageError(
                 f"{named} already holds {', '.join(conflicts)} with other content, and nothing was"
-                f" overwritten. Choose another place with {option}, or pass --force (in Python:"
+                f" overwritten. Choose another place, or pass --force (in Python:"
                 " overwrite=True) to replace."
             )
         folder.mkdir(parents=True, exist_ok=True)

@@ -290,7 +290,8 @@ def find_question(recording: Recording, name: str, dataset: str | None = None) -
     if len(places) > 1:
         found = ", ".join(each for each, _ in places)
         raise UsageError(
-            f"{len(places)} datasets have a question {name!r}; choose one with --dataset: {found}."
+            f"{len(places)} datasets have a question {name!r}; choose one: --dataset ID"
+            f" (in Python: dataset=ID). They are {found}."
         )
     if places:
         return places[0]
@@ -518,7 +519,7 @@ def _cot(
         yield from _lines(thoughts, FAINT)
     elif thoughts:
         length = counted(len(thoughts), "character")
-        yield ((f"[reasoning of {length}; --reasoning shows it]", FAINT),)
+        yield ((f"[reasoning of {length}; `reasoning` shows it]", FAINT),)
     if text is None:
         yield (("no text was recorded", FAINT),)
     else:

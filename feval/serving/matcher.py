@@ -333,7 +333,7 @@ _HOW_TO_NAME_DATASET = (
     'name it: extra_body={"feval": {"dataset": ID}}, or the header X-Feval-Dataset'
 )
 _HOW_TO_TAKE_LAST = (
-    'start the server with --few-shot last (few_shot="last" in Python), or send'
+    "start the server with --few-shot last (in Python: few_shot='last'), or send"
     ' extra_body={"feval": {"few_shot": "last"}} or the header X-Feval-Few-Shot: last'
 )
 _HOW_TO_NAME = (

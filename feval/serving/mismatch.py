@@ -31,7 +31,7 @@ _VERDICT_BYTES = 250
 _OTHER_QUESTIONS = 3
 _OPPOSITES = ({"yes", "no"}, {"true", "false"})
 _ADVICE = (
-    "Ask a live LLM, or start the server with --allow-mismatch (allow_mismatch=True in Python) to"
+    "Ask a live LLM, or start the server with --allow-mismatch (in Python: allow_mismatch=True) to"
     " get recorded CoTs anyway."
 )
 

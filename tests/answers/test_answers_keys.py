@@ -158,7 +158,7 @@ def test_without_math_verify_latex_answers_are_compared_by_normal_form_only_if_a
     monkeypatch.setattr(equality, "version", lambda: None)
     monkeypatch.setattr(equality, "equal", lambda *_: pytest.fail("asked"))
     with pytest.raises(
-        AnswerError, match=r"math-verify, which is not installed.*--equality normal-form"
+        AnswerError, match=r"math-verify, which is not installed.*equality='normal-form'"
     ):
         keys("latex", ["2(k+1)"], "2k+2")
     assert keys("latex", ["\\frac12", "2(k+1)"], "2k+2", equality="normal-form") == (

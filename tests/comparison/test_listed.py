@@ -322,7 +322,7 @@ def test_an_llm_that_lacks_most_questions_is_compared_on_the_others(tmp_path):
     pools = {LLMS[0]: WEAK, LLMS[1]: [STRONG[0], [], [], []]}
     recording = open_recording(write_toy(tmp_path / "rec", pools, LETTERS))
     with pytest.raises(
-        ShortPoolError, match=r"has no recorded CoT on some question .* with --drop short-pools"
+        ShortPoolError, match=r"has no recorded CoT on some question .* with short_pools='drop'"
     ):
         compare(recording, **FEW)
     comparison = compare(recording, short_pools="drop", **FEW)

@@ -300,7 +300,8 @@ def test_a_worker_whose_parent_was_killed_ends_without_a_traceback():
 def test_a_file_that_loops_at_import_is_ended(tmp_path, replay):
     method = make_method(f"{written(tmp_path, 'while True: pass')}:method")
     with pytest.raises(
-        MethodError, match=r"The file .*mine.py did not come to an end in 0\.2 s.*--time-limit"
+        MethodError,
+        match=r"The file .*mine.py did not come to an end in 0\.2 s.*time_limit=SECONDS",
     ):
         evaluate(method, *replay, time_limit=0.02)
 

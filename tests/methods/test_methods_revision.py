@@ -176,13 +176,13 @@ def test_chains_that_were_not_recorded_are_errors():
     ):
         SequentialRevision(2, 2).decide([other], [order])
     with pytest.raises(
-        UsageError, match=r"CoTs of deep have several replies, .* with --order seeded"
+        UsageError, match=r"CoTs of deep have several replies, .* with order='seeded'"
     ):
         SequentialRevision(2, 2).exact(pool, np.array([0]))
     for method in SEEDED:
         assert not capabilities(method).exact
         with pytest.raises(
-            UsageError, match=f"expectation is known of answer='{method.answer}'; .* --order seeded"
+            UsageError, match=f"expectation is known of answer='{method.answer}'; .* order='seeded'"
         ):
             method.exact(pool, np.array([0]))
     with pytest.raises(OutOfRangeError, match="n is a multiple of turns; n=6 and turns=4"):

@@ -390,14 +390,14 @@ def test_a_receipt_travels_with_its_recording_or_without_it(toy, tmp_path):
 def test_another_recording_is_refused(toy, tmp_path):
     path = receipt(toy)
     other = write_toy(tmp_path / "other", {"gpt-3.5-turbo": POOLS[::-1]}, GOLDS)
-    with pytest.raises(ConflictError, match="Give the right one with --recording"):
+    with pytest.raises(ConflictError, match="Give the right one: recordings="):
         verify_receipt(path, [other])
 
 
 def test_another_price_list_is_refused(toy):
     path = receipt(toy)
     changed(path, prices={"id": "2025-06-02", "digest": "0" * 64})
-    with pytest.raises(ConflictError, match="Give the right one with --prices"):
+    with pytest.raises(ConflictError, match="Give the right one: prices="):
         verify_receipt(path)
 
 
@@ -409,7 +409,7 @@ def test_a_users_method_runs_only_when_it_is_given_again(toy, tmp_path):
     assert done.exit_code == 0, done.output
     path = out / "receipt.json"
     with pytest.raises(
-        MethodError, match=r"never runs code by itself: pass --method FILE\.py:first\."
+        MethodError, match=r"never runs code by itself: pass methods=\['FILE\.py:first'\]\."
     ):
         verify_receipt(path)
     assert verify_receipt(path, methods=[f"{mine}:first"]).equal

@@ -183,7 +183,7 @@ def test_recordings_of_different_equality_are_not_opened_together(tmp_path):
         match=r"equality of answers 'math-verify-.*' in .* but 'normal-form'.*feval extract",
     ):
         load("maths", None, parts)
-    with pytest.raises(ConflictError, match="--equality NAME"):
+    with pytest.raises(ConflictError, match="equality=NAME"):
         merge(parts, tmp_path / "both")
     merged = open_recording(merge(parts, tmp_path / "both", equality="normal-form"))
     assert merged.dataset_info("maths").equality == "normal-form"
@@ -192,7 +192,7 @@ def test_recordings_of_different_equality_are_not_opened_together(tmp_path):
 def test_latex_is_not_imported_without_math_verify_unless_by_normal_form(tmp_path, monkeypatch):
     with math_verify_gone(monkeypatch):
         with pytest.raises(
-            AnswerError, match=r"not installed\. Install it.*--equality normal-form"
+            AnswerError, match=r"not installed\. Install it.*equality='normal-form'"
         ):
             recorded(tmp_path / "rec")
         assert not (tmp_path / "rec").exists()

@@ -136,7 +136,7 @@ def test_texts_of_strangers_cannot_steer_the_terminal(toy, arguments):
 
 def test_reasoning_is_folded_and_probes_are_told_where_they_change(traced):
     folded = feval("show", traced, "toy/0", "--sample", "0").stdout
-    assert "[reasoning of 10 characters; --reasoning shows it]" in folded
+    assert "[reasoning of 10 characters; `reasoning` shows it]" in folded
     assert "probed after tokens: from 2: 7, from 6: 12\n" in folded
     assert folded.endswith("    12 and 2 make 14;\nminus 2: 12.\n")
     assert (

@@ -255,7 +255,7 @@ class _Deadline:
         if not in_time:
             raise MethodError(
                 f"{self.where} did not come to an end in {self._seconds:g} s. Fix it, or give it"
-                " more time (--time-limit)."
+                " more time: --time-limit SECONDS (in Python: time_limit=SECONDS)."
             )
 
 

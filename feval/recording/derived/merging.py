@@ -75,7 +75,8 @@ def merge(
     if len(prices) > 1:
         raise ConflictError(
             f"The recordings name different price lists ({', '.join(sorted(prices))}); merge"
-            " recordings with one list, or open them together with one `--prices`."
+            " recordings with one list, or open them together with one list: --prices LIST (in"
+            " Python: prices=LIST)."
         )
     datasets = list(
         dict.fromkeys(dataset for source in sources for dataset in source.dataset_ids())

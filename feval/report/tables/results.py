@@ -284,7 +284,7 @@ def surface_table(surface: Surface, *, page: bool = False) -> Table:
     scale = usd_scale(point.usd_per_question for point in every) if page else 1
     others = len(every) - len(shown)
     more = (
-        f"{counted(others, 'more point')} on the frontier, between those, in --json and surface.csv"
+        f"{counted(others, 'more point')} on the frontier, between those, in JSON and surface.csv"
     )
     fields = {
         "#traces": "n",
