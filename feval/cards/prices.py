@@ -163,7 +163,8 @@ def price_list(id_or_path: str | Path) -> PriceList:
         id_or_path: the id of a card, such as "2025-06-02"; or the path of a file: a card (`.md`),
             or JSON (`.json`) such as `{"id": "mine", "date": "2026-01-31", "source": "...",
             "prices": {"my-llm": [0.5, 1.5]}}`, each pair being USD per million input and output
-            tokens. A string with a slash or one of these endings is a path.
+            tokens. A string with a slash or one of these endings is a path. The file name of a
+            card, and the name of a file here without its ending, will do.
 
     Raises:
         UnknownNameError: no card has this id.
@@ -171,9 +172,15 @@ def price_list(id_or_path: str | Path) -> PriceList:
             to other prices.
     """
     name = str(id_or_path)
+    path, known = Path(name).expanduser(), card_files("prices")
     is_path = isinstance(id_or_path, Path) or name.endswith((".md", ".json"))
-    if is_path or "/" in name or "\\" in name:
-        path = Path(name).expanduser()
+    if is_path and path.name == name and path.stem in known and not path.exists():
+        name, is_path = path.stem, False  # the file of a card
+    elif not is_path and name not in known:
+        here = [*Path().glob("*.md"), *Path().glob("*.json")]
+        path = next((file for file in here if file.stem == name), path)
+        is_path = path.name != name
+    if is_path:
         name = ""
     else:
         advice = "A path to a .md card or a .json file works as well."

@@ -181,7 +181,7 @@ def import_recording(
     known = (
         _dataset_info(request.dataset, answer_kind, equality, request.facts)
         # of a table, all that is missing is said at once
-        if request.dataset and not (is_table and card is None and answer_kind is None)
+        if request.dataset and (answer_kind or card or request.facts or not is_table)
         else None
     )
     sources = list(importer.files(source)) if importer.files else [source]

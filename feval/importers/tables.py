@@ -234,7 +234,7 @@ def _likely(target: str, columns: Iterable[str], *more: str) -> str:
     """Return the first column whose name has a word of the target's names, or of `more`; empty
     where none has.
     """
-    names = (target, *NAMES[target].aliases, *NAMES[target].usual, *more)
+    names = (target, *NAMES[target].aliases, *more)
     words = {word for name in names for word in name.split("_")}
     return next((name for name in columns if words & {*_snake(name).split("_")}), "")
 

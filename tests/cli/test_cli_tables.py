@@ -67,6 +67,32 @@ def test_says_what_to_do(table, tmp_path, arguments, sentence):
     assert not (tmp_path / "out").exists()
 
 
+OWN = "prompt_id,engine,completion,gold_answer,completion_tokens,rm\n" + "".join(
+    f"p{question},{llm},The answer is {question + sample}.,{question},9,0.{sample}\n"
+    for question in range(3)
+    for llm in ("small", "mid", "large")
+    for sample in range(2)
+)
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_one_failed_command_says_all_that_is_missing(tmp_path, dry):
+    path = tmp_path / "own.csv"
+    path.write_text(OWN)
+    asked = feval("import table", path, "--dry-run" if dry else "")
+    assert asked.exit_code == (0 if dry else 2)
+    _, _, command = asked.stderr.strip().rpartition(" feval ")
+    assert command == (
+        f"import table {path} --dataset own --answer-kind number --map llm=engine"
+        " --map question_id=prompt_id --score rm --out own-recording"
+    )
+    out = tmp_path / "out"
+    assert feval(command.replace("own-recording", str(out))).exit_code == 0
+    recording = open_recording(out)
+    assert set(recording.llm_names("own")) == {"small", "mid", "large"}
+    assert recording.scorers("own", "mid") == ["rm"]
+
+
 def test_layouts_are_listed_with_the_formats():
     rows = json.loads(feval("ls formats --json").stdout)["formats"]
     assert {"table", "table --layout matharena"} <= {row["name"] for row in rows}

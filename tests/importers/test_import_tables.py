@@ -25,7 +25,14 @@ from places import ROOT
 
 from feval import BestOfN, PriceList, SelfConsistency, SingleCall, evaluate, from_dataframe, load
 from feval.cards.prices import Price
-from feval.errors import FevalError, SourceError, UnknownNameError, UsageError
+from feval.errors import (
+    ConflictError,
+    FevalError,
+    SourceError,
+    SourceWarning,
+    UnknownNameError,
+    UsageError,
+)
 from feval.exporters import export_recording
 from feval.importers import files, import_recording, tables, understood
 from feval.importers.layouts import Layout, layout_of
@@ -417,6 +424,56 @@ def test_a_column_is_left_out_on_request(save):
     recording = from_dataframe([cot], dataset="toy", answer_kind="number", ignore="prediction")
     check(recording, answer=["3"])
     assert manifest(recording)["operation"]["layout"] == {"ignored": ["prediction"]}
+
+
+def test_python_speaks_of_arguments_in_one_frame():
+    cots = [
+        {"prompt_id": str(q), "engine": llm, "output": "2", "gold": "2", "x": 1}
+        for q in "ab"
+        for llm in "mn"
+    ]
+    with pytest.raises(UsageError) as error:
+        from_dataframe(cots, map={"n_tokens": "x"})
+    call = "dataset='dataframe', answer_kind='number'"
+    columns = {"n_tokens": "x", "llm": "engine", "question_id": "prompt_id"}
+    assert f"Call feval.from_dataframe(table, map={columns}, {call})." in str(error.value)
+    assert (len(error.traceback), error.value.__cause__) == (2, None)
+    given = {"dataset": "toy", "answer_kind": "number", "map": columns}
+    with pytest.warns(SourceWarning, match=r"^Answers were extracted"):
+        recording = from_dataframe(cots, **given)
+    check(recording, llm="m", output_tokens=[1, 1])
+
+
+@pytest.mark.parametrize("layout", [{}, {"lists": ("gens",)}])
+def test_a_path_that_leads_nowhere_is_said(save, layout):
+    cots = [BASE | {"gens": [{"text": "2"}] if layout else {"text": "2"}}]
+    named = Layout(columns={"text": "gens.txt"}, **layout)
+    with pytest.raises(
+        SourceError, match=r"nothing at 'gens\.txt'.* 'gens' has the members 'text'"
+    ):
+        uses(save, cots, named)
+
+
+def test_questions_of_one_text_are_noted_refused_or_merged(imported):
+    cots = [
+        BASE | {"question_id": name, "sample": sample, "text": f"{name}{sample}"}
+        for name in "ba"
+        for sample in (1, 0)
+    ]
+    noted = imported_table(imported, cots)
+    assert "Questions with the text of another, such as 'b': 1." in notes(noted)
+    with pytest.raises(ConflictError, match=r"such as 'b', are refused.*duplicates='merge'"):
+        imported_table(imported, cots, duplicates="refuse")
+    merged = imported_table(imported, cots, duplicates="merge")
+    check(merged, text=["b0", "b1", "a0", "a1"])
+
+
+@pytest.mark.parametrize("end", ["b", 'say ""b', "", "b\n"])
+def test_a_cell_that_was_cut_within_its_quotes_is_noticed(imported, end):
+    whole = f'question,gold,llm,text\na,1,m,"c"\na,1,m,"{end}'
+    with pytest.raises(SourceError, match="ends within the quotes of a cell"):
+        imported_table(imported, whole.encode())
+    check(imported_table(imported, f'{whole}"\n'.encode()), text=["c", end.replace('""', '"')])
 
 
 def test_a_request_stands_for_the_question_where_no_other_column_does(save, imported):
