@@ -187,7 +187,7 @@ def _lines(said: Sequence[str]) -> str:
 
 
 def _html(piece: Any) -> str:
-    sides = ["right" if column.number else "left" for column in piece.columns]
+    sides = ["right;white-space:nowrap" if each.number else "left" for each in piece.columns]
 
     def line(cells: Sequence[str], tag: str) -> str:
         written = (
