@@ -109,6 +109,7 @@ MEASURES: Mapping[str, Measure] = dict(
     [
         _per_question(
             "usd", _usd(None), "USD", shown="always", cost="usd", small=True, tokens=True,
+            label="USD per 1,000 questions",
             unknown="no price for an LLM, or no prompt tokens recorded",
         ),
         _per_question(
@@ -138,7 +139,7 @@ MEASURES: Mapping[str, Measure] = dict(
         _per_question("probe_tokens", _summed("probe_tokens"), "tokens of probes", shown="used",
                       tokens=True),
         ("usd_per_round", Measure(
-            _usd("per_round"), "USD, per_round", "mean USD per question, billed per_round",
+            _usd("per_round"), "USD, per_round", "USD per 1,000 questions, billed per_round",
             "usd_per_question_per_round", "curves", small=True, tokens=True,
         )),
         ("tokens_per_round", Measure(

@@ -97,17 +97,17 @@ def signed_points(difference: float, *, small: bool = True) -> str:
     counts as 0.
     """
     points = 100 * difference if abs(difference) > _NO_DIFFERENCE else 0.0
-    return f"{points:+.{2 if not small or abs(points) >= 0.005 else decimals_for([points], 1)}f}"
+    return f"{points:+.{2 if not small or abs(points) >= 0.005 else decimals_for(points, 1)}f}"
 
 
 def plain_number(value: float) -> str:
     """Write a number with at most three significant digits and no exponent, such as 0.00012 or
-    2500.
+    2,500.
     """
     if value == 0:
         return "0"
     text = (
-        f"{value:.{decimals_for([value])}f}" if abs(value) < 1 else f"{float(f'{value:.3g}'):.10g}"
+        f"{value:.{decimals_for(value)}f}" if abs(value) < 1 else f"{float(f'{value:.3g}'):,.10g}"
     )
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -119,6 +119,11 @@ def p_value(share: float) -> str:
     return "< 0.001" if share < 0.001 else f"{share:.3f}"
 
 
+def usd_per_1000(usd_per_question: float) -> str:
+    """Write what a method costs, in USD per 1,000 questions, such as "0.01" or "120"."""
+    return plain_number(1000 * usd_per_question)
+
+
 def price_words(prices: str | None, usd: Iterable[float | None]) -> str:
     """Write which price list amounts are by, or that there are none."""
     if not prices:
@@ -128,12 +133,9 @@ def price_words(prices: str | None, usd: Iterable[float | None]) -> str:
     )
 
 
-def decimals_for(values: Iterable[float], significant: int = 3) -> int:
-    """Return how many decimals (2 or more) show the smallest positive value with so many
-    significant digits.
-    """
-    smallest = min((abs(value) for value in values if value), default=1.0)
-    exponent = int(f"{smallest:e}".partition("e")[2])
+def decimals_for(value: float, significant: int = 3) -> int:
+    """Return how many decimals (2 or more) show a value with so many significant digits."""
+    exponent = int(f"{value:e}".partition("e")[2])
     return min(max(significant - 1 - exponent, 2), 18)
 
 

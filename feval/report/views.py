@@ -35,7 +35,15 @@ from feval.report.tables.results import (
     surface_table,
 )
 from feval.report.tables.tables import Table, columns, make_table, plain, plain_text, text
-from feval.report.text import counted, percent, percents, plain_number, shortened, visible
+from feval.report.text import (
+    counted,
+    percent,
+    percents,
+    plain_number,
+    shortened,
+    usd_per_1000,
+    visible,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -334,14 +342,14 @@ def _llm_plot(llm: LLM, options: PlotOptions, axes: Axes | None) -> Axes:
 
 def _cost(evaluation: Evaluation) -> str:
     if evaluation.usd_per_question is None:
-        return f"{evaluation.output_tokens_per_question:,.1f} output tokens"
-    return f"{plain_number(evaluation.usd_per_question)} USD"
+        return f"{evaluation.output_tokens_per_question:,.1f} output tokens per question"
+    return f"{usd_per_1000(evaluation.usd_per_question)} USD per 1,000 questions"
 
 
 def _evaluation_sentence(result: Evaluation) -> str:
     return (
         f"{label(result)} on {result.dataset}, {' > '.join(result.llms)}: {_accuracy(result)},"
-        f" {_cost(result)} and {result.samples_per_question:,.2f} CoTs per question;"
+        f" {_cost(result)}, {result.samples_per_question:,.2f} CoTs per question;"
         f" {counted(result.questions, 'question')}, {result.kind}"
     )
 
@@ -388,7 +396,7 @@ def _comparison_sentence(comparison: Comparison) -> str:
         f"{counted(len(comparison.curves), 'method')}, {counted(len(points), 'point')} on"
         f" {comparison.plan.dataset}, {counted(best.questions, 'question')}; best:"
         f" {curve.label}{f', {budget}' if budget else ''}, {_accuracy(best)},"
-        f" {cost_text(comparison, best)} per question{missing}"
+        f" {cost_text(comparison, best.mean_cost(comparison.plan.cost) or 0.0)}{missing}"
     )
 
 

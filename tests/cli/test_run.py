@@ -92,7 +92,7 @@ def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy):
         assert done.exit_code == 0, done.output
         assert "Only 3 questions: below 10" in done.stdout
         assert "calls per question, and billing once charges" in done.stdout
-        assert "USD/question, per_round" in done.stdout
+        assert "USD per 1,000 questions, per_round" in done.stdout
     assert "per_round" not in run("self-consistency", *arguments).stdout
 
 

@@ -398,7 +398,7 @@ def test_prompts_paid_once_are_said_where_calls_are_many(toy):
         f"adaptive-consistency makes {shown.calls_per_question:.2f} calls per question"
     )
     printed = feval("compare", written(toy, result.plan), "--all", terminal_width=400).stdout
-    assert "USD/question, per_round" in printed
+    assert "USD per 1,000 questions, per_round" in printed
     assert sentence in printed.replace("\n", " ")
     assert "per_round" not in str(compare(plan(SC), base=toy).warnings)
 
@@ -806,7 +806,8 @@ def test_costs_by_different_token_counters_are_marked_wherever_they_stand(tmp_pa
     dataset, llms = load("toy", None, tmp_path / "rec")
     switched = evaluate(ModelSwitch(samples=2), dataset, llms, replicates=2)
     assert note in switched.to_dict()["warnings"]
-    assert "USD/question *" in [column.name for column in evaluation_tables([switched])[0].columns]
+    columns = evaluation_tables([switched])[0].columns
+    assert "USD per 1,000 questions *" in [column.name for column in columns]
     curve = method_curve(dataset, llms, "model-switch", "samples", [1, 2], replicates=2)
     assert "tokens/question *" in [column.name for column in curves_table([curve]).columns]
     calls = compare(plan(*both, cost="calls"), base=tmp_path)

@@ -27,7 +27,6 @@ from feval.report.page.page import comparison_files, comparison_page
 from feval.report.page.questions import Caps
 from feval.report.pictures.drawing import own_style
 from feval.report.tables.comparisons import comparison_tables
-from feval.report.tables.tables import usd_scale
 from feval.report.text import percent, visible
 
 EVIL = (
@@ -209,8 +208,8 @@ def test_the_page_holds_the_numbers_of_the_comparison(comparison, page):
     assert data["frontier"] == [[p.cost, p.accuracy, p.label] for p in comparison.frontier]
     assert [curve["look"] for curve in data["curves"]] == [[i, i, i] for i in range(3)]
     tables = {table["id"]: table for table in data["tables"]}
-    usd = [1000 * point.usd_per_question for point in all_points(comparison)]
-    assert [row[4]["s"] for row in tables["results"]["rows"]] == pytest.approx(usd, rel=1e-12)
+    usd = [point.usd_per_question for point in all_points(comparison)]
+    assert [row[4]["s"] for row in tables["results"]["rows"]] == usd
     errors = [point.errors().values() for curve in comparison.curves for point in curve.points]
     known = [[*shares] for shares in errors if None not in shares]
     assert [[cell["s"] for cell in row[2:]] for row in tables["errors"]["rows"]] == known
@@ -246,19 +245,20 @@ def test_the_same_comparison_gives_the_same_bytes_without_a_date(comparison, fol
     assert not re.search(rb"(href|src)=\"(?!#)", drawn)  # and refers to nothing outside
 
 
-def test_amounts_are_per_1000_questions_where_one_costs_less_than_a_cent(page):
-    data = first_data(page)
-    assert "USD / 1,000 questions" in [column["name"] for column in data["tables"][1]["columns"]]
+def test_costs_are_usd_per_1000_questions(page):
+    data, unit = first_data(page), "USD per 1,000 questions"
+    assert unit in [column["name"] for column in data["tables"][1]["columns"]]
     (usd,) = (axis for axis in data["axes"] if axis["key"] == "usd")
-    unit, label = "USD / 1,000 questions", "mean USD per 1,000 questions"
-    assert usd | {"scale": 1000, "unit": unit, "label": label} == usd
-    assert [usd_scale(each) for each in ([0.02, 0.001], [0.02, 0.01], [None])] == [1000, 1, 1]
+    assert usd | {"scale": 1000, "unit": unit, "label": unit} == usd
+    assert re.search(rf"Most accurate: within 0\.0[0-9]+ {unit}, .+; within 0\.", page)
 
 
-def test_numbers_of_a_column_have_equally_many_digits(comparison):
+def test_numbers_of_a_column_but_dollars_have_equally_many_decimals(comparison):
     first = replace(comparison.differences[0], difference=0.2, low=0.0000123, high=0.31)
     for table in page_tables(replace(comparison, differences=(first, *comparison.differences))):
-        for place in range(len(table["columns"])):
+        for place, column in enumerate(table["columns"]):
+            if "USD" in column["name"] or table["id"] == "reaches":
+                continue
             cells = [row[place]["t"] for row in table["rows"] if isinstance(row[place], dict)]
             digits = (len(each) for cell in cells for each in re.findall(r"\.([0-9]+)", cell))
             assert len({*digits}) <= 1, table["id"]
@@ -423,7 +423,7 @@ def test_hovering_a_point_tells_its_numbers(clean, comparison):
     clean.wait("!document.querySelector('.tip').hidden")
     tip = clean.value("document.querySelector('.tip').innerText")
     accuracy, low = percent(point.accuracy), percent(point.accuracy_low)
-    for words in ("strong", "n=3", f"accuracy {accuracy} %", f"{low} to ", "3 CoTs / question"):
+    for words in ("strong", "n=3", f"accuracy {accuracy} %", f"{low} to ", "3 CoTs/question"):
         assert words in tip
 
 

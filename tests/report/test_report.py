@@ -27,7 +27,7 @@ from feval.report.tables.results import POINT_COLUMNS, curves_csv, curves_table,
 from feval.report.tables.rich_tables import rich_table
 from feval.report.tables.tables import Table, TableColumn, csv_text, plain, text_of_cell
 from feval.report.tables.tables import columns as columns_of
-from feval.report.text import fixed, percent, plain_number, signed_points, visible
+from feval.report.text import fixed, percent, plain_number, signed_points, usd_per_1000, visible
 
 
 def point(n, accuracy=0.6, *, half=0.05, usd=None, **fields):
@@ -82,12 +82,20 @@ def test_what_could_steer_a_terminal_is_spelled_out(text, shown):
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (0, "0"), (1.5e-7, "0.00000015"), (0.1, "0.1"), (20, "20"), (2e6, "2000000"),
+        (0, "0"), (1.5e-7, "0.00000015"), (0.1, "0.1"), (20, "20"), (2e6, "2,000,000"),
         (0.999, "0.999"),
     ],
 )  # fmt: skip
 def test_axis_numbers_are_plain(value, shown):
     assert plain_number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0"), (3e-10, "0.0000003"), (1e-5, "0.01"), (0.1199692, "120"), (2.5, "2,500")],
+)
+def test_costs_of_1000_questions_have_three_digits(value, shown):
+    assert usd_per_1000(value) == shown
 
 
 def _linear(colour):
@@ -266,7 +274,7 @@ def test_curve_table_shows_every_point_in_per_cent():
     lines = plain(curves_table([PRICED])).splitlines()
     assert lines[0] == "self-consistency on bigbench_date, gpt-3.5-turbo"
     assert lines[1].split("  ")[-1] == "pass@n %"
-    assert lines[2].split() == ["1", "60.10", "55.10", "to", "65.10", "0.0000123", "42.0", "65.10"]
+    assert lines[2].split() == ["1", "60.10", "55.10", "to", "65.10", "0.0123", "42.0", "65.10"]
     assert len(lines) == 2 + 40 + 2
     rows = plain(curves_table([PRICED, curve(point(1), llm="gpt-4")])).splitlines()
     assert (rows[2].split()[0], rows[-3].split()[0]) == ("gpt-3.5-turbo", "gpt-4")

@@ -25,10 +25,10 @@ from feval.report.files import Content, check_folder, encoded, save_files, save_
 from feval.report.page.document import UNVERIFIED, html_page, table_data, verification
 from feval.report.page.questions import REPORT, Caps, question_book
 from feval.report.palette import page_shapes, places
-from feval.report.tables.comparisons import comparison_tables, named_point, page_scale, results_csv
+from feval.report.tables.comparisons import comparison_tables, cost_text, named_point, results_csv
 from feval.report.tables.results import surface_notes, surface_table
-from feval.report.tables.tables import cost_mark, cost_words, questions_of
-from feval.report.text import counted, counted_questions, percent, plain_number
+from feval.report.tables.tables import cost_mark, cost_unit, cost_words
+from feval.report.text import counted, counted_questions, percent
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison, Traces
@@ -111,19 +111,14 @@ def _result(comparison: Comparison) -> list[str]:
     """
     if not comparison.curves:
         return []
-    scale = page_scale(comparison) if comparison.plan.cost == "usd" else 1
-    unit = f" {cost_words(comparison.plan.cost, comparison.timing)[1]} per {questions_of(scale)}"
     pieces, before = ["Most accurate: "], None
     for best in comparison.best:
-        most = scale * best.budget
-        pieces[-1] += "; " if before else ""
-        pieces[-1] += f"within {f'{most:,.0f}' if most >= 1000 else plain_number(most)}{unit}, "
-        unit, noise = (
-            "",
-            (
-                f" (of {counted(best.settings, 'setting')}, {counted(len(best.close), 'other')}"
-                " within noise of it)"
-            ),
+        most = cost_text(comparison, best.budget)
+        # the unit is said once
+        pieces[-1] += f"; within {most.partition(' ')[0]}, " if before else f"within {most}, "
+        noise = (
+            f" (of {counted(best.settings, 'setting')}, {counted(len(best.close), 'other')}"
+            " within noise of it)"
         )
         if best.chosen is None:
             pieces[-1] += "there is none"
@@ -259,15 +254,14 @@ def _looks(comparison: Comparison) -> list[tuple[int, int, int]]:
 
 
 def _axis(comparison: Comparison, name: str) -> dict[str, Any]:
-    scale = page_scale(comparison) if name == "usd" else 1
     label, short = cost_words(name, comparison.timing)
-    mark, questions = cost_mark(short, comparison.counters), questions_of(scale)
+    mark = cost_mark(short, comparison.counters)
     return {
         "key": name,
-        "label": label.replace("question", questions) + mark,
+        "label": label + mark,
         "short": short + mark,
-        "unit": f"{short} / {questions}{mark}",
-        "scale": scale,
+        "unit": cost_unit(name, comparison.timing) + mark,
+        "scale": 1000 if name == "usd" else 1,  # USD per 1,000 questions
     }
 
 

@@ -205,7 +205,7 @@ def _cost_lines(
         places = np.asarray(line.vertices)
         off_diagonal = np.abs(np.diff((np.log(places) - first) / (last - first)).ravel())
         x, y = places[off_diagonal.argmin()].tolist()
-        axes.text(x, y, f"{level:,.0f}" if level >= 1 else plain_number(level), **_ON_MAP)
+        axes.text(x, y, plain_number(level), **_ON_MAP)
 
 
 def _whole_ticks(values: list[int]) -> list[float]:

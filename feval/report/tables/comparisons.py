@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -19,30 +19,21 @@ from feval.report.tables.tables import (
     Write,
     accuracy,
     billing_note,
-    cost_decimals,
     cost_fields,
     cost_mark,
-    cost_words,
+    cost_number,
+    cost_unit,
     get,
     make_table,
     marked,
     number,
     numbers,
-    per_questions,
     per_round_field,
     records_csv,
     share,
     timing_notes,
-    usd_scale,
 )
-from feval.report.text import (
-    counted,
-    counted_questions,
-    fixed,
-    interval_name,
-    p_value,
-    signed_points,
-)
+from feval.report.text import counted, counted_questions, interval_name, p_value, signed_points
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -62,7 +53,7 @@ _MEANINGS = {
 }
 """What a heading means, shown when a pointer rests on it."""
 
-_BY_COST = ("cost", "cost of other", "ratio", "saves", "AIQ %", "its interval")
+_BY_COST = ("ratio", "saves", "AIQ %", "its interval")
 """What compares costs, though its heading does not name their unit."""
 
 _MOST_ROWS = 30
@@ -93,35 +84,22 @@ def named_point(comparison: Comparison, chosen: tuple[str, int]) -> tuple[Evalua
     return curve.points[place], curve.budget_text(place)
 
 
-def page_scale(comparison: Comparison) -> int:
-    """Return for how many questions a page writes USD, see `usd_scale`."""
-    points = [*(p for curve in comparison.curves for p in curve.points), *comparison.baselines]
-    return usd_scale(point.usd_per_question for point in points)
-
-
-def cost_text(comparison: Comparison, point: Evaluation) -> str:
-    """What a point costs per question, with its unit."""
-    cost, mean = comparison.plan.cost, point.mean_cost(comparison.plan.cost)
-    unit = cost_words(cost, None)[1]
-    return f"{fixed(mean, cost_decimals(cost, [mean]))} {unit}"
+def cost_text(comparison: Comparison, mean: float) -> str:
+    """Write a mean cost, counted as the comparison counts it, with its unit."""
+    cost = comparison.plan.cost
+    return f"{cost_number(cost, mean)} {cost_unit(cost, comparison.timing, ' per question')}"
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """A comparison for a terminal, or for a page, where USD may be per 1,000 questions."""
+    """A comparison for a terminal, or for a page."""
 
     comparison: Comparison
     page: bool
 
     @cached_property
-    def scale(self) -> int:
-        return page_scale(self.comparison) if self.page else 1
-
-    @cached_property
     def unit(self) -> str:
-        cost = self.comparison.plan.cost
-        unit = cost_words(cost, self.comparison.timing)[1]
-        return per_questions(unit, self.scale if cost == "usd" else 1)
+        return cost_unit(self.comparison.plan.cost, self.comparison.timing)
 
     @cached_property
     def interval(self) -> str:
@@ -141,20 +119,16 @@ class _Shown:
         also = _BY_COST if cost_mark(self.unit, counters) else ()
         return marked(replace(table, columns=columns), counters, also)
 
-    def costs(self, records: Iterable[Any], *names: str, none: str = "-") -> list[Write]:
-        """What writes some costs of the records, with equal decimals."""
-        cost = self.comparison.plan.cost
-        scale = self.scale if cost == "usd" else 1
-        values = [get(record, name) for record in records for name in names]
-        decimals = cost_decimals(cost, (scale * value for value in values if value))
-        return [number(decimals, name, scale=scale, none=none) for name in names]
+    def cost(self, *names: str, none: str = "-") -> Write:
+        """What writes a cost, or an interval of them."""
+        return numbers(*names, write=partial(cost_number, self.comparison.plan.cost), none=none)
 
     def best(self) -> Table:
         """The most accurate setting within a cost; on a terminal what is within noise of it is in
         the notes.
         """
         comparison, confidence = self.comparison, self.comparison.plan.confidence
-        [cost] = self.costs(comparison.best, "budget")
+        cost = self.cost("budget")
         fields: Fields = {
             f"#up to {self.unit}": cost,
             "method": "method",
@@ -194,7 +168,7 @@ class _Shown:
             # a narrow terminal may leave out all but the cost that is compared
             (heading if own == cost else heading.replace("#", "~")): write
             for own in every
-            for heading, write in cost_fields([own], points, comparison.timing, self.scale).items()
+            for heading, write in cost_fields([own], comparison.timing).items()
         }
         fields = {
             "method": "label",
@@ -202,7 +176,7 @@ class _Shown:
             **({"kind": "kind"} if len({point.kind for point in points}) > 1 else {}),
             **accuracy(comparison.plan.confidence),
             **costs,
-            **per_round_field(comparison.plan.billing, points, self.scale),
+            **per_round_field(comparison.plan.billing, points),
             **({"LLMs": "llm"} if self.page else {}),
         }
         questions = counted_questions(points[0].questions, comparison.left_out)
@@ -240,11 +214,10 @@ class _Shown:
     def frontier(self) -> Table:
         """The Pareto frontier, by cost."""
         comparison = self.comparison
-        [cost] = self.costs(comparison.frontier, "cost")
         fields: Fields = {
             "method": "label",
             "budget": lambda point: named_point(comparison, (point.label, point.point))[1] or "-",
-            f"#{self.unit}": cost,
+            f"#{self.unit}": self.cost("cost"),
             "#accuracy %": share("accuracy"),
             "#frontier %": share("stays"),
         }
@@ -265,14 +238,13 @@ class _Shown:
         explained.
         """
         every = self.comparison.differences
-        [cost] = self.costs(every, "cost_a")
         intro = (
             "Accuracy of one method minus another's, in percentage points, at the same cost and on"
             " the same questions."
         )
         table = self._differences(
             "Difference in accuracy at equal cost, in percentage points",
-            {f"#{self.unit}": cost},
+            {f"#{self.unit}": self.cost("cost_a")},
             every,
             selection,
             id="differences",
@@ -288,14 +260,13 @@ class _Shown:
 
     def unequal_costs(self) -> Table:
         every = self.comparison.unequal_costs
-        first, second = self.costs(every, "cost_a", "cost_b")
         intro = (
             "These pairs share no cost: each method is at its most expensive point, and one may win"
             " by spending more."
         )
         table = self._differences(
             "Difference in accuracy, not at equal cost, in percentage points",
-            {f"~{self.unit}": first, f"~{self.unit} of other": second},
+            {f"~{self.unit}": self.cost("cost_a"), f"~{self.unit} of other": self.cost("cost_b")},
             every,
             id="unequal-costs",
             link="At unequal cost",
@@ -367,14 +338,13 @@ class _Shown:
         """Costs at equal accuracy: the ratio, and on a page what the first method saves."""
         every = self.comparison.savings
         rows, rest = self._readable(every)
-        first, second = self.costs(every, "cost_a", "cost_b", none="never")
         ratio: Fields = {"#ratio": number(3, "ratio"), self.interval: _ratio_range}
         fields = {
             "method": "a",
             "over": "b",
             "#accuracy %": share("accuracy"),
-            "~cost": first,
-            "~cost of other": second,
+            f"~{self.unit}": self.cost("cost_a", none="never"),
+            f"~{self.unit} of other": self.cost("cost_b", none="never"),
             **({"#saves": _saved("ratio"), self.interval: _saved_range} if self.page else ratio),
             "~never %": share("never_a"),
             "~other never %": share("never_b"),
@@ -391,20 +361,19 @@ class _Shown:
             ),
         )
         intro = (
-            f"Costs in {self.unit}, and what the first method saves of the second's at the same"
-            " accuracy; below 0 it costs more, and above the double it is said how many times the"
-            " second's cost."
+            "What the first method saves of the second's cost at the same accuracy; below 0 it"
+            " costs more, and above the double it is said how many times the second's cost."
         )
         page = {"id": "savings", "link": "Savings", "intro": intro, "pairs": self.strongest}
         return make_table("Cost at equal accuracy", fields, rows, (*rest, *notes), **page)
 
     def reaches(self) -> Table:
         every = self.comparison.reaches
-        cost, low, high = self.costs(every, "cost", "cost_low", "cost_high", none="never")
+        low, high = (self.cost(f"cost_{end}", none="never") for end in ("low", "high"))
         fields: Fields = {
             "method": "label",
             "#accuracy %": share("accuracy"),
-            f"#{self.unit}": cost,
+            f"#{self.unit}": self.cost("cost", none="never"),
             self.interval: lambda row: Cell(f"{low(row)} to {high(row)}", row.cost_low),
             "#never %": share("never"),
         }
@@ -415,13 +384,12 @@ class _Shown:
         """Strengths, and on a terminal the areas."""
         comparison = self.comparison
         every, areas = comparison.ranking, {area.label: area for area in comparison.areas}
-        [cost] = self.costs(every, "cost")
         strength = "{:+.3f}".format
         hull = {"#AIQ %": share("area"), "~its interval": share("area_low", "area_high")}
         fields: Fields = {
             "#": "rank",
             "method": "label",
-            f"~{self.unit}": cost,
+            f"~{self.unit}": self.cost("cost"),
             "#accuracy %": share("accuracy"),
             "#strength": numbers("strength", write=strength),
             self.interval: numbers("low", "high", write=strength),
@@ -462,12 +430,8 @@ class _Shown:
 
     def _range(self) -> str:
         """Over which costs the areas are."""
-        areas = self.comparison.areas
-        low, high = self.costs(areas, "low_cost", "high_cost")
-        return (
-            f"from {low(areas[0])} to {high(areas[0])} {self.unit}; beyond a method's last point"
-            " its hull is level"
-        )
+        costs = self.cost("low_cost", "high_cost")(self.comparison.areas[0])
+        return f"from {costs} {self.unit}; beyond a method's last point its hull is level"
 
     def missing(self) -> Table:
         fields = {"method": "label", "reason": "reason"}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from feval.methods import METHODS
@@ -17,18 +18,17 @@ from feval.report.tables.tables import (
     Table,
     accuracy,
     billing_note,
-    cost_decimals,
     cost_fields,
-    cost_words,
+    cost_number,
+    cost_unit,
     make_table,
     marked,
     number,
-    per_questions,
+    numbers,
     per_round_field,
     records_csv,
     share,
     timing_notes,
-    usd_scale,
 )
 from feval.report.text import counted, counted_questions, percent, price_words
 
@@ -98,9 +98,9 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
         "method": label,
         "LLMs": "llm",
         **accuracy(first.confidence),
-        **cost_fields(POINT_COSTS, evaluations),
+        **cost_fields(POINT_COSTS),
         **generated,
-        **cost_fields((cost for cost in OTHER_COSTS if cost in asked), evaluations, first.timing),
+        **cost_fields((cost for cost in OTHER_COSTS if cost in asked), first.timing),
         **per_round_field(first.billing, evaluations),
     }
     title = f"{first.dataset}, {counted_questions(first.questions, first.left_out)}"
@@ -136,12 +136,7 @@ def grade_table(grade: Grade) -> Table:
     draws = f"replicate {grade.replicate}, seed {grade.seed}"
     if grade.replicate is None:
         draws = "recorded order"
-    fields = {
-        "run": "run",
-        "LLMs": "llm",
-        **accuracy(grade.confidence),
-        **cost_fields(POINT_COSTS, [record]),
-    }
+    fields = {"run": "run", "LLMs": "llm", **accuracy(grade.confidence), **cost_fields(POINT_COSTS)}
     prices = price_words(grade.prices, [record["usd_per_question"]])
     title = f"{grade.dataset}, {counted(grade.questions, 'question')}"
     notes = (f"CoTs in {draws}; billing {grade.billing}; {prices}",)
@@ -185,17 +180,15 @@ def curves_table(curves: Sequence[Curve]) -> Table:
     """
     first, several = curves[0], len(curves) > 1
     rows: list[list[Any]] = [[point, curve] for curve in curves for point in curve.points]
-    points = [point for point, _ in rows]
     own: Fields = {}
     if first.cost in _MORE_COSTS:
-        decimals = cost_decimals(first.cost, (point.cost for point in points))
-        unit = per_questions(cost_words(first.cost, first.timing)[1])
-        own = {f"#{unit}": number(decimals, "cost")}
+        write = partial(cost_number, first.cost)
+        own = {f"#{cost_unit(first.cost, first.timing)}": numbers("cost", write=write)}
     fields = {
         **({"LLM": "llm"} if several else {}),
         f"#{first.field}": lambda row: str(row[0].n),
         **accuracy(first.confidence),
-        **cost_fields(("usd", "tokens"), points),
+        **cost_fields(("usd", "tokens")),
         "#pass@n %": share("pass_at_n"),
         **own,
         **per_round_field(first.billing, first.points),
@@ -281,7 +274,6 @@ def surface_table(surface: Surface, *, page: bool = False) -> Table:
     """
     every = surface.frontier
     shown = every if page else _spread(every)
-    scale = usd_scale(point.usd_per_question for point in every) if page else 1
     others = len(every) - len(shown)
     more = (
         f"{counted(others, 'more point')} on the frontier, between those, in JSON and surface.csv"
@@ -293,7 +285,7 @@ def surface_table(surface: Surface, *, page: bool = False) -> Table:
             "no limit" if point.tokens is None else f"{point.tokens:,}", point.tokens or 1e12
         ),
         **accuracy(surface.confidence),
-        **cost_fields(["usd"], shown, usd=scale),
+        **cost_fields(["usd"]),
         "#output tokens": number(1, "output_tokens"),
     }
     return make_table(

@@ -13,12 +13,21 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 from feval.evaluation.cautions import mixed_counters, round_ratio
 from feval.evaluation.measures import COSTS, MEASURES
-from feval.report.text import decimals_for, fixed, interval_name, percent, price_words, visible
+from feval.report.text import (
+    fixed,
+    interval_name,
+    percent,
+    plain_number,
+    price_words,
+    usd_per_1000,
+    visible,
+)
 
 if TYPE_CHECKING:
     from feval.replay.clock import Timing
@@ -169,11 +178,11 @@ def text(name: str) -> Write:
     return lambda record: json_text(get(record, name))
 
 
-def numbers(*names: str, write: Callable[[float], str], scale: int = 1, none: str = "-") -> Write:
+def numbers(*names: str, write: Callable[[float], str], none: str = "-") -> Write:
     """Return what writes a number, or an interval, given both ends."""
 
     def cell(record: Any) -> str:
-        values = [None if (one := get(record, name)) is None else scale * one for name in names]
+        values = [get(record, name) for name in names]
         known = [write(value) for value in values if value is not None]
         return Cell(" to ".join(known) if len(known) == len(values) else none, values[0])
 
@@ -185,9 +194,9 @@ def share(*names: str) -> Write:
     return numbers(*names, write=percent)
 
 
-def number(decimals: int, *names: str, scale: int = 1, none: str = "-") -> Write:
+def number(decimals: int, *names: str) -> Write:
     """Return what writes a number, or an interval, with so many decimals."""
-    return numbers(*names, write=lambda value: fixed(value, decimals), scale=scale, none=none)
+    return numbers(*names, write=lambda value: fixed(value, decimals))
 
 
 def accuracy(confidence: float | None) -> Fields:
@@ -209,64 +218,47 @@ def cost_words(cost: str, timing: Timing | None) -> tuple[str, str]:
     return measure.label.replace(measure.unit, unit), unit
 
 
-def cost_decimals(cost: str, values: Iterable[float | None]) -> int:
-    """Return how many decimals costs have in a column: as many as the smallest needs, one where
-    tokens are counted, else two.
+def cost_unit(cost: str, timing: Timing | None, question: str = "/question") -> str:
+    """Return the unit of a mean cost, such as "tokens/question"; that of dollars is "USD per 1,000
+    questions".
+    """
+    label, unit = cost_words(cost, timing)
+    return label if cost == "usd" else f"{unit}{question}"
+
+
+def cost_number(cost: str, value: float) -> str:
+    """Write a mean cost, in its `cost_unit`: with three significant digits where a question may
+    take a fraction of the unit, with one decimal where tokens are counted, else with two.
     """
     measure = MEASURES[COSTS[cost]]
-    if measure.small:
-        return decimals_for(value for value in values if value)
-    return 1 if measure.tokens else 2
+    if cost == "usd":
+        return usd_per_1000(value)
+    return plain_number(value) if measure.small else fixed(value, 1 if measure.tokens else 2)
 
 
-def usd_scale(amounts: Iterable[float | None]) -> int:
-    """Return for how many questions pages write USD: 1,000 where a question may cost less than a
-    cent, else 1.
-    """
-    return 1000 if min((amount for amount in amounts if amount), default=1.0) < 0.01 else 1
-
-
-def questions_of(scale: int) -> str:
-    """Return the name of so many questions, as in "USD / 1,000 questions"."""
-    return "question" if scale == 1 else f"{scale:,} questions"
-
-
-def per_questions(unit: str, scale: int = 1) -> str:
-    """Return a unit per question, or per so many questions."""
-    return f"{unit}/question" if scale == 1 else f"{unit} / {questions_of(scale)}"
-
-
-def cost_fields(
-    costs: Iterable[str], records: Sequence[Any], timing: Timing | None = None, usd: int = 1
-) -> Fields:
-    """Return columns of some costs of records that have their means; `usd` says per how many
-    questions dollars are.
-    """
-    fields = {}
-    for cost in costs:
-        key, scale = MEASURES[COSTS[cost]].key, usd if cost == "usd" else 1
-        decimals = cost_decimals(cost, [scale * (get(record, key) or 0.0) for record in records])
-        heading = f"#{per_questions(cost_words(cost, timing)[1], scale)}"
-        fields[heading] = number(decimals, key, scale=scale)
-    return fields
+def cost_fields(costs: Iterable[str], timing: Timing | None = None) -> Fields:
+    """Return columns of some costs of records that have their means."""
+    return {
+        f"#{cost_unit(cost, timing)}": numbers(
+            MEASURES[COSTS[cost]].key, write=partial(cost_number, cost)
+        )
+        for cost in costs
+    }
 
 
 POINT_COSTS = ("usd", "tokens", "samples", "calls")
 
 
-def per_round_field(billing: str, records: Sequence[Any], usd: int = 1) -> Fields:
+def per_round_field(billing: str, records: Sequence[Any]) -> Fields:
     """Return a column with costs billed per round, where a record needs it."""
     flattered = [each for each in records if round_ratio(billing, each) is not None]
     if not flattered:
         return {}
-    dollars = [each.usd_per_question for each in records]
-    decimals = decimals_for(usd * (amount or 0.0) for amount in dollars)
-    in_usd = number(decimals, "usd_per_question_per_round", scale=usd)
+    in_usd = numbers("usd_per_question_per_round", write=usd_per_1000)
     in_tokens = number(1, "tokens_per_question_per_round")
     known = flattered[0].usd_per_question is not None
-    heading = per_questions("USD", usd) if known else "tokens/question"
     return {
-        f"#{heading}, per_round": lambda each: (
+        f"#{cost_unit('usd' if known else 'tokens', None)}, per_round": lambda each: (
             in_tokens if get(each, "usd_per_question") is None else in_usd
         )(each)
     }
