@@ -38,15 +38,18 @@ def compare(recording: str, dataset_id: str | None = None) -> None:
     rows += [("switch", ModelSwitch(few), [one, other]) for one, other in pairwise(llms)]
     print(f"{dataset.id}, {len(dataset)} questions, 100 draws of each")
     print(
-        f"{'method':22}{'LLMs':36}{'accuracy':>9}{'95 % interval':>17}{'CoTs':>7}{'USD/question':>14}"  # noqa: E501
+        f"{'method':22}{'LLMs':36}{'accuracy':>9}{'95 % interval':>17}{'CoTs':>7}"
+        f"{'USD per 1,000 questions':>25}"
     )
     for label, method, asked in rows:
         told = evaluate(method, dataset, asked, order="seeded", replicates=100)
-        usd = "not known" if told.usd_per_question is None else f"{told.usd_per_question:.7f}"
+        usd = "not known"
+        if told.usd_per_question is not None:
+            usd = f"{1000 * told.usd_per_question:.3g}"
         interval = f"{told.accuracy_low:.1%} to {told.accuracy_high:.1%}"
         names = " > ".join(told.llms)
         print(
-            f"{label:22}{names:36}{told.accuracy:9.1%}{interval:>17}{told.samples.mean():7.2f}{usd:>14}"
+            f"{label:22}{names:36}{told.accuracy:9.1%}{interval:>17}{told.samples.mean():7.2f}{usd:>25}"
         )
 
 

@@ -136,11 +136,11 @@ def billed_once(billing: str, named: Iterable[tuple[str, Any]]) -> Iterator[str]
     dearer = [(ratio, *row) for row in named if (ratio := round_ratio(billing, row[1])) is not None]
     if dearer:
         _, name, costs = max(dearer, key=lambda row: row[0])
-        cost, per_round, unit = _paid(costs)
+        cost, per_round, unit, paid = _paid(costs)
         yield (
             f"{name} makes {costs.calls_per_question:.2f} calls per question, and billing once"
             " charges an LLM's prompt for the first of them only. If every call paid its prompt"
-            f" (per_round), a question would cost {_amount(per_round)} {unit} instead of"
+            f" (per_round), {paid} would cost {_amount(per_round)} {unit} instead of"
             f" {_amount(cost)}."
         )
 
@@ -149,17 +149,21 @@ def round_ratio(billing: str, costs: Any) -> float | None:
     """Return the cost if every call paid its prompt over the cost as billed; `None` where they do
     not differ in their second digit.
     """
-    cost, per_round, _ = _paid(costs)
+    cost, per_round, *_ = _paid(costs)
     if billing != "once" or (costs.calls_per_question or 0.0) <= 1 + _ROUNDING or not cost:
         return None
     return per_round / cost if float(f"{per_round:.1e}") > float(f"{cost:.1e}") else None
 
 
-def _paid(costs: Any) -> tuple[float, float, str]:
-    """Return the cost as billed, the cost per round, and the unit; zeros where nothing is known."""
-    if costs.usd_per_question is not None:
-        return costs.usd_per_question, costs.usd_per_question_per_round or 0.0, "USD"
-    return costs.tokens_per_question or 0.0, costs.tokens_per_question_per_round or 0.0, "tokens"
+def _paid(costs: Any) -> tuple[float, float, str, str]:
+    """Return the cost as billed, the cost per round, the unit, and of how many questions; zeros
+    where nothing is known.
+    """
+    if costs.usd_per_question is None:
+        tokens, per_round = costs.tokens_per_question, costs.tokens_per_question_per_round
+        return tokens or 0.0, per_round or 0.0, "tokens", "a question"
+    usd, per_round = costs.usd_per_question, costs.usd_per_question_per_round or 0.0
+    return 1000 * usd, 1000 * per_round, "USD", "1,000 questions"
 
 
 def _amount(value: float) -> str:
