@@ -29,6 +29,7 @@ from feval.report.text import (
     percents,
     plain_number,
     price_words,
+    usd_per_1000,
 )
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def forecast_answer(forecast: Forecast) -> str:
     point = _last(curve) or curve.points[0]
     place = forecast.m.index(point.m)
     dollars, measured = forecast.usd_per_question[place], pool.plurality[place]
-    cost = "" if dollars is None else f", for {_usd_per_1000(dollars)} USD per 1,000 questions"
+    cost = "" if dollars is None else f", for {usd_per_1000(dollars)} USD per 1,000 questions"
     others = [at for at, m in enumerate(forecast.m) if g < m <= pool.size][-1:]
     more = "".join(
         f", and {percent(pool.plurality[at])} % for {forecast.m[at]} votes" for at in others
@@ -139,15 +140,11 @@ def forecast_answer(forecast: Forecast) -> str:
     )
 
 
-def _usd_per_1000(usd: float) -> str:
-    return plain_number(1000 * usd)
-
-
 def _costs(forecast: Forecast) -> dict[str, Iterable[str]]:
     """A column of USD where they are known, else of tokens where these are."""
     usd, tokens = forecast.usd_per_question, forecast.tokens_per_question
     if usd[0] is not None:
-        return {"#USD per 1,000 questions": (_usd_per_1000(each or 0.0) for each in usd)}
+        return {"#USD per 1,000 questions": (usd_per_1000(each or 0.0) for each in usd)}
     return {} if tokens[0] is None else {"#tokens/question": (fixed(each, 1) for each in tokens)}
 
 
@@ -198,7 +195,7 @@ def forecast_records(forecast: Forecast) -> Records:
     return records
 
 
-_USD: Fields = {"#USD per 1,000 questions": numbers("cost_per_question", write=_usd_per_1000)}
+_USD: Fields = {"#USD per 1,000 questions": numbers("cost_per_question", write=usd_per_1000)}
 
 
 def plan_tables(plan: BudgetPlan) -> list[Table]:
