@@ -6,13 +6,15 @@ method has decided.
 
 Where a number of `feval run` comes from, file by file:
 
-    cli/evaluate.py              the command; `open_request` loads the recordings
+    cli/evaluate.py              the command; `evaluating.open_request` loads the recordings
     evaluation/evaluation.py     `evaluate`: mean of `right`, its interval, means of the ledger
     evaluation/replicates.py     [Q] of each: `expectation` where exact, else a mean over draws
-    methods/<method>.py          what is right and what is consumed, of pools or of orders
-    methods/vote.py              votes: of draws, or through the exact estimator
+    methods/<method>.py          what is right and what is consumed, of pools or of orders; what
+                                 one request consumes is `expectation.OneRequest`
+    methods/vote.py              votes: of draws, or of counts through the exact estimator
     estimators/plurality.py      the chance that a vote over n of G CoTs is right
-    evaluation/ledger.py         counts per question; `measures.py` names them and makes USD of them
+    evaluation/ledger.py         counts per question, named and summed by `measures.py`; USD by
+                                 `cards/billing.py`
     report/tables/results.py     the cells that are printed
 """
 

@@ -3,6 +3,7 @@ files of one's own.
 """
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -141,14 +142,9 @@ def test_llmrouterbench(imported):
 
 
 def test_every_published_layout_is_tested_and_states_its_source():
-    assert layout_names() == [
-        "large-language-monkeys",
-        "llmrouterbench",
-        "matharena",
-        "qwen2.5-math",
-        "search-and-learn",
-    ]
+    tested = Path(__file__).read_text("utf-8")
     for name in layout_names():
+        assert f'"{name}"' in tested
         assert layout_of(name).title
         assert "\nsource = " in (ROOT / "feval/importers/published" / f"{name}.toml").read_text(
             "utf-8"
