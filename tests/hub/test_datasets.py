@@ -482,7 +482,7 @@ def test_a_dataset_of_ones_own_needs_a_file_and_an_answer_kind(tmp_path):
     with pytest.raises(UnknownNameError, match="no answer kind 'numbers'"):
         questions("mine", source=path, answer_kind="numbers")
     with pytest.raises(
-        UnknownNameError, match=r"no dataset card 'mine'.* --questions FILE --answer-kind KIND"
+        UnknownNameError, match=r"no dataset card 'mine'.* source=FILE, answer_kind=KIND"
     ):
         questions("mine", answer_kind="number")
 

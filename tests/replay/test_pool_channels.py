@@ -146,7 +146,7 @@ def test_a_missing_channel_is_told_with_what_there_is(scored, tmp_path):
             "no log-probabilities of alpha on toy.*feval record --logprobs K",
         ),
         (lambda: strong.scores("nobody"), "no scores by 'nobody'; it has scores by judge:toy"),
-        (both.pool.scores, r"judge:toy, other\. Name one of them: --set scorer=judge:toy"),
+        (both.pool.scores, r"judge:toy, other\. Name one of them: scorer='judge:toy'"),
         (lambda: both.pool.aggregated("other", "min"), "no step scores to take 'min' of"),
         (
             lambda: both("toy/0").scoring_tokens("other"),

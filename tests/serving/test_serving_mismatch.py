@@ -87,7 +87,7 @@ def test_a_judges_prompt_is_not_recorded(app, cot):
     assert result["param"] == "messages"
     assert "quotes a recorded CoT" in result["message"]
     assert f"'{name}' of toy" in result["message"]
-    assert "--allow-mismatch" in result["message"]
+    assert "allow_mismatch=True" in result["message"]
 
 
 @pytest.mark.parametrize("cot", COTS[TRAIN])
@@ -362,7 +362,7 @@ def test_the_last_question_of_a_few_shot_prompt_is_asked(recording):
     with opened(recording) as app:
         result = error(reply_to(app, prompt))
         assert result["code"] == "ambiguous"
-        assert "--few-shot last" in result["message"]
+        assert "few_shot='last'" in result["message"]
         for fields in ({"feval": {"few_shot": "last"}}, {"headers": {"x-feval-few-shot": "last"}}):
             headers = reply_to(app, prompt, **fields).headers
             assert (headers["x-feval-question"], headers["x-feval-match"]) == ("q1", "few-shot")
