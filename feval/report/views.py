@@ -21,8 +21,10 @@ from feval.report.page.page import save_comparison
 from feval.report.tables.comparisons import cost_text, headline
 from feval.report.tables.forecasts import (
     FORECAST_COLUMNS,
+    forecast_answer,
     forecast_records,
     forecast_tables,
+    plan_answer,
     plan_tables,
 )
 from feval.report.tables.recordings import info_dict, info_headline, pools_table
@@ -35,15 +37,7 @@ from feval.report.tables.results import (
     surface_table,
 )
 from feval.report.tables.tables import Table, columns, make_table, plain, plain_text, text
-from feval.report.text import (
-    counted,
-    percent,
-    percents,
-    plain_number,
-    shortened,
-    usd_per_1000,
-    visible,
-)
+from feval.report.text import counted, percent, percents, shortened, usd_per_1000, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,10 +49,9 @@ if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
     from feval.evaluation.evaluation import Evaluation
     from feval.evaluation.surfaces import Surface
-    from feval.forecast import BudgetPlan, Forecast
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
-    from feval.report.pictures import PlotOptions
+    from feval.report.pictures import Picture, PlotOptions
 
 _MOST_ROWS = 20
 _FEW_QUESTIONS = 5
@@ -75,7 +68,8 @@ class View(NamedTuple):
         sentence: what `repr` says after the class's name.
         pieces: sentences and tables for notebooks.
         columns: column -> values, of a DataFrame.
-        plot: draws what is `Plottable` by some options on axes, or on a new figure for `None`.
+        plot: returns the picture of what is `Plottable`, by some options; `None` for
+            curves, which are drawn beside those that axes have.
         takes: the options that mean something for it, beside title and legend.
     """
 
@@ -135,7 +129,7 @@ def frame(value: object, rows: str | None, library: str | None) -> Any:
     )
 
 
-def plot(value: object, axes: Axes | None, **given: Any) -> Any:
+def plot(value: Any, axes: Axes | None, **given: Any) -> Any:
     """The picture of `Plottable.plot`."""
     options = pictures.PlotOptions(**given)
     name, view = _view(value)
@@ -146,7 +140,9 @@ def plot(value: object, axes: Axes | None, **given: Any) -> Any:
                 f"{option}={own!r} means nothing for {name}.plot(), which takes"
                 f" {', '.join(sorted(takes))}; leave it out."
             )
-    return view.plot(value, options, axes)
+    if view.plot is None:
+        return pictures.plot_curve(value, axes, options)
+    return view.plot(value, options).plot(axes)
 
 
 def save(comparison: Comparison, folder: Path, *, overwrite: bool) -> list[Path]:
@@ -286,7 +282,7 @@ def _dataset_columns(dataset: Dataset) -> dict[str, Any]:
     return own | dataset.right_shares()
 
 
-def _dataset_plot(dataset: Dataset, options: PlotOptions, axes: Axes | None) -> Axes:
+def _dataset_plot(dataset: Dataset, options: PlotOptions) -> Picture:
     lines = (
         f"share of the recorded CoTs that are right; {counted(len(dataset), 'question')}",
         "each LLM's own order",
@@ -297,7 +293,7 @@ def _dataset_plot(dataset: Dataset, options: PlotOptions, axes: Axes | None) -> 
         title=f"Questions of {dataset.id}",
         lines=lines,
         label="right CoTs",
-    ).plot(axes)
+    )
 
 
 def _llm_pieces(llm: LLM) -> Pieces:
@@ -331,13 +327,13 @@ def _mean(values: Any) -> float:
     return float(known.mean()) if len(known) else float("nan")
 
 
-def _llm_plot(llm: LLM, options: PlotOptions, axes: Axes | None) -> Axes:
+def _llm_plot(llm: LLM, options: PlotOptions) -> Picture:
     questions = counted(len(llm.question_ids), "question")
     lines = ("share of the CoTs with their question's most frequent answer", questions)
     shares = {llm.name: llm.per_question()["agreement"]}
     return pictures.questions(
         shares, options, title=f"{llm.name} on {llm.dataset}", lines=lines, label="agreement"
-    ).plot(axes)
+    )
 
 
 def _cost(evaluation: Evaluation) -> str:
@@ -366,15 +362,14 @@ def _evaluation_columns(result: Evaluation) -> dict[str, Any]:
     }
 
 
-def _evaluation_plot(result: Evaluation, options: PlotOptions, axes: Axes | None) -> Axes:
+def _evaluation_plot(result: Evaluation, options: PlotOptions) -> Picture:
     lines = (
         f"{_accuracy(result)}; {counted(result.questions, 'question')}; {result.kind}",
         " > ".join(result.llms),
     )
     title = f"{label(result)} on {result.dataset}"
     shares, unit = {label(result): result.right}, "probability of being right"
-    picture = pictures.questions(shares, options, title=title, lines=lines, label=unit)
-    return picture.plot(axes)
+    return pictures.questions(shares, options, title=title, lines=lines, label=unit)
 
 
 def _curve_sentence(curve: Curve) -> str:
@@ -441,31 +436,6 @@ def _plan_table(plan: Plan) -> Table:
     return make_table(f"Comparison on {plan.dataset}", fields, records, notes)
 
 
-def _forecast_sentence(forecast: Forecast) -> str:
-    ends = [
-        f"{curve.method} {percent(point.accuracy)} %"
-        for curve in forecast.estimates
-        for point in curve.points[-1:]
-        if point.accuracy is not None
-    ]
-    return (
-        f"{forecast.dataset}, {forecast.llm}: votes of {_range(forecast.m)} from"
-        f" {counted(forecast.g, 'call')} on each of {counted(forecast.questions, 'question')}; at M"
-        f" = {forecast.m[-1]}: {', '.join(ends) or 'no estimate'}"
-    )
-
-
-def _budget_sentence(plan: BudgetPlan) -> str:
-    buy = plan.purchase
-    dollars = "" if buy.usd is None else f", {plain_number(buy.usd)} USD"
-    return (
-        f"{plan.budget.amount:g} {plan.budget.unit} on {plan.dataset}, {plan.llm}:"
-        f" {counted(buy.votes, 'vote')} on {counted(buy.questions, 'question')},"
-        f" {percent(buy.plurality)} % right ({percents(buy.plurality_low, buy.plurality_high)}),"
-        f" {buy.tokens:,.0f} tokens{dollars}"
-    )
-
-
 def _surface_sentence(surface: Surface) -> str:
     limits = [depth for depth in surface.depths if depth is not None]
     cut = f"cut after {_range(limits, '{:,}'.format)} tokens" if limits else "not cut"
@@ -481,7 +451,7 @@ VIEWS = {
         _recording_sentence,
         lambda r: (_recording_sentence(r), pools_table(r)),
         _recording_columns,
-        lambda r, options, axes: _dataset_plot(_dataset_of(r), options, axes),
+        lambda r, options: _dataset_plot(_dataset_of(r), options),
     ),
     "Dataset": View(
         lambda d: f"{d.id!r}, {counted(len(d), 'question')}",
@@ -503,14 +473,14 @@ VIEWS = {
             {"method": c.method, "dataset": c.dataset, "llm": c.llm, "field": c.field} | record
             for record in curve_records(c)
         ),
-        lambda c, options, axes: pictures.plot_curve(c, axes, options),
+        None,
         frozenset({"ceilings", "intervals", "annotate", "cost", "log"}),
     ),
     "Comparison": View(
         _comparison_sentence,
         lambda c: headline(c, "to_frame()", "save(FOLDER)"),
         _comparison_columns,
-        lambda c, options, axes: pictures.comparison(c, options).plot(axes),
+        lambda c, options: pictures.comparison(c, options),
         frozenset(
             {"methods", "llms", "ceilings", "frontier", "intervals", "annotate", "cost", "log"}
         ),
@@ -521,24 +491,24 @@ VIEWS = {
         lambda p: _columns(_plan_records(p)),
     ),
     "Forecast": View(
-        _forecast_sentence,
+        lambda f: f"{f.dataset}, {f.llm}: {forecast_answer(f)}",
         forecast_tables,
         lambda f: _columns(forecast_records(f), FORECAST_COLUMNS),
-        lambda f, options, axes: pictures.forecast(f, options).plot(axes),
+        lambda f, options: pictures.forecast(f, options),
         frozenset({"methods", "intervals", "annotate", "log"}),
     ),
     "BudgetPlan": View(
-        _budget_sentence,
+        lambda b: f"{b.budget.amount:g} {b.budget.unit} on {b.dataset}, {b.llm}: {plan_answer(b)}",
         plan_tables,
         lambda p: _columns([asdict(option) for option in p.options]),
-        lambda b, options, axes: pictures.budget(b, options).plot(axes),
+        lambda b, options: pictures.budget(b, options),
         frozenset({"intervals", "annotate", "log"}),
     ),
     "Surface": View(
         _surface_sentence,
         lambda s: [surface_table(s)],
         lambda s: _columns(surface_records(s)),
-        lambda s, options, axes: pictures.surface(s, options).plot(axes),
+        lambda s, options: pictures.surface(s, options),
         frozenset({"frontier", "annotate"}),
     ),
 }

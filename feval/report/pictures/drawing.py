@@ -21,7 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, Locator, MaxNLocator, NullLocator
+from matplotlib.transforms import Bbox
 
 from feval.errors import UnknownNameError, UsageError
 from feval.evaluation.measures import COSTS
@@ -31,7 +32,6 @@ from feval.report.text import plain_number, shortened
 if TYPE_CHECKING:
     from feval.evaluation.curves import CurvePoint
     from feval.evaluation.evaluation import Evaluation
-    from feval.methods.protocol import Floats
 
 DASHED = (0, (5, 2))
 DOTTED = (0, (1, 1.6))
@@ -179,7 +179,7 @@ class Contents:
         shown: the curves that were drawn.
         others: what was on the axes before.
         limits: of the horizontal axis, before names had room; `None` where they asked for none.
-        put: names that stand on the axes.
+        put: names that stand on the axes, and the legend beneath all, which the first has.
     """
 
     lines: Entries = field(default_factory=dict)
@@ -236,23 +236,17 @@ class Picture:
         """
         from matplotlib import pyplot as plt  # it chooses a backend, which files do not need
 
-        own = axes is None
-        if axes is None:
-            axes = plt.figure(layout="constrained").subplots()
+        place = axes or plt.figure(layout="constrained").subplots()
         # Ticks take their style when they are first laid out, which `arrange` does.
         with mpl.rc_context({"text.parse_math": False}), _quiet():
-            self._draw(axes, axes.figure, grows=own)
-        return axes
+            self._draw(place, place.figure, grows=axes is None)
+        return place
 
     def _draw(self, place: Any, figure: Any, *, grows: bool) -> None:
         contents = self.draw(place, replace(self.options, alone=grows))
         contents.options = self.options
         vars(place)["feval"] = contents  # goes with the axes
         arrange(figure, grows=grows)
-
-
-_BENEATH = "beneath"
-"""Id of our legend."""
 
 
 @contextmanager
@@ -275,15 +269,21 @@ def arrange(figure: Any, *, grows: bool = False) -> None:
     size = figure.get_size_inches().copy() if grows else None
     beneath = [own for _, own in panels if own.options.legend in ("auto", "outside", "direct")]
     at_ends = all(own.ends and own.options.legend != "outside" for own in beneath)
-    for named in (True, False) if at_ends and beneath else (False,):
-        _clear(figure, panels)
+    at_ends &= bool(beneath)
+    for named in (at_ends, False):
+        for axes, own in panels:  # of an earlier arrangement
+            for artist in own.put:
+                artist.remove()
+            own.put = []
+            if own.limits is not None:
+                axes.set_xlim(own.limits)
         entries: Entries = {}
         for own in beneath:
-            direct = own.options.legend == "direct"
-            entries |= {} if named or direct else own.lines
+            entries |= {} if named or own.options.legend == "direct" else own.lines
         for own in beneath:
             entries |= own.signs
-        _legend_beneath(figure, entries, size)
+        if entries:
+            panels[0][1].put.append(_legend_beneath(figure, entries, size))
         if _put_names(figure, panels, at_ends=named):
             break
     for axes, own in panels:
@@ -291,22 +291,8 @@ def arrange(figure: Any, *, grows: bool = False) -> None:
             axes.legend(entries.values(), entries.keys(), loc="best")
 
 
-def _clear(figure: Any, panels: Sequence[tuple[Any, Contents]]) -> None:
-    """Remove names and legends of an earlier arrangement."""
-    for legend in [each for each in figure.legends if each.get_gid() == _BENEATH]:
-        legend.remove()
-    for axes, own in panels:
-        for text in own.put:
-            text.remove()
-        own.put = []
-        if own.limits is not None:
-            axes.set_xlim(own.limits)
-
-
-def _legend_beneath(figure: Any, entries: Entries, size: Any) -> None:
+def _legend_beneath(figure: Any, entries: Entries, size: Any) -> Any:
     """Put a legend below all axes, in as many columns as its width has room for."""
-    if not entries:
-        return
     root = figure.get_figure(root=True)
     if root.get_layout_engine() is None:
         root.set_layout_engine("constrained")  # else the legend would lie on labels
@@ -315,13 +301,13 @@ def _legend_beneath(figure: Any, entries: Entries, size: Any) -> None:
     names = [shortened(name, max(int(letters) - 8, 12)) for name in entries]
     for columns in range(min(len(entries), 4), 0, -1):
         legend = figure.legend(entries.values(), names, loc="outside lower center", ncols=columns)
-        legend.set_gid(_BENEATH)
         extent = legend.get_window_extent()
         if extent.width <= width or columns == 1:
             break
         legend.remove()
     if size is not None:
         figure.set_size_inches(size[0], size[1] + extent.height / root.dpi)
+    return legend
 
 
 def _put_names(figure: Any, panels: Sequence[tuple[Any, Contents]], *, at_ends: bool) -> bool:
@@ -335,13 +321,15 @@ def _put_names(figure: Any, panels: Sequence[tuple[Any, Contents]], *, at_ends: 
     clear = True
     for axes, own in panels:
         forced = own.options.legend == "direct"
-        room = Room(axes) if own.ends or own.names else None
-        if room and (at_ends or forced):
-            put = [room.put(name, forced=forced) for name in own.ends]
-            clear &= None not in put
-            own.put += [text for text in put if text]
-        if room:
-            own.put += [text for name in own.names if (text := room.put(name))]
+        names = [*own.ends * (at_ends or forced), *own.names]
+        if not names:
+            continue
+        room = Room(axes)
+        for name in names:
+            if text := room.put(name, forced=forced and name.line):
+                own.put.append(text)
+            elif name.line:
+                clear = False
     return clear
 
 
@@ -366,27 +354,21 @@ def _stretch(axes: Axes, own: Contents) -> bool:
 
 
 class Room:
-    """Where names on axes hide least: in points, the lines, markers and texts that are there."""
+    """Where names on axes hide least: in pixels, the lines, markers and texts that are there."""
 
     def __init__(self, axes: Axes) -> None:
         root: Any = axes.get_figure(root=True)
         self.axes, self.pixels = axes, root.dpi / 72
-        self.box = axes.get_window_extent().get_points() / self.pixels
-        self.texts = [
-            text.get_window_extent().get_points() / self.pixels
-            for text in axes.texts
-            if text.get_text()
-        ]
-        crowd = [np.zeros((0, 2))]
+        self.box = axes.get_window_extent()
+        self.texts = [text.get_window_extent() for text in axes.texts if text.get_text()]
+        crowd = []
         for line in axes.lines:
             data = np.asarray(line.get_xydata(), np.float64)
             data = data[np.isfinite(data).all(axis=1)]
-            if not len(data):
-                continue
-            corners = np.asarray(line.get_transform().transform(data)) / self.pixels
+            corners = np.asarray(line.get_transform().transform(data))
             # what runs to the edge of the axes ends there
-            corners[:, 0] = np.clip(corners[:, 0], self.box[0, 0], self.box[1, 0])
-            if len(corners) > 1 and line.get_linestyle() != "None":
+            corners[:, 0] = np.clip(corners[:, 0], self.box.x0, self.box.x1)
+            if line.get_linestyle() != "None":
                 steps = np.linspace(0, 1, 25)[:, None, None]
                 crowd.append((corners[:-1] * (1 - steps) + corners[1:] * steps).reshape(-1, 2))
             if line.get_marker() != "None":
@@ -409,15 +391,17 @@ class Room:
             zorder=8,
         )
         extent = text.get_window_extent()
-        width, height = extent.width / self.pixels, extent.height / self.pixels
-        origin = self.axes.transData.transform(name.at) / self.pixels
+        width, height = extent.size / self.pixels
+
+        def at(offset: tuple[float, float]) -> Bbox:
+            return extent.translated(*(self.pixels * side for side in offset))
 
         def hidden(offset: tuple[float, float]) -> float:
-            low, high = self._corners(origin, offset, width, height)
-            outside = (low < self.box[0] - 1).any() or (high > self.box[1] + 1).any()
-            over = any((low < each[1]).all() and (high > each[0]).all() for each in self.texts)
-            lines = ((self.crowd > low) & (self.crowd < high)).all(axis=1).sum()
-            return _NO_ROOM * (bool(outside) + over) + float(lines)
+            box = at(offset)
+            room = self.box.padded(self.pixels)
+            outside = not (room.contains(*box.min) and room.contains(*box.max))
+            lines = ((self.crowd > box.min) & (self.crowd < box.max)).all(axis=1).sum()
+            return _NO_ROOM * (outside + (box.count_overlaps(self.texts) > 0)) + float(lines)
 
         gap = mpl.rcParams["lines.markersize"] / 2 + 2
         up = height / 2 + gap
@@ -433,15 +417,8 @@ class Room:
             text.remove()
             return None
         text.set_position(best)
-        self.texts.append(np.array(self._corners(origin, best, width, height)))
+        self.texts.append(at(best))
         return text
-
-    @staticmethod
-    def _corners(
-        origin: Floats, offset: tuple[float, float], width: float, height: float
-    ) -> tuple[Floats, Floats]:
-        low = origin + offset - (0, height / 2)
-        return low, low + np.array((width, height))
 
 
 _NO_ROOM = 1e6
@@ -546,7 +523,7 @@ def cost_axis(
     else:
         low, high = 0.0, 1.04 * high
     axes.set_xlim(low, high)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+    axes.xaxis.set_major_formatter(lambda value, _: plain_number(value))
     name_axes(axes, label)
 
 
@@ -595,7 +572,7 @@ def name_ticks(axis: Any, ticks: Sequence[float], write: Callable[[float], str])
     """Put ticks at some values of an axis only, and write them."""
     axis.set_minor_locator(NullLocator())
     axis.set_major_locator(FixedLocator(ticks))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
+    axis.set_major_formatter(lambda value, _: write(value))
 
 
 def accuracy_axis(axes: Axes, values: Iterable[float], *, bins: int = 7) -> None:
@@ -613,7 +590,7 @@ def accuracy_axis(axes: Axes, values: Iterable[float], *, bins: int = 7) -> None
     )
     axes.yaxis.set_major_locator(MaxNLocator(nbins=bins, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else "")
+        lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else ""
     )
     if axes.yaxis.get_tick_params().get("labelleft", True):  # else another panel says it
         axes.set_ylabel("accuracy")

@@ -75,8 +75,8 @@ def plot_curve(curve: Curve, axes: Axes | None = None, options: PlotOptions = DE
     shown = [curve]
     if axes is not None and (earlier := vars(axes).pop("feval", None)) is not None:
         shown = [*earlier.shown, curve]
-        own = {*axes.collections, *axes.lines, *axes.texts} - earlier.others
-        for artist in own | ({axes.get_legend()} - {None}):
+        own = {*axes.collections, *axes.lines, *axes.texts, axes.get_legend(), *earlier.put}
+        for artist in own - earlier.others - {None}:
             artist.remove()
     others = set() if axes is None else {*axes.collections, *axes.lines, *axes.texts}
     axes = curves(shown, options).plot(axes)

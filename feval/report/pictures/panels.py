@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure as Drawing
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from feval.report.palette import COLOURS
 from feval.report.pictures.drawing import (
@@ -152,7 +152,7 @@ def surface(axes: Axes, shown: Surface, options: PlotOptions) -> Contents:
     figure: Any = axes.figure
     bar = figure.colorbar(mesh, ax=axes, fraction=0.05, pad=0.02)
     bar.set_label("accuracy")
-    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
     bar.outline.set_visible(False)
     title = f"Width and depth on {shown.dataset}, {shown.llm}"
     heading(axes, title, surface_notes(shown), options)
@@ -170,11 +170,8 @@ def _grid(shown: Surface, field: str) -> Floats:
 def _edges(values: list[int]) -> Floats:
     """Return edges of cells around values on a log scale, halfway between neighbours."""
     logs = np.log(np.array(values, np.float64))
-    if len(logs) == 1:
-        return np.exp([logs[0] - 0.3, logs[0] + 0.3])
-    middle = (logs[1:] + logs[:-1]) / 2
-    ends = [2 * logs[0] - middle[0]], [2 * logs[-1] - middle[-1]]
-    edges: Floats = np.exp(np.concatenate([ends[0], middle, ends[1]]))
+    half = np.diff(logs) / 2 if len(logs) > 1 else np.array([0.3])
+    edges: Floats = np.exp([logs[0] - half[0], *(logs[:-1] + half), logs[-1] + half[-1]])
     return edges
 
 
@@ -397,14 +394,13 @@ def _frame(axes: Axes, panel: Panel) -> None:
     if panel.log:
         cost_axis(axes, known, f"{panel.x_label} (log scale)", whole=True)
     elif panel.ticks:
-        axes.xaxis.set_major_locator(FixedLocator(list(panel.ticks)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: panel.ticks.get(x, "")))
+        name_ticks(axes.xaxis, list(panel.ticks), panel.ticks.__getitem__)
         axes.margins(x=0.08)
     elif all(float(x).is_integer() for x in known):
         axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
     for axis, name in ((axes.xaxis, "x"), (axes.yaxis, "y")):
         if name in panel.percent:
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+            axis.set_major_formatter(lambda value, _: f"{value:g} %")
     low, high = axes.get_ylim()
     if low < 0.0 < high:
         axes.axhline(0.0, color=COLOURS[-1], linewidth=0.8, zorder=1)
