@@ -235,7 +235,8 @@ def test_questions_stay_themselves_where_other_recordings_order_them_otherwise(t
 )
 def test_a_method_that_does_not_come_to_an_end_is_ended(name, file, replay):
     sentence = (
-        rf"The method {name} on question 'toy/0' did not come to an end in 0.3 s.*time_limit=SECONDS"
+        rf"The method {name} on question 'toy/0' did not come to an end in 0.3 s"
+        ".*time_limit=SECONDS"
     )
     with pytest.raises(MethodError, match=sentence):
         run(file, name, replay, time_limit=0.3)

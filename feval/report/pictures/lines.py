@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import compress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -233,8 +234,13 @@ def comparison(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
     for a single call of each LLM; the Pareto frontier as steps; the pass@n ceiling of each LLM in
     grey.
     """
-    cost = options.cost or shown.plan.cost
-    drawn = [(curve, *_placed(curve.points, cost, options)) for curve in _chosen(shown, options)]
+    options = replace(options, cost=options.cost or shown.plan.cost)
+    shown = replace(
+        shown,
+        baselines=(*_of_llms(shown.baselines, options),),
+        ceilings=(*_of_llms(shown.ceilings * options.ceilings, options),),
+    )
+    drawn = [(curve, *_placed(curve.points, options)) for curve in _chosen(shown, options)]
     missing = dict.fromkeys(each.label for each in shown.missing)
     missing |= dict.fromkeys(curve.label for curve, x, _ in drawn if not x)
     drawn = [each for each in drawn if each[1]]
@@ -346,11 +352,12 @@ def _dashed(pattern: Sequence[float]) -> Entries:
 
 
 def _placed(
-    points: Iterable[Evaluation], cost: str, options: PlotOptions
+    points: Iterable[Evaluation], options: PlotOptions
 ) -> tuple[list[float], list[Evaluation]]:
     """Costs in their order and their points, without those that the axis cannot show; USD are those
     of 1,000 questions.
     """
+    cost = options.cost or "usd"
     scale = 1000 if cost == "usd" else 1
     costs = [
         (scale * mean, point)
@@ -370,10 +377,7 @@ def _frontier(
         for curve, costs, points in drawn
         for x, point in zip(costs, points, strict=True)
     ]
-    if not each:
-        return []
-    _, costs, accuracies = zip(*each, strict=True)
-    best = pareto(np.array(costs), np.array(accuracies) / 100)
+    best = pareto(np.array([x for _, x, _ in each]), np.array([y for _, _, y in each]) / 100)
     return sorted(compress(each, best), key=itemgetter(1))
 
 
@@ -382,8 +386,7 @@ def _of_llms(curves: Iterable[Any], options: PlotOptions) -> list[Any]:
     return [
         each
         for each in curves
-        if options.llms is None
-        or {*(each.entry.llms if hasattr(each, "entry") else each.llms)} <= {*options.llms}
+        if options.llms is None or {*getattr(each, "entry", each).llms} <= {*options.llms}
     ]
 
 
@@ -395,13 +398,12 @@ def _draw_ceilings(
     options: PlotOptions,
 ) -> None:
     """Draw pass@n of each LLM in its colour if it has one, else in grey, each with its dashes."""
-    chosen = _of_llms(shown.ceilings, options) if options.ceilings else []
-    alike = len(chosen) == 1 or all(curve.label in colours for curve in chosen)
-    for position, curve in enumerate(chosen):
+    alike = len(shown.ceilings) == 1 or all(curve.label in colours for curve in shown.ceilings)
+    for position, curve in enumerate(shown.ceilings):
         how = "" if shown.kinds == ("exact",) else " [exact]"
         whose = "" if alike else f" of {curve.label.rpartition('/')[2]}"
         name = legend_label(f"pass@n{whose}{how}")
-        x, points = _placed(curve.points, options.cost or shown.plan.cost, options)
+        x, points = _placed(curve.points, options)
         style: Entries = {"linestyle": _CEILINGS[0 if alike else position % len(_CEILINGS)]}
         style |= {"marker": "_" if len(x) == 1 else None, **thin()}
         axes.plot(x, shares(points), color=colours.get(curve.label, GREY), zorder=3, **style)
@@ -419,10 +421,8 @@ def _frame_comparison(
     plan, first = shown.plan, shown.curves[0].points[0]
     cost = options.cost or plan.cost
     own = [point for points in drawn for point in points]
-    baselines = _of_llms(shown.baselines, options)
-    ceilings = _of_llms(shown.ceilings, options) if options.ceilings else []
-    points = [*own, *baselines, *(point for curve in ceilings for point in curve.points)]
-    x, points = _placed(points, cost, options)
+    ceilings = (point for curve in shown.ceilings for point in curve.points)
+    x, points = _placed([*own, *shown.baselines, *ceilings], options)
     label = PER_1000 if cost == "usd" else cost_words(cost, shown.timing)[0]
     label += cost_mark(label, shown.counters)
     if points:
@@ -456,13 +456,11 @@ def _draw_baselines(
     """Draw a ring per LLM, which has its name."""
     ring: Entries = {"color": INK, "linestyle": "", "marker": "o", "markerfacecolor": "none"}
     ring["markersize"] = 1.7 * mpl.rcParams["lines.markersize"]
-    chosen = _of_llms(shown.baselines, options)
-    cost = options.cost or shown.plan.cost
-    for x, point in zip(*_placed(chosen, cost, options), strict=True):
+    for x, point in zip(*_placed(shown.baselines, options), strict=True):
         y = 100 * point.accuracy
         axes.plot([x], [y], zorder=7, **ring)
         name = shortened(", ".join(point.llms).rpartition("/")[2], 26)
-        if options.annotate and len(chosen) > 1:
+        if options.annotate and len(shown.baselines) > 1:
             contents.names.append(Name(name, (x, y), INK))
     contents.signs["single call"] = handle(**ring)
 
