@@ -161,8 +161,8 @@ class Comparison(Plottable, Statistics):
         if names := [label for label, own in questions.items() if own < most]:
             yield (
                 f"Judged on {fewest:,} questions, after learning from {most - fewest:,}:"
-                f" {', '.join(names)}. What is compared with it, the best methods and the ranking"
-                f" are on these {fewest:,} for all methods."
+                f" {', '.join(names)}. Differences from it, and what is best and ranked, rest on"
+                f" these {fewest:,}; other accuracies on all questions that a method is judged on."
             )
 
     def _skewed(self) -> Iterator[str]:
