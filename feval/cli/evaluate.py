@@ -212,12 +212,10 @@ def curve(
         request = request.simplest()
         if cascade:
             own = swept_cascade(questions, replayed, split_seed=request.split_seed)
-            by_name = {llm.name: llm for llm in replayed}
-            replayed = [by_name[name] for name in own["llms"]]
-            ((field, values),) = own["budgets"].items()
+            replayed = [llm for name in own["llms"] for llm in replayed if llm.name == name]
             request = request.changed(
-                field=field,
-                values=tuple(values),
+                field="budget",
+                values=tuple(own["budgets"]["budget"]),
                 settings=own["fields"],
                 llms=tuple(own["llms"]),
                 train_fraction=own["train_fraction"],

@@ -38,7 +38,6 @@ from feval.methods import METHODS
 from feval.methods.protocol import BatchMethod, capabilities
 from feval.replay import load
 from feval.replay.loading import open_recordings
-from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -527,9 +526,7 @@ def compare(
             for curve in curves
         ]
     plan, used = runner.plan, runner.loaded[0]
-    keys = max((curve.points[0].question_keys for curve in curves), key=len)
-    rows = runner.rows[np.isin(used.question_keys[without_gaps(runner.rows)], keys)]
-    grouped = question_clusters(used, rows, plan.clusters)
+    grouped = question_clusters(used, _judged(used, curves), plan.clusters)
     results = statistics(plan, {curve.label: curve.points for curve in curves}, grouped)
     return Comparison(
         plan=plan,
@@ -593,6 +590,13 @@ class Traces:
     missing: tuple[tuple[str, str], ...]
 
 
+def _judged(dataset: Dataset, curves: Sequence[MethodCurve]) -> Rows:
+    """Rows of the questions of the curve with most; all without a curve."""
+    keys = (curve.points[0].question_keys for curve in curves)
+    every = dataset.question_keys
+    return np.flatnonzero(np.isin(every, max(keys, key=len, default=every)))
+
+
 def load_compared(comparison: Comparison, base: Path = Path()) -> tuple[Dataset, list[LLM]]:
     """What a comparison was made on: its dataset, and the LLMs that its curves name; paths start
     from `base`.
@@ -627,12 +631,7 @@ def traces(
     left_out = {*comparison.left_out.unlabelled, *comparison.left_out.short_pools}
     ids = dataset.question_ids if left_out else range(len(dataset))
     split = np.array([row for row, name in enumerate(ids) if name not in left_out], np.intp)
-    judged = np.arange(len(dataset))
-    if comparison.curves:
-        # those of the curve with most, by their keys
-        keys = max((curve.points[0].question_keys for curve in comparison.curves), key=len)
-        by_key = np.argsort(dataset.question_keys, kind="stable")
-        judged = by_key[np.searchsorted(dataset.question_keys, keys, sorter=by_key)]
+    judged = _judged(dataset, comparison.curves)
     rows = judged[:questions]
 
     def trace(curve: MethodCurve, place: int) -> MethodTrace:

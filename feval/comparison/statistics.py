@@ -15,7 +15,6 @@ from itertools import chain, combinations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.estimators.arrays import pareto
 from feval.estimators.comparisons import (
@@ -212,28 +211,6 @@ class Rank:
     first: float
 
 
-@dataclass(frozen=True)
-class _SharedQuestions:
-    """A point on those of its questions that all curves have."""
-
-    point: Evaluation
-    shared: Bools
-
-    @property
-    def right(self) -> Floats:
-        return self.point.right[self.shared]
-
-    @property
-    def question_keys(self) -> npt.NDArray[np.uint64]:
-        return self.point.question_keys[self.shared]
-
-    def known_costs(self, cost: str) -> Floats:
-        return self.point.known_costs(cost)[self.shared]
-
-
-_Points = Sequence["Evaluation | _SharedQuestions"]
-
-
 @dataclass(frozen=True, eq=False)
 class _CostCurve:
     """A curve by cost: P points in ascending order of cost, and R resamples of them.
@@ -241,17 +218,23 @@ class _CostCurve:
     Attributes:
         places: [P] indices of the points in the curve.
         points: P evaluations; their columns are read one by one.
+        shared: [all questions of the points] the Q of them that are compared.
         cost, right: [P] means.
         costs, rights: [R, P] resampled means.
     """
 
     label: str
     places: Rows
-    points: _Points
+    points: Sequence[Evaluation]
+    shared: Bools
     cost: Floats
     right: Floats
     costs: Floats
     rights: Floats
+
+    def answers(self, point: int) -> Floats:
+        """[Q] accuracies of a point."""
+        return self.points[point].right[self.shared]
 
     def at(self, cost: float) -> tuple[float, Floats]:
         """Accuracy at a cost, observed and resampled."""
@@ -263,7 +246,7 @@ class _CostCurve:
         above = int(np.searchsorted(self.cost[first], cost))
         near = first[max(above - 1, 0) : above + 1]
         return accuracy_at(
-            cost, self.cost[near], np.stack([self.points[i].right for i in near.tolist()], axis=1)
+            cost, self.cost[near], np.stack([self.answers(i) for i in near.tolist()], axis=1)
         )
 
     def _at(self, cost: float, values: Floats) -> Floats:
@@ -339,49 +322,49 @@ def statistics(
     A curve may lack questions that it learnt from. What compares others with it, or chooses among
     all, is on the questions that all have; the rest is as it would be without it.
     """
-    keys = {label: points[0].question_keys for label, points in curves.items()}
-    every = max(keys.values(), key=len)
-    whole = {label: points for label, points in curves.items() if len(keys[label]) == len(every)}
-    result = _on_the_same(plan, whole, clusters)
-    if len(whole) == len(curves):
-        return result
-    common = min(keys.values(), key=len)  # splits of one seed are nested
-    on_common = np.isin(every, common)
-    parts = {
-        label: [_SharedQuestions(point, np.isin(keys[label], common)) for point in points]
-        for label, points in curves.items()
+    keys = [points[0].question_keys for points in curves.values()]
+    every = max(keys, key=len)
+    common = min(keys, key=len)  # splits of one seed are nested
+    shared = _on_the_same(plan, curves, common, clusters, every)
+    if len(common) == len(every):
+        return shared
+    whole = {
+        label: points
+        for (label, points), own in zip(curves.items(), keys, strict=True)
+        if len(own) == len(every)
     }
-    shared = _on_the_same(plan, parts, None if clusters is None else clusters[on_common])
-    fewer = {*curves} - {*whole}
+    result = _on_the_same(plan, whole, every, clusters, every)
 
     def joined(name: str) -> tuple[Any, ...]:
-        own = (row for row in getattr(shared, name) if fewer & {*_labels(row)})
+        own = (
+            row
+            for row in getattr(shared, name)
+            if not {getattr(row, of, None) for of in ("label", "a", "b")} <= {*whole, None}
+        )
         return (*getattr(result, name), *own)
 
-    return Statistics(
-        best=shared.best,
+    return replace(
+        shared,
         frontier=tuple(sorted(joined("frontier"), key=lambda point: point.cost)),
-        areas=joined("areas"),
         differences=_adjusted(joined("differences")),
         unequal_costs=_adjusted(joined("unequal_costs")),
-        savings=joined("savings"),
-        reaches=joined("reaches"),
-        ranking=shared.ranking,
+        **{name: joined(name) for name in ("areas", "savings", "reaches")},
     )
 
 
-def _labels(row: Any) -> tuple[str, ...]:
-    return (row.label,) if hasattr(row, "label") else (row.a, row.b)
-
-
 def _on_the_same(
-    plan: Plan, curves: Mapping[str, _Points], clusters: Integers | None
+    plan: Plan,
+    curves: Mapping[str, Sequence[Evaluation]],
+    keys: Integers,
+    clusters: Integers | None,
+    clustered: Integers,
 ) -> Statistics:
-    """The statistics of curves on the same questions."""
-    [first, *_] = next(iter(curves.values()))
-    order = np.argsort(first.question_keys, kind="stable")
-    paired = _PairTests(plan.confidence, order, None if clusters is None else clusters[order])
-    lines = _lines(plan, curves, paired)
+    """The statistics of curves on the questions with these keys; `clusters` are of others, too."""
+    order = np.argsort(keys, kind="stable")
+    if clusters is not None:
+        clusters = clusters[np.isin(clustered, keys)][order]
+    paired = _PairTests(plan.confidence, order, clusters)
+    lines = _lines(plan, curves, keys, paired)
     savings, reaches = _at_equal_accuracy(plan, lines)
     return Statistics(
         best=_best(plan, lines, paired),
@@ -394,8 +377,11 @@ def _on_the_same(
     )
 
 
-def _lines(plan: Plan, curves: Mapping[str, _Points], paired: _PairTests) -> list[_CostCurve]:
+def _lines(
+    plan: Plan, curves: Mapping[str, Sequence[Evaluation]], keys: Integers, paired: _PairTests
+) -> list[_CostCurve]:
     points = [point for points in curves.values() for point in points]
+    shared = [np.isin(point.question_keys, keys) for point in points]
     order, seed = paired.order, plan.seed % (1 << 64)
     dealt = Clusters(len(order), seed, paired.clusters)
     means, sums = np.empty((2, len(points))), []
@@ -404,7 +390,7 @@ def _lines(plan: Plan, curves: Mapping[str, _Points], paired: _PairTests) -> lis
         (point.known_costs(plan.cost) for point in points),
     )
     for i, values in enumerate(chain(*columns_of)):
-        ordered = values[order]
+        ordered = values[shared[i % len(points)]][order]
         means.flat[i] = ordered.mean()
         sums.append(dealt.sums(ordered))
     resampled = bootstrap_means(
@@ -417,8 +403,10 @@ def _lines(plan: Plan, curves: Mapping[str, _Points], paired: _PairTests) -> lis
         places = np.argsort(means[1, columns], kind="stable")
         at = columns[places]
         costs, rights = resampled[:, len(points) + at], resampled[:, at]
-        own = [points[i] for i in at]
-        lines.append(_CostCurve(label, places, own, means[1, at], means[0, at], costs, rights))
+        own, known = [points[i] for i in at], shared[at[0]]
+        lines.append(
+            _CostCurve(label, places, own, known, means[1, at], means[0, at], costs, rights)
+        )
     return lines
 
 
@@ -457,7 +445,7 @@ def _best(plan: Plan, lines: Sequence[_CostCurve], paired: _PairTests) -> tuple[
 
     @cache
     def p_value(best: tuple[int, int], other: tuple[int, int]) -> float:
-        right, others = (lines[curve].points[i].right for curve, i in (best, other))
+        right, others = (lines[curve].answers(i) for curve, i in (best, other))
         return float(paired.test(right - others).p_value[0])
 
     found = []
@@ -555,7 +543,7 @@ def _begin_alike(a: _CostCurve, b: _CostCurve, cost: float) -> bool:
     """
     if max(abs(line.cost[0] - cost) for line in (a, b)) > _SAME_POINT * cost:
         return False
-    return bool((np.abs(a.points[0].right - b.points[0].right) <= _SAME_ANSWERS).all())
+    return bool((np.abs(a.answers(0) - b.answers(0)) <= _SAME_ANSWERS).all())
 
 
 def _shared_range(lines: Sequence[_CostCurve]) -> tuple[float, float] | None:

@@ -10,11 +10,11 @@ agree.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,7 +45,6 @@ from feval.replay.pools import without_gaps
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from feval.cards.billing import Price
     from feval.evaluation.evaluation import Evaluation
     from feval.replay import LLM, Dataset
     from feval.replay.pools import Pool
@@ -352,18 +351,20 @@ def swept_cascade(
         for name in llms[0].pool.channels.scorers()
         if not are_verdicts(name) and all(name in llm.pool.channels.scorers() for llm in llms)
     ]
-    fields: dict[str, Any] = {"score": "vote-share", "samples": 5}
+    samples = 1 if scorers else 5
+    fields: dict[str, Any] = {"score": "vote-share", "samples": samples}
     if scorers:
-        fields = {"score": "recorded", "scorer": scorers[0], "samples": 1}
-    samples, asked = fields["samples"], [(llm, fields["samples"]) for llm in llms]
-    unpriced = [llm.name for llm in llms if llm.price is None]
+        fields |= {"score": "recorded", "scorer": scorers[0]}
+    prices = {
+        llm.name: [llm.price.input_usd_per_mtok, llm.price.output_usd_per_mtok]
+        for llm in llms
+        if llm.price
+    }
+    unpriced = [llm.name for llm in llms if llm.name not in prices]
     uncounted = [llm.name for llm in llms if int(llm.pool.prompt_tokens.min()) < 0]
     short = [llm.name for llm in llms if int(llm.pool.sizes.max()) < samples]
-    rows = (
-        np.arange(0)
-        if short
-        else question_set(dataset, asked, unlabelled="drop", short_pools="drop").rows
-    )
+    rows = question_set(dataset, unlabelled="drop").rows
+    rows = rows[np.all([llm.pool.sizes[rows] >= samples for llm in llms], axis=0)]
     reasons = (
         (len(llms) < 2, f"it asks several LLMs, and {llms[0].name} is alone"),
         (unpriced, f"there is no price of {', '.join(unpriced)}; give a price list with --prices"),
@@ -379,10 +380,7 @@ def swept_cascade(
     train = train_test_rows(dataset, train_fraction, split_seed, rows)[0]
     times = min(int(llm.pool.sizes[train].min()) for llm in llms) // samples
     costs: dict[str, float] = {}
-    prices: dict[str, list[float]] = {}
     for llm in llms:
-        price = cast("Price", llm.price)
-        prices[llm.name] = [price.input_usd_per_mtok, price.output_usd_per_mtok]
         prompt = llm.pool.prompt_tokens[train].mean()
         # as `Cascade.fit` counts them: each question is asked several times
         output = samples * llm.pool.output_tokens[train, : times * samples].mean()
@@ -393,8 +391,9 @@ def swept_cascade(
     if not (least := costs[names[0]]) > 0:
         raise UsageError(f"No cascade was swept over budgets: {names[0]} costs nothing.")
     # upwards, so that the cheapest LLM stays within the first
+    rounded = Context(prec=3, rounding=ROUND_CEILING)
     budgets = [
-        math.ceil(usd / (digit := 10.0 ** (math.floor(math.log10(usd)) - 2))) * digit
+        float(rounded.create_decimal(repr(usd)))
         for usd in np.geomspace(least, costs[names[-1]], _CASCADE_BUDGETS).tolist()
     ]
     fields |= {"chains": "any", "prices": [prices[name] for name in names]}
@@ -402,7 +401,7 @@ def swept_cascade(
         "name": "cascade",
         "llms": names,
         "fields": fields,
-        "budgets": {"budget": list(dict.fromkeys(float(f"{usd:.3g}") for usd in budgets))},
+        "budgets": {"budget": list(dict.fromkeys(budgets))},
         "train_fraction": train_fraction,
     }
 
