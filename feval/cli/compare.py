@@ -29,6 +29,7 @@ from feval.comparison.runner import durations
 from feval.errors import ConflictError, UsageError
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.method_names import make_method
+from feval.evaluation.requests import beside
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.places import open_place
 from feval.receipts.document import comparison_receipt
@@ -101,9 +102,7 @@ def compare(
         opened = [open_place(folder) for folder in folders]
         dataset = only_dataset(dataset, opened)
         prices = options.get("prices")
-        price_list = (
-            str(file.parent / prices) if prices and (file.parent / prices).is_file() else prices
-        )
+        price_list = prices and beside(file.parent, prices)
         plan, _, absent = listed_plan(
             opened, (), dataset=dataset, llms=llms, price_list=price_list, **options
         )

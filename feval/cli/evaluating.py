@@ -20,6 +20,7 @@ from feval.cli.commands import Decorator, expanded, keyword
 from feval.cli.options import Drop, only_dataset, only_name, recording_folders
 from feval.errors import FevalError, StorageError, UnknownNameError, UsageError
 from feval.evaluation.method_names import takes_several
+from feval.evaluation.requests import beside
 from feval.hub.places import open_place
 from feval.methods import METHODS
 from feval.replay.loading import load
@@ -95,8 +96,7 @@ def request_options(
                 raise UnknownNameError.among("setting", name, list(fields))
             read = _extra(fields[name])["read"]
             if read is not None and isinstance(value, str):
-                beside = path.parent / value  # files that it names are beside it
-                in_file[name] = read(str(beside) if os.path.isfile(beside) else value)  # noqa: PTH113  a name too long is no file
+                in_file[name] = read(beside(path.parent, value))  # files that it names are there
         given = {
             name: value
             for name, value in values.items()

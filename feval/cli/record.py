@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-import os
 import shlex
 import tomllib
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from feval.cli.options import DryRun, Machines, NewFolder, RecordingFolder, mach
 from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.recordings import show_recording
 from feval.errors import UsageError
-from feval.evaluation.requests import Request
+from feval.evaluation.requests import Request, beside
 from feval.hub.addresses import is_address
 from feval.hub.places import local_folder
 from feval.publish.secrets import check_variable, known_secrets, refuse_secrets, shown
@@ -162,8 +161,8 @@ def settings_options(model: type[AskingSettings]) -> Decorator:
                 continue
             if Path in get_args(field.annotation):
                 values[key] = Path(value) if is_address(value) else folder / value
-            elif key == "prices" and key in in_file and os.path.isfile(folder / value):  # noqa: PTH113  a name too long is no file
-                values[key] = str(folder / value)
+            elif key == "prices" and key in in_file:
+                values[key] = beside(folder, value)
         settings = model.parse(noun, values)
         settings.in_file.update(
             {
@@ -204,43 +203,43 @@ class RunDisplay(RunBar):
         first: notes for when it begins.
 
     Attributes:
-        printed: the warnings that were printed.
+        printed: the warnings that were printed, and which other notes were.
     """
 
     def __init__(self, bar: ProgressBar, show: Output, first: Sequence[str] = ()) -> None:
         super().__init__(bar)
         self._show, self._first = show, first
-        self._is_stopping = self._has_trouble = self._is_waiting = self._has_begun = False
         self.printed: set[str] = set()
 
     def __call__(self, state: Progress) -> None:
         """Show a state."""
         super().__call__(state)
-        if not self._has_begun:
-            self._has_begun = True
-            self._show.note(*self._first)
-            if kept := state.done - state.new:
-                self._show.note(
-                    f"{kept:,} of {state.total:,} were there before and are kept; only the others"
-                    " are asked for."
-                )
-        if state.trouble is not None and not self._has_trouble:
-            self._has_trouble = True
-            self._show.note(f"A request failed and is sent again: {state.trouble.rstrip('.')}.")
+        kept = state.done - state.new
+        before = (
+            f"{kept:,} of {state.total:,} were there before and are kept; only the others are asked"
+            " for."
+        )
+        self._once("begun", *self._first, *[before] * bool(kept))
+        if state.trouble is not None:
+            trouble = state.trouble.rstrip(".")
+            self._once("trouble", f"A request failed and is sent again: {trouble}.")
         if state.waiting_s < _LONG_WAIT_S:
-            self._is_waiting = False
-        elif not self._is_waiting:
-            self._is_waiting = True
-            self._show.note(
-                f"The server asks to wait {duration(state.waiting_s)}; nothing is sent until then."
+            self.printed.discard("waiting")
+        else:
+            wait = duration(state.waiting_s)
+            self._once("waiting", f"The server asks to wait {wait}; nothing is sent until then.")
+        if state.warning is not None:
+            self._once(state.warning, state.warning)
+        if state.stopping and state.in_flight:
+            requests = f"{state.in_flight} request{'s' * (state.in_flight > 1)}"
+            self._once(
+                "stopping", f"Stopping: waiting for {requests} in flight. Ctrl-C stops at once."
             )
-        if state.warning is not None and state.warning not in self.printed:
-            self.printed.add(state.warning)
-            self._show.note(state.warning)
-        if state.stopping and state.in_flight and not self._is_stopping:
-            self._is_stopping = True
-            requests = "1 request" if state.in_flight == 1 else f"{state.in_flight} requests"
-            self._show.note(f"Stopping: waiting for {requests} in flight. Ctrl-C stops at once.")
+
+    def _once(self, what: str, *sentences: str) -> None:
+        if what not in self.printed:
+            self.printed.add(what)
+            self._show.note(*sentences)
 
 
 def estimated_usd(estimate: CostEstimate, prices: str) -> str:

@@ -91,8 +91,6 @@ def serve(
         llms=llm or None, seed=seed, order=order, recycle=recycle, strict=strict, few_shot=few_shot,
         allow_mismatch=allow_mismatch, prices=prices, ledger=ledger, resume=resume,
     )  # fmt: skip
-    if show.quiet:
-        logging.getLogger("feval.serving").setLevel(logging.ERROR)
     try:
         _note_reach(show, server, "read the recording")
         llms = server.application.library.model_names()
@@ -241,8 +239,6 @@ def proxy(
                     " --api-key-env names one."
                 )
             _note_reach(show, server, "use the upstream's key")
-            if show.quiet:
-                logging.getLogger("feval.serving").setLevel(logging.ERROR)
             _announce(show, server, f"Recording {endpoint.url}", {"upstream": endpoint.url})
             server.run()
         sealed = servers.proxy.seal_proxied(
@@ -276,6 +272,8 @@ def _token() -> str | None:
 
 
 def _note_reach(show: Output, server: Server[Any], power: str) -> None:
+    if show.quiet:
+        logging.getLogger("feval.serving").setLevel(logging.ERROR)
     if not server.only_loopback:
         show.note(
             f"{server.host} can be reached from other machines, unencrypted. Whoever has the token"

@@ -29,7 +29,7 @@ from feval.replay.loading import load
 
 _SUGGESTED_COUNTS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
 _FORM = "(label, method, LLMs, budgets)"
-_SPLIT = ("train_fraction", "split_seed")
+_Row = tuple[str, Sequence[str], dict[str, Any], str, Sequence[Any]]
 
 
 class MethodList(NamedTuple):
@@ -90,12 +90,12 @@ def listed_plan(
     trees = frozenset(llm.name for llm in replayed if llm.pool.channels.has_steps)
     users: dict[str, Any] = {}
     absent: list[FailedMethod] = []
-    split = {name: options[name] for name in _SPLIT if options.get(name) is not None}
+    share, seed = options.get("train_fraction"), options.get("split_seed")
 
     def cascade(names: Sequence[str]) -> dict[str, Any]:
         asked = [llm for llm in replayed if llm.name in names and llm.name not in trees]
         try:
-            table = swept_cascade(questions, asked, **split)
+            table = swept_cascade(questions, asked, train_fraction=share, split_seed=seed)
         except FevalError as error:
             absent.append(FailedMethod("cascade", str(error)))
             return {}
@@ -104,8 +104,7 @@ def listed_plan(
         return table
 
     if methods:
-        own_split = None if "train_fraction" in split else cascade
-        lister = _Lister(most, trees, budgets, fields or {}, users, own_split)
+        lister = _Lister(most, trees, budgets, fields or {}, users, None if share else cascade)
         tables = _labelled([table for given in methods for table in lister.tables(given)])
     else:
         tables = list(_suggested(replayed, most))
@@ -128,16 +127,27 @@ def _suggested(llms: Sequence[LLM], most: Mapping[str, int]) -> Iterator[dict[st
         yield from _suggested_methods([llm.name], most[llm.name])
         for fields in _rated(llm):
             label = f"best-of-n by {fields['scorer']}" if fields else "best-of-n"
-            table = {"name": "best-of-n", "label": label, "llms": [llm.name], "fields": fields}
-            yield table | {"budgets": {"n": _usual_counts(most[llm.name])}}
+            row = "best-of-n", [llm.name], fields, "n", _usual_counts(most[llm.name])
+            yield from ({"label": label} | table for table in _tables([row]))
     if len(whole) > 1:
         names = [llm.name for llm in whole]
         yield from _suggested_methods(names, min(most[name] for name in names))
     for llm in llms:
         if llm not in whole:
-            yield from _searches(llm)
+            yield from _tables(_searches(llm))
     for llm in whole:
-        yield from _depths(llm, most[llm.name])
+        yield from _tables(_depths(llm, most[llm.name]))
+
+
+def _tables(rows: Iterable[_Row]) -> list[dict[str, Any]]:
+    """Methods, LLMs, fields and budgets as a comparison file writes them, where there are
+    budgets.
+    """
+    return [
+        {"name": name, "llms": list(llms), "fields": fields, "budgets": {swept: values}}
+        for name, llms, fields, swept, values in rows
+        if values
+    ]
 
 
 def _usual_counts(most: int) -> list[int]:
@@ -150,7 +160,7 @@ def _suggested_methods(llms: Sequence[str], most: int) -> list[dict[str, Any]]:
     file writes them.
     """
     counts, budget = _usual_counts(most), {"budget": min(40, most)}
-    rows: list[tuple[str, Sequence[str], dict[str, Any], str, Sequence[Any]]]
+    rows: list[_Row]
     if len(llms) == 1:
         windows = [n for n in (3, 4, 5, 8, 10) if 2 * n <= budget["budget"]]
         shares = ["0.6", "0.7", "0.8", "0.9", "0.95", "0.99"] if most >= 5 else []
@@ -168,11 +178,7 @@ def _suggested_methods(llms: Sequence[str], most: int) -> list[dict[str, Any]]:
             ("model-switch", llms, {}, "samples", counts),
             ("mixture-of-thoughts", (llms[0], llms[-1]), fields, "threshold", thresholds),
         ]
-    return [
-        {"name": name, "llms": list(asked), "fields": fields, "budgets": {swept: values}}
-        for name, asked, fields, swept, values in rows
-        if values
-    ]
+    return _tables(rows)
 
 
 def _rated(llm: LLM) -> list[dict[str, str]]:
@@ -185,7 +191,7 @@ def _rated(llm: LLM) -> list[dict[str, str]]:
     ]
 
 
-def _searches(llm: LLM) -> Iterator[dict[str, Any]]:
+def _searches(llm: LLM) -> Iterator[_Row]:
     """Methods for an LLM that was recorded as trees or turn by turn, with paths that every question
     with CoTs can serve.
     """
@@ -194,25 +200,23 @@ def _searches(llm: LLM) -> Iterator[dict[str, Any]]:
     roots, children = (parents == -1).sum(axis=1), np.bincount(places[parents >= -1])
     # where there are any
     first, branch = (int(counts[counts > 0].min()) for counts in (roots, children))
-    tables: dict[str, tuple[dict[str, Any], list[int]]]
+    names = [llm.name]
     if llm.pool.channels.has_turns:
         # Several replies to a CoT have no exact form.
         answer = {} if np.bincount(places[parents >= 0]).max(initial=0) <= 1 else {"answer": "all"}
-        tables = {
-            "sequential-revision": ({"turns": 2} | answer, [2 * n for n in _usual_counts(first)])
-        }
+        counts = [2 * n for n in _usual_counts(first)]
+        yield "sequential-revision", names, {"turns": 2} | answer, "n", counts
     elif scored := _rated(llm):
         width, own = min(branch, 2), scored[0]
         counts = [width * n for n in _usual_counts(first // width)]
-        tables = {name: (own | {"width": width}, counts) for name in ("beam-search", "dvts")}
-        tables["particle-filtering"] = own, _usual_counts(branch)
+        for name in ("beam-search", "dvts"):
+            yield name, names, own | {"width": width}, "n", counts
+        yield "particle-filtering", names, own, "n", _usual_counts(branch)
     else:
-        tables = {"path-consistency": ({"window": 1}, _usual_counts(branch))}
-    for name, (fields, counts) in tables.items():
-        yield {"name": name, "llms": [llm.name], "fields": fields, "budgets": {"n": counts}}
+        yield "path-consistency", names, {"window": 1}, "n", _usual_counts(branch)
 
 
-def _depths(llm: LLM, most: int) -> Iterator[dict[str, Any]]:
+def _depths(llm: LLM, most: int) -> Iterator[_Row]:
     """Methods for probed traces, on the scale of their probes; `most` traces can be had on every
     question.
 
@@ -223,21 +227,10 @@ def _depths(llm: LLM, most: int) -> Iterator[dict[str, Any]]:
         return
     longest, last = int(probes.counts().max()), int(probes.offsets.max())
     first, width = probes.interval or max(1, last // longest), min(16, most)
-    tables: dict[str, tuple[dict[str, Any], str, list[int]]] = {
-        "token-budget": (
-            {"n": width},
-            "tokens",
-            [first << k for k in range(16) if first << k <= last],
-        ),
-        "answer-convergence": (
-            {"width": width},
-            "streak",
-            [n for n in (2, 3, 5, 8, 14, 20) if n <= longest],
-        ),
-    }
-    for name, (fields, swept, values) in tables.items():
-        if values:
-            yield {"name": name, "llms": [llm.name], "fields": fields, "budgets": {swept: values}}
+    tokens = [first << k for k in range(16) if first << k <= last]
+    streaks = [n for n in (2, 3, 5, 8, 14, 20) if n <= longest]
+    yield "token-budget", [llm.name], {"n": width}, "tokens", tokens
+    yield "answer-convergence", [llm.name], {"width": width}, "streak", streaks
 
 
 def _only_dataset(recordings: Sequence[Recording]) -> str:

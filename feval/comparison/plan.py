@@ -47,6 +47,7 @@ from feval.evaluation.requests import (
     EvaluationOptions,
     Names,
     Request,
+    beside,
     not_empty,
     one_of,
     option,
@@ -301,9 +302,8 @@ class Plan(Displayable, EvaluationOptions):
 
     def learning(self, entry: ComparedMethod) -> Self:
         """The same plan, with the share of the questions that a method learns from."""
-        if self.train_fraction is not None or entry.train_fraction is None:
-            return self
-        return self.changed(train_fraction=entry.train_fraction)
+        share = self.train_fraction or entry.train_fraction
+        return self.model_copy(update={"train_fraction": share})
 
     def in_folder(self, folder: Path) -> Self:
         """The same plan, whose paths start from a folder."""
@@ -338,8 +338,7 @@ class Plan(Displayable, EvaluationOptions):
             Path(path), "The comparison file", "See docs/comparing.md for an example."
         )
         if isinstance(profile := content.get("serving"), str):
-            own = Path(path).parent / profile
-            content["serving"] = serving_profile(own if os.path.isfile(own) else profile)  # noqa: PTH113  this never raises
+            content["serving"] = serving_profile(beside(Path(path).parent, profile))
         if isinstance(clusters := content.get("clusters"), str):
             content["clusters"] = read_clusters(Path(path).parent / clusters)
         return cls.from_dict(content).in_folder(Path(path).parent)
@@ -375,11 +374,7 @@ class Plan(Displayable, EvaluationOptions):
 
     def places(self, base: Path) -> tuple[list[str | Path], str | None]:
         """Where the recordings and the price list are, for a file in the folder `base`."""
-        prices = (
-            str(base / self.prices)
-            if self.prices and os.path.isfile(base / self.prices)  # noqa: PTH113  this never raises
-            else self.prices
-        )
+        prices = self.prices and beside(base, self.prices)
         return [place if is_address(place) else base / place for place in self.recordings], prices
 
     def users_methods(self, names: Sequence[str | MethodFile], base: Path) -> dict[str, Any]:

@@ -334,7 +334,11 @@ def method_curve(
 
 
 def swept_cascade(
-    dataset: Dataset, llms: Sequence[LLM], *, train_fraction: float = 0.5, split_seed: int = 0
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    *,
+    train_fraction: float | None = None,
+    split_seed: int | None = None,
 ) -> dict[str, Any]:
     """The cascade that the recordings support, as a comparison file writes it: over six training
     budgets from so many CoTs of its cheapest LLM to as many of its dearest, in USD per question.
@@ -377,7 +381,8 @@ def swept_cascade(
     )
     if why := "; ".join(reason for is_so, reason in reasons if is_so):
         raise UsageError(f"No cascade was swept over budgets: {why}.")
-    train = train_test_rows(dataset, train_fraction, split_seed, rows)[0]
+    share = train_fraction or 0.5
+    train = train_test_rows(dataset, share, split_seed or 0, rows)[0]
     times = min(int(llm.pool.sizes[train].min()) for llm in llms) // samples
     costs: dict[str, float] = {}
     for llm in llms:
@@ -402,7 +407,7 @@ def swept_cascade(
         "llms": names,
         "fields": fields,
         "budgets": {"budget": list(dict.fromkeys(budgets))},
-        "train_fraction": train_fraction,
+        "train_fraction": share,
     }
 
 

@@ -8,8 +8,10 @@ receipts record it, and `arguments` hands it to `evaluate`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -102,6 +104,12 @@ Names = Annotated[
 OneLLM = Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
 Numbers = Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_VALUES)]
 Limits = Annotated[tuple[int | None, ...], Field(strict=False, max_length=MOST_VALUES)]
+
+
+def beside(folder: Path, name: str) -> str:
+    """The path of a file in a folder, where it is there, else the name as it is."""
+    path = str(folder / name)
+    return path if os.path.isfile(path) else name  # noqa: PTH113  a name too long is no file
 
 
 def _clusters() -> Any:
