@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache, wraps
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-from feval.errors import FevalError, UsageError
+from feval.errors import FevalError, UsageError, as_arguments
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -38,11 +38,6 @@ _OWN = {
     "Recording": "a Recording",
 }
 _FIRST = 20  # elements of a list that are looked at
-# an option, and what is its value: a placeholder, a pair, or a word that is one
-_OPTION = re.compile(
-    r"--([a-z][a-z-]+)"
-    r"(?: ([A-Z]{2,}\b|\w[\w.]*=\w+|(?:text|merge|verbatim|unlabelled|normal-form)\b))?"
-)
 
 
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -88,46 +83,11 @@ def in_python(function: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             return function(*args, **kwargs)
         except FevalError as error:
-            error.typed = error.typed or str(error)
-            sentence = as_arguments(error.typed)
-            if error.add:
-                call = ", ".join([*names[: len(args)], _completed(kwargs, error.add)])
-                sentence += f" Call feval.{function.__name__}({call})."
-            error.args = (sentence,)
+            call = ", ".join([*names[: len(args)], as_arguments(error.add, kwargs)])
+            error.call = f"feval.{function.__name__}({call})"
             raise error.with_traceback(None) from None
 
     return calling
-
-
-def as_arguments(sentence: str) -> str:
-    """Return a sentence with arguments of Python in the place of options."""
-
-    def argument(option: re.Match[str]) -> str:
-        name, value = option[1].replace("-", "_"), option[2]
-        return name if value is None else _completed({}, [(f"--{name}", value)])
-
-    return _OPTION.sub(argument, sentence)
-
-
-def _completed(given: Mapping[str, Any], options: Iterable[tuple[str, str]]) -> str:
-    """Return the arguments of a call, with those that options stand for."""
-    arguments = dict(given)
-    for option, value in options:
-        name = "scores" if option == "--score" else option[2:].replace("-", "_")
-        key, equals, column = value.partition("=")
-        if key == "ignore":
-            arguments[key] = column
-        elif equals:
-            arguments[name] = {**(arguments.get(name) or {}), key: column}
-        else:
-            arguments[name] = value
-    # a table may be long
-    shown = {
-        name: repr(value) if isinstance(value, str | Mapping) else name
-        for name, value in arguments.items()
-        if value is not None
-    }
-    return ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
 def is_whole(value: object) -> bool:

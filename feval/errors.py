@@ -32,13 +32,18 @@ derive from `FevalWarning`; the command line prints them as notes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from typing import Any
 
 # an option of the command line with the argument that stands for it
 _BOTH = re.compile(r"(--[a-z](?:[^(),.;]|\.(?=\w))*?) \(in Python: ([^()]*)\)")
-_ORDER = ("order='seeded'", "--order seeded")
+# an option, and what is its value: a placeholder, a pair, or a word that is one
+_OPTION = re.compile(
+    r"--([a-z][a-z-]+)"
+    r"(?: ([A-Z]{2,}\b|\w[\w.]*=\w+|(?:text|merge|verbatim|unlabelled|normal-form)\b))?"
+)
 _typed = False
 
 
@@ -53,21 +58,56 @@ def command_line() -> Iterator[None]:
         _typed = before
 
 
+def spoken(sentence: str, *, like_options: bool = False) -> str:
+    """Return a sentence with the options of the command line where one is typed, else with the
+    arguments behind them; `like_options`: those without one have the names of the options.
+    """
+    if _typed:
+        return _BOTH.sub(r"\1", sentence)
+    sentence = _BOTH.sub(r"\2", sentence)
+    return _OPTION.sub(_argument, sentence) if like_options else sentence
+
+
+def _argument(option: re.Match[str]) -> str:
+    name, value = option.groups()
+    return as_arguments([(name, value)]) if value else name.replace("-", "_")
+
+
+def as_arguments(options: Iterable[tuple[str, str]], given: Mapping[str, Any] = {}) -> str:
+    """Return the arguments of a call, with those that options stand for."""
+    arguments = dict(given)
+    for option, value in options:
+        name = {"score": "scores"}.get(option, option.replace("-", "_"))
+        key, equals, column = value.partition("=")
+        if key == "ignore":
+            arguments[key] = column
+        else:
+            arguments[name] = {**(arguments.get(name) or {}), key: column} if equals else value
+    # a table may be long
+    return ", ".join(
+        f"{name}={value!r}" if isinstance(value, str | Mapping) else f"{name}={name}"
+        for name, value in arguments.items()
+        if value is not None
+    )
+
+
 class FevalError(Exception):
     """Base of every error that feval raises on purpose.
 
     Attributes:
-        typed: its sentence with the options of the command line, where a function of Python that
-            raised it speaks of arguments; else empty.
-        add: (option, value) that are missing, such as ("--llm", "NAME").
+        call: of the function of Python that raised it and has arguments named like options, with
+            what would work; else empty.
+        add: (option, value) that are missing, such as ("llm", "NAME").
     """
 
     exit_code = 1
-    typed = ""
+    call = ""
     add: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        return _BOTH.sub(r"\1" if _typed else r"\2", super().__str__())
+        sentence = spoken(super().__str__(), like_options=bool(self.call))
+        shows_call = self.call and self.add and not _typed
+        return f"{sentence} Call {self.call}." if shows_call else sentence
 
 
 class UsageError(FevalError):
@@ -107,7 +147,8 @@ class NotExactError(UsageError):
         return str(self.args[0])
 
     def __str__(self) -> str:
-        return f"{self.reason} Take seeded draws with {_ORDER[_typed]}."
+        advice = "Take seeded draws with --order seeded (in Python: order='seeded')."
+        return spoken(f"{self.reason} {advice}")
 
 
 class CardError(FevalError):

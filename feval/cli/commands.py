@@ -274,7 +274,7 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
                 command(*args, **kwargs)
             print(end="", flush=True)  # so that a reader that has gone is noticed here
         except FevalError as error:
-            sentence = error.typed or str(error)
+            sentence = str(error)
             if error.add:
                 sentence += f" Run: {completed_command(error)}"
             _fail(sentence, error.exit_code)
@@ -307,7 +307,8 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
 def completed_command(error: FevalError) -> str:
     """Return the command that was typed, with the options that an error says are missing."""
     typed = [each for each in _TYPED.get() if each != "--dry-run"]
-    return shlex.join(["feval", *typed, *(word for pair in error.add for word in pair)])
+    options = [word for name, value in error.add for word in (f"--{name}", value)]
+    return shlex.join(["feval", *typed, *options])
 
 
 @contextlib.contextmanager

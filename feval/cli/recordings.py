@@ -161,7 +161,7 @@ def import_(
         error = table.missing
         if out is None:
             error = error or UsageError("The recording to make has no name.")
-            error.add += (("--out", f"{table.name.split('.')[0]}-recording"),)
+            error.add += (("out", f"{table.name.split('.')[0]}-recording"),)
         if error is not None and not dry_run:
             raise error
         if error is not None:

@@ -119,20 +119,15 @@ def pairs_of(
     """Return the pairs of dataset and LLM that were chosen of a recording; `None` for all."""
     for dataset in datasets or ():
         recording.require(dataset)
-    known = {
-        llm for dataset, llm in recording.manifest.pairs if datasets is None or dataset in datasets
-    }
+    pairs = [pair for pair in recording.manifest.pairs if datasets is None or pair[0] in datasets]
+    known = {llm for _, llm in pairs}
     for llm in llms or ():
         if llm not in known:
             raise NotRecordedError(
                 f"{recording.path} holds no CoTs of {llm!r} there. It holds"
                 f" {', '.join(sorted(known)) or 'none'}."
             )
-    pairs = [
-        (dataset, llm)
-        for dataset, llm in recording.manifest.pairs
-        if (datasets is None or dataset in datasets) and (llms is None or llm in llms)
-    ]
+    pairs = [pair for pair in pairs if llms is None or pair[1] in llms]
     if not pairs:
         raise NotRecordedError(f"{recording.path} holds no CoTs of any LLM there.")
     return pairs

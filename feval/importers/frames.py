@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from feval.arguments import as_arguments, in_python
-from feval.errors import SourceWarning, UsageError
+from feval.arguments import in_python
+from feval.errors import SourceWarning, UsageError, spoken
 from feval.importers.conversion import import_recording
 from feval.importers.files import plain
 from feval.recording.reader import Recording, open_recording
@@ -106,7 +106,7 @@ def from_dataframe(
             raise
     weakref.finalize(recording, _remove, kept)
     for note in recording.manifest.raw["notes"]:
-        warnings.warn(as_arguments(note), SourceWarning, stacklevel=3)
+        warnings.warn(spoken(note, like_options=True), SourceWarning, stacklevel=3)
     return recording
 
 

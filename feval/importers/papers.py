@@ -131,8 +131,7 @@ def read_mot(source: Path, request: ImportRequest) -> SourceContent:
         if len(answers) < len(texts):
             (unpaired if answers else failed).append(about["id"])
             texts, answers = ([], []) if answers else (texts, [None] * len(texts))
-        cots = [{"text": t, "answer": a} for t, a in zip(texts, answers, strict=True)]
-        questions.append((about, cots, where))
+        questions.append((about, _cots(texts, answers), where))
     for what, ids, result in (
         ("with texts and no result", failed, "Their texts were imported without answers."),
         (
@@ -149,6 +148,10 @@ def read_mot(source: Path, request: ImportRequest) -> SourceContent:
             shown = ", ".join(ids[:5]) + ", ..." * (len(ids) > 5)
             notes.append(f"Questions {what}: {len(ids):,} of {len(entries):,} ({shown}). {result}")
     return collected(source, request, questions, reader, notes)
+
+
+def _cots(texts: Sequence[str], answers: Sequence[Any]) -> list[Row]:
+    return [{"text": t, "answer": a} for t, a in zip(texts, answers, strict=True)]
 
 
 def _half(values: list[Any]) -> list[Any]:
@@ -287,10 +290,7 @@ def read_linc(source: Path, request: ImportRequest) -> SourceContent:
     questions = (
         (
             about | {"id": request.question_id(row), "gold": gold},
-            [
-                {"text": text, "answer": None if label == "Error" else label}
-                for text, label in zip(own, said, strict=True)
-            ],
+            _cots(own, [None if label == "Error" else label for label in said]),
             f"question {row} of {name}",
         )
         for row, (own, said, gold) in enumerate(zip(texts, labels, golds, strict=True))
@@ -353,8 +353,7 @@ def read_game24(source: Path, request: ImportRequest) -> SourceContent:
             for answer, verdict in zip(answers, _verdicts(entry, where), strict=True)
         )
         about = {"id": name, "question": question.text, "gold": _TARGET}
-        cots = [{"text": t, "answer": a} for t, a in zip(texts, answers, strict=True)]
-        questions.append((about, cots, where))
+        questions.append((about, _cots(texts, answers), where))
         usage = entry.get("usage_so_far")
     notes = counted_notes(
         (

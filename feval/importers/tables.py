@@ -597,7 +597,7 @@ class _Content:
             needs.append((f"{column!r} may have scores", "score", column))
         said = ". ".join([sentence for sentence, *_ in needs])
         error = UsageError(f"{said}. The columns are {', '.join(self._known):.300}.")
-        error.add = tuple((f"--{option}", value) for _, option, value in needs)
+        error.add = tuple((option, value) for _, option, value in needs)
         return error
 
     def _likely_kind(self, rows: Sequence[TableRow]) -> str:

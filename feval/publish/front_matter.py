@@ -242,7 +242,7 @@ def check_licence(licence: Licence | None) -> Licence:
             "A push needs the licence of the collection; neither the recording nor an earlier page"
             " states one. Write a file with three lines, `---`, `license: cc-by-4.0` (or another,"
             " as the Hub spells it; `other` for one of your own) and `---`, and push with --words"
-            " FILE; in Python, prepare(..., licence=...)."
+            " FILE (in Python: words=TEXT, or licence=ID)."
         )
     if not is_licence(licence.id):
         raise UsageError(
@@ -258,8 +258,8 @@ def check_licence(licence: Licence | None) -> Licence:
             "The Hub wants the name and the text of another licence. Beside `license: other`,"
             f" write `license_name`, such as my-licence-1.0 (found {licence.name!r:.60}), and"
             " `license_link`, an address with https://, or LICENSE.md for a file in the repository"
-            f" (found {licence.link!r:.60}), into the front matter of --words FILE; in Python,"
-            ' prepare(..., licence=Licence("other", name, link)).'
+            f" (found {licence.link!r:.60}), into the front matter of --words FILE (in Python:"
+            " words=TEXT, or licence=Licence of these three)."
         )
     return licence
 

@@ -412,13 +412,14 @@ def _words(pages: Mapping[str, str]) -> str:
         if words is None and "".join(lines[end + 1 if end else 0 :]).strip():
             raise CardError(
                 f"{where} was not written by feval, and a push would replace it. Put what you want"
-                " to keep into a file, and push with --words FILE."
+                " to keep into a file, and push with --words FILE (in Python:"
+                " words=TEXT)."
             )
     written = {words: where for where, words in sections.items() if words}
     if len(written) > 1:
         raise CardError(
             f"Your own section differs between {' and '.join(written.values())}. Say what to keep,"
-            " with --words FILE."
+            " with --words FILE (in Python: words=TEXT)."
         )
     return next(iter(written), "")
 

@@ -82,7 +82,7 @@ def _files_in(place: Path) -> list[Path]:
     if not place.exists() or not files:
         raise ReleaseError(
             f"There are no results in {place}. Name a folder that feval wrote with --out, or a file"
-            " of one, with --results."
+            " of one, with --results (in Python: results=[...])."
         )
     if place.is_dir() and place / _RECEIPT not in files:
         raise ReleaseError(

@@ -19,6 +19,8 @@ from feval.recording.layout.files import scratch_beside
 Content = bytes | BinaryIO
 """What a file is to hold: bytes, or an open file with them, which is read from its beginning."""
 
+_OUT = "--out (in Python: folder)"
+
 
 def _reader(content: Content) -> Any:
     """Return the content of a file, to be read from its beginning."""
@@ -34,7 +36,7 @@ def sha256(content: Content) -> str:
 
 
 def save_files(
-    folder: Path, files: Mapping[str, Content], *, replace: bool = False, option: str = "--out"
+    folder: Path, files: Mapping[str, Content], *, replace: bool = False, option: str = _OUT
 ) -> list[Path]:
     """Write report files into a folder, which is created if needed.
 
@@ -81,7 +83,7 @@ def save_sealed(
     receipt: Mapping[str, Any],
     *,
     replace: bool = False,
-    option: str = "--out",
+    option: str = _OUT,
 ) -> list[Path]:
     """Write report files as `save_files` does, and their receipt, with the hash of each."""
     hashes = {name: sha256(data) for name, data in files.items()}
@@ -94,7 +96,7 @@ def encoded(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
-def check_folder(folder: Path, option: str = "--out") -> None:
+def check_folder(folder: Path, option: str = _OUT) -> None:
     """Raise a `StorageError` for a folder that is a file, is inside a recording, or is not
     writable, before any work is done.
     """

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import UnknownNameError, UsageError
+from feval.errors import UnknownNameError, UsageError, spoken
 from feval.recording import NO_ANSWER, PoolRows
 from feval.report.tables.tables import Line, Table, TableColumn, columns
 from feval.report.text import counted, percent, shortened, visible
@@ -121,7 +121,8 @@ def overview_table(shown: Overview, rows: Sequence[int], texts: Sequence[str]) -
     every = len(shown.order)
     notes = ["agreement: share of the CoTs of all these LLMs that give the most frequent answer"]
     if hidden := every - len(rows):
-        notes.insert(0, f"{hidden:,} easier questions are not shown; --first {every} shows all")
+        option = spoken(f"--first {every} (in Python: first={every})")
+        notes.insert(0, f"{hidden:,} easier questions are not shown; {option} shows all")
     return Table(
         title=f"{shown.dataset}, {counted(every, 'question')}, the hardest first",
         columns=(

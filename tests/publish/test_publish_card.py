@@ -374,7 +374,7 @@ def test_a_folder_that_was_pulled_keeps_its_words(tmp_path):
     (folder / "README.md").write_text(mine)
     assert "Mine." in page(prepare(folder, seen()))
     assert "Mine." in page(prepare(folder, seen(mine)))
-    with pytest.raises(CardError, match=r"differs between .* Say what to keep, with --words FILE"):
+    with pytest.raises(CardError, match=r"differs between .* Say what to keep, with words=TEXT"):
         prepare(folder, seen(theirs))
 
 

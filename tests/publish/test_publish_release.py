@@ -236,7 +236,7 @@ def test_no_licence_is_assumed(hub, tmp_path):
     bare = write(tmp_path / "bare", licence=None)
     with pytest.raises(
         UsageError,
-        match=r"neither the recording nor an earlier page states one.*--words FILE.*prepare\(",
+        match=r"neither the recording nor an earlier page states one.*words=TEXT, or licence=ID\.",
     ):
         prepare(bare, look(REPO))
 
