@@ -259,7 +259,7 @@ def check_licence(licence: Licence | None) -> Licence:
             f" write `license_name`, such as my-licence-1.0 (found {licence.name!r:.60}), and"
             " `license_link`, an address with https://, or LICENSE.md for a file in the repository"
             f" (found {licence.link!r:.60}), into the front matter of --words FILE (in Python:"
-            " words=TEXT, or licence=Licence of these three)."
+            " words=TEXT, or a Licence with them as licence)."
         )
     return licence
 

@@ -95,8 +95,8 @@ class Scan:
         more = f" And {rest:,} more." if rest else ""
         advice = (
             "A secret that was published must be revoked. Record or import again without it; for"
-            " words that only look like one, --allow MARK (in Python: allow=[MARK]) excepts a finding,"
-            " --allow emails (in Python: allow=['emails']) and --allow paths (in Python:"
+            " words that only look like one, --allow MARK (in Python: allow=[MARK]) excepts a"
+            " finding, --allow emails (in Python: allow=['emails']) and --allow paths (in Python:"
             " allow=['paths']) a whole class"
         )
         count = counted(len(self.refused) + self.more, "finding")
