@@ -207,7 +207,7 @@ def test_a_receipt_on_the_hub_may_be_computed_again_from_another_copy(hub, toy, 
     assert run_json("verify", address, "--recording", toy)["ok"]
     other = write(toy.parent / "other", text="Others said")
     refused = run_feval("verify", address, "--recording", other)
-    failed(refused, 1, "Give the right one with --recording")
+    failed(refused, 1, "Give the right one: --recording DIR")
 
 
 def test_a_receipt_stays_right_when_the_recording_grows(hub, toy, curve):

@@ -187,7 +187,7 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 before = peak()
-imported = IMPORTERS[sys.argv[2]].read(Path(sys.argv[1]), ImportRequest("toy", ("m",), scratch=Path(sys.argv[1]).parent))
+imported = IMPORTERS[sys.argv[2]].read(Path(sys.argv[1]), ImportRequest("toy", ("m",), answer_kind="number", scratch=Path(sys.argv[1]).parent))
 assert sum(len(pool.texts) for llm in imported.llms for pool in llm.pools) == 80_000
 print(peak() - before)
 """  # noqa: E501
