@@ -565,7 +565,7 @@ class RoundTicks(Locator):
         """Return the ticks between two values."""
         ticks = log_ticks(vmin, vmax) if vmin > 0 else []
         ticks = [tick for tick in ticks if self.whole and float(tick).is_integer()] or ticks
-        return ticks[:: 1 + len(ticks) // max(self.axis.get_tick_space(), 3)]  # type: ignore[union-attr]
+        return ticks[:: 1 + len(ticks) // max(self.axis.get_tick_space(), 3)]  # type: ignore[union-attr]  # likewise
 
 
 def name_ticks(axis: Any, ticks: Sequence[float], write: Callable[[float], str]) -> None:
