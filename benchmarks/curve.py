@@ -139,8 +139,12 @@ def exact_curve(
     """Codes and tokens to mean accuracy, pass@k and tokens per sample, every n; and the number of
     distinct questions.
     """
-    from feval.estimators.per_question import mean_output_tokens, vote_counts
-    from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy
+    from feval.estimators.plurality import (
+        mean_output_tokens,
+        pass_at_k,
+        subset_plurality_accuracy,
+        vote_counts,
+    )
 
     draws = range(1, codes.shape[1] + 1)
     counts = vote_counts(codes, np.zeros(len(codes), np.int8))

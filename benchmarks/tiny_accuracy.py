@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from feval import answers
-from feval.estimators.per_question import vote_counts
-from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy
+from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy, vote_counts
 from recorders.tiny import (
     FAMILY,
     TinyCompletion,

@@ -18,7 +18,7 @@ import numpy as np
 from feval.cli.options import parse_counts
 from feval.errors import FevalError
 from feval.estimators.moments import Moments
-from feval.estimators.per_question import vote_counts
+from feval.estimators.plurality import vote_counts
 from feval.estimators.vote_intervals import certified_three_vote_gain
 from feval.forecast import METHODS, Forecast, estimate
 from feval.recording import open_recording

@@ -46,7 +46,6 @@ from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError
 from feval.estimators.arrays import Floats, Int64, Integers, Result, Rows, is_whole, require_each
 from feval.estimators.intervals import random_halves
 from feval.estimators.per_question import (
-    ABSENT,
     NORMALISED,
     PerQuestion,
     check_ties,
@@ -54,8 +53,8 @@ from feval.estimators.per_question import (
     distinct,
     require_shares,
     signatures_of_probabilities,
-    vote_counts,
 )
+from feval.estimators.plurality import ABSENT, vote_counts
 
 
 class Empirical(Result):

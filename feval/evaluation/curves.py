@@ -21,8 +21,13 @@ import numpy as np
 from feval import evaluation, executors, methods
 from feval.arguments import checked
 from feval.errors import NotExactError, OutOfRangeError, UnknownNameError, UsageError
-from feval.estimators.per_question import PerQuestion, distinct_vote_counts, mean_output_tokens
-from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy
+from feval.estimators.per_question import PerQuestion
+from feval.estimators.plurality import (
+    distinct_vote_counts,
+    mean_output_tokens,
+    pass_at_k,
+    subset_plurality_accuracy,
+)
 from feval.evaluation.cautions import mixed_parties, not_exact, other_models
 from feval.evaluation.ledger import QuestionLedger
 from feval.evaluation.measures import MEANS

@@ -20,7 +20,6 @@ from feval.errors import NotARecordingError, OutOfRangeError, UsageError
 from feval.evaluation import TIME_LIMIT, user_methods
 from feval.evaluation.ledger import QuestionLedger, payer
 from feval.evaluation.user_methods import MethodFile
-from feval.methods.expectation import split_errors
 from feval.methods.protocol import (
     LEDGER_FIELDS,
     BatchMethod,
@@ -33,6 +32,7 @@ from feval.methods.protocol import (
     capabilities,
     in_seconds,
 )
+from feval.methods.vote import split_errors
 from feval.replay import LLM
 from feval.replay.draws import MAX_REPLICATES, require_places
 from feval.replay.loading import LoadRecipe

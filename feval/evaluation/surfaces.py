@@ -11,13 +11,13 @@ import numpy as np
 from feval.arguments import checked
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Integers, pareto
-from feval.estimators.per_question import (
-    QUESTIONS_AT_ONCE,
-    PerQuestion,
+from feval.estimators.per_question import QUESTIONS_AT_ONCE, PerQuestion
+from feval.estimators.plurality import (
+    LARGEST_POOL,
     distinct_vote_counts,
     mean_output_tokens,
+    subset_plurality_accuracy,
 )
-from feval.estimators.plurality import LARGEST_POOL, subset_plurality_accuracy
 from feval.evaluation.cautions import mixed_parties, other_models, probes_for_nothing
 from feval.evaluation.curves import CurvePoint, ascending, interval_columns
 from feval.evaluation.ledger import QuestionLedger

@@ -18,8 +18,8 @@ from feval.errors import OutOfRangeError, PriceNotFoundError, UsageError
 from feval.estimators.arrays import Floats
 from feval.estimators.intervals import accuracy_interval
 from feval.estimators.multinomial import plugin_plurality_accuracy
-from feval.estimators.per_question import PerQuestion, VoteCounts, vote_counts
-from feval.estimators.plurality import subset_plurality_accuracy
+from feval.estimators.per_question import PerQuestion
+from feval.estimators.plurality import VoteCounts, subset_plurality_accuracy, vote_counts
 from feval.estimators.self_consistency import self_consistency_bound
 from feval.estimators.vote_intervals import vote_interval
 from feval.estimators.wald_regions import simultaneous_gains

@@ -17,8 +17,7 @@ from feval.estimators.diagnostics import QUARTERS, Strata, strata_summary
 from feval.estimators.mixtures import best_mixture, mixture_from_counts
 from feval.estimators.moments import Moments
 from feval.estimators.multinomial import plugin_plurality_accuracy
-from feval.estimators.per_question import VoteCounts, vote_counts
-from feval.estimators.plurality import hypergeometric_majority
+from feval.estimators.plurality import VoteCounts, hypergeometric_majority, vote_counts
 from feval.estimators.self_consistency import (
     average_error,
     best_integer_split,

@@ -21,14 +21,14 @@ from feval.estimators.completions import ldgp_completion, maxent_completion
 from feval.estimators.intervals import accuracy_interval, bootstrap_means
 from feval.estimators.moments import Moments, PairTable, pair_table
 from feval.estimators.multinomial import plugin_plurality_accuracy
-from feval.estimators.per_question import (
-    MOST_VOTES,
-    PerQuestion,
+from feval.estimators.per_question import MOST_VOTES, PerQuestion
+from feval.estimators.plurality import (
     VoteCounts,
+    hypergeometric_majority,
     mean_output_tokens,
+    subset_plurality_accuracy,
     vote_counts,
 )
-from feval.estimators.plurality import hypergeometric_majority, subset_plurality_accuracy
 from feval.estimators.vote_intervals import vote_interval
 from feval.estimators.vote_polynomials import budget_index
 from feval.estimators.wald_regions import likelihood_projection, wald_projection

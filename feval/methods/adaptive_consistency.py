@@ -14,8 +14,12 @@ from pydantic import Field
 from feval import replay
 from feval.errors import UsageError
 from feval.estimators.arrays import Int64
-from feval.estimators.per_question import answered_counts, distinct_vote_counts, mean_output_tokens
-from feval.estimators.plurality import pass_at_k
+from feval.estimators.plurality import (
+    answered_counts,
+    distinct_vote_counts,
+    mean_output_tokens,
+    pass_at_k,
+)
 from feval.estimators.stopping_criteria import Criterion
 from feval.estimators.stopping_orders import (
     AnswerCounts,
@@ -25,7 +29,6 @@ from feval.estimators.stopping_orders import (
     ends_of_rule,
     wrong_ends,
 )
-from feval.methods.expectation import no_answer_probability
 from feval.methods.fields import (
     Count,
     ExactNumber,
@@ -56,6 +59,7 @@ from feval.methods.stops import (
 from feval.methods.vote import (
     NoAnswerRule,
     decide_on_first,
+    no_answer_probability,
     no_answer_wins,
     plurality,
     plurality_is_right,

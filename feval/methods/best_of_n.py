@@ -15,7 +15,6 @@ import numpy as np
 from feval import replay
 from feval.estimators.per_question import by_blocks
 from feval.estimators.plurality import subset_best_accuracy
-from feval.methods.expectation import OneRequest, no_answer_probability
 from feval.methods.fields import Aggregate, Count, Transform, frozen_method
 from feval.methods.protocol import (
     EXACT,
@@ -29,9 +28,11 @@ from feval.methods.protocol import (
     Pools,
     decide_at_once,
 )
+from feval.methods.self_consistency import OneRequest
 from feval.methods.vote import (
     best_rated,
     best_rated_codes,
+    no_answer_probability,
     rated,
     vote_weights,
     weighable,

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from feval.estimators.arrays import Int64, Result
-from feval.estimators.per_question import mean_output_tokens
-from feval.methods.expectation import longest_of_draws
+from feval.estimators.plurality import mean_output_tokens
 from feval.methods.protocol import (
     EXACT,
     Bools,
@@ -33,7 +32,7 @@ from feval.methods.protocol import (
     require_pool,
     sums_of_draws,
 )
-from feval.methods.self_consistency import SelfConsistency
+from feval.methods.self_consistency import SelfConsistency, longest_of_draws
 
 if TYPE_CHECKING:
     from feval.recording.arrays import Probes

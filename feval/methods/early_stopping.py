@@ -20,7 +20,6 @@ from feval.estimators.early_stopping import (
 )
 from feval.estimators.per_question import question_blocks
 from feval.estimators.stopping_orders import AnswerCounts, wrong_ends
-from feval.methods.expectation import no_answer_probability
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import (
     Capabilities,
@@ -42,7 +41,7 @@ from feval.methods.stops import (
     gold_share_of_lead,
     right_over_orders,
 )
-from feval.methods.vote import decide_on_first, plurality
+from feval.methods.vote import decide_on_first, no_answer_probability, plurality
 
 _TOLERANCE = 1e-10  # most that rounding may change a probability
 

@@ -4,11 +4,10 @@ chooses among n CoTs.
 
 from __future__ import annotations
 
-from feval.estimators.per_question import distinct_vote_counts
-from feval.estimators.plurality import pass_at_k
-from feval.methods.expectation import OneRequest
+from feval.estimators.plurality import distinct_vote_counts, pass_at_k
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import EXACT, Floats, Integers, Pool
+from feval.methods.self_consistency import OneRequest
 
 
 @frozen_method

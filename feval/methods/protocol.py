@@ -137,7 +137,7 @@ class ExactMethod(Protocol):
     def exact_errors(
         self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders
     ) -> ErrorShares:
-        """What `expectation.split_errors` tends to with ever more replicates.
+        """What `vote.split_errors` tends to with ever more replicates.
 
         Args:
             pool: of Q questions.

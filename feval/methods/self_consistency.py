@@ -4,26 +4,73 @@ section 2); and the single call, the floor that every test-time-compute method i
 
 from __future__ import annotations
 
+import numpy as np
+
 from feval import replay
-from feval.methods.expectation import OneRequest
+from feval.estimators.per_question import by_blocks
+from feval.estimators.plurality import mean_output_tokens, subset_largest
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import (
     EXACT,
     Decisions,
+    ErrorShares,
+    Expectation,
     Floats,
     Integers,
+    OneLLM,
     Pool,
     PoolOrders,
     Pools,
     decide_at_once,
+    require_pool,
 )
 from feval.methods.vote import (
     NoAnswerRule,
+    no_answer_probability,
     no_answer_wins,
     plurality,
     plurality_codes,
     plurality_is_right,
 )
+
+
+def longest_of_draws(pool: Pool, n: int) -> Floats:
+    """[Q] expected tokens of the longest of n CoTs."""
+    return by_blocks(
+        lambda block: subset_largest(pool.output_tokens[block], pool.sizes[block], n),
+        len(pool.output_tokens),
+    )
+
+
+class OneRequest(OneLLM):
+    """The exact forms of a method that always takes n CoTs of one LLM in one request."""
+
+    n: int
+
+    def right(self, pool: Pool, gold: Integers) -> Floats:
+        """[Q] probability that its answer is the gold."""
+        raise NotImplementedError
+
+    def silent(self, pool: Pool) -> Floats:
+        """[Q] probability that it has no answer."""
+        return no_answer_probability(pool, self.n)
+
+    def exact(self, pool: Pool, gold: Integers) -> Expectation:
+        """The expectation over all draws; see `ExactMethod.exact`."""
+        require_pool(self, pool, self.n)
+        right, tokens = self.right(pool, gold), mean_output_tokens(pool.output_tokens, pool.sizes)
+        one, all_of_them = (np.broadcast_to(float(each), right.shape) for each in (1, self.n))
+        return Expectation(right, one, all_of_them, tokens * self.n)
+
+    def exact_sequential_tokens(self, pool: Pool) -> Floats:
+        """[Q] expected tokens of the longest CoT."""
+        return longest_of_draws(pool, self.n)
+
+    def exact_errors(self, pool: Pool, *_: object) -> ErrorShares:
+        """Only no answer: nothing is stopped too early or routed wrong."""
+        none = self.silent(pool)
+        nothing = np.broadcast_to(0.0, none.shape)
+        return ErrorShares(none, nothing, nothing)
 
 
 @frozen_method

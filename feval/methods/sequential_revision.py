@@ -15,9 +15,8 @@ import numpy as np
 
 from feval import replay
 from feval.errors import NotExactError, OutOfRangeError, UsageError
-from feval.estimators.per_question import by_blocks, mean_output_tokens
-from feval.estimators.plurality import subset_best_accuracy
-from feval.methods.expectation import longest_of_draws
+from feval.estimators.per_question import by_blocks
+from feval.estimators.plurality import mean_output_tokens, subset_best_accuracy
 from feval.methods.fields import Aggregate, Count, Transform, frozen_method
 from feval.methods.protocol import (
     Capabilities,
@@ -30,7 +29,7 @@ from feval.methods.protocol import (
     PoolOrders,
     Pools,
 )
-from feval.methods.self_consistency import SelfConsistency
+from feval.methods.self_consistency import SelfConsistency, longest_of_draws
 from feval.methods.trees import NOBODY, REQUEST, Places, Searches
 from feval.methods.vote import (
     best_rated,

@@ -30,7 +30,6 @@ from feval.estimators.stopping_orders import (
     require_few_partitions,
     votes_over_subpools,
 )
-from feval.methods.expectation import split_errors
 from feval.methods.protocol import (
     Bools,
     DrawOrders,
@@ -42,7 +41,7 @@ from feval.methods.protocol import (
     Pool,
     Rows,
 )
-from feval.methods.vote import distinct_votes
+from feval.methods.vote import distinct_votes, split_errors
 
 _PARTITIONS_PER_SUBPOOL = 6  # that take as long as one sub-pool
 

@@ -17,15 +17,24 @@ from typing import Any, Literal
 import numpy as np
 
 from feval.errors import UsageError
-from feval.estimators.per_question import PerQuestion, VoteCounts, distinct_vote_counts
-from feval.estimators.plurality import subset_plurality_accuracy
+from feval.estimators.per_question import PerQuestion
+from feval.estimators.plurality import (
+    VoteCounts,
+    answered_counts,
+    distinct_vote_counts,
+    pass_at_k,
+    subset_plurality_accuracy,
+)
 from feval.methods.protocol import (
+    Bools,
     Decisions,
     Floats,
     Integers,
     Ledger,
     Orders,
     Pool,
+    PoolOrders,
+    Pools,
     Rows,
     drawn,
     most_tokens,
@@ -189,6 +198,37 @@ def share_of_lead(codes: Integers, answer: Integers) -> Floats:
     return share
 
 
+def split_errors(
+    decisions: Decisions, right: Bools, gold: Integers, pools: Pools, orders: PoolOrders
+) -> tuple[Floats, Floats]:
+    """How far each decision was stopped too early, and how far it was routed wrong: [R, Q] each,
+    from 0 to 1.
+
+    A wrong answer was stopped too early if the vote over all CoTs that the method might have drawn,
+    from an LLM that it asked and did not exhaust, is right. If the gold is one of m answers that
+    lead there, it counts as 1/m. What remains was routed wrong, in the same sense, by LLMs that
+    were not asked. With several LLMs each vote breaks its ties independently. A method's
+    `exact_errors` is what these counts tend to.
+
+    Args:
+        decisions: answers and ledgers [R, Q].
+        right: [R, Q] whether the answer is the gold.
+        gold: [Q] code of the gold answer, -1 where there is none.
+        pools: one per LLM.
+        orders: one per LLM, with all CoTs that the method might have drawn.
+    """
+    wrong = ~right & (decisions.answer >= 0) & (gold >= 0)
+    no_stop, no_route = np.ones((2, *right.shape))  # probability that none of the votes is right
+    for pool, order, ledger in zip(pools, orders, decisions.ledgers, strict=True):
+        replicate, question = np.nonzero(wrong & (ledger.cots < order.shape[2]))
+        codes = pool.codes[question[:, None], order[replicate, question]]
+        missed = 1.0 - share_of_lead(codes, gold[question])
+        asked = ledger.cots[replicate, question] > 0
+        no_stop[replicate, question] *= np.where(asked, missed, 1.0)
+        no_route[replicate, question] *= np.where(asked, 1.0, missed)
+    return 1.0 - no_stop, no_stop * (1.0 - no_route)
+
+
 def distinct_votes(pool: Pool, gold: Integers, no_answer: str) -> tuple[VoteCounts, Rows | slice]:
     """The distinct counts of a pool, and which are each question's; if `no_answer` is "vote", no
     answer is one more rival.
@@ -216,6 +256,11 @@ def no_answer_wins(pool: Pool, n: Sequence[int] | Integers) -> PerQuestion:
     counts, rows = distinct_vote_counts(pool.codes, np.full(len(pool.codes), -1))
     nobody = np.zeros_like(counts.no_answer)
     return subset_plurality_accuracy(counts.no_answer, counts.rivals, nobody, n).of_questions(rows)
+
+
+def no_answer_probability(pool: Pool, n: int) -> Floats:
+    """[Q] probability that none of n CoTs has an answer."""
+    return 1.0 - pass_at_k(answered_counts(pool.codes), pool.sizes, [n]).column(0)
 
 
 def confidence_weights(confidences: Floats, temperature: float) -> Floats:

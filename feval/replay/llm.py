@@ -13,7 +13,7 @@ import numpy.typing as npt
 from feval import replay
 from feval.cards.billing import usd
 from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
-from feval.estimators.per_question import vote_counts
+from feval.estimators.plurality import vote_counts
 from feval.lazy import Plottable
 from feval.recording.arrays import conversation
 from feval.replay.draws import orders, pool_key, uniforms

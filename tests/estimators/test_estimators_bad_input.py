@@ -39,12 +39,14 @@ from feval.estimators.multinomial import (
     plugin_plurality_accuracy,
     plurality_accuracy,
 )
-from feval.estimators.per_question import MOST_VOTES, PerQuestion, mean_output_tokens, vote_counts
+from feval.estimators.per_question import MOST_VOTES, PerQuestion
 from feval.estimators.plurality import (
     empirical_vote_accuracy,
     hypergeometric_majority,
+    mean_output_tokens,
     pass_at_k,
     subset_plurality_accuracy,
+    vote_counts,
 )
 from feval.estimators.self_consistency import (
     average_error,

@@ -7,15 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feval.estimators import per_question
-from feval.estimators.per_question import (
-    PerQuestion,
+from feval.estimators.per_question import PerQuestion, distinct
+from feval.estimators.plurality import (
     answered_counts,
-    distinct,
     distinct_vote_counts,
     mean_output_tokens,
+    subset_plurality_accuracy,
     vote_counts,
 )
-from feval.estimators.plurality import subset_plurality_accuracy
 
 
 @given(

@@ -14,8 +14,8 @@ from real_files import golden, real_codes
 from vote_cases import credit, one_question
 
 from feval.errors import OutOfRangeError
-from feval.estimators.per_question import TIES, vote_counts
-from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy
+from feval.estimators.per_question import TIES
+from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy, vote_counts
 
 SMALL_POOLS = st.tuples(
     st.integers(0, 5), st.lists(st.integers(0, 4), max_size=3), st.integers(0, 3)

@@ -21,9 +21,9 @@ from feval import compare, evaluate, load
 from feval.comparison.plan import Plan
 from feval.estimators.stopping_orders import number_of_counts, partitions
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
-from feval.methods.expectation import split_errors
 from feval.methods.oracle import Oracle
 from feval.methods.protocol import Decisions, Ledger
+from feval.methods.vote import split_errors
 from feval.receipts.verifying import verify_receipt
 from feval.report.tables.results import evaluation_tables
 from recorders.demo import bundled_recording

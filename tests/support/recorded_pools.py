@@ -4,7 +4,7 @@ from itertools import permutations
 
 import numpy as np
 
-from feval.methods.expectation import split_errors
+from feval.methods.vote import split_errors
 from feval.replay.pools import Pool
 
 ORDERS = np.array(list(permutations(range(6))), np.uint16)
