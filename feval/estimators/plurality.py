@@ -67,7 +67,6 @@ from feval.estimators.arrays import (
     require_each,
 )
 from feval.estimators.per_question import (
-    QUESTIONS_AT_ONCE,
     PerQuestion,
     by_blocks,
     check_ties,
@@ -133,10 +132,10 @@ def distinct_vote_counts(codes: Integers, gold: Integers) -> tuple[VoteCounts, R
         question.
     """
     _check(codes, gold)
-    if len(codes) <= QUESTIONS_AT_ONCE:
+    if len(blocks := list(question_blocks(len(codes)))) == 1:
         return vote_counts(codes, gold), slice(None)
     tables, places, found = [], [], 0
-    for block in question_blocks(len(codes)):
+    for block in blocks:
         counts = vote_counts(codes[block], gold[block])
         rivals = np.sort(counts.rivals.T, axis=0)[::-1]
         columns = np.vstack(

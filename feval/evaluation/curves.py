@@ -29,8 +29,7 @@ from feval.estimators.plurality import (
     subset_plurality_accuracy,
 )
 from feval.evaluation.cautions import mixed_parties, not_exact, other_models
-from feval.evaluation.ledger import QuestionLedger
-from feval.evaluation.measures import MEANS
+from feval.evaluation.measures import MEANS, QuestionLedger
 from feval.evaluation.questions import (
     ClusterNames,
     cluster_sizes,

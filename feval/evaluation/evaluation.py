@@ -10,11 +10,11 @@ Where a number of `feval run` comes from, file by file:
     evaluation/evaluation.py     `evaluate`: mean of `right`, its interval, means of the ledger
     evaluation/replicates.py     [Q] of each: `expectation` where exact, else a mean over draws
     methods/<method>.py          what is right and what is consumed, of pools or of orders; what
-                                 one request consumes is `expectation.OneRequest`
+                                 one request consumes is `self_consistency.OneRequest`
     methods/vote.py              votes: of draws, or of counts through the exact estimator
-    estimators/plurality.py      the chance that a vote over n of G CoTs is right
-    evaluation/ledger.py         counts per question, named and summed by `measures.py`; USD by
-                                 `cards/billing.py`
+    estimators/plurality.py      counts of votes, and the chance that a vote over n of G is right
+    evaluation/measures.py       the ledger: counts per question, in tokens, calls and USD (eq. 1
+                                 is `cards/billing.usd`)
     report/tables/results.py     the cells that are printed
 """
 
@@ -50,7 +50,7 @@ from feval.evaluation.cautions import (
     uncompared,
     unscored_cots,
 )
-from feval.evaluation.ledger import Averages, QuestionLedger
+from feval.evaluation.measures import Averages, QuestionLedger
 from feval.evaluation.questions import (
     ClusterNames,
     QuestionIds,

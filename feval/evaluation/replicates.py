@@ -18,7 +18,7 @@ import numpy.typing as npt
 from feval import executors, methods
 from feval.errors import NotARecordingError, OutOfRangeError, UsageError
 from feval.evaluation import TIME_LIMIT, user_methods
-from feval.evaluation.ledger import QuestionLedger, payer
+from feval.evaluation.measures import QuestionLedger, payer
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.protocol import (
     LEDGER_FIELDS,
@@ -41,7 +41,7 @@ from feval.replay.pools import without_gaps
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from feval.evaluation.ledger import Columns
+    from feval.evaluation.measures import Columns
     from feval.evaluation.user_methods.calling import MethodAnswer
     from feval.methods.protocol import Expectation, Orders
     from feval.replay.clock import Timing

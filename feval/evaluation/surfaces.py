@@ -20,7 +20,7 @@ from feval.estimators.plurality import (
 )
 from feval.evaluation.cautions import mixed_parties, other_models, probes_for_nothing
 from feval.evaluation.curves import CurvePoint, ascending, interval_columns
-from feval.evaluation.ledger import QuestionLedger
+from feval.evaluation.measures import QuestionLedger
 from feval.evaluation.questions import ClusterNames, cluster_sizes, question_clusters, question_set
 from feval.evaluation.results import DatasetResult, rests_on
 from feval.executors.progress import reports

@@ -28,7 +28,7 @@ from feval.evaluation.cautions import (
     other_models,
     uncompared,
 )
-from feval.evaluation.ledger import Averages, QuestionLedger, payer
+from feval.evaluation.measures import Averages, QuestionLedger, payer
 from feval.evaluation.questions import cluster_sizes, question_clusters
 from feval.evaluation.requests import Consumption, GradeRequest
 from feval.evaluation.results import DatasetResult, interval_ends, rests_on
