@@ -148,21 +148,23 @@ class Comparison(Plottable, Statistics):
             *chain.from_iterable(few),
             *billed_once(self.plan.billing, points),
             *cautions,
-            *self._on_fewer(),
+            *self.on_fewer,
             *self._skewed(),
             *self._not_exact(),
         )
 
-    def _on_fewer(self) -> Iterator[str]:
+    @property
+    def on_fewer(self) -> tuple[str, ...]:
         """A sentence for methods that are judged on fewer questions than others."""
         questions = {curve.label: curve.points[0].questions for curve in self.curves}
         fewest, most = (choose(questions.values(), default=0) for choose in (min, max))
-        if names := [label for label, own in questions.items() if own < most]:
-            yield (
-                f"Judged on {fewest:,} questions, after learning from {most - fewest:,}:"
-                f" {', '.join(names)}. Differences from it, and what is best and ranked, rest on"
-                f" these {fewest:,}; other accuracies on all questions that a method is judged on."
-            )
+        names = [label for label, own in questions.items() if own < most]
+        sentence = (
+            f"Judged on {fewest:,} questions, after learning from {most - fewest:,}:"
+            f" {', '.join(names)}. Differences from it, and what is best and ranked, rest on"
+            f" these {fewest:,}; other accuracies on all questions that a method is judged on."
+        )
+        return (sentence,) if names else ()
 
     def _skewed(self) -> Iterator[str]:
         """A warning about differences that are significant by few questions, where Student's law

@@ -67,10 +67,26 @@ function saveTable(name, heads, rows) {
   };
   save(name, new Blob([[heads, ...rows].map((row) => row.map(cell).join(",") + "\r\n").join("")], { type: "text/csv" }));
 }
+
+// What may be wider than the screen: it fades at the right for as long as more is there.
+function scroller(node) {
+  const look = () => node.classList.toggle("more", node.scrollLeft + node.clientWidth < node.scrollWidth - 2);
+  const seen = new ResizeObserver(look);
+  for (const each of [node, ...node.children]) seen.observe(each);
+  node.addEventListener("scroll", look);
+  return node;
+}
+
+// Lays out all for printing what the screen shows in part, and afterwards as it was.
+function printing(before, after) {
+  addEventListener("beforeprint", before);
+  addEventListener("afterprint", after);
+}
 const action = (label, act) => el("button", { type: "button", class: "plainly", onclick: act }, label);
 
 // -- questions ------------------------------------------------------------------------------------------------------
 
+const short = (name) => name.split("/").pop();
 const PAGE = narrow ? 10 : 25;
 const word = (q, code) => (code < 0 ? "no answer" : code < q.a.length ? q.a[code] : "an answer no CoT gave");
 const tone = (q, code) => (code < 0 ? "none" : q.k >= 0 && code === q.k ? "right" : "wrong");
@@ -128,15 +144,16 @@ const asked = (q) => [
 function navigation() {
   const reveal = (id) => main.querySelector(`#${CSS.escape(id)} > details`)?.setAttribute("open", "");
   const links = [...main.querySelectorAll("section")].map((s) => el("li", null, el("a", { href: "#" + s.id, onclick: () => reveal(s.id) }, s.dataset.link)));
-  document.querySelector("nav ul").append(...links);
+  const list = document.querySelector("nav ul");
+  list.append(...links);
+  scroller(list);
   const named = () => { if (location.hash) reveal(location.hash.slice(1)); };
   addEventListener("hashchange", named);
   named();
-  let opened = []; // for printing, which shows all
-  addEventListener("beforeprint", () => {
-    opened = [...main.querySelectorAll("section > details:not([open])")];
+  let opened = [];
+  printing(() => {
+    opened = [...main.querySelectorAll("details:not([open])")];
     for (const each of opened) each.open = true;
-  });
-  addEventListener("afterprint", () => { for (const each of opened) each.open = false; });
+  }, () => { for (const each of opened) each.open = false; });
   document.documentElement.dataset.ready = "yes";
 }

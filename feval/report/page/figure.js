@@ -6,6 +6,12 @@ const dashes = (i) => data.shapes.dashes[data.curves[i].look[2]];
 const MOST_BANDS = 4; // of more lines, bands hide each other
 const onFrontier = new Set(data.frontier.map(([, , label]) => label));
 const bandKey = (label) => (data.curves.length > MOST_BANDS && !onFrontier.has(label) ? "other bands" : "band");
+// A label names its LLMs in brackets where one method has several; where such lines are alike but for their colour, the
+// key has each method and each LLM once.
+const named = (c) => c.llms.join(" > ");
+const method = (c) => c.label.replace(` (${named(c)})`, "");
+const lines = (c) => data.curves.filter((other) => method(other) === method(c));
+const crossed = (c) => lines(c).length > 1 && lines(c).every((other) => other.look[1] === c.look[1] && other.look[2] === c.look[2]);
 const state = { axis: data.axis, hidden: new Set(["other bands"]), at: -1 };
 const scaled = (axis, value) => (axis.scale ?? 1) * value;
 const chosenAxis = () => data.axes.find((axis) => axis.key === state.axis);
@@ -40,9 +46,9 @@ function series() {
   const all = [
     ...data.ceilings.map((c) => ({ ...c, kind: "ceiling", name: "ceiling " + c.label })),
     ...data.baselines.map((b) => ({ label: b.label, kind: "baseline", name: "baseline " + b.label, points: [b] })),
-    ...data.curves.map((c, i) => ({ ...c, kind: "curve", i, name: "curve " + i })),
+    ...data.curves.map((c, i) => ({ ...c, kind: "curve", i, keys: crossed(c) ? ["method " + method(c), "llm " + named(c)] : ["curve " + i] })),
   ];
-  return all.map((s) => ({ ...s, points: placed(s.points) })).filter((s) => s.points.length && !state.hidden.has(s.kind === "curve" ? s.name : s.kind));
+  return all.map((s) => ({ ...s, points: placed(s.points) })).filter((s) => s.points.length && !(s.keys ?? [s.kind]).some((key) => state.hidden.has(key)));
 }
 
 function frontier() {
@@ -128,8 +134,7 @@ function drawPlot() {
     for (const p of s.points) {
       const [x, y] = [X(p.at), Y(p.y)];
       plot.append(svg("circle", { cx: x, cy: y, r: 6.5, fill: "none", stroke: "var(--ink)", "stroke-width": 1.8 }));
-      if (width < 560) continue; // no room for names: a tap tells them
-      const name = safe(s.label).split("/").pop().slice(0, 40), long = 6.4 * name.length;
+      const name = short(safe(s.label)).slice(0, width < 560 ? 24 : 40), long = 6.4 * name.length;
       const hides = ([dx, dy]) => {
         const [l, t] = [x + dx - 3, y + dy - 8], [r, b] = [l + long + 6, t + 16];
         const outside = l < left || r > width - right || t < top || b > height - bottom;
@@ -145,7 +150,7 @@ function drawPlot() {
 }
 
 const KINDS = { ceiling: "pass@n ceiling", baseline: "single call" };
-function lines(spot) {
+function told(spot) {
   const { s, p } = spot;
   const found = [];
   const budget = [KINDS[s.kind], p.b, (s.llms || []).join(" > ")].filter(Boolean).join(", ");
@@ -161,14 +166,14 @@ function showTip(spot) {
   state.at = spots.indexOf(spot);
   plot.querySelector(".ring")?.remove();
   plot.append(svg("circle", { class: "ring", cx: spot.x, cy: spot.y, r: 9, fill: "none", stroke: "var(--ink)", "stroke-width": 1.5 }));
-  const told = lines(spot);
-  tip.replaceChildren(el("b", null, spot.s.label), ...told.map((line) => el("div", null, line)));
+  const words = told(spot);
+  tip.replaceChildren(el("b", null, spot.s.label), ...words.map((line) => el("div", null, line)));
   tip.hidden = false;
   const scale = plot.clientWidth / spot.width;
   const x = spot.x * scale, y = spot.y * scale;
   tip.style.left = `${Math.max(0, Math.min(x + 14, plot.clientWidth - tip.offsetWidth - 4))}px`;
   tip.style.top = `${y + tip.offsetHeight + 22 > plot.clientHeight ? Math.max(0, y - tip.offsetHeight - 14) : y + 16}px`;
-  return told;
+  return words;
 }
 function hideTip() {
   tip.hidden = true;
@@ -194,15 +199,17 @@ plot.addEventListener("keydown", (event) => {
   if (!step || !spots.length) return;
   event.preventDefault();
   const at = state.at < 0 ? (step > 0 ? 0 : spots.length - 1) : (state.at + step + spots.length) % spots.length;
-  const told = showTip(spots[at]);
-  said.textContent = safe([spots[at].s.label, ...told].join(", "));
+  said.textContent = safe([spots[at].s.label, ...showTip(spots[at])].join(", "));
 });
 
 function swatch(s) {
   const made = svg("svg", { width: s.kind === "curve" ? 44 : 30, height: 14, viewBox: s.kind === "curve" ? "-7 0 44 14" : "0 0 30 14", "aria-hidden": "true" });
   if (s.kind === "curve") {
-    made.append(svg("path", { d: "M-6 7H36", stroke: colour(s.i), "stroke-width": 2.3, "stroke-dasharray": dashes(s.i) }));
-    made.append(svg("path", { d: marker(s.i), transform: "translate(15 7)", fill: colour(s.i) }));
+    const ink = s.plain ? "var(--soft)" : colour(s.i);
+    made.append(svg("path", { d: "M-6 7H36", stroke: ink, "stroke-width": 2.3, "stroke-dasharray": dashes(s.i) }));
+    made.append(svg("path", { d: marker(s.i), transform: "translate(15 7)", fill: ink }));
+  } else if (s.kind === "llm") {
+    made.append(svg("path", { d: "M1 7H29", stroke: colour(s.i), "stroke-width": 5 }));
   } else if (s.kind === "baseline") made.append(svg("circle", { cx: 15, cy: 7, r: 5, fill: "none", stroke: "var(--ink)", "stroke-width": 1.8 }));
   else if (s.kind === "ceiling") made.append(svg("path", { d: "M1 7H29", stroke: "var(--grey)", "stroke-width": 1.6, "stroke-dasharray": ["7 4", "2 3", "9 3 2 3"][(s.i || 0) % 3] }));
   else if (s.kind === "frontier") made.append(svg("path", { d: "M1 12H10V7H20V2H29", fill: "none", stroke: "var(--ink)", opacity: 0.6 }));
@@ -211,9 +218,13 @@ function swatch(s) {
 }
 
 function toggles() {
-  const entries = data.curves.map((c, i) => ({ kind: "curve", i, key: "curve " + i, label: c.label }));
+  const entries = [], keyed = new Set(), names = [...new Set(data.curves.flatMap((c) => c.llms))];
+  const brief = (llms) => llms.map(new Set(names.map(short)).size === names.length ? short : String).join(" > ");
+  const add = (entry) => { if (!keyed.has(entry.key)) entries.push(entry); keyed.add(entry.key); };
+  data.curves.forEach((c, i) => { if (crossed(c)) add({ kind: "llm", i, key: "llm " + named(c), label: brief(c.llms), title: named(c) }); });
+  data.curves.forEach((c, i) => add(crossed(c) ? { kind: "curve", i, plain: true, key: "method " + method(c), label: method(c) } : { kind: "curve", i, key: "curve " + i, label: c.label }));
   if (data.baselines.length) entries.push({ kind: "baseline", key: "baseline", label: "single call" });
-  data.ceilings.forEach((c, i) => entries.push({ kind: "ceiling", i, key: "ceiling", label: `pass@n ceiling, ${c.label}` }));
+  data.ceilings.forEach((c, i) => entries.push({ kind: "ceiling", i, key: "ceiling", label: `pass@n of ${brief([c.label])}`, title: `ceiling: pass@n of ${c.label}` }));
   if (data.frontier.length) entries.push({ kind: "frontier", key: "frontier", label: "Pareto frontier" });
   const few = data.curves.length <= MOST_BANDS;
   if (data.band && data.curves.some((c) => bandKey(c.label) === "band")) entries.push({ kind: "band", key: "band", label: data.band + (few ? "" : ", on the frontier") });
@@ -225,7 +236,7 @@ function toggles() {
     drawPlot();
   };
   for (const entry of entries)
-    list.append(el("li", null, el("button", { type: "button", "aria-pressed": String(!state.hidden.has(entry.key)), "data-key": entry.key, onclick: () => press(entry) }, swatch(entry), entry.label)));
+    list.append(el("li", null, el("button", { type: "button", "aria-pressed": String(!state.hidden.has(entry.key)), "data-key": entry.key, title: entry.title, onclick: () => press(entry) }, swatch(entry), entry.label)));
   return list;
 }
 

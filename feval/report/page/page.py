@@ -111,41 +111,30 @@ def _result(comparison: Comparison) -> list[str]:
     """
     if not comparison.curves:
         return []
-    pieces, before = ["Most accurate: "], None
+    pieces, before, noise = ["Most accurate "], None, []
     for best in comparison.best:
         most = cost_text(comparison, best.budget)
         # the unit is said once
-        pieces[-1] += f"; within {most.partition(' ')[0]}, " if before else f"within {most}, "
-        noise = (
-            f" (of {counted(best.settings, 'setting')}, {counted(len(best.close), 'other')}"
-            " within noise of it)"
-        )
+        pieces[-1] += f"; within {most.partition(' ')[0]}: " if before else f"within {most}: "
+        noise.append(f"{len(best.close)} of {max(best.settings - 1, 0)}")
         if best.chosen is None:
-            pieces[-1] += "there is none"
+            pieces[-1] += "none"
         elif before and best.chosen == before.chosen:
-            pieces[-1] += f"the same{noise}"
+            pieces[-1] += "the same"
         else:
             point, label = named_point(comparison, best.chosen)
-            right = (
-                f"{f' ({label})' if label else ''} with"
-                f" {percent(point.accuracy)}\N{NO-BREAK SPACE}% right{noise}"
-            )
-            pieces += [best.chosen[0], right]
+            right = f"{percent(point.accuracy)}\N{NO-BREAK SPACE}% right"
+            pieces += [best.chosen[0], ", ".join(["", *filter(None, [label]), right])]
         before = best
-    pieces[-1] += "."
+    pieces[-1] += f". Other settings within noise: {', '.join(noise)}."
     if comparison.tests:
         level = 1 - comparison.plan.confidence
         clear = sum(
             row.p_holm is not None and row.p_holm <= level for row in comparison.differences
         )
-        significant = f"{'is' if clear < 2 else 'are'} significant (p (Holm) up to {level:.2g})"
         pieces[-1] += (
-            f" At equal cost, {clear or 'none'} of {counted(comparison.tests, 'difference')}"
-            f" {significant}."
-        )
-    if count := len(comparison.unequal_costs):
-        pieces[-1] += (
-            f" {counted(count, 'pair')} of methods {'shares' if count == 1 else 'share'} no cost."
+            f" {clear or 'None'} of {counted(comparison.tests, 'difference')} at equal cost"
+            f" {'is' if clear < 2 else 'are'} significant (p (Holm) up to {level:.2g})."
         )
     return pieces
 
@@ -161,7 +150,7 @@ def _lede(comparison: Comparison) -> list[str]:
         f"the same {evaluations[0].questions:,} questions and the same recorded CoTs of"
         f" {', '.join(names)}"
     )
-    return [f"{methods} on {same}. Numbers: {'; '.join(kinds)}."]
+    return [f"{methods} on {same}. Numbers: {'; '.join(kinds)}.", *comparison.on_fewer]
 
 
 def _kind(evaluation: Evaluation) -> str:

@@ -16,13 +16,19 @@ function interval({ i: [low, middle, high], open }, reach) {
 // Words that break into two lines only where one alone is too long: names have hyphens, and fields in brackets.
 const unbroken = (text) => (String(text).match(/ |\(?[^ (]+|\(/g) ?? []).map((part) => (part === " " ? part : el("span", { class: "word" }, part)));
 
+// A text that is as long as a paragraph begins in its row and can be opened.
+function folded(value) {
+  const text = String(value), start = text.length > 240 ? text.lastIndexOf(" ", 120) : -1;
+  return start < 0 ? unbroken(text) : el("details", null, el("summary", null, unbroken(text.slice(0, start))), unbroken(text.slice(start)));
+}
+
 function table(spec) {
   const body = el("tbody");
   const reach = spec.columns.map((_, i) => Math.max(1e-12, ...spec.rows.filter((r) => r[i] && r[i].i).flatMap((r) => r[i].i.map(Math.abs))));
   const cell = (value, i) => value && value.i
     ? el("td", { class: "number" }, interval(value, reach[i]))
     : spec.columns[i].number ? el("td", { class: "number" }, shown(value) ?? "-")
-      : el("td", { class: ["words", "words long", "words long prose"][(String(shown(value)).length > 24) + (String(shown(value)).length > 99)] }, unbroken(shown(value) ?? "-"));
+      : el("td", { class: ["words", "words long", "words long prose"][(String(shown(value)).length > 24) + (String(shown(value)).length > 99)] }, folded(shown(value) ?? "-"));
   const put = (rows) => body.replaceChildren(...rows.map((row) => el("tr", null, ...row.map(cell))));
   const compare = (a, b, sign) => {
     const none = (v) => v === null || v === undefined;
@@ -65,8 +71,9 @@ function table(spec) {
     choose(labels[menu.selectedIndex - 1]);
   }
   again();
-  const frame = el("div", { class: spec.pairs ? "scroll pairs" : "scroll", tabindex: 0, role: "region", "aria-label": spec.title },
-    el("table", null, el("thead", null, el("tr", null, ...heads)), body));
+  printing(() => put(order ? [...spec.rows].sort(order) : spec.rows), again);
+  const frame = scroller(el("div", { class: spec.pairs ? "scroll pairs" : "scroll", tabindex: 0, role: "region", "aria-label": spec.title },
+    el("table", null, el("thead", null, el("tr", null, ...heads)), body)));
   const numbers = (value) => { const text = shown(value); return /^[-+]?[\d,]+(\.\d+)?$/.test(text) ? Number(text.replaceAll(",", "")) : text; };
   const csv = action("CSV", () => saveTable(`${spec.id}.csv`, spec.columns.map((column) => column.name), (order ? [...rows].sort(order) : rows).map((row) => row.map(numbers))));
   const dot = (open) => interval({ i: [0.2, 0.5, 0.8], open }, 1);

@@ -45,7 +45,6 @@ function written(q, wanted) {
   return chosen(q).some((l) => own[data.llms[l]].x.some((_, s) => said(own[data.llms[l]], s, wanted)));
 }
 
-const short = (name) => name.split("/").pop();
 const list = paged(item, data.questions.length, "questions", heads(data.llms.map(short), 2.1));
 let latest = 0, timer = null;
 async function put() {
@@ -92,8 +91,8 @@ function histogram(q) {
   const most = Math.max(1, ...[...own.values()].flatMap((each) => [...each.values()]));
   const bar = (code, count) => el("td", null, count ? el("span", { class: "bar " + tone(q, code), style: `width: ${(100 * count) / most}%` }, String(count)) : null);
   const rows = shown.map((code) => el("tr", null, el("th", { scope: "row", class: tone(q, code), dir: "auto" }, `${sign[tone(q, code)]} ${word(q, code)}`), ...[...own.values()].map((each) => bar(code, each.get(code)))));
-  return el("div", { class: "scroll" }, el("table", { class: "histogram" }, el("caption", null, "Bars: how many CoTs gave each answer"), el("thead", null, el("tr", null, el("th", null, "answer"), ...[...own.keys()].map((l) => el("th", { scope: "col", title: data.llms[l] }, short(data.llms[l]))))),
-    el("tbody", null, ...rows)), codes.length > shown.length ? el("p", { class: "note" }, `and ${codes.length - shown.length} rarer answers`) : null);
+  return scroller(el("div", { class: "scroll" }, el("table", { class: "histogram" }, el("caption", null, "Bars: how many CoTs gave each answer"), el("thead", null, el("tr", null, el("th", null, "answer"), ...[...own.keys()].map((l) => el("th", { scope: "col", title: data.llms[l] }, short(data.llms[l]))))),
+    el("tbody", null, ...rows)), codes.length > shown.length ? el("p", { class: "note" }, `and ${codes.length - shown.length} rarer answers`) : null));
 }
 
 function pool(q, l, own) {

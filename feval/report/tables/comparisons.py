@@ -180,7 +180,9 @@ class _Shown:
             **({"LLMs": "llm"} if self.page else {}),
         }
         questions = counted_questions(points[0].questions, comparison.left_out)
-        notes = comparison.warnings if self.page else results_notes(comparison)
+        # the page has that on fewer questions above its chart
+        own = (note for note in comparison.warnings if note not in comparison.on_fewer)
+        notes = own if self.page else results_notes(comparison)
         return make_table(
             "Results" if self.page else f"{comparison.plan.dataset}, {questions}",
             fields,
