@@ -111,9 +111,27 @@ def _linked(text: str) -> str:
     return "`".join(parts)
 
 
+NAMED = re.compile(r"(?<!\[)`feval (?:ls (?:" + "|".join(TABLES) + r")|(?:\w+ )?--help)`")
+
+
+def _read(_app: Any, name: str, source: list[str]) -> None:
+    """Make links of the commands that print what a page of these says: a checkout lacks the pages,
+    so that a link to them would lead nowhere there.
+    """
+    folder = "../" * name.count("/") + "commands"
+
+    def linked(found: re.Match[str]) -> str:
+        words = found[0].strip("`").removesuffix(" --help").split()
+        return f"[{found[0]}]({folder}/{words[-1] if words[1:] else 'index'}.md)"
+
+    if not name.startswith("commands/"):
+        source[0] = NAMED.sub(linked, source[0])
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Write the pages before Sphinx looks for its sources."""
     pages = {"index": index_page()} | {name: command_page(name) for name in COMMANDS}
     pages |= {name: table_page(name) for name in TABLES}
     app.connect("builder-inited", lambda app: write_pages(Path(app.srcdir) / "commands", pages))
+    app.connect("source-read", _read)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
