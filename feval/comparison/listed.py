@@ -93,8 +93,11 @@ def listed_plan(
     share, seed = options.get("train_fraction"), options.get("split_seed")
 
     def cascade(names: Sequence[str]) -> dict[str, Any]:
-        asked = [llm for llm in replayed if llm.name in names and llm.name not in trees]
+        asked = replayed
         try:
+            if set(names) - set(most):  # those of a method alone
+                _, asked = load(dataset, names, recordings, prices=price_list)
+            asked = [llm for llm in asked if llm.name in names and llm.name not in trees]
             table = swept_cascade(questions, asked, train_fraction=share, split_seed=seed)
         except FevalError as error:
             absent.append(FailedMethod("cascade", str(error)))
