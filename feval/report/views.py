@@ -97,7 +97,7 @@ def html(value: object) -> str:
             shown += "".join(map(_html, group))
         elif said := [str(piece).strip() for piece in group if str(piece).strip()]:
             shown += f"<p>{_lines(said)}</p>\n"
-    return f'<div class="feval">{shown}</div>'
+    return f'<div class="feval" style="overflow-x:auto">{shown}</div>'
 
 
 def printed(value: object) -> str:
@@ -191,18 +191,17 @@ def _lines(said: Sequence[str]) -> str:
 
 
 def _html(piece: Any) -> str:
-    sides = ["right;white-space:nowrap" if each.number else "left" for each in piece.columns]
-
-    def line(cells: Sequence[str], tag: str) -> str:
+    def line(cells: Sequence[str], tag: str, number: str = "right") -> str:
         written = (
-            f'<{tag} style="text-align:{side};padding:0 .6em">{escape(visible(cell))}</{tag}>'
-            for cell, side in zip(cells, sides, strict=True)
+            f'<{tag} style="text-align:{number if column.number else "left"};padding:0 .6em">'
+            f"{escape(visible(cell))}</{tag}>"
+            for cell, column in zip(cells, piece.columns, strict=True)
         )
         return f"<tr>{' '.join(written)}</tr>\n"
 
     names = [column.name for column in piece.columns]
     head = f"<thead>{line(names, 'th')}</thead>" if any(names) else ""
-    body = "".join(line(row, "td") for row in piece.rows[:_MOST_ROWS])
+    body = "".join(line(row, "td", "right;white-space:nowrap") for row in piece.rows[:_MOST_ROWS])
     hidden = max(len(piece.rows) - _MOST_ROWS, 0)
     said = [f"{hidden:,} more rows: to_frame()"] if hidden else []
     said += piece.notes

@@ -128,6 +128,19 @@ def test_html_is_escaped_and_small(shown, kind):
     assert (f"{NAME}\\x1b[31m" in texts) == (kind == "dataset")
 
 
+def test_a_wide_table_scrolls_inside_its_notebook_cell(shown, browser, tmp_path):
+    cells = "".join(shown[kind]._repr_html_() for kind in KINDS)
+    ready = "<script>document.documentElement.dataset.ready = 'yes'</script>"
+    (tmp_path / "cells.html").write_text(f"<meta charset=utf-8>{cells}{ready}", "utf-8")
+    wide = "[...document.querySelectorAll('.feval')].some((c) => c.scrollWidth > c.clientWidth)"
+    for width, scrolls in ((900, False), (400, True)):
+        with browser.visit(tmp_path / "cells.html", width):
+            assert browser.value(f"[{wide}, document.documentElement.scrollWidth]") == [
+                scrolls,
+                width,
+            ]
+
+
 def test_without_any_price_no_table_has_dollars(tmp_path):
     answers = {"my-own": [["a", "b", "a"], ["b", "b", "a"]]}
     recording = open_recording(write_toy(tmp_path / "rec", answers, ["a", "b"]))

@@ -124,7 +124,7 @@ def _result(comparison: Comparison) -> list[str]:
         else:
             point, label = named_point(comparison, best.chosen)
             right = f"{percent(point.accuracy)}\N{NO-BREAK SPACE}% right"
-            pieces += [best.chosen[0], ", ".join(["", *filter(None, [label]), right])]
+            pieces += [best.chosen[0], f"{label and ', '}{label}, {right}"]
         before = best
     pieces[-1] += f". Other settings within noise: {', '.join(noise)}."
     if comparison.tests:
@@ -143,14 +143,13 @@ def _lede(comparison: Comparison) -> list[str]:
     evaluations = _evaluations(comparison)
     if not evaluations:
         return ["No method could be evaluated; see what is missing below."]
-    names = list(dict.fromkeys(name for one in evaluations for name in one.llms))
-    kinds = list(dict.fromkeys(_kind(one) for one in evaluations))
-    methods = counted(len(comparison.curves), "method")
-    same = (
-        f"the same {evaluations[0].questions:,} questions and the same recorded CoTs of"
-        f" {', '.join(names)}"
+    names = dict.fromkeys(name for one in evaluations for name in one.llms)
+    kinds = dict.fromkeys(map(_kind, evaluations))
+    about = (
+        f"{counted(len(comparison.curves), 'method')} on the same {evaluations[0].questions:,}"
+        f" questions and the same recorded CoTs of {', '.join(names)}. Numbers: {'; '.join(kinds)}."
     )
-    return [f"{methods} on {same}. Numbers: {'; '.join(kinds)}.", *comparison.on_fewer]
+    return [about, *comparison.on_fewer]
 
 
 def _kind(evaluation: Evaluation) -> str:
