@@ -30,6 +30,9 @@ def test_tables_csv_and_picture_show_every_estimator(loaded):
     result = estimate(*loaded, g=3, m=[1, 3, 9], methods=METHODS, resamples=200)
     output = "".join(map(plain, forecast_tables(result)))
     assert all(method in output for method in METHODS)
+    assert "*: recommended" in output
+    tables = [line for line in output.splitlines() if line.split()[0] in ("M", "1", "3", "9")]
+    assert max(map(len, tables)) <= 100
     rows = list(csv.reader(io.StringIO(forecast_csv(result))))
     assert tuple(rows[0]) == FORECAST_COLUMNS
     assert len(rows) == 1 + len(METHODS) * 3
@@ -113,7 +116,7 @@ def test_estimate_prints_tables_and_warnings_and_writes_files(folder, tmp_path):
 def test_estimate_answers_first_and_prices_its_votes(folder):
     asked = "estimate", "--recording", folder, "--llm", NAME, "--g", "3", "--m", "1..9"
     shown = feval(*asked).output
-    answer = shown.index("by unbiased (*: recommended)")
+    answer = shown.index("by unbiased, the recommended estimator")
     assert shown.index("unbiased % *") < answer < shown.index("note: ")
     assert "USD per 1,000 questions" in shown
     once, apart, free = (

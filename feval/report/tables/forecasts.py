@@ -60,61 +60,66 @@ def landmarks(m: Sequence[int], *always: int) -> tuple[int, ...]:
 
 
 def forecast_tables(forecast: Forecast) -> list[Table]:
-    """Return a table of the curves at some numbers of votes, with the estimators' intervals and
-    errors below them; its first note is the answer in a sentence.
+    """Return a table of the curves of pluralities and one of majorities, where an estimator has
+    them, at some numbers of votes, with intervals and errors below; the first note of the first is
+    the answer in a sentence.
     """
     shown = landmarks(forecast.m, forecast.g, forecast.pool.size)
-    majority = any(curve.of == "majority" for curve in forecast.estimates)
-    cells = {
-        "#M": map(str, forecast.m),
-        "#pool %": map(percent, forecast.pool.plurality),
-        **({"~majority %": map(percent, forecast.pool.majority)} if majority else {}),
-        **{
-            f"#{curve.method} %{' *' * (curve is forecast.recommended)}": map(
-                _estimate, curve.points
-            )
-            for curve in forecast.estimates
-        },
-        **_costs(forecast),
-    }
-    rows = zip(forecast.m, zip(*cells.values(), strict=True), strict=True)
-    ends = [_last(curve) for curve in forecast.estimates]
-    before, after = 2 + majority, len(cells) - 2 - majority - len(ends)
     level = f"{100 * forecast.confidence:g} %"
-    prices = price_words(forecast.prices, forecast.usd_per_question)
-    below = {
-        f"{level} low": [percent(end.low if end else None) for end in ends],
-        f"{level} high": [percent(end.high if end else None) for end in ends],
-        **_errors(forecast),
-    }
-    table = Table(
-        f"Accuracy of M votes on {forecast.dataset}, {forecast.llm}, from"
-        f" {counted(forecast.g, 'call')} per question",
-        columns(*cells),
+    notes = (
         (
-            *(row for votes, row in rows if votes in shown),
-            *((name, *[""] * (before - 1), *own, *[""] * after) for name, own in below.items()),
+            f"{level} low, high: at the largest M of an estimator; they cover which questions"
+            " and calls were drawn, not an estimator's bias, a wrong model, or calls that"
+            " depend on each other"
         ),
         (
-            forecast_answer(forecast),
-            (
-                f"{level} low, high: at the largest M of an estimator; they cover which questions"
-                " and calls were drawn, not an estimator's bias, a wrong model, or calls that"
-                " depend on each other"
-            ),
-            (
-                "errors: against the whole pool, in points, and M of the largest; of two-call, how"
-                " far the pool lies outside"
-            ),
-            (
-                f"pool: exact, all subsets of M of {counted(forecast.pool.size, 'recorded call')};"
-                f" {counted_questions(forecast.questions, forecast.left_out)}; replicate"
-                f" {forecast.replicate}, seed {forecast.seed} of draws-v1"
-            ),
-            f"billing {forecast.billing}; {prices}",
+            "*: recommended; errors: against the whole pool, in points, and M of the worst; of"
+            " two-call, how far the pool lies outside"
         ),
+        (
+            f"pool: exact, all subsets of M of {counted(forecast.pool.size, 'recorded call')};"
+            f" {counted_questions(forecast.questions, forecast.left_out)}; replicate"
+            f" {forecast.replicate}, seed {forecast.seed} of draws-v1"
+        ),
+        f"billing {forecast.billing}; {price_words(forecast.prices, forecast.usd_per_question)}",
     )
-    return [table]
+    tables: list[Table] = []
+    for of, words in (("plurality", "M votes"), ("majority", "a majority of M right calls")):
+        curves = [curve for curve in forecast.estimates if curve.of == of]
+        if not curves:
+            continue
+        costs = {} if tables else _costs(forecast)
+        cells = {
+            "#M": map(str, forecast.m),
+            "#pool %": map(percent, getattr(forecast.pool, of)),
+            **{
+                f"#{curve.method} %{' *' * (curve is forecast.recommended)}": map(
+                    _estimate, curve.points
+                )
+                for curve in curves
+            },
+            **costs,
+        }
+        rows = zip(forecast.m, zip(*cells.values(), strict=True), strict=True)
+        ends = [_last(curve) for curve in curves]
+        below = {
+            f"{level} low": [percent(end.low if end else None) for end in ends],
+            f"{level} high": [percent(end.high if end else None) for end in ends],
+            **_errors(forecast, curves),
+        }
+        table = Table(
+            f"Accuracy of {words} on {forecast.dataset}, {forecast.llm}, from"
+            f" {counted(forecast.g, 'call')} per question",
+            columns(*cells),
+            (
+                *(row for votes, row in rows if votes in shown),
+                *((name, "", *own, *[""] * len(costs)) for name, own in below.items()),
+            ),
+            () if tables else (forecast_answer(forecast),),
+        )
+        tables.append(table)
+    tables[-1] = dataclasses.replace(tables[-1], notes=(*tables[-1].notes, *notes))
+    return tables
 
 
 def forecast_answer(forecast: Forecast) -> str:
@@ -135,8 +140,8 @@ def forecast_answer(forecast: Forecast) -> str:
     )
     return (
         f"Expect {percent(point.accuracy)} % right from {counted(point.m, 'vote')}"
-        f" ({percents(point.low, point.high)}){cost}, by {curve.method} (*: recommended); the whole"
-        f" pool measures {percent(measured)} %{more}."
+        f" ({percents(point.low, point.high)}){cost}, by {curve.method}, the recommended estimator;"
+        f" the whole pool measures {percent(measured)} %{more}."
     )
 
 
@@ -159,16 +164,16 @@ def _last(curve: EstimatedCurve) -> EstimatePoint | None:
     return next((point for point in reversed(curve.points) if point.low is not None), None)
 
 
-def _errors(forecast: Forecast) -> dict[str, list[str]]:
-    """The mean and the largest error of each estimator."""
-    means, largest = [], []
-    for curve in forecast.estimates:
+def _errors(forecast: Forecast, curves: Sequence[EstimatedCurve]) -> dict[str, list[str]]:
+    """The mean and the worst error of each estimator."""
+    means, worst = [], []
+    for curve in curves:
         errors = zip(forecast.errors(curve), forecast.m, strict=True)
         known = [(abs(error), m) for error, m in errors if error is not None]
         means.append(percent(sum(error for error, _ in known) / len(known)) if known else "-")
-        worst, at = max(known, key=itemgetter(0), default=(None, None))
-        largest.append(percent(worst) + (f" at {at}" if worst else ""))
-    return {"mean |error|": means, "largest |error|": largest}
+        most, at = max(known, key=itemgetter(0), default=(None, None))
+        worst.append(percent(most) + (f" at {at}" if most else ""))
+    return {"mean |error|": means, "worst |error|": worst}
 
 
 def forecast_csv(forecast: Forecast) -> str:
