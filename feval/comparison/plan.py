@@ -255,8 +255,8 @@ class Plan(Displayable, EvaluationOptions):
             profile's name, file or table.
         clusters: question id -> cluster, of those that are one piece of evidence; a comparison file
             has these, or names a file.
-        costs: budgets per question, counted in this, at which methods are compared; none for a few
-            that they share.
+        costs: budgets per question, counted in this (USD for "usd"), at which methods are compared;
+            none for a few that they share.
         accuracies: in [0, 1], whose cost is asked for; none for a few that the methods share.
     """
 
@@ -273,7 +273,7 @@ class Plan(Displayable, EvaluationOptions):
     confidence: float = option(0.95, "Of every interval.", rare=True, gt=0, lt=1)
     resamples: int = option(10_000, "Of the bootstrap.", rare=True, ge=1, le=100_000)
     cost: Annotated[str, one_of("cost", COSTS)] = option(
-        "usd", "What a budget is counted in.", _ONE_OF_COSTS
+        "usd", "What a budget is counted in, per question; usd is shown per 1,000.", _ONE_OF_COSTS
     )
     costs: Annotated[
         tuple[Annotated[float, Field(gt=0)], ...], Field(strict=False, max_length=MOST_NAMES)

@@ -221,7 +221,7 @@ class EvaluationOptions(QuestionOptions):
     )
     split_seed: int = option(0, "Random seed of that split.", rare=True)
     cost: Annotated[str | None, one_of("cost", COSTS)] = option(
-        None, "What costs are counted in.", "|".join(COSTS)
+        None, "What costs are counted in; usd is shown per 1,000 questions.", "|".join(COSTS)
     )
     serving: Annotated[
         InstanceOf[ServingProfile] | None,

@@ -97,18 +97,18 @@ def signed_points(difference: float, *, small: bool = True) -> str:
     counts as 0.
     """
     points = 100 * difference if abs(difference) > _NO_DIFFERENCE else 0.0
-    return f"{points:+.{2 if not small or abs(points) >= 0.005 else decimals_for(points, 1)}f}"
+    return f"{points:+.{decimals_for(points, 1) if small and 0 < abs(points) < 0.005 else 2}f}"
+
+
+def three_digits(value: float) -> str:
+    """Write a number with three significant digits and no exponent, such as 0.0120 or 2,500."""
+    rounded = float(f"{value:.2e}")
+    return f"{rounded:,.{decimals_for(rounded)}f}" if rounded else "0"
 
 
 def plain_number(value: float) -> str:
-    """Write a number with at most three significant digits and no exponent, such as 0.00012 or
-    2,500.
-    """
-    if value == 0:
-        return "0"
-    text = (
-        f"{value:.{decimals_for(value)}f}" if abs(value) < 1 else f"{float(f'{value:.3g}'):,.10g}"
-    )
+    """Write it without zeros at the end, such as 0.012, for sentences and axes."""
+    text = three_digits(value)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -134,9 +134,9 @@ def price_words(prices: str | None, usd: Iterable[float | None]) -> str:
 
 
 def decimals_for(value: float, significant: int = 3) -> int:
-    """Return how many decimals (2 or more) show a value with so many significant digits."""
+    """Return how many decimals show a value with so many significant digits."""
     exponent = int(f"{value:e}".partition("e")[2])
-    return min(max(significant - 1 - exponent, 2), 18)
+    return min(max(significant - 1 - exponent, 0), 18)
 
 
 def fixed(value: float | None, decimals: int) -> str:

@@ -18,7 +18,7 @@ from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.looking import find_question, question_pieces, recorded_questions
 from feval.report.page.page import save_comparison
-from feval.report.tables.comparisons import cost_text, headline
+from feval.report.tables.comparisons import comparison_answer, headline
 from feval.report.tables.forecasts import (
     FORECAST_COLUMNS,
     forecast_answer,
@@ -29,15 +29,17 @@ from feval.report.tables.forecasts import (
 )
 from feval.report.tables.recordings import info_dict, info_headline, pools_table
 from feval.report.tables.results import (
+    curve_answer,
     curve_records,
     curves_table,
     evaluation_tables,
     label,
+    outcome,
     surface_records,
     surface_table,
 )
 from feval.report.tables.tables import Table, columns, make_table, plain, plain_text, text
-from feval.report.text import counted, percent, percents, shortened, usd_per_1000, visible
+from feval.report.text import counted, percent, shortened, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
 
     from feval.comparison.comparison import Comparison
     from feval.comparison.plan import Plan
-    from feval.evaluation.curves import Curve
     from feval.evaluation.evaluation import Evaluation
     from feval.evaluation.surfaces import Surface
     from feval.recording import Recording
@@ -218,13 +219,6 @@ def _columns(each: Iterable[Mapping[str, Any]], names: Iterable[str] = ()) -> di
     return {name: [own.get(name) for own in records] for name in (*records[:1], names)[0]}
 
 
-def _accuracy(point: Any) -> str:
-    right = f"{percent(point.accuracy)} % right"
-    if point.accuracy_low is None:
-        return right
-    return f"{right} ({percents(point.accuracy_low, point.accuracy_high)})"
-
-
 def _range(values: Sequence[Any], write: Callable[[Any], str] = str) -> str:
     """The ends of some values, or the only one."""
     low, high = write(min(values)), write(max(values))
@@ -335,16 +329,10 @@ def _llm_plot(llm: LLM, options: PlotOptions) -> Picture:
     )
 
 
-def _cost(evaluation: Evaluation) -> str:
-    if evaluation.usd_per_question is None:
-        return f"{evaluation.output_tokens_per_question:,.1f} output tokens per question"
-    return f"{usd_per_1000(evaluation.usd_per_question)} USD per 1,000 questions"
-
-
 def _evaluation_sentence(result: Evaluation) -> str:
     return (
-        f"{label(result)} on {result.dataset}, {' > '.join(result.llms)}: {_accuracy(result)},"
-        f" {_cost(result)}, {result.samples_per_question:,.2f} CoTs per question;"
+        f"{label(result)} on {result.dataset}, {' > '.join(result.llms)}: {outcome(result)},"
+        f" {result.samples_per_question:,.2f} CoTs per question;"
         f" {counted(result.questions, 'question')}, {result.kind}"
     )
 
@@ -363,35 +351,12 @@ def _evaluation_columns(result: Evaluation) -> dict[str, Any]:
 
 def _evaluation_plot(result: Evaluation, options: PlotOptions) -> Picture:
     lines = (
-        f"{_accuracy(result)}; {counted(result.questions, 'question')}; {result.kind}",
+        f"{outcome(result)}; {counted(result.questions, 'question')}; {result.kind}",
         " > ".join(result.llms),
     )
     title = f"{label(result)} on {result.dataset}"
     shares, unit = {label(result): result.right}, "probability of being right"
     return pictures.questions(shares, options, title=title, lines=lines, label=unit)
-
-
-def _curve_sentence(curve: Curve) -> str:
-    points = curve.points
-    return (
-        f"{curve.method} on {curve.dataset}, {curve.llm}: {counted(len(points), 'point')},"
-        f" {curve.field} = {_range([point.n for point in points])},"
-        f" {_range([point.accuracy for point in points], percent)} % right;"
-        f" {counted(curve.questions, 'question')}, {points[0].kind}"
-    )
-
-
-def _comparison_sentence(comparison: Comparison) -> str:
-    points = [(point, curve) for curve in comparison.curves for point in curve.points]
-    best, curve = max(points, key=lambda one: one[0].accuracy)
-    budget = curve.budget_text(curve.points.index(best))
-    missing = f"; {counted(len(comparison.missing), 'missing point')}" if comparison.missing else ""
-    return (
-        f"{counted(len(comparison.curves), 'method')}, {counted(len(points), 'point')} on"
-        f" {comparison.plan.dataset}, {counted(best.questions, 'question')}; best:"
-        f" {curve.label}{f', {budget}' if budget else ''}, {_accuracy(best)},"
-        f" {cost_text(comparison, best.mean_cost(comparison.plan.cost) or 0.0)}{missing}"
-    )
 
 
 def _comparison_columns(comparison: Comparison, rows: str = "points") -> dict[str, Any]:
@@ -466,7 +431,7 @@ VIEWS = {
         _evaluation_plot,
     ),
     "Curve": View(
-        _curve_sentence,
+        lambda c: f"{c.method} on {c.dataset}, {c.llm}: {curve_answer(c)}",
         lambda c: [curves_table([c])],
         lambda c: _columns(
             {"method": c.method, "dataset": c.dataset, "llm": c.llm, "field": c.field} | record
@@ -476,7 +441,7 @@ VIEWS = {
         frozenset({"ceilings", "intervals", "annotate", "cost", "log"}),
     ),
     "Comparison": View(
-        _comparison_sentence,
+        comparison_answer,
         lambda c: headline(c, "to_frame()", "save(FOLDER)"),
         _comparison_columns,
         lambda c, options: pictures.comparison(c, options),

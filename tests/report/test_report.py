@@ -275,7 +275,8 @@ def test_curve_table_shows_every_point_in_per_cent():
     assert lines[0] == "self-consistency on bigbench_date, gpt-3.5-turbo"
     assert lines[1].split("  ")[-1] == "pass@n %"
     assert lines[2].split() == ["1", "60.10", "55.10", "to", "65.10", "0.0123", "42.0", "65.10"]
-    assert len(lines) == 2 + 40 + 2
+    assert lines[42].startswith("Best is n = 40: ")
+    assert ("less than a point below it: " in lines[42], len(lines)) == (True, 2 + 40 + 3)
     rows = plain(curves_table([PRICED, curve(point(1), llm="gpt-4")])).splitlines()
     assert (rows[2].split()[0], rows[-3].split()[0]) == ("gpt-3.5-turbo", "gpt-4")
 

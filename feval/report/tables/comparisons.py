@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feval.report.tables.results import errors_table
+from feval.report.tables.results import errors_table, outcome
 from feval.report.tables.tables import (
     OTHER_COSTS,
     POINT_COSTS,
@@ -524,6 +524,22 @@ def _within_noise(comparison: Comparison, best: BestPoint, most: int | None = No
     return "; ".join(named[:most]) + more if named else "none"
 
 
+def comparison_answer(comparison: Comparison) -> str:
+    """Return what was compared, and the best of it."""
+    points = sum(len(curve.points) for curve in comparison.curves)
+    first, best = comparison.curves[0].points[0], comparison.best[-1]
+    said = "none is as cheap as was asked for"
+    if best.chosen is not None:
+        point, budget = named_point(comparison, best.chosen)
+        said = f"{best.chosen[0]}{f', {budget}' if budget else ''}, {outcome(point)}"
+    missing = f"; {counted(len(comparison.missing), 'missing point')}" if comparison.missing else ""
+    return (
+        f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)},"
+        f" {counted(len(comparison.curves), 'method')}, {counted(points, 'point')}; best up to"
+        f" {cost_text(comparison, best.budget)}: {said}{missing}"
+    )
+
+
 _FRONTIER_ROWS, _DIFFERENCE_ROWS, _MISSING_ROWS, _CLOSE = 6, 5, 3, 3
 _LONGEST_REASON = 160
 
@@ -538,7 +554,6 @@ def headline(
     """
     rest = "" if every is None else f": {every}"
     shown = _Shown(comparison, page=False)
-    first = comparison.curves[0].points[0]
     frontier = shown.frontier()
     if (more := len(frontier.rows) - _FRONTIER_ROWS) > 0:
         # some points from the cheapest to the most expensive
@@ -547,8 +562,7 @@ def headline(
         rows = tuple(frontier.rows[place] for place in places.tolist())
         frontier = replace(frontier, rows=rows, notes=notes)
     pieces: list[str | Table] = [
-        f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)}",
-        *(f"  {note}" for note in results_notes(comparison)),
+        comparison_answer(comparison),
         "",
         shown.best(),
         "",
@@ -566,8 +580,8 @@ def headline(
             pieces.append(f"  and {more:,} more{rest}")
     if every is not None:
         hint = f"All points, differences, savings and the ranking{rest}, or report.html with {page}"
-        pieces += ["", f"{hint}."]
-    # what the marks mean is among the notes at the top
+        pieces += ["", *results_notes(comparison), "", f"{hint}."]
+    # what the marks mean is among the notes at the end
     return [
         replace(shown.marked(piece), notes=piece.notes) if isinstance(piece, Table) else piece
         for piece in pieces

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from feval.report.tables.tables import (
     Write,
     billing_note,
     columns,
+    cost_number,
+    cost_unit,
     csv_text,
     make_table,
     number,
@@ -147,10 +150,11 @@ def forecast_answer(forecast: Forecast) -> str:
 
 def _costs(forecast: Forecast) -> dict[str, Iterable[str]]:
     """A column of USD where they are known, else of tokens where these are."""
-    usd, tokens = forecast.usd_per_question, forecast.tokens_per_question
-    if usd[0] is not None:
-        return {"#USD per 1,000 questions": (usd_per_1000(each or 0.0) for each in usd)}
-    return {} if tokens[0] is None else {"#tokens/question": (fixed(each, 1) for each in tokens)}
+    for cost in ("usd", "tokens"):
+        means = getattr(forecast, f"{cost}_per_question")
+        if means[0] is not None:
+            return {f"#{cost_unit(cost, None)}": [cost_number(cost, each) for each in means]}
+    return {}
 
 
 def _estimate(point: EstimatePoint) -> str:
@@ -200,16 +204,13 @@ def forecast_records(forecast: Forecast) -> Records:
     return records
 
 
-_USD: Fields = {"#USD per 1,000 questions": numbers("cost_per_question", write=usd_per_1000)}
-
-
 def plan_tables(plan: BudgetPlan) -> list[Table]:
     """Return a table of the votes considered, with the one to buy; its first note is the answer in
     a sentence.
     """
     shown = landmarks([option.votes for option in plan.options], plan.purchase.votes)
     options = [option for option in plan.options if option.votes in shown]
-    level, unit = f"{100 * plan.confidence:g} %", _unit(plan)
+    level, cost = f"{100 * plan.confidence:g} %", plan.budget.unit
     beyond = options[-1].plurality_kind == "plug-in"
     plurality, marks = share("plurality"), {"subsets": "  ", "plug-in": " *"}
     fields: Fields = {
@@ -228,12 +229,12 @@ def plan_tables(plan: BudgetPlan) -> list[Table]:
         "certified": lambda option: (
             "together" if option.certified_together else "alone" if option.certified else "no"
         ),
-        **(_USD if unit == "USD" else {"#tokens/question": number(1, "cost_per_question")}),
+        f"#{cost_unit(cost, None)}": numbers("cost_per_question", write=partial(cost_number, cost)),
         "#questions paid": "questions",
     }
     title = (
-        f"{plan.budget.amount:,.10g} {unit} for {counted(plan.questions, 'question')} of"
-        f" {plan.dataset}, {plan.llm}"
+        f"{plan.budget.amount:,.10g} {cost.replace('usd', 'USD')} for"
+        f" {counted(plan.questions, 'question')} of {plan.dataset}, {plan.llm}"
     )
     return [make_table(title, fields, options, _plan_notes(plan, level, beyond=beyond))]
 
@@ -250,10 +251,6 @@ def plan_answer(plan: BudgetPlan) -> str:
         f" {cost}, and expect {percent(bought.plurality)} % right"
         f" ({interval}{shares})."
     )
-
-
-def _unit(plan: BudgetPlan) -> str:
-    return "USD" if plan.budget.unit == "usd" else "tokens"
 
 
 def _plan_notes(plan: BudgetPlan, level: str, *, beyond: bool) -> Iterator[str]:

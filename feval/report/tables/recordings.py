@@ -194,7 +194,10 @@ def _prices(named: str, llms: Sequence[str]) -> str:
     """The price list by its id, and whether it has any of the LLMs, where feval knows it."""
     if not llms or named not in price_ids() or any(map(price_list(named).find, llms)):
         return named
-    return f"no price: {named} has none of these LLMs"
+    return (
+        f"no price: {named} has none of these LLMs; give a list that has one to `feval curve` and"
+        " others, with --prices (`feval ls prices`, or a file)"
+    )
 
 
 def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:

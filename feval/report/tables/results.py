@@ -30,7 +30,15 @@ from feval.report.tables.tables import (
     share,
     timing_notes,
 )
-from feval.report.text import counted, counted_questions, percent, price_words
+from feval.report.text import (
+    counted,
+    counted_questions,
+    fixed,
+    percent,
+    percents,
+    price_words,
+    usd_per_1000,
+)
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
@@ -73,6 +81,17 @@ def label(evaluation: Evaluation) -> str:
         if value != usual.get(name)
     ]
     return f"{evaluation.method}({', '.join(fields)})" if fields else evaluation.method
+
+
+def outcome(point: Any) -> str:
+    """Return what an evaluation or a point of a curve reaches, and what it costs."""
+    words = f"{percent(point.accuracy)} % right"
+    if point.accuracy_low is not None:
+        words += f" ({percents(point.accuracy_low, point.accuracy_high)})"
+    if point.usd_per_question is not None:
+        return f"{words}, for {usd_per_1000(point.usd_per_question)} USD per 1,000 questions"
+    tokens = point.tokens_per_question
+    return words if tokens is None else f"{words}, for {fixed(tokens, 1)} tokens per question"
 
 
 def _written(value: object) -> str:
@@ -163,6 +182,7 @@ def _notes(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
         others = counted(learnt, "other question")
         notes.append(f"{others} were set aside for training and are not judged")
     return (
+        *(f"{label(each)} gets {outcome(each)}." for each in evaluations),
         *notes,
         billing_note(first.billing, first.prices, evaluations, ", ".join(counters)),
         *timing_notes(first.timing),
@@ -194,8 +214,22 @@ def curves_table(curves: Sequence[Curve]) -> Table:
         **per_round_field(first.billing, first.points),
     }
     title = f"{first.method} on {first.dataset}{'' if several else f', {first.llm}'}"
-    table = make_table(title, fields, rows, (*subtitles(first), *first.warnings))
+    answer = () if several else (curve_answer(first),)
+    table = make_table(title, fields, rows, (*answer, *subtitles(first), *first.warnings))
     return marked(table, [name for curve in curves for name in curve.counter.split("; ")])
+
+
+def curve_answer(curve: Curve) -> str:
+    """Return which point is best, and the cheapest one within a point of its accuracy."""
+    best = max(curve.points, key=lambda point: point.accuracy)
+    close = [point for point in curve.points if point.accuracy >= best.accuracy - 0.01]
+    cheap = min(close, key=lambda point: point.usd_per_question or point.tokens_per_question or 0)
+    more = (
+        "."
+        if cheap is best
+        else f"; {curve.field} = {cheap.n} is less than a point below it: {outcome(cheap)}."
+    )
+    return f"Best is {curve.field} = {best.n}: {outcome(best)}{more}"
 
 
 _CURVE_KINDS = {

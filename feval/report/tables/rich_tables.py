@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from feval.report.tables.tables import Table
+from feval.report.tables.tables import Table, align_points
 from feval.report.text import visible
 
 _BREAKS = re.compile(r"(?<=/)(?=\w)|(?<=[A-Za-z%]) ")
@@ -24,6 +24,7 @@ def rich_table(table: Table, *, narrow: bool = False, folded: bool = False) -> R
     A `narrow` table has headers broken into lines and one blank between columns; a `folded` one
     wraps words, never numbers.
     """
+    table = align_points(table)
     result = RichTable(
         title=Text(visible(table.title)) if table.title else None,
         caption=Text("\n".join(map(visible, table.notes))) if table.notes else None,

@@ -19,15 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from feval.evaluation.cautions import mixed_counters, round_ratio
 from feval.evaluation.measures import COSTS, MEASURES
-from feval.report.text import (
-    fixed,
-    interval_name,
-    percent,
-    plain_number,
-    price_words,
-    usd_per_1000,
-    visible,
-)
+from feval.report.text import fixed, interval_name, percent, price_words, three_digits, visible
 
 if TYPE_CHECKING:
     from feval.replay.clock import Timing
@@ -231,9 +223,9 @@ def cost_number(cost: str, value: float) -> str:
     take a fraction of the unit, with one decimal where tokens are counted, else with two.
     """
     measure = MEASURES[COSTS[cost]]
-    if cost == "usd":
-        return usd_per_1000(value)
-    return plain_number(value) if measure.small else fixed(value, 1 if measure.tokens else 2)
+    if measure.small:
+        return three_digits(1000 * value if cost == "usd" else value)
+    return fixed(value, 1 if measure.tokens else 2)
 
 
 def cost_fields(costs: Iterable[str], timing: Timing | None = None) -> Fields:
@@ -254,13 +246,12 @@ def per_round_field(billing: str, records: Sequence[Any]) -> Fields:
     flattered = [each for each in records if round_ratio(billing, each) is not None]
     if not flattered:
         return {}
-    in_usd = numbers("usd_per_question_per_round", write=usd_per_1000)
-    in_tokens = number(1, "tokens_per_question_per_round")
-    known = flattered[0].usd_per_question is not None
+    cost = "tokens" if flattered[0].usd_per_question is None else "usd"
+    write = partial(cost_number, cost)
     return {
-        f"#{cost_unit('usd' if known else 'tokens', None)}, per_round": lambda each: (
-            in_tokens if get(each, "usd_per_question") is None else in_usd
-        )(each)
+        f"#{cost_unit(cost, None)}, per_round": numbers(
+            f"{cost}_per_question_per_round", write=write
+        )
     }
 
 
@@ -302,8 +293,27 @@ def billing_note(
     return f"billing {billing}; {words}{f'; token counter {counter}' if counter else ''}"
 
 
+_NUMBER = re.compile(r"[-+]?[\d,]+(\.\d+)?")
+
+
+def align_points(table: Table) -> Table:
+    """Return the table with the decimal points of a column of numbers under one another."""
+    written = []
+    for column, *cells in zip(table.columns, *table.rows, strict=True):
+        found = [_NUMBER.fullmatch(cell) if column.number else None for cell in cells]
+        most = max((len(number[1] or "") for number in found if number), default=0)
+        written.append(
+            [
+                cell + " " * (most - len(number[1] or "")) if number else cell
+                for cell, number in zip(cells, found, strict=True)
+            ]
+        )
+    return replace(table, rows=tuple(zip(*written, strict=True)))
+
+
 def plain(table: Table) -> str:
     """Return the table as aligned text, one row per line, columns two blanks apart."""
+    table = align_points(table)
     names = [visible(column.name) for column in table.columns]
     lines = [names, *([visible(cell) for cell in row] for row in table.rows)]
     aligned = "  ".join(
