@@ -39,38 +39,48 @@ from typing import Any
 
 # an option of the command line with the argument that stands for it
 _BOTH = re.compile(r"(--[a-z](?:[^(),.;]|\.(?=\w))*?) \(in Python: ([^()]*)\)")
-# an option, and what is its value: a placeholder, a pair, or a word that is one
+# a whole command, which has no arguments; or an option, and what is its value: a pair, a
+# placeholder, or a word that is one
 _OPTION = re.compile(
-    r"--([a-z][a-z-]+)"
-    r"(?: ([A-Z]{2,}\b|\w[\w.]*=\w+|(?:text|merge|verbatim|unlabelled|normal-form)\b))?"
+    r"feval [a-z](?:[^`(),.;]|\.(?=\w))*|(?<![\w-])--([a-z][a-z-]+)"
+    r"(?: (\w[\w.]*=[\w']+|[A-Z]{2,}\b|(?:exact|merge|normal-form|seeded|short-pools|stored|text"
+    r"|unlabelled|verbatim)\b))?"
 )
 _typed = False
 
 
 @contextmanager
-def command_line() -> Iterator[None]:
+def command_line(*, typed: bool = True) -> Iterator[None]:
     """Let errors name options, which whoever types commands knows, not arguments."""
     global _typed
-    before, _typed = _typed, True
+    before, _typed = _typed, typed
     try:
         yield
     finally:
         _typed = before
 
 
-def spoken(sentence: str, *, like_options: bool = False) -> str:
+def is_typed() -> bool:
+    """Return whether errors name options."""
+    return _typed
+
+
+def spoken(sentence: str) -> str:
     """Return a sentence with the options of the command line where one is typed, else with the
-    arguments behind them; `like_options`: those without one have the names of the options.
+    arguments behind them, which have the names of the options where it names no others.
     """
     if _typed:
         return _BOTH.sub(r"\1", sentence)
-    sentence = _BOTH.sub(r"\2", sentence)
-    return _OPTION.sub(_argument, sentence) if like_options else sentence
+    return _OPTION.sub(_argument, _BOTH.sub(r"\2", sentence))
 
 
 def _argument(option: re.Match[str]) -> str:
     name, value = option.groups()
-    return as_arguments([(name, value)]) if value else name.replace("-", "_")
+    if name is None or name == "set":
+        return value or option[0]
+    if name == "drop":
+        name, value = value, name
+    return as_arguments([(name, value)]) if value else f"`{name.replace('-', '_')}`"
 
 
 def as_arguments(options: Iterable[tuple[str, str]], given: Mapping[str, Any] = {}) -> str:
@@ -105,7 +115,7 @@ class FevalError(Exception):
     add: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        sentence = spoken(super().__str__(), like_options=bool(self.call))
+        sentence = spoken(super().__str__())
         shows_call = self.call and self.add and not _typed
         return f"{sentence} Call {self.call}." if shows_call else sentence
 
@@ -147,8 +157,7 @@ class NotExactError(UsageError):
         return str(self.args[0])
 
     def __str__(self) -> str:
-        advice = "Take seeded draws with --order seeded (in Python: order='seeded')."
-        return spoken(f"{self.reason} {advice}")
+        return spoken(f"{self.reason} Take seeded draws with --order seeded.")
 
 
 class CardError(FevalError):
@@ -227,6 +236,9 @@ class ConflictError(RecordingError):
 
 class FevalWarning(UserWarning):
     """Something to know before relying on a number; the command line prints it as a note."""
+
+    def __str__(self) -> str:
+        return spoken(super().__str__())
 
 
 class SeparateAnswersWarning(FevalWarning):

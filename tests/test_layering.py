@@ -396,6 +396,42 @@ def test_what_is_forbidden_is_seen(source):
     assert len(forbidden(planted("feval.cards.prices", source))) == 1
 
 
+# a whole command, or an option with its argument
+SAID_IN_PYTHON = re.compile(
+    r"feval [a-z](?:[^`(),.;]|\.(?=\w))*|--[a-z][^(),;]*? \(in Python: [^()]*\)"
+)
+OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]+)")
+ASKED_OTHERWISE = {"drop", "set"}
+"""Options that `errors.spoken` knows the arguments of."""
+ONLY_TYPED = {"all", "allow_field", "api_key_env", "from", "probe_every", "protocol"}
+"""Options of commands whose messages Python never shows."""
+
+
+def said(node):
+    """Yield the texts of a tree, without docstrings; X stands for what is filled in."""
+    if isinstance(node, ast.JoinedStr):
+        yield "".join(each.value if isinstance(each, ast.Constant) else "X" for each in node.values)
+    elif isinstance(node, ast.Constant):
+        yield str(node.value)
+    elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+        for child in ast.iter_child_nodes(node):
+            yield from said(child)
+
+
+def test_an_option_that_a_message_names_is_an_argument_in_python():
+    trees = [each.tree for each in modules() if not is_or_lies_in(each.name, ["feval.cli"])]
+    known = {node.arg for tree in trees for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    named = {
+        option.replace("-", "_")
+        for tree in trees
+        for text in said(tree)
+        if " " in text.strip()
+        for option in OPTION.findall(SAID_IN_PYTHON.sub("", text))
+    }
+    assert {"prices", "questions"} < named
+    assert named <= known | ASKED_OTHERWISE | ONLY_TYPED
+
+
 def test_only_imports_and_recordings_count_tokens_with_a_vocabulary():
     """A vocabulary is fetched when its counter is made, so nothing that reads a recording makes
     one.

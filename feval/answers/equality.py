@@ -95,7 +95,7 @@ def _installed_math_verify(name: str) -> str:
         raise AnswerError(
             "Answers of the kind 'latex' are compared by math-verify, which is not installed."
             " Install it (pip install 'feval[math]'), or compare them by their normal form alone:"
-            " --equality normal-form (in Python: equality='normal-form')."
+            " --equality normal-form."
         )
     full = f"{MATH_VERIFY}-{installed}"
     if name not in {MATH_VERIFY, full}:
@@ -231,7 +231,7 @@ class MathWorker:
             raise AnswerError(
                 "math-verify is installed, but its worker did not start. Try `python -m"
                 " feval.answers._math_worker` to see why, or compare LaTeX answers by their normal"
-                " form alone: --equality normal-form (in Python: equality='normal-form')."
+                " form alone: --equality normal-form."
             )
         return process
 

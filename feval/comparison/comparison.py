@@ -487,6 +487,12 @@ def compare(
     options = {name: value for name, value in given.items() if value is not None}
     absent: tuple[FailedMethod, ...] = ()
     if isinstance(recording, Plan):
+        stated = {"dataset": dataset, "llms": llms, "budgets": budgets}
+        if both := [name for name, value in stated.items() if value is not None]:
+            raise UsageError(
+                f"A plan states its {', '.join(stated)}; {', '.join(both)} came with one, too."
+                " Leave that out and change the plan, or compare its recordings without a plan."
+            )
         plan = recording.changed(**options) if options else recording
     else:
         recordings = open_recordings(recording)

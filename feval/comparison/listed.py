@@ -80,7 +80,7 @@ def listed_plan(
     if empty := next((name for name, cots in most.items() if not cots), None):
         raise ShortPoolError(
             f"{empty} has no recorded CoT on some question of {dataset}, so no budget fits. Leave"
-            " such questions out with --drop short-pools (in Python: short_pools='drop'), or name"
+            " such questions out with --drop short-pools, or name"
             " other LLMs."
         )
     places = [recording.address or str(recording.path) for recording in recordings]

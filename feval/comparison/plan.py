@@ -181,7 +181,8 @@ class ComparedMethod(Request):
 def _unnamed(method: str, place: str) -> str:
     return (
         f"The comparison names {method!r}, Python code in a file. A comparison file runs no code by"
-        f" itself: read that code, and pass --method {place} to have it run."
+        f" itself: read that code, and pass --method {place} (in Python:"
+        f" methods=[{place!r}]) to have it run."
     )
 
 

@@ -461,7 +461,7 @@ def _kind(method: object, order: str | None, cost: str | None, parallel: int | N
     if order != "exact" and not (callable(method) or isinstance(method, (BatchMethod, MethodFile))):
         raise UsageError(
             f"The {methods.method_name(method)} is an expectation over all draws; take --order"
-            " exact (in Python: order='exact')."
+            " exact."
         )
     return order
 
@@ -482,9 +482,7 @@ def named_errors(method: object, llms: Sequence[LLM]) -> Iterator[None]:
             for name in ("width", "budget", "samples", "n"):  # the last that is too large is named
                 if isinstance(most := getattr(method, name, 0), int) and most > pool > 0:
                     set_to = f"{name}={pool}"
-                    advice = (
-                        f" Its budget is the field {name}: --set {set_to} (in Python: {set_to})."
-                    )
+                    advice = f" Its budget is the field {name}: --set {set_to}."
         raise type(error)(
             f"The method {methods.method_name(method)} cannot be evaluated: {error}{advice}"
         ) from error

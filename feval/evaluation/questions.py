@@ -168,7 +168,7 @@ def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) 
     raise UnlabelledError(
         f"{len(without)} of {len(rows)} questions of {dataset.id} {have} no gold answer that can be"
         f" read ({shown}), so nothing is right or wrong there. Leave them out with --drop"
-        " unlabelled (in Python: unlabelled='drop'), or add their golds (feval import --questions"
+        " unlabelled, or add their golds (feval import --questions"
         " FILE)."
     )
 
@@ -181,7 +181,7 @@ def _enough(rows: Rows, budgets: Sequence[tuple[LLM, int]], choice: str) -> Bool
     if enough.all() or (choice == "drop" and enough.any()):
         return enough
     offer = (
-        " --drop short-pools (in Python: short_pools='drop') leaves out the"
+        " --drop short-pools leaves out the"
         f" {np.count_nonzero(~enough)} of {len(rows)} questions with fewer."
         if enough.any()
         else ""

@@ -242,8 +242,7 @@ def drawn_orders(
     if replicates > MAX_REPLICATES:
         raise OutOfRangeError(
             f"{replicates:,} replicates were asked for; {MAX_REPLICATES:,} is the most. Where a"
-            " method has an exact expectation, use that instead: --order exact (in Python:"
-            " order='exact')."
+            " method has an exact expectation, use that instead: --order exact."
         )
     size = chunk or _replicates_at_once(questions, [draws])
     for start in range(0, replicates, size):

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from feval import __version__
-from feval.errors import ConflictError, FevalError, UsageError
+from feval.errors import ConflictError, FevalError, UsageError, command_line, is_typed
 
 _T = TypeVar("_T")
 Progress = Callable[[int, int | None], None]
@@ -128,7 +128,9 @@ class _Tasks:
         return bool(self._running)
 
     def _submit(self, place: int, task: tuple[Any, ...], run: int) -> None:
-        future = self._executor.submit(run_task, __version__, self._function, task)
+        future = self._executor.submit(
+            run_task, __version__, self._function, task, typed=is_typed()
+        )
         self._running[future] = place, task, run
         future.add_done_callback(self._ended.put)
 
@@ -164,15 +166,18 @@ class _Tasks:
                 future.cancel()
 
 
-def run_task(version: str, function: Callable[..., _T], task: tuple[Any, ...]) -> _T:
-    """Run a task in a process that may be of another machine."""
+def run_task(
+    version: str, function: Callable[..., _T], task: tuple[Any, ...], *, typed: bool = False
+) -> _T:
+    """Run a task in a process that may be of another machine; `typed`: errors name options."""
     if version != __version__:
         raise ConflictError(
             f"This is feval {version}, and a worker has feval {__version__}, whose numbers may"
             " differ. Install the same on all."
         )
     try:
-        return function(*task)
+        with command_line(typed=typed):
+            return function(*task)
     except Exception as error:
         if (sent := portable(error)) is error:
             raise

@@ -108,7 +108,7 @@ def _check(recording: Recording, dataset: str, llm: str) -> None:
         shape = "conversations of several turns" if turns else "trees of steps"
         raise UsageError(
             f"{llm} was recorded on {dataset} as {shape}, which every-eval-ever has no place for."
-            " Name the LLMs to export, --llm, or export a table."
+            " Name the LLMs to export, --llm NAME (in Python: llms=['NAME']), or export a table."
         )
     if not len(_right_shares(recording, dataset, llm)):
         raise NotRecordedError(

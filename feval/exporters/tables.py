@@ -212,7 +212,7 @@ def _left_out(recording: Recording, pairs: Sequence[tuple[str, str]], to: str) -
         asked = all(recording.manifest.pairs[pair]["smallest_pool"] for pair in pairs)
         if to == "csv" and not asked:
             lost.append("questions without CoTs")
-        yield f"{', '.join(lost[:-1])} and {lost[-1]} were left out, which --to parquet keeps."
+        yield f"{', '.join(lost[:-1])} and {lost[-1]} were left out, which Parquet keeps."
     if any(recording.scorers(*pair) for pair in pairs):
         yield "Of scorers, settings, replies and tokens were left out."
     yield "Title, licence, prices, notes and hash of the recording were left out."

@@ -255,7 +255,7 @@ class QuestionCosts(MeanCosts):
                 llm.prices.price(llm.name)  # says which price list, and what to do
             raise PriceNotFoundError(
                 f"A budget in USD needs prices, and {llm.name} was loaded without a price list."
-                " Give one (`--prices`), or a budget in tokens."
+                " Give one (--prices), or a budget in tokens."
             )
         unknown = rows[llm.pool.rows(rows).prompt_tokens < 0]
         if len(unknown):

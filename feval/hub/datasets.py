@@ -89,7 +89,7 @@ def questions(
             )
             raise CardError(
                 f"The dataset {known.id!r} {where}. Pass a file with the questions, --questions"
-                " FILE."
+                " FILE (in Python: source=FILE)."
             )
         rows = hub_questions(known.id, _hub_rows(hub), hub.columns, known.answer_kind)
         origin = f"{hub.repository} on the Hub"
@@ -123,7 +123,7 @@ def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
     if card.hub is None:
         raise CardError(
             f"The dataset {card.id!r} is not on the Hub. Pass a file with the rows of its train"
-            " split: train_rows = ... in a file for --settings."
+            " split: --settings FILE with train_rows = ROWS (in Python: source=ROWS)."
         )
     train = card.hub.model_copy(update={"split": "train", "files": None})
     return _hub_rows(train, train=True)
@@ -205,9 +205,9 @@ def _check(card: DatasetCard, questions: Sequence[Question], origin: str) -> Non
     if differ:
         raise SourceError(
             f"The questions in {origin} are not those that the card of {card.id!r} describes:"
-            f" {'; '.join(differ)}. Give the file that belongs to the dataset, --questions FILE;"
-            " or, for other questions, use a dataset id of your own, or a card of your own in a"
-            " folder named by FEVAL_CARDS."
+            f" {'; '.join(differ)}. Give the file that belongs to the dataset, --questions FILE"
+            " (in Python: source=FILE); or, for other questions, use a dataset id of your"
+            " own, or a card of your own in a folder named by FEVAL_CARDS."
         )
 
 

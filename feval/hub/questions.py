@@ -26,9 +26,10 @@ MAX_BYTES = 256 << 20
 """Most bytes that the question files of one card may have."""
 
 _FORMATS = (".parquet", ".jsonl", ".json")
-_QUESTIONS_FILE = "pass a file with the questions, --questions FILE"
+_QUESTIONS_FILE = "pass a file with the questions, --questions FILE (in Python: source=FILE)"
 _ROWS_FILE = (
-    "pass a file with the rows of the train split, train_rows = ... in a file for --settings"
+    "pass a file with the rows of the train split: --settings FILE with train_rows ="
+    " ROWS (in Python: source=ROWS)"
 )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from feval.arguments import in_python
-from feval.errors import SourceWarning, UsageError, spoken
+from feval.errors import SourceWarning, UsageError
 from feval.importers.conversion import import_recording
 from feval.importers.files import plain
 from feval.recording.reader import Recording, open_recording
@@ -105,8 +105,9 @@ def from_dataframe(
             _remove(kept)
             raise
     weakref.finalize(recording, _remove, kept)
-    for note in recording.manifest.raw["notes"]:
-        warnings.warn(spoken(note, like_options=True), SourceWarning, stacklevel=3)
+    for number, note in enumerate(recording.manifest.raw["notes"], 1):
+        # without a line of the caller, which says nothing of the table
+        warnings.warn_explicit(note, SourceWarning, "feval.from_dataframe", number)
     return recording
 
 

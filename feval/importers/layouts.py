@@ -104,12 +104,12 @@ def layout_of(
         texts = [*columns]
         columns = [text for text in texts if not text.startswith(_IGNORE)]
         ignored = [*ignored, *(text[len(_IGNORE) :] for text in texts if text not in columns)]
-    columns, scores = _pairs(columns, "--map", alone=False), _pairs(scores, "--score", alone=True)
+    columns, scores = _pairs(columns, "--map"), _pairs(scores, "--score (in Python: scores)")
     named, unread = {*columns.values(), *scores.values()}, set(ignored)
     if both := sorted(named & unread):
         raise UsageError(
-            f"The column {both[0]!r:.80} is named by --map or --score, and by --map"
-            f" ignore={both[0]:.80}, too. Leave one of them out."
+            f"The column {both[0]!r:.80} is named by --map or --score (in Python: map or"
+            f" scores), and by --map ignore={both[0]:.80}, too. Leave one of them out."
         )
 
     def kept(pairs: Mapping[str, str]) -> dict[str, str]:
@@ -130,10 +130,10 @@ def layout_names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
-def _pairs(texts: Mapping[str, str] | Iterable[str], option: str, *, alone: bool) -> dict[str, str]:
+def _pairs(texts: Mapping[str, str] | Iterable[str], option: str) -> dict[str, str]:
     if isinstance(texts, Mapping):
         return {str(name): str(column) for name, column in texts.items()}
-    pairs: dict[str, str] = {}
+    alone, pairs = option != "--map", dict[str, str]()
     for text in texts:
         name, equals, column = str(text).partition("=")
         if not equals and alone:

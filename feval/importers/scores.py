@@ -229,7 +229,7 @@ class _ScoreTable:
                 raise SourceError(
                     f"{sentence_start(row.where)} has two scores by one scorer, in"
                     f" {' and '.join(map(repr, columns))}. Name a scorer for each, --score"
-                    " SCORER=COLUMN."
+                    " SCORER=COLUMN (in Python: scores=['SCORER=COLUMN'])."
                 )
             if value is not None:
                 found[is_list] = value
@@ -323,7 +323,8 @@ def _score_columns(
         if not equals or column not in names:
             raise SourceError(
                 f"{source} has no column {(column or scorer)!r:.80} with scores; its columns are"
-                f" {_listed(names)}. Write --score COLUMN, or --score SCORER=COLUMN."
+                f" {_listed(names)}. Write --score COLUMN or SCORER=COLUMN (in Python:"
+                " scores=['COLUMN'] or ['SCORER=COLUMN'])."
             )
         columns.setdefault(scorer, []).append(column)
     for column in () if wanted else names:
@@ -333,12 +334,13 @@ def _score_columns(
     if not columns:
         raise SourceError(
             f"{source} has no column 'score' or 'step_scores'; its columns are {_listed(names)}."
-            " Name the one with scores, --score COLUMN."
+            " Name the one with scores, --score COLUMN (in Python: scores=['COLUMN'])."
         )
     if name is not None and len(columns) > 1:
         raise UsageError(
             f"--name {name} is the name of one scorer, and {source} has scores by"
-            f" {_listed(columns)}. Name each, --score SCORER=COLUMN."
+            f" {_listed(columns)}. Name each, --score SCORER=COLUMN (in Python:"
+            " scores=['SCORER=COLUMN'])."
         )
     return columns if name is None else {name: next(iter(columns.values()))}
 

@@ -830,8 +830,8 @@ class _Content:
             )
         if "question" not in what.targets and self._request.questions is None:
             notes.append(
-                "The table has no texts of questions, so that requests are known by their token"
-                " counts alone, if at all."
+                "The table has no texts of questions: what was asked is not shown, and costs of"
+                " prompts need 'prompt_tokens'."
             )
         if self._counts_requests:
             notes.append(

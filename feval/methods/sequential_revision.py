@@ -231,7 +231,7 @@ class SequentialRevision(OneLLM):
         if self.seeded_only:
             raise UsageError(
                 f"No exact expectation is known of answer={self.answer!r}; take seeded draws with"
-                " --order seeded (in Python: order='seeded')."
+                " --order seeded."
             )
         order = np.arange(pool.codes.shape[1], dtype=np.uint16)
         searches = Searches(self, [pool], [np.broadcast_to(order, (1, *pool.codes.shape))])

@@ -81,13 +81,13 @@ def _files_in(place: Path) -> list[Path]:
     files = [path for path in paths if path.is_symlink() or not path.is_dir()]
     if not place.exists() or not files:
         raise ReleaseError(
-            f"There are no results in {place}. Name a folder that feval wrote with --out, or a file"
+            f"There are no results in {place}. Name a folder that feval wrote results to, or a file"
             " of one, with --results (in Python: results=[...])."
         )
     if place.is_dir() and place / _RECEIPT not in files:
         raise ReleaseError(
             f"{place} has no {_RECEIPT}, so nobody could recompute its numbers. Name a folder that"
-            " `feval run`, `curve`, `surface`, `compare`, `estimate` or `grade` wrote with --out."
+            " `feval run`, `curve`, `surface`, `compare`, `estimate` or `grade` wrote."
         )
     if len(files) > _MOST_FILES:
         raise ReleaseError(
@@ -246,7 +246,7 @@ def result_block(name: str, files: Files, repo_id: str, shown: PriceList | None)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ReleaseError(
             f"The numbers of the results {name} cannot be shown ({error!r:.80}). Write the results"
-            " again, with --out."
+            " again."
         ) from error
     if (
         prices is not None

@@ -154,7 +154,7 @@ def read_receipt(path: Path) -> Receipt:
     if not isinstance(content, dict) or "feval_receipt" not in content:
         raise UsageError(
             f"{path} is not a receipt. feval run, curve, surface, compare, estimate and grade write"
-            " receipt.json with --out."
+            " receipt.json beside their numbers."
         )
     if (content["feval_receipt"], content.get("draws", DRAWS)) != (SCHEME, DRAWS):
         raise UsageError(

@@ -124,8 +124,8 @@ class Channels(ABC):
         steps: Steps = self._channel(
             "steps",
             missing="was recorded as whole CoTs, which cannot be expanded step by step or replied"
-            " to. Record steps (`feval record --tree`) or turns (`--protocol`), or import them"
-            " (`feval import jsonl`, `steps` or `turns`).",
+            " to. Record steps (`feval record --tree`) or turns (`feval record --protocol`), or"
+            " import them (`feval import jsonl`, `steps` or `turns`).",
         )
         return steps
 
@@ -181,7 +181,7 @@ class Channels(ABC):
         if scorer is None and len(names) > 1:
             raise NotRecordedError(
                 f"{self.owner} has scores by several scorers: {', '.join(names)}. Name one of them:"
-                f" --set scorer={names[0]} (in Python: scorer={names[0]!r})."
+                f" --set scorer={names[0]}."
             )
         if scorer is not None and scorer not in names:
             scorer = stated_direction(scorer)[0]

@@ -148,7 +148,9 @@ def record_dataset(
         )
     if task.tree is not None and (partial or start is not None):
         what = "Trees of steps" if isinstance(task.tree, Tree) else "Chains of turns"
-        raise UsageError(f"{what} are recorded whole and anew; leave partial and --from out.")
+        raise UsageError(
+            f"{what} are recorded whole and anew; leave partial and --from (in Python: start) out."
+        )
     plan, identity = task.plan(), task.identity()
     probes = {} if task.probing is None else {"probes": task.probing.content()}
     folder = journal_folder(out) if journal is None else Path(journal)

@@ -348,7 +348,7 @@ def test_a_sandbox_that_cannot_be_is_refused(script, words, tmp_path, monkeypatc
     if script is not None:
         (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "bwrap").chmod(0o755)
-    with pytest.raises(UsageError, match=f"--sandbox.*{words}"):
+    with pytest.raises(UsageError, match=f"`sandbox`.*{words}"):
         sandboxed(["python"])
 
 

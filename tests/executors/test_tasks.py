@@ -156,7 +156,7 @@ def test_a_failure_that_comes_before_its_turn_waits_for_it(end):
     futures = iter([first, failed])
 
     class Given(Executor):
-        def submit(self, *_):  # type: ignore[override]  it has its futures already
+        def submit(self, *_, **__):  # type: ignore[override]  it has its futures already
             return next(futures)
 
     found = results(str, [("",), ("",)], Given())

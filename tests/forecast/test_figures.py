@@ -202,7 +202,7 @@ def test_what_cannot_be_drawn_is_said(two, tmp_path):
         made("pie", two)
     with pytest.raises(
         UsageError,
-        match=r"A mixture takes two LLMs or more; cool alone was given\. Name others, --llm NAME\.",
+        match=r"A mixture takes two LLMs or more; cool alone was given\. Name others, llm='NAME'\.",
     ):
         make_figure("mixtures", dataset, [cool])
     with pytest.raises(ShortPoolError):

@@ -316,7 +316,7 @@ def test_no_name_in_a_card_leaves_the_cache_folder(sums, cache):
 
 
 def test_without_a_pinned_revision_nothing_is_fetched(hub):
-    with pytest.raises(HubError, match=r"pins no commit of tasksource/bigbench .*--questions FILE"):
+    with pytest.raises(HubError, match=r"pins no commit of tasksource/bigbench .*source=FILE"):
         question_files(
             HubSource(repository="tasksource/bigbench", config=None, split="train", revision=None)
         )
@@ -334,7 +334,7 @@ def test_offline_and_not_cached_is_said_at_once(sums, monkeypatch, word):
     monkeypatch.setenv("HF_HUB_OFFLINE", word)
     with pytest.raises(
         HubError,
-        match=r"us/sums at commit 0123456789ab .*HF_HUB_OFFLINE.*no sound copy.*--questions FILE",
+        match=r"us/sums at commit 0123456789ab .*HF_HUB_OFFLINE.*no sound copy.*source=FILE",
     ):
         questions("sums")
     assert sums.requests == []
@@ -477,7 +477,7 @@ def test_a_dataset_of_ones_own_needs_a_file_and_an_answer_kind(tmp_path):
             " (mine/1)."
         ),
     ]
-    with pytest.raises(UsageError, match=r"no card for the dataset 'mine'.*--answer-kind"):
+    with pytest.raises(UsageError, match=r"no card for the dataset 'mine'.*answer_kind="):
         questions("mine", source=path)
     with pytest.raises(UnknownNameError, match="no answer kind 'numbers'"):
         questions("mine", source=path, answer_kind="numbers")

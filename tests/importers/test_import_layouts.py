@@ -200,12 +200,12 @@ def test_refuses_other_mapping_files(save, text, sentence):
     [
         ({"layout": "matharen"}, "no layout 'matharen'. Did you mean 'matharena'"),
         ({"layout": "missing.toml"}, "missing.toml cannot be read: No such file"),
-        ({"columns": ["question"]}, "--map takes NAME=COLUMN"),
+        ({"columns": ["question"]}, "`map` takes NAME=COLUMN"),
         ({"columns": ["question=a", "question=b"]}, "two columns, 'a' and 'b'"),
-        ({"scores": ["=x"]}, "--score takes SCORER=COLUMN or COLUMN"),
+        ({"scores": ["=x"]}, "scores takes SCORER=COLUMN or COLUMN"),
         (
             {"scores": ["x"], "ignored": ["x"]},
-            "The column 'x' is named by --map or --score, and by --map ignore=x",
+            "The column 'x' is named by map or scores, and by ignore='x'",
         ),
     ],
 )

@@ -874,7 +874,7 @@ def test_json_of_brackets_is_refused_before_it_takes_thirty_times_its_size(monke
 def test_a_questions_file_that_is_not_there_is_told_from_the_source(imported, tmp_path):
     for path, kind in ((tmp_path / "none.jsonl", "nothing"), (tmp_path, "a folder")):
         imported.refuses(
-            rf"should be the questions file \(questions\); there is {kind}\. Check",
+            rf"should be the questions file \(`questions`\); there is {kind}\. Check",
             "mot-cascade",
             dumped([mot_entry()]),
             questions=path,

@@ -207,7 +207,7 @@ def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(scored, tmp_
         (rows(a=[1], b=[2]), {"scores": ["x=a", "x=b"]},
         "has two scores by one scorer, in 'a' and 'b'"),
         (rows(a=[1], b=[2]), {"scores": ["a", "b"], "name": "c"},
-        "--name c is the name of one scorer, and t.csv"),
+        "`name` c is the name of one scorer, and t.csv"),
         (rows(score=[1]), {"llms": ["gamma"]},
         "no CoTs of 'gamma' there. It holds alpha, org/beta"),
     ],

@@ -382,10 +382,10 @@ def test_a_port_that_is_taken_and_a_host_of_elsewhere_are_sentences():
     application = Stub()
     with (
         serving() as server,
-        pytest.raises(StorageError, match=rf"port {server.port}: .*Name another --port"),
+        pytest.raises(StorageError, match=rf"port {server.port}: .*Name another `port`"),
     ):
         replay_server(application, port=server.port)
-    with pytest.raises(StorageError, match="Name a --host"):
+    with pytest.raises(StorageError, match="Name a `host`"):
         replay_server(application, host="192.0.2.1", token=TOKEN)
     with pytest.raises(StorageError, match="Nothing can listen"):
         replay_server(application, port=65_536)

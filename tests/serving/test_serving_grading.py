@@ -380,7 +380,7 @@ def test_a_ledger_opens_no_price_list_of_its_choice(served, toy, tmp_path):
     result = served.ledger(detail=True) | {"prices": "../prices.json"}
     path = tmp_path / "ledger.json"
     path.write_text(json.dumps(result))
-    with pytest.raises(UsageError, match=r"has no card\. Give it with --prices"):
+    with pytest.raises(UsageError, match=r"has no card\. Give it with `prices`"):
         regraded(toy, path, {"toy/0": "a"})
     again = regraded(toy, path, {"toy/0": "a"}, prices="2025-06-02").grade
     assert again.to_dict()["usd"] == served.ledger("mine")["usd"]

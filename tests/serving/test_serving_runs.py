@@ -502,7 +502,7 @@ def test_an_existing_ledger_is_neither_overwritten_nor_mixed_up(recording, tmp_p
         with pytest.raises(StorageError, match="Another process"):
             opened(recording, ledger=ledger, resume=True)
     before = ledger.read_bytes()
-    with pytest.raises(StorageError, match="--resume"):
+    with pytest.raises(StorageError, match="`resume`"):
         opened(recording, ledger=ledger)
     for options in (
         {"seed": 1},

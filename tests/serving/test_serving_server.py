@@ -174,7 +174,7 @@ def test_with_its_ledger_a_server_goes_on_where_it_stood(toy, tmp_path, ended):
                 pass
         process.send_signal(ended)
         process.wait()
-    with pytest.raises(StorageError, match="--resume"):
+    with pytest.raises(StorageError, match="`resume`"):
         serve(toy, ledger=file)
     with command(toy, "--ledger", file, "--resume") as (_, ready):
         assert ask(ready["port"], "GET", "/feval/ledger").json["runs"][0]["cots"] == 5

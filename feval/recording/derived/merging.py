@@ -75,8 +75,7 @@ def merge(
     if len(prices) > 1:
         raise ConflictError(
             f"The recordings name different price lists ({', '.join(sorted(prices))}); merge"
-            " recordings with one list, or open them together with one list: --prices LIST (in"
-            " Python: prices=LIST)."
+            " recordings with one list, or open them together with one list: --prices LIST."
         )
     datasets = list(
         dict.fromkeys(dataset for source in sources for dataset in source.dataset_ids())
@@ -180,7 +179,7 @@ def _longest(
                 raise ConflictError(
                     f"{what}, with other content on {rows.question_id!r:.80}; give one of them a"
                     " variant name (such as NAME@second) when importing, or record more with"
-                    " --from."
+                    " --from (in Python: start)."
                 )
         yield longest
 

@@ -80,7 +80,7 @@ def common_info(
             mine, theirs = getattr(first, field), getattr(other, field)
             if mine != theirs:
                 advice = (
-                    "name one for both, --equality NAME (in Python: equality=NAME)"
+                    "name one for both, --equality NAME"
                     if field == "equality"
                     else "import one of them again"
                 )

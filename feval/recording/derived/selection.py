@@ -62,13 +62,11 @@ def select(
     """
     if samples is not None and samples < 1:
         raise OutOfRangeError(
-            f"A selection keeps at least 1 CoT per pool, not {samples}. Raise --samples"
-            " (in Python: samples)."
+            f"A selection keeps at least 1 CoT per pool, not {samples}. Raise --samples."
         )
     if min_cots is not None and min_cots < 1:
         raise OutOfRangeError(
-            f"The least number of CoTs per question is 1, not {min_cots}. Raise --min-cots (in"
-            " Python: min_cots)."
+            f"The least number of CoTs per question is 1, not {min_cots}. Raise --min-cots."
         )
     source, renamed = open_sound(recording), dict(rename or {})
     for dataset in datasets or ():
@@ -165,7 +163,7 @@ def _questions(
     if chosen and not enough:
         raise ShortPoolError(
             f"No question of {dataset} has {least} CoTs of every selected LLM, so nothing of it"
-            " would be left. Lower --min-cots (in Python: min_cots), or select fewer LLMs."
+            " would be left. Lower --min-cots, or select fewer LLMs."
         )
     return enough, len(chosen) - len(enough)
 

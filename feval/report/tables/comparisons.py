@@ -332,7 +332,7 @@ class _Shown:
             return rows, ()
         note = (
             f"pairs with {self.strongest}, the first of the ranking; all {len(rows):,} lines:"
-            " comparison.json and report.html (--out)"
+            " comparison.json and report.html"
         )
         return [row for row in rows if self.strongest in (row.a, row.b)], (note,)
 

@@ -250,7 +250,7 @@ def test_a_dataset_without_a_prompt_is_told_how_to_get_one():
         match=r"no prompt card 'gsm9k'. Did you mean 'gsm8k'\?.*prompts with a file gsm9k.md",
     ):
         prompt_card("gsm9k")
-    with pytest.raises(UnknownNameError, match=r"FEVAL_CARDS=my-cards\. Or .*--set prompt=none"):
+    with pytest.raises(UnknownNameError, match=r"FEVAL_CARDS=my-cards\. Or .*prompt=none"):
         prompt_card("../gsm8k")
 
 

@@ -107,7 +107,7 @@ def test_cots_without_probes_get_them_and_are_not_asked_for_again(probed, tmp_pa
     plain = recorded(tmp_path / "plain", task(probing=False))
     with pytest.raises(
         StorageError,
-        match=r"is sealed without probes, and probes every 12 tokens were asked for\..*--from",
+        match=r"is sealed without probes, and probes every 12 tokens were asked for\..*`from`",
     ):
         recorded(tmp_path / "plain", task())
     backend = Watched()
@@ -215,7 +215,7 @@ def test_wrong_settings_of_probes_are_refused_before_anything_is_asked():
         with pytest.raises(FevalError, match=message):
             Probing(**fields)
     settings = RecordingSettings(DATASET, LLM, probe_cue="so")
-    with pytest.raises(UsageError, match="probe_cue is for probes; add --probe-every N"):
+    with pytest.raises(UsageError, match="probe_cue is for probes; add `probe_every` N"):
         make_task(settings, load_questions(DATASET, first=1))
     assert make_task(
         replace(settings, probe_every=9), load_questions(DATASET, first=1)

@@ -87,7 +87,7 @@ def test_a_complete_tree_is_left_alone_and_another_refused(tree, tmp_path):
     assert recorded(tree.path, task(), backend).hash == tree.hash
     with pytest.raises(StorageError, match="is another recording"):
         recorded(tree.path, task(depth=DEPTH + 1), backend)
-    with pytest.raises(UsageError, match="recorded whole and anew; leave partial and --from out"):
+    with pytest.raises(UsageError, match="recorded whole and anew; leave partial and start out"):
         recorded(tmp_path / "r", task(), backend, start=tree.path)
     assert backend.asked == []
     with pytest.raises(Fatal):
@@ -154,11 +154,11 @@ def test_a_server_that_does_not_say_why_a_step_ended_is_refused(tmp_path):
 def test_wrong_trees_are_refused_before_anything_is_asked():
     for fields, message in (
         ({"depth": 0}, "depth of a tree is 1 to 65,534; 0 was given"),
-        ({"depth": 16}, r"more than the 65,534 steps .*; lower depth, branch or --samples"),
+        ({"depth": 16}, r"more than the 65,534 steps .*; lower depth, branch or `samples`"),
         ({"step_stop": "  "}, "stop text of the steps is empty or of blanks"),
         ({"step_template": "no place"}, "step_template holds"),
-        ({"probe_every": 9}, "leave one of --tree and probe_every out"),
-        ({"tree": False}, "branch is for trees of steps; add --tree"),
+        ({"probe_every": 9}, "leave one of `tree` and probe_every out"),
+        ({"tree": False}, "branch is for trees of steps; add `tree`"),
     ):
         with pytest.raises(FevalError, match=message):
             task(**fields)
