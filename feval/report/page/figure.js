@@ -3,6 +3,7 @@
 const colour = (i) => `var(--c${data.curves[i].look[0]})`;
 const marker = (i) => data.shapes.markers[data.curves[i].look[1]];
 const dashes = (i) => data.shapes.dashes[data.curves[i].look[2]];
+const CEILINGS = ["7 4", "2 3", "9 3 2 3"]; // their dashes
 const MOST_BANDS = 4; // of more lines, bands hide each other
 const onFrontier = new Set(data.frontier.map(([, , label]) => label));
 const bandKey = (label) => (data.curves.length > MOST_BANDS && !onFrontier.has(label) ? "other bands" : "band");
@@ -12,6 +13,8 @@ const named = (c) => c.llms.join(" > ");
 const method = (c) => c.label.replace(` (${named(c)})`, "");
 const lines = (c) => data.curves.filter((other) => method(other) === method(c));
 const crossed = (c) => lines(c).length > 1 && lines(c).every((other) => other.look[1] === c.look[1] && other.look[2] === c.look[2]);
+const names = [...new Set(data.curves.flatMap((c) => c.llms))];
+const brief = (llms) => llms.map(new Set(names.map(short)).size === names.length ? short : String).join(" > ");
 const state = { axis: data.axis, hidden: new Set(["other bands"]), at: -1 };
 const scaled = (axis, value) => (axis.scale ?? 1) * value;
 const chosenAxis = () => data.axes.find((axis) => axis.key === state.axis);
@@ -107,7 +110,7 @@ function drawPlot() {
   for (const s of drawn.filter((s) => banded(s) && s.kind === "curve" && s.points.length > 1 && s.points.every((p) => p.low !== null)))
     plot.append(svg("path", { d: path(s.points, (p) => p.high) + path([...s.points].reverse(), (p) => p.low).replace("M", "L") + "Z", fill: colour(s.i), opacity: 0.13 }));
   drawn.filter((s) => s.kind === "ceiling").forEach((s, i) => {
-    const dash = ["7 4", "2 3", "9 3 2 3"][i % 3];
+    const dash = CEILINGS[i % CEILINGS.length];
     plot.append(svg("path", { d: path(s.points, (p) => p.y), fill: "none", stroke: "var(--grey)", "stroke-width": 1.6, "stroke-dasharray": dash }));
     if (s.points.length === 1) plot.append(svg("path", { d: `M${X(s.points[0].at) - 7} ${Y(s.points[0].y)}h14`, stroke: "var(--grey)", "stroke-width": 2 }));
   });
@@ -124,7 +127,10 @@ function drawPlot() {
       plot.append(svg("path", { d: marker(s.i), transform: `translate(${X(p.at).toFixed(1)} ${Y(p.y).toFixed(1)})`, fill: colour(s.i), stroke: "var(--paper)", "stroke-width": 1 }));
     }
   }
-  // Names stand where they hide least: of lines, counted along them, of markers, and of other names.
+  // Names stand where they hide least of lines, counted along them, and of markers, and never on one another or on a circle:
+  // where there is no room for one, a tap tells it.
+  const circles = drawn.filter((s) => s.kind === "baseline").flatMap((s) => s.points.map((p) => [X(p.at) - 7, Y(p.y) - 7, X(p.at) + 7, Y(p.y) + 7]));
+  const taken = [[left, top, left + 80, top + 16], ...circles];
   const crowd = drawn.filter((s) => s.kind !== "baseline").flatMap((s) => s.points.flatMap((p, i) => {
     const [x, y] = [X(p.at), Y(p.y)], q = s.points[i + 1];
     const along = q ? Array.from({ length: 24 }, (_, k) => [x + ((X(q.at) - x) * k) / 24, y + ((Y(q.y) - y) * k) / 24]) : [];
@@ -138,11 +144,13 @@ function drawPlot() {
       const hides = ([dx, dy]) => {
         const [l, t] = [x + dx - 3, y + dy - 8], [r, b] = [l + long + 6, t + 16];
         const outside = l < left || r > width - right || t < top || b > height - bottom;
-        return (outside ? 1e6 : 0) + crowd.filter(([cx, cy]) => cx > l && cx < r && cy > t && cy < b).length;
+        const other = taken.some(([l2, t2, r2, b2]) => l < r2 && r > l2 && t < b2 && b > t2);
+        return (outside || other ? 1e6 : 0) + crowd.filter(([cx, cy]) => cx > l && cx < r && cy > t && cy < b).length;
       };
       const offsets = [17, -17, 31, -31, 45, -45].flatMap((dy) => [-5, -long + 5, -long / 2].map((dx) => [dx, dy])).concat([[12, 0], [-long - 10, 0]]);
       const [dx, dy] = offsets.reduce((best, o) => (hides(o) < hides(best) ? o : best));
-      for (let k = 0; k < 200; k++) crowd.push([x + dx + (long * (k % 40)) / 39, y + dy + [-8, -4, 0, 4, 8][k % 5]]);
+      if (hides([dx, dy]) >= 1e6) continue;
+      taken.push([x + dx - 3, y + dy - 8, x + dx + long + 3, y + dy + 8]);
       plot.append(svg("text", { class: "name", x: x + dx, y: y + dy + 4 }, name));
     }
   spots = drawn.flatMap((s) => s.points.map((p) => ({ s, p, x: X(p.at), y: Y(p.y), width, height })));
@@ -211,20 +219,21 @@ function swatch(s) {
   } else if (s.kind === "llm") {
     made.append(svg("path", { d: "M1 7H29", stroke: colour(s.i), "stroke-width": 5 }));
   } else if (s.kind === "baseline") made.append(svg("circle", { cx: 15, cy: 7, r: 5, fill: "none", stroke: "var(--ink)", "stroke-width": 1.8 }));
-  else if (s.kind === "ceiling") made.append(svg("path", { d: "M1 7H29", stroke: "var(--grey)", "stroke-width": 1.6, "stroke-dasharray": ["7 4", "2 3", "9 3 2 3"][(s.i || 0) % 3] }));
+  else if (s.kind === "ceiling") made.append(svg("path", { d: "M1 7H29", stroke: "var(--grey)", "stroke-width": 1.6, "stroke-dasharray": CEILINGS[s.i ?? 0] }));
   else if (s.kind === "frontier") made.append(svg("path", { d: "M1 12H10V7H20V2H29", fill: "none", stroke: "var(--ink)", opacity: 0.6 }));
   else made.append(svg("rect", { x: 3, y: 2, width: 24, height: 10, fill: "var(--grey)", opacity: 0.3 }));
   return made;
 }
 
 function toggles() {
-  const entries = [], keyed = new Set(), names = [...new Set(data.curves.flatMap((c) => c.llms))];
-  const brief = (llms) => llms.map(new Set(names.map(short)).size === names.length ? short : String).join(" > ");
+  const entries = [], keyed = new Set();
   const add = (entry) => { if (!keyed.has(entry.key)) entries.push(entry); keyed.add(entry.key); };
   data.curves.forEach((c, i) => { if (crossed(c)) add({ kind: "llm", i, key: "llm " + named(c), label: brief(c.llms), title: named(c) }); });
-  data.curves.forEach((c, i) => add(crossed(c) ? { kind: "curve", i, plain: true, key: "method " + method(c), label: method(c) } : { kind: "curve", i, key: "curve " + i, label: c.label }));
+  data.curves.forEach((c, i) => add(crossed(c) ? { kind: "curve", i, plain: true, key: "method " + method(c), label: method(c) } : { kind: "curve", i, key: "curve " + i, label: c.label.replace(named(c), brief(c.llms)), title: c.label }));
   if (data.baselines.length) entries.push({ kind: "baseline", key: "baseline", label: "single call" });
-  data.ceilings.forEach((c, i) => entries.push({ kind: "ceiling", i, key: "ceiling", label: `pass@n of ${brief([c.label])}`, title: `ceiling: pass@n of ${c.label}` }));
+  const ceilings = data.ceilings.length > CEILINGS.length ? [] : data.ceilings;
+  if (data.ceilings.length > ceilings.length) entries.push({ kind: "ceiling", key: "ceiling", label: "pass@n of each LLM" });
+  ceilings.forEach((c, i) => entries.push({ kind: "ceiling", i, key: "ceiling", label: `pass@n of ${brief([c.label])}`, title: `ceiling: pass@n of ${c.label}` }));
   if (data.frontier.length) entries.push({ kind: "frontier", key: "frontier", label: "Pareto frontier" });
   const few = data.curves.length <= MOST_BANDS;
   if (data.band && data.curves.some((c) => bandKey(c.label) === "band")) entries.push({ kind: "band", key: "band", label: data.band + (few ? "" : ", on the frontier") });

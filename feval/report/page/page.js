@@ -1,3 +1,5 @@
+for (const label of narrow ? document.querySelectorAll(".result b") : [])
+  label.textContent = names.reduce((text, name) => text.replaceAll(name, brief([name])), label.textContent);
 if (data.curves.length) {
   const axes = choice("Cost axis", data.axes.map((a) => [a.key, a.short]), state.axis, (key) => { state.axis = key; drawPlot(); });
   section("curve", "Curve", "Cost and accuracy",

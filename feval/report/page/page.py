@@ -43,7 +43,7 @@ IN_MEMORY = 1 << 26
 _KINDS = {
     "exact": "expectation over all draws",
     "recorded": "recorded order",
-    "seeded": "mean over seeded draws",
+    "seeded": "mean over {} seeded draws",
 }
 _SURFACE = (
     "{}: accuracy of votes over n traces that are each cut after so many tokens; feval surface"
@@ -145,19 +145,16 @@ def _lede(comparison: Comparison) -> list[str]:
         return ["No method could be evaluated; see what is missing below."]
     names = dict.fromkeys(name for one in evaluations for name in one.llms)
     kinds = dict.fromkeys(map(_kind, evaluations))
+    whose = ", ".join(names) if len(names) < 5 else f"{len(names)} LLMs"
     about = (
         f"{counted(len(comparison.curves), 'method')} on the same {evaluations[0].questions:,}"
-        f" questions and the same recorded CoTs of {', '.join(names)}. Numbers: {'; '.join(kinds)}."
+        f" questions and the same recorded CoTs of {whose}. Numbers: {'; '.join(kinds)}."
     )
     return [about, *comparison.on_fewer]
 
 
 def _kind(evaluation: Evaluation) -> str:
-    return (
-        f"mean over {evaluation.replicates} seeded draws"
-        if evaluation.kind == "seeded"
-        else _KINDS[evaluation.kind]
-    )
+    return _KINDS[evaluation.kind].format(evaluation.replicates)
 
 
 def _facts(comparison: Comparison, llms: Sequence[LLM]) -> list[tuple[str, str]]:
