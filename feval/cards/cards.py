@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from feval import answers
 from feval.answers.thoughts import FAMILIES, Thoughts
 from feval.cards.front_matter import (
     CARD_KINDS,
-    Card,
-    Choice,
-    Day,
-    Text,
     card_files,
     find_card,
+    iso_date,
+    not_blank,
     read_card,
 )
 from feval.errors import CardError, UnknownNameError
@@ -46,6 +44,10 @@ def _no_double_hyphen(name: str) -> str:
     return name
 
 
+Text = Annotated[str, AfterValidator(not_blank)]
+"""Text that is not blank."""
+Day = Annotated[str, AfterValidator(iso_date)]
+"""A day, YYYY-MM-DD."""
 _Repository = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?$")
 ]
@@ -58,6 +60,22 @@ _LLMName = Annotated[
 _AnswerKind = Annotated[str, AfterValidator(_known_kind)]
 _ThoughtFamily = Annotated[str, AfterValidator(_known_family)]
 _Mark = Annotated[str, StringConstraints(pattern=r"^\S(?:.*\S)?$")]
+
+
+class Card(BaseModel):
+    """The facts of a card. A card that says questions: "250" is corrected by its author, not by
+    us.
+    """
+
+    # Built on first use: most commands read one kind of card of four, or none.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+
+class Choice(Card):
+    """One option of a multiple-choice question."""
+
+    label: str
+    text: str
 
 
 class HubChoices(Card):

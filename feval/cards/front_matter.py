@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from datetime import date
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic_core import ValidationError
 
 from feval.cards.reading import read_regular, sentence, shorten
 from feval.errors import CardError, UnknownNameError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 CARD_KINDS: Mapping[str, str] = {
     "datasets": "dataset card",
@@ -36,7 +39,8 @@ MAX_CARD_BYTES = 256 * 1024
 
 MAX_CARD_DEPTH = 8
 
-_Model = TypeVar("_Model", bound=BaseModel)
+_Model = TypeVar("_Model", bound="BaseModel")
+_Checked = TypeVar("_Checked")
 _FENCE = "---"
 _TAG = "tag:yaml.org,2002:"
 _JSON_TAGS = frozenset(
@@ -154,8 +158,18 @@ def read_card(
     """Return a card of a kind (a key of `CARD_KINDS`, for messages) as a model, from its front
     matter or from other `facts`; the `CardError` names wrong fields.
     """
+    return check_card(kind, path, model.model_validate, facts)
+
+
+def check_card(
+    kind: str,
+    path: Path,
+    check: Callable[[object], _Checked],
+    facts: Mapping[str, Any] | None = None,
+) -> _Checked:
+    """Return what pydantic's check of the facts returns; else as `read_card`."""
     try:
-        return model.model_validate(read_front_matter(path) if facts is None else facts)
+        return check(read_front_matter(path) if facts is None else facts)
     except ValidationError as error:
         raise CardError(
             f"The {CARD_KINDS[kind]} {path} {sentence(error)}. data_cards/README.md lists the"
@@ -313,7 +327,8 @@ def _yaml_sentence(path: Path, text: str, error: Exception) -> str:
     )
 
 
-def _iso_date(text: str) -> str:
+def iso_date(text: str) -> str:
+    """Return a day, YYYY-MM-DD; a `ValueError` for other text."""
     try:
         # fromisoformat takes 20250602 and week dates, too
         is_day = date.fromisoformat(text).isoformat() == text
@@ -324,29 +339,8 @@ def _iso_date(text: str) -> str:
     return text
 
 
-def _not_blank(text: str) -> str:
+def not_blank(text: str) -> str:
+    """Return text; a `ValueError` for blank text."""
     if not text.strip():
         raise ValueError("it cannot be blank")
     return text
-
-
-Text = Annotated[str, AfterValidator(_not_blank)]
-"""Text that is not blank."""
-Day = Annotated[str, AfterValidator(_iso_date)]
-"""A day, YYYY-MM-DD."""
-
-
-class Card(BaseModel):
-    """The facts of a card. A card that says questions: "250" is corrected by its author, not by
-    us.
-    """
-
-    # Built on first use: most commands read one kind of card of four, or none.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
-
-
-class Choice(Card):
-    """One option of a multiple-choice question."""
-
-    label: str
-    text: str

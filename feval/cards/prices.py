@@ -8,29 +8,21 @@ import hashlib
 import json
 import numbers
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    InstanceOf,
-    ValidationError,
-    model_validator,
-)
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 from feval.arguments import checked
 from feval.cards.billing import MOST_USD_PER_MTOK, PRICE_FIELDS, Price
 from feval.cards.front_matter import (
-    Card,
-    Day,
-    Text,
     card_files,
+    check_card,
+    iso_date,
     known_card,
-    read_card,
+    not_blank,
     read_card_text,
 )
 from feval.cards.reading import parse_json, sentence, shorten
@@ -72,25 +64,42 @@ def _as_price(value: object) -> Price:
         raise ValueError(f"a price is a number from 0 to {MOST_USD_PER_MTOK:,}") from error
 
 
-class _PriceCard(Card):
-    """The fields of a price list, in a card, in JSON or in Python."""
+def _check_notes(card: dict[str, Any]) -> dict[str, Any]:
+    for llm in card.get("notes", ()):
+        if llm not in card["prices"]:
+            raise ValueError(f"it has a note on {shorten(llm)} and no price for it")
+    return card
 
-    id: Annotated[str, AfterValidator(_list_id)]
-    date: Day
-    source: Text
-    prices: dict[
-        Annotated[str, AfterValidator(base_name)],
-        Annotated[InstanceOf[Price], BeforeValidator(_as_price)],
-    ]
-    title: Text = "prices"
-    notes: dict[str, str] = Field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def _check_notes(self) -> Self:
-        for llm in self.notes:
-            if llm not in self.prices:
-                raise ValueError(f"it has a note on {shorten(llm)} and no price for it")
-        return self
+def _text(check: Callable[[str], str]) -> CoreSchema:
+    return core_schema.no_info_after_validator_function(check, core_schema.str_schema())
+
+
+_FIELDS = {
+    "id": _text(_list_id),
+    "date": _text(iso_date),
+    "source": _text(not_blank),
+    "prices": core_schema.dict_schema(
+        _text(base_name), core_schema.no_info_plain_validator_function(_as_price)
+    ),
+    "title": _text(not_blank),
+    "notes": core_schema.dict_schema(core_schema.str_schema(), core_schema.str_schema()),
+}
+"""Those of a price list, in a card, in JSON or in Python, as pydantic's core checks them: the whole
+of pydantic takes long to load.
+"""
+_CARD = SchemaValidator(
+    core_schema.no_info_after_validator_function(
+        _check_notes,
+        core_schema.typed_dict_schema(
+            {
+                name: core_schema.typed_dict_field(schema, required=name not in {"title", "notes"})
+                for name, schema in _FIELDS.items()
+            },
+            config=core_schema.CoreConfig(strict=True, extra_fields_behavior="forbid"),
+        ),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +127,10 @@ class PriceList:
     def __post_init__(self) -> None:
         facts = {each.name: getattr(self, each.name) for each in fields(self)}
         try:
-            card = _PriceCard.model_validate(facts)
+            card = _CARD.validate_python(facts)
         except ValidationError as error:
             raise UsageError(f"A price list {sentence(error)}.") from error
-        object.__setattr__(self, "prices", card.prices)
+        object.__setattr__(self, "prices", card["prices"])
 
     @property
     def digest(self) -> str:
@@ -202,8 +211,9 @@ def price_list(id_or_path: str | Path) -> PriceList:
 
 def _read_prices(path: Path) -> PriceList:
     facts = _read_json(path) if path.suffix == ".json" else None
-    card = read_card("prices", path, _PriceCard, facts)
-    return PriceList(card.id, card.date, card.source, card.prices, card.notes)
+    card = check_card("prices", path, _CARD.validate_python, facts)
+    card.pop("title", None)  # for people
+    return PriceList(**card)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from feval.cards.front_matter import Card, Day, Text, known_card, read_card
+from feval.cards.cards import Card, Day, Text
+from feval.cards.front_matter import known_card, read_card
 from feval.cards.prices import base_name
 from feval.cards.reading import read_toml, sentence
 from feval.errors import NotRecordedError, UsageError

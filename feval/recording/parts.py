@@ -448,7 +448,7 @@ class RowsTally:
         return columns
 
     def record(self) -> Record:
-        """The record in the manifest, a `ScoresRecord` or a `ProbesRecord`."""
+        """The record in the manifest, a `SCORES_RECORD` or a `PROBES_RECORD`."""
         interval = {"interval": self._interval if self._is_regular else None}
         return {**self._key, **(interval if "cue" in self._key else {}), **self._counts}
 

@@ -53,8 +53,8 @@ from pydantic import (
 )
 
 from feval import answers
+from feval.cards.cards import Choice
 from feval.cards.front_matter import (
-    Choice,
     card_files,
     card_folders,
     read_body,

@@ -1,7 +1,7 @@
 """`manifest.json`: its one definition, checked whenever a recording is opened, written or verified.
 
-The records are typed dicts and not models: pydantic checks them all the same, a derived recording
-writes what it read, and opening takes half as long.
+Its fields are written as pydantic's core checks them: loading the whole of pydantic, and having it
+read models, would take a quarter of the time from `python` to a first curve.
 """
 
 from __future__ import annotations
@@ -9,17 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
-from typing import (
-    Annotated,
-    Literal,
-    NamedTuple,
-    NotRequired,  # pydantic asks for this one before Python 3.12
-)
+from typing import NamedTuple
 
-from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 from feval.cards.reading import sentence
 from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError, RecordingError
@@ -47,158 +40,148 @@ something else.
 """
 _ALWAYS = frozenset(("dataset", "questions", "llm", *PAIR_PARTS))
 
-_Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-_Name = Annotated[str, Field(min_length=1)]
-_Count = Annotated[int, Field(ge=0)]
-
 # Unknown fields are ignored on opening, so that a later feval may add some within a format; `feval
 # verify` reports them.
+_CONFIG = core_schema.CoreConfig(strict=True, extra_fields_behavior="allow")
+_TEXT = core_schema.str_schema()
+_NAME = core_schema.str_schema(min_length=1)
+_SHA256 = core_schema.str_schema(pattern=r"^[0-9a-f]{64}$")
+_COUNT = core_schema.int_schema(ge=0)
+_TEXT_OR_NULL = core_schema.nullable_schema(_TEXT)
+_TABLE = core_schema.dict_schema(_TEXT)  # of any JSON
 
 
-class FileRecord(TypedDict):
-    """One file: the SHA-256 and number of its bytes, and how many rows it has."""
-
-    sha256: _Sha256
-    bytes: _Count
-    rows: _Count
-
-
-class EqualityRecord(TypedDict):
-    """The equality between normal forms of a dataset's answers: its name, and the compared pairs by
-    outcome.
-    """
-
-    name: str
-    equal: _Count
-    different: _Count
-    undecided: _Count
-    not_asked: _Count
+def _record(*optional: str, **fields: CoreSchema) -> CoreSchema:
+    """Return the schema of a table with these fields, some of which may be left out."""
+    return core_schema.typed_dict_schema(
+        {
+            name: core_schema.typed_dict_field(schema, required=name not in optional)
+            for name, schema in fields.items()
+        },
+        config=_CONFIG,
+    )
 
 
-class DatasetRecord(TypedDict):
-    """A dataset; where `equality` is null, answers are equal where their normal forms are."""
+FILE_RECORD = _record(sha256=_SHA256, bytes=_COUNT, rows=_COUNT)
+"""One file: the SHA-256 and number of its bytes, and how many rows it has."""
 
-    id: _Name
-    title: str
-    answer_kind: str
-    extractor: str
-    questions: _Count
-    with_gold: _Count
-    system_prompt: str | None
-    licence: str | None
-    equality: EqualityRecord | None
+EQUALITY_RECORD = _record(
+    name=_TEXT, equal=_COUNT, different=_COUNT, undecided=_COUNT, not_asked=_COUNT
+)
+"""The equality between normal forms of a dataset's answers: its name, and the compared pairs by
+outcome.
+"""
 
+DATASET_RECORD = _record(
+    id=_NAME,
+    title=_TEXT,
+    answer_kind=_TEXT,
+    extractor=_TEXT,
+    questions=_COUNT,
+    with_gold=_COUNT,
+    system_prompt=_TEXT_OR_NULL,
+    licence=_TEXT_OR_NULL,
+    equality=core_schema.nullable_schema(EQUALITY_RECORD),
+)
+"""A dataset; where `equality` is null, answers are equal where their normal forms are."""
 
-class LLMRecord(TypedDict):
-    """An LLM: the variant's full name, its base name and its decoding."""
+LLM_RECORD = _record(
+    name=_NAME,
+    base=_NAME,
+    temperature=core_schema.nullable_schema(core_schema.float_schema()),
+    max_tokens=core_schema.nullable_schema(core_schema.int_schema()),
+    decoding=_TABLE,
+)
+"""An LLM: the variant's full name, its base name and its decoding."""
 
-    name: _Name
-    base: _Name
-    temperature: float | None
-    max_tokens: int | None
-    decoding: Record
+PAIR_RECORD = _record(
+    *("unclosed_thoughts", "empty_replies", "depth", "branching", "turns", "served"),
+    dataset=_TEXT,
+    llm=_TEXT,
+    counter=_TEXT,
+    cots=_COUNT,
+    smallest_pool=_COUNT,
+    largest_pool=_COUNT,
+    no_answer=_COUNT,
+    unclosed_thoughts=_COUNT,
+    empty_replies=_COUNT,
+    depth=_COUNT,
+    branching=_COUNT,
+    turns=_COUNT,
+    served=core_schema.dict_schema(_TEXT, _COUNT, max_length=MOST_SERVED),
+)
+"""One LLM on one dataset; `unclosed_thoughts` (CoTs that end inside one) and other `empty_replies`
+are left out when 0.
 
+Where the CoTs are steps of trees, `depth` counts the steps of the longest path, `branching` the
+most children of a step, `turns` the steps that reply to a whole CoT. `served` counts the CoTs of
+each model that the replies say answered.
+"""
 
-class PairRecord(TypedDict):
-    """One LLM on one dataset; `unclosed_thoughts` (CoTs that end inside one) and other
-    `empty_replies` are left out when 0.
+SCORER_RECORD = _record(name=_NAME, kind=_TEXT, parameters=_TABLE)
+"""A scorer: what gave scores, and with which parameters."""
 
-    Where the CoTs are steps of trees, `depth` counts the steps of the longest path, `branching` the
-    most children of a step, `turns` the steps that reply to a whole CoT. `served` counts the CoTs
-    of each model that the replies say answered.
-    """
+SCORES_RECORD = _record(
+    dataset=_TEXT,
+    llm=_TEXT,
+    scorer=_TEXT,
+    cots=_COUNT,
+    with_score=_COUNT,
+    with_steps=_COUNT,
+    prompt_tokens=_COUNT,
+    output_tokens=_COUNT,
+)
+"""One scorer's scores of one LLM on one dataset; tokens are those that the scorer consumed, as far
+as it reports them.
+"""
 
-    dataset: str
-    llm: str
-    counter: str
-    cots: _Count
-    smallest_pool: _Count
-    largest_pool: _Count
-    no_answer: _Count
-    unclosed_thoughts: NotRequired[_Count]
-    empty_replies: NotRequired[_Count]
-    depth: NotRequired[_Count]
-    branching: NotRequired[_Count]
-    turns: NotRequired[_Count]
-    served: NotRequired[Annotated[dict[str, _Count], Field(max_length=MOST_SERVED)]]
+PROBES_RECORD = _record(
+    dataset=_TEXT,
+    llm=_TEXT,
+    cue=_TEXT_OR_NULL,
+    interval=core_schema.nullable_schema(core_schema.int_schema(ge=1)),
+    traces=_COUNT,
+    probes=_COUNT,
+    no_answer=_COUNT,
+    output_tokens=_COUNT,
+)
+"""The probes of one LLM on one dataset.
 
+`cue` is the text that made the LLM answer (null where it is not known), `interval` the output
+tokens between two probes (null where they are irregular), `traces` the CoTs with a probe;
+`output_tokens` are those of the probes, as far as they are known.
+"""
 
-class ScorerRecord(TypedDict):
-    """A scorer: what gave scores, and with which parameters."""
+LEAF = _record(dataset=_TEXT, llm=_TEXT_OR_NULL, part=_TEXT, sha256=_SHA256)
+"""One leaf of the recording hash: SHA-256 over the logical content of one part
+(`docs/recording-format.md`).
+"""
 
-    name: _Name
-    kind: str
-    parameters: Record
+MANIFEST_RECORD = _record(
+    format=core_schema.literal_schema([FORMAT]),
+    format_version=core_schema.int_schema(),
+    features=core_schema.list_schema(_TEXT),
+    created=_TEXT,
+    feval_version=_TEXT,
+    recording_hash=_SHA256,
+    prices=_TEXT,
+    operation=_TABLE,
+    parents=core_schema.list_schema(_TABLE),
+    licences=core_schema.dict_schema(_TEXT, _TEXT_OR_NULL),
+    notes=core_schema.list_schema(_TEXT),
+    datasets=core_schema.list_schema(DATASET_RECORD),
+    llms=core_schema.list_schema(LLM_RECORD),
+    pairs=core_schema.list_schema(PAIR_RECORD),
+    scorers=core_schema.list_schema(SCORER_RECORD),
+    scores=core_schema.list_schema(SCORES_RECORD),
+    probes=core_schema.list_schema(PROBES_RECORD),
+    leaves=core_schema.list_schema(LEAF),
+    files=core_schema.dict_schema(_TEXT, FILE_RECORD),
+    checksum=_SHA256,  # of all other fields
+)
+"""The whole of `manifest.json`."""
 
-
-class ScoresRecord(TypedDict):
-    """One scorer's scores of one LLM on one dataset; tokens are those that the scorer consumed, as
-    far as it reports them.
-    """
-
-    dataset: str
-    llm: str
-    scorer: str
-    cots: _Count
-    with_score: _Count
-    with_steps: _Count
-    prompt_tokens: _Count
-    output_tokens: _Count
-
-
-class ProbesRecord(TypedDict):
-    """The probes of one LLM on one dataset.
-
-    `cue` is the text that made the LLM answer (null where it is not known), `interval` the output
-    tokens between two probes (null where they are irregular), `traces` the CoTs with a probe;
-    `output_tokens` are those of the probes, as far as they are known.
-    """
-
-    dataset: str
-    llm: str
-    cue: str | None
-    interval: Annotated[int, Field(ge=1)] | None
-    traces: _Count
-    probes: _Count
-    no_answer: _Count
-    output_tokens: _Count
-
-
-class Leaf(TypedDict):
-    """One leaf of the recording hash: SHA-256 over the logical content of one part
-    (`docs/recording-format.md`).
-    """
-
-    dataset: str
-    llm: str | None
-    part: str
-    sha256: _Sha256
-
-
-@with_config(ConfigDict(strict=True, extra="allow"))  # of the records inside, too
-class ManifestRecord(TypedDict):
-    """The whole of `manifest.json`."""
-
-    format: Literal["feval-recording"]
-    format_version: int
-    features: list[str]
-    created: str
-    feval_version: str
-    recording_hash: _Sha256
-    prices: str
-    operation: Record
-    parents: list[Record]
-    licences: dict[str, str | None]
-    notes: list[str]
-    datasets: list[DatasetRecord]
-    llms: list[LLMRecord]
-    pairs: list[PairRecord]
-    scorers: list[ScorerRecord]
-    scores: list[ScoresRecord]
-    probes: list[ProbesRecord]
-    leaves: list[Leaf]
-    files: dict[str, FileRecord]
-    checksum: _Sha256  # of all other fields
+_VALIDATOR = SchemaValidator(MANIFEST_RECORD)
 
 
 _Records = dict[str, Record]
@@ -207,7 +190,7 @@ _Records = dict[str, Record]
 class Manifest:
     """A manifest that was read and checked, with its records by name.
 
-    `raw` is the whole `ManifestRecord`, `hash` the recording hash, `prices` the id of the price
+    `raw` is the whole `MANIFEST_RECORD`, `hash` the recording hash, `prices` the id of the price
     list it was recorded under, `keyed` has the records of scores and probes by part.
     """
 
@@ -308,12 +291,7 @@ def check_manifest(raw: object, *, unknown_fields: bool = True) -> None:
     """Check the fields of a manifest; wrong ones, or unknown ones that are not let through, are a
     `pydantic.ValidationError`.
     """
-    _adapter().validate_python(raw, extra=None if unknown_fields else "forbid")
-
-
-@cache
-def _adapter() -> TypeAdapter[ManifestRecord]:
-    return TypeAdapter(ManifestRecord)
+    _VALIDATOR.validate_python(raw, extra=None if unknown_fields else "forbid")
 
 
 def _contradictions(manifest: Manifest) -> Iterator[str]:
