@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from feval.answers import markers
 from feval.answers.markers import Segment
@@ -35,8 +35,7 @@ _DIRECT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedSet:
+class ClosedSet(NamedTuple):
     """A set of labels with the words that mean them.
 
     The name of the group of `pattern` that matched is the label; no group means that several were

@@ -9,10 +9,10 @@ for every gold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from time import monotonic
+from typing import NamedTuple
 
 TOLERANCE = "tolerance-"
 """How the names of equalities of numbers begin; the largest relative difference follows."""
@@ -26,8 +26,7 @@ SECONDS = 1_800.0
 """Seconds of comparing per command."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairVerdict:
+class PairVerdict(NamedTuple):
     """How two different normal forms are compared.
 
     Attributes:
@@ -61,8 +60,7 @@ def _within(relative: Fraction, left: str, right: str) -> bool:
     return abs(a - b) <= relative * max(abs(a), abs(b))
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The outcome of comparing `right`, perhaps the question's gold, with `left`, which represents
     a class.
 
@@ -75,8 +73,7 @@ class Verdict:
     equal: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerClasses:
+class AnswerClasses(NamedTuple):
     """The classes of one question: form -> representative, for forms that are none, and the gold's
     key, if there is a gold.
     """

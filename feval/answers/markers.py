@@ -29,10 +29,9 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 _Answer = TypeVar("_Answer")
 
@@ -116,8 +115,7 @@ _ANSWERS = ("answer", "finalanswer")
 _SENTENCE_END = re.compile(r"[.!?;\n](?:(?<=[;\n])|(?=\s|$|[*\"'”’)]))")
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """What follows an answer phrase: the rest of its line, or the next line that holds anything.
 
     `verb` tells a sentence ("the answer is") from a label ("Answer:"); `final` is whether nothing

@@ -13,7 +13,17 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
+from pydantic_core import SchemaValidator, ValidationError
+from pydantic_core.core_schema import (
+    CoreConfig,
+    CoreSchema,
+    dict_schema,
+    no_info_after_validator_function,
+    no_info_plain_validator_function,
+    str_schema,
+    typed_dict_field,
+    typed_dict_schema,
+)
 
 from feval.arguments import checked
 from feval.cards.billing import MOST_USD_PER_MTOK, PRICE_FIELDS, Price
@@ -72,31 +82,29 @@ def _check_notes(card: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(check: Callable[[str], str]) -> CoreSchema:
-    return core_schema.no_info_after_validator_function(check, core_schema.str_schema())
+    return no_info_after_validator_function(check, str_schema())
 
 
 _FIELDS = {
     "id": _text(_list_id),
     "date": _text(iso_date),
     "source": _text(not_blank),
-    "prices": core_schema.dict_schema(
-        _text(base_name), core_schema.no_info_plain_validator_function(_as_price)
-    ),
+    "prices": dict_schema(_text(base_name), no_info_plain_validator_function(_as_price)),
     "title": _text(not_blank),
-    "notes": core_schema.dict_schema(core_schema.str_schema(), core_schema.str_schema()),
+    "notes": dict_schema(str_schema(), str_schema()),
 }
 """Those of a price list, in a card, in JSON or in Python, as pydantic's core checks them: the whole
 of pydantic takes long to load.
 """
 _CARD = SchemaValidator(
-    core_schema.no_info_after_validator_function(
+    no_info_after_validator_function(
         _check_notes,
-        core_schema.typed_dict_schema(
+        typed_dict_schema(
             {
-                name: core_schema.typed_dict_field(schema, required=name not in {"title", "notes"})
+                name: typed_dict_field(schema, required=name not in {"title", "notes"})
                 for name, schema in _FIELDS.items()
             },
-            config=core_schema.CoreConfig(strict=True, extra_fields_behavior="forbid"),
+            config=CoreConfig(strict=True, extra_fields_behavior="forbid"),
         ),
     )
 )

@@ -25,6 +25,7 @@ from feval.comparison.plan import Plan
 from feval.comparison.runner import FailedMethod, MethodCurve, Runner, kinds_of, prepared
 from feval.comparison.statistics import Statistics, statistics
 from feval.errors import FevalError, UsageError
+from feval.estimators.arrays import Result
 from feval.estimators.intervals import difference_test
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.cautions import billed_once, few_questions, mixed_counters
@@ -556,8 +557,7 @@ Integers = npt.NDArray[np.integer[Any]]
 Rows = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True, eq=False)
-class MethodTrace:
+class MethodTrace(Result):
     """One method at one budget in one draw, on Q questions.
 
     Attributes:
@@ -578,8 +578,7 @@ class MethodTrace:
     grown: tuple[Sequence[Sequence[tuple[int, int]]], ...] = field(default=(), repr=False)
 
 
-@dataclass(frozen=True, eq=False)
-class Traces:
+class Traces(Result):
     """The traces of a comparison.
 
     Attributes:

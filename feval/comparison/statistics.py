@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feval.estimators.arrays import pareto
+from feval.estimators.arrays import Result, pareto
 from feval.estimators.comparisons import (
     accuracy_at,
     bradley_terry,
@@ -211,8 +211,7 @@ class Rank:
     first: float
 
 
-@dataclass(frozen=True, eq=False)
-class _CostCurve:
+class _CostCurve(Result):
     """A curve by cost: P points in ascending order of cost, and R resamples of them.
 
     Attributes:
@@ -286,8 +285,7 @@ class Statistics:
     ranking: tuple[Rank, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class _PairTests:
+class _PairTests(Result):
     """Tests of differences [Q] between two points, taken in the order of the questions' keys, so
     that their order in the recording makes no difference.
     """

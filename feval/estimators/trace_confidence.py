@@ -8,11 +8,10 @@ costs one subtraction. Assumes nothing about the calls.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from feval.estimators.arrays import Floats, Int64, Integers, Numbers
+from feval.estimators.arrays import Floats, Int64, Integers, Numbers, Result
 
 MEASURES = ("mean", "tail", "lowest-group", "bottom-10%")
 """Measures: the mean over all tokens or the last ones, over the worst group, or over the worst
@@ -70,8 +69,7 @@ def _worst_tenth(groups: Floats) -> Floats:
     return result
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LowGroups:
+class LowGroups(Result):
     """The groups of each trace with a lower mean than all groups before: enough to find the first
     one below any bar.
 

@@ -27,7 +27,7 @@ from feval.errors import (
     UnlabelledError,
     UsageError,
 )
-from feval.estimators.arrays import Integers
+from feval.estimators.arrays import Integers, Result
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.protocol import Bools
@@ -92,8 +92,7 @@ class QuestionIds(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]  # equal to a list, which has none
 
 
-@dataclass(frozen=True, eq=False)
-class QuestionSet:
+class QuestionSet(Result):
     """The questions that numbers are computed over: their rows [Q], and the ids of those that were
     dropped.
     """

@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from feval import executors, methods
 from feval.errors import NotARecordingError, OutOfRangeError, UsageError
+from feval.estimators.arrays import Result
 from feval.evaluation import TIME_LIMIT, user_methods
 from feval.evaluation.measures import QuestionLedger, payer
 from feval.evaluation.user_methods import MethodFile
@@ -74,8 +75,7 @@ def default_replicates(questions: int) -> int:
     return min(_MOST_REPLICATES, max(_LEAST_REPLICATES, _DRAWS // max(questions, 1)))
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
+class Outcome(Result):
     """What a method comes to on Q questions, as a mean over draws.
 
     Attributes:

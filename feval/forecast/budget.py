@@ -15,7 +15,7 @@ import numpy as np
 
 from feval.arguments import checked
 from feval.errors import OutOfRangeError, PriceNotFoundError, UsageError
-from feval.estimators.arrays import Floats
+from feval.estimators.arrays import Floats, Result
 from feval.estimators.intervals import accuracy_interval
 from feval.estimators.multinomial import plugin_plurality_accuracy
 from feval.estimators.per_question import PerQuestion
@@ -316,8 +316,7 @@ _MOMENT_RESAMPLES = 400  # of the bounds, each over all votes
 _FEWEST_QUESTIONS = 20  # below, percentiles of resampled means are far too narrow to certify by
 
 
-@dataclass(frozen=True, eq=False)
-class Pilot:
+class Pilot(Result):
     """A pilot's votes and moments, and the settings of the plan."""
 
     counts: VoteCounts

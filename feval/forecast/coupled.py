@@ -22,7 +22,7 @@ import numpy as np
 
 from feval.arguments import checked
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, UsageError
-from feval.estimators.arrays import Bools, Floats, Integers, Rows
+from feval.estimators.arrays import Bools, Floats, Integers, Result, Rows
 from feval.estimators.comparisons import bradley_terry
 from feval.estimators.coupling import (
     coupled_correctness,
@@ -386,8 +386,7 @@ class RankedLLM:
     strength: float
 
 
-@dataclass(frozen=True, eq=False)
-class LLMCalls:
+class LLMCalls(Result):
     """One LLM's calls on some questions, [Q, S] in recorded order; `right` is 1.0 or 0.0, and
     win-rates compare `scores`.
     """
@@ -440,8 +439,7 @@ def require_equal_sizes(calls: Sequence[LLMCalls]) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class CallPair:
+class CallPair(Result):
     """The calls of two LLMs that are paired one by one."""
 
     first: LLMCalls
@@ -467,8 +465,7 @@ class CallPair:
         return CallPair(self.first, calls)
 
 
-@dataclass(frozen=True, eq=False)
-class PairOfLLMs:
+class PairOfLLMs(Result):
     """Two LLMs under shared noise and without it; `recorded_apart`: the independent calls are
     recordings of their own.
     """

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
-from feval.estimators.arrays import Floats, Integers
+from feval.estimators.arrays import Floats, Integers, Result
 from feval.estimators.diagnostics import QUARTERS, Strata, strata_summary
 from feval.estimators.mixtures import best_mixture, mixture_from_counts
 from feval.estimators.moments import Moments
@@ -131,8 +131,7 @@ class Figure:
     left_out: LeftOut
 
 
-@dataclass(frozen=True, eq=False)
-class FirstCalls:
+class FirstCalls(Result):
     """The same questions for several LLMs, with the first `calls` CoTs of each.
 
     Attributes:

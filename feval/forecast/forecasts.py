@@ -16,7 +16,7 @@ from feval.arguments import checked
 from feval.cards.billing import Price, billed_prompts, usd
 from feval.errors import OutOfRangeError, UnknownNameError
 from feval.estimators.approximations import gaussian_estimate, monte_carlo_plurality_accuracy
-from feval.estimators.arrays import Floats, UInt64, require_confidence
+from feval.estimators.arrays import Floats, Result, UInt64, require_confidence
 from feval.estimators.completions import ldgp_completion, maxent_completion
 from feval.estimators.intervals import accuracy_interval, bootstrap_means
 from feval.estimators.moments import Moments, PairTable, pair_table
@@ -238,8 +238,7 @@ def _error(point: EstimatePoint, true: float | None) -> float | None:
 _MODEL_RESAMPLES = 400  # for completions, which cost milliseconds each
 
 
-@dataclass(frozen=True, eq=False)
-class DrawnCalls:
+class DrawnCalls(Result):
     """The g drawn calls of each question, and how to estimate from them.
 
     Attributes:
@@ -399,8 +398,7 @@ def estimated_curve(method: str, calls: DrawnCalls) -> EstimatedCurve:
 _FEWEST_IN_A_CELL = 5  # as `PairTable.sparse` has it
 
 
-@dataclass(frozen=True, eq=False)
-class SampleMoments:
+class SampleMoments(Result):
     """Estimates of mu = E Q and nu = E Q^2, Q the probability that a call on a random question is
     right.
 

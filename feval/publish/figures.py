@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +33,7 @@ _MOST_ROWS = 24
 _SEED = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PairFigures:
+class PairFigures(NamedTuple):
     """One LLM on one dataset; what is not known is `None`.
 
     Attributes:

@@ -19,7 +19,7 @@ import hashlib
 import io
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -437,7 +437,7 @@ class _Search:
                     for hit in rule.hits(text) if rule.kind == "secret" else ():
                         if self._counts(rule, hit.group()):
                             yield (
-                                replace(rule, what=f"{rule.what}, {what}"),
+                                rule._replace(what=f"{rule.what}, {what}"),
                                 place(hit),
                                 hit.group(),
                             )

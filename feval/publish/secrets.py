@@ -15,10 +15,9 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from feval.errors import UsageError
@@ -42,8 +41,7 @@ _USER_IN_URL = re.compile(r"(?<=://)[^\s/@\"']+(?=@)")
 _KEY_IN_URL = re.compile(rf"(?<=[?&])((?:{_KEY_FIELD.pattern}|key)=)[^&\s\"')]+", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """What to look for. With `digits`, a digit and a letter must follow the first `keep` bytes,
     which are public, as in keys.
 

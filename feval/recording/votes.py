@@ -50,10 +50,9 @@ reason is one of those that its question has. No result depends on the numbering
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -123,8 +122,7 @@ PROBE_ARRAYS: Mapping[str, Kind] = {
 Arrays = Mapping[str, Numbers]
 
 
-@dataclass(frozen=True, slots=True)
-class LLMVotes:
+class LLMVotes(NamedTuple):
     """One LLM on all questions of a dataset (Q questions, S the largest pool).
 
     Attributes:

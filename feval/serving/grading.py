@@ -13,7 +13,6 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +22,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from feval.cards.cards import price_ids
 from feval.cards.reading import parse_json, read_regular
 from feval.errors import ConflictError, UnknownNameError, UsageError
+from feval.estimators.arrays import Result
 from feval.evaluation.requests import Consumption
 from feval.receipts.document import receipt
 from feval.receipts.grading import Grade, answers_by_id, grade_answers
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 
-@dataclass(frozen=True, eq=False)
-class RunGrade:
+class RunGrade(Result):
     """The grade of a run, with its dataset, its LLMs, and what it put around the questions (see
     `Application.ledger`).
     """

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from feval.errors import UnknownNameError
 from feval.replay import LLM
@@ -422,8 +423,7 @@ MAX_SEARCHED = 1 << 20
 _MAX_GAP = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A question of a dataset, whichever LLM is asked."""
 
     served: ServedDataset
@@ -433,8 +433,7 @@ class Place:
         return f"{self.served.ids[self.row][:_SHOWN]!r} of {self.served.dataset.id}"
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(NamedTuple):
     """Recorded questions whose text stands at one position of a message; several if they have the
     same text.
     """

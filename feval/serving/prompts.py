@@ -12,7 +12,6 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -34,8 +33,7 @@ _CLOSING = "\"'`)]}<>?!.,;:”’»」』）】。、？！"
 UInt64 = npt.NDArray[np.uint64]
 
 
-@dataclass(frozen=True, slots=True)
-class TextHit:
+class TextHit(NamedTuple):
     """An occurrence of the texts with these numbers in a normalised message, from `start` to `stop`
     in characters.
     """

@@ -12,7 +12,6 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from threading import Lock
@@ -617,8 +616,7 @@ _MIN_SECRET = 32
 _MIN_MARKED_SECRET = 20  # with a prefix that keys have
 
 
-@dataclass(frozen=True, slots=True)
-class RunName:
+class RunName(NamedTuple):
     """A run: its name as it is shown, and which draws it sees (`None`: recorded order)."""
 
     label: str

@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from traceback import extract_tb
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 import orjson
@@ -66,8 +66,7 @@ class Call:
     sender: Sender | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """What is sent back.
 
     Attributes:
@@ -283,8 +282,7 @@ _APART = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(NamedTuple):
     """The messages of a request as they are compared: (role, text) of each, text parts joined as
     when a recording is made.
     """
@@ -409,8 +407,7 @@ _EXPECTED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionRequest:
+class CompletionRequest(NamedTuple):
     """A request for n completions of a chat, or of each prompt of a text completion (`kind` "chat"
     or "completion").
 

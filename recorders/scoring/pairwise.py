@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import chain, combinations, groupby, permutations, zip_longest
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from feval.errors import ConflictError, StorageError, UnknownNameError, UsageError
 from feval.recording import PoolRows, Recording, ScorerInfo, ScoreRows, open_recording
@@ -48,8 +48,7 @@ _AS_GIVEN, _SWAPPED = "", ":swapped"
 _SAME_TEXT = "Not asked: both texts are the same."
 
 
-@dataclass(frozen=True, slots=True)
-class _Match:
+class _Match(NamedTuple):
     """Two LLMs on a dataset; CoT s of the first is compared with CoT s + shift of the second."""
 
     dataset: str

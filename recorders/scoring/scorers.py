@@ -36,11 +36,10 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 
@@ -135,8 +134,7 @@ def make_scorer(
 _VERDICT_LENGTH = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """How an LLM is asked about a CoT, and how its reply is read.
 
     `fields` go into the request's body, `max_tokens` among them. `read` returns the score in a

@@ -56,8 +56,7 @@ class Item:
         return "\n".join([self.question.text, *options])
 
 
-@dataclass(frozen=True, slots=True)
-class RequestCost:
+class RequestCost(NamedTuple):
     """What a paid scorer is sent for each CoT, and the most tokens of a reply: to estimate tokens
     and dollars.
     """

@@ -41,7 +41,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -394,8 +394,7 @@ class Exemplar:
     choices: Choices = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TrainForm:
+class TrainForm(NamedTuple):
     """How the rows of one train split are read: which columns, and an exemplar from a row with a
     usable rationale.
     """

@@ -12,7 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
+from pydantic_core import SchemaValidator, ValidationError
+from pydantic_core.core_schema import (
+    CoreConfig,
+    CoreSchema,
+    dict_schema,
+    float_schema,
+    int_schema,
+    list_schema,
+    literal_schema,
+    nullable_schema,
+    str_schema,
+    typed_dict_field,
+    typed_dict_schema,
+)
 
 from feval.cards.reading import sentence
 from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError, RecordingError
@@ -42,20 +55,20 @@ _ALWAYS = frozenset(("dataset", "questions", "llm", *PAIR_PARTS))
 
 # Unknown fields are ignored on opening, so that a later feval may add some within a format; `feval
 # verify` reports them.
-_CONFIG = core_schema.CoreConfig(strict=True, extra_fields_behavior="allow")
-_TEXT = core_schema.str_schema()
-_NAME = core_schema.str_schema(min_length=1)
-_SHA256 = core_schema.str_schema(pattern=r"^[0-9a-f]{64}$")
-_COUNT = core_schema.int_schema(ge=0)
-_TEXT_OR_NULL = core_schema.nullable_schema(_TEXT)
-_TABLE = core_schema.dict_schema(_TEXT)  # of any JSON
+_CONFIG = CoreConfig(strict=True, extra_fields_behavior="allow")
+_TEXT = str_schema()
+_NAME = str_schema(min_length=1)
+_SHA256 = str_schema(pattern=r"^[0-9a-f]{64}$")
+_COUNT = int_schema(ge=0)
+_TEXT_OR_NULL = nullable_schema(_TEXT)
+_TABLE = dict_schema(_TEXT)  # of any JSON
 
 
 def _record(*optional: str, **fields: CoreSchema) -> CoreSchema:
     """Return the schema of a table with these fields, some of which may be left out."""
-    return core_schema.typed_dict_schema(
+    return typed_dict_schema(
         {
-            name: core_schema.typed_dict_field(schema, required=name not in optional)
+            name: typed_dict_field(schema, required=name not in optional)
             for name, schema in fields.items()
         },
         config=_CONFIG,
@@ -81,15 +94,15 @@ DATASET_RECORD = _record(
     with_gold=_COUNT,
     system_prompt=_TEXT_OR_NULL,
     licence=_TEXT_OR_NULL,
-    equality=core_schema.nullable_schema(EQUALITY_RECORD),
+    equality=nullable_schema(EQUALITY_RECORD),
 )
 """A dataset; where `equality` is null, answers are equal where their normal forms are."""
 
 LLM_RECORD = _record(
     name=_NAME,
     base=_NAME,
-    temperature=core_schema.nullable_schema(core_schema.float_schema()),
-    max_tokens=core_schema.nullable_schema(core_schema.int_schema()),
+    temperature=nullable_schema(float_schema()),
+    max_tokens=nullable_schema(int_schema()),
     decoding=_TABLE,
 )
 """An LLM: the variant's full name, its base name and its decoding."""
@@ -108,7 +121,7 @@ PAIR_RECORD = _record(
     depth=_COUNT,
     branching=_COUNT,
     turns=_COUNT,
-    served=core_schema.dict_schema(_TEXT, _COUNT, max_length=MOST_SERVED),
+    served=dict_schema(_TEXT, _COUNT, max_length=MOST_SERVED),
 )
 """One LLM on one dataset; `unclosed_thoughts` (CoTs that end inside one) and other `empty_replies`
 are left out when 0.
@@ -139,7 +152,7 @@ PROBES_RECORD = _record(
     dataset=_TEXT,
     llm=_TEXT,
     cue=_TEXT_OR_NULL,
-    interval=core_schema.nullable_schema(core_schema.int_schema(ge=1)),
+    interval=nullable_schema(int_schema(ge=1)),
     traces=_COUNT,
     probes=_COUNT,
     no_answer=_COUNT,
@@ -158,25 +171,25 @@ LEAF = _record(dataset=_TEXT, llm=_TEXT_OR_NULL, part=_TEXT, sha256=_SHA256)
 """
 
 MANIFEST_RECORD = _record(
-    format=core_schema.literal_schema([FORMAT]),
-    format_version=core_schema.int_schema(),
-    features=core_schema.list_schema(_TEXT),
+    format=literal_schema([FORMAT]),
+    format_version=int_schema(),
+    features=list_schema(_TEXT),
     created=_TEXT,
     feval_version=_TEXT,
     recording_hash=_SHA256,
     prices=_TEXT,
     operation=_TABLE,
-    parents=core_schema.list_schema(_TABLE),
-    licences=core_schema.dict_schema(_TEXT, _TEXT_OR_NULL),
-    notes=core_schema.list_schema(_TEXT),
-    datasets=core_schema.list_schema(DATASET_RECORD),
-    llms=core_schema.list_schema(LLM_RECORD),
-    pairs=core_schema.list_schema(PAIR_RECORD),
-    scorers=core_schema.list_schema(SCORER_RECORD),
-    scores=core_schema.list_schema(SCORES_RECORD),
-    probes=core_schema.list_schema(PROBES_RECORD),
-    leaves=core_schema.list_schema(LEAF),
-    files=core_schema.dict_schema(_TEXT, FILE_RECORD),
+    parents=list_schema(_TABLE),
+    licences=dict_schema(_TEXT, _TEXT_OR_NULL),
+    notes=list_schema(_TEXT),
+    datasets=list_schema(DATASET_RECORD),
+    llms=list_schema(LLM_RECORD),
+    pairs=list_schema(PAIR_RECORD),
+    scorers=list_schema(SCORER_RECORD),
+    scores=list_schema(SCORES_RECORD),
+    probes=list_schema(PROBES_RECORD),
+    leaves=list_schema(LEAF),
+    files=dict_schema(_TEXT, FILE_RECORD),
     checksum=_SHA256,  # of all other fields
 )
 """The whole of `manifest.json`."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -306,8 +306,7 @@ def _tree(
     return content
 
 
-@dataclass(frozen=True, slots=True)
-class ViewPage:
+class ViewPage(NamedTuple):
     """A page, to be written as UTF-8, how many questions it has, and sentences on what it leaves
     out.
     """
