@@ -24,6 +24,7 @@ extensions = [
     "repository",
     "notebook_pages",
     "redirects",
+    "excerpts",
 ]
 exclude_patterns = ["extensions"]
 

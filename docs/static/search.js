@@ -7,6 +7,12 @@ const WEIGHTS = { title: 4, heading: 2, text: 1 };
 const FOLDERS = { api: 0.5, commands: 0.8, notebooks: 0.8, project: 0.4 };
 const MOST = 60; /* an object whose name was typed has some 20 points */
 
+/* Excerpts come from the pages, which a browser does not fetch where they were opened as files. */
+if (location.protocol === "file:")
+  window.fetch = async (address) => ({
+    text: async () => `<div role="main">${_escapeHTML(TEXTS[address] ?? "")}</div>`,
+  });
+
 Search.performTermsSearch = (searchTerms, excludedTerms) => {
   const { terms, titleterms, titles, docnames, filenames } = Search._index;
   const stemmer = new Stemmer();
