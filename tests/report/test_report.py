@@ -270,6 +270,15 @@ def test_no_number_of_a_curve_is_cut_on_a_narrow_terminal(width, monkeypatch, te
         assert any(all(cell in line for cell in row) for line in output.splitlines()), row
 
 
+def test_costs_of_a_column_have_three_digits_and_their_points_under_one_another():
+    dear = [point(n + 1, usd=usd) for n, usd in enumerate((1e-5, 0.0031, 0.12))]
+    rows = plain(curves_table([curve(*dear)])).splitlines()[2:5]
+    assert [row.split()[-3] for row in rows] == ["0.0100", "3.10", "120"]
+    assert [row.find(cost) for row, cost in zip(rows, (".01", ".10"), strict=False)] == [
+        rows[2].index("120") + 3
+    ] * 2
+
+
 def test_curve_table_shows_every_point_in_per_cent():
     lines = plain(curves_table([PRICED])).splitlines()
     assert lines[0] == "self-consistency on bigbench_date, gpt-3.5-turbo"

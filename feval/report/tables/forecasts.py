@@ -220,8 +220,8 @@ def plan_tables(plan: BudgetPlan) -> list[Table]:
             plurality(option) + (marks[option.plurality_kind] if beyond else "")
         ),
         f"#{level} interval": share("plurality_low", "plurality_high"),
-        "#majority, surely %": share("majority_low", "majority_high"),
-        "#sure gain": lambda option: (
+        "~majority, surely %": share("majority_low", "majority_high"),
+        "~sure gain": lambda option: (
             f"{100 * option.majority_gain_low:+.2f}"
             if option.votes > 1 and option.majority_low is not None
             else "-"

@@ -117,7 +117,9 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
         "method": label,
         "LLMs": "llm",
         **accuracy(first.confidence),
-        **cost_fields(POINT_COSTS),
+        **cost_fields(["usd"]),
+        # the sentence has the tokens where there are no dollars
+        **{f"~{name[1:]}": write for name, write in cost_fields(POINT_COSTS[1:]).items()},
         **generated,
         **cost_fields((cost for cost in OTHER_COSTS if cost in asked), first.timing),
         **per_round_field(first.billing, evaluations),
