@@ -516,6 +516,14 @@ def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(opened, compar
     browser.wait("document.documentElement.scrollWidth <= 400")
 
 
+def test_a_cell_with_a_paragraph_is_folded(opened, comparison):
+    [first, *_] = comparison.missing
+    browser = opened(replace(comparison, missing=(replace(first, reason="word " * 99),)))
+    [start], [whole] = (browser.texts(f"#missing td {kind}") for kind in ("summary", "details"))
+    assert len(start) < 120
+    assert whole.split() == ["word"] * 99
+
+
 def test_a_difference_that_was_not_tested_has_an_open_dot(opened, comparison):
     row = replace(comparison.differences[0], difference=0.1, low=0.05, high=0.15)
     untested = replace(row, p_value=None, p_holm=None, untested="interpolation")

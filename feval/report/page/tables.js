@@ -27,7 +27,7 @@ function table(spec) {
   const reach = spec.columns.map((_, i) => Math.max(1e-12, ...spec.rows.filter((r) => r[i] && r[i].i).flatMap((r) => r[i].i.map(Math.abs))));
   const cell = (value, i) => value && value.i
     ? el("td", { class: "number" }, interval(value, reach[i]))
-    : spec.columns[i].number ? el("td", { class: "number" }, shown(value) ?? "-")
+    : spec.columns[i].number ? el("td", { class: "number" }, String(shown(value) ?? "-").replace("< ", "<\u00a0"))
       : el("td", { class: ["words", "words long", "words long prose"][(String(shown(value)).length > 24) + (String(shown(value)).length > 99)] }, folded(shown(value) ?? "-"));
   const put = (rows) => body.replaceChildren(...rows.map((row) => el("tr", null, ...row.map(cell))));
   const compare = (a, b, sign) => {
