@@ -26,7 +26,7 @@ from feval.comparison.comparison import compare as compare_methods
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan, path_from
 from feval.comparison.runner import durations
-from feval.errors import ConflictError, UsageError
+from feval.errors import UsageError
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.method_names import make_method
 from feval.evaluation.requests import beside
@@ -111,18 +111,14 @@ def compare(
             for place in folders
         ]
         plan = plan.changed(recordings=tuple(places))
-        content = plan.to_toml().encode()
         if file.is_dir():
             raise UsageError(
                 f"{file} is a folder; name the comparison file to write, such as"
                 f" {file / 'plan.toml'}."
             )
-        if file.is_file() and not saved.force and file.read_bytes() != content:
-            raise ConflictError(
-                f"{file} exists, with other content. Name another file, or pass --force to replace"
-                " it."
-            )
-        save_files(file.parent, {file.name: content}, replace=saved.force, option="FILE")
+        save_files(
+            file.parent, {file.name: plan.to_toml().encode()}, replace=saved.force, option="FILE"
+        )
         show.note(*(one.reason for one in absent))
         show.result(
             {"file": str(file), "plan": plan.to_dict()},

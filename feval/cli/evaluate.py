@@ -5,7 +5,7 @@ answers of another program.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,10 +32,16 @@ from feval.cli.options import (
     recording_folders,
 )
 from feval.cli.output import Output, announce_long_run, quiet_matplotlib
-from feval.errors import OutOfRangeError, UsageError
+from feval.errors import UsageError
 from feval.evaluation.curves import budget_field, swept_cascade
 from feval.evaluation.evaluation import evaluate
-from feval.evaluation.method_names import field_names, make_method, parse_settings, takes_several
+from feval.evaluation.method_names import (
+    field_names,
+    is_in_range,
+    make_method,
+    parse_settings,
+    takes_several,
+)
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest, SurfaceRequest
 from feval.evaluation.surfaces import surface as width_depth_surface
 from feval.evaluation.user_methods import MethodFile
@@ -222,7 +228,9 @@ def curve(
             )
         elif not values:
             most = max(1, min(*(llm.pool.smallest for llm in replayed), DEFAULT_COUNTS))
-            request = request.changed(values=tuple(_usual_budgets(method, field, fields, most)))
+            counts = range(1, most + 1)  # some methods need more than one
+            usual = [each for each in counts if is_in_range(method, {**fields, field: each})]
+            request = request.changed(values=(*(usual or [most]),))
         result = request.compute(questions, replayed, executor=executor)
     if any(point.usd_per_question is None for point in result.points):
         note_missing_dollars(show, request.prices, replayed)
@@ -276,18 +284,6 @@ def _number(text: str) -> int | float:
     if not math.isfinite(number):
         raise ValueError(text)
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
-
-
-def _usual_budgets(method: str, field: str, fields: Mapping[str, str], most: int) -> list[int]:
-    """The budgets up to `most` CoTs that a method accepts: some have a least one."""
-    budgets = []
-    for budget in range(1, most + 1):
-        try:
-            make_method(method, {**fields, field: budget})
-        except OutOfRangeError:
-            continue
-        budgets.append(budget)
-    return budgets or [most]
 
 
 @request_options(SurfaceRequest, without=("seed",))

@@ -8,9 +8,8 @@ number means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +22,7 @@ from feval.cards.serving import serving_profile
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
 from feval.comparison.runner import FailedMethod, MethodCurve, Runner, kinds_of, prepared
-from feval.comparison.statistics import Statistics, statistics
+from feval.comparison.statistics import AccuracyDifference, Statistics, statistics
 from feval.errors import FevalError, UsageError
 from feval.estimators.arrays import Result
 from feval.estimators.intervals import difference_test
@@ -64,7 +63,8 @@ class ComparedPoint(NamedTuple):
         role: "method"; "ceiling" for pass@n of an LLM, "baseline" for a single call.
         label: of the method; for the others with the LLM's name.
         point: its index in the curve.
-        budget: the swept field and its value, such as "n=5"; empty where nothing is swept.
+        budget: the swept field and its value, such as "n=5", one in USD for 1,000 questions; empty
+            where nothing is swept.
         evaluation: of the method at this budget.
     """
 
@@ -123,14 +123,13 @@ class Comparison(Plottable, Statistics):
     @property
     def timing(self) -> Timing | None:
         """Where seconds come from; `None` where nobody asked for them."""
-        timings = [point.timing for _, point in self._named if point.timing is not None]
+        timings = (point.timing for _, point in self._named if point.timing is not None)
         return max(timings, key=lambda timing: timing.first_tokens, default=None)
 
     @property
     def counters(self) -> tuple[str, ...]:
         """The token counters of the LLMs, each once."""
-        points = (*(point for _, point in self._named), *self.baselines)
-        return tuple(dict.fromkeys(name for point in points for name in point.counters))
+        return tuple(dict.fromkeys(name for point in self.points for name in point.counters))
 
     @property
     def _named(self) -> list[tuple[str, Evaluation]]:
@@ -141,12 +140,10 @@ class Comparison(Plottable, Statistics):
     def warnings(self) -> tuple[str, ...]:
         """Sentences that keep a reader from being misled."""
         points = self._named
-        first = [point for _, point in points[:1]]
-        few = (few_questions(point.questions, point.clusters) for point in first)
         of_points = (sentence for _, point in points for sentence in point.cautions)
         cautions = dict.fromkeys((*mixed_counters(self.counters), *of_points))
         return (
-            *chain.from_iterable(few),
+            *few_questions(self.widest.questions, self.widest.clusters),
             *billed_once(self.plan.billing, points),
             *cautions,
             *self.on_fewer,
@@ -157,26 +154,32 @@ class Comparison(Plottable, Statistics):
     @property
     def on_fewer(self) -> tuple[str, ...]:
         """A sentence for methods that are judged on fewer questions than others."""
-        questions = {curve.label: curve.points[0].questions for curve in self.curves}
-        fewest, most = (choose(questions.values(), default=0) for choose in (min, max))
-        names = [label for label, own in questions.items() if own < most]
+        fewer = self.learners
         sentence = (
-            f"Judged on {fewest:,} questions, after learning from {most - fewest:,}:"
-            f" {', '.join(names)}. Differences from it, and what is best and ranked, rest on"
-            f" these {fewest:,}; other accuracies on all questions that a method is judged on."
+            f"What is best, on the frontier and ranked, and differences from {', '.join(fewer)},"
+            f" rest on the {min(fewer.values(), default=0):,} questions that all methods are judged"
+            " on; other accuracies on all that a method is judged on."
         )
-        return (sentence,) if names else ()
+        return (sentence,) if fewer else ()
+
+    @property
+    def learners(self) -> dict[str, int]:
+        """Number of questions of each method that is judged on fewer than others, since it learns
+        from some.
+        """
+        counts = {curve.label: curve.points[0].questions for curve in self.curves}
+        return {label: own for label, own in counts.items() if own < self.widest.questions}
+
+    @property
+    def widest(self) -> Evaluation:
+        """A point on the most questions."""
+        return max((curve.points[0] for curve in self.curves), key=lambda point: point.questions)
 
     def _skewed(self) -> Iterator[str]:
         """A warning about differences that are significant by few questions, where Student's law
         fits least.
         """
-        level = 1 - self.plan.confidence
-        found = [
-            row
-            for row in (*self.differences, *self.unequal_costs)
-            if row.p_holm is not None and row.p_holm <= level
-        ]
+        found = self.significant((*self.differences, *self.unequal_costs))
         if count := sum(abs(row.skewness) > _SKEWED for row in found):
             also = ", those not at equal cost included" * bool(self.unequal_costs)
             yield (
@@ -192,14 +195,15 @@ class Comparison(Plottable, Statistics):
                 "Exact and seeded methods are mixed: differences between them include the noise of"
                 " the draws."
             )
-        names = list(dict.fromkeys(curve.entry.method for curve in self.curves))
+        names = dict.fromkeys(entry.method for entry in self.plan.entries)
         exact = [name for name in names if name in METHODS and capabilities(METHODS[name]).exact]
         if self.kinds == ("seeded",) and exact:
-            without = [name for name in names if name not in exact]
-            since = ", since their order is seeded."
+            since = "."
             if self.inexact is not None:
                 since = f". {self.inexact}"
-            elif self.plan.order is None and without:
+            elif self.plan.order is None and (
+                without := [each for each in names if each not in exact]
+            ):
                 since = f", since {without[0]} has no exact expectation."
             yield (
                 f"All methods are seeded{since} Exact figures of `feval run` and `feval curve`"
@@ -212,19 +216,19 @@ class Comparison(Plottable, Statistics):
         return sum(row.p_value is not None for row in self.differences)
 
     @property
-    def smallest_p(self) -> float:
-        """The smallest adjusted p-value possible at equal cost, see `least_p`."""
-        return self.least_p(self.tests)
-
-    @property
     def evidence(self) -> tuple[int, str]:
         """How many questions, or clusters of them, tests count, and which: "question" or
         "cluster".
         """
-        first = self.curves[0].points[0]
-        if first.clusters is None:
-            return first.questions, "question"
-        return first.clusters.number, "cluster"
+        widest = self.widest
+        if widest.clusters is None:
+            return widest.questions, "question"
+        return widest.clusters.number, "cluster"
+
+    def significant(self, rows: Iterable[AccuracyDifference]) -> list[AccuracyDifference]:
+        """Those of some differences whose adjusted p-value is within the plan's level."""
+        level = 1 - self.plan.confidence
+        return [row for row in rows if row.p_holm is not None and row.p_holm <= level]
 
     def least_p(self, tests: int) -> float:
         """A bound of adjusted p-values with this much evidence and these tests: one method always
@@ -260,9 +264,11 @@ class Comparison(Plottable, Statistics):
         on, rows = {(point.label, point.point) for point in self.frontier}, []
         for role, label, place, budget, point in self.points:
             [numbers] = point.records()
+            if swept := budget.partition("=")[0]:
+                budget = f"{swept}={point.fields.get(swept)}"  # in the method's own unit
             own = {"role": role, "label": label, "point": place, "budget": budget}
-            known = {name: value for name, value in numbers.items() if name != "method"}
-            row = own | known | {"token_counter": " > ".join(dict.fromkeys(point.counters))}
+            del numbers["method"]
+            row = own | numbers | {"token_counter": " > ".join(dict.fromkeys(point.counters))}
             rows.append(row | {"frontier": role == "method" and (label, place) in on})
         return rows
 
@@ -312,13 +318,13 @@ class Comparison(Plottable, Statistics):
         """All averages and statistics as JSON values; `None` for what has no finite value, see the
         classes.
         """
-        first = self.curves[0].points[0]
+        widest = self.widest
         content: dict[str, Any] = {
             "dataset": self.plan.dataset,
-            "questions": first.questions,
-            "train_questions": first.train_questions,
+            "questions": widest.questions,
+            "train_questions": widest.train_questions,
             "cost": self.plan.cost,
-            "recording_hashes": list(first.recording_hashes),
+            "recording_hashes": list(widest.recording_hashes),
             "plan": self.plan.to_dict(),
             "curves": [_curve_dict(curve) for curve in self.curves],
             "missing": [asdict(missing) for missing in self.missing],
@@ -598,10 +604,10 @@ class Traces(Result):
 
 
 def _judged(dataset: Dataset, curves: Sequence[MethodCurve]) -> Rows:
-    """Rows of the questions of the curve with most; all without a curve."""
+    """Rows of the questions of the curve with most."""
     keys = (curve.points[0].question_keys for curve in curves)
     every = dataset.question_keys
-    return np.flatnonzero(np.isin(every, max(keys, key=len, default=every)))
+    return np.flatnonzero(np.isin(every, max(keys, key=len)))
 
 
 def load_compared(comparison: Comparison, base: Path = Path()) -> tuple[Dataset, list[LLM]]:

@@ -17,9 +17,9 @@ import numpy as np
 from feval.cards.prices import PriceList
 from feval.comparison.plan import ComparedMethod, Plan
 from feval.comparison.runner import FailedMethod
-from feval.errors import FevalError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
+from feval.errors import FevalError, NotRecordedError, ShortPoolError, UsageError
 from feval.evaluation.curves import budget_field, swept_cascade
-from feval.evaluation.method_names import field_names, make_method, takes_several
+from feval.evaluation.method_names import field_names, is_in_range, make_method, takes_several
 from feval.methods import METHODS
 from feval.methods.protocol import capabilities
 from feval.recording import Recording
@@ -350,7 +350,7 @@ class _Lister:
                 return table
         if (counted := budget_field(name)) is None or counted in settings:
             return {}
-        counts = [n for n in _usual_counts(most) if _accepted(name, {**settings, counted: n})]
+        counts = [n for n in _usual_counts(most) if is_in_range(name, {**settings, counted: n})]
         return {"budgets": {counted: counts}} if counts else {}
 
 
@@ -421,14 +421,6 @@ def _place(function: Any) -> str:
         path = None
     inner = getattr(function, "__qualname__", "") != name or name == "<lambda>"
     return f"{path if path is not None and Path(path).is_file() and not inner else 'python'}:{name}"
-
-
-def _accepted(name: str, settings: Mapping[str, Any]) -> bool:
-    try:
-        make_method(name, settings)
-    except FevalError as error:  # what else is wrong is said when it is evaluated
-        return not isinstance(error, OutOfRangeError)
-    return True
 
 
 def _labelled(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -27,7 +27,13 @@ from feval.estimators.comparisons import (
     pairwise_wins,
     percentiles,
 )
-from feval.estimators.intervals import Clusters, DifferenceTest, bootstrap_means, difference_test
+from feval.estimators.intervals import (
+    Clusters,
+    DifferenceTest,
+    accuracy_interval,
+    bootstrap_means,
+    difference_test,
+)
 from feval.methods.protocol import Bools, Floats, Integers, Rows
 
 if TYPE_CHECKING:
@@ -56,6 +62,7 @@ class FrontierPoint:
 
     Attributes:
         point: its index in the curve.
+        cost, accuracy: on the questions that all curves have.
         stays: share of resamples in which it is on the frontier.
     """
 
@@ -75,6 +82,8 @@ class BestPoint:
         budget: mean cost per question.
         chosen: label of the curve and index of the point; `None` where no point is that cheap.
         settings: number of points within the budget, of all curves, that it was chosen from.
+        accuracy: of the point, on the questions that all curves have; with the ends of its
+            interval. `None` without a point.
         close: the others whose paired difference from it is within noise, the most accurate first:
             p times the number of the others is above 1 - confidence. With this confidence the truly
             best point is among these and the one that was chosen (subset selection, S. S. Gupta
@@ -85,6 +94,9 @@ class BestPoint:
     chosen: tuple[str, int] | None
     settings: int
     close: tuple[tuple[str, int], ...] = ()
+    accuracy: float | None = None
+    accuracy_low: float | None = None
+    accuracy_high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -318,7 +330,8 @@ def statistics(
     `difference_test`, of the questions of the curve that has most.
 
     A curve may lack questions that it learnt from. What compares others with it, or chooses among
-    all, is on the questions that all have; the rest is as it would be without it.
+    all, such as the frontier, is on the questions that all have; the rest is as it would be without
+    it.
     """
     keys = [points[0].question_keys for points in curves.values()]
     every = max(keys, key=len)
@@ -343,7 +356,6 @@ def statistics(
 
     return replace(
         shared,
-        frontier=tuple(sorted(joined("frontier"), key=lambda point: point.cost)),
         differences=_adjusted(joined("differences")),
         unequal_costs=_adjusted(joined("unequal_costs")),
         **{name: joined(name) for name in ("areas", "savings", "reaches")},
@@ -449,13 +461,20 @@ def _best(plan: Plan, lines: Sequence[_CostCurve], paired: _PairTests) -> tuple[
     found = []
     for budget in _budgets(plan, lines):
         rows = [row[2:] for row in ordered if row[1] <= budget * (1 + _SAME_COST)]
-        named = [
-            (lines[curve].label, place)
-            for curve, place, i in rows
-            if (curve, place, i) == rows[0]
-            or p_value(rows[0][::2], (curve, i)) * (len(rows) - 1) > 1 - plan.confidence
-        ]
-        found.append(BestPoint(budget, named[0] if named else None, len(rows), tuple(named[1:])))
+        if not rows:
+            found.append(BestPoint(budget, None, 0))
+            continue
+        (curve, place, i), *others = rows
+        close = tuple(
+            (lines[other].label, at)
+            for other, at, k in others
+            if p_value((curve, i), (other, k)) * len(others) > 1 - plan.confidence
+        )
+        line = lines[curve]
+        right = line.answers(i)[paired.order, None]
+        ends = accuracy_interval(right, plan.confidence, paired.clusters)
+        accuracies = float(line.right[i]), float(ends.low[0]), float(ends.high[0])
+        found.append(BestPoint(budget, (line.label, place), len(rows), close, *accuracies))
     return tuple(found)
 
 

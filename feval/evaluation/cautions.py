@@ -140,8 +140,8 @@ def billed_once(billing: str, named: Iterable[tuple[str, Any]]) -> Iterator[str]
         yield (
             f"{name} makes {costs.calls_per_question:.2f} calls per question, and billing once"
             " charges an LLM's prompt for the first of them only. If every call paid its prompt"
-            f" (per_round), {paid} would cost {_amount(per_round)} {unit} instead of"
-            f" {_amount(cost)}."
+            f" (per_round), {paid} would cost {amount(per_round)} {unit} instead of"
+            f" {amount(cost)}."
         )
 
 
@@ -166,6 +166,7 @@ def _paid(costs: Any) -> tuple[float, float, str, str]:
     return 1000 * usd, 1000 * per_round, "USD", "1,000 questions"
 
 
-def _amount(value: float) -> str:
+def amount(value: float) -> str:
+    """Write an amount of money or tokens with three digits or more, without an exponent."""
     text = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
     return f"{float(text):.12f}".rstrip("0").rstrip(".") if "e" in text else text

@@ -388,6 +388,7 @@ def evaluate(
             *uncompared(outcome.uncompared, len(chosen) * (draws or 1)),
             *unscored_cots(unscored),
             *other_models(used),
+            *(method.cautions([llm.name for llm in used]) if hasattr(method, "cautions") else ()),
             *not_exact(inexact),
             *learnt,
         ),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from feval import methods
-from feval.errors import UnknownNameError, UsageError
+from feval.errors import FevalError, OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.fields import field_value, takes
 
@@ -72,6 +72,17 @@ def make_method(
         # A list of one may be given as its only value.
         given[key] = field_value(kind, key, [*readings, *([one] for one in readings)], value)
     return kind(**given)
+
+
+def is_in_range(name: str, settings: Mapping[str, Any]) -> bool:
+    """Whether a method accepts the sizes of its fields; what else is wrong is said when it is
+    made.
+    """
+    try:
+        make_method(name, settings)
+    except FevalError as error:
+        return not isinstance(error, OutOfRangeError)
+    return True
 
 
 def _kind(name: str) -> type[Any]:

@@ -249,10 +249,12 @@ class Cascade:
         ]
         if not choices:
             least = min(float(stage.cost.mean()) for stage in stages.values())
+            unit, advice = "USD", ""
+            if self.prices is None:
+                unit, advice = "tokens", _IN_USD
             raise OutOfRangeError(
-                f"No cascade stays within {self.budget}"
-                f" {'tokens' if self.prices is None else 'USD'} per question; the cheapest LLM"
-                f" alone takes {least:.6g}."
+                f"No cascade stays within {self.budget} {unit} per question; the cheapest LLM alone"
+                f" takes {least:.6g}.{advice}"
             )
         best = max(choices, key=lambda choice: (choice.right, -choice.cost))
         early = zip(best.order, best.levels, strict=False)
@@ -329,6 +331,10 @@ class Cascade:
         return BarChoice(round(most), float(cheapest[best]), order, tuple(map(int, best)))
 
 
+_IN_USD = (
+    " For a budget in USD per question, give the USD per million tokens of each LLM's input and"
+    " output, too: prices=[[0.5, 1.5], [30, 60]]."
+)
 _MOST_CELLS = 1 << 22  # of the table of all combinations
 
 

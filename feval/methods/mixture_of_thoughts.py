@@ -4,7 +4,7 @@ arXiv 2310.03094).
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Iterator, Sequence, Sized
 from typing import Literal
 
 import numpy as np
@@ -106,6 +106,16 @@ class MixtureOfThoughts:
             if may_win and votes.count(leader) >= self._needed(votes):
                 return leader
         return plurality(strong.sample(strong_samples).answers, no_answer=self.no_answer)
+
+    def cautions(self, llms: Sequence[str]) -> Iterator[str]:
+        """Yield a warning where the weak LLM is several, by name, which the paper's is not."""
+        weak = dict.fromkeys(name.partition("@")[0] for name in llms[:-1])
+        if len(weak) > 1:
+            yield (
+                f"{' and '.join(weak)} vote together before {llms[-1]} is asked; in the paper that"
+                " mixture-of-thoughts is from, one weak LLM votes, under one or two prompts. Name"
+                " it and the strong one with --llm (in Python: llms)."
+            )
 
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""

@@ -241,7 +241,7 @@ def test_differences_are_those_of_the_questions(comparison):
         assert row.skewness == pytest.approx(skew(per_question) / np.sqrt(20))
         assert row.p_holm >= row.p_value
     questions = comparison.curves[0].points[0].questions
-    assert comparison.smallest_p == 3 * difference_test(np.ones((questions, 1))).p_value[0]
+    assert comparison.least_p(3) == 3 * difference_test(np.ones((questions, 1))).p_value[0]
 
 
 def test_significant_differences_that_few_questions_decide_are_warned_of(comparison):

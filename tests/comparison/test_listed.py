@@ -17,7 +17,9 @@ from recorded_turns import write_full_turns
 from small import pool, write_rows, write_toy
 
 from feval import (
+    Cascade,
     EarlyStopping,
+    MixtureOfThoughts,
     ModelSwitch,
     SelfConsistency,
     compare,
@@ -361,9 +363,42 @@ def test_a_cascade_learns_by_itself_and_is_compared_on_the_same_questions(many):
         for own, of_cascade in ((alone, False), (halved, True)):
             expected = pairs(own, name, of_cascade=of_cascade)
             assert pairs(mixed, name, of_cascade=of_cascade) == expected
-    assert (mixed.best, mixed.ranking) == (halved.best, halved.ranking)
+    for name in ("best", "frontier", "ranking"):  # what chooses among all
+        assert getattr(mixed, name) == getattr(halved, name)
     assert any(row.label == "cascade" for row in mixed.reaches)
-    assert "Judged on 24 questions, after learning from 24: cascade." in " ".join(mixed.warnings)
+    assert "differences from cascade, rest on the 24 questions" in " ".join(mixed.warnings)
+    first, *_ = headline(mixed)
+    assert "48 questions (cascade is judged on 24, after learning from 24), 9 methods" in first
+    best = mixed.best[-1]
+    row = headline(mixed)[headline(mixed).index("") + 1].rows[-1]
+    assert row[3] == f"{100 * best.accuracy:.2f}"
+
+
+def test_people_read_a_budget_in_usd_of_1000_questions(many):
+    comparison = compare(open_recording(many), ["cascade"], **FEW)
+    [curve] = comparison.curves
+    usd = curve.points[0].fields["budget"]
+    assert curve.budget_text(0) == f"budget={1000 * usd:.3g} USD per 1,000"
+    assert comparison.records()[0]["budget"] == f"budget={usd}"
+    said_of_curve = said("curve", "cascade", "--recording", many)
+    assert "budget, USD per 1,000" in said_of_curve
+
+
+def test_why_all_are_seeded_is_said_of_a_method_that_is_missing(many):
+    cascade = Cascade(score="vote-share", budget=1e-9)
+    listed = ["self-consistency", ("cascade", cascade, LLMS)]
+    comparison = compare(open_recording(many), listed, train_fraction=0.5, **FEW)
+    assert [one.label for one in comparison.missing] == ["cascade"]
+    assert "All methods are seeded, since cascade has no exact" in " ".join(comparison.warnings)
+    assert "give the USD per million tokens of each LLM" in comparison.missing[0].reason
+
+
+def test_several_weak_llms_of_a_mixture_of_thoughts_are_said(many):
+    dataset, [weak, strong] = load("toy", LLMS, many)
+    method = MixtureOfThoughts(samples=2, strong_samples=1)
+    for llms, are_said in (([weak, strong], False), ([weak, strong, strong], True)):
+        warnings = " ".join(evaluate(method, dataset, llms, replicates=2).warnings)
+        assert (f"{LLMS[0]} and {LLMS[1]} vote together" in warnings) is are_said
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_the_page_holds_the_numbers_of_the_comparison(comparison, page):
     facts = dict(data["facts"])
     assert facts["recordings"] == comparison.curves[0].points[0].recording_hashes[0]
     assert "2025-06-02" in facts["price list"]
-    assert facts["draws"] == "draws-v1, seed 0; CoTs in recorded order"
+    assert facts["draws"] == "draws-v1, seed 0; recorded order"
     assert data["verify"][-1] == "$ feval verify receipt.json --method mine.py:patient"
 
 

@@ -6,7 +6,6 @@ import shlex
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -25,10 +24,16 @@ from feval.report.files import Content, check_folder, encoded, save_files, save_
 from feval.report.page.document import UNVERIFIED, html_page, table_data, verification
 from feval.report.page.questions import REPORT, Caps, question_book
 from feval.report.palette import page_shapes, places
-from feval.report.tables.comparisons import comparison_tables, cost_text, named_point, results_csv
+from feval.report.tables.comparisons import (
+    comparison_tables,
+    cost_text,
+    named_point,
+    questions_text,
+    results_csv,
+)
 from feval.report.tables.results import surface_notes, surface_table
 from feval.report.tables.tables import cost_mark, cost_unit, cost_words
-from feval.report.text import counted, counted_questions, percent
+from feval.report.text import counted, percent
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison, Traces
@@ -43,7 +48,7 @@ IN_MEMORY = 1 << 26
 _KINDS = {
     "exact": "expectation over all draws",
     "recorded": "recorded order",
-    "seeded": "mean over {} seeded draws",
+    "seeded": "mean over {:,} seeded draws",
 }
 _SURFACE = (
     "{}: accuracy of votes over n traces that are each cut after so many tokens; feval surface"
@@ -58,11 +63,6 @@ _ON_DARK = b"""
 }
 """
 """Matplotlib writes no colour for black."""
-_DRAWN = {
-    "exact": "exact expectations",
-    "recorded": "CoTs in recorded order",
-    "seeded": "{:,} replicates",
-}
 _BILLINGS = {
     "once": "once per LLM and question",
     "per_round": "with each request",
@@ -99,18 +99,13 @@ def comparison_page(
 
 
 def _evaluations(comparison: Comparison) -> list[Evaluation]:
-    return [
-        *(point for curve in comparison.curves for point in curve.points),
-        *comparison.baselines,
-    ]
+    return [each.evaluation for each in comparison.points if each.role != "ceiling"]
 
 
 def _result(comparison: Comparison) -> list[str]:
     """The result in two sentences, methods in every second piece: the best at three budgets, and
     whether methods differ.
     """
-    if not comparison.curves:
-        return []
     pieces, before, noise = ["Most accurate "], None, []
     for best in comparison.best:
         most = cost_text(comparison, best.budget)
@@ -122,16 +117,14 @@ def _result(comparison: Comparison) -> list[str]:
         elif before and best.chosen == before.chosen:
             pieces[-1] += "the same"
         else:
-            point, label = named_point(comparison, best.chosen)
-            right = f"{percent(point.accuracy)}\N{NO-BREAK SPACE}% right"
+            label = named_point(comparison, best.chosen)[1]
+            right = f"{percent(best.accuracy)}\N{NO-BREAK SPACE}% right"
             pieces += [best.chosen[0], f"{label and ', '}{label}, {right}"]
         before = best
     pieces[-1] += f". Other settings within noise: {', '.join(noise)}."
     if comparison.tests:
         level = 1 - comparison.plan.confidence
-        clear = sum(
-            row.p_holm is not None and row.p_holm <= level for row in comparison.differences
-        )
+        clear = len(comparison.significant(comparison.differences))
         pieces[-1] += (
             f" {clear or 'None'} of {counted(comparison.tests, 'difference')} at equal cost"
             f" {'is' if clear < 2 else 'are'} significant (p (Holm) up to {level:.2g})."
@@ -141,14 +134,12 @@ def _result(comparison: Comparison) -> list[str]:
 
 def _lede(comparison: Comparison) -> list[str]:
     evaluations = _evaluations(comparison)
-    if not evaluations:
-        return ["No method could be evaluated; see what is missing below."]
     names = dict.fromkeys(name for one in evaluations for name in one.llms)
     kinds = dict.fromkeys(map(_kind, evaluations))
     whose = ", ".join(names) if len(names) < 5 else f"{len(names)} LLMs"
     about = (
-        f"{counted(len(comparison.curves), 'method')} on the same {evaluations[0].questions:,}"
-        f" questions and the same recorded CoTs of {whose}. Numbers: {'; '.join(kinds)}."
+        f"{counted(len(comparison.curves), 'method')} on {questions_text(comparison)}, with the"
+        f" same recorded CoTs of {whose}. Numbers: {'; '.join(kinds)}."
     )
     return [about, *comparison.on_fewer]
 
@@ -159,17 +150,16 @@ def _kind(evaluation: Evaluation) -> str:
 
 def _facts(comparison: Comparison, llms: Sequence[LLM]) -> list[tuple[str, str]]:
     """Name and value of everything the numbers rest on."""
-    plan, evaluations = comparison.plan, _evaluations(comparison)
-    first = evaluations[0] if evaluations else None
+    plan = comparison.plan
     prices = llms[0].prices if llms else None
     unpriced = (
         "" if any(llm.price is not None for llm in llms) else "; it has no price of these LLMs"
     )
-    kinds = " and ".join(_DRAWN[kind].format(plan.replicates) for kind in comparison.kinds)
+    kinds = " and ".join(_KINDS[kind].format(plan.replicates) for kind in comparison.kinds)
     facts = [
         ("dataset", plan.dataset),
-        ("questions", counted_questions(first.questions, comparison.left_out) if first else "-"),
-        ("recordings", ", ".join(first.recording_hashes) if first else "-"),
+        ("questions", questions_text(comparison)),
+        ("recordings", ", ".join(comparison.widest.recording_hashes)),
         ("LLMs", ", ".join(llm.name for llm in llms)),
         ("price list", f"{prices.id}, digest {prices.digest}{unpriced}" if prices else "none"),
         ("billing", f"prompts are charged {_BILLINGS[plan.billing]} ({plan.billing})"),
@@ -193,8 +183,6 @@ def _facts(comparison: Comparison, llms: Sequence[LLM]) -> list[tuple[str, str]]
 
 def _data(comparison: Comparison) -> dict[str, Any]:
     evaluations = _evaluations(comparison)
-    # a method that is judged on fewer questions may make it fall
-    highest = accumulate((point.accuracy for point in comparison.frontier), max)
     known = [name for name in COSTS if any(one.mean_cost(name) for one in evaluations)]
     return {
         "axes": [_axis(comparison, name) for name in known],
@@ -211,11 +199,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
         "ceilings": [
             {"label": curve.label, "points": _points(curve)} for curve in comparison.ceilings
         ],
-        "frontier": [
-            [point.cost, point.accuracy, point.label]
-            for point, best in zip(comparison.frontier, highest, strict=True)
-            if point.accuracy == best
-        ],
+        "frontier": [[point.cost, point.accuracy, point.label] for point in comparison.frontier],
         "tables": [table_data(each) for each in comparison_tables(comparison, page=True)],
     }
 
@@ -224,8 +208,6 @@ def _looks(comparison: Comparison) -> list[tuple[int, int, int]]:
     """Colour, marker and dashes of each curve: where LLMs and methods both vary, the colour is the
     LLM, marker and dashes the method.
     """
-    if not comparison.curves:
-        return []
     parts = [
         (curve.label.removesuffix(f" ({' > '.join(curve.entry.llms)})"), curve.entry.llms)
         for curve in comparison.curves

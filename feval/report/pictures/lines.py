@@ -46,9 +46,10 @@ from feval.report.pictures.drawing import (
     shares,
     thin,
 )
+from feval.report.tables.comparisons import questions_text
 from feval.report.tables.results import subtitles
 from feval.report.tables.tables import billing_note, cost_mark, cost_words, timing_notes
-from feval.report.text import counted, counted_questions, interval_name, shortened
+from feval.report.text import counted, interval_name, shortened
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -433,9 +434,8 @@ def _frame_comparison(
         axes.set(xlabel=label, ylabel="accuracy")
     kinds = dict.fromkeys(point.kind for point in own)
     seeded = f" ({plan.replicates:,} draws, seed {plan.seed})" if "seeded" in kinds else ""
-    questions = counted_questions(first.questions, shown.left_out)
     lines = (
-        f"{questions}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
+        f"{questions_text(shown)}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
         billing_note(first.billing, first.prices, own, "; ".join(shown.counters)),
         *mixed_counters(shown.counters),
         *timing_notes(shown.timing),

@@ -33,7 +33,14 @@ from feval.report.tables.tables import (
     share,
     timing_notes,
 )
-from feval.report.text import counted, counted_questions, interval_name, p_value, signed_points
+from feval.report.text import (
+    counted,
+    counted_questions,
+    interval_name,
+    p_value,
+    shortened,
+    signed_points,
+)
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -82,6 +89,16 @@ def named_point(comparison: Comparison, chosen: tuple[str, int]) -> tuple[Evalua
     label, place = chosen
     curve = next(curve for curve in comparison.curves if curve.label == label)
     return curve.points[place], curve.budget_text(place)
+
+
+def questions_text(comparison: Comparison) -> str:
+    """How many questions there are, and which methods learnt from some of them."""
+    most = comparison.widest.questions
+    learners = "; ".join(
+        f"{label} is judged on {own:,}, after learning from {most - own:,}"
+        for label, own in comparison.learners.items()
+    )
+    return counted_questions(most, comparison.left_out) + f" ({learners})" * bool(learners)
 
 
 def cost_text(comparison: Comparison, mean: float) -> str:
@@ -137,9 +154,9 @@ class _Shown:
             **({"#chosen from": "settings", "within noise": "close to it"} if self.page else {}),
         }
         flattered = (
-            "Chosen on the questions that it is judged on, which flatters its accuracy; with"
-            f" {100 * confidence:g} % confidence, the truly best setting is this one or one within"
-            " noise of it."
+            "Chosen on the questions that all methods are judged on, which flatters its accuracy;"
+            f" with {100 * confidence:g} % confidence, the truly best setting is this one or one"
+            " within noise of it."
         )
         notes = [flattered]
         records: list[Any] = []
@@ -147,10 +164,10 @@ class _Shown:
             if best.chosen is None:
                 records.append([best, {"method": "none is as cheap", "close to it": ""}])
                 continue
-            point, setting = named_point(comparison, best.chosen)
+            setting = named_point(comparison, best.chosen)[1] or "-"
             close = _within_noise(comparison, best, None if self.page else _CLOSE)
-            own = {"method": best.chosen[0], "setting": setting or "-", "close to it": close}
-            records.append([best, own, point])
+            own = {"method": best.chosen[0], "setting": setting, "close to it": close}
+            records.append([best, own])
             if not self.page:
                 of = f"of {counted(best.settings, 'setting')}; within noise of it: {close}"
                 notes.append(f"up to {cost(best)}: {of}")
@@ -179,7 +196,7 @@ class _Shown:
             **per_round_field(comparison.plan.billing, points),
             **({"LLMs": "llm"} if self.page else {}),
         }
-        questions = counted_questions(points[0].questions, comparison.left_out)
+        questions = questions_text(comparison)
         # the page has that on fewer questions above its chart
         own = (note for note in comparison.warnings if note not in comparison.on_fewer)
         notes = own if self.page else results_notes(comparison)
@@ -488,7 +505,7 @@ def _saved_range(row: Any) -> str:
 
 def results_notes(comparison: Comparison) -> tuple[str, ...]:
     """How the points were computed and paid, and the warnings."""
-    first, kinds = comparison.curves[0].points[0], list(comparison.kinds)
+    first, kinds = comparison.widest, list(comparison.kinds)
     points = [point for curve in comparison.curves for point in curve.points]
     split = (
         f"; {first.train_questions:,} other questions were learnt from"
@@ -527,14 +544,14 @@ def _within_noise(comparison: Comparison, best: BestPoint, most: int | None = No
 def comparison_answer(comparison: Comparison) -> str:
     """Return what was compared, and the best of it."""
     points = sum(len(curve.points) for curve in comparison.curves)
-    first, best = comparison.curves[0].points[0], comparison.best[-1]
+    best = comparison.best[-1]
     said = "none is as cheap as was asked for"
     if best.chosen is not None:
         point, budget = named_point(comparison, best.chosen)
-        said = f"{best.chosen[0]}{f', {budget}' if budget else ''}, {outcome(point)}"
+        said = f"{best.chosen[0]}{f', {budget}' if budget else ''}, {outcome(point, best)}"
     missing = f"; {counted(len(comparison.missing), 'missing point')}" if comparison.missing else ""
     return (
-        f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)},"
+        f"{comparison.plan.dataset}, {questions_text(comparison)},"
         f" {counted(len(comparison.curves), 'method')}, {counted(points, 'point')}; best up to"
         f" {cost_text(comparison, best.budget)}: {said}{missing}"
     )
@@ -573,9 +590,7 @@ def headline(
     if missing := comparison.missing + comparison.absent:
         pieces += ["", "Missing"]
         for one in missing[:_MISSING_ROWS]:
-            long = len(one.reason) > _LONGEST_REASON
-            reason = f"{one.reason[:_LONGEST_REASON]}..." if long else one.reason
-            pieces.append(f"  {one.label}: {reason}")
+            pieces.append(f"  {one.label}: {shortened(one.reason, _LONGEST_REASON)}")
         if (more := len(missing) - _MISSING_ROWS) > 0:
             pieces.append(f"  and {more:,} more{rest}")
     if every is not None:
@@ -600,18 +615,15 @@ def _significant(shown: _Shown) -> list[str | Table]:
     if not comparison.differences:
         return apart
     level = 1 - comparison.plan.confidence
-    rows = [row for row in comparison.differences if row.p_holm is not None and row.p_holm <= level]
+    rows = comparison.significant(comparison.differences)
     tests = counted(comparison.tests, "comparison")
     if not rows:
         sentence = (
             f"No difference in accuracy at equal cost is significant: p (Holm) is above {level:.2g}"
             f" in {tests}."
         )
-        if comparison.smallest_p > level:
-            sentence += (
-                f" On {counted(*comparison.evidence)} it cannot be less than"
-                f" {comparison.smallest_p:.2g}."
-            )
+        if (least := comparison.least_p(comparison.tests)) > level:
+            sentence += f" On {counted(*comparison.evidence)} it cannot be less than {least:.2g}."
         return [sentence, *apart]
     best = shown.strongest
     rows.sort(key=lambda row: (best not in (row.a, row.b), row.p_holm, -abs(row.difference)))

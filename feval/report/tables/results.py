@@ -83,11 +83,14 @@ def label(evaluation: Evaluation) -> str:
     return f"{evaluation.method}({', '.join(fields)})" if fields else evaluation.method
 
 
-def outcome(point: Any) -> str:
-    """Return what an evaluation or a point of a curve reaches, and what it costs."""
-    words = f"{percent(point.accuracy)} % right"
-    if point.accuracy_low is not None:
-        words += f" ({percents(point.accuracy_low, point.accuracy_high)})"
+def outcome(point: Any, judged: Any = None) -> str:
+    """Return what an evaluation or a point of a curve reaches, which `judged` may say instead, and
+    what it costs.
+    """
+    right = judged or point
+    words = f"{percent(right.accuracy)} % right"
+    if right.accuracy_low is not None:
+        words += f" ({percents(right.accuracy_low, right.accuracy_high)})"
     if point.usd_per_question is not None:
         return f"{words}, for {usd_per_1000(point.usd_per_question)} USD per 1,000 questions"
     tokens = point.tokens_per_question
@@ -206,9 +209,12 @@ def curves_table(curves: Sequence[Curve]) -> Table:
     if first.cost in _MORE_COSTS:
         write = partial(cost_number, first.cost)
         own = {f"#{cost_unit(first.cost, first.timing)}": numbers("cost", write=write)}
+    swept: Fields = {f"#{first.field}": lambda row: str(row[0].n)}
+    if first.field == "budget" and first.settings.get("prices"):  # of USD per question
+        swept = {"#budget, USD per 1,000": numbers("n", write=usd_per_1000)}
     fields = {
         **({"LLM": "llm"} if several else {}),
-        f"#{first.field}": lambda row: str(row[0].n),
+        **swept,
         **accuracy(first.confidence),
         **cost_fields(("usd", "tokens")),
         "#pass@n %": share("pass_at_n"),
