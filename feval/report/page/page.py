@@ -118,7 +118,7 @@ def _result(comparison: Comparison) -> list[str]:
             pieces[-1] += "the same"
         else:
             label = named_point(comparison, best.chosen)[1]
-            right = f"{percent(best.accuracy)}\N{NO-BREAK SPACE}% right"
+            right = f"{percent(best.accuracy or 0.0)}\N{NO-BREAK SPACE}% right"
             pieces += [best.chosen[0], f"{label and ', '}{label}, {right}"]
         before = best
     pieces[-1] += f". Other settings within noise: {', '.join(noise)}."
