@@ -1,11 +1,21 @@
 """What tells lines apart, in pictures and on pages: twelve colours, markers and dashes, and how
 they are combined.
 
-The first line has the first of each, so that of twelve lines no two share anything. Every further
-dozen moves markers by one and dashes by two: of 72 lines no two share more than one of the three.
+Of twelve lines no two share colour or marker, and all are solid. Every further dozen moves markers
+by one and dashes by two: of 72 lines no two share more than one of the three.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from feval.comparison.plan import ComparedMethod
+    from feval.comparison.runner import MethodCurve
+
+Look = tuple[int, int, int]
+"""Which colour, marker and dashes a line has."""
 
 # Two lines' colours differ by CIEDE2000 of 10 or more, as seen by a normal eye and by protanopes,
 # deuteranopes and tritanopes (simulated by Machado et al. 2009), and stand out from the paper by a
@@ -41,19 +51,76 @@ DASHES: tuple[tuple[float, ...], ...] = (
 """Lengths of strokes and gaps, in widths of the line."""
 
 
-def places(position: int) -> tuple[int, int, int]:
+CEILINGS: tuple[tuple[float, ...], ...] = ((5, 2), (1, 1.6), (6, 2, 1, 2), (3, 1, 1, 1, 1, 1))
+"""Dashes of pass@n, whose lines are thin; the first two are those of all other thin lines."""
+
+
+def places(position: int) -> Look:
     """Return which colour, marker and dashes a line has; of the first 144 no two have the same
     three.
     """
     many = len(COLOURS)
     dozen, place = divmod(position, many)
-    return place, (place + dozen) % many, (place + 2 * dozen) % many
+    return place, (place + dozen) % many, 2 * dozen % many
+
+
+def method_parts(entry: ComparedMethod) -> tuple[str, str]:
+    """Return a method and its LLMs as legends have them."""
+    llms = " > ".join(entry.llms)
+    return entry.label.removesuffix(f" ({llms})"), llms
+
+
+def curve_looks(
+    every: Sequence[MethodCurve], drawn: Sequence[MethodCurve]
+) -> Iterator[tuple[Look, str]]:
+    """Yield look and name of each drawn curve: where LLMs and methods both vary, colours are LLMs,
+    markers and dashes methods, and no curve has a name; else colours are what varies. A method or
+    LLM looks the same in all pictures of a comparison in which the same varies.
+    """
+    many, parts = len(COLOURS), [method_parts(curve.entry) for curve in drawn]
+    known = zip(*(method_parts(curve.entry) for curve in every), strict=True)
+    methods, llms = (list(dict.fromkeys(names)) for names in known)
+    own, of = {method for method, _ in parts}, {llm for _, llm in parts}
+    alone = {curve.entry.llms for curve in drawn if len(curve.entry.llms) == 1}
+    both = min(len(own), len(of)) > 1 and max(len(own), len(of)) < len(parts) == len({*parts})
+    for curve, (method, llm) in zip(drawn, parts, strict=True):
+        if both:
+            place = methods.index(method) % many
+            yield (llms.index(llm) % many, place, place), ""
+        elif len(alone) < 2 and len(own) == len(parts):
+            yield places(methods.index(method)), method
+        elif len(own) == 1 and len(of) == len(parts):
+            yield places(llms.index(llm)), llm
+        else:
+            yield places(every.index(curve)), curve.label
+
+
+def ceiling_looks(
+    ceilings: Sequence[MethodCurve], drawn: Sequence[MethodCurve], looks: Sequence[tuple[Look, str]]
+) -> list[tuple[int | None, tuple[float, ...]]]:
+    """Return place of the colour, or `None` for grey, and dashes of pass@n of LLMs: each has the
+    colour of its LLM if one is; else, or where several have none, dashes tell them apart.
+    """
+    colours = {
+        llm: colour
+        for curve, ((colour, _, _), name) in zip(drawn, looks, strict=True)
+        if name in ("", llm := method_parts(curve.entry)[1])
+    }
+    alike = len(ceilings) == 1 or all(curve.label in colours for curve in ceilings)
+    return [
+        (colours.get(curve.label), CEILINGS[0 if alike else i % len(CEILINGS)])
+        for i, curve in enumerate(ceilings)
+    ]
+
+
+def page_dashes(pattern: Sequence[float], width: float = 2) -> str:
+    """Return dashes as an attribute of SVG elements."""
+    return " ".join(f"{width * length:g}" for length in pattern) or "none"
 
 
 def page_shapes() -> dict[str, list[str]]:
     """Return markers and dashes as attributes of SVG elements."""
-    dashes = [" ".join(f"{2 * length:g}" for length in pattern) or "none" for pattern in DASHES]
-    return {"markers": list(MARKERS.values()), "dashes": dashes}
+    return {"markers": list(MARKERS.values()), "dashes": [page_dashes(each) for each in DASHES]}
 
 
 def page_colours() -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
@@ -26,15 +27,14 @@ from matplotlib.transforms import Bbox
 
 from feval.errors import UnknownNameError, UsageError
 from feval.evaluation.measures import COSTS
-from feval.report.palette import COLOURS, MARKERS, places
+from feval.report.palette import CEILINGS, COLOURS, DASHES, MARKERS, Look, places
 from feval.report.text import plain_number, shortened
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import CurvePoint
     from feval.evaluation.evaluation import Evaluation
 
-DASHED = (0, (5, 2))
-DOTTED = (0, (1, 1.6))
+DASHED, DOTTED = ((0, each) for each in CEILINGS[:2])
 INK, GREY = "#222222", "#777777"
 PER_1000 = "USD per 1,000 questions"
 
@@ -361,20 +361,16 @@ class Room:
         self.axes, self.pixels = axes, root.dpi / 72
         self.box = axes.get_window_extent()
         self.texts = [text.get_window_extent() for text in axes.texts if text.get_text()]
-        crowd = []
+        self.paths, markers = [], [np.empty((0, 2))]
         for line in axes.lines:
-            data = np.asarray(line.get_xydata(), np.float64)
-            data = data[np.isfinite(data).all(axis=1)]
-            corners = np.asarray(line.get_transform().transform(data))
-            # what runs to the edge of the axes ends there
-            corners[:, 0] = np.clip(corners[:, 0], self.box.x0, self.box.x1)
+            path = line.get_path().transformed(line.get_transform())
             if line.get_linestyle() != "None":
-                steps = np.linspace(0, 1, 25)[:, None, None]
-                crowd.append((corners[:-1] * (1 - steps) + corners[1:] * steps).reshape(-1, 2))
+                self.paths.append(path)
             if line.get_marker() != "None":
-                # a marker weighs more than a piece of line
-                crowd.append(np.repeat(corners, 12, axis=0))
-        self.crowd = np.concatenate(crowd)
+                markers.append(path.vertices)
+        for bars in axes.findobj(LineCollection):
+            self.paths += [bars.get_transform().transform_path(each) for each in bars.get_paths()]
+        self.markers = np.concatenate(markers)
 
     def put(self, name: Name, *, forced: bool = False) -> Any:
         """Write a name; `None` where it would lie on another text, leave the axes or, at the end of
@@ -398,9 +394,11 @@ class Room:
 
         def hidden(offset: tuple[float, float]) -> float:
             box = at(offset)
-            room = self.box.padded(self.pixels)
-            outside = not (room.contains(*box.min) and room.contains(*box.max))
-            lines = ((self.crowd > box.min) & (self.crowd < box.max)).all(axis=1).sum()
+            outside = not (self.box.contains(*box.min) and self.box.contains(*box.max))
+            lines = sum(path.intersects_bbox(box, filled=False) for path in self.paths)
+            around = box.padded(self.pixels * mpl.rcParams["lines.markersize"] / 2)
+            # a marker weighs more than a line
+            lines += 9 * sum(around.contains(*marker) for marker in self.markers)
             return _NO_ROOM * (outside + (box.count_overlaps(self.texts) > 0)) + float(lines)
 
         gap = mpl.rcParams["lines.markersize"] / 2 + 2
@@ -451,10 +449,18 @@ def thin(share: float = 0.65) -> Entries:
     return {"linewidth": share * mpl.rcParams["lines.linewidth"]}
 
 
-def look(position: int) -> dict[str, Any]:
+def look(position: int) -> Entries:
     """Return colour and marker of a line, see `feval.report.palette`."""
-    colour, marker, _ = places(position)
-    return {"color": COLOURS[colour], "marker": list(MARKERS)[marker]}
+    style = styled(places(position))
+    del style["linestyle"]
+    return style
+
+
+def styled(own: Look) -> Entries:
+    """Return colour, marker and dashes of a line as Matplotlib takes them."""
+    colour, marker, dashes = own
+    style = {"color": COLOURS[colour], "marker": list(MARKERS)[marker]}
+    return style | {"linestyle": (0, DASHES[dashes]) if dashes else "solid"}
 
 
 def handle(**style: Any) -> Line2D:
@@ -623,10 +629,14 @@ def legend_label(name: str, others: Collection[str] = ()) -> str:
 
 
 def heading(
-    axes: Any, title: str, lines: Sequence[str], options: PlotOptions = DEFAULT, missing: str = ""
+    axes: Any,
+    title: str,
+    lines: Sequence[str],
+    options: PlotOptions = DEFAULT,
+    always: Sequence[str] = (),
 ) -> None:
-    """Put a title and small lines above a picture; long ones go on in a second line, are cut, and
-    never squeeze the axes. On a caller's axes only what is `missing` is said below the title.
+    """Put a title and small lines above a picture; long ones go on in a second line, and are cut.
+    What is `always` said, whole, stands on a caller's axes, too.
     """
     if not options.title:
         return
@@ -635,11 +645,11 @@ def heading(
     size = points_of("font.size") / 1.2
     longest = max(int(1.06 * letters_across(axes, size)), 20)
     widest = max(int(letters_across(axes, 1.05 * points_of("axes.titlesize"))), 12)
-    said = [
-        part
-        for line in (*(lines if options.alone else ()), missing)
-        for part in wrap(shortened(line, 2 * longest - 10), longest)
-    ]
+    short = [shortened(line, 2 * longest - 10) for line in lines * options.alone]
+    said = [part for line in short for part in wrap(line, longest)]
+    # the layout may still make the axes of a panel narrower
+    for line in always:
+        said += wrap(line, int(0.75 * longest), break_on_hyphens=False)
     small = axes.annotate(
         "\n".join(said),
         (0, 1),

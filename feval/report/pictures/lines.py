@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from operator import itemgetter
@@ -19,7 +19,7 @@ from feval.errors import UnknownNameError, UsageError
 from feval.estimators.arrays import pareto
 from feval.evaluation.cautions import mixed_counters
 from feval.evaluation.measures import COSTS, MEASURES
-from feval.report.palette import COLOURS, DASHES, MARKERS, places
+from feval.report.palette import COLOURS, Look, ceiling_looks, curve_looks, method_parts
 from feval.report.pictures.drawing import (
     DASHED,
     DEFAULT,
@@ -44,6 +44,7 @@ from feval.report.pictures.drawing import (
     picture,
     shade,
     shares,
+    styled,
     thin,
 )
 from feval.report.tables.comparisons import questions_text
@@ -53,6 +54,7 @@ from feval.report.text import counted, interval_name, shortened
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
+    from feval.comparison.plan import ComparedMethod
     from feval.comparison.runner import MethodCurve
     from feval.evaluation.curves import Curve, CurvePoint
     from feval.evaluation.evaluation import Evaluation
@@ -63,7 +65,6 @@ _BEYOND = 1e6  # factor to the far right of every axis, so that the baseline run
 _ROUND_COUNTS = frozenset({1, 5, 10, 20, 40, 80, 160, 320, 640})
 _FEW_POINTS = 6
 _MOST_BANDS = 4  # of more lines, bands would hide each other: the frontier's methods keep theirs
-_CEILINGS: tuple[Any, ...] = (DASHED, DOTTED, (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
 _AXES = (
     ("usd_per_question", PER_1000),
     ("tokens_per_question", "mean tokens per question, prompt + output; USD not known"),
@@ -100,7 +101,7 @@ def along(shown: Sequence[Curve], cost: str | None = None, *, log: bool = True) 
                 f"cost={cost!r} was asked for, and points of {first.method} on {first.dataset} do"
                 " not have one that its axis can show; leave cost= out, or choose another."
             )
-        return own, PER_1000 if cost == "usd" else cost_words(cost, first.timing)[0]
+        return own, cost_words(cost, first.timing)[0]
     named: list[tuple[str, str]] = []
     if first.cost is not None and {curve.cost for curve in shown} == {first.cost}:
         named = [("cost", cost_words(first.cost, first.timing)[0])]
@@ -135,7 +136,7 @@ def frame_curves(
 def curves(axes: Axes, shown: Sequence[Curve], options: PlotOptions) -> Contents:
     """Return cost against accuracy of one method on one dataset, one line per LLM.
 
-    Each line has its confidence band; a dotted baseline runs from the single CoT (n = 1); pass@n,
+    Each line has its confidence band; a dotted baseline runs from the single call (n = 1); pass@n,
     the ceiling of every method that picks among n CoTs, is dashed. If an LLM has no price, the axis
     shows tokens instead of USD.
     """
@@ -158,9 +159,9 @@ def curves(axes: Axes, shown: Sequence[Curve], options: PlotOptions) -> Contents
     if first.confidence is not None and options.intervals:
         contents.signs[interval_name(first.confidence)] = shade()
     if ceilings:
-        contents.signs["pass@n (ceiling)"] = handle(color=GREY, linestyle=DASHED, **thin())
+        contents.signs["pass@n ceiling"] = handle(color=GREY, linestyle=DASHED, **thin())
     if first.field == "n" and any(point.n == 1 for point in points):
-        contents.signs["single CoT"] = handle(color=GREY, linestyle=DOTTED, **thin())
+        contents.signs["single call"] = handle(color=GREY, linestyle=DOTTED, **thin())
     return contents
 
 
@@ -242,32 +243,30 @@ def comparison(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
         ceilings=(*_of_llms(shown.ceilings * options.ceilings, options),),
     )
     drawn = [(curve, *_placed(curve.points, options)) for curve in _chosen(shown, options)]
-    missing = dict.fromkeys(each.label for each in shown.missing)
-    missing |= dict.fromkeys(curve.label for curve, x, _ in drawn if not x)
+    missing = _left_out(shown, options)
+    missing += [curve.label for curve, x, _ in drawn if not x]
     drawn = [each for each in drawn if each[1]]
+    own = [curve for curve, _, _ in drawn]
     contents = Contents()
     frontier = _frontier(drawn)
     on = {label for label, _, _ in frontier}
     bands = []
-    styles = list(_styles(shown, [curve for curve, _, _ in drawn], contents))
-    of_llms = {
-        _parts(curve)[1]: style["color"]
-        for (curve, _, _), (style, name) in zip(drawn, styles, strict=True)
-        if name in ("", _parts(curve)[1])
-    }
-    _draw_ceilings(axes, shown, of_llms, contents, options)
-    for (curve, x, points), (style, name) in zip(drawn, styles, strict=True):
-        y = shares(points)
+    looks = list(curve_looks(shown.curves, own))
+    contents.lines |= _factors(own, looks)
+    _draw_ceilings(axes, shown, ceiling_looks(shown.ceilings, own, looks), contents, options)
+    for (curve, x, points), (its, name) in zip(drawn, looks, strict=True):
+        style, y = styled(its), shares(points)
         if options.intervals and (len(drawn) <= _MOST_BANDS or curve.label in on):
             band(axes, x, map(band_ends, points), style["color"], options.intervals)
             bands += points
         line = _draw_line(axes, x, y, style, range(len(x)), contents)
         if name:
+            name = legend_label(name, contents.lines)
             contents.lines[name] = line
         if name or options.legend == "direct":
             end = (x[-1], y[-1])
             contents.ends.append(Name(name or curve.label, end, style["color"], line=True))
-    _frame_comparison(axes, shown, [points for _, _, points in drawn], bands, options, missing)
+    _frame_comparison(axes, shown, drawn, bands, options, missing)
     if shown.baselines:
         _draw_baselines(axes, shown, contents, options)
     if frontier and options.frontier:
@@ -283,73 +282,59 @@ def comparison(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
 
 def _chosen(shown: Comparison, options: PlotOptions) -> list[MethodCurve]:
     """The curves of the methods and LLMs that are wanted."""
-    parts = {curve.label: _parts(curve) for curve in shown.curves}
-    methods = {
-        each.label: {each.label, each.entry.method, parts[each.label][0]} for each in shown.curves
-    }
     for noun, wanted, known in (
-        ("method", options.methods, {name for names in methods.values() for name in names}),
+        ("method", options.methods, {name for each in shown.curves for name in _names(each.entry)}),
         ("LLM", options.llms, {name for each in shown.curves for name in each.entry.llms}),
     ):
         for name in wanted or ():
             if name not in known:
                 raise UnknownNameError.among(f"{noun} of the comparison", name, known)
-    chosen = [
-        curve
-        for curve in _of_llms(shown.curves, options)
-        if options.methods is None or methods[curve.label] & {*options.methods}
-    ]
+    chosen = [curve for curve in shown.curves if _is_chosen(curve.entry, options)]
     if not chosen:
         raise UsageError(
-            "No method of the comparison has both the methods= and all of its LLMs in llms= that"
-            f" were asked for; it has {', '.join(parts)}."
+            "No method of the comparison is both among the methods= and of one of the llms= that"
+            f" were asked for; it has {', '.join(curve.label for curve in shown.curves)}."
         )
     return chosen
 
 
-def _parts(curve: MethodCurve) -> tuple[str, str]:
-    """A curve's method and LLMs, as legends have them."""
-    llms = " > ".join(curve.entry.llms)
-    return curve.label.removesuffix(f" ({llms})"), llms
+def _names(entry: ComparedMethod) -> set[str]:
+    """What a method is asked for by."""
+    return {entry.label, entry.method, method_parts(entry)[0]}
 
 
-def _styles(
-    shown: Comparison, drawn: Sequence[MethodCurve], contents: Contents
-) -> Iterator[tuple[Entries, str]]:
-    """Yield look and name of each curve: where LLMs and methods both vary, colours are LLMs, and
-    markers and dashes methods; else colours are what varies. A method or LLM looks the same on all
-    axes on which the same varies.
-    """
-    every = [_parts(curve) for curve in shown.curves]
-    methods, llms = (list(dict.fromkeys(names)) for names in zip(*every, strict=True))
-    parts = [_parts(curve) for curve in drawn]
-    own, of = {method for method, _ in parts}, {llm for _, llm in parts}
-    if min(len(own), len(of)) > 1 and max(len(own), len(of)) < len(parts) == len({*parts}):
-        colours = {llm: COLOURS[i % len(COLOURS)] for i, llm in enumerate(llms) if llm in of}
-        looks = {name: _method_look(i) for i, name in enumerate(methods) if name in own}
-        contents.lines |= {llm: handle(color=colour) for llm, colour in colours.items()}
-        contents.lines |= {name: handle(color=INK, **each) for name, each in looks.items()}
-        for method, llm in parts:
-            yield looks[method] | {"color": colours[llm]}, ""
-        return
-    for curve, (method, llm) in zip(drawn, parts, strict=True):
-        if len(of) == 1 and len(own) == len(parts):
-            position, name = methods.index(method), method
-        elif len(own) == 1 and len(of) == len(parts):
-            position, name = llms.index(llm), llm
-        else:
-            position, name = shown.curves.index(curve), curve.label
-        dashes = DASHES[places(position)[2]] if position >= len(COLOURS) else ()
-        yield look(position) | _dashed(dashes), legend_label(name, contents.lines)
+def _is_chosen(entry: ComparedMethod, options: PlotOptions) -> bool:
+    named = options.methods is None or not _names(entry).isdisjoint(options.methods)
+    return named and _wanted(entry.llms, options)
 
 
-def _method_look(position: int) -> Entries:
-    marker = list(MARKERS)[position % len(MARKERS)]
-    return {"marker": marker} | _dashed(DASHES[position % len(DASHES)])
+def _left_out(shown: Comparison, options: PlotOptions) -> list[str]:
+    """Labels of what is wanted and could not be evaluated."""
+    entries = {
+        label: entry
+        for entry in shown.plan.entries
+        for label in (entry.label, *(point for point, _ in entry.points()))
+    }
+    return [
+        label
+        for label in dict.fromkeys(each.label for each in shown.missing)
+        if (
+            _is_chosen(entries[label], options)
+            if label in entries
+            else _wanted([label.rpartition(" of ")[2]], options)  # "single call of" an LLM
+        )
+    ]
 
 
-def _dashed(pattern: Sequence[float]) -> Entries:
-    return {"linestyle": (0, pattern) if pattern else "solid"}
+def _factors(drawn: Sequence[MethodCurve], looks: Sequence[tuple[Look, str]]) -> Entries:
+    """Label -> handle of the LLMs and of the methods, where curves have no name."""
+    both = [
+        (*method_parts(curve.entry), styled(own))
+        for curve, (own, name) in zip(drawn, looks, strict=True)
+        if not name
+    ]
+    llms = {llm: handle(color=style["color"]) for _, llm, style in both}
+    return llms | {method: handle(**style | {"color": INK}) for method, _, style in both}
 
 
 def _placed(
@@ -372,59 +357,61 @@ def _placed(
 def _frontier(
     drawn: Sequence[tuple[MethodCurve, list[float], list[Evaluation]]],
 ) -> list[tuple[str, float, float]]:
-    """Label, cost and accuracy of the drawn points that no other dominates, by cost."""
+    """Label, cost and accuracy of the drawn points that no other dominates, by cost: of those
+    judged on the most questions, as an accuracy on others compares with none of theirs.
+    """
+    most = max((point.questions for _, _, points in drawn for point in points), default=0)
     each = [
         (curve.label, x, 100 * point.accuracy)
         for curve, costs, points in drawn
         for x, point in zip(costs, points, strict=True)
+        if point.questions == most
     ]
     best = pareto(np.array([x for _, x, _ in each]), np.array([y for _, _, y in each]) / 100)
     return sorted(compress(each, best), key=itemgetter(1))
 
 
 def _of_llms(curves: Iterable[Any], options: PlotOptions) -> list[Any]:
-    """Curves or single calls of the LLMs that are wanted."""
-    return [
-        each
-        for each in curves
-        if options.llms is None or {*getattr(each, "entry", each).llms} <= {*options.llms}
-    ]
+    """Curves or single calls of the LLMs that are wanted, and methods of several LLMs."""
+    return [each for each in curves if _wanted(getattr(each, "entry", each).llms, options)]
+
+
+def _wanted(llms: Sequence[str], options: PlotOptions) -> bool:
+    return options.llms is None or len(llms) > 1 or llms[0] in options.llms
 
 
 def _draw_ceilings(
     axes: Axes,
     shown: Comparison,
-    colours: Mapping[str, str],
+    looks: Sequence[tuple[int | None, Sequence[float]]],
     contents: Contents,
     options: PlotOptions,
 ) -> None:
-    """Draw pass@n of each LLM in its colour if it has one, else in grey, each with its dashes."""
-    alike = len(shown.ceilings) == 1 or all(curve.label in colours for curve in shown.ceilings)
-    for position, curve in enumerate(shown.ceilings):
-        how = "" if shown.kinds == ("exact",) else " [exact]"
+    alike = len({dashes for _, dashes in looks}) == 1
+    for curve, (colour, dashes) in zip(shown.ceilings, looks, strict=True):
         whose = "" if alike else f" of {curve.label.rpartition('/')[2]}"
-        name = legend_label(f"pass@n{whose}{how}")
         x, points = _placed(curve.points, options)
-        style: Entries = {"linestyle": _CEILINGS[0 if alike else position % len(_CEILINGS)]}
-        style |= {"marker": "_" if len(x) == 1 else None, **thin()}
-        axes.plot(x, shares(points), color=colours.get(curve.label, GREY), zorder=3, **style)
-        contents.signs[name] = handle(color=GREY, **style)
+        style: Entries = {"linestyle": (0, dashes), "marker": "_" if len(x) == 1 else None}
+        style |= thin()
+        of = GREY if colour is None else COLOURS[colour]
+        axes.plot(x, shares(points), color=of, zorder=3, **style)
+        contents.signs[legend_label(f"pass@n ceiling{whose}")] = handle(color=GREY, **style)
 
 
 def _frame_comparison(
     axes: Axes,
     shown: Comparison,
-    drawn: Sequence[Sequence[Evaluation]],
+    drawn: Sequence[tuple[MethodCurve, Sequence[float], Sequence[Evaluation]]],
     bands: Sequence[Evaluation],
     options: PlotOptions,
-    missing: Iterable[str],
+    missing: Sequence[str],
 ) -> None:
     plan, first = shown.plan, shown.curves[0].points[0]
     cost = options.cost or plan.cost
-    own = [point for points in drawn for point in points]
+    own = [point for _, _, points in drawn for point in points]
     ceilings = (point for curve in shown.ceilings for point in curve.points)
     x, points = _placed([*own, *shown.baselines, *ceilings], options)
-    label = PER_1000 if cost == "usd" else cost_words(cost, shown.timing)[0]
+    label = cost_words(cost, shown.timing)[0]
     label += cost_mark(label, shown.counters)
     if points:
         cost_axis(axes, x, label, log=options.log)
@@ -434,20 +421,22 @@ def _frame_comparison(
         axes.set(xlabel=label, ylabel="accuracy")
     kinds = dict.fromkeys(point.kind for point in own)
     seeded = f" ({plan.replicates:,} draws, seed {plan.seed})" if "seeded" in kinds else ""
+    most = max((point.questions for point in own), default=first.questions)
     lines = (
         f"{questions_text(shown)}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
         billing_note(first.billing, first.prices, own, "; ".join(shown.counters)),
         *mixed_counters(shown.counters),
         *timing_notes(shown.timing),
     )
-    left_out = ", ".join(missing)
-    heading(
-        axes,
-        f"Methods compared on {first.dataset}",
-        lines,
-        options,
-        missing=f"left out: {left_out}" * bool(left_out),
-    )
+    always = [
+        f"{curve.label}: {counted(point.questions, 'question')}, {point.train_questions:,} to learn"
+        for curve, _, (point, *_) in drawn
+        if point.questions < most
+    ]
+    always += [f"left out: {', '.join(missing)}"] * bool(missing)
+    alone = {curve.entry.llms for curve, _, _ in drawn if len(curve.entry.llms) == 1}
+    whose = f", {alone.pop()[0]}" if len(alone) == 1 else ""
+    heading(axes, f"Methods compared on {first.dataset}{whose}", lines, options, always)
 
 
 def _draw_baselines(
