@@ -146,7 +146,7 @@ class Plottable(Displayable):
                 themselves.
             methods: the methods of a comparison, by label or name, or the estimators of a forecast;
                 `None` for all.
-            llms: a comparison's LLMs; of methods with several, all must be among them.
+            llms: those of a comparison's methods of one LLM; methods of several stay.
             legend: "auto" names lines at their ends where that hides nothing, else in a legend
                 "outside", beneath the figure and shared by its panels, which get a constrained
                 layout if they have none. "inside" puts it on the axes, "direct" always names lines
@@ -156,7 +156,7 @@ class Plottable(Displayable):
             frontier: whether the Pareto frontier of what is drawn is.
             intervals: "band", "bar", or `False`; of more than four methods, those on the frontier
                 have one.
-            annotate: whether points have their names.
+            annotate: whether points have their names, where these hide nothing.
             cost: along the axis: "usd" (of 1,000 questions), "tokens", "output-tokens",
                 "sequential-tokens", "seconds", "calls" or "samples"; `None` for the result's own.
             log: whether the axis of costs or votes is logarithmic.

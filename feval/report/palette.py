@@ -7,8 +7,9 @@ by one and dashes by two: of 72 lines no two share more than one of the three.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from feval.comparison.plan import ComparedMethod
@@ -70,42 +71,55 @@ def method_parts(entry: ComparedMethod) -> tuple[str, str]:
     return entry.label.removesuffix(f" ({llms})"), llms
 
 
-def curve_looks(
-    every: Sequence[MethodCurve], drawn: Sequence[MethodCurve]
-) -> Iterator[tuple[Look, str]]:
-    """Yield look and name of each drawn curve: where LLMs and methods both vary, colours are LLMs,
-    markers and dashes methods, and no curve has a name; else colours are what varies. A method or
-    LLM looks the same in all pictures of a comparison in which the same varies.
+class CurveLook(NamedTuple):
+    """How a curve of a comparison looks.
+
+    Attributes:
+        look: its own.
+        method: without its LLMs.
+        llms: in one text.
+        name: in a legend; empty where its method and its LLMs are named, once each.
+    """
+
+    look: Look
+    method: str
+    llms: str
+    name: str
+
+
+def curve_looks(every: Sequence[MethodCurve], drawn: Sequence[MethodCurve]) -> list[CurveLook]:
+    """Return how each drawn curve looks: where LLMs and methods both vary, colours are LLMs,
+    markers and dashes methods; else colours are what varies. A method or LLM looks the same in all
+    pictures of a comparison in which the same varies.
     """
     many, parts = len(COLOURS), [method_parts(curve.entry) for curve in drawn]
-    known = zip(*(method_parts(curve.entry) for curve in every), strict=True)
-    methods, llms = (list(dict.fromkeys(names)) for names in known)
-    own, of = {method for method, _ in parts}, {llm for _, llm in parts}
+    methods, llms = (
+        list(dict.fromkeys(method_parts(curve.entry)[part] for curve in every)) for part in (0, 1)
+    )
+    own, of = Counter(method for method, _ in parts), {llm for _, llm in parts}
     alone = {curve.entry.llms for curve in drawn if len(curve.entry.llms) == 1}
     both = min(len(own), len(of)) > 1 and max(len(own), len(of)) < len(parts) == len({*parts})
+    found = []
     for curve, (method, llm) in zip(drawn, parts, strict=True):
+        look, name = places(every.index(curve)), curve.label
         if both:
             place = methods.index(method) % many
-            yield (llms.index(llm) % many, place, place), ""
+            look, name = (llms.index(llm) % many, place, place), method * (own[method] == 1)
         elif len(alone) < 2 and len(own) == len(parts):
-            yield places(methods.index(method)), method
+            look, name = places(methods.index(method)), method
         elif len(own) == 1 and len(of) == len(parts):
-            yield places(llms.index(llm)), llm
-        else:
-            yield places(every.index(curve)), curve.label
+            look, name = places(llms.index(llm)), llm
+        found.append(CurveLook(look, method, llm, name))
+    return found
 
 
 def ceiling_looks(
-    ceilings: Sequence[MethodCurve], drawn: Sequence[MethodCurve], looks: Sequence[tuple[Look, str]]
+    ceilings: Sequence[MethodCurve], curves: Sequence[CurveLook]
 ) -> list[tuple[int | None, tuple[float, ...]]]:
     """Return place of the colour, or `None` for grey, and dashes of pass@n of LLMs: each has the
     colour of its LLM if one is; else, or where several have none, dashes tell them apart.
     """
-    colours = {
-        llm: colour
-        for curve, ((colour, _, _), name) in zip(drawn, looks, strict=True)
-        if name in ("", llm := method_parts(curve.entry)[1])
-    }
+    colours = {each.llms: each.look[0] for each in curves if each.name in ("", each.llms)}
     alike = len(ceilings) == 1 or all(curve.label in colours for curve in ceilings)
     return [
         (colours.get(curve.label), CEILINGS[0 if alike else i % len(CEILINGS)])

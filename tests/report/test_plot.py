@@ -86,10 +86,70 @@ def test_colour_is_the_llm_and_marker_the_method_where_both_vary(comparison):
     assert names[:2] == [SMALL, LARGE]
 
 
-def test_what_was_left_out_is_said_on_a_callers_axes(comparison):
-    missing = replace(comparison, missing=(FailedMethod("cascade", "no prices"),))
-    axes = missing.plot(plt.figure().subplots())
-    assert "left out: cascade" in [text.get_text() for text in axes.texts]
+@pytest.mark.parametrize("size", [(3.3, 6.0), (6.4, 4.8)])
+@pytest.mark.parametrize("panels", [1, 2])
+def test_no_name_lies_on_a_line_or_the_axes_ends_where_many_crowd(comparison, size, panels):
+    labels = iter(f"mini-{place}" for place in range(20))
+    curves = tuple(
+        replace(curve, label=label, entry=curve.entry.changed(label=label), points=points)
+        for curve in comparison.curves
+        for label, points in ((next(labels), curve.points[place % 3 :]) for place in range(5))
+    )
+    few, many = (replace(comparison, curves=own) for own in (curves[:1], curves))
+    for shown in (few, many):
+        with feval.style("paper"):
+            figure, axes = plt.subplots(1, panels, figsize=size, squeeze=False)
+            for ax in axes[0]:
+                shown.plot(ax, title=False)
+        figure.draw_without_rendering()
+        for ax in axes[0]:
+            lines = [
+                line.get_path().transformed(line.get_transform())
+                for line in ax.lines
+                if line.get_linestyle() != "None"
+            ]
+            for text in filter(Text.get_text, ax.texts):
+                box = text.get_window_extent()
+                assert not any(path.intersects_bbox(box, filled=False) for path in lines)
+                assert ax.get_window_extent().count_contains(box.corners()) == 4
+    keys = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert {curve.label for curve in curves} <= {*keys}
+
+
+def test_what_was_left_out_is_said_whole_in_the_picture_that_it_concerns(comparison):
+    long = tuple(f"{name} ({LARGE})" for name in ("best-of-n", "weighted-vote", "debate"))
+    entry = comparison.plan.entries[0]
+    entries = tuple(entry.changed(label=label, llms=(LARGE,)) for label in long)
+    missing = replace(
+        comparison,
+        plan=comparison.plan.changed(entries=(*comparison.plan.entries, *entries)),
+        missing=tuple(FailedMethod(label, "no scores") for label in long),
+    )
+    with feval.style("paper"):
+        figure, axes = plt.subplots(1, 2)
+        for ax, llm in zip(axes, [SMALL, LARGE], strict=True):
+            missing.plot(ax, llms=[llm])
+        texts = shown_texts(figure)
+    [(caption, box)] = [each for each in texts if "left out" in each[0]]
+    assert " ".join(caption.split()) == f"left out: {', '.join(long)}"
+    assert axes[1].get_window_extent().x0 <= box.x0
+    assert box.x1 <= figure.bbox.width
+
+
+def test_a_method_of_several_llms_stays_and_says_its_questions():
+    compared = feval.compare(RECORDING, ["self-consistency", "cascade"], llms=[SMALL, LARGE])
+    for llm in (SMALL, LARGE):
+        axes = compared.plot(llms=[llm], legend="outside")
+        keys = [text.get_text() for text in axes.figure.legends[0].get_texts()]
+        assert keys[:3] == ["self-consistency", "cascade", "pass@n ceiling"]
+        assert any("cascade: 100 questions, 100 to learn" in each.get_text() for each in axes.texts)
+        # a point judged on half of the questions is on no frontier of those judged on all
+        [steps] = [line for line in axes.lines if line.get_drawstyle() == "steps-post"]
+        whole = {1000 * point.usd_per_question for point in compared.curves[0].points}
+        whole |= {1000 * point.usd_per_question for point in compared.curves[1].points}
+        assert {*steps.get_xdata()[:-1]} <= whole
+    without = compared.plot(methods=["self-consistency"], llms=[SMALL])
+    assert not any("cascade" in each.get_text() for each in without.texts)
 
 
 def test_fonts_are_those_of_matplotlibs_settings(comparison):
@@ -114,6 +174,17 @@ def test_fonts_are_those_of_matplotlibs_settings(comparison):
 def test_what_a_comparison_cannot_show_is_refused(comparison, options, error, words):
     with pytest.raises(error, match=words):
         comparison.plot(**options)
+
+
+def test_pgf_wants_a_latex_and_says_so(comparison, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with feval.style("paper"):
+        figure = comparison.plot().figure
+        with pytest.raises(RuntimeError, match="'xelatex' not found; install it"):
+            figure.savefig(tmp_path / "figure.pgf")
+    monkeypatch.setattr("shutil.which", lambda name: name if name == "pdflatex" else None)
+    with feval.style("paper"):
+        assert mpl.rcParams["pgf.texsystem"] == "pdflatex"
 
 
 def test_an_argument_without_meaning_is_refused():

@@ -3,7 +3,7 @@
 const colour = (i) => `var(--c${data.curves[i].look[0]})`;
 const marker = (i) => data.shapes.markers[data.curves[i].look[1]];
 const dashes = (i) => data.shapes.dashes[data.curves[i].look[2]];
-const CEILINGS = ["7 4", "2 3", "9 3 2 3"]; // their dashes
+const thin = ({ look: [own, dashes] }) => ({ stroke: own === null ? "var(--grey)" : `var(--c${own})`, "stroke-width": 1.6, "stroke-dasharray": dashes });
 const MOST_BANDS = 4; // of more lines, bands hide each other
 const onFrontier = new Set(data.frontier.map(([, , label]) => label));
 const bandKey = (label) => (data.curves.length > MOST_BANDS && !onFrontier.has(label) ? "other bands" : "band");
@@ -57,8 +57,7 @@ function series() {
 function frontier() {
   if (state.hidden.has("frontier")) return [];
   const scale = ([x, y]) => [scaled(chosenAxis(), x), y];
-  if (state.axis === data.axis) return data.frontier.filter(([x]) => x > 0).map(scale);
-  const points = data.curves.flatMap((c) => c.points).map((p) => scale([p.x[state.axis], p.y])).filter(([x]) => x > 0);
+  const points = data.curves.filter((c) => c.whole).flatMap((c) => c.points).map((p) => scale([p.x[state.axis], p.y])).filter(([x]) => x > 0);
   points.sort((a, b) => a[0] - b[0] || b[1] - a[1]);
   let best = -1;
   return points.filter(([, y]) => y > best && ((best = y), true));
@@ -109,11 +108,10 @@ function drawPlot() {
 
   for (const s of drawn.filter((s) => banded(s) && s.kind === "curve" && s.points.length > 1 && s.points.every((p) => p.low !== null)))
     plot.append(svg("path", { d: path(s.points, (p) => p.high) + path([...s.points].reverse(), (p) => p.low).replace("M", "L") + "Z", fill: colour(s.i), opacity: 0.13 }));
-  drawn.filter((s) => s.kind === "ceiling").forEach((s, i) => {
-    const dash = CEILINGS[i % CEILINGS.length];
-    plot.append(svg("path", { d: path(s.points, (p) => p.y), fill: "none", stroke: "var(--grey)", "stroke-width": 1.6, "stroke-dasharray": dash }));
-    if (s.points.length === 1) plot.append(svg("path", { d: `M${X(s.points[0].at) - 7} ${Y(s.points[0].y)}h14`, stroke: "var(--grey)", "stroke-width": 2 }));
-  });
+  for (const s of drawn.filter((s) => s.kind === "ceiling")) {
+    plot.append(svg("path", { d: path(s.points, (p) => p.y), fill: "none", ...thin(s) }));
+    if (s.points.length === 1) plot.append(svg("path", { d: `M${X(s.points[0].at) - 7} ${Y(s.points[0].y)}h14`, ...thin(s), "stroke-dasharray": "none" }));
+  }
   const edge = frontier();
   if (edge.length) {
     const steps = edge.map(([x, y], i) => (i ? `H${X(x).toFixed(1)}V${Y(y).toFixed(1)}` : `M${X(x).toFixed(1)} ${Y(y).toFixed(1)}`)).join("");
@@ -121,10 +119,13 @@ function drawPlot() {
   }
   for (const s of drawn.filter((s) => s.kind === "curve")) {
     plot.append(svg("path", { d: path(s.points, (p) => p.y), fill: "none", stroke: colour(s.i), "stroke-width": 2.3, "stroke-linejoin": "round", "stroke-dasharray": dashes(s.i) }));
+    let best = -1;
     for (const p of s.points) {
+      const dominated = p.y <= best;
+      best = Math.max(best, p.y);
       if (banded(s) && s.points.length === 1 && p.low !== null)
         plot.append(svg("line", { x1: X(p.at), x2: X(p.at), y1: Y(p.low), y2: Y(p.high), stroke: colour(s.i), "stroke-width": 3, opacity: 0.35 }));
-      plot.append(svg("path", { d: marker(s.i), transform: `translate(${X(p.at).toFixed(1)} ${Y(p.y).toFixed(1)})`, fill: colour(s.i), stroke: "var(--paper)", "stroke-width": 1 }));
+      plot.append(svg("path", { d: marker(s.i), transform: `translate(${X(p.at).toFixed(1)} ${Y(p.y).toFixed(1)})`, ...(dominated ? { fill: "var(--paper)", stroke: colour(s.i), "stroke-width": 1.6 } : { fill: colour(s.i), stroke: "var(--paper)", "stroke-width": 1 }) }));
     }
   }
   // Names stand where they hide least of lines, counted along them, and of markers, and never on one another or on a circle:
@@ -219,7 +220,7 @@ function swatch(s) {
   } else if (s.kind === "llm") {
     made.append(svg("path", { d: "M1 7H29", stroke: colour(s.i), "stroke-width": 5 }));
   } else if (s.kind === "baseline") made.append(svg("circle", { cx: 15, cy: 7, r: 5, fill: "none", stroke: "var(--ink)", "stroke-width": 1.8 }));
-  else if (s.kind === "ceiling") made.append(svg("path", { d: "M1 7H29", stroke: "var(--grey)", "stroke-width": 1.6, "stroke-dasharray": CEILINGS[s.i ?? 0] }));
+  else if (s.kind === "ceiling") made.append(svg("path", { d: "M1 7H29", ...thin(data.ceilings[s.i] ?? { look: [null, data.ceilings[0].look[1]] }) }));
   else if (s.kind === "frontier") made.append(svg("path", { d: "M1 12H10V7H20V2H29", fill: "none", stroke: "var(--ink)", opacity: 0.6 }));
   else made.append(svg("rect", { x: 3, y: 2, width: 24, height: 10, fill: "var(--grey)", opacity: 0.3 }));
   return made;
@@ -231,9 +232,10 @@ function toggles() {
   data.curves.forEach((c, i) => { if (crossed(c)) add({ kind: "llm", i, key: "llm " + named(c), label: brief(c.llms), title: named(c) }); });
   data.curves.forEach((c, i) => add(crossed(c) ? { kind: "curve", i, plain: true, key: "method " + method(c), label: method(c) } : { kind: "curve", i, key: "curve " + i, label: c.label.replace(named(c), brief(c.llms)), title: c.label }));
   if (data.baselines.length) entries.push({ kind: "baseline", key: "baseline", label: "single call" });
-  const ceilings = data.ceilings.length > CEILINGS.length ? [] : data.ceilings;
-  if (data.ceilings.length > ceilings.length) entries.push({ kind: "ceiling", key: "ceiling", label: "pass@n of each LLM" });
-  ceilings.forEach((c, i) => entries.push({ kind: "ceiling", i, key: "ceiling", label: `pass@n of ${brief([c.label])}`, title: `ceiling: pass@n of ${c.label}` }));
+  // where colours tell them apart, or nothing can, one entry stands for all
+  const ceilings = data.ceilings.length > 1 && (data.ceilings.length > 4 || new Set(data.ceilings.map((c) => c.look[1])).size === 1) ? [] : data.ceilings;
+  if (data.ceilings.length > ceilings.length) entries.push({ kind: "ceiling", key: "ceiling", label: "pass@n ceiling of each LLM" });
+  ceilings.forEach((c, i) => entries.push({ kind: "ceiling", i, key: "ceiling", label: `pass@n ceiling of ${brief([c.label])}`, title: `pass@n ceiling of ${c.label}` }));
   if (data.frontier.length) entries.push({ kind: "frontier", key: "frontier", label: "Pareto frontier" });
   const few = data.curves.length <= MOST_BANDS;
   if (data.band && data.curves.some((c) => bandKey(c.label) === "band")) entries.push({ kind: "band", key: "band", label: data.band + (few ? "" : ", on the frontier") });

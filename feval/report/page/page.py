@@ -23,7 +23,7 @@ from feval.report import pictures, tables
 from feval.report.files import Content, check_folder, encoded, save_files, save_sealed
 from feval.report.page.document import UNVERIFIED, html_page, table_data, verification
 from feval.report.page.questions import REPORT, Caps, question_book
-from feval.report.palette import page_shapes, places
+from feval.report.palette import ceiling_looks, curve_looks, page_dashes, page_shapes
 from feval.report.tables.comparisons import (
     comparison_tables,
     cost_text,
@@ -183,41 +183,35 @@ def _facts(comparison: Comparison, llms: Sequence[LLM]) -> list[tuple[str, str]]
 
 def _data(comparison: Comparison) -> dict[str, Any]:
     evaluations = _evaluations(comparison)
+    looks = curve_looks(comparison.curves, comparison.curves)
     known = [name for name in COSTS if any(one.mean_cost(name) for one in evaluations)]
     return {
         "axes": [_axis(comparison, name) for name in known],
         "axis": comparison.plan.cost,
         "band": f"{100 * comparison.plan.confidence:g} % interval",
         "curves": [
-            {"label": curve.label, "llms": curve.entry.llms, "points": _points(curve), "look": look}
-            for curve, look in zip(comparison.curves, _looks(comparison), strict=True)
+            {
+                "label": curve.label,
+                "llms": curve.entry.llms,
+                "points": _points(curve),
+                "look": own.look,
+                "whole": curve.label not in comparison.learners,
+            }
+            for curve, own in zip(comparison.curves, looks, strict=True)
         ],
         "shapes": page_shapes(),
         "baselines": [
             {**_point(one, ""), "label": ", ".join(one.llms)} for one in comparison.baselines
         ],
         "ceilings": [
-            {"label": curve.label, "points": _points(curve)} for curve in comparison.ceilings
+            {"label": curve.label, "points": _points(curve), "look": (colour, page_dashes(dashes))}
+            for curve, (colour, dashes) in zip(
+                comparison.ceilings, ceiling_looks(comparison.ceilings, looks), strict=True
+            )
         ],
         "frontier": [[point.cost, point.accuracy, point.label] for point in comparison.frontier],
         "tables": [table_data(each) for each in comparison_tables(comparison, page=True)],
     }
-
-
-def _looks(comparison: Comparison) -> list[tuple[int, int, int]]:
-    """Colour, marker and dashes of each curve: where LLMs and methods both vary, the colour is the
-    LLM, marker and dashes the method.
-    """
-    parts = [
-        (curve.label.removesuffix(f" ({' > '.join(curve.entry.llms)})"), curve.entry.llms)
-        for curve in comparison.curves
-    ]
-    methods, llms = (list(dict.fromkeys(names)) for names in zip(*parts, strict=True))
-    if min(len(methods), len(llms)) == 1 or max(len(methods), len(llms)) == len(parts):
-        return [places(i) for i in range(len(parts))]
-    return [
-        (places(llms.index(llm))[0], *places(methods.index(method))[1:]) for method, llm in parts
-    ]
 
 
 def _axis(comparison: Comparison, name: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import math
+import shutil
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -88,6 +89,7 @@ def style(name: str, *, columns: int = 1) -> Iterator[None]:
     """Draw and save pictures for a paper or for slides, within a `with` statement.
 
     The files are Matplotlib's styles `feval.paper` and `feval.slides`, for `plt.style.use` as well.
+    Figures saved as .pgf are laid out by the LaTeX that is found.
 
     Args:
         name: "paper" (8 pt, fonts embedded in PDF) or "slides".
@@ -109,6 +111,8 @@ def style(name: str, *, columns: int = 1) -> Iterator[None]:
         if name == "paper":
             height = mpl.rcParams["figure.figsize"][1]
             mpl.rcParams["figure.figsize"] = (_COLUMN[columns], height)
+        tex = next(filter(shutil.which, ("xelatex", "lualatex", "pdflatex")), "xelatex")
+        mpl.rcParams["pgf.texsystem"] = tex
         yield
 
 
@@ -151,7 +155,7 @@ Shown = TypeVar("Shown")
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A text that stands near a point, where it hides least.
+    """A text that stands near a point, where it hides nothing.
 
     Attributes:
         text: itself.
@@ -354,7 +358,7 @@ def _stretch(axes: Axes, own: Contents) -> bool:
 
 
 class Room:
-    """Where names on axes hide least: in pixels, the lines, markers and texts that are there."""
+    """Where names on axes hide nothing: in pixels, the lines, markers and texts that are there."""
 
     def __init__(self, axes: Axes) -> None:
         root: Any = axes.get_figure(root=True)
@@ -373,8 +377,8 @@ class Room:
         self.markers = np.concatenate(markers)
 
     def put(self, name: Name, *, forced: bool = False) -> Any:
-        """Write a name; `None` where it would lie on another text, leave the axes or, at the end of
-        a line, hide a line, unless it is `forced`.
+        """Write a name; `None` where it would lie on a line, a marker or another text or leave the
+        axes, unless it is `forced`.
         """
         text = self.axes.annotate(
             name.text,
@@ -399,7 +403,7 @@ class Room:
             around = box.padded(self.pixels * mpl.rcParams["lines.markersize"] / 2)
             # a marker weighs more than a line
             lines += 9 * sum(around.contains(*marker) for marker in self.markers)
-            return _NO_ROOM * (outside + (box.count_overlaps(self.texts) > 0)) + float(lines)
+            return float(lines + 99 * (outside + box.count_overlaps(self.texts)))
 
         gap = mpl.rcParams["lines.markersize"] / 2 + 2
         up = height / 2 + gap
@@ -411,15 +415,12 @@ class Room:
             ]
             offsets += [(gap + 1, 0.0), (-width - gap - 1, 0.0)]
         best = min(offsets, key=hidden)
-        if hidden(best) >= (1 if name.line else _NO_ROOM) and not forced:
+        if hidden(best) and not forced:
             text.remove()
             return None
         text.set_position(best)
         self.texts.append(at(best))
         return text
-
-
-_NO_ROOM = 1e6
 
 
 def picture(
@@ -649,7 +650,7 @@ def heading(
     said = [part for line in short for part in wrap(line, longest)]
     # the layout may still make the axes of a panel narrower
     for line in always:
-        said += wrap(line, int(0.75 * longest), break_on_hyphens=False)
+        said += wrap(line, int(0.9 * longest), break_on_hyphens=False)
     small = axes.annotate(
         "\n".join(said),
         (0, 1),

@@ -19,7 +19,7 @@ from feval.errors import UnknownNameError, UsageError
 from feval.estimators.arrays import pareto
 from feval.evaluation.cautions import mixed_counters
 from feval.evaluation.measures import COSTS, MEASURES
-from feval.report.palette import COLOURS, Look, ceiling_looks, curve_looks, method_parts
+from feval.report.palette import COLOURS, ceiling_looks, curve_looks, method_parts
 from feval.report.pictures.drawing import (
     DASHED,
     DEFAULT,
@@ -251,11 +251,15 @@ def comparison(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
     frontier = _frontier(drawn)
     on = {label for label, _, _ in frontier}
     bands = []
-    looks = list(curve_looks(shown.curves, own))
-    contents.lines |= _factors(own, looks)
-    _draw_ceilings(axes, shown, ceiling_looks(shown.ceilings, own, looks), contents, options)
-    for (curve, x, points), (its, name) in zip(drawn, looks, strict=True):
-        style, y = styled(its), shares(points)
+    looks = curve_looks(shown.curves, own)
+    factors = [each for each in looks if not each.name]
+    contents.lines |= {each.llms: handle(color=COLOURS[each.look[0]]) for each in factors}
+    contents.lines |= {
+        each.method: handle(**styled(each.look) | {"color": INK}) for each in factors
+    }
+    _draw_ceilings(axes, shown, ceiling_looks(shown.ceilings, looks), contents, options)
+    for (curve, x, points), (look_of, _, _, name) in zip(drawn, looks, strict=True):
+        style, y = styled(look_of), shares(points)
         if options.intervals and (len(drawn) <= _MOST_BANDS or curve.label in on):
             band(axes, x, map(band_ends, points), style["color"], options.intervals)
             bands += points
@@ -263,7 +267,7 @@ def comparison(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
         if name:
             name = legend_label(name, contents.lines)
             contents.lines[name] = line
-        if name or options.legend == "direct":
+        if (name and not factors) or options.legend == "direct":
             end = (x[-1], y[-1])
             contents.ends.append(Name(name or curve.label, end, style["color"], line=True))
     _frame_comparison(axes, shown, drawn, bands, options, missing)
@@ -324,17 +328,6 @@ def _left_out(shown: Comparison, options: PlotOptions) -> list[str]:
             else _wanted([label.rpartition(" of ")[2]], options)  # "single call of" an LLM
         )
     ]
-
-
-def _factors(drawn: Sequence[MethodCurve], looks: Sequence[tuple[Look, str]]) -> Entries:
-    """Label -> handle of the LLMs and of the methods, where curves have no name."""
-    both = [
-        (*method_parts(curve.entry), styled(own))
-        for curve, (own, name) in zip(drawn, looks, strict=True)
-        if not name
-    ]
-    llms = {llm: handle(color=style["color"]) for _, llm, style in both}
-    return llms | {method: handle(**style | {"color": INK}) for method, _, style in both}
 
 
 def _placed(
@@ -442,7 +435,9 @@ def _frame_comparison(
 def _draw_baselines(
     axes: Axes, shown: Comparison, contents: Contents, options: PlotOptions
 ) -> None:
-    """Draw a ring per LLM, which has its name."""
+    """Draw a ring per LLM, which has its name where there is room; its colour or the pass@n ceiling
+    that starts there say it, too.
+    """
     ring: Entries = {"color": INK, "linestyle": "", "marker": "o", "markerfacecolor": "none"}
     ring["markersize"] = 1.7 * mpl.rcParams["lines.markersize"]
     for x, point in zip(*_placed(shown.baselines, options), strict=True):
