@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from feval.comparison.plan import ComparedMethod
     from feval.comparison.runner import MethodCurve
 
 Look = tuple[int, int, int]
@@ -65,10 +64,10 @@ def places(position: int) -> Look:
     return place, (place + dozen) % many, 2 * dozen % many
 
 
-def method_parts(entry: ComparedMethod) -> tuple[str, str]:
+def method_parts(label: str, llms: Sequence[str]) -> tuple[str, str]:
     """Return a method and its LLMs as legends have them."""
-    llms = " > ".join(entry.llms)
-    return entry.label.removesuffix(f" ({llms})"), llms
+    joined = " > ".join(llms)
+    return label.removesuffix(f" ({joined})"), joined
 
 
 class CurveLook(NamedTuple):
@@ -92,10 +91,11 @@ def curve_looks(every: Sequence[MethodCurve], drawn: Sequence[MethodCurve]) -> l
     markers and dashes methods; else colours are what varies. A method or LLM looks the same in all
     pictures of a comparison in which the same varies.
     """
-    many, parts = len(COLOURS), [method_parts(curve.entry) for curve in drawn]
-    methods, llms = (
-        list(dict.fromkeys(method_parts(curve.entry)[part] for curve in every)) for part in (0, 1)
+    known, parts = (
+        [method_parts(curve.label, curve.entry.llms) for curve in curves]
+        for curves in (every, drawn)
     )
+    methods, llms = (list(dict.fromkeys(names)) for names in zip(*known, strict=True))
     own, of = Counter(method for method, _ in parts), {llm for _, llm in parts}
     alone = {curve.entry.llms for curve in drawn if len(curve.entry.llms) == 1}
     both = min(len(own), len(of)) > 1 and max(len(own), len(of)) < len(parts) == len({*parts})
@@ -103,8 +103,9 @@ def curve_looks(every: Sequence[MethodCurve], drawn: Sequence[MethodCurve]) -> l
     for curve, (method, llm) in zip(drawn, parts, strict=True):
         look, name = places(every.index(curve)), curve.label
         if both:
-            place = methods.index(method) % many
-            look, name = (llms.index(llm) % many, place, place), method * (own[method] == 1)
+            place = methods.index(method) % len(DASHES)
+            look = llms.index(llm) % len(COLOURS), place, place
+            name = method * (own[method] == 1)
         elif len(alone) < 2 and len(own) == len(parts):
             look, name = places(methods.index(method)), method
         elif len(own) == 1 and len(of) == len(parts):
@@ -127,9 +128,9 @@ def ceiling_looks(
     ]
 
 
-def page_dashes(pattern: Sequence[float], width: float = 2) -> str:
+def page_dashes(pattern: Sequence[float]) -> str:
     """Return dashes as an attribute of SVG elements."""
-    return " ".join(f"{width * length:g}" for length in pattern) or "none"
+    return " ".join(f"{2 * length:g}" for length in pattern) or "none"
 
 
 def page_shapes() -> dict[str, list[str]]:

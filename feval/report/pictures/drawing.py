@@ -272,9 +272,8 @@ def arrange(figure: Any, *, grows: bool = False) -> None:
     ]
     size = figure.get_size_inches().copy() if grows else None
     beneath = [own for _, own in panels if own.options.legend in ("auto", "outside", "direct")]
-    at_ends = all(own.ends and own.options.legend != "outside" for own in beneath)
-    at_ends &= bool(beneath)
-    for named in (at_ends, False):
+    at_ends = beneath and all(own.ends and own.options.legend != "outside" for own in beneath)
+    for named in (bool(at_ends), False):
         for axes, own in panels:  # of an earlier arrangement
             for artist in own.put:
                 artist.remove()
@@ -451,14 +450,12 @@ def thin(share: float = 0.65) -> Entries:
 
 
 def look(position: int) -> Entries:
-    """Return colour and marker of a line, see `feval.report.palette`."""
-    style = styled(places(position))
-    del style["linestyle"]
-    return style
+    """Return colour, marker and dashes of a line, see `feval.report.palette`."""
+    return styled(places(position))
 
 
 def styled(own: Look) -> Entries:
-    """Return colour, marker and dashes of a line as Matplotlib takes them."""
+    """Return the look of a line as Matplotlib takes it."""
     colour, marker, dashes = own
     style = {"color": COLOURS[colour], "marker": list(MARKERS)[marker]}
     return style | {"linestyle": (0, DASHES[dashes]) if dashes else "solid"}

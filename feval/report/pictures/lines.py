@@ -239,8 +239,10 @@ def comparison(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
     options = replace(options, cost=options.cost or shown.plan.cost)
     shown = replace(
         shown,
-        baselines=(*_of_llms(shown.baselines, options),),
-        ceilings=(*_of_llms(shown.ceilings * options.ceilings, options),),
+        baselines=tuple(each for each in shown.baselines if _wanted(each.llms, options)),
+        ceilings=tuple(
+            curve for curve in shown.ceilings * options.ceilings if _wanted([curve.label], options)
+        ),
     )
     drawn = [(curve, *_placed(curve.points, options)) for curve in _chosen(shown, options)]
     missing = _left_out(shown, options)
@@ -286,14 +288,11 @@ def comparison(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
 
 def _chosen(shown: Comparison, options: PlotOptions) -> list[MethodCurve]:
     """The curves of the methods and LLMs that are wanted."""
-    for noun, wanted, known in (
-        ("method", options.methods, {name for each in shown.curves for name in _names(each.entry)}),
-        ("LLM", options.llms, {name for each in shown.curves for name in each.entry.llms}),
-    ):
-        for name in wanted or ():
-            if name not in known:
-                raise UnknownNameError.among(f"{noun} of the comparison", name, known)
-    chosen = [curve for curve in shown.curves if _is_chosen(curve.entry, options)]
+    names = {name for each in shown.curves for name in _names(each.label, each.entry)}
+    _check_known("method of the comparison", options.methods, names)
+    llms = {name for each in shown.curves for name in each.entry.llms}
+    _check_known("LLM of the comparison", options.llms, llms)
+    chosen = [curve for curve in shown.curves if _is_chosen(curve.label, curve.entry, options)]
     if not chosen:
         raise UsageError(
             "No method of the comparison is both among the methods= and of one of the llms= that"
@@ -302,32 +301,32 @@ def _chosen(shown: Comparison, options: PlotOptions) -> list[MethodCurve]:
     return chosen
 
 
-def _names(entry: ComparedMethod) -> set[str]:
+def _check_known(noun: str, wanted: Iterable[str] | None, known: Iterable[str]) -> None:
+    for name in wanted or ():
+        if name not in known:
+            raise UnknownNameError.among(noun, name, known)
+
+
+def _names(label: str, entry: ComparedMethod) -> set[str]:
     """What a method is asked for by."""
-    return {entry.label, entry.method, method_parts(entry)[0]}
+    return {label, entry.method, method_parts(label, entry.llms)[0]}
 
 
-def _is_chosen(entry: ComparedMethod, options: PlotOptions) -> bool:
-    named = options.methods is None or not _names(entry).isdisjoint(options.methods)
+def _is_chosen(label: str, entry: ComparedMethod, options: PlotOptions) -> bool:
+    named = options.methods is None or not _names(label, entry).isdisjoint(options.methods)
     return named and _wanted(entry.llms, options)
 
 
 def _left_out(shown: Comparison, options: PlotOptions) -> list[str]:
-    """Labels of what is wanted and could not be evaluated."""
-    entries = {
-        label: entry
-        for entry in shown.plan.entries
-        for label in (entry.label, *(point for point, _ in entry.points()))
-    }
-    return [
+    """Labels of what could not be evaluated, without methods that are not wanted."""
+    unwanted = {
         label
-        for label in dict.fromkeys(each.label for each in shown.missing)
-        if (
-            _is_chosen(entries[label], options)
-            if label in entries
-            else _wanted([label.rpartition(" of ")[2]], options)  # "single call of" an LLM
-        )
-    ]
+        for entry in shown.plan.entries
+        if not _is_chosen(entry.label, entry, options)
+        for label in (entry.label, *dict(entry.points()))
+    }
+    # several points of one label are said once
+    return list(dict.fromkeys(each.label for each in shown.missing if each.label not in unwanted))
 
 
 def _placed(
@@ -364,12 +363,8 @@ def _frontier(
     return sorted(compress(each, best), key=itemgetter(1))
 
 
-def _of_llms(curves: Iterable[Any], options: PlotOptions) -> list[Any]:
-    """Curves or single calls of the LLMs that are wanted, and methods of several LLMs."""
-    return [each for each in curves if _wanted(getattr(each, "entry", each).llms, options)]
-
-
 def _wanted(llms: Sequence[str], options: PlotOptions) -> bool:
+    """Whether LLMs are, or are several: `llms=` chooses among methods of one."""
     return options.llms is None or len(llms) > 1 or llms[0] in options.llms
 
 
@@ -464,9 +459,7 @@ def forecast(axes: Axes, shown: Forecast, options: PlotOptions) -> Contents:
     dotted line at M = G are extrapolated.
     """
     contents, known = Contents(), [curve.method for curve in shown.estimates]
-    for name in options.methods or ():
-        if name not in known:
-            raise UnknownNameError.among("estimator of the forecast", name, known)
+    _check_known("estimator of the forecast", options.methods, known)
     estimates = [
         curve
         for curve in shown.estimates
@@ -579,10 +572,9 @@ def budget(axes: Axes, shown: BudgetPlan, options: PlotOptions) -> Contents:
     [chosen] = axes.plot(
         cost[at],
         plurality[at],
-        linestyle="",
         markersize=1.6 * mpl.rcParams["lines.markersize"],
         zorder=5,
-        **style,
+        **style | {"linestyle": ""},
     )
     label = PER_1000 if unit == "USD" else f"mean {unit} per question"
     cost_axis(axes, cost, label, log=options.log)

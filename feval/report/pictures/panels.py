@@ -377,7 +377,7 @@ def _draw_series(axes: Axes, series: Series, panel: Panel, position: int) -> Any
             axes.vlines(x, low, high, **whiskers)
         if series.left:
             axes.hlines(y, *(across * np.array([series.left, series.right])), **whiskers)
-        return axes.plot(x, y, markersize=6, linestyle="none", zorder=4, **style)[0]
+        return axes.plot(x, y, markersize=6, zorder=4, **style | {"linestyle": "none"})[0]
     if series.low:
         band(axes, x, zip(low, high, strict=True), colour)
     style |= {"linestyle": DASHED, "linewidth": 1.3} if dashed else {"linewidth": 1.6}
