@@ -364,7 +364,8 @@ class Room:
         self.axes, self.pixels = axes, root.dpi / 72
         self.box = axes.get_window_extent()
         self.texts = [text.get_window_extent() for text in axes.texts if text.get_text()]
-        self.paths, markers = [], [np.empty((0, 2))]
+        self.paths: list[Any] = []
+        markers: list[Any] = [np.empty((0, 2))]
         for line in axes.lines:
             path = line.get_path().transformed(line.get_transform())
             if line.get_linestyle() != "None":
@@ -643,7 +644,7 @@ def heading(
     size = points_of("font.size") / 1.2
     longest = max(int(1.06 * letters_across(axes, size)), 20)
     widest = max(int(letters_across(axes, 1.05 * points_of("axes.titlesize"))), 12)
-    short = [shortened(line, 2 * longest - 10) for line in lines * options.alone]
+    short = [shortened(line, 2 * longest - 10) for line in (lines if options.alone else ())]
     said = [part for line in short for part in wrap(line, longest)]
     # the layout may still make the axes of a panel narrower
     for line in always:
