@@ -47,10 +47,9 @@ from feval.report.pictures.drawing import (
     styled,
     thin,
 )
-from feval.report.tables.comparisons import questions_text
 from feval.report.tables.results import subtitles
 from feval.report.tables.tables import billing_note, cost_mark, cost_words, timing_notes
-from feval.report.text import counted, interval_name, shortened
+from feval.report.text import counted, counted_questions, interval_name, shortened
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -409,17 +408,18 @@ def _frame_comparison(
         axes.set(xlabel=label, ylabel="accuracy")
     kinds = dict.fromkeys(point.kind for point in own)
     seeded = f" ({plan.replicates:,} draws, seed {plan.seed})" if "seeded" in kinds else ""
-    most = max((point.questions for point in own), default=first.questions)
+    most = shown.widest.questions
+    questions = counted_questions(most, shown.left_out)
     lines = (
-        f"{questions_text(shown)}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
+        f"{questions}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
         billing_note(first.billing, first.prices, own, "; ".join(shown.counters)),
         *mixed_counters(shown.counters),
         *timing_notes(shown.timing),
     )
     always = [
-        f"{curve.label}: {counted(point.questions, 'question')}, {point.train_questions:,} to learn"
-        for curve, _, (point, *_) in drawn
-        if point.questions < most
+        f"{label}: {counted(fewer, 'question')}, {most - fewer:,} to learn"
+        for label, fewer in shown.learners.items()
+        if label in {curve.label for curve, _, _ in drawn}
     ]
     always += [f"left out: {', '.join(missing)}"] * bool(missing)
     alone = {curve.entry.llms for curve, _, _ in drawn if len(curve.entry.llms) == 1}
