@@ -494,11 +494,11 @@ def compare(
     options = {name: value for name, value in given.items() if value is not None}
     absent: tuple[FailedMethod, ...] = ()
     if isinstance(recording, Plan):
-        stated = {"dataset": dataset, "llms": llms, "budgets": budgets}
-        if both := [name for name, value in stated.items() if value is not None]:
+        if any(each is not None for each in (dataset, llms, budgets)):
             raise UsageError(
-                f"A plan states its {', '.join(stated)}; {', '.join(both)} came with one, too."
-                " Leave that out and change the plan, or compare its recordings without a plan."
+                "A plan states the dataset, LLMs and budgets of its methods, and a comparison was"
+                " asked for with dataset, llms or budgets beside one. Leave them out and change the"
+                " plan, or compare its recordings without it."
             )
         plan = recording.changed(**options) if options else recording
     else:

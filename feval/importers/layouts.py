@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from feval.cards.reading import read_regular, require_shallow, sentence
 from feval.errors import SourceError, UnknownNameError, UsageError
@@ -67,6 +67,11 @@ class Layout(BaseModel):
     answer_as_text: bool = False
     probe_interval: str = ""
     named: frozenset[str] = Field(default=frozenset(), exclude=True)
+
+    @field_validator("named", mode="before")
+    @classmethod
+    def _refuse_named(cls, _value: object) -> None:  # only `layout_of` gives it
+        raise ValueError("which is no key of a mapping file")
 
     def about(self) -> dict[str, Any]:
         """Return it as JSON values for a manifest, without what is empty."""

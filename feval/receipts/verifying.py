@@ -13,6 +13,7 @@ import math
 import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from feval.cards.prices import price_list
 from feval.cards.reading import open_regular
 from feval.comparison.comparison import compare
 from feval.comparison.plan import ComparisonRequest
-from feval.errors import ConflictError, MethodError, RecordingError, UsageError
+from feval.errors import ConflictError, FevalError, MethodError, RecordingError, UsageError
 from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import make_method
 from feval.evaluation.requests import CurveRequest, EstimateRequest, RunRequest, SurfaceRequest
@@ -143,7 +144,12 @@ def verify_receipt(
     request = receipt.parsed_request()
     made = [make_method(name) for name in methods]
     users = {f"{m.source_sha256}:{m.function}": m for m in made if isinstance(m, MethodFile)}
-    pinned_prices = _pinned_prices(receipt.prices, prices)
+    plan_prices = request.plan.prices if isinstance(request, ComparisonRequest) else None
+    pinned_prices = _pinned_prices(
+        receipt.prices,
+        prices,
+        path.parent / plan_prices if plan_prices and not cached_from(path.parent) else None,
+    )
     running = {"executor": executor, "progress": progress}
     inputs = _Inputs(opened, pinned_prices, users, running)
     notes = (
@@ -227,11 +233,18 @@ def _open(places: Sequence[str | Path], receipt: Receipt) -> list[Recording]:
     return [by_hash[name] for name in dict.fromkeys(pinned.hash for pinned in receipt.recordings)]
 
 
-def _pinned_prices(pinned: PinnedPrices | None, option: str | Path | None) -> PriceList | str:
+def _pinned_prices(
+    pinned: PinnedPrices | None, option: str | Path | None, plan_file: Path | None
+) -> PriceList | str:
     if pinned is None:
         return "none"
-    # it may be a path, and a receipt opens no file of its choice
+    # the id may be a path, and a receipt opens no file of its choice
     if option is None and pinned.id not in price_ids():
+        # The plan's file is taken where it holds what the receipt pins, else nothing is said of
+        # it; a receipt from the Hub has no files beside it.
+        with suppress(FevalError, OSError, ValueError):
+            if plan_file and (found := price_list(plan_file)).digest == pinned.digest:
+                return found
         raise UsageError(
             f"The receipt was made with a price list {pinned.id!r}, which is not among the cards."
             " Give it: --prices FILE (in Python: prices=FILE)."

@@ -78,17 +78,12 @@ def save_files(
 
 
 def save_sealed(
-    folder: Path,
-    files: Mapping[str, Content],
-    receipt: Mapping[str, Any],
-    *,
-    replace: bool = False,
-    option: str = _OUT,
+    folder: Path, files: Mapping[str, Content], receipt: Mapping[str, Any], *, replace: bool = False
 ) -> list[Path]:
     """Write report files as `save_files` does, and their receipt, with the hash of each."""
     hashes = {name: sha256(data) for name, data in files.items()}
     sealed = encoded({**receipt, "files": hashes})
-    return save_files(folder, {**files, "receipt.json": sealed}, replace=replace, option=option)
+    return save_files(folder, {**files, "receipt.json": sealed}, replace=replace)
 
 
 def encoded(value: Mapping[str, Any]) -> bytes:

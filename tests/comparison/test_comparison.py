@@ -317,6 +317,26 @@ def test_curves_that_begin_alike_are_not_tested_there(toy):
     assert f"{result.tests} comparisons; p (Holm)" in shown
 
 
+@pytest.mark.parametrize("given", [{"dataset": "sums"}, {"llms": ["m"]}, {"budgets": [1]}])
+def test_what_a_plan_states_is_not_given_beside_it(toy, given):
+    with pytest.raises(UsageError, match="A plan states the dataset, LLMs and budgets"):
+        compare(plan(SC), base=toy, **given)
+
+
+def test_a_receipt_is_verified_by_the_price_list_that_its_plan_names(toy, tmp_path):
+    own = toy / "own.json"
+    each = {"gpt-3.5-turbo": [0.5, 1.5], "gpt-4o-mini": [0.5, 1.5]}
+    content = {"id": "own", "date": "2026-01-31", "source": "x", "prices": each}
+    own.write_text(json.dumps(content))
+    priced = written(toy, plan(SC).changed(prices="own.json"))
+    assert feval("compare", priced, "--out", tmp_path / "made").exit_code == 0
+    receipt = tmp_path / "made" / "receipt.json"
+    assert verify_receipt(receipt).equal
+    own.unlink()
+    with pytest.raises(UsageError, match="not among the cards"):
+        verify_receipt(receipt)
+
+
 def test_three_questions_are_never_significant(tmp_path):
     pools = {"gpt-3.5-turbo": [["b"] * 5] * 3, "gpt-4o-mini": [["a"] * 5] * 3}
     write_toy(tmp_path / "rec", pools, ["a"] * 3)

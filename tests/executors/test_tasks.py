@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from parcels import Parcels
 
+from feval import __version__
 from feval.errors import ConflictError, FevalError, UsageError
 from feval.executors import opened, results
 from feval.executors.tasks import run_task
@@ -216,6 +217,12 @@ def test_another_version_on_a_worker_is_refused():
         ConflictError, match=r"This is feval 0\.0\.1, and a worker has feval .* Install the same"
     ):
         run_task("0.0.1", squared, (1,))
+
+
+def test_a_worker_names_options_where_a_command_was_typed():
+    task = (str, (UsageError("Give it with --prices FILE."),))
+    assert run_task(__version__, *task, typed=True) == "Give it with --prices FILE."
+    assert run_task(__version__, *task) == "Give it with prices='FILE'."
 
 
 def test_one_worker_is_this_process_and_none_less():

@@ -182,6 +182,7 @@ def test_a_mapping_file_of_ones_own(save, imported):
         ("columns = 1", "has 1 in the field 'columns' .input should be a valid mapping"),
         ("lists = [1]", "has 1 in the field 'lists.0' .input should be text"),
         ("columns", "cannot be read: .* It should be TOML"),
+        ("named = ['x']", "'named' .which is no key of a mapping file.*Its keys are title"),
         ("title = " + "[" * 5000, "cannot be read: .* It should be TOML"),
         (
             "[" + ".".join(["columns"] * 2000) + "]",
