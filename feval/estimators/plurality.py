@@ -541,7 +541,7 @@ def binomials(most: int, length: int, kind: npt.DTypeLike = np.float64) -> Numbe
     return choose
 
 
-def subset_best_accuracy(scores: Floats, right: Bools, sizes: Numbers, n: int) -> Floats:
+def subset_best_accuracy(scores: Floats, right: Bools | Floats, sizes: Numbers, n: int) -> Floats:
     """Probability that the best-scored of n CoTs is right.
 
     Let H(v) be the CoTs with score v or higher, m of them with exactly v. The best of a draw has
@@ -553,7 +553,7 @@ def subset_best_accuracy(scores: Floats, right: Bools, sizes: Numbers, n: int) -
 
     Args:
         scores: [Q, S] NaN for CoTs that cannot be chosen.
-        right: [Q, S] whether a CoT is right.
+        right: [Q, S] whether a CoT is right, or how right it is, from 0 to 1.
         sizes: [Q] recorded CoTs of each question, n or more.
         n: CoTs per draw.
 
@@ -562,14 +562,14 @@ def subset_best_accuracy(scores: Floats, right: Bools, sizes: Numbers, n: int) -
     """
     order = np.argsort(-scores, axis=1, kind="stable")  # NaN comes last
     ordered = np.take_along_axis(scores, order, axis=1)
-    hits = np.take_along_axis(right & ~np.isnan(scores), order, axis=1)
+    hits = np.take_along_axis(np.where(np.isnan(scores), 0.0, right), order, axis=1)
     leads = np.ones(ordered.shape, bool)  # the first of equal scores
     leads[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     group = np.cumsum(leads).reshape(leads.shape) - 1
     first, alike = np.nonzero(leads)[1][group], np.bincount(group.ravel())[group]
     missed = _missed(sizes, n, ordered.shape[1])
     chance = np.take_along_axis(missed, first, 1) - np.take_along_axis(missed, first + alike, 1)
-    result: Floats = np.where(hits, chance / alike, 0.0).sum(axis=1)
+    result: Floats = (hits * (chance / alike)).sum(axis=1)
     return result
 
 

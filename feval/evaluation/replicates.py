@@ -20,6 +20,7 @@ from feval.errors import NotARecordingError, OutOfRangeError, UsageError
 from feval.estimators.arrays import Result
 from feval.evaluation import TIME_LIMIT, user_methods
 from feval.evaluation.measures import QuestionLedger, payer
+from feval.evaluation.rightness import judged
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.protocol import (
     LEDGER_FIELDS,
@@ -58,6 +59,9 @@ _WHOLE = math.lcm(*range(1, 17)) << 20
 # counts of a ledger that are not known, rather than 0, where a method does not give them
 _LATENCY, _TIMED = {"sequential_tokens", "longest_trace_tokens"}, {"sequential_microseconds"}
 
+_RIGHT = 1 << 40
+"""Units of a right answer: sums of partial credit are whole numbers, too."""
+
 _CHUNK_CODES = 1 << 21  # of orders at once, two bytes each
 # codes of answers that no CoT gave
 _OTHER, _UNCOMPARED = np.iinfo(np.int64).max, np.iinfo(np.int64).max - 1
@@ -95,8 +99,9 @@ class _Sums(dict[str, Int64]):
     """Sums over replicates [..., Q]: whole numbers, so that any order and any number of processes
     gives the same.
 
-    Those of a ledger's fields are [L, Q], and so is `asked`; `early` and `routed` count units of
-    1/`_WHOLE`. `unknown` are fields that some ledger lacked; `split` is whether errors were split.
+    Those of a ledger's fields are [L, Q], and so is `asked`; `right` counts units of 1/`_RIGHT`,
+    `early` and `routed` of 1/`_WHOLE`. `unknown` are fields that some ledger lacked; `split` is
+    whether errors were split.
     """
 
     def __init__(self, llms: int, questions: int) -> None:
@@ -114,9 +119,12 @@ class _Sums(dict[str, Int64]):
         self.split = part.split
         self.unknown |= part.unknown
 
-    def add(self, decisions: Decisions, right: Bools) -> None:
-        """Count some replicates, from their decisions and a mask [R, Q] of the right ones."""
-        self["right"] += right.sum(axis=0)
+    def add(self, decisions: Decisions, right: Bools | Floats) -> None:
+        """Count some replicates, from their decisions and how right these are [R, Q]."""
+        if right.dtype == np.bool_:
+            self["right"] += right.sum(axis=0) * _RIGHT
+        else:
+            self["right"] += np.rint(right * _RIGHT).astype(np.int64).sum(axis=0)
         self["none"] += (decisions.answer < 0).sum(axis=0)
         for llm, ledger in enumerate(decisions.ledgers):
             self["asked"][llm] += (ledger.rounds > 0).sum(axis=0)
@@ -141,7 +149,7 @@ class _Sums(dict[str, Int64]):
             for name in ("asked", *LEDGER_FIELDS)
         }
         ledger = _ledger(llms, rows, counts, timing, replicates)
-        right = self["right"] / replicates
+        right = self["right"] / (replicates * _RIGHT)
         return Outcome(right, lambda: shares, ledger, int(self["uncompared"].sum()))
 
 
@@ -172,7 +180,17 @@ def expectation(
     if not capabilities(method).searches:
         llm.require(rows, draws)
     places = without_gaps(rows)
-    expected = method.exact(llm.pool.rows(rows), dataset.gold[places])
+    judges = judged(method, dataset, llms, rows)
+
+    def exact(pool: Pool) -> Expectation:
+        expected: Expectation = (
+            method.exact(pool, dataset.gold[places])
+            if judges is None
+            else judges.expectation(method, pool)
+        )
+        return expected
+
+    expected = exact(llm.pool.rows(rows))
 
     def draw(places: Rows, replicates: int) -> Iterator[Orders]:
         return drawn_orders(llm, "seeded", replicates, draws, rows[places])
@@ -180,7 +198,7 @@ def expectation(
     # The pool is taken anew below: it would otherwise stay in memory as long as the evaluation.
     @cache
     def error_shares() -> ErrorShares:
-        if not capabilities(method).exact_errors:
+        if judges is not None or not capabilities(method).exact_errors:
             return ErrorShares()
         shares: ErrorShares = method.exact_errors(
             llm.pool.rows(rows), dataset.gold[places], expected.right, draw
@@ -195,9 +213,7 @@ def expectation(
             return None
         pool = in_seconds(method, llm.pool.rows(rows).clocked())
         known = expected.sequential_tokens is not None
-        return _latency(
-            method, pool, method.exact(pool, dataset.gold[places]) if known else expected
-        )
+        return _latency(method, pool, exact(pool) if known else expected)
 
     counts: dict[str, Any] = {
         name: [column]
@@ -403,18 +419,32 @@ def _block_sums(
 ) -> _Sums:
     gold = dataset.gold[rows]
     sums = _Sums(len(llms), len(rows))
+    judges = judged(method, dataset, llms, rows)
     if not isinstance(method, BatchMethod):
         if timing is not None:
             llms = [llm.clocked(timing.at_once) for llm in llms]
         for replicate in range(replicates) if order == "seeded" else [None]:
             batch = called(method, dataset, llms, rows, replicate, time_limit)
-            sums.add(batch, (batch.answer == gold) & (gold >= 0))
+            right: Bools | Floats = (batch.answer == gold) & (gold >= 0)
+            if judges is not None:
+                most = max(int(ledger.cots.max(initial=1)) for ledger in batch.ledgers)
+                taken = [
+                    next(drawn_orders(llm, order, 1, most, rows))
+                    if replicate is None
+                    else llm.orders(range(replicate, replicate + 1), most, rows)
+                    for llm in llms
+                ]
+                pools = [llm.pool.rows(rows) for llm in llms]
+                right = judges.of_decisions(method, batch, pools, taken)
+            sums.add(batch, right)
             sums["uncompared"] += batch.answer[0] == _UNCOMPARED
         # a meter without a clock counts 0
         sums.unknown |= _TIMED if timing is None else set()
         return sums
-    sums.split = not capabilities(method).searches
+    sums.split = judges is None and not capabilities(method).searches
     pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
+    if judges is not None and capabilities(method).chooses:
+        pools = judges.apart(pools)
     clocked = (
         None
         if timing is None
@@ -424,14 +454,16 @@ def _block_sums(
         batch = method.decide(pools, orders)
         if clocked is not None:
             batch = _with_microseconds(method, batch, method.decide(clocked, orders))
-        right = (batch.answer == gold) & (gold >= 0)
-        sums.add(batch, right)
+        hits = (batch.answer == gold) & (gold >= 0)
+        sums.add(
+            batch, hits if judges is None else judges.of_decisions(method, batch, pools, orders)
+        )
         if sums.split and any(
             (ledger.cots < order.shape[2]).any()
             for ledger, order in zip(batch.ledgers, orders, strict=True)
         ):
             for name, part in zip(
-                ("early", "routed"), split_errors(batch, right, gold, pools, orders), strict=True
+                ("early", "routed"), split_errors(batch, hits, gold, pools, orders), strict=True
             ):
                 sums[name] += np.rint(part * _WHOLE).astype(np.int64).sum(axis=0)
     return sums

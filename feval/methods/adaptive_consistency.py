@@ -107,7 +107,7 @@ class AdaptiveConsistency(StoppingMethod):
 
     scope, most = "Adaptive-Consistency draws CoTs of one LLM", "budget"
     # What it draws one by one is all of its output.
-    capabilities = EXACT
+    capabilities = replace(EXACT, reads_answers=True)
 
     criterion: Literal["beta", "dirichlet", "entropy", "majority", "random", "crp"] = "beta"
     # The text "0.95" and the float 0.95 are the same rational number, 19/20.

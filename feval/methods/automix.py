@@ -51,8 +51,9 @@ class AutoMix:
     """
 
     capabilities = Capabilities(
+        chooses=True,
         needs="Its scores are verifications of the small LLM's answers, by a judge (judge:MODEL) or"
-        " a function that returns several."
+        " a function that returns several.",
     )
 
     threshold: Share = 0.5

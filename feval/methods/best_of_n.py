@@ -9,6 +9,7 @@ Cobbe et al. 2021, arXiv 2110.14168 (a verifier ranks the samples); Uesato et al
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -98,7 +99,7 @@ class BestOfN(_ChoiceByScore, OneRequest):
             for scorers that give a CoT one score.
     """
 
-    capabilities = replace(EXACT, needs=_ChoiceByScore.capabilities.needs)
+    capabilities = replace(EXACT, chooses=True, needs=_ChoiceByScore.capabilities.needs)
 
     def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one with a score."""
@@ -109,9 +110,9 @@ class BestOfN(_ChoiceByScore, OneRequest):
         return best_rated_codes(codes, scores)
 
     def right(self, pool: Pool, gold: Integers) -> Floats:
-        """[Q] probability that the best-scored CoT has the gold answer."""
+        """[Q] probability that the best-scored CoT is right; see `OneRequest.right`."""
         codes, scores = self._votes(pool)
-        hits = (codes == gold[:, None]) & (codes >= 0)
+        hits: Any = gold if gold.ndim > 1 else (codes == gold[:, None]) & (codes >= 0)
         return by_blocks(
             lambda block: subset_best_accuracy(
                 scores[block], hits[block], pool.sizes[block], self.n

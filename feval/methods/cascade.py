@@ -4,7 +4,7 @@ al., arXiv 2305.05176).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -199,6 +199,16 @@ class Cascade:
         cells = samples.cells[(samples.codes == leader).argmax(axis=0), np.arange(len(leader))]
         scores: Floats = pool.aggregated(self.scorer, self.aggregate).ravel()[cells]
         return scores
+
+    @property
+    def chooses(self) -> bool:
+        """Whether each stage answers with its one CoT, and its recorded score decides."""
+        each = self.samples if isinstance(self.samples, tuple) else (self.samples,)
+        return self.score == "recorded" and max(each) == 1
+
+    def answers_from(self, llms: int) -> Iterable[int]:
+        """Places of the LLMs, the last that is asked first: it gives the answer."""
+        return reversed(self._chain(llms))
 
     def _chain(self, llms: int) -> tuple[int, ...]:
         return tuple(range(llms)) if self.order is None else self.order

@@ -64,7 +64,7 @@ class EarlyStopping(StoppingMethod):
     """
 
     scope, most = "Early stopping draws windows of one LLM", "whole"
-    capabilities = Capabilities(exact=True, exact_errors=True)
+    capabilities = Capabilities(exact=True, exact_errors=True, reads_answers=True)
 
     window: Count = 5
     budget: Count = 40

@@ -4,7 +4,7 @@ arXiv 2310.03094).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Literal
 
 import numpy as np
@@ -116,6 +116,10 @@ class MixtureOfThoughts:
                 " mixture-of-thoughts is from, one weak LLM votes, under one or two prompts. Name"
                 " it and the strong one with --llm (in Python: llms)."
             )
+
+    def answers_from(self, llms: int) -> Iterable[int]:
+        """Places of the LLMs, the strong one first: where it is asked, it gives the answer."""
+        return reversed(range(llms))
 
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""

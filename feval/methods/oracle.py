@@ -4,6 +4,8 @@ chooses among n CoTs.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from feval.estimators.plurality import distinct_vote_counts, pass_at_k
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import EXACT, Floats, Integers, Pool
@@ -20,11 +22,13 @@ class Oracle(OneRequest):
     """
 
     scope = "The oracle is the ceiling of one LLM"
-    capabilities = EXACT
+    capabilities = replace(EXACT, chooses=True)
 
     n: Count = 20
 
     def right(self, pool: Pool, gold: Integers) -> Floats:
-        """[Q] probability that one of n CoTs has the gold answer."""
+        """[Q] probability that one of n CoTs is right; see `OneRequest.right`."""
+        if gold.ndim > 1:
+            return pass_at_k((gold > 0).sum(axis=1), pool.sizes, [self.n]).column(0)
         counts, rows = distinct_vote_counts(pool.codes, gold)
         return pass_at_k(counts.gold, counts.size, [self.n]).of_questions(rows).column(0)

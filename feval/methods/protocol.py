@@ -101,6 +101,9 @@ class Capabilities:
         whole_set: it decides on one question by looking at the others, too, and has the batch form
             only.
         cuts_cots: it ends CoTs before their end, see `in_seconds`.
+        chooses: its answer is that of one CoT, which it chooses whatever other CoTs answer. Where
+            only some settings do, a method has a true `chooses`.
+        reads_answers: which party it elects depends on nothing but the sequence of answers.
         needs: what to record for it; ends the message that says it is missing.
     """
 
@@ -110,6 +113,8 @@ class Capabilities:
     searches: bool = False
     whole_set: bool = False
     cuts_cots: bool = False
+    chooses: bool = False
+    reads_answers: bool = False
     needs: str = ""
 
 
@@ -165,7 +170,14 @@ def capabilities(method: object) -> Capabilities:
         for each in kind.__mro__
         if getattr(each, "capabilities", None) is stated
     ]
-    if any(form != forms[0] for form in forms) or getattr(method, "seeded_only", False) is True:
+    if getattr(method, "chooses", False) is True:
+        stated = replace(stated, chooses=True)
+    if any(form != forms[0] for form in forms):
+        return replace(
+            stated, exact=False, exact_errors=False, exact_latency=False, chooses=False,
+            reads_answers=False,
+        )  # fmt: skip
+    if getattr(method, "seeded_only", False) is True:
         return replace(stated, exact=False, exact_errors=False, exact_latency=False)
     return stated
 

@@ -4,6 +4,8 @@ section 2); and the single call, the floor that every test-time-compute method i
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from feval import replay
@@ -48,7 +50,9 @@ class OneRequest(OneLLM):
     n: int
 
     def right(self, pool: Pool, gold: Integers) -> Floats:
-        """[Q] probability that its answer is the gold."""
+        """[Q] probability that its answer is the gold; how right it is, on average, where `gold` is
+        [Q, S] how right each CoT is, for a method that chooses among CoTs.
+        """
         raise NotImplementedError
 
     def silent(self, pool: Pool) -> Floats:
@@ -87,7 +91,7 @@ class SelfConsistency(OneRequest):
     """
 
     scope = "Self-consistency votes over the CoTs of one LLM"
-    capabilities = EXACT
+    capabilities = replace(EXACT, reads_answers=True)
 
     n: Count = 20
     # FEval-TTC's self-consistency drops failed extractions, its MoT and the evaluation of
@@ -126,7 +130,7 @@ class SingleCall(OneRequest):
     """
 
     scope = "A single call asks one LLM"
-    capabilities = EXACT
+    capabilities = replace(EXACT, chooses=True)
 
     n = 1
 
@@ -141,5 +145,8 @@ class SingleCall(OneRequest):
         )
 
     def right(self, pool: Pool, gold: Integers) -> Floats:
-        """[Q] probability that the CoT has the gold answer."""
+        """[Q] probability that the CoT is right; see `OneRequest.right`."""
+        if gold.ndim > 1:
+            mean: Floats = gold.sum(axis=1) / pool.sizes
+            return mean
         return SelfConsistency(1).right(pool, gold)

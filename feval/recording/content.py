@@ -299,9 +299,16 @@ def counts_of_sizes(sizes: UInt32) -> Record:
     }
 
 
+VERDICT = "verdict"
+"""The kind of a scorer that says how right CoTs are: a grader."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScorerInfo:
-    """A scorer: a model under one prompt, or a function.
+    """A scorer: a model under one prompt, or a function; or a grader, who saw what methods may not.
+
+    Scores of a grader (kind `VERDICT`) are how right each CoT is, from 0 to 1; a CoT without one is
+    not right. Evaluation reads them as it does golds, and no method sees them.
 
     Attributes:
         name: unique within a recording; methods ask for scores by it.

@@ -22,6 +22,7 @@ from feval.lazy import Browsable
 from feval.recording import parquet
 from feval.recording.arrays import Probes, Scores, Steps, TokenLogprobs
 from feval.recording.content import (
+    VERDICT,
     DatasetInfo,
     LLMInfo,
     PoolRows,
@@ -407,6 +408,11 @@ class Recording(Browsable):
         """Names of the scorers that scored an LLM on a dataset."""
         keyed = self.keyed_parts(dataset, llm)
         return [part.name.removeprefix(SCORES) for part in keyed if part.name != PROBES]
+
+    def graders(self, dataset: str, llm: str) -> list[str]:
+        """Names of those of the scorers whose scores are verdicts: how right each CoT is."""
+        names = self.scorers(dataset, llm)
+        return [name for name in names if self.scorer_info(name).kind == VERDICT]
 
     def scorer_info(self, scorer: str) -> ScorerInfo:
         """What the manifest says about a scorer."""

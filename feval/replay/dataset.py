@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feval import answers
+from feval import answers, replay
 from feval.errors import NotRecordedError, UsageError
 from feval.lazy import Plottable
 
 if TYPE_CHECKING:
     from feval.recording.view import DatasetView
     from feval.replay.llm import LLM
+    from feval.replay.rightness import Rightness
 
 Integers = npt.NDArray[np.integer[Any]]
 
@@ -47,17 +48,30 @@ class Dataset(Plottable):
     Attributes:
         id: the dataset's id.
         llm_names: all LLMs that were loaded with it, in order.
-        gold: [Q] code of the gold answer, -1 where there is none. Only evaluation may look at it.
+        gold: [Q] code of the gold answer, -1 where there is none; with verdicts, of the party that
+            is right, see `Rightness`. Only evaluation may look at it.
+        right: what decides what is right: "gold", "verdict" or "verdict>=X"; `None`: the gold where
+            there is one, else the verdict.
+        graders: LLM -> who gave the verdicts that have a say.
         question_keys: [Q] the keys that draws are made from, equal wherever a question is recorded;
             see `feval.replay.draws`.
         recording_hashes: hash of every recording behind the questions and CoTs.
         recording_paths: folders of those.
     """
 
-    def __init__(self, view: DatasetView, llm_names: Sequence[str]) -> None:
+    def __init__(
+        self, view: DatasetView, llm_names: Sequence[str], right: str | None = None
+    ) -> None:
         self._view, self._views, self.llm_names = view, view.all_views(), tuple(llm_names)
         self.id = view.votes.dataset
-        self.gold: Integers = view.votes.gold
+        self.right, self.gold, self.graders = right, view.votes.gold, dict[str, str]()
+        if right is not None or any(
+            view.of(name).recording.graders(self.id, name) for name in llm_names
+        ):
+            self.right = replay.checked_rule(right)
+            self.graders = replay.graders_of(view, llm_names, self.right)
+        if self.graders and self.rightness is not None:
+            self.gold = self.rightness.gold
         self.question_keys = view.votes.question_keys
         self.recording_hashes = tuple(dict.fromkeys(s.recording.hash for s in self._views))
         self.recording_paths = tuple(dict.fromkeys(s.recording.path for s in self._views))
@@ -105,6 +119,21 @@ class Dataset(Plottable):
         """Ids in recorded order."""
         return self._view.votes.question_ids
 
+    @cached_property
+    def rightness(self) -> Rightness | None:
+        """How right each CoT is, where the gold does not say it all: `None` where it does."""
+        if self.graders:
+            return replay.by_verdict(self._view, self.llm_names, self.graders, self.right)
+        near = answers.equivalence.tolerated(self._equality)
+        if near is None or not self.mixed_parties:
+            return None
+        golds = lru_cache(1)(self._golds)
+
+        def is_gold(row: int, form: str) -> bool:
+            return any(near(each, form) for each in golds(row))
+
+        return replay.by_form(self._view, self.llm_names, is_gold)
+
     def right_shares(self) -> dict[str, npt.NDArray[np.float64]]:
         """Return LLM -> [Q] share of its CoTs that are right, for all LLMs loaded with it; NaN
         without a gold or CoTs.
@@ -113,6 +142,8 @@ class Dataset(Plottable):
         for name in self.llm_names:
             pool = self._view.votes.llms[name]
             right = (pool.codes == self.gold[:, None]).sum(axis=1)
+            if self.rightness is not None:
+                right = self.rightness.of_llm[name].sum(axis=1)
             known = (self.gold >= 0) & (pool.sizes > 0)
             shares[name] = np.where(known, right / np.maximum(pool.sizes, 1), np.nan)
         return shares
@@ -133,11 +164,8 @@ class Dataset(Plottable):
                 f"Question {self.question_ids[row]!r} of {self.id} has no gold answer, so nothing"
                 " can be right or wrong; leave it out."
             )
-        return (
-            answer is not None
-            and self.answer_key(row, answer)
-            == self._view.votes.candidates(row)[int(self.gold[row])]
-        )
+        candidates, key = self._view.votes.candidates(row), self.answer_key(row, answer)
+        return key in candidates and candidates.index(key) == self.gold[row]
 
     def answer_key(self, question: str | int, answer: str | None) -> str | None:
         """Return the key that an answer votes with: its normal form, or that of the recorded

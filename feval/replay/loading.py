@@ -45,6 +45,7 @@ def load(
     seed: int = 0,
     prices: str | Path | PriceList | None = None,
     billing: str = "once",
+    right: str | None = None,
 ) -> tuple[Dataset, list[LLM]]:
     """Open recorded LLMs on a dataset, ready to vote (Listing 1).
 
@@ -61,6 +62,9 @@ def load(
             takes the list that the recording names. An LLM without a price votes all the same; only
             asking for its dollars is an error.
         billing: "once" (eq. 1 of the paper), "per_round" or "per_sample".
+        right: what decides which CoTs are right: "gold"; "verdict", that of the recorded grader;
+            "verdict>=X", which makes partial credit binary; `None`: the gold where a question has
+            one, else the verdict.
 
     Returns:
         The dataset and the LLMs, in the order asked for.
@@ -91,7 +95,7 @@ def load(
         LLM(view.of(name), _pool(name, view), seed=seed, prices=lazy_prices, billing=billing)
         for name in names
     ]
-    return Dataset(view, names), opened
+    return Dataset(view, names, right), opened
 
 
 def open_recordings(
@@ -128,6 +132,7 @@ class LoadRecipe:
     loaded: tuple[str, ...]
     llms: tuple[tuple[str, int], ...]
     billing: str
+    right: str | None
     prices: PriceList | None = field(hash=False)
 
     @classmethod
@@ -140,6 +145,7 @@ class LoadRecipe:
             dataset.llm_names,
             tuple((llm.name, llm.seed) for llm in llms),
             llms[0].billing,
+            dataset.right,
             llms[0].prices,
         )
 
@@ -156,7 +162,12 @@ class LoadRecipe:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FevalWarning)  # the first load gave them
             dataset, llms = load(
-                self.dataset, self.loaded, recordings, prices=prices, billing=self.billing
+                self.dataset,
+                self.loaded,
+                recordings,
+                prices=prices,
+                billing=self.billing,
+                right=self.right,
             )
         by_name = {llm.name: llm for llm in llms}
         return dataset, [by_name[name].seeded(seed) for name, seed in self.llms]

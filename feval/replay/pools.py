@@ -322,7 +322,7 @@ class RecordedChannels(Channels):
         if channel == "probes" and not recording.has_probes(*self._pair):
             return None
         readers: dict[Channel, Callable[..., Any]] = {
-            "scorers": recording.scorers,
+            "scorers": self._scorers,
             "scores": recording.scores,
             "logprobs": recording.logprobs,
             "probes": recording.probes,
@@ -331,6 +331,11 @@ class RecordedChannels(Channels):
             "first_token_s": partial(self._seconds, "timings", "first_token_s"),
         }
         return readers[channel](*self._pair, *scorer)
+
+    def _scorers(self, dataset: str, llm: str) -> list[str]:
+        """Names of the scorers that methods may ask: no graders."""
+        graders = self._recording.graders(dataset, llm)
+        return [name for name in self._recording.scorers(dataset, llm) if name not in graders]
 
     def _seconds(self, part: str, column: str, dataset: str, llm: str) -> Seconds | None:
         if part == "timings" and part not in self._recording.channels(dataset, llm):

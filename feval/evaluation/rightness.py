@@ -1,0 +1,173 @@
+"""How right a method is on questions whose parties do not say it all; see `feval.replay.rightness`.
+
+A method that chooses among CoTs (`chooses`) is as right as the CoT it chooses: it is given pools in
+which each CoT is a party of its own. A vote is as right as the first drawn CoT of the party that it
+elects. Given the counts that CoT is uniform in its party, so that the expectation of a method that
+reads one LLM's sequence of answers (`reads_answers`) is the sum over parties of the probability
+that it is elected times the mean rightness of its CoTs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from feval import methods
+from feval.errors import NotExactError, NotRecordedError
+from feval.methods.protocol import (
+    Bools,
+    Decisions,
+    Expectation,
+    Floats,
+    Integers,
+    Pool,
+    PoolOrders,
+    Pools,
+    Rows,
+    capabilities,
+    drawn,
+)
+
+if TYPE_CHECKING:
+    from feval.replay import LLM, Dataset
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """How right the CoTs of some LLMs are, on Q questions.
+
+    Attributes:
+        right: of each LLM, [Q, S] from 0 to 1.
+        by_verdict: [Q] whether verdicts say so, so that a CoT needs no answer.
+        gold: [Q] code of the party that is right, where the question is not mixed.
+        is_mixed: [Q] whether parties do not say it all.
+    """
+
+    right: Sequence[Floats]
+    by_verdict: Bools
+    gold: Integers
+    is_mixed: Bools
+
+    def apart(self, pools: Pools) -> list[Pool]:
+        """The same pools, with a party for each CoT that can be right."""
+        codes, first = [], 0
+        for pool in pools:
+            own = np.where(pool.codes == -1, np.where(self.by_verdict[:, None], 0, -1), pool.codes)
+            places = np.arange(first, first + own.shape[1])
+            codes.append(np.where(own >= 0, places, own))
+            first += own.shape[1]
+        number = np.full(len(self.gold), first)
+        return [
+            replace(pool, codes=own, candidates=number)
+            for pool, own in zip(pools, codes, strict=True)
+        ]
+
+    def expectation(self, method: Any, pool: Pool) -> Expectation:
+        """The expectation of a method of one LLM over all draws.
+
+        Raises:
+            NotExactError: what it answers with depends on more than the answers drawn.
+        """
+        [right] = self.right
+        if capabilities(method).chooses:
+            [apart] = self.apart([pool])
+            expected: Expectation = method.exact(apart, right)
+            return expected
+        if not capabilities(method).reads_answers:
+            raise NotExactError(
+                "Some CoTs with equal answers are not equally right, and the method does not choose"
+                " among them by their answers alone."
+            )
+        codes, shares = right_parties(pool.codes, right)
+        plain = ~self.is_mixed
+        codes[plain], shares[plain] = -1, 0.0
+        codes[plain, 0], shares[plain, 0] = self.gold[plain], 1.0
+        parts: list[Expectation] = [method.exact(pool, gold) for gold in codes.T]
+        right = np.sum([part.right * s for part, s in zip(parts, shares.T, strict=True)], axis=0)
+        return replace(parts[0], right=right)
+
+    def of_decisions(
+        self, method: Any, decisions: Decisions, pools: Pools, orders: PoolOrders
+    ) -> Floats:
+        """[R, Q] how right the answers of some replicates are."""
+        answer = decisions.answer
+        if capabilities(method).chooses:
+            every = np.concatenate(self.right, axis=1)
+            chosen: Floats = every[np.arange(len(every)), np.maximum(answer, 0)]
+            return chosen * (answer >= 0)
+        right = ((answer == self.gold) & (self.gold >= 0)).astype(np.float64)
+        rows = np.flatnonzero(self.is_mixed)
+        if len(rows):
+            right[:, rows] = self._of_members(method, decisions, pools, orders, rows)
+        return right
+
+    def _of_members(
+        self, method: Any, decisions: Decisions, pools: Pools, orders: PoolOrders, rows: Rows
+    ) -> Floats:
+        """[R, Q'] how right the first drawn CoT of each elected party is, on some questions; where
+        nobody drew one, as right as the party's CoTs are on average.
+        """
+        answer = decisions.answer[:, rows]
+        right = np.full(answer.shape, np.nan)
+        order = getattr(method, "answers_from", range)(len(pools))
+        for place in order:
+            asked = decisions.ledgers[place].cots[:, rows]
+            own = orders[place][:, rows]
+            found = drawn(pools[place].codes[rows], own) == answer[..., None]
+            found &= np.arange(own.shape[2]) < asked[..., None]
+            first = found.argmax(axis=2)[..., None]
+            values = drawn(self.right[place][rows], np.take_along_axis(own, first, 2))[..., 0]
+            right = np.where(np.isnan(right) & found.any(axis=2), values, right)
+        if np.isnan(right).any():
+            every = np.concatenate([pool.codes[rows] for pool in pools], axis=1)
+            share = np.concatenate([each[rows] for each in self.right], axis=1)
+            for replicate, place in np.argwhere(np.isnan(right)):
+                equal = (every[place] == answer[replicate, place]) & (answer[replicate, place] >= 0)
+                right[replicate, place] = share[place][equal].mean() if equal.any() else 0.0
+        return right
+
+
+def judged(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Judged | None:
+    """How right the CoTs of some questions are; `None` where the gold says it all.
+
+    Raises:
+        NotRecordedError: no CoT has an answer, and the method needs some.
+    """
+    rightness = dataset.rightness
+    if rightness is None:
+        return None
+    if not capabilities(method).chooses and all((llm.pool.codes[rows] < 0).all() for llm in llms):
+        raise NotRecordedError(
+            f"{methods.method_name(method)} needs answers, and only verdicts were recorded of"
+            f" {' and '.join(llm.name for llm in llms)} on {dataset.id}. What chooses among CoTs"
+            " works: single-call, best-of-n and cascades by recorded scores, and pass@n."
+        )
+    if not rightness.is_mixed[rows].any():
+        return None
+    return Judged(
+        [rightness.of_llm[llm.name][rows] for llm in llms],
+        rightness.by_verdict[rows],
+        dataset.gold[rows],
+        rightness.is_mixed[rows],
+    )
+
+
+def right_parties(codes: Integers, right: Floats) -> tuple[Integers, Floats]:
+    """Return [Q, K] the codes of the parties with a CoT that is right, -1 behind the last, and the
+    mean rightness of their CoTs, from [Q, S] codes and rightness.
+    """
+    width = int(codes.max(initial=-1)) + 2
+    place = np.arange(len(codes))[:, None] * width + np.maximum(codes, -1) + 1
+    total = np.bincount(place.ravel(), right.ravel(), len(codes) * width)
+    number = np.bincount(place.ravel(), minlength=len(codes) * width)
+    shares = (total / np.maximum(number, 1)).reshape(len(codes), width)[:, 1:]
+    most = max(int((shares > 0).sum(axis=1).max(initial=0)), 1)
+    found = np.argsort(-shares, axis=1, kind="stable")[:, :most]
+    if not found.shape[1]:
+        found = np.zeros((len(codes), 1), np.intp)
+        shares = np.zeros((len(codes), 1))
+    values = np.take_along_axis(shares, found, 1)
+    return np.where(values > 0, found, -1), values

@@ -1,0 +1,183 @@
+"""How right recorded CoTs are: by the gold, by the verdicts of a grader, or by both.
+
+Rightness belongs to the CoT. A verdict is a number from 0 to 1, and a CoT without one is not right.
+By a gold, a CoT is right if its own answer equals it, whatever else is in its party. Where the
+CoTs of one party are right and all others are wrong, that party stands in for the gold, and all
+that reads golds reads it. Elsewhere a question is mixed: a vote answers with the first drawn CoT
+of the party that it elects, and is as right as that CoT.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from feval.errors import NotRecordedError, UsageError
+from feval.recording.layout.flat import Bools, Floats, Integers
+
+if TYPE_CHECKING:
+    from feval.recording.view import DatasetView
+
+_RULE = re.compile(r"gold|verdict(>=(0(\.[0-9]+)?|1(\.0+)?))?")
+_BLOCK = 1 << 14  # questions
+
+
+@dataclass(frozen=True, eq=False)
+class Rightness:
+    """How right the CoTs of some LLMs are, on the Q questions of a dataset.
+
+    Attributes:
+        of_llm: LLM -> [Q, S] from 0 to 1; 0 where no CoT was recorded.
+        gold: [Q] code of the one party that is right, a code that no CoT has where none is, or
+            where the question is mixed; -1 where nothing says what is right.
+        is_mixed: [Q] whether parties do not say it all: several are right, one has CoTs that differ
+            or have partial credit, or a CoT without an answer is right.
+        by_verdict: [Q] whether verdicts decide, and not the gold.
+        graders: LLM -> who gave its verdicts.
+    """
+
+    of_llm: Mapping[str, Floats]
+    gold: Integers
+    is_mixed: Bools
+    by_verdict: Bools
+    graders: Mapping[str, str]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some CoT is neither right nor wrong."""
+        return any(((right > 0) & (right < 1)).any() for right in self.of_llm.values())
+
+
+def checked_rule(rule: str | None) -> str | None:
+    """Return what decides what is right, as it is written.
+
+    Raises:
+        UsageError: neither "gold" nor "verdict" nor "verdict>=X" with X from 0 to 1.
+    """
+    text = rule if rule is None else rule.replace(" ", "")
+    if text is not None and not _RULE.fullmatch(text):
+        raise UsageError(
+            "What is right is decided by --right gold, --right verdict or --right 'verdict>=0.5',"
+            f" with a number from 0 to 1 (in Python: right=...); {rule!r:.80} was given."
+        )
+    return text
+
+
+def graders_of(view: DatasetView, llms: Sequence[str], rule: str | None) -> dict[str, str]:
+    """Return LLM -> who gave its verdicts, for those that have any.
+
+    Raises:
+        NotRecordedError: the rule asks for verdicts, and an LLM has none.
+        UsageError: an LLM has verdicts of several graders.
+    """
+    if rule == "gold":
+        return {}
+    dataset, graders = view.votes.dataset, dict[str, str]()
+    for llm in llms:
+        own = view.of(llm).recording.graders(dataset, llm)
+        if len(own) > 1:
+            raise UsageError(
+                f"{llm} on {dataset} has verdicts of {len(own)} graders ({', '.join(own)}), and one"
+                " decides what is right. Import it again with the verdicts of one."
+            )
+        if own:
+            graders[llm] = own[0]
+        elif rule is not None:
+            raise NotRecordedError(
+                f"{llm} on {dataset} has no verdicts, and right={rule!r} asks for them. Import its"
+                " CoTs with the column that says how right they were (--map verdict=COLUMN)."
+            )
+    return graders
+
+
+def by_verdict(
+    view: DatasetView, llms: Sequence[str], graders: Mapping[str, str], rule: str | None
+) -> Rightness:
+    """Return how right CoTs are where verdicts have a say.
+
+    By default a gold decides where there is one. Verdicts decide on a question where every LLM has
+    verdicts, and some CoT of the question has one.
+    """
+    votes, gold = view.votes, view.votes.gold
+    verdicts = {llm: _verdicts(view.of(llm), llm, graders[llm]) for llm in graders}
+    _, _, least = (rule or "").partition(">=")
+    graded = np.zeros(len(gold), np.bool_)
+    if len(graders) == len(llms):
+        for each in verdicts.values():
+            graded |= ~np.isnan(each).all(axis=1)
+    decides = graded if rule is not None else graded & (gold < 0)
+    right = {}
+    for llm in llms:
+        codes = votes.llms[llm].codes
+        right[llm] = ((codes == gold[:, None]) & (gold >= 0)[:, None]).astype(np.float64)
+        if llm in verdicts:
+            own = np.nan_to_num(verdicts[llm][decides])
+            right[llm][decides] = own >= float(least) if least else own
+    labelled = decides if rule is not None else decides | (gold >= 0)
+    return _summarised(
+        right, {llm: votes.llms[llm].codes for llm in llms}, labelled, decides, graders,
+        votes.candidate_counts(),
+    )  # fmt: skip
+
+
+def by_form(
+    view: DatasetView, llms: Sequence[str], is_gold: Callable[[int, str], bool]
+) -> Rightness:
+    """Return how right CoTs are by their own normal forms, where parties hold forms that equal the
+    gold and others that do not: `is_gold` says which, given row and form.
+    """
+    votes, gold = view.votes, view.votes.gold
+    right = {}
+    for llm in llms:
+        own, codes = view.of(llm), votes.llms[llm].codes
+        rows = {name: row for row, name in enumerate(votes.question_ids)}
+        right[llm] = np.zeros(codes.shape)
+        found = own.recording.scan("samples", votes.dataset, llm, ["question_id", "answer"])
+        for question, columns in found:
+            if (row := rows.get(question)) is not None and gold[row] >= 0:
+                forms = columns["answer"]
+                known = {form: is_gold(row, form) for form in {*forms} - {None}}
+                right[llm][row, : len(forms)] = [known.get(form, False) for form in forms]
+    return _summarised(
+        right, {llm: votes.llms[llm].codes for llm in llms}, gold >= 0, np.zeros_like(gold, bool),
+        {}, votes.candidate_counts(),
+    )  # fmt: skip
+
+
+def _verdicts(view: DatasetView, llm: str, grader: str) -> Floats:
+    values = view.recording.scores(view.votes.dataset, llm, grader).values
+    return values if view.rows is None else values[view.rows]
+
+
+def _summarised(
+    right: Mapping[str, Floats],
+    codes: Mapping[str, Integers],
+    labelled: Bools,
+    decides: Bools,
+    graders: Mapping[str, str],
+    candidates: Integers,
+) -> Rightness:
+    """Return what the parties of each question say of it."""
+    gold = np.where(labelled, candidates, -1).astype(np.int64)
+    mixed = np.zeros(len(gold), np.bool_)
+    for start in range(0, len(gold), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        width = int(candidates[block].max(initial=0)) + 1  # the last is no answer
+        low, high = np.full((2, len(gold[block]), width), np.nan)
+        for llm, own in codes.items():
+            rows = np.repeat(np.arange(len(own[block])), own.shape[1])
+            there = own[block].ravel() >= -1
+            place = rows[there], own[block].ravel()[there].astype(np.intp)
+            values = right[llm][block].ravel()[there]
+            np.fmin.at(low, place, values)
+            np.fmax.at(high, place, values)
+        answered = high[:, :-1] > 0
+        whole = (low[:, :-1] == 1) | ~answered
+        mixed[block] = (answered.sum(axis=1) > 1) | ~whole.all(axis=1) | (high[:, -1] > 0)
+        found = answered.any(axis=1) & ~mixed[block] & labelled[block]
+        gold[block][found] = answered[found].argmax(axis=1)
+    return Rightness(right, gold, mixed & labelled, decides, graders)
