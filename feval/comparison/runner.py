@@ -126,7 +126,7 @@ def prepared(
     possible = runner.possible() if plan.short_pools == "drop" else ()
     largest = [budget for method, asked in possible for budget in _budgets(method, asked)]
     questions = question_set(
-        dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools
+        dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools, by_cot=True
     )
     plan = plan.with_replicates(len(plan.split(dataset, questions.rows)[1]))
     return replace(runner, plan=plan, rows=questions.rows, left_out=questions.left_out)

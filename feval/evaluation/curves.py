@@ -39,9 +39,11 @@ from feval.evaluation.questions import (
 )
 from feval.evaluation.replicates import block_results, default_replicates, drawn_orders
 from feval.evaluation.results import DatasetResult, interval_ends, rests_on
+from feval.evaluation.rightness import judged
 from feval.executors.progress import reports
 from feval.lazy import Plottable
 from feval.methods.protocol import Floats, Integers, Rows, capabilities, drawn, is_exact, may_search
+from feval.methods.vote import plurality_is_right
 from feval.recording.arrays import are_verdicts
 from feval.replay.draws import ORDERS
 from feval.replay.pools import without_gaps
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation.rightness import Judged
     from feval.replay import LLM, Dataset
     from feval.replay.pools import Pool
 
@@ -157,13 +160,14 @@ def self_consistency_curve(
         )
     dataset.require([llm])
     questions = question_set(
-        dataset, [(llm, max(budgets))], unlabelled=unlabelled, short_pools=short_pools
+        dataset, [(llm, max(budgets))], unlabelled=unlabelled, short_pools=short_pools, by_cot=True
     )
     replicates = default_replicates(len(questions.rows)) if replicates is None else replicates
     rows, pool = questions.rows, llm.pool.rows(questions.rows)
     gold = dataset.gold[without_gaps(rows)]
+    judges = judged(methods.SelfConsistency(1), dataset, [llm], rows)
     if order == "exact":
-        right, any_right, output = exact_values(gold, pool, budgets)
+        right, any_right, output = exact_values(gold, pool, budgets, judges)
     else:
         draws = replicates if order == "seeded" else 1
         work = partial(_drawn_sums, order=order, replicates=replicates, budgets=budgets)
@@ -272,7 +276,9 @@ def method_curve(
     largest = [
         budget for variant in variants.values() for budget in evaluation.budgets(variant, llms)
     ]
-    questions = question_set(dataset, largest, unlabelled=unlabelled, short_pools=short_pools)
+    questions = question_set(
+        dataset, largest, unlabelled=unlabelled, short_pools=short_pools, by_cot=True
+    )
     order, inexact = options.pop("order", None), None
     exact = all(is_exact(variant, cost, options.get("parallel")) for variant in variants.values())
 
@@ -371,7 +377,7 @@ def swept_cascade(
     unpriced = [llm.name for llm in llms if llm.name not in prices]
     uncounted = [llm.name for llm in llms if int(llm.pool.prompt_tokens.min()) < 0]
     short = [llm.name for llm in llms if int(llm.pool.sizes.max()) < samples]
-    rows = question_set(dataset, unlabelled="drop").rows
+    rows = question_set(dataset, unlabelled="drop", by_cot=True).rows
     rows = rows[np.all([llm.pool.sizes[rows] >= samples for llm in llms], axis=0)]
     reasons = (
         (len(llms) < 2, f"it asks several LLMs, and {llms[0].name} is alone"),
@@ -439,16 +445,24 @@ def ascending(values: Sequence[int], what: str, noun: str) -> list[int]:
 
 
 def exact_values(
-    gold: Integers, pool: Pool, budgets: Sequence[int]
+    gold: Integers, pool: Pool, budgets: Sequence[int], judges: Judged | None = None
 ) -> tuple[PerQuestion, PerQuestion, Floats]:
     """Return expectations over all draws without replacement: per question the probabilities that
     the vote and that some CoT is right, at each budget, and the mean output tokens.
     """
     counts, rows = distinct_vote_counts(pool.codes, gold)
-    right = subset_plurality_accuracy(
-        counts.gold, counts.rivals, counts.no_answer, budgets
-    ).of_questions(rows)
     any_right = pass_at_k(counts.gold, counts.size, budgets).of_questions(rows)
+    if judges is None:
+        right = subset_plurality_accuracy(
+            counts.gold, counts.rivals, counts.no_answer, budgets
+        ).of_questions(rows)
+    else:
+        values = [
+            plurality_is_right(pool, party, "drop", budgets).per_question() * share[:, None]
+            for party, share in judges.parties(pool)
+        ]
+        right = PerQuestion(np.sum(values, axis=0), np.arange(len(gold)))
+        any_right = pass_at_k((judges.right[0] > 0).sum(axis=1), pool.sizes, budgets)
     tokens = mean_output_tokens(pool.output_tokens, pool.sizes).mean()
     return right, any_right, np.array(budgets) * tokens
 
@@ -462,19 +476,27 @@ def _drawn_sums(
     order: str,
     replicates: int,
     budgets: Sequence[int],
-) -> tuple[Integers, Integers, Integers]:
+) -> tuple[Floats, Floats, Integers]:
     """Count over the draws of some questions: [Q, D] votes that are right, and with a right CoT,
     and [D] output tokens.
     """
     [llm] = llms
     gold, pool = dataset.gold[rows], llm.pool.rows(rows)
-    right, any_right = np.zeros((2, len(rows), len(budgets)), np.int64)
+    judges = judged(methods.SelfConsistency(1), dataset, [llm], rows)
+    hit = pool.codes == gold[:, None] if judges is None else judges.right[0] > 0
+    right, any_right = np.zeros((2, len(rows), len(budgets)))
     tokens = np.zeros(len(budgets), np.int64)
     for orders in drawn_orders(llm, order, replicates, max(budgets), rows):
-        hits = np.logical_or.accumulate(drawn(pool.codes, orders) == gold[:, None], axis=-1)
+        hits = np.logical_or.accumulate(drawn(hit, orders), axis=-1)
         for place, budget in enumerate(budgets):
-            decisions = methods.SelfConsistency(budget).decide([pool], [orders[..., :budget]])
-            right[:, place] += (decisions.answer == gold).sum(axis=0)
+            method, first = methods.SelfConsistency(budget), [orders[..., :budget]]
+            decisions = method.decide([pool], first)
+            own = (
+                decisions.answer == gold
+                if judges is None
+                else judges.of_decisions(method, decisions, [pool], first)
+            )
+            right[:, place] += own.sum(axis=0)
             any_right[:, place] += hits[..., budget - 1].sum(axis=0)
             tokens[place] += decisions.ledgers[0].output_tokens.sum(dtype=np.int64)
     return right, any_right, tokens

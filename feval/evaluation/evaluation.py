@@ -322,7 +322,7 @@ def evaluate(
     with named_errors(method, used):
         most = budgets(method, used)
         questions = question_set(
-            dataset, most, rows=rows, unlabelled=unlabelled, short_pools=short_pools
+            dataset, most, rows=rows, unlabelled=unlabelled, short_pools=short_pools, by_cot=True
         )
         chosen = questions.rows
         if train_fraction is not None:

@@ -108,10 +108,12 @@ def question_set(
     rows: Sequence[int] | Rows | None = None,
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
+    by_cot: bool = False,
 ) -> QuestionSet:
     """Return the questions to evaluate, from all or some rows.
 
-    `budgets` are LLMs, each with the most CoTs per question that may be drawn from it.
+    `budgets` are LLMs, each with the most CoTs per question that may be drawn from it. `by_cot`:
+    each CoT may be right or wrong by itself, and not all of its party are alike.
 
     Raises:
         UnlabelledError: questions have no gold, with "refuse", or none has one.
@@ -134,6 +136,8 @@ def question_set(
     if not labelled.all():
         _check_labelled(dataset, candidates, labelled, unlabelled)
         rest = candidates[labelled]
+    if not by_cot and dataset.rightness is not None:
+        _refuse_mixed(dataset, rest)
     enough = _enough(rest, budgets, short_pools)
     # where none is left out, ids are not even read
     left_out = (
@@ -141,6 +145,17 @@ def question_set(
         for rows in (candidates[~labelled], rest[~enough])
     )
     return QuestionSet(rest if enough.all() else rest[enough], LeftOut(*left_out))
+
+
+def _refuse_mixed(dataset: Dataset, rows: Rows) -> None:
+    """Raise where what is right is no party of answers."""
+    mixed = int(dataset.rightness.is_mixed[rows].sum()) if dataset.rightness is not None else 0
+    if mixed:
+        raise UsageError(
+            f"On {mixed} of {len(rows)} questions of {dataset.id} several answers are right, or"
+            " CoTs with equal answers are not equally right, and this is computed from counts of"
+            " one right answer. `feval run`, `curve` and `compare` take such questions."
+        )
 
 
 def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) -> None:

@@ -81,13 +81,21 @@ class Judged:
                 "Some CoTs with equal answers are not equally right, and the method does not choose"
                 " among them by their answers alone."
             )
+        parts = [(method.exact(pool, party), share) for party, share in self.parties(pool)]
+        right = np.sum([each.right * share for each, share in parts], axis=0)
+        first: Expectation = replace(parts[0][0], right=right)
+        return first
+
+    def parties(self, pool: Pool) -> list[tuple[Integers, Floats]]:
+        """The parties that are right, one of each question at a time: [Q] their codes, -1 where
+        there are no more, and the mean rightness of their CoTs.
+        """
+        [right] = self.right
         codes, shares = right_parties(pool.codes, right)
         plain = ~self.is_mixed
         codes[plain], shares[plain] = -1, 0.0
         codes[plain, 0], shares[plain, 0] = self.gold[plain], 1.0
-        parts: list[Expectation] = [method.exact(pool, gold) for gold in codes.T]
-        right = np.sum([part.right * s for part, s in zip(parts, shares.T, strict=True)], axis=0)
-        return replace(parts[0], right=right)
+        return list(zip(codes.T, shares.T, strict=True))
 
     def of_decisions(
         self, method: Any, decisions: Decisions, pools: Pools, orders: PoolOrders
@@ -96,8 +104,9 @@ class Judged:
         answer = decisions.answer
         if capabilities(method).chooses:
             every = np.concatenate(self.right, axis=1)
-            chosen: Floats = every[np.arange(len(every)), np.maximum(answer, 0)]
-            return chosen * (answer >= 0)
+            chosen = every[np.arange(len(every)), np.maximum(answer, 0)]
+            right: Floats = np.where(answer >= 0, chosen, 0.0)
+            return right
         right = ((answer == self.gold) & (self.gold >= 0)).astype(np.float64)
         rows = np.flatnonzero(self.is_mixed)
         if len(rows):
@@ -117,7 +126,7 @@ class Judged:
             asked = decisions.ledgers[place].cots[:, rows]
             own = orders[place][:, rows]
             found = drawn(pools[place].codes[rows], own) == answer[..., None]
-            found &= np.arange(own.shape[2]) < asked[..., None]
+            found &= (answer >= 0)[..., None] & (np.arange(own.shape[2]) < asked[..., None])
             first = found.argmax(axis=2)[..., None]
             values = drawn(self.right[place][rows], np.take_along_axis(own, first, 2))[..., 0]
             right = np.where(np.isnan(right) & found.any(axis=2), values, right)

@@ -250,6 +250,11 @@ def _score(value: Any, where: str) -> float:
     return float(value) if isinstance(value, bool) else number(value, where)
 
 
+def _verdict(value: Any, where: str) -> float:
+    verdict = _score(value, where)
+    return verdict if 0 <= verdict <= 1 else refuse(where, "a verdict, from 0 to 1", value)
+
+
 def _by_scorer(read: _Read) -> _Read:
     """Return a reader of one scorer's value, or of an object scorer -> value; a lone value's scorer
     is called "score".
@@ -396,6 +401,8 @@ COLUMNS: tuple[Column, ...] = (
     ("scores",)),
     Column("step_scores", "cot turn", _by_scorer(number_list),
     "a score for each step, or an object scorer -> such a list"),
+    Column("verdict", "cot turn", _verdict, "how right the CoT is, from 0 to 1, by who graded it"),
+    Column("grader", "cot turn", _name, "who or what gave the verdict"),
     Column("sequence_logprob", "cot turn", _logprob,
     "log-probability of the whole CoT; by default the sum of its tokens'",
     ("cumulative_logprob",)),

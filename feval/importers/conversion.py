@@ -51,6 +51,7 @@ from feval.importers.source import (
 from feval.importers.stored_rows import StoredRows
 from feval.recording import DatasetInfo, ProbeRows, Question, RecordingWriter, ScorerInfo, ScoreRows
 from feval.recording.arrays import direction_question
+from feval.recording.content import VERDICT
 from feval.recording.layout.files import storage_errors
 
 _HINT_BYTES = 16 << 20
@@ -343,6 +344,7 @@ class _Conversion:
         self._known_scorers = scorers
         self._seen: dict[str, Counter[str]] = {}
         self._scorers: dict[str, int] = {}  # and their numbers among what is set apart
+        self._graders: set[str] = set()
         self._cots: Counter[str] = Counter()
         # CoTs of an LLM with a score by a scorer
         self._scored: Counter[tuple[str, str]] = Counter()
@@ -392,6 +394,7 @@ class _Conversion:
             )
         counter = self._counter or llm.counter or ("usage" if llm.counted else "words")
         self._scorers, self._apart, self._has_probes = {}, StoredRows(self._scratch), False
+        self._graders.clear()
         reading = replace(
             self._reading,
             count=None if counter in ("usage", llm.counter) else token_counter(counter),
@@ -408,11 +411,31 @@ class _Conversion:
                 for number, (columns,) in self._apart.questions(group)
             )
             origin = _SCORES_OF.get(self._importer.name, self._importer.name)
-            own = ScorerInfo(scorer, "imported", {"format": origin})
+            kind = VERDICT if scorer in self._graders else "imported"
+            own = ScorerInfo(scorer, kind, {"format": origin})
             info = self._known_scorers.get(scorer, own)
             writer.add_rows(dataset, name, info, scored)
         if self._has_probes:
             writer.add_rows(dataset, name, llm.probe_cue, self._probe_rows(llm))
+
+    def _scores_of(
+        self, question: SourceQuestion, pool: SourcePool
+    ) -> Iterator[tuple[str, ScoreRows]]:
+        """Yield scorers with their scores of a question; the grader with its verdicts, too."""
+        yield from pool.scores.items()
+        graded = [(i, v) for i, v in enumerate(pool.verdicts or ()) if v is not None]
+        if not graded:
+            return
+        if pool.grader in pool.scores or self._graders - {pool.grader}:
+            others = ", ".join(sorted({*self._graders, *pool.scores} - {pool.grader}))
+            raise ConflictError(
+                f"Question {question.id!r:.80} has verdicts of {pool.grader!r:.80}, and"
+                f" {others or 'a scorer of that name'!r:.200} gave others before. One grader says"
+                " how right the CoTs of an LLM are: import the verdicts of one."
+            )
+        self._graders.add(pool.grader)
+        places, verdicts = zip(*graded, strict=True)
+        yield pool.grader, ScoreRows(question.id, places, verdicts)
 
     def _cots_alone(
         self, llm: str, pools: Iterable[SourcePool]
@@ -430,7 +453,7 @@ class _Conversion:
                     empty.append(question.id)
                 several |= size > 1 and pool.texts[0] is not None
                 varied = varied or len(set(pool.texts)) > 1
-            for scorer, rows in pool.scores.items():
+            for scorer, rows in self._scores_of(question, pool):
                 self._scored[scorer, llm] += len(rows.sample_indices)
                 group = self._scorers.setdefault(scorer, len(self._scorers) + 1)
                 self._apart.add(group, number, (rows.sample_indices, rows.scores, rows.step_scores))
@@ -442,7 +465,11 @@ class _Conversion:
                     self._counted["Probes at offsets beyond the end of their CoT"] += beyond
             yield (
                 question,
-                (replace(pool, scores={}, probes=()) if pool.scores or pool.probes else pool),
+                (
+                    replace(pool, scores={}, probes=(), verdicts=None)
+                    if pool.scores or pool.probes or pool.verdicts
+                    else pool
+                ),
             )
         if several and not varied:
             self._notes.append(

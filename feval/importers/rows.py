@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,13 @@ from feval.importers.source import (
     SourceQuestion,
 )
 from feval.importers.stored_rows import PackedRows, StoredQuestions, StoredRows
-from feval.recording.content import LLMInfo, ScoreRows
+from feval.recording.content import VERDICT, LLMInfo, ScoreRows
 from feval.recording.parts import EXTRA_COLUMNS
 
 _COT_COLUMNS = frozenset(column.name for column in names_of("cot").values())
 _OF_LLM = ("temperature", "max_tokens", "decoding", "probe_cue", "step_stop", "step_policy")
 _AS_THEY_ARE = ("reasoning", "token_logprobs", "token_confidences", "turn_prompt_tokens")
-_COUNTED = ("answer", "tokens", "node", "turns", "turn_messages")
+_COUNTED = ("answer", "tokens", "verdict", "node", "turns", "turn_messages")
 _SHARED = (("text", "two texts"), ("gold", "two gold answers"), ("choices", "two sets of choices"))
 _PROBE = ("offset", "answer", "text", "tokens", "confidence")
 
@@ -233,7 +234,9 @@ class Rows:
         for name in _COUNTED:
             if name in cot:
                 having[name] += 1
-        if cot.get("answer") is None and "text" in cot:
+        if cot.get("answer") is not None:
+            having["answered"] += 1
+        elif "text" in cot:
             having["to be read"] += 1
         return cot
 
@@ -342,8 +345,10 @@ class Rows:
         stored = self._all_or_none(
             llm, "answer", " (an answer of null says that there is no answer)"
         )
+        if llm.having["verdict"] and not llm.having["answered"] and not self._has_golds:
+            stored = True  # what no gold is compared with need not be read
         # as a table of several LLMs has it, of which only some have answers
-        if stored and not self._null_stays and llm.having["to be read"] == llm.having["cots"]:
+        elif stored and not self._null_stays and llm.having["to be read"] == llm.having["cots"]:
             self._noted.add(
                 f"All answers of {info.name} are null, so they were read from the texts."
             )
@@ -363,6 +368,12 @@ class Rows:
             llm.decoding.get("probe_cue"),
             probes_answered,
         )
+
+    @cached_property
+    def _has_golds(self) -> bool:
+        """Whether some question has a gold; asked when all rows are in."""
+        given = self._request.questions or ()
+        return any(question.gold is not None for question in (*given, *self._questions))
 
     def _all_or_none(self, llm: _LLM, name: str, hint: str = "") -> bool:
         """Return whether the CoTs have a value; raise where only some have."""
@@ -507,7 +518,7 @@ def _pool(
 
     return SourcePool(
         texts=[cot.get("text") for cot in cots],
-        answers=[cot["answer"] for cot in cots] if stored else None,
+        answers=[cot.get("answer") for cot in cots] if stored else None,
         tokens=[cot["tokens"] for cot in cots] if counted else None,
         finish_reasons=[cot.get("finish_reason", "unknown") for cot in cots],
         extra={name: values for name in EXTRA_COLUMNS if (values := column(name)) is not None},
@@ -522,6 +533,8 @@ def _pool(
         if names & {"sequence_logprob", "token_logprobs"}
         else None,
         scores=_scores(question, cots) if names & {"score", "step_scores"} else {},
+        verdicts=column("verdict"),
+        grader=_grader(question, cots) if "verdict" in names else "",
         probes=[
             [sample, *probe] for sample, cot in enumerate(cots) for probe in cot.get("probes", ())
         ],
@@ -544,6 +557,18 @@ def _scores(question: str, cots: Sequence[Row]) -> dict[str, ScoreRows]:
         ]
         scores[scorer] = ScoreRows(question, *map(list, zip(*scored, strict=True)))
     return scores
+
+
+def _grader(question: str, cots: Sequence[Row]) -> str:
+    """Return who gave the verdicts of a question's CoTs."""
+    graders: list[str] = sorted({cot["grader"] for cot in cots if "grader" in cot}) or [VERDICT]
+    if len(graders) > 1:
+        raise ConflictError(
+            f"Question {question!r:.80} has verdicts of {len(graders)} graders"
+            f" ({', '.join(graders):.200}), and one says how right its CoTs are. Import the"
+            " verdicts of one of them."
+        )
+    return graders[0]
 
 
 def _turn_place(position: int, where: str) -> str:

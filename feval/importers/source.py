@@ -75,6 +75,7 @@ class SourcePool:
 
     `texts` are as the LLM wrote them, inline thoughts included, and `None` where the source kept
     none. A column is `None` where the source does not have it. An answer of `None` is no answer.
+    `verdicts` are how right each CoT is, `None` for no verdict, by the `grader`.
     `probes` are (sample, offset, answer, text, output tokens, confidence), in this order.
     The other columns are as in `feval.recording.PoolRows`.
     """
@@ -91,6 +92,8 @@ class SourcePool:
     token_logprobs: Sequence[Sequence[float] | None] | None = None
     token_confidences: Sequence[Sequence[float] | None] | None = None
     scores: Mapping[str, ScoreRows] = field(default_factory=dict)
+    verdicts: Sequence[float | None] | None = None
+    grader: str = ""
     probes: Sequence[Sequence[Any]] = ()
     parents: Sequence[int | None] | None = None
     ends: Sequence[bool] | None = None

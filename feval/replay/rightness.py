@@ -179,5 +179,5 @@ def _summarised(
         whole = (low[:, :-1] == 1) | ~answered
         mixed[block] = (answered.sum(axis=1) > 1) | ~whole.all(axis=1) | (high[:, -1] > 0)
         found = answered.any(axis=1) & ~mixed[block] & labelled[block]
-        gold[block][found] = answered[found].argmax(axis=1)
+        gold[block][found] = (high[found] > 0).argmax(axis=1)
     return Rightness(right, gold, mixed & labelled, decides, graders)
