@@ -1,0 +1,179 @@
+"""How right CoTs are by verdicts, in votes, choices and cascades: against enumeration of all
+draws, and the published figures of tau-bench.
+"""
+
+import gzip
+import json
+from itertools import permutations
+from random import Random
+
+import numpy as np
+import pytest
+
+from feval import evaluate, load
+from feval.errors import NotRecordedError, UsageError
+from feval.evaluation.curves import self_consistency_curve
+from feval.importers import import_recording
+from feval.methods import (
+    AdaptiveConsistency,
+    BestOfN,
+    Cascade,
+    EarlyStopping,
+    MixtureOfThoughts,
+    Oracle,
+    SelfConsistency,
+    SingleCall,
+    WeightedBestOfN,
+)
+
+LLMS = ("small", "large")
+
+
+def recording_of(folder, rows):
+    source = folder / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = folder / "recording"
+    import_recording("jsonl", source, out, dataset="d", answer_kind="verbatim")
+    return out
+
+
+def graded(values):
+    random = Random(2)  # noqa: S311  a test
+    return [
+        {"id": f"q{q}", "question": f"t{q}", "llm": llm, "sample": s, "text": "x", "tokens": 3}
+        | {"answer": random.choice("aabc") if random.random() < 0.8 else None}
+        | {"score": random.random(), "verdict": random.choice(values)}
+        for q in range(5)
+        for llm in LLMS
+        for s in range(5)
+    ]
+
+
+@pytest.fixture(scope="module", params=[(0, 1, 0.5, None), (0, 1)], ids=["partial", "binary"])
+def recorded(tmp_path_factory, request):
+    rows = graded(request.param)
+    dataset, llms = load("d", LLMS, recording_of(tmp_path_factory.mktemp("graded"), rows))
+    assert dataset.rightness.is_mixed.all()
+    return rows, dataset, llms
+
+
+def expected(rows, answer, *draws):
+    """The mean rightness of what `answer` chooses of all draws of so many CoTs of each LLM."""
+    means = []
+    for question in sorted({row["id"] for row in rows}):
+        orders = [
+            list(permutations([r for r in rows if (r["id"], r["llm"]) == (question, llm)], n))
+            for llm, n in zip(LLMS, draws, strict=False)
+        ]
+        chosen = [answer(*each) for each in ([(o,) for o in orders[0]] if len(orders) == 1 else [
+            (one, other) for one in orders[0] for other in orders[1]])]  # fmt: skip
+        means.append(np.mean([0.0 if cot is None else cot["verdict"] or 0.0 for cot in chosen]))
+    return np.mean(means)
+
+
+def elected(draw):
+    """The first drawn CoT of the party with most votes, of the one seen first where they tie."""
+    answers = [cot["answer"] for cot in draw if cot["answer"] is not None]
+    leader = max(dict.fromkeys(answers), key=answers.count, default=None)
+    return next((cot for cot in draw if leader is not None and cot["answer"] == leader), None)
+
+
+def best(draw):
+    return max(draw, key=lambda cot: cot["score"])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_votes_and_choices_are_as_right_as_their_cot(recorded, n):
+    rows, dataset, [small, _] = recorded
+    voted, chosen = expected(rows, elected, n), expected(rows, best, n)
+    [point] = self_consistency_curve(dataset, small, [n]).points
+    assert evaluate(SelfConsistency(n), dataset, small).accuracy == pytest.approx(voted, abs=1e-12)
+    assert point.accuracy == pytest.approx(voted, abs=1e-12)
+    by_score = BestOfN(n, aggregate="score")
+    assert evaluate(by_score, dataset, small).accuracy == pytest.approx(chosen, abs=1e-12)
+    for method, truth in ((SelfConsistency(n), voted), (by_score, chosen)):
+        drawn = evaluate(method, dataset, small, order="seeded", replicates=20_000)
+        assert drawn.accuracy == pytest.approx(truth, abs=0.01)
+
+
+def test_a_call_needs_no_answer_to_be_right(recorded):
+    rows, dataset, [small, _] = recorded
+    mean = np.mean([row["verdict"] or 0 for row in rows if row["llm"] == "small"])
+    assert evaluate(SingleCall(), dataset, small).accuracy == pytest.approx(mean, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [EarlyStopping(window=2, budget=4), AdaptiveConsistency(budget=4)],
+    ids=["early-stopping", "adaptive-consistency"],
+)
+def test_stops_are_exact_where_parties_are_mixed(recorded, method):
+    _, dataset, [small, _] = recorded
+    exact = evaluate(method, dataset, small)
+    drawn = evaluate(method, dataset, small, order="seeded", replicates=20_000)
+    assert exact.kind == "exact"
+    assert exact.accuracy == pytest.approx(drawn.accuracy, abs=0.01)
+
+
+def test_a_weighted_vote_is_drawn_where_parties_are_mixed(recorded):
+    _, dataset, [small, _] = recorded
+    assert evaluate(WeightedBestOfN(3, aggregate="score"), dataset, small).kind == "seeded"
+
+
+def test_the_llm_that_answers_last_gives_the_cot(recorded):
+    rows, dataset, llms = recorded
+
+    def by_score(one, other):
+        return one[0] if one[0]["score"] > 0.5 else other[0]
+
+    def agreed(one, other):
+        first, second = elected(one), elected(other)
+        count = sum(cot["answer"] == first["answer"] for cot in one) if first else 0
+        return first if count == 2 else second
+
+    cases = (
+        (Cascade(thresholds=("0.5",), samples=1), by_score, (1, 1)),
+        (MixtureOfThoughts(samples=2, strong_samples=2, threshold=1), agreed, (2, 2)),
+    )
+    for method, answer, draws in cases:
+        drawn = evaluate(method, dataset, llms, replicates=20_000)
+        assert drawn.accuracy == pytest.approx(expected(rows, answer, *draws), abs=0.01)
+
+
+def test_a_threshold_makes_partial_credit_binary(tmp_path):
+    rows = graded((0, 0.3, 0.5, 1))
+    place = recording_of(tmp_path, rows)
+    dataset, [small, _] = load("d", LLMS, place, right="verdict>=0.5")
+    share = np.mean([row["verdict"] >= 0.5 for row in rows if row["llm"] == "small"])
+    assert evaluate(SingleCall(), dataset, small).accuracy == pytest.approx(share, abs=1e-12)
+    with pytest.raises(UsageError, match=r"verdict>=0.5.*'verdict>2' was given"):
+        load("d", LLMS, place, right="verdict>2")
+
+
+def test_the_gold_decides_where_there_is_one(tmp_path):
+    rows = [{"gold": "a"} | row for row in graded((0, 1))]
+    place = recording_of(tmp_path, rows)
+    by_gold = load("d", "small", place, right="gold")
+    by_default = load("d", "small", place)
+    accuracies = [evaluate(SelfConsistency(3), *each).accuracy for each in (by_gold, by_default)]
+    assert accuracies[0] == accuracies[1]
+    assert accuracies[0] != evaluate(
+        SelfConsistency(3), *load("d", "small", place, right="verdict")
+    )
+
+
+def test_tau_bench_is_right_by_its_rewards(shared, tmp_path):
+    source = shared / "real/tau_bench/historical_trajectories/gpt-4o-airline.json.gz"
+    golden = json.loads((shared / "golden/verdicts.json").read_text())
+    runs = json.loads(gzip.decompress(source.read_bytes()))
+    rows = [
+        {"id": str(run["task_id"]), "question": f"task {run['task_id']}", "llm": "gpt-4o"}
+        | {"sample": run["trial"], "text": "x", "verdict": run["reward"]}
+        for run in runs
+    ]
+    dataset, [llm] = load("d", None, recording_of(tmp_path, rows))
+    ours = [evaluate(Oracle(k), dataset, llm).accuracy for k in range(1, 5)]
+    theirs = golden["tau_bench"]["gpt-4o-airline"]["pass@k"]
+    assert ours == pytest.approx([theirs[str(k)] for k in range(1, 5)], abs=1e-12)
+    with pytest.raises(NotRecordedError, match=r"self-consistency needs answers.*single-call"):
+        evaluate(SelfConsistency(4), dataset, llm)
