@@ -13,10 +13,16 @@ if TYPE_CHECKING:
     from feval.evaluation.evaluation import evaluate as evaluate
     from feval.evaluation.method_names import field_names as field_names
     from feval.evaluation.method_names import make_method as make_method
+    from feval.evaluation.rightness import Judged as Judged
+    from feval.evaluation.rightness import judged as judged
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {"evaluation": ("budgets", "evaluate"), "method_names": ("field_names", "make_method")},
+    {
+        "evaluation": ("budgets", "evaluate"),
+        "method_names": ("field_names", "make_method"),
+        "rightness": ("Judged", "judged"),
+    },
 )
 
 TIME_LIMIT = 60.0

@@ -37,9 +37,8 @@ from feval.evaluation.questions import (
     question_set,
     train_test_rows,
 )
-from feval.evaluation.replicates import block_results, default_replicates, drawn_orders
+from feval.evaluation.replicates import block_results, default_replicates, drawn_orders, judges_of
 from feval.evaluation.results import DatasetResult, interval_ends, rests_on
-from feval.evaluation.rightness import judged
 from feval.executors.progress import reports
 from feval.lazy import Plottable
 from feval.methods.protocol import Floats, Integers, Rows, capabilities, drawn, is_exact, may_search
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.evaluation.evaluation import Evaluation
-    from feval.evaluation.rightness import Judged
     from feval.replay import LLM, Dataset
     from feval.replay.pools import Pool
 
@@ -165,7 +163,7 @@ def self_consistency_curve(
     replicates = default_replicates(len(questions.rows)) if replicates is None else replicates
     rows, pool = questions.rows, llm.pool.rows(questions.rows)
     gold = dataset.gold[without_gaps(rows)]
-    judges = judged(methods.SelfConsistency(1), dataset, [llm], rows)
+    judges = _judges(dataset, llm, rows)
     if order == "exact":
         right, any_right, output = exact_values(gold, pool, budgets, judges)
     else:
@@ -445,7 +443,7 @@ def ascending(values: Sequence[int], what: str, noun: str) -> list[int]:
 
 
 def exact_values(
-    gold: Integers, pool: Pool, budgets: Sequence[int], judges: Judged | None = None
+    gold: Integers, pool: Pool, budgets: Sequence[int], judges: evaluation.Judged | None = None
 ) -> tuple[PerQuestion, PerQuestion, Floats]:
     """Return expectations over all draws without replacement: per question the probabilities that
     the vote and that some CoT is right, at each budget, and the mean output tokens.
@@ -467,6 +465,13 @@ def exact_values(
     return right, any_right, np.array(budgets) * tokens
 
 
+def _judges(dataset: Dataset, llm: LLM, rows: Rows) -> evaluation.Judged | None:
+    """How right the CoTs are that vote; `None` where the gold says it all."""
+    if dataset.rightness is None:  # a method is not even made
+        return None
+    return judges_of(methods.SelfConsistency(), dataset, [llm], rows)
+
+
 def _drawn_sums(
     _: Any,
     dataset: Dataset,
@@ -482,7 +487,7 @@ def _drawn_sums(
     """
     [llm] = llms
     gold, pool = dataset.gold[rows], llm.pool.rows(rows)
-    judges = judged(methods.SelfConsistency(1), dataset, [llm], rows)
+    judges = _judges(dataset, llm, rows)
     hit = pool.codes == gold[:, None] if judges is None else judges.right[0] > 0
     right, any_right = np.zeros((2, len(rows), len(budgets)))
     tokens = np.zeros(len(budgets), np.int64)

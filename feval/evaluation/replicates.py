@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from feval import executors, methods
+from feval import evaluation, executors, methods
 from feval.errors import NotARecordingError, OutOfRangeError, UsageError
 from feval.estimators.arrays import Result
 from feval.evaluation import TIME_LIMIT, user_methods
 from feval.evaluation.measures import QuestionLedger, payer
-from feval.evaluation.rightness import judged
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.protocol import (
     LEDGER_FIELDS,
@@ -167,6 +166,17 @@ def _ledger(
     return QuestionLedger([*map(payer, llms)], prompt_tokens, counts, draws, timing)
 
 
+def judges_of(
+    method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows
+) -> evaluation.Judged | None:
+    """How right the CoTs of some questions are; `None` where the gold says it all, which loads
+    nothing.
+    """
+    if dataset.rightness is None:
+        return None
+    return evaluation.judged(method, dataset, llms, rows)
+
+
 def expectation(
     method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, timing: Timing | None = None
 ) -> Outcome:
@@ -180,7 +190,7 @@ def expectation(
     if not capabilities(method).searches:
         llm.require(rows, draws)
     places = without_gaps(rows)
-    judges = judged(method, dataset, llms, rows)
+    judges = judges_of(method, dataset, llms, rows)
 
     def exact(pool: Pool) -> Expectation:
         expected: Expectation = (
@@ -419,7 +429,7 @@ def _block_sums(
 ) -> _Sums:
     gold = dataset.gold[rows]
     sums = _Sums(len(llms), len(rows))
-    judges = judged(method, dataset, llms, rows)
+    judges = judges_of(method, dataset, llms, rows)
     if not isinstance(method, BatchMethod):
         if timing is not None:
             llms = [llm.clocked(timing.at_once) for llm in llms]
