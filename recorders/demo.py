@@ -26,8 +26,7 @@ from feval.recording.verify import StepCounter
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.files import save_files
-from feval.report.tables.results import curves_csv, surface_records
-from feval.report.tables.tables import records_csv
+from feval.report.tables.tables import curves_csv, records_csv, surface_records
 from recorders.journal import is_written
 from recorders.request import Decoding
 from recorders.work.record import record_dataset

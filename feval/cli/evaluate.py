@@ -51,15 +51,15 @@ from feval.recording import open_recording
 from feval.report import page, pictures, tables
 from feval.report.files import encoded
 from feval.report.page.document import verification
-from feval.report.tables.results import (
+from feval.report.tables.tables import (
     curve_records,
     curves_table,
     evaluation_tables,
     grade_table,
+    records_csv,
     surface_records,
     surface_table,
 )
-from feval.report.tables.tables import records_csv
 from feval.report.text import counted
 
 if TYPE_CHECKING:

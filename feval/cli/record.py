@@ -28,7 +28,7 @@ from feval.hub.places import local_folder
 from feval.publish.secrets import check_variable, known_secrets, refuse_secrets, shown
 from feval.recording import open_recording
 from feval.report.tables.recordings import info_headline
-from feval.report.tables.results import curves_table
+from feval.report.tables.tables import curves_table
 from feval.report.text import counted, duration, percent
 from recorders.asking.engine import Progress, RunBar
 from recorders.asking.pace import Limits, dollars

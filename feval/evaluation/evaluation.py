@@ -15,7 +15,7 @@ Where a number of `feval run` comes from, file by file:
     estimators/plurality.py      counts of votes, and the chance that a vote over n of G is right
     evaluation/measures.py       the ledger: counts per question, in tokens, calls and USD (eq. 1
                                  is `cards/billing.usd`)
-    report/tables/results.py     the cells that are printed
+    report/tables/tables.py      the cells that are printed
 """
 
 from __future__ import annotations

@@ -28,17 +28,22 @@ from feval.report.tables.forecasts import (
     plan_tables,
 )
 from feval.report.tables.recordings import info_dict, info_headline, pools_table
-from feval.report.tables.results import (
+from feval.report.tables.tables import (
+    Table,
+    columns,
     curve_answer,
     curve_records,
     curves_table,
     evaluation_tables,
     label,
+    make_table,
     outcome,
+    plain,
+    plain_text,
     surface_records,
     surface_table,
+    text,
 )
-from feval.report.tables.tables import Table, columns, make_table, plain, plain_text, text
 from feval.report.text import counted, percent, shortened, visible
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from feval.report import pictures
 from feval.report.page.document import table_data
 from feval.report.tables import questions_parquet
 from feval.report.tables.comparisons import comparison_tables, named_point, results_csv
-from feval.report.tables.results import curves_table, evaluation_tables
+from feval.report.tables.tables import curves_table, evaluation_tables
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 

@@ -25,7 +25,7 @@ from feval.methods.oracle import Oracle
 from feval.methods.protocol import Decisions, Ledger
 from feval.methods.vote import split_errors
 from feval.receipts.verifying import verify_receipt
-from feval.report.tables.results import evaluation_tables
+from feval.report.tables.tables import evaluation_tables
 from recorders.demo import bundled_recording
 
 LLM = "feval/tiny-42k"

@@ -15,7 +15,7 @@ from feval.methods.vote import plurality
 from feval.receipts.document import receipt as receipt_of
 from feval.receipts.grading import answers_by_id, grade_answers
 from feval.receipts.verifying import verify_receipt
-from feval.report.tables.results import grade_table
+from feval.report.tables.tables import grade_table
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
 GOLDS = ["a", "y", "b", "d"]

@@ -23,9 +23,18 @@ from feval.recording import verify_recording
 from feval.report import palette, pictures
 from feval.report.files import save_files
 from feval.report.pictures.drawing import Contents, own_style
-from feval.report.tables.results import POINT_COLUMNS, curves_csv, curves_table, subtitles
 from feval.report.tables.rich_tables import rich_table
-from feval.report.tables.tables import Table, TableColumn, csv_text, plain, text_of_cell
+from feval.report.tables.tables import (
+    POINT_COLUMNS,
+    Table,
+    TableColumn,
+    csv_text,
+    curves_csv,
+    curves_table,
+    plain,
+    subtitles,
+    text_of_cell,
+)
 from feval.report.tables.tables import columns as columns_of
 from feval.report.text import fixed, percent, plain_number, signed_points, usd_per_1000, visible
 

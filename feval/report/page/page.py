@@ -31,8 +31,13 @@ from feval.report.tables.comparisons import (
     questions_text,
     results_csv,
 )
-from feval.report.tables.results import surface_notes, surface_table
-from feval.report.tables.tables import cost_mark, cost_unit, cost_words
+from feval.report.tables.tables import (
+    cost_mark,
+    cost_unit,
+    cost_words,
+    surface_notes,
+    surface_table,
+)
 from feval.report.text import counted, percent
 
 if TYPE_CHECKING:

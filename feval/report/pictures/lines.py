@@ -47,8 +47,7 @@ from feval.report.pictures.drawing import (
     styled,
     thin,
 )
-from feval.report.tables.results import subtitles
-from feval.report.tables.tables import billing_note, cost_mark, cost_words, timing_notes
+from feval.report.tables.tables import billing_note, cost_mark, cost_words, subtitles, timing_notes
 from feval.report.text import counted, counted_questions, interval_name, shortened
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from feval.report.pictures.drawing import (
 )
 from feval.report.pictures.lines import along, frame_curves, place
 from feval.report.tables.forecasts import short_names
-from feval.report.tables.results import surface_notes
+from feval.report.tables.tables import surface_notes
 from feval.report.text import counted, plain_number, shortened
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feval.report.tables.results import errors_table, outcome
 from feval.report.tables.tables import (
     OTHER_COSTS,
     POINT_COSTS,
@@ -23,11 +22,13 @@ from feval.report.tables.tables import (
     cost_mark,
     cost_number,
     cost_unit,
+    errors_table,
     get,
     make_table,
     marked,
     number,
     numbers,
+    outcome,
     per_round_field,
     records_csv,
     share,

@@ -9,9 +9,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from feval.forecast.coupled import CoupledPair
-from feval.report.tables.results import Records
 from feval.report.tables.tables import (
     Fields,
+    Records,
     Table,
     Write,
     billing_note,

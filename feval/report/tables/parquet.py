@@ -15,7 +15,7 @@ from feval.comparison.comparison import point_columns
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
     from feval.comparison.runner import MethodCurve
-    from feval.report.tables.results import Records
+    from feval.report.tables.tables import Records
 
 _ROW_GROUP = 1 << 16
 _WHOLE = ("n", "point", "tokens")
