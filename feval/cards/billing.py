@@ -96,7 +96,7 @@ def usd(price: Price, prompt_tokens: Any, output_tokens: Any) -> Any:
 
     Args:
         price: of the LLM.
-        prompt_tokens: input tokens billed: those of the prompt times `billed_prompts`; a number, or
+        prompt_tokens: input tokens billed: those of the prompt as often as it is paid; a number, or
             an array of any shape.
         output_tokens: of all CoTs paid for; of a shape that broadcasts with it.
 

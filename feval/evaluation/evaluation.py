@@ -4,18 +4,25 @@ average.
 The method sees pools and orders, or metered LLMs. The gold answers are looked at here, after the
 method has decided.
 
-Where a number of `feval run` comes from, file by file:
+Where a number of `feval run` comes from, file by file, in exact order. The accuracy:
 
-    cli/evaluate.py              the command; `evaluating.open_request` loads the recordings
-    evaluation/evaluation.py     `evaluate`: mean of `right`, its interval, means of the ledger
-    evaluation/replicates.py     [Q] of each: `expectation` where exact, else a mean over draws
-    methods/<method>.py          what is right and what is consumed, of pools or of orders; what
-                                 one request consumes is `self_consistency.OneRequest`
-    methods/vote.py              votes: of draws, or of counts through the exact estimator
-    estimators/plurality.py      counts of votes, and the chance that a vote over n of G is right
-    evaluation/measures.py       the ledger: counts per question, in tokens, calls and USD (eq. 1
-                                 is `cards/billing.usd`)
-    report/tables/tables.py      the cells that are printed
+    estimators/plurality.py      counts votes, and gives the chance that a vote over n of G is right,
+    estimators/per_question.py   once for questions that cannot differ; ties are its quadrature
+    methods/vote.py              with what no answer does, `plurality_is_right`
+    methods/<method>.py          with the method's fields: `exact`, or `decide` for seeded draws
+    evaluation/evaluation.py     `evaluate`: mean of `right` [Q], and its interval
+    report/tables/tables.py      the cell, in per cent by `report/text.py`
+
+The USD per 1,000 questions:
+
+    estimators/plurality.py      `mean_output_tokens`
+    methods/<method>.py          what is asked for; of one request `self_consistency.OneRequest`
+    evaluation/replicates.py     `expectation` puts it into a ledger, with the prompt's tokens
+    evaluation/measures.py       `QuestionLedger`: tokens billed, their sum and their mean
+    cards/billing.py             eq. (1): USD of tokens
+    report/tables/tables.py      the cell, by `cost_number` and `report/text.py`
+
+Both begin in cli/evaluate.py, the command; `evaluating.open_request` loads the recordings.
 """
 
 from __future__ import annotations
