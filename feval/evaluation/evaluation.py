@@ -6,7 +6,7 @@ method has decided.
 
 Where a number of `feval run` comes from, file by file, in exact order. The accuracy:
 
-    estimators/plurality.py      counts votes, and gives the chance that a vote over n of G is right,
+    estimators/plurality.py      counts votes, and gives the chance that a vote over n is right,
     estimators/per_question.py   once for questions that cannot differ; ties are its quadrature
     methods/vote.py              with what no answer does, `plurality_is_right`
     methods/<method>.py          with the method's fields: `exact`, or `decide` for seeded draws
