@@ -34,7 +34,6 @@ from feval.executors.progress import reports
 from feval.importers import feval_ttc, inspect_ai, jsonl, lighteval, lm_eval, papers, tables
 from feval.importers.columns import LARGEST
 from feval.importers.exported import Facts, facts_of
-from feval.importers.files import table_files
 from feval.importers.layouts import Layout, layout_of
 from feval.importers.pools import Reading, pool_rows
 from feval.importers.questions import completed, known_answer_kind, read_questions
@@ -185,7 +184,7 @@ def import_recording(
         if request.dataset and (answer_kind or card or request.facts or not is_table)
         else None
     )
-    sources = list(importer.files(source)) if importer.files else [source]
+    sources = list(importer.files(source, request)) if importer.files else [source]
     files = sources if questions is None else [*sources, questions]
     before = {path: file_state(path) for path in files}
     operation: dict[str, Any] = {
@@ -243,7 +242,9 @@ def import_recording(
                 and info.answer_kind != "verbatim",
                 golds_are_positions=bool(gold_notes),
             )
-            conversion = _Conversion(joined, reading, counter, writer.root, part.scorers)
+            conversion = _Conversion(
+                joined, reading, counter, writer.root, part.scorers, layout.grader
+            )
             info = replace(info, extractor=EXTRACTOR_VERSION) if answers == "text" else info
             writer.add_dataset(
                 replace(info, system_prompt=part.system_prompt), conversion.questions()
@@ -338,10 +339,11 @@ class _Conversion:
         counter: str | None,
         scratch: Path,
         scorers: Mapping[str, ScorerInfo],
+        grader: Mapping[str, Any],
     ) -> None:
         self._importer, self._kind, self._reading = reading.importer, reading.kind, reading
         self._questions, self._counter, self._scratch = questions, counter, scratch
-        self._known_scorers = scorers
+        self._known_scorers, self._grader = scorers, {**grader}
         self._seen: dict[str, Counter[str]] = {}
         self._scorers: dict[str, int] = {}  # and their numbers among what is set apart
         self._graders: set[str] = set()
@@ -412,7 +414,8 @@ class _Conversion:
             )
             origin = _SCORES_OF.get(self._importer.name, self._importer.name)
             kind = VERDICT if scorer in self._graders else "imported"
-            own = ScorerInfo(scorer, kind, {"format": origin})
+            facts = self._grader if kind == VERDICT else {}
+            own = ScorerInfo(scorer, kind, {"format": origin} | facts)
             info = self._known_scorers.get(scorer, own)
             writer.add_rows(dataset, name, info, scored)
         if self._has_probes:
@@ -660,7 +663,7 @@ _FORMATS = (
         "table",
         "a table with a row for each CoT: CSV, Parquet, Arrow, JSON",
         tables.read,
-        files=table_files,
+        files=tables.named_files,
         facts=facts_of,
     ),
 )

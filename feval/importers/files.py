@@ -128,7 +128,7 @@ def opened_table(
     Args:
         path: the file.
         reader: reads JSON, and counts what is odd in it.
-        member: of a JSON document, the list of its rows; its other members apply to each row.
+        member: of a JSON document, the path of the list of its rows, see `Layout.rows`.
         choose: called with the names of the columns, where the file states them; of Parquet only
             those it returns are read.
         escaped: whether cells of CSV are written as exports write them, against formulas; an export
@@ -139,6 +139,12 @@ def opened_table(
     """
     with opened(path) as stream:
         start = stream.read(64).removeprefix(_BOM).lstrip()
+    if start[:1] == b"\x80" or {".pkl", ".pickle"} & {*path.suffixes}:
+        raise SourceError(
+            f"{path} is a pickle, which may run any code when it is read. If you trust it, make a"
+            f" table of it: python -c \"import pandas; pandas.read_pickle('{path}').to_parquet("
+            f"'{path.stem}.parquet')\" writes {path.stem}.parquet."
+        )
     blocks: _Blocks | None = None
     columns, is_csv = None, False
     if start.startswith(PARQUET):
@@ -171,15 +177,32 @@ def _lines(path: Path, reader: Reader) -> _Rows:
 
 def _document(path: Path, reader: Reader, member: str) -> _Rows:
     document = reader.json(read_bytes(path), path.name, exact=True)
-    shared: Row = {}
-    if isinstance(document, dict):
-        shared = {name: value for name, value in document.items() if name != member}
-        document = document.get(member)
-    if not isinstance(document, list):
-        refuse(f"{member!r} of {path.name}" if member else path.name, "a list of rows", document)
-    for number, row in enumerate(document, 1):
-        own = json_object(row, f"Row {number} of {path.name}")
-        yield TableRow(f"row {number} of {path.name}", shared | own)
+    found = _inside(document, member.split(".") if isinstance(document, dict) else [], path.name)
+    number = 0
+    for rows, shared in found:
+        if not isinstance(rows, list):
+            refuse(f"{member!r} of {path.name}" if member else path.name, "a list of rows", rows)
+        for row in rows:
+            number += 1
+            own = json_object(row, f"Row {number} of {path.name}")
+            yield TableRow(f"row {number} of {path.name}", shared | own)
+
+
+def _inside(value: Any, names: Sequence[str], where: str) -> Iterator[tuple[Any, Row]]:
+    """Yield what a path with `*` leads to, each with the other members on the way."""
+    if not names:
+        yield value, {}
+        return
+    name, *rest = names
+    if name == "*":
+        for each, inner in json_object(value, f"What '*' stands for in {where}").items():
+            for found, shared in _inside(inner, rest, where):
+                yield found, {"*": each} | shared
+    else:
+        others = json_object(value, f"What has {name!r} in {where}").items()
+        around = {key: each for key, each in others if key != name}
+        for found, shared in _inside(value.get(name), rest, where):
+            yield found, around | shared
 
 
 def _csv(path: Path, reader: Reader) -> _Blocks:

@@ -26,8 +26,10 @@ _FOLDER = Path(__file__).with_name("published")
 class Layout(BaseModel):
     """What the columns of a table mean.
 
-    A column may be a path: a dot leads into a nested member, or into a list by place (`runs.0`).
-    `{llm}` in it stands for the names of LLMs, which the columns of the table show: each is one.
+    A column may be a path: a dot leads into a nested member, or into a list by place (`runs.0`),
+    also of JSON that is written as text. `{llm}` in it stands for the names of LLMs, which the
+    columns of the table show: each is one; the column `{llm}` alone has that very name. `{i}`
+    stands for the numbers of CoTs, `{scorer}`, which the scorer's name has, too, for scorers.
 
     Attributes:
         title: what it reads, for people.
@@ -36,16 +38,26 @@ class Layout(BaseModel):
             (`answer` and `prediction`) may be given, which must agree where a row has both.
         scores: scorer -> the table's column, likewise.
         required: members that every row has.
-        lists: columns with a list that has an entry for each CoT of the row's question.
+        lists: columns with a list that has an entry for each CoT of the row's question. Where none
+            is named, texts in lists of usual names are recognised.
         ignored: columns that are not read; "*": all that are not named.
         no_answer: texts of extracted answers that stand for none.
         verbatim_marks: those texts vote where the answer kind is `verbatim`, as for the authors.
-        rows: member of a JSON document that is the list of rows; its other members apply to each
-            row. Empty: the document is that list.
+        rows: member of a JSON document that is the list of rows, which may be a path, where `*` is
+            each member of an object, by whose name the column `*` is. The other members on the way
+            apply to each row. Empty: the document is that list.
+        file: how names of files are written, such as "analysis_{dataset}_{llm}.jsonl", with names
+            of feval's columns. Of a folder, the files are read whose names are so.
+        datasets: the source's name of a dataset -> feval's id.
         number: column with the number of a question in its dataset: ids are `<dataset>/<number>`,
             in that order. Where no row has it, and for `row`, rows are counted from 0.
         distinct: the texts of questions are distinct.
         answer_as_text: an answer stands for its CoT's text where there is none.
+        grader: facts of who gave the verdicts, such as metric, version or threshold; `name`: what
+            the grader is called where no column says so.
+        clip: verdicts outside [0, 1] are cut to it.
+        outcomes: LLM -> the column with its verdict on the row's question.
+        usd: LLM -> USD per CoT, or the column with them.
         probe_interval: column with the tokens between two probes, where `probes` are answers.
         named: columns that somebody named for this very table, so that it must have them.
     """
@@ -62,9 +74,15 @@ class Layout(BaseModel):
     no_answer: tuple[str, ...] = ()
     verbatim_marks: bool = False
     rows: str = ""
+    file: str = ""
+    datasets: dict[str, str] = Field(default_factory=dict)
     number: str = ""
     distinct: bool = False
     answer_as_text: bool = False
+    grader: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    clip: bool = False
+    outcomes: dict[str, str] = Field(default_factory=dict)
+    usd: dict[str, float | str] = Field(default_factory=dict)
     probe_interval: str = ""
     named: frozenset[str] = Field(default=frozenset(), exclude=True)
 

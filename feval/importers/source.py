@@ -241,7 +241,7 @@ class Importer:
         upstream_answer: what `verbatim` means for a source that stores no answers: its authors'
             published extraction.
         beside: returns the existing files that are read with a source.
-        files: returns the files of a source, where it need not be one file.
+        files: returns the files of a source that are asked for, where it need not be one file.
         facts: returns what the metadata of a source says; `None` where it says nothing.
     """
 
@@ -250,5 +250,5 @@ class Importer:
     read: Callable[[Path, ImportRequest], SourceContent]
     upstream_answer: Callable[[str], str] | None = None
     beside: Callable[[Path], Sequence[Path]] | None = None
-    files: Callable[[Path], Sequence[Path]] | None = None
+    files: Callable[[Path, ImportRequest], Iterable[Path]] | None = None
     facts: Callable[[Path], Any] | None = None

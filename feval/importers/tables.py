@@ -53,7 +53,8 @@ _USUAL_WORDS = frozenset(chain.from_iterable(_USUAL.values()))
 _GOLD_AS_ANSWER = "the gold answer, as no column is named target, gold or reference"
 _MISSING = {"", "nan", "null", "none", "na", "n/a", "<na>"}
 _SCORED = re.compile(r"(score|step_scores)\.(.+)", re.DOTALL)
-_ID, _LLM = "{id}", "{llm}"  # columns that a layout makes of others
+_ID, _LLM, _USD = "{id}", "names of {llm}", "{usd}"  # columns that a layout makes of others
+_FIELD = re.compile(r"\{(\w+)\}")
 _ROWS_LOOKED_AT = 200
 _COUNTS_KEPT = 4096
 _COPIES = 1 << 32  # sample numbers between those of two questions that are merged
@@ -174,7 +175,9 @@ def meanings(
     uses += _usual(uses, free, ["gold"])
     if not has_golds and all(use.target != "gold" for use in uses):
         uses = [
-            Use(use.column, "gold", _GOLD_AS_ANSWER) if use.name == "answer" else use
+            Use(use.column, "gold", _GOLD_AS_ANSWER)
+            if use.name == "answer" and not {use.column, use.column.split(".")[0]} & {*layout.lists}
+            else use
             for use in uses
         ]
     uses += _usual(uses, free, [target for target in _USUAL if target != "gold"])
@@ -215,8 +218,9 @@ def _usual(uses: Sequence[Use], free: Sequence[str], targets: Iterable[str]) -> 
 
 def _named(example: Row, layout: Layout) -> Iterator[Use]:
     """Yield the uses of columns that somebody named, whether or not they are there."""
-    if any(_LLM in column for column in layout.columns.values()):
-        yield Use(_LLM, "llm", "name of the LLM, in the names of columns")
+    for name in _FIELD.findall(layout.file):
+        yield Use(f"{{{name}}}", name, f"{_NAMED[name].about}, in the file's name")
+    yield Use(_LLM, "llm", "name of the LLM, in the names of columns")
     if layout.number:
         yield Use(_ID, "id", f"the question's number, {layout.number!r}")
     for name, column in layout.columns.items():
@@ -260,6 +264,18 @@ def _snake(name: str) -> str:
     return re.sub(r"[\s_-]+", "_", words).lower()
 
 
+@lru_cache(_COUNTS_KEPT)
+def fitting(pattern: str, field: str, names: tuple[str, ...]) -> dict[str, str]:
+    """Return what a field such as `{llm}` of a pattern stands for in each name that fits."""
+    before, _, after = pattern.partition(field)
+    return {
+        value: name
+        for name in names
+        if (value := name.removeprefix(before).removesuffix(after))
+        and name == f"{before}{value}{after}"
+    }
+
+
 def _nested(row: Row, path: str, where: str) -> Any:
     """Return the value that a path leads to, `None` where there is none; a list has to be
     as long as the path says.
@@ -268,6 +284,7 @@ def _nested(row: Row, path: str, where: str) -> Any:
         return row[path]
     value: Any = row
     for name in path.split("."):
+        value = _parsed_text(value)
         if isinstance(value, Mapping):
             value = value.get(name)
         elif not name.isdecimal() or value is None:
@@ -346,9 +363,60 @@ def understood(
     known = None if questions is None else read_questions(questions, "", Reader())
     request = ImportRequest(**{"dataset": "", **named}, questions=known, layout=layout)
     content = _Content(source.name, request)
-    with opened_table(files_of(source)[0], Reader(), layout.rows) as table:
+    path, content.shared = next(iter(named_files(source, request).items()))
+    with opened_table(path, Reader(), layout.rows) as table:
         content.look_at(table)
     return content.meanings
+
+
+def named_files(source: Path, request: ImportRequest) -> dict[Path, Row]:
+    """Return the files of a source that are asked for, with the columns in their names.
+
+    Raises:
+        SourceError: no file is named as the layout says.
+        UnknownNameError: no file is of a dataset or LLM that was asked for.
+    """
+    layout, is_folder = request.layout or Layout(), source.is_dir()
+    if not layout.file:
+        return {path: {} for path in files_of(source)}
+    fields = _FIELD.findall(layout.file)
+    for name in fields:
+        if name not in _NAMED or fields.count(name) > 1:
+            raise UsageError(
+                f"The layout's file {layout.file!r:.80} has {{{name}}}; each of feval's columns"
+                " (feval ls columns) may stand there once."
+            )
+    wanted = {"dataset": {request.dataset} - {""}, "llm": {*request.llms}}
+    synonyms = {name for name, own in layout.datasets.items() if own in wanted["dataset"]}
+    form = ""
+    for place, piece in enumerate(_FIELD.split(layout.file)):
+        # the name of an LLM may have what separates it from others
+        any_name = "[^/]+" if piece == "llm" else "[^/]+?"
+        known = [*wanted.get(piece, ()), *(synonyms if piece == "dataset" else ())]
+        named = "|".join([*map(re.escape, known), any_name])
+        form += f"(?P<{piece}>{named})" if place % 2 else re.escape(piece)
+    files: dict[Path, Row] = {}
+    paths = source.rglob(_FIELD.sub("*", layout.file) + "*") if is_folder else files_of(source)
+    for path in sorted(paths):
+        fit = re.fullmatch(rf"(?:.*/)?{form}(?:\.gz)?", path.as_posix())
+        if fit:
+            files[path] = {f"{{{name}}}": value for name, value in fit.groupdict().items()}
+        elif not is_folder:
+            files[path] = {}
+    if not files:
+        raise SourceError(
+            f"{source} has no file that is named like {layout.file!r}, as the layout says."
+        )
+    for name, names in wanted.items():
+        own = {path: row.get(f"{{{name}}}", "") for path, row in files.items()}
+        if name == "dataset":
+            own = {path: layout.datasets.get(each, each) for path, each in own.items()}
+        if len({*own.values()}) > 1 and names:
+            for each in names - {*own.values()}:
+                what = f"{'LLM' if name == 'llm' else name} named by a file in {source},"
+                raise UnknownNameError.among(what, each, {*own.values()})
+            files = {path: row for path, row in files.items() if own[path] in names}
+    return files
 
 
 def read(source: Path, request: ImportRequest) -> SourceContent:
@@ -358,7 +426,7 @@ def read(source: Path, request: ImportRequest) -> SourceContent:
     if request.facts is not None:
         request = replace(request, layout=Layout(ignored=("correct", ALONE)))
     reader, content = Reader(), _Content(source.name, request)
-    for path in files_of(source):
+    for path, content.shared in named_files(source, request).items():
         with opened_table(path, reader, content.layout.rows) as table:
             content.add(table)
     return content.imported(reader)
@@ -382,8 +450,11 @@ class _Content:
         for name in columns:
             if name not in _NAMED:
                 raise UnknownNameError.among("column of feval's,", name, NAMES)
-        self.layout = layout.model_copy(update={"columns": columns})
+        numbered = [column for column in columns.values() if "{i}" in column]
+        lists = tuple(dict.fromkeys((*layout.lists, *numbered)))
+        self.layout = layout.model_copy(update={"columns": columns, "lists": lists})
         self._source, self._request = source, request
+        self.shared: Row = {}
         self._has_golds = any(question.gold is not None for question in request.questions or ())
         self.meanings = Meanings()
         self._known: dict[str, None] = {}
@@ -407,8 +478,7 @@ class _Content:
         first = list(islice(rows, _ROWS_LOOKED_AT))
         if not first:
             raise SourceError(f"{table.name} has no rows; there is nothing to import.")
-        named = chain(table.columns or (), *(row for _, row in first))
-        columns = dict.fromkeys(named)
+        columns = dict.fromkeys(chain(*(row for _, row in first)))
         check_width(table.name, len(columns))
         example = {
             name: next((value for _, row in first if (value := row.get(name)) is not None), None)
@@ -422,30 +492,49 @@ class _Content:
         return chain(first, rows)
 
     def _expanded(self, table: TableFile) -> Iterator[TableRow]:
-        """Yield the rows with the columns that the layout makes of others: the ids of numbered
-        questions, and a row for each LLM that the names of columns show.
+        """Yield the rows with the columns that the layout makes of others: what the file's name
+        says, ids of numbered questions, lists of numbered columns, and a row for each LLM that the
+        names of columns show. What these are made of is left out.
         """
-        patterns = [name for name in self.layout.columns.values() if _LLM in name]
+        layout = self.layout
+        named = (*layout.columns.values(), *layout.scores.values())
+        patterns = [name for name in named if "{llm}" in name and name != "{llm}"]
+        alone, numbered = {"{llm}"} & {*named}, [name for name in layout.lists if "{i}" in name]
         rows: Iterator[TableRow] = table.rows
-        if self.layout.number:
+        if layout.number:
             rows = self._numbered(table)
         elif self._request.facts is not None:
             rows = with_missing(rows, self._request.facts, table.name)
         for where, row in rows:
-            for name in self.layout.required:
+            for name in layout.required:
                 if name not in row:
                     member({key: row[key] for key in row if key != _ID}, name, object, where)
-            by_llm: dict[str, Row] = {}
+            names, made, used = tuple(row), dict(self.shared), set[str]()
+            lists = [fitting(pattern, "{i}", names) for pattern in numbered]
+            numbers = {i for each in lists for i, name in each.items() if row[name] is not None}
+            for pattern, each in zip(numbered, lists, strict=True):
+                used.update(each.values())
+                if each:
+                    order = sorted((i for i in numbers if i.isdecimal()), key=int)
+                    made[pattern] = [row.get(each.get(i, "")) for i in order]
+            by_llm = {llm: {"{llm}": column} for llm, column in layout.outcomes.items()}
             for pattern in patterns:
-                before, after = pattern.split(_LLM)
-                for name, value in row.items():
-                    llm = name.removeprefix(before).removesuffix(after)
-                    if llm and name == f"{before}{llm}{after}":
-                        by_llm.setdefault(llm, {_LLM: llm})[pattern] = value
+                for llm, name in fitting(pattern, "{llm}", names).items():
+                    by_llm.setdefault(llm, dict.fromkeys(alone, llm))[pattern] = name
             for columns in by_llm.values():
-                yield TableRow(where, row | columns)
+                used.update(columns.values())
+            kept = {name: value for name, value in row.items() if name not in used} | made
+            for llm, columns in by_llm.items():
+                own = {pattern: row.get(name) for pattern, name in columns.items()}
+                own[_LLM] = llm
+                if llm in layout.usd:
+                    stated = layout.usd[llm]
+                    own[_USD] = (
+                        member(row, stated, object, where) if isinstance(stated, str) else stated
+                    )
+                yield TableRow(where, kept | own)
             if not by_llm:
-                yield TableRow(where, row)
+                yield TableRow(where, kept)
 
     def _numbered(self, table: TableFile) -> Iterator[TableRow]:
         """Yield the rows with the ids of their questions, in the order of the numbers."""
@@ -481,7 +570,8 @@ class _Content:
                     " numbers."
                 )
         for place, row in numbered:
-            yield TableRow(row.where, row.cells | {_ID: self._request.question_id(place)})
+            dataset = self.shared.get("{dataset}", self._request.dataset)
+            yield TableRow(row.where, row.cells | {_ID: f"{dataset}/{place}"})
 
     def add(self, table: TableFile) -> None:
         """Add the rows of a file."""
@@ -586,7 +676,8 @@ class _Content:
             ("question", "id", "question, nor one with its id"),
             ("text", "answer", "CoT, nor one with its answer"),
         ):
-            if not {target, other} & targets.keys():
+            found = {target, other} | ({"verdict"} if target == "text" else set())
+            if not found & targets.keys():
                 column = _likely(target, example, *NAMES[other].usual)
                 is_id = target == "question" and " " not in example.get(column, " ")
                 value = f"{target}{'_id' * is_id}={column or 'COLUMN'}"
@@ -649,6 +740,9 @@ class _Content:
                 value = {scorer: value}
             both = name in {"score", "step_scores"} and values.get(name) is not None
             values[name] = _by_scorer(values[name]) | _by_scorer(value) if both else value
+        if isinstance(verdict := values.get("verdict"), int | float):
+            values["verdict"] = self._clipped(verdict)
+            values.setdefault("grader", self.layout.grader.get("name"))
         if self._cells_are_text and values.get("text", "") is None:
             values["text"] = ""
         if values.get("node") is not None and values.get("answer", "") is None:
@@ -662,9 +756,15 @@ class _Content:
             ]
         return values
 
+    def _clipped(self, verdict: float) -> float:
+        within = min(max(verdict, 0), 1) if self.layout.clip else verdict
+        self._counted["Verdicts outside [0, 1], which were cut to it"] += within != verdict
+        return within
+
     def _add_row(self, row: Row, where: str, *, cot: bool = True) -> None:
         values, targets = self._read(row, where), self.meanings.targets
-        rows = self._of(values.pop("dataset", self._request.dataset), where)
+        dataset = values.pop("dataset", self._request.dataset)
+        rows = self._of(self.layout.datasets.get(dataset, dataset), where)
         if self.layout.no_answer:
             self._read_no_answers(values)
         try:
