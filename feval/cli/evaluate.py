@@ -384,6 +384,9 @@ def grade(
     prices: Annotated[
         str | None, Option(metavar="LIST", help="File of a price list that is not among the cards.")
     ] = None,
+    right: Annotated[
+        str | None, Option(metavar="RULE", help="gold, verdict or 'verdict>=0.5', as for run.")
+    ] = None,
     saved: ResultFiles,
     show: Output,
 ) -> None:
@@ -398,7 +401,13 @@ def grade(
     served = serving.grading.read_ledger(ledger)
     opened = [open_recording(folder) for folder in recording_folders(recordings)]
     graded = serving.grading.grade_saved(
-        served, run, serving.grading.read_answers(answers), opened, dataset=dataset, prices=prices
+        served,
+        run,
+        serving.grading.read_answers(answers),
+        opened,
+        dataset=dataset,
+        prices=prices,
+        right=right,
     )
     show.note(*graded.remarks())
     saved.show(show, graded.result(), grade_table(graded.grade), receipt=graded.receipt)

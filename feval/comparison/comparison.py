@@ -338,6 +338,8 @@ class Comparison(Plottable, Statistics):
             content[part.name] = [asdict(row) for row in getattr(self, part.name)]
         if self.timing is not None:
             content["seconds"] = str(self.timing)
+        if widest.judges is not None:
+            content["judges"] = asdict(widest.judges)
         return content | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
@@ -381,6 +383,7 @@ def compare(
     order: str | None = None,
     cost: str | None = None,
     billing: str | None = None,
+    right: str | None = None,
     prices: PriceList | str | None = None,
     unlabelled: str | None = None,
     short_pools: str | None = None,
@@ -436,6 +439,7 @@ def compare(
         cost: what budgets are counted in, one of `feval.evaluation.measures.COSTS`: "usd", or
             "tokens" where an LLM has no price.
         billing: how prompts are paid: "once", "per_round" or "per_sample".
+        right: what says which CoTs are right, as for `load`.
         prices: a price list, its id or its file: the recordings' own; "none" for no dollars.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
         short_pools: "refuse" or "drop" questions with fewer CoTs than the largest budget.
@@ -478,6 +482,7 @@ def compare(
         "order": order,
         "cost": cost,
         "billing": billing,
+        "right": right,
         "prices": None if own_prices else prices,
         "unlabelled": unlabelled,
         "short_pools": short_pools,

@@ -241,6 +241,7 @@ class Plan(Displayable, EvaluationOptions):
             has such a form, else seeded; "mixed" for exact where there is such a form and seeded
             elsewhere, each method marked with its kind.
         billing: how prompts are paid.
+        right: what says which CoTs are right, as for `load`.
         prices: id or file of a price list, "none", or `None` for the recordings' own.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read, for all
             methods.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from feval.cards.tokens import is_usage
 
 if TYPE_CHECKING:
-    from feval.evaluation.questions import ClusterSizes
+    from feval.evaluation.questions import ClusterSizes, Rows
     from feval.replay import LLM, Dataset
 
 FEW_QUESTIONS, FULL_QUESTIONS = 10, 30
@@ -106,17 +106,10 @@ def unscored_cots(counts: Mapping[str, tuple[int, int]]) -> Iterator[str]:
         )
 
 
-def mixed_parties(dataset: Dataset) -> Iterator[str]:
-    """Yield a warning where a tolerance has answers that equal the gold vote with others that do
-    not.
-    """
-    if dataset.mixed_parties:
-        yield (
-            f"On {dataset.mixed_parties:,} of {len(dataset):,} questions, answers that equal the"
-            " gold within the recording's tolerance vote together with others that do not, and all"
-            " are right or wrong as one: an LLM's accuracy there depends on which other answers"
-            " were recorded. `feval extract` takes another tolerance."
-        )
+def judged_by(dataset: Dataset, rows: Rows) -> Iterator[str]:
+    """Yield what says which CoTs of some questions are right, where it is not their golds alone."""
+    if (judges := dataset.judges(rows)) is not None:
+        yield f"Of {len(rows):,} questions: {judges}."
 
 
 def uncompared(answers: int, total: int) -> Iterator[str]:

@@ -28,7 +28,7 @@ from feval.estimators.plurality import (
     pass_at_k,
     subset_plurality_accuracy,
 )
-from feval.evaluation.cautions import mixed_parties, not_exact, other_models
+from feval.evaluation.cautions import not_exact, other_models
 from feval.evaluation.measures import MEANS, QuestionLedger
 from feval.evaluation.questions import (
     ClusterNames,
@@ -200,7 +200,7 @@ def self_consistency_curve(
             for n, ends, ceiling, own in columns
         ),
         left_out=questions.left_out,
-        cautions=(*mixed_parties(dataset), *other_models([llm])),
+        cautions=tuple(other_models([llm])),
         clusters=cluster_sizes(grouped),
     )
 

@@ -50,7 +50,6 @@ from feval.errors import (
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.cautions import (
     mixed_counters,
-    mixed_parties,
     not_exact,
     other_models,
     probes_for_nothing,
@@ -230,6 +229,7 @@ def evaluate(
     llms: LLM | str | Sequence[LLM | str],
     *,
     recording: str | Path | Recording | Sequence[str | Path | Recording] | None = None,
+    right: str | None = None,
     order: str | None = None,
     replicates: int | None = None,
     seed: int | None = None,
@@ -257,6 +257,7 @@ def evaluate(
         dataset: from `load`; or its id, which is loaded from `recording`.
         llms: from the same `load`, in the order the method wants them; or names, with an id.
         recording: where to load from, as for `load`.
+        right: what says which CoTs are right, as for `load`.
         order: "exact" (expectation over all draws; the default where the method has one, for its
             `cost`, too), "seeded" (the default otherwise, also where these pools have too many
             different answers for an expectation) or "recorded".
@@ -304,14 +305,16 @@ def evaluate(
     _require_method(method)
     asked = [llms] if isinstance(llms, (LLM, str)) else list(llms)
     named = [isinstance(each, str) for each in (dataset, *asked)]
-    if any(named) != all(named) or (recording is not None and not named[0]):
+    loading = {"recording": recording, "right": right}
+    if any(named) != all(named) or (any(loading.values()) and not named[0]):
         raise UsageError(
             "An evaluation takes a dataset and LLMs from `load`, or with recording=PLACE the names"
-            f" of both; {dataset!r:.60}, {llms!r:.60}, recording={recording!r:.60} was given."
+            f" of both; {dataset!r:.60}, {llms!r:.60}, {loading!r:.80} was given. What says which"
+            " CoTs are right is an argument of `load`, too."
         )
     used = cast("list[LLM]", asked)
     if isinstance(dataset, str):
-        dataset, used = load(dataset, cast("list[str]", asked), recording)
+        dataset, used = load(dataset, cast("list[str]", asked), recording, right=right)
     if not used or (replicates is not None and replicates < 1) or workers < 1:
         raise UsageError(
             f"An evaluation needs an LLM, a replicate and a worker; {len(used)}, {replicates} and"
@@ -391,7 +394,6 @@ def evaluate(
             *probes_for_nothing(
                 [llm.name for llm in used if probed and llm.pool.has_uncounted_probes()]
             ),
-            *mixed_parties(dataset),
             *uncompared(outcome.uncompared, len(chosen) * (draws or 1)),
             *unscored_cots(unscored),
             *other_models(used),

@@ -163,9 +163,22 @@ def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) 
     if choice == "drop" and labelled.any():
         return
     without = rows[~labelled].tolist()
+    only_verdicts = bool(dataset.graders and dataset.right)
+    absent = "gold answer that can be read"
+    remedy = "with golds (feval import --questions FILE)"
+    if dataset.graders:
+        absent = "verdict" if only_verdicts else "gold that can be read, and no verdict"
+        absent += f" of {' and '.join(dict.fromkeys(dataset.graders.values()))}"
+        remedy = "with verdicts" if only_verdicts else f"{remedy} or verdicts"
+    elif dataset.right == "gold":
+        remedy += (
+            "; without --right gold (in Python: right='gold'), verdicts decide where some are"
+            " recorded"
+        )
     lists: dict[str, list[str]] = {"missing": [], "unreadable": []}
     for row in without:
-        reason = "missing" if dataset[row].answer is None else "unreadable"
+        is_missing = only_verdicts or dataset[row].answer is None
+        reason = "missing" if is_missing else "unreadable"
         lists[reason].append(dataset.question_ids[row])
     shown = "; ".join(
         f"{reason}: {', '.join(ids[:_SHOWN_IDS])}{', ...' * (len(ids) > _SHOWN_IDS)}"
@@ -174,16 +187,14 @@ def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) 
     )
     if not labelled.any():
         raise UnlabelledError(
-            f"None of the {len(rows)} questions of {dataset.id} has a gold answer that can be read"
-            f" ({shown}), so nothing is right or wrong. Import or record them with golds (feval"
-            " import --questions FILE)."
+            f"None of the {len(rows)} questions of {dataset.id} has a {absent} ({shown}), so"
+            f" nothing is right or wrong. Import them {remedy}."
         )
     have = "has" if len(without) == 1 else "have"
     raise UnlabelledError(
-        f"{len(without)} of {len(rows)} questions of {dataset.id} {have} no gold answer that can be"
-        f" read ({shown}), so nothing is right or wrong there. Leave them out with --drop"
-        " unlabelled, or add their golds (feval import --questions"
-        " FILE)."
+        f"{len(without)} of {len(rows)} questions of {dataset.id} {have} no {absent} ({shown}), so"
+        " nothing is right or wrong there. Leave them out with --drop unlabelled, or import them"
+        f" {remedy}."
     )
 
 

@@ -33,7 +33,7 @@ from feval.evaluation.curves import Curve, method_curve, self_consistency_curve
 from feval.evaluation.measures import COSTS
 from feval.evaluation.questions import CHOICES, Rows, read_clusters, train_test_rows
 from feval.evaluation.replicates import default_replicates
-from feval.replay import LLM, Dataset
+from feval.replay import LLM, Dataset, checked_rule
 from feval.replay.draws import ORDERS
 
 MOST_RESAMPLES = 1_000_000
@@ -176,6 +176,12 @@ class ReplayOptions(Request):
     )
     prices: str | None = option(
         None, "Id or file of a price list, or none. Default: the recording's.", "LIST"
+    )
+    right: Annotated[str | None, AfterValidator(checked_rule)] = option(
+        None,
+        "What says which CoTs are right: gold, verdict or 'verdict>=0.5'. Default: a question's"
+        " gold where it has one, else verdicts.",
+        "RULE",
     )
 
     def loading(self) -> dict[str, Any]:
@@ -423,6 +429,7 @@ class GradeRequest(Request):
     llms: Names
     seed: int
     billing: str
+    right: Annotated[str | None, AfterValidator(checked_rule)] = None
     confidence: float | None
     consumed: Annotated[tuple[Consumption, ...], Field(strict=False, max_length=MOST_RESAMPLES)]
     answers: dict[str, str | None]

@@ -15,7 +15,7 @@ from feval.evaluation.questions import NONE_LEFT_OUT, ClusterSizes, LeftOut
 if TYPE_CHECKING:
     from feval.estimators.per_question import PerQuestion
     from feval.methods.protocol import Rows
-    from feval.replay import LLM, Dataset
+    from feval.replay import LLM, Dataset, Judges
     from feval.replay.clock import Timing
 
 
@@ -33,6 +33,7 @@ class DatasetResult:
         seed: of the draws.
         questions: number of questions.
         confidence: of the intervals; `None` where none was asked for.
+        judges: what says which CoTs are right; `None` for golds.
         left_out: questions that were left out because they have no gold or too few CoTs.
         clusters: what clusters the questions are, where some belong together; `None` where none do.
         cautions: sentences about the recording, and the answers, without which the numbers could
@@ -51,6 +52,7 @@ class DatasetResult:
     seed: int
     questions: int
     confidence: float | None = None
+    judges: Judges | None = None
     left_out: LeftOut = NONE_LEFT_OUT
     clusters: ClusterSizes | None = None
     cautions: tuple[str, ...] = ()
@@ -89,6 +91,8 @@ class DatasetResult:
             "prices": self.prices,
             "warnings": list(self.warnings),
         }
+        if self.judges is not None:
+            values["judges"] = asdict(self.judges)
         if self.clusters is not None:
             values["clusters"] = asdict(self.clusters)
         if self.timing is not None:
@@ -118,6 +122,7 @@ def rests_on(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any
         "billing": llms[0].billing,
         "seed": llms[0].seed,
         "questions": len(rows),
+        "judges": dataset.judges(rows),
     }
 
 

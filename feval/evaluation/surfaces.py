@@ -18,7 +18,7 @@ from feval.estimators.plurality import (
     mean_output_tokens,
     subset_plurality_accuracy,
 )
-from feval.evaluation.cautions import mixed_parties, other_models, probes_for_nothing
+from feval.evaluation.cautions import other_models, probes_for_nothing
 from feval.evaluation.curves import CurvePoint, ascending, interval_columns
 from feval.evaluation.measures import QuestionLedger
 from feval.evaluation.questions import ClusterNames, cluster_sizes, question_clusters, question_set
@@ -168,11 +168,7 @@ def surface(
         confidence=confidence,
         points=tuple(points),
         left_out=questions.left_out,
-        cautions=(
-            *probes_for_nothing([llm.name] if free else []),
-            *mixed_parties(dataset),
-            *other_models([llm]),
-        ),
+        cautions=(*probes_for_nothing([llm.name] if free else []), *other_models([llm])),
         clusters=cluster_sizes(grouped),
     )
 

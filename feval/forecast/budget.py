@@ -23,7 +23,7 @@ from feval.estimators.plurality import VoteCounts, subset_plurality_accuracy, vo
 from feval.estimators.self_consistency import self_consistency_bound
 from feval.estimators.vote_intervals import vote_interval
 from feval.estimators.wald_regions import simultaneous_gains
-from feval.evaluation.cautions import mixed_parties
+from feval.evaluation.cautions import judged_by
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.executors.progress import reports
 from feval.forecast.forecasts import (
@@ -145,7 +145,7 @@ def plan(
         estimating=estimation_split(costs),
         options=tuple(options),
         purchase=_purchase(options, number),
-        warnings=(*_warnings(options, pilot, number), *mixed_parties(dataset)),
+        warnings=(*_warnings(options, pilot, number), *judged_by(dataset, rows)),
         left_out=pilot_set.left_out,
     )
 

@@ -38,7 +38,7 @@ from feval.estimators.winrates import (
     ranking_change,
     sampled_winrates,
 )
-from feval.evaluation.cautions import mixed_parties
+from feval.evaluation.cautions import judged_by
 from feval.evaluation.questions import question_set
 from feval.executors.progress import reports
 from feval.recording.arrays import verdicts_name
@@ -132,7 +132,7 @@ def couple(
         covariances[pair] = calls.statistics().covariance
         variances[pair] = both.variances()
         curves[pair] = both.curve()
-    warnings = [*_left_out(dataset, len(rows)), *_weak_evidence(pairs), *mixed_parties(dataset)]
+    warnings = [*_left_out(dataset, len(rows)), *_weak_evidence(pairs), *judged_by(dataset, rows)]
     if judge is None:
         outcomes = (
             outcomes_of_calls(together, "same"),

@@ -26,7 +26,7 @@ from feval.estimators.self_consistency import (
 )
 from feval.estimators.vote_intervals import vote_interval
 from feval.estimators.wald_regions import simultaneous_gains
-from feval.evaluation.cautions import mixed_parties
+from feval.evaluation.cautions import judged_by
 from feval.evaluation.questions import LeftOut, Rows, question_set
 from feval.executors.progress import reports
 from feval.forecast.forecasts import rare_pairs, sample_moments
@@ -190,7 +190,7 @@ class FirstCalls(Result):
             llms=tuple(llm.name for llm in self.llms),
             recording_hashes=tuple(self.dataset.recording_hashes),
             title=title,
-            lines=(*lines, *mixed_parties(self.dataset)),
+            lines=(*lines, *judged_by(self.dataset, self.rows)),
             panels=tuple(panels),
             left_out=self.left_out,
         )

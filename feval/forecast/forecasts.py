@@ -32,7 +32,7 @@ from feval.estimators.plurality import (
 from feval.estimators.vote_intervals import vote_interval
 from feval.estimators.vote_polynomials import budget_index
 from feval.estimators.wald_regions import likelihood_projection, wald_projection
-from feval.evaluation.cautions import few_questions, mixed_parties
+from feval.evaluation.cautions import few_questions, judged_by
 from feval.evaluation.curves import ascending
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.evaluation.replicates import loaded, with_numbers
@@ -563,7 +563,7 @@ def estimate(
         estimates=estimates,
         warnings=(
             *forecast_warnings(calls, methods, estimates, pool.size),
-            *mixed_parties(dataset),
+            *judged_by(dataset, questions.rows),
         ),
         left_out=questions.left_out,
     )

@@ -21,13 +21,7 @@ import numpy as np
 
 from feval.cards.billing import usd
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
-from feval.evaluation.cautions import (
-    few_questions,
-    mixed_counters,
-    mixed_parties,
-    other_models,
-    uncompared,
-)
+from feval.evaluation.cautions import few_questions, mixed_counters, other_models, uncompared
 from feval.evaluation.measures import Averages, QuestionLedger, payer
 from feval.evaluation.questions import cluster_sizes, question_clusters
 from feval.evaluation.requests import Consumption, GradeRequest
@@ -105,6 +99,7 @@ class Grade(Averages, DatasetResult):
             "answered": int(self.answered.sum()),
             "without_gold": int((~self.golds).sum()),
             "correct": int(self.right.sum()),
+            **({} if self.judges is None else {"judges": asdict(self.judges)}),
             **({} if self.clusters is None else {"clusters": asdict(self.clusters)}),
             **{
                 name: None if (counts := self.ledger.column(of)) is None else int(counts.sum())
@@ -193,7 +188,9 @@ class Grade(Averages, DatasetResult):
         """
         names = ("run", "replicate", "dataset", "llms", "seed", "billing", "confidence", "consumed")
         return GradeRequest(
-            **{name: getattr(self, name) for name in names}, answers=dict(self.answers)
+            **{name: getattr(self, name) for name in names},
+            answers=dict(self.answers),
+            right=None if self.judges is None else self.judges.right,
         )
 
 
@@ -278,7 +275,6 @@ def grade_answers(
         confidence=confidence,
         cautions=(
             *mixed_counters(counters),
-            *mixed_parties(dataset),
             *other_models(asked),
             *uncompared(sum(dataset.is_uncompared(name, keys[name]) for name in ids), len(ids)),
         ),

@@ -315,6 +315,7 @@ def _computed(request: Request, inputs: _Inputs) -> Record:
         list(inputs.recordings),
         seed=own.seed,
         billing=own.billing,
+        right=own.right,
         prices=inputs.prices,
     )
     result: Any

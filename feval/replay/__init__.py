@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from feval.replay.responses import CoTMetadata as CoTMetadata
     from feval.replay.responses import LLMRequest as LLMRequest
     from feval.replay.responses import LLMResponse as LLMResponse
+    from feval.replay.rightness import Judges as Judges
     from feval.replay.rightness import Rightness as Rightness
     from feval.replay.rightness import by_form as by_form
     from feval.replay.rightness import by_verdict as by_verdict
@@ -39,7 +40,7 @@ __getattr__, __dir__ = lazy_names(
         "meter": ("MeteredLLM", "Node"),
         "pools": ("Pool",),
         "responses": ("CoT", "CoTMetadata", "LLMRequest", "LLMResponse"),
-        "rightness": ("Rightness", "by_form", "by_verdict", "checked_rule", "graders_of"),
+        "rightness": ("Judges", "Rightness", "by_form", "by_verdict", "checked_rule", "graders_of"),
         "source": ("RecordedSource",),
     },
 )

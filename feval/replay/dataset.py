@@ -18,7 +18,7 @@ from feval.lazy import Plottable
 if TYPE_CHECKING:
     from feval.recording.view import DatasetView
     from feval.replay.llm import LLM
-    from feval.replay.rightness import Rightness
+    from feval.replay.rightness import Judges, Rightness
 
 Integers = npt.NDArray[np.integer[Any]]
 
@@ -133,6 +133,17 @@ class Dataset(Plottable):
             return any(near(each, form) for each in golds(row))
 
         return replay.by_form(self._view, self.llm_names, is_gold)
+
+    def judges(self, rows: npt.NDArray[np.intp]) -> Judges | None:
+        """Return what says which CoTs of some questions are right; `None` for golds, where no other
+        rule was asked for.
+        """
+        decided = None if not self.graders else self.rightness
+        by_verdict = 0 if decided is None else int(decided.by_verdict[rows].sum())
+        if self.right is None and not by_verdict:
+            return None
+        graders = tuple(dict.fromkeys(self.graders.values()))
+        return replay.Judges(len(rows) - by_verdict, by_verdict, graders, self.right)
 
     def right_shares(self) -> dict[str, npt.NDArray[np.float64]]:
         """Return LLM -> [Q] share of its CoTs that are right, for all LLMs loaded with it; NaN

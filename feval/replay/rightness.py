@@ -52,6 +52,40 @@ class Rightness:
         return any(((right > 0) & (right < 1)).any() for right in self.of_llm.values())
 
 
+@dataclass(frozen=True)
+class Judges:
+    """What says which CoTs of some questions are right.
+
+    Attributes:
+        gold: number of questions that golds decide.
+        verdict: number of questions that verdicts decide.
+        graders: who gave the verdicts, each once.
+        right: the rule that was asked for, see `Dataset.right`; `None` for none.
+    """
+
+    gold: int
+    verdict: int
+    graders: tuple[str, ...]
+    right: str | None
+
+    @property
+    def absent(self) -> str:
+        """What questions lack on which nothing says what is right."""
+        if not self.graders:
+            return "readable gold"
+        return "verdict" if self.right else "gold and no verdict"
+
+    def __str__(self) -> str:
+        if not self.verdict:
+            return "judged by gold"
+        least = (self.right or "").partition(">=")[2]
+        verdicts = f"the verdicts of {' and '.join(self.graders)}"
+        verdicts += f" (right from {least} on)" if least else ""
+        if not self.gold:
+            return f"judged by {verdicts}"
+        return f"{self.gold:,} judged by gold, {self.verdict:,} by {verdicts}"
+
+
 def checked_rule(rule: str | None) -> str | None:
     """Return what decides what is right, as it is written.
 
@@ -61,8 +95,8 @@ def checked_rule(rule: str | None) -> str | None:
     text = rule if rule is None else rule.replace(" ", "")
     if text is not None and not _RULE.fullmatch(text):
         raise UsageError(
-            "What is right is decided by --right gold, --right verdict or --right 'verdict>=0.5',"
-            f" with a number from 0 to 1 (in Python: right=...); {rule!r:.80} was given."
+            "--right is gold, verdict, or verdict with the least that is right, such as"
+            f" 'verdict>=0.5', from 0 to 1; {rule!r:.80} was given."
         )
     return text
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from feval.evaluation.questions import LeftOut
+    from feval.replay import Judges
 
 _NO_DIFFERENCE = 1e-11  # rounding error of a difference of zero, as in `paired`
 
@@ -45,11 +46,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def counted_questions(number: int, left_out: LeftOut) -> str:
-    """Write how many questions there are, and how many were left out and why."""
-    reasons = ((left_out.unlabelled, "no readable gold"), (left_out.short_pools, "too few CoTs"))
+def counted_questions(number: int, left_out: LeftOut, judges: Judges | None = None) -> str:
+    """Write how many questions there are, how many were left out and why, and what says which CoTs
+    are right.
+    """
+    without = "readable gold" if judges is None else judges.absent
+    reasons = ((left_out.unlabelled, f"no {without}"), (left_out.short_pools, "too few CoTs"))
     parts = ", ".join(f"{len(ids):,} with {reason}" for ids, reason in reasons if ids)
-    return counted(number, "question") + (f" (left out: {parts})" if parts else "")
+    said = counted(number, "question") + (f" (left out: {parts})" if parts else "")
+    return said if judges is None else f"{said}, {judges}"
 
 
 def size(number: float) -> str:

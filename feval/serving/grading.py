@@ -143,9 +143,10 @@ def grade_saved(
     *,
     dataset: str | None = None,
     prices: str | Path | None = None,
+    right: str | None = None,
 ) -> RunGrade:
     """Grade the answers of a run whose ledger was saved, with the ledger's price list unless
-    another is named.
+    another is named. `right` says which CoTs are right, as for `load`.
 
     Raises:
         ConflictError: other recordings were served, or a question has two answers.
@@ -177,6 +178,7 @@ def grade_saved(
         seed=saved.seed,
         prices=saved.prices if prices is None else prices,
         billing=saved.billing,
+        right=right,
     )
     return grade_run(ledger, find, answers, dataset)
 

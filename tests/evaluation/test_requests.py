@@ -15,7 +15,7 @@ from feval.evaluation.replicates import default_replicates
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest
 
 # Of `evaluate`: set by `load`, chosen by the caller, or without effect on numbers.
-OWN = {"seed", "rows", "executor", "progress", "workers", "time_limit", "recording"}
+OWN = {"seed", "rows", "executor", "progress", "workers", "time_limit", "recording", "right"}
 
 
 def request(**values):

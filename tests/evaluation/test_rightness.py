@@ -9,9 +9,10 @@ from random import Random
 
 import numpy as np
 import pytest
+from command_line import said
 
 from feval import evaluate, load
-from feval.errors import NotRecordedError, UsageError
+from feval.errors import NotRecordedError, UnlabelledError, UsageError
 from feval.evaluation.curves import self_consistency_curve
 from feval.importers import import_recording
 from feval.methods import (
@@ -157,9 +158,54 @@ def test_the_gold_decides_where_there_is_one(tmp_path):
     by_default = load("d", "small", place)
     accuracies = [evaluate(SelfConsistency(3), *each).accuracy for each in (by_gold, by_default)]
     assert accuracies[0] == accuracies[1]
-    assert accuracies[0] != evaluate(
-        SelfConsistency(3), *load("d", "small", place, right="verdict")
+    by_verdict = evaluate(SelfConsistency(3), "d", "small", recording=place, right="verdict")
+    assert accuracies[0] != by_verdict.accuracy
+    with pytest.raises(UsageError, match="an argument of `load`, too"):
+        evaluate(SelfConsistency(3), *by_gold, right="verdict")
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """Two questions with golds, and three without."""
+    rows = [row | {"gold": "a" if row["id"] < "q2" else None} for row in graded((0, 0.5, 1))]
+    return recording_of(
+        tmp_path_factory.mktemp("both"), [row | {"grader": "pytest"} for row in rows]
     )
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("", "2 judged by gold, 3 by the verdicts of pytest"),
+        ("--right verdict", "5 questions, judged by the verdicts of pytest\n"),
+        ("--right verdict>=0.5", "the verdicts of pytest (right from 0.5 on)"),
+        (
+            "--right gold --drop unlabelled",
+            "2 questions (left out: 3 with no readable gold), judged by",
+        ),
+    ],
+)
+def test_results_say_who_judges_and_are_computed_again(both, tmp_path, rule, words):
+    out = tmp_path / "out"
+    table = said("run single-call --llm small", rule, "--recording", both, "--out", out)
+    assert words in table
+    assert "all equal" in said("verify", out, "--recording", both)
+    plan = tmp_path / "plan.toml"
+    said("compare", plan, "--init --recording", both)
+    for command in (["compare", plan], ["curve best-of-n --n 1 --llm small --recording", both]):
+        assert words.strip() in said(*command, rule, "--out", tmp_path / command[0][:5])
+    assert words.strip() in (tmp_path / "compa/report.html").read_text().replace("&gt;", ">")
+    assert "all equal" in said("verify", tmp_path / "compa")
+
+
+def test_json_counts_the_questions_judged_either_way(both):
+    result = json.loads(said("run single-call --json --llm small --recording", both))
+    judges = {"gold": 2, "verdict": 3, "graders": ["pytest"], "right": None}
+    assert result["judges"] == judges
+    with pytest.raises(
+        UnlabelledError, match=r"3 of 5 .* no gold .* without right='gold', verdicts"
+    ):
+        evaluate(SingleCall(), "d", "small", recording=both, right="gold")
 
 
 def test_tau_bench_is_right_by_its_rewards(shared, tmp_path):

@@ -145,12 +145,6 @@ def test_probes_of_unknown_length_are_warned_of_where_traces_are_cut(toy, monkey
     assert "were not recorded" in " ".join(surface(*toy).cautions)
     assert not surface(*toy, tokens=[None]).cautions
     assert not surface(*toy, tokens=[1000, None]).cautions  # no trace is cut, none is probed
-    # of parties that are partly the gold, too
-    monkeypatch.setitem(vars(toy[0]), "mixed_parties", 2)
-    assert any(
-        sentence.startswith("On 2 of 5 questions, answers that equal")
-        for sentence in surface(*toy).warnings
-    )
 
 
 def test_by_default_it_has_every_width_and_every_probed_depth(toy):

@@ -408,7 +408,7 @@ def _frame_comparison(
     kinds = dict.fromkeys(point.kind for point in own)
     seeded = f" ({plan.replicates:,} draws, seed {plan.seed})" if "seeded" in kinds else ""
     most = shown.widest.questions
-    questions = counted_questions(most, shown.left_out)
+    questions = counted_questions(most, shown.left_out, shown.widest.judges)
     lines = (
         f"{questions}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
         billing_note(first.billing, first.prices, own, "; ".join(shown.counters)),

@@ -94,12 +94,12 @@ def named_point(comparison: Comparison, chosen: tuple[str, int]) -> tuple[Evalua
 
 def questions_text(comparison: Comparison) -> str:
     """How many questions there are, and which methods learnt from some of them."""
-    most = comparison.widest.questions
+    most, judges = comparison.widest.questions, comparison.widest.judges
     learners = "; ".join(
         f"{label} is judged on {own:,}, after learning from {most - own:,}"
         for label, own in comparison.learners.items()
     )
-    return counted_questions(most, comparison.left_out) + f" ({learners})" * bool(learners)
+    return counted_questions(most, comparison.left_out, judges) + f" ({learners})" * bool(learners)
 
 
 def cost_text(comparison: Comparison, mean: float) -> str:

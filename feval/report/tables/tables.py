@@ -471,7 +471,7 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
         **cost_fields((cost for cost in OTHER_COSTS if cost in asked), first.timing),
         **per_round_field(first.billing, evaluations),
     }
-    title = f"{first.dataset}, {counted_questions(first.questions, first.left_out)}"
+    title = f"{first.dataset}, {counted_questions(first.questions, first.left_out, first.judges)}"
     results = make_table(title, fields, evaluations, _notes(evaluations))
     results = marked(results, [name for each in evaluations for name in each.counters])
     named = [(label(each), each) for each in evaluations]
@@ -506,7 +506,7 @@ def grade_table(grade: Grade) -> Table:
         draws = "recorded order"
     fields = {"run": "run", "LLMs": "llm", **accuracy(grade.confidence), **cost_fields(POINT_COSTS)}
     prices = price_words(grade.prices, [record["usd_per_question"]])
-    title = f"{grade.dataset}, {counted(grade.questions, 'question')}"
+    title = f"{grade.dataset}, {counted_questions(grade.questions, grade.left_out, grade.judges)}"
     notes = (f"CoTs in {draws}; billing {grade.billing}; {prices}",)
     table = make_table(title, fields, [record], notes)
     # The remarks below say what the mark means.
@@ -600,8 +600,9 @@ def subtitles(curve: Curve) -> tuple[str, ...]:
     if curve.field != "n" and kind == "recorded":
         how = "CoTs in recorded order"
     fields = "".join(f"; {name}={value}" for name, value in curve.settings.items())
+    questions = counted_questions(curve.questions, curve.left_out, curve.judges)
     return (
-        f"{kind}: {how}; {counted_questions(curve.questions, curve.left_out)}{fields}",
+        f"{kind}: {how}; {questions}{fields}",
         billing_note(curve.billing, curve.prices, curve.points, curve.counter),
         *timing_notes(curve.timing),
     )
@@ -709,7 +710,7 @@ def surface_notes(surface: Surface) -> tuple[str, str]:
     probed = (
         "at various offsets" if surface.interval is None else f"every {surface.interval:,} tokens"
     )
-    questions = counted_questions(surface.questions, surface.left_out)
+    questions = counted_questions(surface.questions, surface.left_out, surface.judges)
     grid = f"{counted(len(surface.widths), 'width')} x {counted(len(surface.depths), 'depth')}"
     paid = billing_note(surface.billing, surface.prices, surface.points[:1], surface.counter)
     return (
