@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import compress
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +26,7 @@ from feval.comparison.plan import Plan
 from feval.comparison.runner import FailedMethod, MethodCurve, Runner, kinds_of, prepared
 from feval.comparison.statistics import AccuracyDifference, Statistics, statistics
 from feval.errors import FevalError, UsageError
-from feval.estimators.arrays import Result
+from feval.estimators.arrays import Result, pareto
 from feval.estimators.intervals import difference_test
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.cautions import billed_once, few_questions, mixed_counters
@@ -174,6 +176,23 @@ class Comparison(Plottable, Statistics):
     def widest(self) -> Evaluation:
         """A point on the most questions."""
         return max((curve.points[0] for curve in self.curves), key=lambda point: point.questions)
+
+    def frontier_of(
+        self, curves: Sequence[MethodCurve], cost: str
+    ) -> list[tuple[str, float, float]]:
+        """Label, mean cost and accuracy of the points of some methods that no other of theirs
+        dominates, by cost: like those of `frontier`, on the questions that these methods share.
+        """
+        common = min((curve.points[0].question_keys for curve in curves), key=len, default=())
+        found = []
+        for curve in curves:
+            for point in curve.points:
+                if point.mean_cost(cost) is not None:
+                    shared = np.isin(point.question_keys, common)
+                    costs, rights = point.known_costs(cost)[shared], point.right[shared]
+                    found.append((curve.label, float(costs.mean()), float(rights.mean())))
+        best = pareto(*np.reshape([row[1:] for row in found], (-1, 2)).T)
+        return sorted(compress(found, best), key=itemgetter(1))
 
     def _skewed(self) -> Iterator[str]:
         """A warning about differences that are significant by few questions, where Student's law

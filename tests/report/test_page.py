@@ -205,7 +205,8 @@ def test_the_page_holds_the_numbers_of_the_comparison(comparison, page):
     for curve, output in zip(comparison.curves, data["curves"], strict=True):
         for point, shown in zip(curve.points, output["points"], strict=True):
             assert (shown["y"], shown["x"]["usd"]) == (point.accuracy, point.usd_per_question)
-    assert data["frontier"] == [[p.cost, p.accuracy, p.label] for p in comparison.frontier]
+    frontier = [[p.label, p.cost, p.accuracy] for p in comparison.frontier]
+    assert data["frontier"][comparison.plan.cost] == frontier
     assert [curve["look"] for curve in data["curves"]] == [[i, i, 0] for i in range(3)]
     assert [curve["look"] for curve in data["ceilings"]] == [[None, "10 4"], [None, "2 3.2"]]
     tables = {table["id"]: table for table in data["tables"]}
@@ -537,13 +538,9 @@ def test_a_difference_that_was_not_tested_has_an_open_dot(opened, comparison):
 
 
 def test_above_four_methods_the_frontier_has_bands_and_the_others_can_be_had(opened, comparison):
-    many = replace(
-        comparison,
-        curves=(
-            *comparison.curves,
-            *(replace(comparison.curves[1], label=f"{i}") for i in range(9)),
-        ),
-    )
+    points = tuple(replace(each, right=0 * each.right) for each in comparison.curves[1].points)
+    wrong = [replace(comparison.curves[1], label=f"{i}", points=points) for i in range(9)]
+    many = replace(comparison, curves=(*comparison.curves, *wrong))
     browser = opened(many)
     bands = "document.querySelectorAll('.plot path[opacity=\"0.13\"]').length"
     frontier = {point.label for point in many.frontier}

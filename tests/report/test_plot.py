@@ -6,6 +6,7 @@ from itertools import combinations
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.text import Text
@@ -142,14 +143,21 @@ def test_a_method_of_several_llms_stays_and_says_its_questions():
         axes = compared.plot(llms=[llm], legend="outside")
         keys = [text.get_text() for text in axes.figure.legends[0].get_texts()]
         assert keys[:3] == ["self-consistency", "cascade", "pass@n ceiling"]
-        assert any("cascade: 100 questions, 100 to learn" in each.get_text() for each in axes.texts)
-        # a point judged on half of the questions is on no frontier of those judged on all
-        [steps] = [line for line in axes.lines if line.get_drawstyle() == "steps-post"]
-        whole = {1000 * point.usd_per_question for point in compared.curves[0].points}
-        whole |= {1000 * point.usd_per_question for point in compared.curves[1].points}
-        assert {*steps.get_xdata()[:-1]} <= whole
+        said = [" ".join(each.get_text().split()) for each in axes.texts]
+        assert any("cascade, frontier: 100 questions, 100 to learn" in each for each in said)
     without = compared.plot(methods=["self-consistency"], llms=[SMALL])
     assert not any("cascade" in each.get_text() for each in without.texts)
+
+
+def test_a_picture_and_its_table_have_one_frontier():
+    compared = feval.compare(RECORDING, ["self-consistency", "cascade"], llms=[SMALL, LARGE])
+    [steps] = [line for line in compared.plot().lines if line.get_drawstyle() == "steps-post"]
+    of_table = [(1000 * point.cost, 100 * point.accuracy) for point in compared.frontier]
+    assert np.allclose(steps.get_xydata()[:-1], of_table)
+    assert str(compared).count("on the 100 questions that all are judged on") == 1
+    # what was judged on other questions is said without a title, too
+    untitled = compared.plot(title=False)
+    assert any("cascade, frontier: 100" in each.get_text() for each in untitled.texts)
 
 
 def test_fonts_are_those_of_matplotlibs_settings(comparison):

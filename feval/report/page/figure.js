@@ -5,7 +5,7 @@ const marker = (i) => data.shapes.markers[data.curves[i].look[1]];
 const dashes = (i) => data.shapes.dashes[data.curves[i].look[2]];
 const thin = ({ look: [own, dashes] }) => ({ stroke: own === null ? "var(--grey)" : `var(--c${own})`, "stroke-width": 1.6, "stroke-dasharray": dashes });
 const MOST_BANDS = 4; // of more lines, bands hide each other
-const onFrontier = new Set(data.frontier.map(([, , label]) => label));
+const onFrontier = new Set((data.frontier[data.axis] ?? []).map(([label]) => label));
 const bandKey = (label) => (data.curves.length > MOST_BANDS && !onFrontier.has(label) ? "other bands" : "band");
 // A label names its LLMs in brackets where one method has several; where such lines are alike but for their colour, the
 // key has each method and each LLM once.
@@ -56,11 +56,7 @@ function series() {
 
 function frontier() {
   if (state.hidden.has("frontier")) return [];
-  const scale = ([x, y]) => [scaled(chosenAxis(), x), y];
-  const points = data.curves.filter((c) => c.whole).flatMap((c) => c.points).map((p) => scale([p.x[state.axis], p.y])).filter(([x]) => x > 0);
-  points.sort((a, b) => a[0] - b[0] || b[1] - a[1]);
-  let best = -1;
-  return points.filter(([, y]) => y > best && ((best = y), true));
+  return data.frontier[state.axis].map(([, x, y]) => [scaled(chosenAxis(), x), y]).filter(([x]) => x > 0);
 }
 
 const plot = svg("svg", { class: "plot", role: "group", tabindex: 0 });
@@ -236,7 +232,7 @@ function toggles() {
   const ceilings = data.ceilings.length > 1 && (data.ceilings.length > 4 || new Set(data.ceilings.map((c) => c.look[1])).size === 1) ? [] : data.ceilings;
   if (data.ceilings.length > ceilings.length) entries.push({ kind: "ceiling", key: "ceiling", label: "pass@n ceiling of each LLM" });
   ceilings.forEach((c, i) => entries.push({ kind: "ceiling", i, key: "ceiling", label: `pass@n ceiling of ${brief([c.label])}`, title: `pass@n ceiling of ${c.label}` }));
-  if (data.frontier.length) entries.push({ kind: "frontier", key: "frontier", label: "Pareto frontier" });
+  entries.push({ kind: "frontier", key: "frontier", label: "Pareto frontier" });
   const few = data.curves.length <= MOST_BANDS;
   if (data.band && data.curves.some((c) => bandKey(c.label) === "band")) entries.push({ kind: "band", key: "band", label: data.band + (few ? "" : ", on the frontier") });
   if (data.band && data.curves.some((c) => bandKey(c.label) !== "band")) entries.push({ kind: "band", key: "other bands", label: data.band + ", others" });

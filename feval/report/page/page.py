@@ -200,7 +200,6 @@ def _data(comparison: Comparison) -> dict[str, Any]:
                 "llms": curve.entry.llms,
                 "points": _points(curve),
                 "look": own.look,
-                "whole": curve.label not in comparison.learners,
             }
             for curve, own in zip(comparison.curves, looks, strict=True)
         ],
@@ -214,7 +213,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
                 comparison.ceilings, ceiling_looks(comparison.ceilings, looks), strict=True
             )
         ],
-        "frontier": [[point.cost, point.accuracy, point.label] for point in comparison.frontier],
+        "frontier": {name: comparison.frontier_of(comparison.curves, name) for name in known},
         "tables": [table_data(each) for each in comparison_tables(comparison, page=True)],
     }
 
@@ -255,7 +254,8 @@ def surface_page(surface: Surface, verify: Sequence[str] = ()) -> str:
         " for all n and tokens. It is exact: an expectation over all draws."
     )
     kind, grid = surface_notes(surface)
-    data = {name: [] for name in ("axes", "curves", "baselines", "ceilings", "frontier")} | {
+    data: dict[str, Any] = {name: [] for name in ("axes", "curves", "baselines", "ceilings")} | {
+        "frontier": {},
         "pictures": [_surface_picture(surface)],
         "tables": [table_data(surface_table(surface, page=True))],
         "facts": [

@@ -635,20 +635,21 @@ def heading(
     always: Sequence[str] = (),
 ) -> None:
     """Put a title and small lines above a picture; long ones go on in a second line, and are cut.
-    What is `always` said, whole, stands on a caller's axes, too.
+    What is `always` said, whole, stands on a caller's axes and without a title, too.
     """
     if not options.title:
-        return
-    if isinstance(options.title, str):
+        title, lines = "", ()
+    elif isinstance(options.title, str):
         title = options.title
     size = points_of("font.size") / 1.2
     longest = max(int(1.06 * letters_across(axes, size)), 20)
-    widest = max(int(letters_across(axes, 1.05 * points_of("axes.titlesize"))), 12)
+    # the layout may still make the axes of a panel narrower
+    larger, beside = (1.05, int(0.9 * longest)) if options.alone else (1.4, int(0.77 * longest))
+    widest = max(int(letters_across(axes, larger * points_of("axes.titlesize"))), 12)
     short = [shortened(line, 2 * longest - 10) for line in (lines if options.alone else ())]
     said = [part for line in short for part in wrap(line, longest)]
-    # the layout may still make the axes of a panel narrower
     for line in always:
-        said += wrap(line, int(0.9 * longest), break_on_hyphens=False)
+        said += wrap(line, beside, break_on_hyphens=False, break_long_words=False)
     small = axes.annotate(
         "\n".join(said),
         (0, 1),
@@ -660,6 +661,7 @@ def heading(
         color="#444444",
         annotation_clip=False,
     )
-    small.set_in_layout(False)
-    title = "\n".join(wrap(shortened(title, 2 * widest - 4), widest))
+    small.set_in_layout(not title)
+    rows = 2 if options.alone else 3
+    title = "\n".join(wrap(shortened(title, rows * widest - 4), widest, break_on_hyphens=False))
     axes.set_title(title, loc="left", pad=6 + 1.45 * size * len(said))

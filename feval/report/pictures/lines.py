@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import compress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -234,7 +233,8 @@ def comparison(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
     for a single call of each LLM; the Pareto frontier as steps; the pass@n ceiling of each LLM in
     grey.
     """
-    options = replace(options, cost=options.cost or shown.plan.cost)
+    cost = options.cost or shown.plan.cost
+    options = replace(options, cost=cost)
     shown = replace(
         shown,
         baselines=tuple(each for each in shown.baselines if _wanted(each.llms, options)),
@@ -248,7 +248,7 @@ def comparison(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
     drawn = [each for each in drawn if each[1]]
     own = [curve for curve, _, _ in drawn]
     contents = Contents()
-    frontier = _frontier(drawn)
+    frontier = shown.frontier_of(own, cost)
     on = {label for label, _, _ in frontier}
     bands = []
     looks = curve_looks(shown.curves, own)
@@ -274,10 +274,13 @@ def comparison(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
     if shown.baselines:
         _draw_baselines(axes, shown, contents, options)
     if frontier and options.frontier:
-        corners = [(x, y) for _, x, y in frontier]
+        scale = 1000 if cost == "usd" else 1
+        corners = [(scale * mean, 100 * right) for _, mean, right in frontier]
         corners.append((_BEYOND * corners[-1][0], corners[-1][1]))
-        steps: Entries = {"color": INK, "alpha": 0.75, **thin(0.5)}
-        axes.plot(*zip(*corners, strict=True), drawstyle="steps-post", zorder=3.5, **steps)
+        steps: Entries = {"color": INK, "alpha": 0.75, "zorder": 3.5, **thin(0.5)}
+        if any(curve.label in shown.learners for curve in own):  # beside points on other questions
+            steps |= {"marker": ".", "zorder": 6, "markersize": mpl.rcParams["lines.linewidth"] * 2}
+        axes.plot(*zip(*corners, strict=True), drawstyle="steps-post", **steps)
         contents.signs["Pareto frontier"] = handle(**steps)
     if bands:
         contents.signs[interval_name(shown.plan.confidence)] = shade()
@@ -323,6 +326,8 @@ def _left_out(shown: Comparison, options: PlotOptions) -> list[str]:
         if not _is_chosen(entry.label, entry, options)
         for label in (entry.label, *dict(entry.points()))
     }
+    llms = (llm for entry in shown.plan.entries for llm in entry.llms)
+    unwanted |= {f"single call of {llm}" for llm in llms if not _wanted([llm], options)}
     # several points of one label are said once
     return list(dict.fromkeys(each.label for each in shown.missing if each.label not in unwanted))
 
@@ -342,23 +347,6 @@ def _placed(
     ]
     costs.sort(key=itemgetter(0))
     return [x for x, _ in costs], [point for _, point in costs]
-
-
-def _frontier(
-    drawn: Sequence[tuple[MethodCurve, list[float], list[Evaluation]]],
-) -> list[tuple[str, float, float]]:
-    """Label, cost and accuracy of the drawn points that no other dominates, by cost: of those
-    judged on the most questions, as an accuracy on others compares with none of theirs.
-    """
-    most = max((point.questions for _, _, points in drawn for point in points), default=0)
-    each = [
-        (curve.label, x, 100 * point.accuracy)
-        for curve, costs, points in drawn
-        for x, point in zip(costs, points, strict=True)
-        if point.questions == most
-    ]
-    best = pareto(np.array([x for _, x, _ in each]), np.array([y for _, _, y in each]) / 100)
-    return sorted(compress(each, best), key=itemgetter(1))
 
 
 def _wanted(llms: Sequence[str], options: PlotOptions) -> bool:
@@ -415,15 +403,24 @@ def _frame_comparison(
         *mixed_counters(shown.counters),
         *timing_notes(shown.timing),
     )
+    labels, judged = {curve.label for curve, _, _ in drawn}, dict[int, list[str]]()
+    for name, fewer in shown.learners.items():
+        if name in labels:
+            judged.setdefault(fewer, []).append(name)
+    if judged and options.frontier:
+        judged[min(judged)].append("frontier")
     always = [
-        f"{label}: {counted(fewer, 'question')}, {most - fewer:,} to learn"
-        for label, fewer in shown.learners.items()
-        if label in {curve.label for curve, _, _ in drawn}
+        f"{', '.join(names)}: {counted(fewer, 'question')}, {most - fewer:,} to learn"
+        for fewer, names in judged.items()
     ]
     always += [f"left out: {', '.join(missing)}"] * bool(missing)
     alone = {curve.entry.llms for curve, _, _ in drawn if len(curve.entry.llms) == 1}
-    whose = f", {alone.pop()[0]}" if len(alone) == 1 else ""
-    heading(axes, f"Methods compared on {first.dataset}{whose}", lines, options, always)
+    # panels are narrow
+    title = f"Methods compared on {first.dataset}" if options.alone else first.dataset
+    if len(alone) == 1:
+        [llm] = alone.pop()
+        title += f", {llm if options.alone else llm.rpartition('/')[2]}"
+    heading(axes, title, lines, options, always)
 
 
 def _draw_baselines(

@@ -28,9 +28,9 @@ from feval.report.tables.tables import (
     marked,
     number,
     numbers,
-    outcome,
     per_round_field,
     records_csv,
+    rightness,
     share,
     timing_notes,
 )
@@ -249,7 +249,10 @@ class _Shown:
         )
         intro = "Points that no other point matches at the same cost or less."
         page = {"id": "frontier", "link": "Frontier", "intro": intro}
-        return make_table("Pareto frontier", fields, comparison.frontier, notes, **page)
+        title = "Pareto frontier"
+        if fewer := comparison.learners.values():
+            title += f" on the {min(fewer):,} questions that all are judged on"
+        return make_table(title, fields, comparison.frontier, notes, **page)
 
     def differences(
         self, selection: Sequence[AccuracyDifference] | None = None, notes: tuple[str, ...] = ()
@@ -546,15 +549,20 @@ def comparison_answer(comparison: Comparison) -> str:
     """Return what was compared, and the best of it."""
     points = sum(len(curve.points) for curve in comparison.curves)
     best = comparison.best[-1]
+    most = cost_text(comparison, best.budget)
     said = "none is as cheap as was asked for"
     if best.chosen is not None:
-        point, budget = named_point(comparison, best.chosen)
-        said = f"{best.chosen[0]}{f', {budget}' if budget else ''}, {outcome(point, best)}"
+        budget = named_point(comparison, best.chosen)[1]
+        said = f"{best.chosen[0]}{f', {budget}' if budget else ''}, {rightness(best)}"
+        # on the questions that it was chosen on, as its accuracy is
+        cost = {(point.label, point.point): point.cost for point in comparison.frontier}
+        if (own := cost_text(comparison, cost.get(best.chosen, best.budget))) != most:
+            said += f" for {own.partition(' ')[0]}"
     missing = f"; {counted(len(comparison.missing), 'missing point')}" if comparison.missing else ""
     return (
         f"{comparison.plan.dataset}, {questions_text(comparison)},"
         f" {counted(len(comparison.curves), 'method')}, {counted(points, 'point')}; best up to"
-        f" {cost_text(comparison, best.budget)}: {said}{missing}"
+        f" {most}: {said}{missing}"
     )
 
 

@@ -427,14 +427,17 @@ def label(evaluation: Evaluation) -> str:
     return f"{evaluation.method}({', '.join(fields)})" if fields else evaluation.method
 
 
-def outcome(point: Any, judged: Any = None) -> str:
-    """Return what an evaluation or a point of a curve reaches, which `judged` may say instead, and
-    what it costs.
-    """
-    right = judged or point
-    words = f"{percent(right.accuracy)} % right"
-    if right.accuracy_low is not None:
-        words += f" ({percents(right.accuracy_low, right.accuracy_high)})"
+def rightness(point: Any) -> str:
+    """Return what part of the questions something answers right, with the interval."""
+    words = f"{percent(point.accuracy)} % right"
+    if point.accuracy_low is not None:
+        words += f" ({percents(point.accuracy_low, point.accuracy_high)})"
+    return words
+
+
+def outcome(point: Any) -> str:
+    """Return what an evaluation or a point of a curve reaches, and what it costs."""
+    words = rightness(point)
     if point.usd_per_question is not None:
         return f"{words}, for {usd_per_1000(point.usd_per_question)} USD per 1,000 questions"
     tokens = point.tokens_per_question

@@ -104,7 +104,7 @@ def test_offline_without_a_copy_says_what_to_do(tmp_path, shared, hub, monkeypat
     result = command(shared, tmp_path / "r")
     assert result.exit_code == 1, result.output
     assert "HF_HUB_OFFLINE" in result.stderr
-    assert "train_rows = ..." in result.stderr
+    assert "--settings FILE with train_rows = ROWS" in result.stderr
     assert hub.requests == []
 
 
@@ -116,4 +116,4 @@ def test_a_repository_without_a_train_split_says_so(tmp_path, shared, hub):
     result = command(shared, tmp_path / "r")
     assert result.exit_code == 1, result.output
     assert "train" in result.stderr
-    assert "train_rows = ..." in result.stderr
+    assert "--settings FILE with train_rows = ROWS" in result.stderr

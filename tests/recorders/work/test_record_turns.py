@@ -246,9 +246,9 @@ def test_a_protocol_may_be_text_alone(tmp_path):
         (PROTOCOL, {"turns": 1}, "2 turns or more; 3 of 1 turns were asked for"),
         (PROTOCOL, {"samples": 30_000}, "are more than the 65,534 turns"),
         (PROTOCOL, {"turn_template": "{prompt}"}, "turn_template holds"),
-        (PROTOCOL, {"tree": True}, "A tree is of steps, and --protocol records turns"),
-        (PROTOCOL, {"probe_every": 5}, "leave one of --protocol and probe_every out"),
-        (PROTOCOL, {"protocol": None}, "turns is for a protocol of turns; add --protocol FILE"),
+        (PROTOCOL, {"tree": True}, "A tree is of steps, and `protocol` records turns"),
+        (PROTOCOL, {"probe_every": 5}, "leave one of `protocol` and probe_every out"),
+        (PROTOCOL, {"protocol": None}, "turns is for a protocol of turns; add protocol='FILE'"),
         (PROTOCOL, {"protocol": Path("no-such.md")}, "no-such.md"),
     ],
 )
