@@ -445,6 +445,10 @@ def _block_sums(
                     for llm in llms
                 ]
                 pools = [llm.pool.rows(rows) for llm in llms]
+                if any(pool.channels.has_steps for pool in pools):
+                    # which steps a callable took is not known: its answer is as right as its party
+                    nobody = np.full((1, len(rows), 1), -1)
+                    batch = replace(batch, members=nobody)
                 right = judges.of_decisions(method, batch, pools, taken)
             sums.add(batch, right)
             sums["uncompared"] += batch.answer[0] == _UNCOMPARED

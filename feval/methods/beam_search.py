@@ -19,7 +19,6 @@ from feval.methods.protocol import Capabilities, Decisions, Floats, OneLLM, Pool
 from feval.methods.trees import NOBODY, Aggregate, Choice, Places, Searches, path_scores
 from feval.methods.vote import (
     best_rated,
-    best_rated_codes,
     plurality,
     plurality_codes,
     rated,
@@ -85,14 +84,14 @@ class _ScoredSearch(OneLLM):
         """The same for all searches."""
         paths = np.concatenate(finished, axis=1)
         codes, score = searches.scored(paths, scores)
+        if self.answer == "best":
+            return searches.best(paths, codes, score)
         if self.answer == "majority":
             chosen = plurality_codes(searches.of(pool.codes, paths, -1))
-        elif self.answer == "best":
-            chosen = best_rated_codes(codes, score)
         else:
             weights = vote_weights(score, self.transform, self.scorer)
             chosen = weighted_plurality_codes(codes, weights)
-        return searches.decisions(chosen)
+        return searches.decisions(chosen, paths)
 
 
 @frozen_method

@@ -24,7 +24,6 @@ from feval.methods.protocol import (
     Pools,
 )
 from feval.methods.trees import NOBODY, Aggregate, Searches, path_scores
-from feval.methods.vote import best_rated_codes
 from feval.replay.draws import more_uniforms, uniforms
 
 _LEAST = 1e-7  # scores are kept so far from 0 and 1, as its_hub does
@@ -122,10 +121,11 @@ class ParticleFiltering(OneLLM):
         codes = np.where(searches.ends(particles), searches.of(pool.codes, particles, -1), -1)
         valid = np.where(codes < 0, 0.0, searches.of(weights, particles, 0.0))
         if self.answer == "heaviest":
-            return searches.decisions(best_rated_codes(codes, valid))
+            return searches.best(particles, codes, valid)
         # a number that has resampled no particle
         place = _drawn(valid, random(self.n + 1)[:, self.n :])
-        return searches.decisions(np.take_along_axis(codes, place, axis=1)[:, 0])
+        chosen = np.take_along_axis(codes, place, axis=1)[:, 0]
+        return searches.decisions(chosen, np.take_along_axis(particles, place, axis=1))
 
 
 def _weights(scores: Floats, scorer: str | None) -> Floats:

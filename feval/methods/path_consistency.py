@@ -99,7 +99,7 @@ class PathConsistency(OneLLM):
             follows = sure & (codes == leader) & (after >= 0)
             first = np.take_along_axis(after, follows.argmax(axis=1)[:, None], axis=1)
             prefix = np.where(follows.any(axis=1, keepdims=True), first, prefix)
-        return searches.decisions(plurality_codes(codes))
+        return searches.decisions(plurality_codes(codes), branches)
 
 
 def _longer(prefix: replay.Node | None, branches: Sequence[replay.Node]) -> replay.Node | None:

@@ -376,10 +376,13 @@ class Decisions(Result):
         answer: [R, Q] code of the answer, per question and shared by the LLMs of a load; -1 for no
             answer.
         ledgers: one per LLM, in the order of the LLMs.
+        members: of a search, [R, Q, n] the steps that may give the answer, first to last, negative
+            for none; `None` for the CoTs that were drawn.
     """
 
     answer: Integers
     ledgers: tuple[Ledger, ...]
+    members: Integers | None = None
 
 
 class Expectation(Result):

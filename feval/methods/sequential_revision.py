@@ -33,7 +33,6 @@ from feval.methods.self_consistency import SelfConsistency, longest_of_draws
 from feval.methods.trees import NOBODY, REQUEST, Places, Searches
 from feval.methods.vote import (
     best_rated,
-    best_rated_codes,
     plurality,
     plurality_codes,
     rated,
@@ -140,16 +139,17 @@ class SequentialRevision(OneLLM):
         if self.answer in ("best", "weighted"):
             codes, score = searches.scored(flat, self._scores(pool))
             if self.answer == "best":
-                return searches.decisions(best_rated_codes(codes, score))
+                return searches.best(flat, codes, score)
             codes = codes.reshape(places.shape)
             weights = vote_weights(score, self.transform, self.scorer).reshape(places.shape)
             own = weighted_plurality_codes(codes, weights)
             best = np.where((codes == own[:, :, None]) & (codes >= 0), weights, 0.0).max(axis=2)
-            return searches.decisions(weighted_plurality_codes(own, best))
+            return searches.decisions(weighted_plurality_codes(own, best), flat)
         codes = searches.of(pool.codes, flat, -1)
         if self.answer == "all":
-            return searches.decisions(plurality_codes(codes))
-        return searches.decisions(plurality_codes(self._of_chains(codes.reshape(places.shape))))
+            return searches.decisions(plurality_codes(codes), flat)
+        chosen = plurality_codes(self._of_chains(codes.reshape(places.shape)))
+        return searches.decisions(chosen, turns[-1] if self.answer == "last" else flat)
 
     def ratings(self, pools: Pools) -> list[Floats | None]:
         """The scores of turns, where they choose; see `feval.methods.protocol`."""

@@ -24,6 +24,7 @@ from feval.methods.protocol import (
     Pools,
     most_tokens,
 )
+from feval.methods.vote import best_rated_codes
 from feval.replay.source import called, missing_messages, shortage
 
 if TYPE_CHECKING:
@@ -233,9 +234,15 @@ class Searches:
         codes = np.where(np.isnan(score), -1, codes)
         return codes, np.where(codes < 0, np.nan, score)
 
-    def decisions(self, answers: Integers) -> Decisions:
-        """The answers [B] with the ledgers."""
+    def decisions(self, answers: Integers, members: Places) -> Decisions:
+        """The answers [B] with the ledgers, and the steps [B, n] that may have given them."""
         rounds, cots, tokens, *latency, beyond = self._spent.reshape(6, *self.shape)
         extra = None if self.steps.turns is None else beyond
         ledger = Ledger(rounds, cots, tokens, None, extra, None, *latency)
-        return Decisions(answers.reshape(self.shape), (ledger,))
+        own = members.reshape(*self.shape, members.shape[1])
+        return Decisions(answers.reshape(self.shape), (ledger,), own)
+
+    def best(self, steps: Places, codes: Integers, scores: Floats) -> Decisions:
+        """The answer of the best of some steps [B, n]."""
+        first = scores == np.fmax.reduce(scores, axis=1, keepdims=True)
+        return self.decisions(best_rated_codes(codes, scores), np.where(first, steps, NOBODY))

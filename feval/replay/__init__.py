@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from feval.replay.responses import LLMResponse as LLMResponse
     from feval.replay.rightness import Judges as Judges
     from feval.replay.rightness import Rightness as Rightness
-    from feval.replay.rightness import by_form as by_form
-    from feval.replay.rightness import by_verdict as by_verdict
     from feval.replay.rightness import checked_rule as checked_rule
     from feval.replay.rightness import graders_of as graders_of
+    from feval.replay.rightness import rightness_of as rightness_of
     from feval.replay.source import RecordedSource as RecordedSource
 
 __getattr__, __dir__ = lazy_names(
@@ -40,7 +39,7 @@ __getattr__, __dir__ = lazy_names(
         "meter": ("MeteredLLM", "Node"),
         "pools": ("Pool",),
         "responses": ("CoT", "CoTMetadata", "LLMRequest", "LLMResponse"),
-        "rightness": ("Judges", "Rightness", "by_form", "by_verdict", "checked_rule", "graders_of"),
+        "rightness": ("Judges", "Rightness", "checked_rule", "graders_of", "rightness_of"),
         "source": ("RecordedSource",),
     },
 )

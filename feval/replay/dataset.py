@@ -122,17 +122,18 @@ class Dataset(Plottable):
     @cached_property
     def rightness(self) -> Rightness | None:
         """How right each CoT is, where the gold does not say it all: `None` where it does."""
-        if self.graders:
-            return replay.by_verdict(self._view, self.llm_names, self.graders, self.right)
         near = answers.equivalence.tolerated(self._equality)
-        if near is None or not self.mixed_parties:
+        by_form = near is not None and self.right in (None, "gold") and self.mixed_parties > 0
+        if not self.graders and not by_form:
             return None
         golds = lru_cache(1)(self._golds)
 
         def is_gold(row: int, form: str) -> bool:
-            return any(near(each, form) for each in golds(row))
+            return near is not None and any(near(each, form) for each in golds(row))
 
-        return replay.by_form(self._view, self.llm_names, is_gold)
+        return replay.rightness_of(
+            self._view, self.llm_names, self.graders, self.right, is_gold if by_form else None
+        )
 
     def judges(self, rows: npt.NDArray[np.intp]) -> Judges | None:
         """Return what says which CoTs of some questions are right; `None` for golds, where no other
@@ -204,13 +205,13 @@ class Dataset(Plottable):
 
         form, golds = self._normal_form(row, answer), self._golds(row)
         if answer in golds.values() or form in golds:
-            return candidates[int(self.gold[row])]
+            return candidates[int(self._view.votes.gold[row])]
         key = None if form is None else self._view.key(row, form)
         near = answers.equivalence.tolerated(self._equality)
         if key is None or key in candidates or near is None:
             return key
         if any(near(gold, key) for gold in golds):
-            return candidates[int(self.gold[row])]
+            return candidates[int(self._view.votes.gold[row])]
         return next((each for each in sorted(candidates) if near(each, key)), key)
 
     def _normal_form(self, row: int, answer: str) -> str | None:

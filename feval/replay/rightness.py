@@ -32,8 +32,9 @@ class Rightness:
 
     Attributes:
         of_llm: LLM -> [Q, S] from 0 to 1; 0 where no CoT was recorded.
-        gold: [Q] code of the one party that is right, a code that no CoT has where none is, or
-            where the question is mixed; -1 where nothing says what is right.
+        gold: [Q] code of the gold where it decides; by verdicts, of the one party that is right,
+            a code that no CoT has where none is, or where the question is mixed; -1 where nothing
+            says what is right.
         is_mixed: [Q] whether parties do not say it all: several are right, one has CoTs that differ
             or have partial credit, or a CoT without an answer is right.
         by_verdict: [Q] whether verdicts decide, and not the gold.
@@ -128,58 +129,55 @@ def graders_of(view: DatasetView, llms: Sequence[str], rule: str | None) -> dict
     return graders
 
 
-def by_verdict(
-    view: DatasetView, llms: Sequence[str], graders: Mapping[str, str], rule: str | None
+def rightness_of(
+    view: DatasetView,
+    llms: Sequence[str],
+    graders: Mapping[str, str],
+    rule: str | None,
+    is_gold: Callable[[int, str], bool] | None,
 ) -> Rightness:
-    """Return how right CoTs are where verdicts have a say.
+    """Return how right CoTs are where the parties of the golds do not say it all.
 
     By default a gold decides where there is one. Verdicts decide on a question where every LLM has
-    verdicts, and some CoT of the question has one.
+    verdicts, and some CoT of the question has one. `is_gold`: given row and normal form, where
+    parties hold forms that equal the gold and others that do not.
     """
     votes, gold = view.votes, view.votes.gold
     verdicts = {llm: _verdicts(view.of(llm), llm, graders[llm]) for llm in graders}
     _, _, least = (rule or "").partition(">=")
-    graded = np.zeros(len(gold), np.bool_)
+    decides = np.zeros(len(gold), np.bool_)
     if len(graders) == len(llms):
         for each in verdicts.values():
-            graded |= ~np.isnan(each).all(axis=1)
-    decides = graded if rule is not None else graded & (gold < 0)
+            decides |= ~np.isnan(each).all(axis=1)
+    if rule is None:
+        decides &= gold < 0
+    else:
+        gold = np.where(decides, gold, -1)
     right = {}
     for llm in llms:
-        codes = votes.llms[llm].codes
-        right[llm] = ((codes == gold[:, None]) & (gold >= 0)[:, None]).astype(np.float64)
+        right[llm] = _by_gold(view.of(llm), llm, gold, is_gold)
         if llm in verdicts:
             own = np.nan_to_num(verdicts[llm][decides])
             right[llm][decides] = own >= float(least) if least else own
-    labelled = decides if rule is not None else decides | (gold >= 0)
-    return _summarised(
-        right, {llm: votes.llms[llm].codes for llm in llms}, labelled, decides, graders,
-        votes.candidate_counts(),
-    )  # fmt: skip
+    codes = {llm: votes.llms[llm].codes for llm in llms}
+    return _summarised(right, codes, gold, decides, graders, votes.candidate_counts())
 
 
-def by_form(
-    view: DatasetView, llms: Sequence[str], is_gold: Callable[[int, str], bool]
-) -> Rightness:
-    """Return how right CoTs are by their own normal forms, where parties hold forms that equal the
-    gold and others that do not: `is_gold` says which, given row and form.
-    """
-    votes, gold = view.votes, view.votes.gold
-    right = {}
-    for llm in llms:
-        own, codes = view.of(llm), votes.llms[llm].codes
-        rows = {name: row for row, name in enumerate(votes.question_ids)}
-        right[llm] = np.zeros(codes.shape)
-        found = own.recording.scan("samples", votes.dataset, llm, ["question_id", "answer"])
-        for question, columns in found:
-            if (row := rows.get(question)) is not None and gold[row] >= 0:
+def _by_gold(
+    view: DatasetView, llm: str, gold: Integers, is_gold: Callable[[int, str], bool] | None
+) -> Floats:
+    """Return [Q, S] whether each CoT is right by its party or, with `is_gold`, its own form."""
+    votes, codes = view.votes, view.votes.llms[llm].codes
+    right: Floats = ((codes == gold[:, None]) & (gold >= 0)[:, None]).astype(np.float64)
+    if is_gold is not None:
+        rows = {name: row for row, name in enumerate(votes.question_ids) if gold[row] >= 0}
+        scan = view.recording.scan("samples", votes.dataset, llm, ["question_id", "answer"])
+        for question, columns in scan:
+            if (row := rows.get(question)) is not None:
                 forms = columns["answer"]
                 known = {form: is_gold(row, form) for form in {*forms} - {None}}
-                right[llm][row, : len(forms)] = [known.get(form, False) for form in forms]
-    return _summarised(
-        right, {llm: votes.llms[llm].codes for llm in llms}, gold >= 0, np.zeros_like(gold, bool),
-        {}, votes.candidate_counts(),
-    )  # fmt: skip
+                right[row, : len(forms)] = [known.get(form, False) for form in forms]
+    return right
 
 
 def _verdicts(view: DatasetView, llm: str, grader: str) -> Floats:
@@ -190,13 +188,13 @@ def _verdicts(view: DatasetView, llm: str, grader: str) -> Floats:
 def _summarised(
     right: Mapping[str, Floats],
     codes: Mapping[str, Integers],
-    labelled: Bools,
+    gold: Integers,
     decides: Bools,
     graders: Mapping[str, str],
     candidates: Integers,
 ) -> Rightness:
-    """Return what the parties of each question say of it."""
-    gold = np.where(labelled, candidates, -1).astype(np.int64)
+    """Return what the parties of each question say of it; a gold that decides stays as it is."""
+    gold = np.where(decides, candidates, gold).astype(np.int64)
     mixed = np.zeros(len(gold), np.bool_)
     for start in range(0, len(gold), _BLOCK):
         block = slice(start, start + _BLOCK)
@@ -212,6 +210,6 @@ def _summarised(
         answered = high[:, :-1] > 0
         whole = (low[:, :-1] == 1) | ~answered
         mixed[block] = (answered.sum(axis=1) > 1) | ~whole.all(axis=1) | (high[:, -1] > 0)
-        found = answered.any(axis=1) & ~mixed[block] & labelled[block]
+        found = answered.any(axis=1) & ~mixed[block] & decides[block]
         gold[block][found] = (high[found] > 0).argmax(axis=1)
-    return Rightness(right, gold, mixed & labelled, decides, graders)
+    return Rightness(right, gold, mixed & (gold >= 0), decides, graders)

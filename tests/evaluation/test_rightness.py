@@ -12,7 +12,7 @@ import pytest
 from command_line import said
 
 from feval import evaluate, load
-from feval.errors import NotRecordedError, UnlabelledError, UsageError
+from feval.errors import MethodError, NotRecordedError, UnlabelledError, UsageError
 from feval.evaluation.curves import self_consistency_curve
 from feval.importers import import_recording
 from feval.methods import (
@@ -23,6 +23,7 @@ from feval.methods import (
     MixtureOfThoughts,
     Oracle,
     SelfConsistency,
+    SequentialRevision,
     SingleCall,
     WeightedBestOfN,
 )
@@ -30,11 +31,11 @@ from feval.methods import (
 LLMS = ("small", "large")
 
 
-def recording_of(folder, rows):
+def recording_of(folder, rows, kind="verbatim"):
     source = folder / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = folder / "recording"
-    import_recording("jsonl", source, out, dataset="d", answer_kind="verbatim")
+    import_recording("jsonl", source, out, dataset="d", answer_kind=kind)
     return out
 
 
@@ -206,6 +207,86 @@ def test_json_counts_the_questions_judged_either_way(both):
         UnlabelledError, match=r"3 of 5 .* no gold .* without right='gold', verdicts"
     ):
         evaluate(SingleCall(), "d", "small", recording=both, right="gold")
+
+
+@pytest.mark.parametrize("answer", ["last", "best", "all"])
+@pytest.mark.parametrize("chains", [1, 3])
+def test_revisions_are_as_right_as_the_turn_that_answers(tmp_path, answer, chains):
+    random = Random(5)  # noqa: S311  a test
+
+    def turn():
+        cot = {"text": "x", "tokens": 3, "answer": random.choice("ab"), "score": random.random()}
+        return cot | {"verdict": random.choice((0, 1))}
+
+    rows = [
+        {"id": f"q{q}", "question": f"t{q}", "llm": "small", "sample": s, **turn()}
+        | {"turns": [{"messages": [{"role": "user", "content": "Revise."}], **turn()}]}
+        for q in range(3)
+        for s in range(4)
+    ]
+    dataset, [llm] = load("d", None, recording_of(tmp_path, rows))
+
+    def chosen(*draw):
+        turns = [turn for cot in draw for turn in (cot, *cot["turns"])]
+        choose = best if answer == "best" else elected
+        return choose(turns[1::2] if answer == "last" else turns)
+
+    def of_chains(draw):
+        return chosen(*draw)
+
+    method = SequentialRevision(n=2 * chains, turns=2, answer=answer)
+    drawn = evaluate(method, dataset, llm, order="seeded", replicates=20_000)
+    assert drawn.accuracy == pytest.approx(expected(rows, of_chains, chains), abs=0.01)
+
+
+def test_a_callable_may_ask_for_as_many_as_there_are(tmp_path):
+    rows = [
+        row | ({"gold": "z"} if row["id"] == "q0" else {})
+        for row in graded((0, 1))
+        if row["llm"] == "small" or row["sample"] < 2
+    ]
+    dataset, llms = load("d", LLMS, recording_of(tmp_path, rows))
+
+    def all_of_both(_, small, large):
+        answers = small.sample(5).answers + large.sample(2).answers
+        return max(filter(None, answers), key=answers.count)
+
+    truth = [
+        expected(
+            [row for row in rows if row["id"] == f"q{q}"],
+            lambda *each: elected(sum(each, ())),
+            5,
+            2,
+        )
+        for q in range(1, 5)
+    ]
+    drawn = evaluate(all_of_both, dataset, llms, rows=range(1, 5), replicates=2_000)
+    assert drawn.accuracy == pytest.approx(np.mean(truth), abs=0.02)
+    # a gold that no CoT gave is right all the same
+    assert dataset.is_right("q0", "z")
+    assert (
+        evaluate(lambda _, llm: (llm.sample(1), "z")[1], dataset, llms[0], rows=[0]).accuracy == 1
+    )
+
+
+def test_no_method_sees_the_grader(recorded):
+    _, dataset, [small, _] = recorded
+    assert small.pool.channels.scorers() == ["score"]
+    for ask in (
+        lambda: small("q0", n=1).scores("verdict"),
+        lambda: small.pool.scores("verdict"),
+        lambda: evaluate(BestOfN(2, scorer="verdict"), dataset, small),
+        lambda: evaluate(lambda _, llm: llm.sample(1).scores("verdict"), dataset, small),
+    ):
+        with pytest.raises((NotRecordedError, MethodError), match=r"no scores by 'verdict'"):
+            ask()
+
+
+def test_a_gold_that_does_not_decide_keeps_its_answers(tmp_path):
+    rows = [{"gold": "5"} | row for row in graded((0, 1))]
+    place = recording_of(tmp_path, rows, "number")
+    dataset, _ = load("d", LLMS, place, right="verdict")
+    assert dataset.answer_key("q0", "5.0") == "5"
 
 
 def test_tau_bench_is_right_by_its_rewards(shared, tmp_path):
