@@ -123,14 +123,13 @@ class Judged:
         right = np.full(answer.shape, np.nan)
         order = getattr(method, "answers_from", range)(len(pools))
         for place in order:
-            if decisions.members is None:
-                own = orders[place][:, rows].astype(np.intp)
-                asked = decisions.ledgers[place].cots[:, rows, None]
-                own = np.where(np.arange(own.shape[2]) < asked, own, -1)
-            else:
-                own = decisions.members[:, rows]
-            there = (own >= 0) & (answer >= 0)[..., None]
-            own = np.maximum(own, 0)
+            there, members = (answer >= 0)[..., None], decisions.members
+            if members is None:
+                members, cots = orders[place], decisions.ledgers[place].cots[:, rows, None]
+                there = there & (np.arange(members.shape[2]) < cots)
+            own: Any = members[:, rows]
+            there = there & (own >= 0)
+            own = np.where(there, own, 0)
             found = there & (drawn(pools[place].codes[rows], own) == answer[..., None])
             first = found.argmax(axis=2)[..., None]
             values = drawn(self.right[place][rows], np.take_along_axis(own, first, 2))[..., 0]
