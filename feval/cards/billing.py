@@ -32,6 +32,10 @@ _Counts = TypeVar("_Counts", int, "NDArray[Any]")
 PRICE_FIELDS = ("input_usd_per_mtok", "output_usd_per_mtok")
 # far above any price, and far below where sums of dollars leave floats
 MOST_USD_PER_MTOK = 1_000_000_000
+MOST_USD = 1_000
+"""The most that one CoT may state: sums of whole picodollars over draws stay below 2**63."""
+PICODOLLARS = 1e12
+"""Of a USD: recorded amounts are added as whole numbers, so that no sum depends on its order."""
 
 
 @dataclass(frozen=True, slots=True)

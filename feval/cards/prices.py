@@ -151,6 +151,11 @@ class PriceList:
             json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
         ).hexdigest()
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it stands for no price per token: each CoT states its own USD."""
+        return self.id == "recorded" and not self.prices
+
     def find(self, llm: str) -> Price | None:
         """Return the price of an LLM, or of the base of a variant ("gpt-3.5-turbo@t=0.8"); `None`
         where the list has none.
@@ -162,6 +167,11 @@ class PriceList:
         list has none.
         """
         price = self.find(llm)
+        if self.is_recorded:
+            raise PriceNotFoundError(
+                f"CoTs of {llm!r} state their own USD (prices='recorded'), and an LLM without"
+                " prices per token has no other: evaluations and curves give it as usd."
+            )
         if price is None:
             known = ", ".join(sorted(self.prices)) or "none"
             raise PriceNotFoundError(
@@ -177,11 +187,12 @@ def price_list(id_or_path: str | Path) -> PriceList:
     """Read a price list.
 
     Args:
-        id_or_path: the id of a card, such as "2025-06-02"; or the path of a file: a card (`.md`),
-            or JSON (`.json`) such as `{"id": "mine", "date": "2026-01-31", "source": "...",
-            "prices": {"my-llm": [0.5, 1.5]}}`, each pair being USD per million input and output
-            tokens. A string with a slash or one of these endings is a path. The file name of a
-            card, and the name of a file here without its ending, will do.
+        id_or_path: the id of a card, such as "2025-06-02"; "recorded", the USD that CoTs state;
+            or the path of a file: a card (`.md`), or JSON (`.json`) such as `{"id": "mine",
+            "date": "2026-01-31", "source": "...", "prices": {"my-llm": [0.5, 1.5]}}`, each pair
+            being USD per million input and output tokens. A string with a slash or one of these
+            endings is a path. The file name of a card, and the name of a file here without its
+            ending, will do.
 
     Raises:
         UnknownNameError: no card has this id.

@@ -67,7 +67,10 @@ Drop = Annotated[
 ]
 Prices = Annotated[
     str | None,
-    Option(metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
+    Option(
+        metavar="LIST",
+        help="Id or file of a price list, recorded, or none. Default: the recording's.",
+    ),
 ]
 UsersMethods = Annotated[
     list[str] | None,
@@ -192,6 +195,12 @@ def note_missing_dollars(show: Output, prices: str | None, llms: Sequence[LLM]) 
     unpriced = [llm for llm in llms if llm.price is None]
     llm, names = (unpriced or llms)[0], ", ".join(repr(llm.name) for llm in unpriced or llms)
     if prices == "none":
+        return
+    if llm.states_usd:
+        show.note(
+            "No dollars: recorded USD are of whole CoTs, and nothing states those of probes,"
+            " verifications, cut CoTs and forecasts. Give a price list with --prices."
+        )
         return
     if llm.prices is None:
         reason = (

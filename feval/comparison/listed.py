@@ -84,8 +84,9 @@ def listed_plan(
             " other LLMs."
         )
     places = [recording.address or str(recording.path) for recording in recordings]
-    cost = "usd" if all(llm.price is not None for llm in replayed) else "tokens"
-    if any(int(llm.pool.prompt_tokens.min()) < 0 for llm in replayed):
+    paid = replayed[0].states_usd
+    cost = "usd" if paid or all(llm.price is not None for llm in replayed) else "tokens"
+    if not paid and any(int(llm.pool.prompt_tokens.min()) < 0 for llm in replayed):
         cost = "output-tokens"  # the nearest to dollars that every LLM has
     trees = frozenset(llm.name for llm in replayed if llm.pool.channels.has_steps)
     users: dict[str, Any] = {}

@@ -166,11 +166,12 @@ def self_consistency_curve(
     judges = _judges(dataset, llm, rows)
     if order == "exact":
         right, any_right, output = exact_values(gold, pool, budgets, judges)
+        paid = _mean_of_draws(pool.paid().picodollars, pool, budgets) if llm.states_usd else None
     else:
         draws = replicates if order == "seeded" else 1
         work = partial(_drawn_sums, order=order, replicates=replicates, budgets=budgets)
         totals = np.zeros((2, len(rows), len(budgets)))
-        tokens = np.zeros(len(budgets), np.int64)
+        tokens = np.zeros((2, len(budgets)), np.int64)
         with executors.opened(workers, given=executor) as opened:
             method = methods.SelfConsistency(max(budgets))
             for block, sums in block_results(work, method, dataset, [llm], rows, opened):
@@ -179,9 +180,10 @@ def self_consistency_curve(
                 progress(block.stop, len(rows))
         totals /= draws
         right, any_right = (PerQuestion(each, np.arange(len(rows))) for each in totals)
-        output = tokens / (draws * len(rows))
+        output, paid = tokens / (draws * len(rows))
     grouped = None if confidence is None else question_clusters(dataset, rows, clusters)
-    ledger = QuestionLedger.at_mean_question(llm, pool, budgets, output_tokens=output)
+    counts = {"output_tokens": output} | ({} if paid is None else {"picodollars": paid})
+    ledger = QuestionLedger.at_mean_question(llm, pool, budgets, **counts)
     columns: Iterator[tuple[Any, ...]] = zip(
         budgets,
         interval_columns(right, confidence, grouped),
@@ -461,8 +463,13 @@ def exact_values(
         ]
         right = PerQuestion(np.sum(values, axis=0), np.arange(len(gold)))
         any_right = pass_at_k((judges.right[0] > 0).sum(axis=1), pool.sizes, budgets)
-    tokens = mean_output_tokens(pool.output_tokens, pool.sizes).mean()
-    return right, any_right, np.array(budgets) * tokens
+    return right, any_right, _mean_of_draws(pool.output_tokens, pool, budgets)
+
+
+def _mean_of_draws(values: Any, pool: Pool, budgets: Sequence[int]) -> Floats:
+    """Return the mean over questions and draws of the sum of so many CoTs' values [Q, S]."""
+    sums: Floats = np.array(budgets) * mean_output_tokens(values, pool.sizes).mean()
+    return sums
 
 
 def _judges(dataset: Dataset, llm: LLM, rows: Rows) -> evaluation.Judged | None:
@@ -483,14 +490,15 @@ def _drawn_sums(
     budgets: Sequence[int],
 ) -> tuple[Floats, Floats, Integers]:
     """Count over the draws of some questions: [Q, D] votes that are right, and with a right CoT,
-    and [D] output tokens.
+    and [2, D] output tokens and picodollars, 0 where nobody asked for these.
     """
     [llm] = llms
     gold, pool = dataset.gold[rows], llm.pool.rows(rows)
     judges = _judges(dataset, llm, rows)
     hit = pool.codes == gold[:, None] if judges is None else judges.right[0] > 0
     right, any_right = np.zeros((2, len(rows), len(budgets)))
-    tokens = np.zeros(len(budgets), np.int64)
+    tokens = np.zeros((2, len(budgets)), np.int64)
+    paid = pool.paid().picodollars if llm.states_usd else None
     for orders in drawn_orders(llm, order, replicates, max(budgets), rows):
         hits = np.logical_or.accumulate(drawn(hit, orders), axis=-1)
         for place, budget in enumerate(budgets):
@@ -503,7 +511,9 @@ def _drawn_sums(
             )
             right[:, place] += own.sum(axis=0)
             any_right[:, place] += hits[..., budget - 1].sum(axis=0)
-            tokens[place] += decisions.ledgers[0].output_tokens.sum(dtype=np.int64)
+            tokens[0, place] += decisions.ledgers[0].output_tokens.sum(dtype=np.int64)
+            if paid is not None:
+                tokens[1, place] += drawn(paid, first[0]).sum(dtype=np.int64)
     return right, any_right, tokens
 
 

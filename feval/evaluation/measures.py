@@ -14,7 +14,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from feval.cards.billing import usd
+from feval.cards.billing import PICODOLLARS, usd
 from feval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ def _tokens(billing: str | None) -> Sums:
 
 def _usd(billing: str | None) -> Sums:
     def sums(ledger: Any) -> Any:
+        if ledger.payers[0].states_usd:
+            return None if billing else _recorded_usd(ledger)
         prices = [payer.price for payer in ledger.payers if payer.price is not None]
         bills = ledger.billed(billing) if len(prices) == len(ledger.payers) else None
         return (
@@ -93,6 +95,13 @@ def _usd(billing: str | None) -> Sums:
         )
 
     return sums
+
+
+def _recorded_usd(ledger: Any) -> Any:
+    """The USD that CoTs state; `None` where there were requests that are no CoTs, too."""
+    paid = ledger.total("picodollars") if "picodollars" in ledger.counts else None
+    unstated = ledger.total("auxiliary_calls", "probe_calls")
+    return None if paid is None or unstated.any() else paid / PICODOLLARS
 
 
 def _seconds(ledger: Any) -> Any:
@@ -126,7 +135,7 @@ MEASURES: Mapping[str, Measure] = dict(
         _per_question(
             "usd", _usd(None), "USD", shown="always", cost="usd", small=True, tokens=True,
             label="USD per 1,000 questions",
-            unknown="no price for an LLM, or no prompt tokens recorded",
+            unknown="no price for an LLM, no prompt tokens recorded, or calls that state no USD",
         ),
         _per_question(
             "tokens", _tokens(None), "tokens", shown="always", cost="tokens", tokens=True,
@@ -181,6 +190,7 @@ class Payer(NamedTuple):
     name: str
     price: Price | None
     billing: str
+    states_usd: bool
 
 
 @dataclass(eq=False)
@@ -297,7 +307,7 @@ class QuestionLedger:
 
 def payer(llm: LLM) -> Payer:
     """An LLM as bills see it."""
-    return Payer(llm.name, llm.price, llm.billing)
+    return Payer(llm.name, llm.price, llm.billing, llm.states_usd)
 
 
 class Averages:

@@ -32,6 +32,7 @@ from feval.methods.protocol import (
     Rows,
     capabilities,
     in_seconds,
+    in_usd,
 )
 from feval.methods.vote import split_errors
 from feval.replay import LLM
@@ -57,6 +58,9 @@ _MOST_REPLICATES, _LEAST_REPLICATES, _DRAWS = 100, 10, 2_000_000
 _WHOLE = math.lcm(*range(1, 17)) << 20
 # counts of a ledger that are not known, rather than 0, where a method does not give them
 _LATENCY, _TIMED = {"sequential_tokens", "longest_trace_tokens"}, {"sequential_microseconds"}
+_PAID = {"picodollars"}
+# field of a ledger -> the field that has it where the same is decided on pools in other units
+_REPLAYED = {"sequential_microseconds": "sequential_tokens", "picodollars": "output_tokens"}
 
 _RIGHT = 1 << 40
 """Units of a right answer: sums of partial credit are whole numbers, too."""
@@ -129,7 +133,9 @@ class _Sums(dict[str, Int64]):
             self["asked"][llm] += (ledger.rounds > 0).sum(axis=0)
             for name in LEDGER_FIELDS:
                 if (counts := getattr(ledger, name)) is None:
-                    self.unknown |= next((own for own in (_LATENCY, _TIMED) if name in own), set())
+                    self.unknown |= next(
+                        (own for own in (_LATENCY, _TIMED, _PAID) if name in own), set()
+                    )
                 elif name != "longest_trace_tokens":
                     self[name][llm] += counts.sum(axis=0, dtype=np.int64)
         if self.unknown.isdisjoint(_LATENCY):
@@ -225,6 +231,11 @@ def expectation(
         known = expected.sequential_tokens is not None
         return _latency(method, pool, exact(pool) if known else expected)
 
+    def picodollars() -> Columns | None:
+        if not llm.states_usd:
+            return None
+        return [exact(in_usd(method, llm.pool.rows(rows))).output_tokens]
+
     counts: dict[str, Any] = {
         name: [column]
         for name in LEDGER_FIELDS
@@ -234,6 +245,7 @@ def expectation(
     counts["asked"] = [np.broadcast_to(1.0, expected.rounds.shape)]
     counts["longest_trace_tokens"] = None
     counts |= {"sequential_tokens": sequential, "sequential_microseconds": microseconds}
+    counts["picodollars"] = picodollars
     return Outcome(expected.right, error_shares, _ledger(llms, rows, counts, timing))
 
 
@@ -430,9 +442,12 @@ def _block_sums(
     gold = dataset.gold[rows]
     sums = _Sums(len(llms), len(rows))
     judges = judges_of(method, dataset, llms, rows)
+    paid = llms[0].states_usd
     if not isinstance(method, BatchMethod):
         if timing is not None:
             llms = [llm.clocked(timing.at_once) for llm in llms]
+        if paid:
+            llms = [llm.paid() for llm in llms]
         for replicate in range(replicates) if order == "seeded" else [None]:
             batch = called(method, dataset, llms, rows, replicate, time_limit)
             right: Bools | Floats = (batch.answer == gold) & (gold >= 0)
@@ -453,21 +468,22 @@ def _block_sums(
             sums.add(batch, right)
             sums["uncompared"] += batch.answer[0] == _UNCOMPARED
         # a meter without a clock counts 0
-        sums.unknown |= _TIMED if timing is None else set()
+        sums.unknown |= (_TIMED if timing is None else set()) | (set() if paid else _PAID)
         return sums
     sums.split = judges is None and not capabilities(method).searches
     pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
     if judges is not None and capabilities(method).chooses:
         pools = judges.apart(pools)
-    clocked = (
-        None
-        if timing is None
-        else [in_seconds(method, pool.clocked(timing.at_once)) for pool in pools]
-    )
+    others: dict[str, Sequence[Pool]] = {}
+    if timing is not None:
+        clocked = [pool.clocked(timing.at_once) for pool in pools]
+        others["sequential_microseconds"] = [in_seconds(method, pool) for pool in clocked]
+    if paid:
+        others["picodollars"] = [in_usd(method, pool) for pool in pools]
     for orders in batches:
         batch = method.decide(pools, orders)
-        if clocked is not None:
-            batch = _with_microseconds(method, batch, method.decide(clocked, orders))
+        for name, others_pools in others.items():
+            batch = _replayed(method, batch, name, method.decide(others_pools, orders))
         hits = (batch.answer == gold) & (gold >= 0)
         sums.add(
             batch, hits if judges is None else judges.of_decisions(method, batch, pools, orders)
@@ -483,21 +499,24 @@ def _block_sums(
     return sums
 
 
-def _with_microseconds(method: Any, decisions: Decisions, timed: Decisions) -> Decisions:
-    """The decisions with the microseconds that the same decisions took on pools in microseconds."""
-    pairs = list(zip(decisions.ledgers, timed.ledgers, strict=True))
+def _replayed(method: Any, decisions: Decisions, name: str, replay: Decisions) -> Decisions:
+    """The decisions with a field of `_REPLAYED`, which the same decisions came to on pools in its
+    unit.
+    """
+    pairs = list(zip(decisions.ledgers, replay.ledgers, strict=True))
     same = all(
         np.array_equal(one.cots, other.cots) and np.array_equal(one.rounds, other.rounds)
         for one, other in pairs
     )
-    if not same or not np.array_equal(decisions.answer, timed.answer):
+    if not same or not np.array_equal(decisions.answer, replay.answer):
+        what, instead = "seconds", "model them with a serving profile (`serving`)"
+        if name in _PAID:
+            what, instead = "recorded USD", "name a price list (`prices`)"
         raise UsageError(
             f"{methods.method_name(method)} decides by how many tokens its CoTs have, so that its"
-            " seconds cannot be replayed; model them with a serving profile (`serving`)."
+            f" {what} cannot be replayed; {instead}."
         )
-    ledgers = (
-        replace(one, sequential_microseconds=other.sequential_tokens) for one, other in pairs
-    )
+    ledgers = (replace(one, **{name: getattr(other, _REPLAYED[name])}) for one, other in pairs)
     return replace(decisions, ledgers=tuple(ledgers))
 
 

@@ -175,7 +175,7 @@ class ReplayOptions(Request):
         "once", "How prompts are paid: once, per_round or per_sample.", "RULE"
     )
     prices: str | None = option(
-        None, "Id or file of a price list, or none. Default: the recording's.", "LIST"
+        None, "Id or file of a price list, recorded, or none. Default: the recording's.", "LIST"
     )
     right: Annotated[str | None, AfterValidator(checked_rule)] = option(
         None,

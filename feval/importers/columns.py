@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from feval.answers import decimal_key
+from feval.cards.billing import MOST_USD
 from feval.errors import ConflictError, SourceError
 from feval.importers.source import FINISH_REASON_WORDS, Prompt, Row, chat
 
@@ -151,7 +152,7 @@ def positive(value: Any, where: str) -> int:
 
 
 def not_negative(value: Any, where: str) -> float:
-    """Return a temperature or a duration."""
+    """Return a temperature, a duration or an amount of USD."""
     amount = number(value, where)
     return amount if amount >= 0 else refuse(where, "a number from 0", value)
 
@@ -238,6 +239,11 @@ def _confidence(value: Any, where: str) -> float:
 
 def _milliseconds(value: Any, where: str) -> float:
     return not_negative(value, where) / 1000
+
+
+def _usd(value: Any, where: str) -> float:
+    amount = not_negative(value, where)
+    return amount if amount <= MOST_USD else refuse(where, f"at most {MOST_USD:,} USD", value)
 
 
 def _seed(value: Any, where: str) -> int:
@@ -417,6 +423,8 @@ COLUMNS: tuple[Column, ...] = (
     ("ttft_s", "ttft", "time_to_first_token")),
     Column("first_token_s", "cot turn", _milliseconds, "milliseconds to the first token",
     ("first_token_ms", "ttft_ms", "time_to_first_token_ms")),
+    Column("usd", "cot turn", _usd, "USD that the CoT cost, its prompt included",
+    ("cost_usd", "usd_cost", "inference_cost")),
     Column("seed", "cot turn", _seed, "the seed that was sent"),
     Column("response_id", "cot turn", text, "the provider's id of the reply"),
     Column("served_model", "cot turn", text, "the model that the provider says answered"),

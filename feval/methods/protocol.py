@@ -201,6 +201,22 @@ def in_seconds(method: object, pool: Pool) -> Pool:
     return replace(pool, output_tokens=pool.clock.microseconds)
 
 
+def in_usd(method: object, pool: Pool) -> Pool:
+    """A pool as a method takes it so that what it calls output tokens are picodollars.
+
+    Raises:
+        NotRecordedError: some CoTs state no USD.
+        UsageError: the method cuts CoTs: nothing says what a part of one cost.
+    """
+    if capabilities(method).cuts_cots:
+        raise UsageError(
+            f"{type(method).__name__} cuts CoTs, and nothing says what a part of one cost; recorded"
+            " USD are of whole CoTs. Name a price list (prices), or prices 'none'."
+        )
+    picodollars: Any = pool.paid().picodollars
+    return replace(pool, output_tokens=picodollars)
+
+
 def is_exact(method: object, cost: str | None, parallel: int | None = None) -> bool:
     """Whether a method has an exact expectation, its latency included where that is the cost.
 
@@ -338,6 +354,8 @@ class Ledger(Result):
         probe_tokens: [R, Q] output tokens of those; `None` for none.
         sequential_microseconds: [R, Q] that the rounds took, one after the other; `None` where
             nobody asked for seconds.
+        picodollars: [R, Q] 1e-12 USD that the CoTs state; `None` where nobody asked for recorded
+            USD.
     """
 
     rounds: Integers
@@ -351,6 +369,7 @@ class Ledger(Result):
     probe_calls: Integers | None = None
     probe_tokens: Integers | None = None
     sequential_microseconds: Integers | None = None
+    picodollars: Integers | None = None
 
     @classmethod
     def one_round(

@@ -212,6 +212,7 @@ OPTIONAL_COLUMNS: Mapping[str, str] = {
     "cached_tokens": "int64",
     "recorded_at": "utc",
     "duration_s": "float64",
+    "usd": "float64",
 }
 """Columns that a source may add to the samples, with their types; durations are seconds."""
 

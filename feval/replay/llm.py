@@ -175,6 +175,17 @@ class LLM(Plottable):
         """
         return self._with(pool=self.pool.clocked(at_once))
 
+    @property
+    def states_usd(self) -> bool:
+        """Whether what it costs is the USD that its CoTs state (prices="recorded")."""
+        return self.prices is not None and self.prices.is_recorded
+
+    def paid(self) -> LLM:
+        """Return the same LLM with the USD of its CoTs, so that meters count them; see
+        `Pool.paid`.
+        """
+        return self._with(pool=self.pool.paid())
+
     def drawing(self, function: Callable[..., npt.NDArray[np.uint16]]) -> LLM:
         """Return the same LLM with its orders from a function that gives what `draws.orders` does;
         see `SharedDraws`.

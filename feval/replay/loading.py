@@ -58,9 +58,10 @@ def load(
             the environment variable FEVAL_RECORDING. Of a recording on the Hub only what is needed
             is fetched, once; the rest when it is asked for.
         seed: random seed for draws.
-        prices: id or file of a price list, or the list itself; "none" switches dollars off; `None`
-            takes the list that the recording names. An LLM without a price votes all the same; only
-            asking for its dollars is an error.
+        prices: id or file of a price list, or the list itself; "recorded" takes the USD that each
+            CoT states; "none" switches dollars off; `None` takes
+            what the recording names. An LLM without a price votes all the same; only asking for
+            its dollars is an error.
         billing: "once" (eq. 1 of the paper), "per_round" or "per_sample".
         right: what decides which CoTs are right: "gold"; "verdict", that of the recorded grader;
             "verdict>=X", which makes partial credit binary; `None`: the gold where a question has
@@ -74,6 +75,7 @@ def load(
             hold.
         ConflictError: several recordings have the LLM, or contradict each other.
         UnknownNameError: no such price list or billing.
+        UsageError: a billing with "recorded" prices, which leave nothing to bill.
         RecordingError: a recording cannot be read.
         HubError: a recording cannot be fetched.
     """
@@ -90,7 +92,7 @@ def load(
             str(dataset), [name for name in names if (str(dataset), name) in each.manifest.pairs]
         )
     view = open_view(recordings, str(dataset), names)
-    lazy_prices = _lazy_prices(prices, recordings)
+    lazy_prices = _lazy_prices(prices, recordings, billing)
     opened = [
         LLM(view.of(name), _pool(name, view), seed=seed, prices=lazy_prices, billing=billing)
         for name in names
@@ -192,7 +194,7 @@ def _pool(llm: str, view: DatasetView) -> Pool:
 
 
 def _lazy_prices(
-    prices: str | Path | PriceList | None, recordings: Sequence[Recording]
+    prices: str | Path | PriceList | None, recordings: Sequence[Recording], billing: str
 ) -> LazyPrices:
     """Return a function that gives the price list; a list that the caller names is read at once, to
     report mistakes early.
@@ -206,6 +208,11 @@ def _lazy_prices(
     name = named[0] if prices is None else prices
     if name == "none":
         return lambda: None
+    if billing != "once" and "recorded" in (name, getattr(name, "id", None)):
+        raise UsageError(
+            f"CoTs state their own USD (prices 'recorded'), so that nothing is left to bill"
+            f" {billing!r}. Leave the billing out, or name a price list."
+        )
     if isinstance(name, PriceList):
         return lambda: name
     read_prices = cache(lambda: price_list(name))

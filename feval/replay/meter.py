@@ -277,6 +277,13 @@ class MeteredLLM:
         )
 
     @property
+    def picodollars(self) -> int:
+        """1e-12 USD that the CoTs handed out state; 0 where nobody asked for recorded USD, see
+        `LLM.paid`.
+        """
+        return self._source.picodollars(self._places, self._tokens)
+
+    @property
     def longest_trace_tokens(self) -> int:
         """The most tokens that any one CoT, trace, path of steps or conversation generated."""
         paths = map(self._path_tokens, range(self.cots)) if self._before else self._tokens

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval import replay
+from feval.cards.billing import PICODOLLARS
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.recording.arrays import (
     Probes,
@@ -37,12 +38,14 @@ __all__ = ["ArrayChannels", "Channels", "Pool", "RaggedArray", "ScoringTokens", 
 
 Integers = npt.NDArray[np.integer[Any]]
 Rows = npt.NDArray[np.intp]
-Seconds = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 
 AGGREGATES = ("score", "last", "min", "prod", "mean")
 """The number a CoT is judged by: its one score, or an aggregate of its step scores."""
 
-Channel = Literal["scorers", "scores", "logprobs", "probes", "steps", "duration_s", "first_token_s"]
+Channel = Literal[
+    "scorers", "scores", "logprobs", "probes", "steps", "duration_s", "first_token_s", "usd"
+]
 
 _T = TypeVar("_T")
 
@@ -142,15 +145,19 @@ class Channels(ABC):
         )
         return logprobs
 
-    def durations(self) -> Seconds | None:
+    def durations(self) -> Floats | None:
         """Return [Q, S] the seconds that each reply took, NaN where not known; `None` where none is
         known.
         """
-        return cast("Seconds | None", self._channel("duration_s"))
+        return cast("Floats | None", self._channel("duration_s"))
 
-    def first_tokens(self) -> Seconds | None:
+    def first_tokens(self) -> Floats | None:
         """Return [Q, S] the seconds to the first token of each reply, as `durations` does."""
-        return cast("Seconds | None", self._channel("first_token_s"))
+        return cast("Floats | None", self._channel("first_token_s"))
+
+    def usd(self) -> Floats | None:
+        """Return [Q, S] the USD that each CoT states, as `durations` does."""
+        return cast("Floats | None", self._channel("usd"))
 
     def probes(self) -> Probes:
         """Return the probes of the CoTs, whose codes are those of the pool.
@@ -268,7 +275,7 @@ class ArrayChannels(Channels):
         *,
         probes: Probes | None = None,
         steps: Steps | None = None,
-        durations: Seconds | None = None,
+        durations: Floats | None = None,
         llm: str = "The pool",
     ) -> None:
         super().__init__(llm)
@@ -327,8 +334,9 @@ class RecordedChannels(Channels):
             "logprobs": recording.logprobs,
             "probes": recording.probes,
             "steps": recording.steps,
-            "duration_s": partial(self._seconds, "samples", "duration_s"),
-            "first_token_s": partial(self._seconds, "timings", "first_token_s"),
+            "duration_s": partial(self._numbers, "samples", "duration_s"),
+            "first_token_s": partial(self._numbers, "timings", "first_token_s"),
+            "usd": partial(self._numbers, "samples", "usd"),
         }
         return readers[channel](*self._pair, *scorer)
 
@@ -337,17 +345,17 @@ class RecordedChannels(Channels):
         graders = self._recording.graders(dataset, llm)
         return [name for name in self._recording.scorers(dataset, llm) if name not in graders]
 
-    def _seconds(self, part: str, column: str, dataset: str, llm: str) -> Seconds | None:
+    def _numbers(self, part: str, column: str, dataset: str, llm: str) -> Floats | None:
         if part == "timings" and part not in self._recording.channels(dataset, llm):
             return None
         votes = self._recording.votes(dataset)
         found = self._recording.scan(part, dataset, llm, ["question_id", column])
         of_question = {question: values.get(column, []) for question, values in found}
-        seconds = np.full(votes.llms[llm].codes.shape, np.nan)
+        numbers = np.full(votes.llms[llm].codes.shape, np.nan)
         for row, question in enumerate(votes.question_ids):
             own = of_question.get(question, [])
-            seconds[row, : len(own)] = np.array(own, np.float64)  # NaN for a null
-        return None if np.isnan(seconds).all() else seconds
+            numbers[row, : len(own)] = np.array(own, np.float64)  # NaN for a null
+        return None if np.isnan(numbers).all() else numbers
 
 
 class _ChannelRows(Channels):
@@ -437,6 +445,8 @@ class Pool:
         channels: source of scores, log-probabilities and probes.
         clock: how long its CoTs took, where a method is replayed in seconds; `None` everywhere
             else.
+        picodollars: [Q, S] 1e-12 USD that each CoT states, 0 where absent, where a method is
+            replayed in recorded USD; `None` everywhere else.
     """
 
     llm: str
@@ -449,6 +459,7 @@ class Pool:
     question_keys: npt.NDArray[np.uint64] | None = None
     channels: Channels = ArrayChannels()  # noqa: RUF009  it holds nothing, and nothing can be put into it
     clock: Clock | None = None
+    picodollars: npt.NDArray[np.int64] | None = None
 
     def __reduce__(self) -> tuple[type[Pool], tuple[Any, ...]]:
         """Send another process the finish reasons, not how they are read."""
@@ -476,6 +487,24 @@ class Pool:
         seconds, first = self.channels.durations(), self.channels.first_tokens()
         clock = replay.Clock.from_seconds(self.output_tokens, seconds, first, at_once)
         return replace(self, clock=clock)
+
+    def paid(self) -> Pool:
+        """Return the same pool with the USD that its CoTs state.
+
+        Raises:
+            NotRecordedError: some state none; the message counts them.
+        """
+        recorded, usd = self.codes > -2, self.channels.usd()
+        known = recorded if usd is None else recorded & ~np.isnan(usd)
+        stated = 0 if usd is None else int(known.sum())
+        if missing := int(recorded.sum()) - stated:
+            raise NotRecordedError(
+                f"{missing:,} of {recorded.sum():,} CoTs of {self.llm} state no USD, so that their"
+                " recorded cost is not known (prices 'recorded'), and it is not mixed with computed"
+                " ones. Import it (usd), name a price list, or leave dollars out: prices 'none'."
+            )
+        whole = np.rint(np.where(known, 0.0 if usd is None else usd, 0.0) * PICODOLLARS)
+        return replace(self, picodollars=whole.astype(np.int64))
 
     @property
     def smallest(self) -> int:
@@ -611,4 +640,5 @@ class Pool:
             None if self.question_keys is None else self.question_keys[places],
             self.channels.rows(rows),
             None if self.clock is None else self.clock.rows(places),
+            None if self.picodollars is None else self.picodollars[places],
         )

@@ -134,6 +134,12 @@ class Source(Protocol):
         """Return the microseconds of a round in which CoTs grew; 0 without a clock."""
         return 0
 
+    def picodollars(self, places: Sequence[int], tokens: Sequence[int]) -> int:  # noqa: ARG002  others have some
+        """Return 1e-12 USD that CoTs state of which so many tokens were generated; 0 where nobody
+        asked for recorded USD.
+        """
+        return 0
+
     def tokens(self, places: Sequence[int]) -> list[int]:
         """Return output tokens."""
 

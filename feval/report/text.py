@@ -133,6 +133,9 @@ def price_words(prices: str | None, usd: Iterable[float | None]) -> str:
     """Write which price list amounts are by, or that there are none."""
     if not prices:
         return "no prices"
+    if prices == "recorded":
+        known = any(amount is not None for amount in usd)
+        return "USD as each CoT states them" if known else "calls that state no USD"
     return (
         f"prices {prices}" if any(amount is not None for amount in usd) else f"no price by {prices}"
     )

@@ -209,7 +209,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_the_way_to_add_one():
 def test_adding_a_card_adds_a_dataset_an_llm_and_a_price_list(folder):
     assert "my_set" in dataset_ids()
     assert "my-org/my-llm" in llm_names()
-    assert price_ids() == ["2025-06-02", "2026-01-31", "tiny-2026-11"]
+    assert price_ids() == ["2025-06-02", "2026-01-31", "recorded", "tiny-2026-11"]
     assert dataset_card("my_set").group == "chemistry"
     assert dataset_card("my_set").example.choices == ()
     assert llm_card("my-org/my-llm@t=0").temperature == 1.0

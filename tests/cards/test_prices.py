@@ -25,6 +25,7 @@ from feval.errors import (
 
 # A published price list is never edited. Newer prices are a new list with a new digest.
 PUBLISHED = {
+    "recorded": "0f0047069f6f0e3e58b247e59f52c23489f25bd67803a35e2c21fa3bbcd30f95",
     "2025-06-02": "b289b140306beeb4081d867c8632cad04ebcb769b9758447071c480b8b0a10a6",
     "tiny-2026-11": "b1fec361fd8e5d5df792f71e7db619e831b02083a38933cb194dbde2a7cb9c2f",
 }

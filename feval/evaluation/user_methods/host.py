@@ -423,7 +423,7 @@ class BlindDataset:
         self._channels.append(pool.channels)
         names = (
             "llm", "codes", "output_tokens", "prompt_tokens", "sizes", "finish", "candidates",
-            "clock",
+            "clock", "picodollars",
         )  # fmt: skip
         return {name: getattr(pool, name) for name in names} | {
             "owner": pool.channels.owner,

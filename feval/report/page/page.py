@@ -158,7 +158,9 @@ def _facts(comparison: Comparison, llms: Sequence[LLM]) -> list[tuple[str, str]]
     plan = comparison.plan
     prices = llms[0].prices if llms else None
     unpriced = (
-        "" if any(llm.price is not None for llm in llms) else "; it has no price of these LLMs"
+        ""
+        if any(llm.price is not None or llm.states_usd for llm in llms)
+        else "; it has no price of these LLMs"
     )
     kinds = " and ".join(_KINDS[kind].format(plan.replicates) for kind in comparison.kinds)
     facts = [

@@ -31,7 +31,7 @@ def _of_cards(card: Callable[[str], Any], names: Iterable[str], *fields: str) ->
 
 def _known_prices() -> list[Row]:
     """One row per list and LLM."""
-    return [
+    of_llms = [
         {
             "id": prices.id,
             "llm": llm,
@@ -42,6 +42,8 @@ def _known_prices() -> list[Row]:
         for prices in map(price_list, price_ids())
         for llm, price in prices.prices.items()
     ]
+    none = dict.fromkeys(of_llms[0])
+    return [*of_llms, none | {"id": "recorded", "note": "The USD that each CoT states."}]
 
 
 def _methods() -> list[Row]:

@@ -192,6 +192,8 @@ def _facts(info: Mapping[str, Any]) -> Table:
 
 def _prices(named: str, llms: Sequence[str]) -> str:
     """The price list by its id, and whether it has any of the LLMs, where feval knows it."""
+    if named == "recorded":
+        return "recorded: the USD that each CoT states"
     if not llms or named not in price_ids() or any(map(price_list(named).find, llms)):
         return named
     return (

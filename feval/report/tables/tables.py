@@ -308,7 +308,8 @@ def billing_note(
 ) -> str:
     """Return a line on billing and prices of some results, and on the token counter."""
     words = price_words(prices, (each.usd_per_question for each in records))
-    return f"billing {billing}; {words}{f'; token counter {counter}' if counter else ''}"
+    paid = words if prices == "recorded" else f"billing {billing}; {words}"
+    return f"{paid}{f'; token counter {counter}' if counter else ''}"
 
 
 _NUMBER = re.compile(r"[-+]?[\d,]+(\.\d+)?")

@@ -1,0 +1,152 @@
+"""What CoTs state that they cost, in every form of a method; counts that a source lacks."""
+
+import gzip
+import json
+from itertools import combinations
+
+import numpy as np
+import pytest
+from command_line import failed, feval, said
+from small import pool, write_rows
+
+from feval import evaluate, load, self_consistency_curve
+from feval.errors import NotRecordedError, PriceNotFoundError, UsageError
+from feval.evaluation.method_names import make_method
+from feval.importers import import_recording
+from feval.methods import METHODS, ModelSwitch, SelfConsistency, SingleCall
+from feval.methods.protocol import capabilities, in_usd
+from feval.receipts.verifying import verify_receipt
+from feval.replay.meter import handed_out
+
+ANSWERS = {
+    "cheap": [["a", "b", "a", "c", "b"], ["x", "y", None, "y", "y"], ["d", "d", "e", "d", "d"]],
+    "dear": [["a", "a", "a", "b", "a"], ["y", "x", "y", "y", "y"], ["d", "e", "d", "d", "d"]],
+}
+DRAW = np.random.default_rng(30)
+USD = {llm: DRAW.integers(0, 10**6, (3, 5)) / 10**9 for llm in ANSWERS}
+METHODS_OF = {
+    "single-call": (["cheap"], {}),
+    "self-consistency": (["dear"], {"n": 3}),
+    "adaptive-consistency": (["cheap"], {"threshold": 0.7, "budget": 4}),
+    "early-stopping": (["dear"], {"window": 2, "budget": 4}),
+    "model-switch": (["cheap", "dear"], {"samples": 2}),
+    "mixture-of-thoughts": (["cheap", "dear"], {"samples": 3}),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("usd")
+    llms = [
+        (llm, [pool(i, own, extra={"usd": USD[llm][i].tolist()}) for i, own in enumerate(rows)])
+        for llm, rows in ANSWERS.items()
+    ]
+    free = ("free", [pool(i, own) for i, own in enumerate(ANSWERS["dear"])])
+    write_rows(out / "rec", ["a", "y", "d"], *llms, free)
+    return out
+
+
+@pytest.fixture(scope="module")
+def replay(folder):
+    dataset, llms = load("toy", ["cheap", "dear"], folder / "rec", prices="recorded", seed=3)
+    return dataset, {llm.name: llm for llm in llms}
+
+
+@pytest.mark.parametrize("name", METHODS_OF)
+def test_a_method_costs_what_its_cots_state(replay, name):
+    dataset, llms = replay
+    names, settings = METHODS_OF[name]
+    used, method = [llms[each] for each in names], make_method(name, settings)
+    result = evaluate(method, dataset, used, order="seeded", replicates=8)
+    for row in range(3):
+        stated = []
+        for replicate in range(8):
+            metered = [llm.ask(row, replicate) for llm in used]
+            method(dataset[row].question, *metered)
+            for llm, asked in zip(used, metered, strict=True):
+                stated += [USD[llm.name][row, place] for place, _ in handed_out(asked)]
+        assert result.usd[row] == pytest.approx(sum(stated) / 8, abs=1e-15)
+    plain = evaluate(lambda question, *own: method(question, *own), dataset, used, replicates=8)
+    assert plain.usd.tolist() == result.usd.tolist()
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_vote_costs_the_mean_over_draws(replay, n):
+    dataset, llms = replay
+    expected = [np.mean([sum(draw) for draw in combinations(own, n)]) for own in USD["cheap"]]
+    result = evaluate(SelfConsistency(n), dataset, llms["cheap"])
+    assert (result.kind, result.usd.tolist()) == ("exact", pytest.approx(expected, abs=1e-15))
+    [point] = self_consistency_curve(dataset, llms["cheap"], [n]).points
+    seeded = self_consistency_curve(dataset, llms["cheap"], [n], order="seeded").points[0]
+    again = evaluate(SelfConsistency(n), dataset, llms["cheap"], order="seeded")
+    assert point.usd_per_question == pytest.approx(np.mean(expected), abs=1e-15)
+    assert seeded.usd_per_question == pytest.approx(again.usd_per_question, abs=1e-15)
+    assert point.usd_per_question_per_round is None
+
+
+def test_recorded_usd_are_never_mixed_or_made_up(folder, replay):
+    _, llms = replay
+    with pytest.raises(UsageError, match="nothing is left to bill 'per_round'"):
+        load("toy", ["cheap"], folder / "rec", prices="recorded", billing="per_round")
+    toy, [cheap, free] = load("toy", ["cheap", "free"], folder / "rec", prices="recorded")
+    with pytest.raises(NotRecordedError, match="15 of 15 CoTs of free state no USD"):
+        evaluate(ModelSwitch(2), toy, [cheap, free], replicates=2)
+    assert (cheap.price, cheap.prices.id) == (None, "recorded")
+    with pytest.raises(PriceNotFoundError, match="state their own USD"):
+        _ = cheap(0, n=1).dollar_cost
+    cuts = [each for each in METHODS.values() if capabilities(each).cuts_cots]
+    assert len(cuts) > 2
+    for each in cuts:
+        with pytest.raises(UsageError, match="cuts CoTs, and nothing says what a part of one cost"):
+            in_usd(each, llms["cheap"].pool)
+
+
+def test_a_trace_that_is_cut_has_no_recorded_usd(replay):
+    _, llms = replay
+    meter = llms["cheap"].paid().ask(0)
+    meter.sample(2)
+    meter._tokens[0] -= 1  # as `advance` leaves it
+    with pytest.raises(UsageError, match="was cut on question 'toy/0'"):
+        _ = meter.picodollars
+
+
+def test_the_command_line_says_whose_usd_they_are(folder, tmp_path):
+    of = ("--recording", folder / "rec", "--llm cheap --prices recorded")
+    shown = said("curve self-consistency --n 1,3 --out", tmp_path / "c", *of)
+    assert "USD as each CoT states them; token counter words" in shown
+    assert verify_receipt(tmp_path / "c" / "receipt.json").equal
+    failed(feval("run single-call --billing per_round", *of), 2, "nothing is left to bill")
+    assert "The USD that each CoT states." in said("ls prices")
+
+
+def test_routerarena_costs_what_its_cache_states(shared, tmp_path):
+    """Mean USD of two LLMs, and of the cheaper of the best answers."""
+    golden = json.loads((shared / "golden/verdicts.json").read_text())["routerarena"]
+    llms = ["claude-3-haiku-20240307", "gemini-2.0-flash-001"]
+    rows = []
+    for llm in llms:
+        source = shared / f"real/routerarena/cached_results/{llm}.jsonl.gz"
+        rows += map(json.loads, gzip.decompress(source.read_bytes()).splitlines())
+    lines = [
+        {
+            "id": row["global_index"], "question": row["question"], "llm": row["llm_selected"],
+            "text": row["generated_answer"], "tokens": row["token_usage"]["output_tokens"],
+            "inference_cost": row["evaluation_result"]["inference_cost"],
+            "verdict": min(max(row["evaluation_result"]["score"], 0), 1),
+        }
+        for row in rows
+    ]  # fmt: skip
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    out = import_recording(
+        "jsonl", tmp_path / "x.jsonl", tmp_path / "r", dataset="arena", answer_kind="text"
+    )
+    dataset, opened = load("arena", llms, out, prices="recorded", right="verdict")
+    usd = []
+    for llm in opened:
+        call = evaluate(SingleCall(), dataset, llm)
+        usd.append(call.usd)
+        assert call.usd_per_question == pytest.approx(golden[llm.name]["mean_usd"], abs=1e-12)
+    right = np.array([dataset.rightness.of_llm[llm.name][:, 0] for llm in opened])
+    best = np.where(right == right.max(axis=0), usd, np.inf).min(axis=0)
+    expected = golden["oracle"]["mean_usd_of_cheapest_best"]
+    assert best.mean() == pytest.approx(expected, abs=1e-12)
