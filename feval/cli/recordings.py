@@ -119,6 +119,9 @@ def import_(
         str | None,
         Option(metavar="NAME", help="Of a table: a published layout, or a mapping file (TOML)."),
     ] = None,
+    trust_layout: Annotated[
+        bool, Option("--trust-layout", help="Take a published layout that never read a real file.")
+    ] = False,
     dry_run: Annotated[
         bool,
         Option(
@@ -142,7 +145,7 @@ def import_(
     """
     from feval.importers import IMPORTERS, import_recording, understood  # loads every format
 
-    options = layout_of(layout, columns or (), score or ())
+    options = layout_of(layout, columns or (), score or (), trusted=trust_layout or dry_run)
     is_table = format_name in IMPORTERS and IMPORTERS[format_name].files is not None
     if not is_table and (dry_run or options != Layout()):
         raise UsageError(
@@ -157,7 +160,7 @@ def import_(
                 source, address = hub.fetch_table(source)
         named = {"dataset": dataset or "", "llms": llm or (), "answer_kind": answer_kind}
         table = understood(source, options, questions, **named)
-        _show_understood(show, table, final=dry_run)
+        _show_understood(show, table, options, final=dry_run)
         error = table.missing
         if out is None:
             error = error or UsageError("The recording to make has no name.")
@@ -188,7 +191,7 @@ def import_(
     show_recording(show, out)
 
 
-def _show_understood(show: Output, table: Meanings, *, final: bool) -> None:
+def _show_understood(show: Output, table: Meanings, layout: Layout, *, final: bool) -> None:
     """Show what the columns of a table are read as; `final`: there is no other result."""
     if show.json and not final:
         return
@@ -202,8 +205,9 @@ def _show_understood(show: Output, table: Meanings, *, final: bool) -> None:
     names = ("column", "read_as", "meaning", "example")
     listed = [dict(zip(names, row, strict=True)) for row in rows]
     heads = tuple(TableColumn(name.replace("_", " ")) for name in names)
-    shown = Table(f"{table.name}, as understood", heads, rows)
-    show.result({"file": table.name, "columns": listed}, shown)
+    notes = layout.notes() if final else []  # an import notes them
+    shown = Table(f"{table.name}, as understood", heads, rows, notes=tuple(notes))
+    show.result({"file": table.name, "columns": listed, "notes": notes}, shown)
 
 
 def _example(table: Meanings, column: str) -> str:

@@ -85,10 +85,12 @@ def probes_for_nothing(llms: Sequence[str]) -> Iterator[str]:
 
 
 def other_models(llms: Iterable[LLM]) -> list[str]:
-    """Return a warning for each LLM as which several models answered, or another one than was
-    asked.
+    """Return the cautions of the LLMs' recordings, and a warning for each LLM as which several
+    models answered, or another one than was asked.
     """
-    return [llm.served.sentence for llm in llms if llm.served is not None and llm.served.is_other]
+    used = [*llms]
+    others = [each.served.sentence for each in used if each.served and each.served.is_other]
+    return [*dict.fromkeys(caution for llm in used for caution in llm.cautions), *others]
 
 
 def unscored_cots(counts: Mapping[str, tuple[int, int]]) -> Iterator[str]:
@@ -107,7 +109,10 @@ def unscored_cots(counts: Mapping[str, tuple[int, int]]) -> Iterator[str]:
 
 
 def judged_by(dataset: Dataset, rows: Rows) -> Iterator[str]:
-    """Yield what says which CoTs of some questions are right, where it is not their golds alone."""
+    """Yield the cautions of the recordings, and what says which CoTs of some questions are right,
+    where it is not their golds alone.
+    """
+    yield from dataset.cautions
     if (judges := dataset.judges(rows)) is not None:
         yield f"Of {len(rows):,} questions: {judges}."
 

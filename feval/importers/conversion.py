@@ -101,6 +101,7 @@ def import_recording(
     scores: Mapping[str, str] | Iterable[str] | str = (),
     ignore: Iterable[str] | str = (),
     layout: Layout | str | Path | None = None,
+    trust_layout: bool = False,
     address: str | None = None,
 ) -> Path:
     """Make a recording from a file that somebody else recorded, and return its folder.
@@ -134,6 +135,7 @@ def import_recording(
         scores: columns with scores, likewise.
         ignore: columns that are not read, likewise.
         layout: a published layout, or a mapping file, likewise.
+        trust_layout: whether the layout may be one that never read a real file.
         address: where the file was fetched from, such as "hf://us/answers@COMMIT/data/train", to be
             noted in the recording.
 
@@ -155,7 +157,7 @@ def import_recording(
     llms = tuple(str(each) for each in dict.fromkeys(named))
     source, out, questions = Path(source), Path(out), None if questions is None else Path(questions)
     scores, ignore = ([each] if isinstance(each, str) else each for each in (scores, ignore))
-    layout = layout_of(layout, map or {}, scores, ignore)
+    layout = layout_of(layout, map or {}, scores, ignore, trusted=trust_layout)
     request = ImportRequest(
         str(dataset or ""),
         llms,
@@ -259,7 +261,8 @@ def import_recording(
                 done += len(joined)
             card = find_dataset_card(info.id)
             expected = card.questions if card else None
-            for note in [*part.notes, *reader.notes(), *gold_notes, *conversion.notes(expected)]:
+            noted = [*layout.notes(), *part.notes, *reader.notes(), *gold_notes]
+            for note in [*noted, *conversion.notes(expected)]:
                 writer.note(note)
         stated = "; ".join(sorted(licences))
         writer.licences["questions"] = None if stated == "not stated" else stated

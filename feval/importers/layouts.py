@@ -10,12 +10,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from feval.cards.reading import read_regular, require_shallow, sentence
 from feval.errors import SourceError, UnknownNameError, UsageError
+from feval.recording.content import CAUTION
 
 _MOST_BYTES = 256 << 10
 _IGNORE = "ignore="
@@ -34,6 +35,9 @@ class Layout(BaseModel):
     Attributes:
         title: what it reads, for people.
         source: where the format is described.
+        licence: of the data that it reads.
+        verified: what it was written from; one that read no "real file" has to be trusted.
+        caution: how samples were selected, which every result says.
         columns: feval's column -> the table's, where a file may lack it. Two names of one column
             (`answer` and `prediction`) may be given, which must agree where a row has both.
         scores: scorer -> the table's column, likewise.
@@ -66,6 +70,11 @@ class Layout(BaseModel):
 
     title: str = Field(default="", exclude=True)
     source: str = Field(default="", exclude=True)
+    licence: str = Field(default="", exclude=True)
+    verified: Literal["", "real file", "from loader code", "from the data card"] = Field(
+        default="", exclude=True
+    )
+    caution: str = Field(default="", exclude=True)
     columns: dict[str, str] = Field(default_factory=dict)
     scores: dict[str, str] = Field(default_factory=dict)
     required: tuple[str, ...] = ()
@@ -96,12 +105,22 @@ class Layout(BaseModel):
         values = self.model_dump(mode="json")
         return {name: value for name, value in values.items() if value}
 
+    def notes(self) -> list[str]:
+        """Return what an import notes of a published one: its origin, and the caution."""
+        origin = (
+            f"Layout: {self.title}; verified: {self.verified}; licence: {self.licence}; source:"
+            f" {self.source}."
+        )
+        return [origin] * bool(self.verified) + [CAUTION + self.caution] * bool(self.caution)
+
 
 def layout_of(
     layout: Layout | str | Path | None = None,
     columns: Mapping[str, str] | Iterable[str] = (),
     scores: Mapping[str, str] | Iterable[str] = (),
     ignored: Iterable[str] = (),
+    *,
+    trusted: bool = True,
 ) -> Layout:
     """Return a layout from a mapping file, and what is said of single columns, which overrules the
     file.
@@ -114,15 +133,23 @@ def layout_of(
         scores: scorer -> the table's column, or texts "scorer=column", or "column", which names the
             scorer, too.
         ignored: columns of the table that are not read.
+        trusted: whether the layout may be one that never read a real file.
 
     Raises:
         UnknownNameError: no such layout.
         SourceError: the file cannot be read, or is not a mapping file.
-        UsageError: a text is not of that form, names one thing twice, or a column that is ignored.
+        UsageError: a text is not of that form, names one thing twice, or a column that is ignored;
+            or the layout is not trusted.
     """
     known = layout or Layout()
     if not isinstance(known, Layout):
         known = _read(known)
+        if known.verified not in ("", "real file") and not trusted:
+            raise UsageError(
+                f"The layout {layout} was written {known.verified} and has not read a real file"
+                " yet. Look at what it makes of one before you say that you trust it,"
+                " --trust-layout."
+            )
     if not isinstance(columns, Mapping):
         texts = [*columns]
         columns = [text for text in texts if not text.startswith(_IGNORE)]

@@ -20,6 +20,9 @@ from feval.recording.layout.format import Record, name_key
 if TYPE_CHECKING:
     from feval.answers.thoughts import Mark
 
+CAUTION = "Caution: "
+"""Begins a note of a recording that every result repeats."""
+
 MOST_SERVED = 100
 """Names of models that answered as one LLM, which the manifest counts."""
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -145,6 +146,12 @@ class Dataset(Plottable):
             return None
         graders = tuple(dict.fromkeys(self.graders.values()))
         return replay.Judges(len(rows) - by_verdict, by_verdict, graders, self.right)
+
+    @property
+    def cautions(self) -> list[str]:
+        """What its recordings say that every result must, see `Manifest.cautions`."""
+        manifests = (view.recording.manifest for view in self._views)
+        return list(dict.fromkeys(chain.from_iterable(each.cautions for each in manifests)))
 
     def right_shares(self) -> dict[str, npt.NDArray[np.float64]]:
         """Return LLM -> [Q] share of its CoTs that are right, for all LLMs loaded with it; NaN

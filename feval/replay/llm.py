@@ -54,6 +54,7 @@ class LLM(Plottable):
         billing: how prompts are charged, one of `feval.cards.billing.BILLINGS`.
         counter: name of the token counter.
         pool: its recorded CoTs as arrays.
+        cautions: what its recording says that every result must, see `Manifest.cautions`.
         served: which models answered, where replies state another name than was asked; else `None`.
         noise: the random numbers its CoTs were drawn with, where other LLMs may share them; `None`
             where they are its own. Sample i of two LLMs with equal noise was drawn with the same
@@ -87,6 +88,7 @@ class LLM(Plottable):
         pair = self.dataset, self.name
         self.counter: str = view.recording.manifest.pairs[pair]["counter"]
         self.recording_hash = view.recording.hash
+        self.cautions = view.recording.manifest.cautions
         found = view.recording.manifest.served_models()
         self.served = next((one for one in found if (one.dataset, one.llm) == pair), None)
         # `info` would import pyarrow.

@@ -3,7 +3,6 @@ files of one's own.
 """
 
 import json
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,144 +10,71 @@ import pytest
 from importing import check, notes
 from places import ROOT
 
+import feval
 from feval.errors import FevalError
+from feval.exporters import export_recording
 from feval.importers.layouts import layout_names, layout_of
+from feval.recording import select
 
-SEARCH_AND_LEARN = {
-    "problem": "What is 1 + 1?", "solution": "So 2.", "answer": "2", "subject": "Algebra",
-    "level": 1, "unique_id": "test/1.json",
-    "completions": ["1 and 1.\n\nSo \\boxed{2}", "\\boxed{3}"], "scores": [[0.5, 0.25], [0.125]],
-    "pred": "\\boxed{3}",
-    "completion_tokens": [9, 4], "agg_scores": [0.25, 0.125], "pred_maj@2": "\\boxed{2}",
+FIXTURES = ROOT / "tests/data/layouts"
+NAMED = ("llmrouterbench",)  # name their dataset
+# of each layout: what its fixture holds, and what the import is told
+PUBLISHED = {
+    "best-of-infinity": {"golds": ["7", "2"], "answer": [None, "7", "2", "3", "2"],
+    "output_tokens": [500, 80, 100, 250, 75], "ids": ["toy/0", "toy/1"]},
+    "large-language-monkeys": {"golds": ["So 2.\n#### 2"], "answer": ["2", "3"], "ids": ["17"],
+    "correct": [True, False], "text": ["It is 2.", "It is 3."]},
+    "llmrouterbench": {"golds": ["2", "2"], "answer": ["2", "2"], "llms": ["qwen3-8b"],
+    "output_tokens": [30, 30], "prompt_tokens": [20, 20]},
+    "matharena": {"golds": ["2"], "answer": [None, "2"], "llms": ["o3", "r1"],
+    "output_tokens": [40, 40], "text": ["?", "So \\boxed{2}"], "prompt_tokens": [12]},
+    "qwen2.5-math": {"golds": ["2", "3"], "answer": ["2", "3", None] * 2, "ids": ["0", "1"],
+    "text": ["So \\boxed{2}", "\\boxed{3}", "?"] * 2},
+    "search-and-learn": {"golds": ["2"], "answer": ["2", "3"], "ids": ["test/1.json"],
+    "output_tokens": [9, 4], "prm": [[0.5, 0.25], [0.125]]},
 }  # fmt: skip
-QWEN_MATH = {
-    "idx": 0, "question": "What is 1 + 1?", "gt_cot": "So 2.", "gt": "2", "level": "Level 1",
-    "type": "Algebra", "answer": "two",
-    "solution": "So 2.", "code": ["So \\boxed{2}", "\\boxed{3}", "?"], "pred": ["2", "3", ""],
-    "report": [None] * 3,
-    "score": [True, False, False],
-}  # fmt: skip
-MATH_ARENA = {
-    "problem_idx": "1", "problem": "What is 1 + 1?", "model_name": "o3",
-    "model_config": "openai/o3-high", "idx_answer": 1,
-    "all_messages": [{"role": "user", "content": "What is 1 + 1? Box it."}],
-    "user_message": "What is 1 + 1? Box it.",
-    "answer": "So \\boxed{2}", "input_tokens": 12, "output_tokens": 40, "cost": 0.1,
-    "input_cost_per_tokens": 2.0,
-    "output_cost_per_tokens": 8.0, "gold_answer": "2", "parsed_answer": "2", "correct": True,
-}  # fmt: skip
-MONKEYS = {
-    "prompt": "Q: What is 1 + 1?\nA:", "question": "What is 1 + 1?", "samples": ["It is 2.",
-    "It is 3."],
-    "gt_answer": "So 2.\n#### 2", "orig_dset_split": "test", "orig_dset_idx": 17,
-    "is_corrects": [True, False],
-}  # fmt: skip
-ROUTER_BENCH = {
-    "performance": 0.5, "time_taken": 1.0, "prompt_tokens": 40, "completion_tokens": 60,
-    "cost": 0.2, "counts": 2,
-    "model_name": "qwen3-8b", "dataset_name": "math500", "split": "test", "demo": False,
-    "extra_metrics": {},
-    "records": [
-        {"index": place, "origin_query": f"What is 1 + {place}?", "prompt": f"1 + {place}?",
-        "prompt_tokens": 20, "cost": 0.1,
-         "completion_tokens": 30, "score": 1.0, "prediction": "2", "ground_truth": "2",
-         "raw_output": "So 2.", "extra_fields": {}}
-        for place in (1, 2)
-    ],
-}  # fmt: skip
-
-
-def table_of(imported, name, data, **options):
-    return imported("table", data, layout=layout_of(name), **{"answer_kind": "number", **options})
 
 
 def lines(*values):
     return b"".join(json.dumps(value).encode() + b"\n" for value in values)
 
 
-def gold_and_id(recording, dataset="toy"):
-    return [(question.id, question.answer) for question in recording.questions(dataset)]
+def graded(recording, scorer):
+    """The scores of each CoT by a scorer, step by step where they are such."""
+    [dataset] = recording.dataset_ids()
+    questions = range(len(list(recording.questions(dataset))))
+    llm = recording.llm_names(dataset)[0]
+    rows = [*recording.score_rows(dataset, llm, scorer, questions)]
+    if rows[0].step_scores is not None:
+        return [list(steps) for row in rows for steps in row.step_scores]
+    return [score for row in rows for score in row.scores]
 
 
-def test_search_and_learn(imported):
-    recording = table_of(imported, "search-and-learn", lines(SEARCH_AND_LEARN))
-    assert gold_and_id(recording) == [("test/1.json", "2")]
-    check(recording, answer=["2", "3"], output_tokens=[9, 4], correct=[True, False])
-    [scores] = recording.score_rows("toy", "toy-llm", "prm", range(1))
-    assert [list(steps) for steps in scores.step_scores or ()] == [[0.5, 0.25], [0.125]]
-
-
-def test_qwen_math(imported):
-    recording = table_of(
-        imported, "qwen2.5-math", lines(QWEN_MATH, QWEN_MATH | {"idx": 1, "gt": "3"})
-    )
-    assert gold_and_id(recording) == [("0", "2"), ("1", "3")]
-    check(
-        recording,
-        answer=["2", "3", None] * 2,
-        correct=[True, False, False, False, True, False],
-        text=["So \\boxed{2}", "\\boxed{3}", "?"] * 2,
-    )
-
-
-def test_matharena(save, imported):
-    answers = [
-        MATH_ARENA | {"idx_answer": place, "model_name": llm}
-        for llm in ("o3", "r1")
-        for place in (1, 0)
-    ]
-    # as `str` writes a missing one
-    answers[1] |= {"parsed_answer": "None", "answer": "?", "correct": False}
-    path = save("train.parquet", b"")
-    pq.write_table(pa.Table.from_pylist(answers), path)
-    recording = imported(
-        "table", path, layout=layout_of("matharena"), llm=None, answer_kind="verbatim"
-    )
-    check(
-        recording,
-        llm="r1",
-        llms=["o3", "r1"],
-        answer=["2", "2"],
-        output_tokens=[40, 40],
-        text=["So \\boxed{2}"] * 2,
-    )
-    check(recording, llm="o3", correct=[False, True], answer=[None, "2"])
-    assert gold_and_id(recording) == [("1", "2")]
-
-
-def test_large_language_monkeys(imported):
-    recording = table_of(imported, "large-language-monkeys", json.dumps([MONKEYS]).encode())
-    assert gold_and_id(recording) == [("17", MONKEYS["gt_answer"])]
-    check(
-        recording,
-        correct=MONKEYS["is_corrects"],
-        text=MONKEYS["samples"],
-        answer=["2", "3"],
-        output_tokens=[4, 4],
-    )
-    assert "not read" not in notes(recording)
-
-
-def test_llmrouterbench(imported):
-    recording = table_of(
-        imported,
-        "llmrouterbench",
-        json.dumps(ROUTER_BENCH, indent=2).encode(),
-        dataset=None,
-        llm=None,
-    )
-    assert gold_and_id(recording, "math500") == [("1", "2"), ("2", "2")]
-    check(recording, output_tokens=[30, 30], answer=["2", "2"])
-
-
-def test_every_published_layout_is_tested_and_states_its_source():
-    tested = Path(__file__).read_text("utf-8")
-    for name in layout_names():
-        assert f'"{name}"' in tested
-        assert layout_of(name).title
-        assert "\nsource = " in (ROOT / "feval/importers/published" / f"{name}.toml").read_text(
-            "utf-8"
-        )
+@pytest.mark.parametrize("name", layout_names())
+def test_published_layout(imported, tmp_path, name):
+    """Each reads a small file in the shape of its set, and what it makes of it comes back from an
+    export.
+    """
+    [source] = FIXTURES.glob(f"{name}.*")
+    expected = PUBLISHED[name]
+    if ".parquet" in source.suffixes:
+        rows = [json.loads(line) for line in source.read_text().splitlines()]
+        source = tmp_path / "rows.parquet"
+        pq.write_table(pa.Table.from_pylist(rows), source)
+    named = {"llm": None} if "llms" in expected else {}
+    named |= {"dataset": None} if name in NAMED else {}
+    options = {"answer_kind": "number", **named}
+    recording = imported("table", source, layout=name, trust_layout=True, **options)
+    scores = {each for each in ("prm", "verdict") if each in expected}
+    check(recording, **{key: expected[key] for key in expected.keys() - scores})
+    for each in scores:
+        assert graded(recording, each) == expected[each]
+    layout = layout_of(name)
+    assert f"{layout.title}; verified: {layout.verified}; licence: " in notes(recording)
+    assert layout.source.startswith("https://")
+    export_recording(recording.path, tmp_path / "again.parquet", "parquet")
+    again = imported("table", tmp_path / "again.parquet", dataset=None, llm=None, answer_kind=None)
+    assert again.hash == recording.hash
 
 
 def test_a_mapping_file_of_ones_own(save, imported):
@@ -173,6 +99,16 @@ def test_a_mapping_file_of_ones_own(save, imported):
         layout=layout_of(own),
         answer_kind="number",
     )
+
+
+def test_every_result_says_how_samples_were_selected(save, imported):
+    own = save("own.toml", b'caution = "Only right ones are there."\n')
+    rows = lines(*({"question": f"{n}?", "gold": "2", "text": "2"} for n in range(40)))
+    recording = imported("table", rows, layout=own, answer_kind="number")
+    chosen = select(recording.path, own.with_name("chosen"), samples=1)
+    for each in (recording.path, chosen):
+        result = feval.evaluate(feval.SingleCall(), *feval.load("toy", None, each))
+        assert "Caution: Only right ones are there." in result.warnings
 
 
 @pytest.mark.parametrize(
@@ -200,6 +136,10 @@ def test_refuses_other_mapping_files(save, text, sentence):
     ("options", "sentence"),
     [
         ({"layout": "matharen"}, "no layout 'matharen'. Did you mean 'matharena'"),
+        (
+            {"layout": "matharena", "trusted": False},
+            "written from the data card and has not read a real file .* `trust_layout`",
+        ),
         ({"layout": "missing.toml"}, "missing.toml cannot be read: No such file"),
         ({"columns": ["question"]}, "`map` takes NAME=COLUMN"),
         ({"columns": ["question=a", "question=b"]}, "two columns, 'a' and 'b'"),

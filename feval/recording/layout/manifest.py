@@ -29,7 +29,7 @@ from pydantic_core.core_schema import (
 
 from feval.cards.reading import sentence
 from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError, RecordingError
-from feval.recording.content import MOST_SERVED
+from feval.recording.content import CAUTION, MOST_SERVED
 from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSION,
@@ -225,6 +225,13 @@ class Manifest:
         self.leaves: dict[Part, str] = {
             _part(leaf["part"], leaf): leaf["sha256"] for leaf in raw["leaves"]
         }
+
+    @property
+    def cautions(self) -> list[str]:
+        """The notes that every result repeats, such as how samples were selected."""
+        # a recording derived from another one has words of its own before the parent's notes
+        said = (note.partition(CAUTION)[2] for note in self.raw["notes"])
+        return [CAUTION + sentence for sentence in said if sentence]
 
     def served_models(self) -> Iterator[AnsweringModels]:
         """Yield the pairs whose replies state another name than was asked."""

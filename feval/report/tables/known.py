@@ -58,9 +58,13 @@ def _methods() -> list[Row]:
 
 
 def _formats() -> list[Row]:
-    titles = {name: importer.title for name, importer in IMPORTERS.items()}
-    titles |= {f"table --layout {name}": layout_of(name).title for name in layout_names()}
-    return [{"name": name, "description": title} for name, title in titles.items()]
+    formats = {name: (importer.title, "", "") for name, importer in IMPORTERS.items()}
+    for name, layout in ((name, layout_of(name)) for name in layout_names()):
+        formats[f"table --layout {name}"] = (layout.title, layout.verified, layout.licence)
+    columns = ("description", "verified", "licence")
+    return [
+        {"name": name} | dict(zip(columns, facts, strict=True)) for name, facts in formats.items()
+    ]
 
 
 def _columns() -> list[Row]:
