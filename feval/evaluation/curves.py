@@ -164,6 +164,7 @@ def self_consistency_curve(
     rows, pool = questions.rows, llm.pool.rows(questions.rows)
     gold = dataset.gold[without_gaps(rows)]
     judges = _judges(dataset, llm, rows)
+    has_partial = judges is not None and judges.is_partial  # no CoT is right or wrong then
     if order == "exact":
         right, any_right, output = exact_values(gold, pool, budgets, judges)
         paid = _mean_of_draws(pool.paid().picodollars, pool, budgets) if llm.states_usd else None
@@ -198,7 +199,7 @@ def self_consistency_curve(
         replicates={"exact": None, "recorded": 1, "seeded": replicates}[order],
         confidence=confidence,
         points=tuple(
-            CurvePoint(n=n, **ends, kind=order, pass_at_n=ceiling, **own)
+            CurvePoint(n=n, **ends, kind=order, pass_at_n=None if has_partial else ceiling, **own)
             for n, ends, ceiling, own in columns
         ),
         left_out=questions.left_out,
@@ -427,7 +428,8 @@ def _pass_at_n(
     """Return pass@n with all the CoTs that the method may look at, on the questions it was
     evaluated on.
     """
-    if len(llms) != 1 or capabilities(method).searches:
+    has_partial = dataset.rightness is not None and dataset.rightness.is_partial
+    if len(llms) != 1 or capabilities(method).searches or has_partial:
         return None
     rows = np.flatnonzero(np.isin(dataset.question_keys, result.question_keys))
     oracle: Any = methods.Oracle(*method.draws(1))

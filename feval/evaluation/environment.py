@@ -225,8 +225,7 @@ class BudgetEnvironment:
 
     def _stop(self) -> float:
         row = self._queue.pop(0)
-        answer = self._current.answer()
-        right = answer == self._dataset.candidates(row)[int(self._dataset.gold[row])]
+        right = self._dataset.is_right(row, self._current.answer())
         self.correct += right
         self._closed = min(self._spent, self._budget)
         if self._queue:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from feval import evaluation
 from feval.arguments import checked
 from feval.cards.reading import read_regular
 from feval.errors import (
@@ -415,10 +416,18 @@ def fit(
 ) -> Any:
     """The method fitted on some questions, on which it must not be evaluated; see
     `feval.methods.protocol.Learner`.
+
+    Raises:
+        UsageError: what is right is no party of answers, and the method needs that, or CoTs that
+            are right or wrong.
     """
     dataset.require(llms)
+    judges = dataset.rightness and evaluation.judged(method, dataset, llms, rows)
+    pools = [llm.pool.rows(rows) for llm in llms]
+    if judges:
+        return method.fit(*judges.to_learn_from(method, pools))
     if isinstance(method, MethodFile):
         method = method.started(time_limit)
         method.host.fit((dataset, llms, rows), time_limit)
         return method
-    return method.fit([llm.pool.rows(rows) for llm in llms], dataset.gold[rows])
+    return method.fit(pools, dataset.gold[rows])

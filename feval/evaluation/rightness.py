@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval import methods
-from feval.errors import NotExactError, NotRecordedError
+from feval.errors import NotExactError, NotRecordedError, UsageError
 from feval.methods.protocol import (
     Bools,
     Decisions,
@@ -50,6 +50,40 @@ class Judged:
     by_verdict: Bools
     gold: Integers
     is_mixed: Bools
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some CoT is neither right nor wrong."""
+        return any(((right > 0) & (right < 1)).any() for right in self.right)
+
+    def to_learn_from(self, method: Any, pools: Pools) -> tuple[list[Pool], Integers]:
+        """What a method that chooses among CoTs learns from: pools in which those that are right
+        are one party, and its code for each question.
+
+        Raises:
+            UsageError: the method does not choose, or some CoT is neither right nor wrong.
+        """
+        name, mixed = methods.method_name(method), int(self.is_mixed.sum())
+        if not capabilities(method).chooses:
+            raise UsageError(
+                f"{name} learns from one right answer to each question, and on {mixed} of"
+                f" {len(self.gold)} training questions several are right, or CoTs with equal"
+                " answers are not equally right. Give it what it would learn, or take --right gold"
+                " (in Python: right='gold')."
+            )
+        if self.is_partial:
+            raise UsageError(
+                f"{name} learns from CoTs that are right or wrong, and verdicts between 0 and 1 are"
+                " partial credit. Say from which one on a CoT is right, such as --right"
+                " 'verdict>=0.5' (in Python: right='verdict>=0.5')."
+            )
+        apart = self.apart(pools)
+        gold = apart[0].candidates
+        found = [
+            replace(pool, codes=np.where(right > 0, gold[:, None], pool.codes), candidates=gold + 1)
+            for pool, right in zip(apart, self.right, strict=True)
+        ]
+        return found, gold
 
     def apart(self, pools: Pools) -> list[Pool]:
         """The same pools, with a party for each CoT that can be right."""

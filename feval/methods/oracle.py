@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from feval.errors import UsageError
 from feval.estimators.plurality import distinct_vote_counts, pass_at_k
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import EXACT, Floats, Integers, Pool
@@ -27,8 +28,18 @@ class Oracle(OneRequest):
     n: Count = 20
 
     def right(self, pool: Pool, gold: Integers) -> Floats:
-        """[Q] probability that one of n CoTs is right; see `OneRequest.right`."""
+        """[Q] probability that one of n CoTs is right; see `OneRequest.right`.
+
+        Raises:
+            UsageError: some CoT is neither right nor wrong.
+        """
         if gold.ndim > 1:
+            if ((gold > 0) & (gold < 1)).any():
+                raise UsageError(
+                    "pass@n asks whether some CoT is right, and verdicts between 0 and 1 are"
+                    " partial credit. Say from which one on a CoT is right, such as --right"
+                    " 'verdict>=0.5' (in Python: right='verdict>=0.5')."
+                )
             return pass_at_k((gold > 0).sum(axis=1), pool.sizes, [self.n]).column(0)
         counts, rows = distinct_vote_counts(pool.codes, gold)
         return pass_at_k(counts.gold, counts.size, [self.n]).of_questions(rows).column(0)

@@ -168,14 +168,17 @@ class Dataset(Plottable):
         return shares
 
     def is_right(self, question: str | int, answer: str | None) -> bool:
-        """Return whether an answer votes with the gold, see `answer_key`.
+        """Return whether an answer votes with the gold, see `answer_key`; where its party holds
+        answers that do not equal the gold, too, whether it equals the gold itself. By verdicts, it
+        is as right as the CoTs that have it, and wrong where none has.
 
         Args:
             question: id or row.
             answer: in any spelling, or as `sample` gives it; `None`, no answer, is never right.
 
         Raises:
-            NotRecordedError: no such question, or one without a gold.
+            NotRecordedError: no such question, or one without a gold or verdict; or CoTs with the
+                answer are not equally right, or have partial credit.
         """
         row = self._view.row(question)
         if self.gold[row] < 0:
@@ -184,7 +187,26 @@ class Dataset(Plottable):
                 " can be right or wrong; leave it out."
             )
         candidates, key = self._view.votes.candidates(row), self.answer_key(row, answer)
-        return key in candidates and candidates.index(key) == self.gold[row]
+        if key not in candidates:
+            return False
+        code, rightness = candidates.index(key), self.rightness
+        if rightness is None or not rightness.is_mixed[row]:
+            return bool(code == self.gold[row])
+        if not rightness.by_verdict[row]:
+            near = answers.equivalence.tolerated(self._equality)
+            form = self._normal_form(row, str(answer))
+            return bool(near and form and any(near(gold, form) for gold in self._golds(row)))
+        found = set[float]()
+        for name, right in rightness.of_llm.items():
+            found.update(right[row][self._view.votes.llms[name].codes[row] == code].tolist())
+        if found in ({0.0}, {1.0}):
+            return found == {1.0}
+        raise NotRecordedError(
+            f"The CoTs that answer {key!r:.40} to question {self.question_ids[row]!r} of {self.id}"
+            f" have rightness from {min(found):g} to {max(found):g} by verdict, so the answer is"
+            " neither right nor wrong. Take --right gold or a threshold, such as --right"
+            " 'verdict>=0.5' (in Python: right='verdict>=0.5')."
+        )
 
     def answer_key(self, question: str | int, answer: str | None) -> str | None:
         """Return the key that an answer votes with: its normal form, or that of the recorded

@@ -13,7 +13,8 @@ from command_line import said
 
 from feval import evaluate, load
 from feval.errors import MethodError, NotRecordedError, UnlabelledError, UsageError
-from feval.evaluation.curves import self_consistency_curve
+from feval.evaluation.curves import method_curve, self_consistency_curve
+from feval.evaluation.questions import fit
 from feval.importers import import_recording
 from feval.methods import (
     AdaptiveConsistency,
@@ -304,3 +305,59 @@ def test_tau_bench_is_right_by_its_rewards(shared, tmp_path):
     assert ours == pytest.approx([theirs[str(k)] for k in range(1, 5)], abs=1e-12)
     with pytest.raises(NotRecordedError, match=r"self-consistency needs answers.*single-call"):
         evaluate(SelfConsistency(4), dataset, llm)
+
+
+def test_pass_at_n_needs_cots_that_are_right_or_wrong(both):
+    dataset, [small, _] = load("d", LLMS, both, right="verdict")
+    points = [self_consistency_curve(dataset, small, [2], order=order).points[0]
+              for order in ("exact", "seeded")]  # fmt: skip
+    points += method_curve(dataset, [small], "best-of-n", "n", [2]).points
+    assert [point.pass_at_n for point in points] == [None] * 3
+    with pytest.raises(UsageError, match=r"partial credit.*right='verdict>=0.5'"):
+        evaluate(Oracle(2), dataset, small)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_cascade_learns_from_verdicts(tmp_path, answered):
+    # the score of the small LLM tells whether it is right, and the large one is always right
+    rows = [
+        row
+        | ({} if answered else {"answer": None})
+        | {"verdict": int(row["llm"] == "large" or row["score"] > 0.6), "prompt_tokens": 1}
+        | {"tokens": 3 if row["llm"] == "small" else 30}
+        for row in graded((0, 1))
+    ]
+    place = recording_of(tmp_path, rows)
+    cascade = Cascade(samples=1, score="recorded")
+    dataset, llms = load("d", LLMS, place)
+    learnt = fit(cascade, dataset, llms, np.arange(5))
+    [most] = map(float, learnt.thresholds)  # of 1 - score
+    wrong = max(row["score"] for row in rows if not row["verdict"])
+    assert most == pytest.approx(1 - wrong)  # a score above that accepts
+    result = evaluate(cascade, dataset, llms, train_fraction=0.6)
+    assert (result.accuracy, result.questions) == (1.0, 2)
+
+
+def test_what_cannot_learn_from_verdicts_says_so(both):
+    for rule, method, words in (
+        ("verdict", Cascade(samples=1, score="recorded"), "partial credit.*verdict>=0.5"),
+        ("verdict>=0.5", Cascade(samples=3), "cascade learns from one right answer"),
+    ):
+        dataset, llms = load("d", LLMS, both, right=rule)
+        with pytest.raises(UsageError, match=words):
+            evaluate(method, dataset, llms, train_fraction=0.5)
+
+
+def test_an_answer_is_as_right_as_its_cots(tmp_path):
+    verdicts = {"a": (1, 1), "b": (0, 1), "c": (0, 0), None: (1, 1)}
+    rows = [
+        {"id": "q", "question": "q", "llm": "small", "sample": len(verdicts) * n + place}
+        | {"answer": answer, "text": "x", "tokens": 3, "verdict": each[n], "gold": "c"}
+        for place, (answer, each) in enumerate(verdicts.items())
+        for n in (0, 1)
+    ]
+    dataset, _ = load("d", None, recording_of(tmp_path, rows), right="verdict")
+    said = [dataset.is_right("q", answer) for answer in ("a", "c", "z", None)]
+    assert said == [True, False, False, False]
+    with pytest.raises(NotRecordedError, match=r"'b' to question 'q'.*from 0 to 1 by verdict"):
+        dataset.is_right("q", "b")
