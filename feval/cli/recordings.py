@@ -109,6 +109,19 @@ def import_(
             metavar="[SCORER=]COLUMN", help="Of a table: a column with scores. Repeat for several."
         ),
     ] = None,
+    outcome: Annotated[
+        list[str] | None,
+        Option(
+            metavar="[LLM=]COLUMN",
+            help="Of a table: a column with the verdicts on an LLM. Repeat for several.",
+        ),
+    ] = None,
+    usd: Annotated[
+        list[str] | None,
+        Option(
+            metavar="LLM=USD", help="What a call of an LLM of --outcome costs, or the column of it."
+        ),
+    ] = None,
     duplicates: Annotated[
         str,
         Option(
@@ -145,11 +158,19 @@ def import_(
     """
     from feval.importers import IMPORTERS, import_recording, understood  # loads every format
 
-    options = layout_of(layout, columns or (), score or (), trusted=trust_layout or dry_run)
+    options = layout_of(
+        layout,
+        columns or (),
+        score or (),
+        outcomes=outcome or (),
+        usd=usd or (),
+        trusted=trust_layout or dry_run,
+    )
     is_table = format_name in IMPORTERS and IMPORTERS[format_name].files is not None
     if not is_table and (dry_run or options != Layout()):
         raise UsageError(
-            "--map, --score, --layout and --dry-run are for tables: feval import table FILE."
+            "--map, --score, --outcome, --usd, --layout and --dry-run are for tables: feval import"
+            " table FILE."
         )
     if out is None and not is_table:
         raise typer.BadParameter("Name the recording to make.", param_hint="--out")

@@ -180,6 +180,8 @@ def import_recording(
     if importer.facts is not None and layout == Layout():
         request = replace(request, facts=importer.facts(source))
     card = find_dataset_card(request.dataset)
+    if layout.outcomes and card is None:
+        answer_kind = answer_kind or "text"  # there are no answers
     known = (
         _dataset_info(request.dataset, answer_kind, equality, request.facts)
         # of a table, all that is missing is said at once

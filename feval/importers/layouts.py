@@ -20,7 +20,11 @@ from feval.recording.content import CAUTION
 
 _MOST_BYTES = 256 << 10
 _IGNORE = "ignore="
-_NAME_FIRST = "NAME=COLUMN, feval's name first, such as --map question=prompt"
+_FORMS = {
+    "--map": "NAME=COLUMN, feval's name first, such as --map question=prompt",
+    "--usd": "LLM=USD or LLM=COLUMN, such as --usd small=0.0003",
+    "--outcome": "LLM=COLUMN or COLUMN, such as --outcome small",
+}
 _FOLDER = Path(__file__).with_name("published")
 
 
@@ -100,6 +104,10 @@ class Layout(BaseModel):
     def _refuse_named(cls, _value: object) -> None:  # only `layout_of` gives it
         raise ValueError("which is no key of a mapping file")
 
+    def is_listed(self, column: str) -> bool:
+        """Return whether a list has an entry per CoT of a column, or the object it is in."""
+        return not {column, column.split(".")[0]}.isdisjoint(self.lists)
+
     def about(self) -> dict[str, Any]:
         """Return it as JSON values for a manifest, without what is empty."""
         values = self.model_dump(mode="json")
@@ -120,6 +128,8 @@ def layout_of(
     scores: Mapping[str, str] | Iterable[str] = (),
     ignored: Iterable[str] = (),
     *,
+    outcomes: Mapping[str, str] | Iterable[str] = (),
+    usd: Mapping[str, str] | Iterable[str] = (),
     trusted: bool = True,
 ) -> Layout:
     """Return a layout from a mapping file, and what is said of single columns, which overrules the
@@ -133,6 +143,8 @@ def layout_of(
         scores: scorer -> the table's column, or texts "scorer=column", or "column", which names the
             scorer, too.
         ignored: columns of the table that are not read.
+        outcomes: LLM -> the column with its verdict on the row's question, likewise.
+        usd: LLM -> USD per CoT, or the column with them, likewise.
         trusted: whether the layout may be one that never read a real file.
 
     Raises:
@@ -155,6 +167,13 @@ def layout_of(
         columns = [text for text in texts if not text.startswith(_IGNORE)]
         ignored = [*ignored, *(text[len(_IGNORE) :] for text in texts if text not in columns)]
     columns, scores = _pairs(columns, "--map"), _pairs(scores, "--score (in Python: scores)")
+    outcomes, usd = known.outcomes | _pairs(outcomes, "--outcome"), _pairs(usd, "--usd")
+    if unknown := [*usd.keys() - outcomes.keys()]:
+        raise UsageError(
+            f"--usd gives a cost of {unknown[0]!r:.80}, and --outcome names no verdicts of it."
+        )
+    columns |= {"verdict": "{llm}"} if outcomes else {}
+    columns |= {"usd": "{usd}"} if usd else {}
     named, unread = {*columns.values(), *scores.values()}, set(ignored)
     if both := sorted(named & unread):
         raise UsageError(
@@ -170,9 +189,18 @@ def layout_of(
         "scores": kept(known.scores) | scores,
         "named": known.named | named | unread,
         "lists": tuple(column for column in known.lists if column not in unread),
+        "outcomes": outcomes,
+        "usd": known.usd | {llm: _number(stated) for llm, stated in usd.items()},
         "ignored": tuple(sorted({*known.ignored} - named | unread)),
     }
     return known.model_copy(update=changes)
+
+
+def _number(stated: str) -> float | str:
+    try:
+        return float(stated)
+    except ValueError:
+        return stated
 
 
 def layout_names() -> list[str]:
@@ -183,13 +211,13 @@ def layout_names() -> list[str]:
 def _pairs(texts: Mapping[str, str] | Iterable[str], option: str) -> dict[str, str]:
     if isinstance(texts, Mapping):
         return {str(name): str(column) for name, column in texts.items()}
-    alone, pairs = option != "--map", dict[str, str]()
+    pairs = dict[str, str]()
     for text in texts:
         name, equals, column = str(text).partition("=")
-        if not equals and alone:
+        if not equals and option not in {"--map", "--usd"}:
             column = name
         if not name or not column:
-            form = "SCORER=COLUMN or COLUMN, such as --score prm=rewards" if alone else _NAME_FIRST
+            form = _FORMS.get(option, "SCORER=COLUMN or COLUMN, such as --score prm=rewards")
             raise UsageError(f"{option} takes {form}; {text!r:.80} was given.")
         if pairs.setdefault(name, column) != column:
             raise UsageError(

@@ -60,6 +60,7 @@ _COUNTS_KEPT = 4096
 _COPIES = 1 << 32  # sample numbers between those of two questions that are merged
 _MOST_LLMS = 30  # that a column is taken to name
 _SCORERS = ("rm", "prm", "orm", "reward", "verifier")  # what scores are called
+_SAMPLES = ("samples", "output_list")  # what lists of CoTs are called, beside "responses" and such
 _LIKELY = ("number", "choice", "yes-no", "valid-invalid", "date")
 
 
@@ -174,12 +175,13 @@ def meanings(
     # Usual names count where the catalogue's are missing; `answer` is the gold where no other is.
     uses += _usual(uses, free, ["gold"])
     if not has_golds and all(use.target != "gold" for use in uses):
-        uses = [
-            Use(use.column, "gold", _GOLD_AS_ANSWER)
-            if use.name == "answer" and not {use.column, use.column.split(".")[0]} & {*layout.lists}
-            else use
-            for use in uses
-        ]
+        answers = [each for each in uses if each.name == "answer"]
+        golds = [each for each in answers if not layout.is_listed(each.column)]
+        uses = [each for each in uses if each not in golds]
+        columns_of = [each.column for each in golds]
+        if "answer" in free and all(each.column != "answer" for each in answers):
+            columns_of = ["answer"]
+        uses += [Use(column, "gold", _GOLD_AS_ANSWER) for column in columns_of]
     uses += _usual(uses, free, [target for target in _USUAL if target != "gold"])
     if not {use.target for use in uses} & {"question", "id"}:
         uses += [
@@ -224,7 +226,7 @@ def _named(example: Row, layout: Layout) -> Iterator[Use]:
     if layout.number:
         yield Use(_ID, "id", f"the question's number, {layout.number!r}")
     for name, column in layout.columns.items():
-        listed = ", in a list with an entry per CoT" * (column in layout.lists)
+        listed = ", in a list with an entry per CoT" * layout.is_listed(column)
         yield Use(column, name, _NAMED[name].about + listed)
     for scorer, column in layout.scores.items():
         value = _parsed_text(example.get(column.split(".")[0]))
@@ -256,6 +258,17 @@ def _by_name(name: str) -> Use | None:
     return Use(name, name, "tokens") if name == "usage" else None
 
 
+def _listed_as(name: str) -> str | None:
+    """Return what the entries of a list of this name are, empty: not known; `None`: the list is not
+    one of CoTs.
+    """
+    word = _snake(name)
+    column = _NAMED.get(word) or _NAMED.get(word.removesuffix("s"))
+    if word in _SAMPLES:
+        return "text"
+    return "" if column is None else column.name if "cot" in column.of else None
+
+
 def _snake(name: str) -> str:
     """Return a column's name as the catalogue would write it: `Question ID` and `questionId` as
     `question_id`.
@@ -271,7 +284,8 @@ def fitting(pattern: str, field: str, names: tuple[str, ...]) -> dict[str, str]:
     return {
         value: name
         for name in names
-        if (value := name.removeprefix(before).removesuffix(after))
+        if field in pattern
+        and (value := name.removeprefix(before).removesuffix(after))
         and name == f"{before}{value}{after}"
     }
 
@@ -484,6 +498,7 @@ class _Content:
             name: next((value for _, row in first if (value := row.get(name)) is not None), None)
             for name in columns
         }
+        self._recognise(tuple(columns), first)
         self._understand(table, columns, table.name, example)
         self._check_paths(table.name, first)
         if self._request.facts is None:
@@ -525,16 +540,62 @@ class _Content:
                 used.update(columns.values())
             kept = {name: value for name, value in row.items() if name not in used} | made
             for llm, columns in by_llm.items():
-                own = {pattern: row.get(name) for pattern, name in columns.items()}
+                stated = layout.usd.get(llm)
+                columns |= {_USD: stated} if isinstance(stated, str) else {}
+                own = {name: member(row, each, object, where) for name, each in columns.items()}
+                own |= {_USD: stated} if isinstance(stated, float) else {}
                 own[_LLM] = llm
-                if llm in layout.usd:
-                    stated = layout.usd[llm]
-                    own[_USD] = (
-                        member(row, stated, object, where) if isinstance(stated, str) else stated
-                    )
                 yield TableRow(where, kept | own)
             if not by_llm:
                 yield TableRow(where, kept)
+
+    def _recognise(self, names: tuple[str, ...], rows: Sequence[TableRow]) -> None:
+        """Name the scorers that are in the names of columns; and, where nobody says which lists
+        have an entry per CoT, take that of the texts, and those that are as long on each row.
+        """
+        layout = self.layout
+        columns, scores, lists = {**layout.columns}, {**layout.scores}, [*layout.lists]
+        for scorer, pattern in layout.scores.items():
+            for value, name in fitting(pattern, "{scorer}", names).items():
+                scores[scorer.replace("{scorer}", value)] = name
+                lists += [name] * (pattern in lists)
+        cells = {
+            name: values
+            for name in names
+            if any(values := [_parsed_text(row.get(name)) for _, row in rows])
+        }
+        texts = [
+            column.split(".")[0] for name, column in columns.items() if _NAMED[name].name == "text"
+        ]
+        texts = texts or [name for name in cells if _listed_as(name) == "text"]
+        is_said = bool({"*"} & {*layout.ignored}) or any("{i}" not in name for name in lists)
+        found = [each for name in texts for each in cells.get(name, ())]
+        if any(found) and not is_said and all(isinstance(each, list | None) for each in found):
+            sizes = {
+                name: [len(each) if isinstance(each, list) else None for each in values]
+                for name, values in cells.items()
+                if _listed_as(name) is not None
+            }
+            lists = [name for name, each in sizes.items() if each == sizes[texts[0]]]
+            entry = next(filter(None, found))[0]
+            inner = (
+                {f"{texts[0]}.{name}": _listed_as(name) for name in entry}
+                if isinstance(entry, dict)
+                else {texts[0]: "text"}
+            )
+            taken = {*columns.values(), *scores.values()}
+            for column, name in (
+                inner | {each: _listed_as(each) for each in lists if each != texts[0]}
+            ).items():
+                if (
+                    name
+                    and column not in taken
+                    and name not in {_NAMED[each].name for each in columns}
+                ):
+                    columns[name] = column
+        self.layout = layout.model_copy(
+            update={"columns": columns, "scores": scores, "lists": tuple(lists)}
+        )
 
     def _numbered(self, table: TableFile) -> Iterator[TableRow]:
         """Yield the rows with the ids of their questions, in the order of the numbers."""
@@ -628,7 +689,7 @@ class _Content:
         for use in self.meanings.uses:
             top, dot, path = use.column.partition(".")
             cells = [_parsed_text(row.get(top)) for _, row in rows if dot]
-            if top in self.layout.lists:
+            if self.layout.is_listed(top):
                 cells = [each for cell in cells if isinstance(cell, list) for each in cell]
             objects = [cell for cell in cells if isinstance(cell, dict)]
             member = path.split(".")[0]
@@ -652,7 +713,8 @@ class _Content:
         elif not dataset:
             dataset = re.sub(r"\W+", "-", name.split(".")[0].lower())
             needs.append((f"{name} does not name its dataset: any id will do", "dataset", dataset))
-        if request.answer_kind is None and find_dataset_card(dataset) is None:
+        has_kind = request.answer_kind or self.layout.outcomes or find_dataset_card(dataset)
+        if not has_kind:
             kinds = f"The kind of its answers is not known: one of {', '.join(KINDS)}"
             needs.append((kinds, "answer-kind", self._likely_kind(rows)))
         if not (request.llms or self.layout.number or "llm" in targets):
@@ -679,6 +741,9 @@ class _Content:
             found = {target, other} | ({"verdict"} if target == "text" else set())
             if not found & targets.keys():
                 column = _likely(target, example, *NAMES[other].usual)
+                pattern = re.sub(r"\d+$", "{i}", column)
+                if len(fitting(pattern, "{i}", (*example,))) > 1:
+                    column = pattern
                 is_id = target == "question" and " " not in example.get(column, " ")
                 value = f"{target}{'_id' * is_id}={column or 'COLUMN'}"
                 needs.append((f"{name} has no column with the {words}", "map", value))
@@ -733,7 +798,8 @@ class _Content:
         for column, name, scorer, read in self.meanings.steps:
             value = row[column] if column in row else _nested(row, column, where)
             value = read(value) if value is not None and read is not None else value
-            name = name or ("step_scores" if isinstance(value, list) else "score")
+            if name in ("", "score"):
+                name = "step_scores" if isinstance(value, list) else "score"
             if name in values and value is None:
                 continue
             if scorer and value is not None:

@@ -8,7 +8,8 @@ import pytest
 from importing import check, notes
 
 from feval.errors import SourceError, UnknownNameError, UsageError
-from feval.importers.layouts import Layout
+from feval.importers import understood
+from feval.importers.layouts import Layout, layout_of
 
 PAIRS = Layout(
     file="analysis_{dataset}_{llm}.jsonl",
@@ -135,6 +136,83 @@ def test_facts_of_a_grader_and_verdicts_that_are_cut(imported):
         data,
         layout=layout.model_copy(update={"clip": False}),
     )
+
+
+CASES = {
+    "lists of texts": (
+        {"generations": ["a", "b"], "finish_reasons": ["stop", "length"], "correct": [True, False],
+        "options": ["x", "y"], "answers": ["2", None]},
+        {"generations": "text", "finish_reasons": "finish_reason", "options": "choices",
+        "answers": "answer"},
+    ),
+    "lists of objects": (
+        {"samples": [{"text": "a", "answer": "2", "tokens": 3}, {"text": "b", "tokens": 4}]},
+        {"samples.text": "text", "samples.answer": "answer", "samples.tokens": "tokens"},
+    ),
+    "lists as text": ({"output_list": '["a", "b"]', "scores": "[1, 0]"},
+    {"output_list": "text", "scores": "score"}),
+    "lists of another length": ({"outputs": ["a", "b"], "tokens": [1, 2, 3]},
+    {"outputs": "text", "tokens": "tokens"}),
+    "a text beside": ({"completion": "a", "samples": ["b"]}, {"completion": "text"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lists_of_cots_are_recognised(save, case):
+    cells, read = CASES[case]
+    table = understood(
+        save("x.jsonl", lines({"problem": "1 + 1?", "answer": "2", **cells})), Layout()
+    )
+    assert {use.column: use.target for use in table.uses} == {
+        "problem": "question", "answer": "gold", **read
+    }  # fmt: skip
+    assert "entry per CoT" in str(table.uses) or case == "a text beside"
+
+
+def test_lists_that_are_recognised_make_cots(imported):
+    row = {"problem": "1 + 1?", "answer": "2", "samples": ["a", "b"], "scores": [[0.5], [1, 0]]}
+    recording = imported("table", lines(row, {**row, "problem": "2?"}), answer_kind="number")
+    check(recording, golds=["2", "2"], text=["a", "b", "a", "b"])
+    [scores, _] = recording.score_rows("toy", "toy-llm", "score", range(2))
+    assert [list(steps) for steps in scores.step_scores] == [[0.5], [1, 0]]
+    imported.refuses(
+        "Line 201 of x.json has lists of several lengths (2 in 'samples', 1 in 'scores')",
+        "table",
+        lines(*[row] * 200, {**row, "scores": [1]}),
+        answer_kind="number",
+    )
+
+
+def test_scorers_in_the_names_of_columns(imported):
+    row = {"problem": "?", "samples": ["a", "b"], "Big_scores": [1, 2], "prm_scores": [[1], [2]]}
+    layout = Layout(scores={"{scorer}-rm": "{scorer}_scores"}, columns={"text": "samples"})
+    recording = imported("table", lines(row), layout=layout, answer_kind="number")
+    assert recording.scorers("toy", "toy-llm") == ["Big-rm", "prm-rm"]
+
+
+def test_numbered_columns_are_proposed_and_not_guessed(save):
+    row = {"problem": "1 + 1?", "answer": "2", "response_1": "a", "response_2": "b"}
+    table = understood(save("x.jsonl", lines(row)), Layout(), dataset="gsm8k", llms=("m",))
+    assert table.missing.add == (("map", "text=response_{i}"),)
+    assert table.unread == ("response_1", "response_2")
+
+
+def test_outcomes_of_llms_make_a_row_for_each(save):
+    path = save("x.csv", b"prompt,subject,weak,strong,price\n1 + 1?,sums,0,1,0.5\n")
+    layout = layout_of(outcomes=["weak", "large=strong"])
+    assert layout.outcomes == {"weak": "weak", "large": "strong"}
+    table = understood(path, layout, dataset="toy")
+    assert (table.missing, table.unread) == (None, ("subject", "price"))
+    assert {use.target for use in table.uses} == {"prompt", "question", "verdict", "llm"}
+    with pytest.raises(SourceError, match="has no 'strang'; it has 'prompt', 'subject', 'weak'"):
+        understood(path, layout_of(outcomes=["strang"]))
+    for options, sentence in [
+        ({"usd": ["weak=1"]}, "usd. gives a cost of 'weak', and .outcome. names no verdicts of it"),
+        ({"usd": ["weak"]}, "takes LLM=USD or LLM=COLUMN"),
+        ({"outcomes": ["weak="]}, "takes LLM=COLUMN or COLUMN"),
+    ]:
+        with pytest.raises(UsageError, match=sentence):
+            layout_of(**options)
 
 
 def test_pickles_are_refused_with_what_converts_them(save, imported):
