@@ -559,6 +559,7 @@ class _Content:
             for value, name in fitting(pattern, "{scorer}", names).items():
                 scores[scorer.replace("{scorer}", value)] = name
                 lists += [name] * (pattern in lists)
+        taken = {*columns.values(), *scores.values()}
         cells = {
             name: values
             for name in names
@@ -568,31 +569,23 @@ class _Content:
             column.split(".")[0] for name, column in columns.items() if _NAMED[name].name == "text"
         ]
         texts = texts or [name for name in cells if _listed_as(name) == "text"]
-        is_said = bool({"*"} & {*layout.ignored}) or any("{i}" not in name for name in lists)
+        is_said = "*" in layout.ignored or any("{i}" not in name for name in lists)
         found = [each for name in texts for each in cells.get(name, ())]
         if any(found) and not is_said and all(isinstance(each, list | None) for each in found):
+            samples, entry = texts[0], next(filter(None, found))[0]
             sizes = {
                 name: [len(each) if isinstance(each, list) else None for each in values]
                 for name, values in cells.items()
                 if _listed_as(name) is not None
             }
-            lists = [name for name, each in sizes.items() if each == sizes[texts[0]]]
-            entry = next(filter(None, found))[0]
-            inner = (
-                {f"{texts[0]}.{name}": _listed_as(name) for name in entry}
-                if isinstance(entry, dict)
-                else {texts[0]: "text"}
-            )
-            taken = {*columns.values(), *scores.values()}
-            for column, name in (
-                inner | {each: _listed_as(each) for each in lists if each != texts[0]}
-            ).items():
-                if (
-                    name
-                    and column not in taken
-                    and name not in {_NAMED[each].name for each in columns}
-                ):
-                    columns[name] = column
+            lists = [name for name, each in sizes.items() if each == sizes[samples]]
+            named = {name: name for name in lists}
+            if isinstance(entry, dict):
+                del named[samples]
+                named |= {f"{samples}.{name}": name for name in entry}
+            for column, name in named.items():
+                if (meant := _listed_as(name)) and column not in taken:
+                    columns.setdefault(meant, column)
         self.layout = layout.model_copy(
             update={"columns": columns, "scores": scores, "lists": tuple(lists)}
         )
