@@ -162,7 +162,7 @@ def import_(
         layout,
         columns or (),
         score or (),
-        outcomes=outcome or (),
+        outcome=outcome or (),
         usd=usd or (),
         trusted=trust_layout or dry_run,
     )

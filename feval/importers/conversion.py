@@ -100,6 +100,8 @@ def import_recording(
     map: Mapping[str, str] | None = None,  # noqa: A002 (the option's name on the command line)
     scores: Mapping[str, str] | Iterable[str] | str = (),
     ignore: Iterable[str] | str = (),
+    outcome: Mapping[str, str] | Iterable[str] = (),
+    usd: Mapping[str, Any] | Iterable[str] = (),
     layout: Layout | str | Path | None = None,
     trust_layout: bool = False,
     address: str | None = None,
@@ -134,6 +136,8 @@ def import_recording(
         map: of a table, as in `from_dataframe`: feval's column -> the table's.
         scores: columns with scores, likewise.
         ignore: columns that are not read, likewise.
+        outcome: columns with the verdicts on an LLM of this name, or LLM -> column.
+        usd: LLM of `outcome` -> USD per CoT, or the column with them.
         layout: a published layout, or a mapping file, likewise.
         trust_layout: whether the layout may be one that never read a real file.
         address: where the file was fetched from, such as "hf://us/answers@COMMIT/data/train", to be
@@ -157,7 +161,9 @@ def import_recording(
     llms = tuple(str(each) for each in dict.fromkeys(named))
     source, out, questions = Path(source), Path(out), None if questions is None else Path(questions)
     scores, ignore = ([each] if isinstance(each, str) else each for each in (scores, ignore))
-    layout = layout_of(layout, map or {}, scores, ignore, trusted=trust_layout)
+    layout = layout_of(
+        layout, map or {}, scores, ignore, outcome=outcome, usd=usd, trusted=trust_layout
+    )
     request = ImportRequest(
         str(dataset or ""),
         llms,

@@ -128,8 +128,8 @@ def layout_of(
     scores: Mapping[str, str] | Iterable[str] = (),
     ignored: Iterable[str] = (),
     *,
-    outcomes: Mapping[str, str] | Iterable[str] = (),
-    usd: Mapping[str, str] | Iterable[str] = (),
+    outcome: Mapping[str, str] | Iterable[str] = (),
+    usd: Mapping[str, Any] | Iterable[str] = (),
     trusted: bool = True,
 ) -> Layout:
     """Return a layout from a mapping file, and what is said of single columns, which overrules the
@@ -143,7 +143,7 @@ def layout_of(
         scores: scorer -> the table's column, or texts "scorer=column", or "column", which names the
             scorer, too.
         ignored: columns of the table that are not read.
-        outcomes: LLM -> the column with its verdict on the row's question, likewise.
+        outcome: LLM -> the column with its verdict on the row's question, likewise.
         usd: LLM -> USD per CoT, or the column with them, likewise.
         trusted: whether the layout may be one that never read a real file.
 
@@ -167,13 +167,11 @@ def layout_of(
         columns = [text for text in texts if not text.startswith(_IGNORE)]
         ignored = [*ignored, *(text[len(_IGNORE) :] for text in texts if text not in columns)]
     columns, scores = _pairs(columns, "--map"), _pairs(scores, "--score (in Python: scores)")
-    outcomes, usd = known.outcomes | _pairs(outcomes, "--outcome"), _pairs(usd, "--usd")
+    outcomes, usd = known.outcomes | _pairs(outcome, "--outcome"), _pairs(usd, "--usd")
     if unknown := [*usd.keys() - outcomes.keys()]:
         raise UsageError(
             f"--usd gives a cost of {unknown[0]!r:.80}, and --outcome names no verdicts of it."
         )
-    columns |= {"verdict": "{llm}"} if outcomes else {}
-    columns |= {"usd": "{usd}"} if usd else {}
     named, unread = {*columns.values(), *scores.values()}, set(ignored)
     if both := sorted(named & unread):
         raise UsageError(
@@ -208,7 +206,7 @@ def layout_names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
-def _pairs(texts: Mapping[str, str] | Iterable[str], option: str) -> dict[str, str]:
+def _pairs(texts: Mapping[str, Any] | Iterable[str], option: str) -> dict[str, str]:
     if isinstance(texts, Mapping):
         return {str(name): str(column) for name, column in texts.items()}
     pairs = dict[str, str]()

@@ -461,6 +461,8 @@ class _Content:
             name if name in _NAMED else _snake(name): column
             for name, column in layout.columns.items()
         }
+        columns |= {"verdict": "{llm}"} if layout.outcomes else {}
+        columns |= {"usd": _USD} if layout.usd else {}
         for name in columns:
             if name not in _NAMED:
                 raise UnknownNameError.among("column of feval's,", name, NAMES)

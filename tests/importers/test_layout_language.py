@@ -199,17 +199,17 @@ def test_numbered_columns_are_proposed_and_not_guessed(save):
 
 def test_outcomes_of_llms_make_a_row_for_each(save):
     path = save("x.csv", b"prompt,subject,weak,strong,price\n1 + 1?,sums,0,1,0.5\n")
-    layout = layout_of(outcomes=["weak", "large=strong"])
+    layout = layout_of(outcome=["weak", "large=strong"])
     assert layout.outcomes == {"weak": "weak", "large": "strong"}
     table = understood(path, layout, dataset="toy")
     assert (table.missing, table.unread) == (None, ("subject", "price"))
     assert {use.target for use in table.uses} == {"prompt", "question", "verdict", "llm"}
     with pytest.raises(SourceError, match="has no 'strang'; it has 'prompt', 'subject', 'weak'"):
-        understood(path, layout_of(outcomes=["strang"]))
+        understood(path, layout_of(outcome=["strang"]))
     for options, sentence in [
         ({"usd": ["weak=1"]}, "usd. gives a cost of 'weak', and .outcome. names no verdicts of it"),
         ({"usd": ["weak"]}, "takes LLM=USD or LLM=COLUMN"),
-        ({"outcomes": ["weak="]}, "takes LLM=COLUMN or COLUMN"),
+        ({"outcome": ["weak="]}, "takes LLM=COLUMN or COLUMN"),
     ]:
         with pytest.raises(UsageError, match=sentence):
             layout_of(**options)
