@@ -6,9 +6,11 @@ import gzip
 import json
 from collections import Counter
 
+import numpy as np
 import pytest
 from importing import Columns
 
+import feval
 from feval.importers import import_recording, papers
 from feval.importers.questions import read_questions
 from feval.importers.reading import Reader
@@ -207,3 +209,51 @@ def test_the_game_of_24_is_judged_as_its_authors_judged_it(shared, importing):
     assert sum("24" in row for row in columns.answers) == 33
     assert "exact arithmetic" not in columns.notes
     assert "180008 completion and 100000 prompt tokens" in columns.notes
+
+
+def published(shared, out, folder, layout, dataset):
+    """The LLMs of a set, imported by its layout, and what it should say of them."""
+    import_recording(
+        "table", shared / "real" / folder, out, dataset=dataset, layout=layout,
+        answer_kind="verbatim",
+    )  # fmt: skip
+    golden = json.loads((shared / "golden/verdicts.json").read_text("utf-8"))
+    return golden, *feval.load(dataset, None, out, prices="none")
+
+
+@pytest.mark.parametrize("year", ["aime2024", "aime2025"])
+def test_best_of_infinity(shared, tmp_path, year):
+    golden, dataset, llms = published(shared, tmp_path / "out", "boinf", "best-of-infinity", year)
+    assert len(llms) == 4
+    for llm in llms:
+        expected = golden["boinf"][f"{year}_{llm.name}"]
+        assert [llm.pool.smallest, int(llm.pool.sizes.max())] == expected["samples"]
+        curve = feval.self_consistency_curve(dataset, llm, [1, 10, llm.pool.smallest])
+        one, ten, every = curve.points
+        tokens = llm.pool.output_tokens.mean()
+        assert (one.accuracy, ten.pass_at_n, every.accuracy, tokens) == pytest.approx(
+            [
+                expected[name]
+                for name in (
+                    "mean_accuracy", "pass_at_10", "majority_of_all_ties_shared",
+                    "output_tokens_per_sample",
+                )
+            ],
+            rel=1e-12,
+        )  # fmt: skip
+
+
+def test_routerarena(shared, tmp_path):
+    out = tmp_path / "out"
+    folder = "routerarena/cached_results"
+    golden, dataset, llms = published(shared, out, folder, "routerarena", "arena")
+    golden = golden["routerarena"]
+    best = np.maximum(*(dataset.rightness.of_llm[llm.name][:, 0] for llm in llms))
+    assert len(best) == golden["questions"]
+    assert best.mean() == pytest.approx(golden["oracle"]["mean_score_clipped"], abs=1e-12)
+    for llm in feval.load("arena", None, out, prices="recorded")[1]:
+        result = feval.evaluate(feval.SingleCall(), dataset, llm)
+        expected = golden[llm.name]
+        assert (result.accuracy, result.usd_per_question) == pytest.approx(
+            (expected["mean_score_clipped"], expected["mean_usd"]), abs=1e-12
+        )
