@@ -122,6 +122,13 @@ def import_(
             metavar="LLM=USD", help="What a call of an LLM of --outcome costs, or the column of it."
         ),
     ] = None,
+    feature: Annotated[
+        list[str] | None,
+        Option(
+            metavar="COLUMN",
+            help="Of a table: what is known of the question, to be kept. Repeat for several.",
+        ),
+    ] = None,
     duplicates: Annotated[
         str,
         Option(
@@ -164,6 +171,7 @@ def import_(
         score or (),
         outcome=outcome or (),
         usd=usd or (),
+        feature=feature or (),
         trusted=trust_layout or dry_run,
     )
     is_table = format_name in IMPORTERS and IMPORTERS[format_name].files is not None
@@ -217,7 +225,11 @@ def _show_understood(show: Output, table: Meanings, layout: Layout, *, final: bo
     if show.json and not final:
         return
     facts = [
-        (use.column, f"score of {use.scorer}" if use.scorer else use.target, use.about)
+        (
+            use.column,
+            f"score of {use.scorer}" if use.scorer and use.name != "features" else use.target,
+            use.about,
+        )
         for use in table.uses
     ]
     facts += [(name, "", "not read") for name in table.unread]

@@ -203,6 +203,14 @@ def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
     return choices
 
 
+def _features(value: Any, where: str) -> tuple[tuple[str, str], ...]:
+    named = {
+        name: scalar_text(each, f"{name!r:.60} of {where}")
+        for name, each in json_object(value, where).items()
+    }
+    return tuple((name, each) for name, each in named.items() if each is not None)
+
+
 def _prompt(value: Any, where: str) -> Prompt:
     if isinstance(value, Prompt):
         return value
@@ -356,6 +364,7 @@ COLUMNS: tuple[Column, ...] = (
     ("reference", "reference_answer", "gold_answer", "gold_label", "correct_answer",
     "expected_answer", "expected", "answer_key", "gt", "gt_answer")),
     Column("choices", "question", choices_of, "the options", ("options",)),
+    Column("features", "question", _features, "an object: what else is known of the question"),
     Column("prompt", "request", _prompt, "what was sent: a text, or a list of messages"),
     Column("prompt_tokens", "request", whole_number, "tokens of what was sent",
     ("input_tokens", "usage.prompt_tokens", "usage.input_tokens", "usage.prompt_token_count"),

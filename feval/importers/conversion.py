@@ -102,6 +102,7 @@ def import_recording(
     ignore: Iterable[str] | str = (),
     outcome: Mapping[str, str] | Iterable[str] = (),
     usd: Mapping[str, Any] | Iterable[str] = (),
+    feature: Iterable[str] = (),
     layout: Layout | str | Path | None = None,
     trust_layout: bool = False,
     address: str | None = None,
@@ -138,6 +139,7 @@ def import_recording(
         ignore: columns that are not read, likewise.
         outcome: columns with the verdicts on an LLM of this name, or LLM -> column.
         usd: LLM of `outcome` -> USD per CoT, or the column with them.
+        feature: columns with a feature of the question, which is kept with it.
         layout: a published layout, or a mapping file, likewise.
         trust_layout: whether the layout may be one that never read a real file.
         address: where the file was fetched from, such as "hf://us/answers@COMMIT/data/train", to be
@@ -162,7 +164,14 @@ def import_recording(
     source, out, questions = Path(source), Path(out), None if questions is None else Path(questions)
     scores, ignore = ([each] if isinstance(each, str) else each for each in (scores, ignore))
     layout = layout_of(
-        layout, map or {}, scores, ignore, outcome=outcome, usd=usd, trusted=trust_layout
+        layout,
+        map or {},
+        scores,
+        ignore,
+        outcome=outcome,
+        usd=usd,
+        feature=feature,
+        trusted=trust_layout,
     )
     request = ImportRequest(
         str(dataset or ""),
@@ -384,7 +393,12 @@ class _Conversion:
                 said = f"Questions with the text of another, such as {one!r}"
                 self.same_texts[next(iter(self.same_texts), said)] += 1
             yield Question(
-                q.id, q.text or "", q.gold, canonical_gold(self._kind, q.gold, q.choices), q.choices
+                q.id,
+                q.text or "",
+                q.gold,
+                canonical_gold(self._kind, q.gold, q.choices),
+                q.choices,
+                q.features,
             )
 
     def write(

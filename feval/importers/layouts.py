@@ -66,6 +66,7 @@ class Layout(BaseModel):
         clip: verdicts outside [0, 1] are cut to it.
         outcomes: LLM -> the column with its verdict on the row's question.
         usd: LLM -> USD per CoT, or the column with them.
+        features: columns with a feature of the question, which is kept with it.
         probe_interval: column with the tokens between two probes, where `probes` are answers.
         named: columns that somebody named for this very table, so that it must have them.
     """
@@ -96,6 +97,7 @@ class Layout(BaseModel):
     clip: bool = False
     outcomes: dict[str, str] = Field(default_factory=dict)
     usd: dict[str, float | str] = Field(default_factory=dict)
+    features: tuple[str, ...] = ()
     probe_interval: str = ""
     named: frozenset[str] = Field(default=frozenset(), exclude=True)
 
@@ -130,6 +132,7 @@ def layout_of(
     *,
     outcome: Mapping[str, str] | Iterable[str] = (),
     usd: Mapping[str, Any] | Iterable[str] = (),
+    feature: Iterable[str] = (),
     trusted: bool = True,
 ) -> Layout:
     """Return a layout from a mapping file, and what is said of single columns, which overrules the
@@ -145,6 +148,7 @@ def layout_of(
         ignored: columns of the table that are not read.
         outcome: LLM -> the column with its verdict on the row's question, likewise.
         usd: LLM -> USD per CoT, or the column with them, likewise.
+        feature: columns with a feature of the question, likewise.
         trusted: whether the layout may be one that never read a real file.
 
     Raises:
@@ -172,7 +176,7 @@ def layout_of(
         raise UsageError(
             f"--usd gives a cost of {unknown[0]!r:.80}, and --outcome names no verdicts of it."
         )
-    named, unread = {*columns.values(), *scores.values()}, set(ignored)
+    named, unread = {*columns.values(), *scores.values(), *feature}, set(ignored)
     if both := sorted(named & unread):
         raise UsageError(
             f"The column {both[0]!r:.80} is named by --map or --score (in Python: map or"
@@ -188,6 +192,7 @@ def layout_of(
         "named": known.named | named | unread,
         "lists": tuple(column for column in known.lists if column not in unread),
         "outcomes": outcomes,
+        "features": (*known.features, *feature),
         "usd": known.usd | {llm: _number(stated) for llm, stated in usd.items()},
         "ignored": tuple(sorted({*known.ignored} - named | unread)),
     }

@@ -37,7 +37,12 @@ _COT_COLUMNS = frozenset(column.name for column in names_of("cot").values())
 _OF_LLM = ("temperature", "max_tokens", "decoding", "probe_cue", "step_stop", "step_policy")
 _AS_THEY_ARE = ("reasoning", "token_logprobs", "token_confidences", "turn_prompt_tokens")
 _COUNTED = ("answer", "tokens", "verdict", "node", "turns", "turn_messages")
-_SHARED = (("text", "two texts"), ("gold", "two gold answers"), ("choices", "two sets of choices"))
+_SHARED = (
+    ("text", "two texts"),
+    ("gold", "two gold answers"),
+    ("choices", "two sets of choices"),
+    ("features", "two sets of features"),
+)
 _PROBE = ("offset", "answer", "text", "tokens", "confidence")
 
 
@@ -162,8 +167,10 @@ class Rows:
         """Add the question of a row, which must agree with earlier rows; return its number, from
         0.
         """
-        name, choices = str(values["id"]), values.get("choices") or ()
-        question = SourceQuestion(name, values.get("question"), values.get("gold"), choices)
+        pairs = (values.get(name) or () for name in ("choices", "features"))
+        question = SourceQuestion(
+            str(values["id"]), values.get("question"), values.get("gold"), *pairs
+        )
         return self._number_of(question, where)
 
     def _number_of(self, question: SourceQuestion, where: str) -> int:

@@ -46,13 +46,15 @@ class SourceQuestion:
     """One question of a source or a questions file.
 
     `text` is `None` where the source has only the id, and empty where the text is not known. `gold`
-    is as the source writes it, a number as its decimal key. `choices` are (label, text).
+    is as the source writes it, a number as its decimal key. `choices` are (label, text), `features`
+    (name, value).
     """
 
     id: str
     text: str | None
     gold: str | None = None
     choices: tuple[tuple[str, str], ...] = ()
+    features: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,10 +102,13 @@ class StoredQuestions(Sequence[SourceQuestion]):
 
     def __getitem__(self, index: Any) -> Any:
         if self._last is None or self._last[0] != index:
-            name, text, gold, choices = orjson.loads(
+            *own, choices, features = orjson.loads(
                 self._file.read(self._places[index], self._sizes[index])
             )
-            self._last = index, SourceQuestion(name, text, gold, tuple(map(tuple, choices)))
+            self._last = (
+                index,
+                SourceQuestion(*own, *(tuple(map(tuple, pairs)) for pairs in (choices, features))),
+            )
         return self._last[1]
 
     def __iter__(self) -> Iterator[SourceQuestion]:
@@ -118,6 +121,6 @@ class StoredQuestions(Sequence[SourceQuestion]):
         self[len(self) - 1] = question
 
     def __setitem__(self, index: int, question: SourceQuestion) -> None:
-        data = orjson.dumps((question.id, question.text, question.gold, question.choices))
+        data = orjson.dumps([getattr(question, name) for name in SourceQuestion.__slots__])
         self._places[index], self._sizes[index] = self._file.write(data), len(data)
         self._last = index, question

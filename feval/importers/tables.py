@@ -89,6 +89,8 @@ class Use:
         """Return what makes a value ready for the catalogue's own check: numbers, lists and objects
         may be written as text. `None`: values are as they should be.
         """
+        if self.name == "features":
+            return None
         if self.scorer or self.target in {"score", "step_scores"}:
             return score_cell
         if self.target in {"dataset", "id", "node", "parent"}:
@@ -228,6 +230,8 @@ def _named(example: Row, layout: Layout) -> Iterator[Use]:
     for name, column in layout.columns.items():
         listed = ", in a list with an entry per CoT" * layout.is_listed(column)
         yield Use(column, name, _NAMED[name].about + listed)
+    for column in layout.features:
+        yield Use(column, "features", "a feature of the question", column)
     for scorer, column in layout.scores.items():
         value = _parsed_text(example.get(column.split(".")[0]))
         if column in layout.lists and isinstance(value, list):
@@ -799,7 +803,7 @@ class _Content:
                 continue
             if scorer and value is not None:
                 value = {scorer: value}
-            both = name in {"score", "step_scores"} and values.get(name) is not None
+            both = name in {"score", "step_scores", "features"} and values.get(name) is not None
             values[name] = _by_scorer(values[name]) | _by_scorer(value) if both else value
         if isinstance(verdict := values.get("verdict"), int | float):
             values["verdict"] = self._clipped(verdict)
@@ -824,8 +828,7 @@ class _Content:
 
     def _add_row(self, row: Row, where: str, *, cot: bool = True) -> None:
         values, targets = self._read(row, where), self.meanings.targets
-        dataset = values.pop("dataset", self._request.dataset)
-        rows = self._of(self.layout.datasets.get(dataset, dataset), where)
+        rows = self._of(values.pop("dataset", self._request.dataset), where)
         if self.layout.no_answer:
             self._read_no_answers(values)
         try:
@@ -871,6 +874,8 @@ class _Content:
 
     def _of(self, dataset: Any, where: str) -> Rows:
         """Return the rows of a dataset."""
+        if isinstance(dataset, str):
+            dataset = self.layout.datasets.get(dataset, dataset)
         rows = self._datasets.get(dataset) if isinstance(dataset, str) else None
         if rows is None:
             if not isinstance(dataset, str) or not dataset.strip():

@@ -38,6 +38,7 @@ class Question:
         answer_key: normal form of the gold answer; `None` where there is no gold, or none that the
             answer kind can read.
         choices: (label, text) of each option; empty where there are none.
+        features: (name, value) of what else is known of it, such as its subject.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Question:
     answer: str | None = None
     answer_key: str | None = None
     choices: tuple[tuple[str, str], ...] = ()
+    features: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,8 @@ class PartSpec:
     def line(self, question: str, columns: Columns) -> list[Any]:
         """Return a question's line in the leaf."""
         if self.has_one_row:
-            return [question, *(columns[column.name][0] for column in self.columns)]
+            own = ((column, columns[column.name][0]) for column in self.columns)
+            return [question, *(each for column, each in own if each or column.in_line != "any")]
         values = {column: self._values(column, columns) for column in self.columns}
         line: list[Any] = [
             question,
@@ -233,6 +234,7 @@ PARTS: Mapping[str, PartSpec] = {
                 ColumnSpec("answer", "string", "answer", is_long=True),
                 ColumnSpec("answer_key", "string", "answer_key", is_long=True),
                 ColumnSpec("choices", "list<choice>", "choices"),
+                ColumnSpec("features", "list<choice>", "features", "any"),
             ),
             Question,
         ),

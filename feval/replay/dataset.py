@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -35,12 +35,14 @@ class DatasetEntry:
         answer: the gold as the dataset writes it, `None` where there is none.
         choices: (label, text) of each option.
         id: the question's id.
+        features: what else is known of it, such as its subject, by name.
     """
 
     question: str
     answer: str | None
     choices: tuple[tuple[str, str], ...]
     id: str
+    features: Mapping[str, str]
 
 
 class Dataset(Plottable):
@@ -90,7 +92,8 @@ class Dataset(Plottable):
     def __getitem__(self, question: str | int) -> DatasetEntry:
         """Return the entry of a question, by id or row."""
         recorded = self._view.question(self._view.row(question))
-        return DatasetEntry(recorded.text, recorded.answer, recorded.choices, recorded.id)
+        own = recorded.text, recorded.answer, recorded.choices, recorded.id
+        return DatasetEntry(*own, dict(recorded.features))
 
     def require(self, llms: Sequence[LLM], *, steps: bool = False) -> None:
         """Check that the answer codes of some LLMs are numbered as the golds are; `steps`: they may

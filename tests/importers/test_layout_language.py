@@ -7,9 +7,11 @@ import json
 import pytest
 from importing import check, notes
 
-from feval.errors import SourceError, UnknownNameError, UsageError
-from feval.importers import understood
+from feval import load
+from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
+from feval.importers import import_recording, understood
 from feval.importers.layouts import Layout, layout_of
+from feval.recording import merge, open_recording, verify_recording
 
 PAIRS = Layout(
     file="analysis_{dataset}_{llm}.jsonl",
@@ -213,6 +215,28 @@ def test_outcomes_of_llms_make_a_row_for_each(save):
     ]:
         with pytest.raises(UsageError, match=sentence):
             layout_of(**options)
+
+
+def test_features_are_kept_with_the_question(save, imported, tmp_path):
+    text = "question,topic,level,text\n1 + 1?,sums,3,\\boxed{2}\n2 + 2?,sums,,\\boxed{4}\n"
+    options = {"feature": ["topic", "level"], "answer_kind": "number"}
+    recording = imported("table", save("x.csv", text.encode()), **options)
+    kept = [question.features for question in recording.questions("toy")]
+    assert kept == [(("topic", "sums"), ("level", "3")), (("topic", "sums"),)]
+    dataset, _ = load("toy", ["toy-llm"], recording)
+    assert dataset[0].features == {"topic": "sums", "level": "3"}
+    few = import_recording("table", tmp_path / "x.csv", tmp_path / "few", dataset="toy",
+    llm="other", answer_kind="number", feature=["topic"])  # fmt: skip
+    with pytest.raises(ConflictError, match="two sets of features"):
+        merge([recording.path, few], tmp_path / "both")
+    plain = imported("table", tmp_path / "x.csv", answer_kind="number", llm="other")
+    merge([plain.path, recording.path], tmp_path / "both")
+    verify_recording(tmp_path / "both")
+    both = [question.features for question in open_recording(tmp_path / "both").questions("toy")]
+    assert both == kept
+    row = {"id": "q", "question": "?", "features": {"topic": "sums", "hard": True, "x": None}}
+    lined = imported("jsonl", lines({**row, "samples": ["a"]}), answer_kind="number")
+    assert next(iter(lined.questions("toy"))).features == (("topic", "sums"), ("hard", "yes"))
 
 
 def test_pickles_are_refused_with_what_converts_them(save, imported):

@@ -142,13 +142,16 @@ def merged_questions(dataset: str, holders: Sequence[Recording]) -> Iterator[Que
     yield from (question for question, _ in merged.values())
 
 
+_PAIRS = (("choices", "choices"), ("features", "sets of features"))
+
+
 def same_question(
     dataset: str, known: Question, other: Question, where: str | Path, there: str | Path
 ) -> Question:
     """Return a question with the gold and choices that either of two has; a `ConflictError` names
     `where` and `there`.
     """
-    for field, noun in (("text", "texts"), ("answer_key", "golds"), ("choices", "choices")):
+    for field, noun in (("text", "texts"), ("answer_key", "golds"), *_PAIRS):
         mine, theirs = getattr(known, field), getattr(other, field)
         if mine != theirs and (field == "text" or (mine and theirs)):
             raise ConflictError(
@@ -157,7 +160,8 @@ def same_question(
             )
     if known.answer_key is None and other.answer_key is not None:
         known = replace(known, answer=other.answer, answer_key=other.answer_key)
-    return known if known.choices else replace(known, choices=other.choices)
+    pairs = {field: getattr(known, field) or getattr(other, field) for field, _ in _PAIRS}
+    return replace(known, **pairs)
 
 
 _T = TypeVar("_T")

@@ -285,11 +285,13 @@ def questions_of_tables(tables: Iterable[Any]) -> Iterator[Question]:
     for table in tables:
         columns = table.to_pydict()
         names = ("question_id", *(column.name for column in PARTS["questions"].columns))
-        for name, text, answer, key, choices in zip(
-            *(columns[name] for name in names), strict=True
-        ):
-            options = tuple((each["label"], each["text"]) for each in choices or ())
-            yield Question(name, text, answer, key, options)
+        columns.setdefault("features", [None] * len(columns["question_id"]))
+        for *own, choices, features in zip(*(columns[name] for name in names), strict=True):
+            pairs = (
+                tuple((each["label"], each["text"]) for each in listed or ())
+                for listed in (choices, features)
+            )
+            yield Question(*own, *pairs)
 
 
 def rows_of_part(part: str, rows: Rows) -> Iterator[Any]:
