@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from feval.evaluation.method_names import make_method as make_method
     from feval.evaluation.rightness import Judged as Judged
     from feval.evaluation.rightness import judged as judged
+    from feval.evaluation.rightness import right_parties as right_parties
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "evaluation": ("budgets", "evaluate"),
         "method_names": ("field_names", "make_method"),
-        "rightness": ("Judged", "judged"),
+        "rightness": ("Judged", "judged", "right_parties"),
     },
 )
 

@@ -19,11 +19,13 @@ import numpy.typing as npt
 
 from feval.errors import UnknownNameError, UsageError, spoken
 from feval.recording import NO_ANSWER, PoolRows
+from feval.replay import load
 from feval.report.tables.tables import Line, Table, TableColumn, columns
 from feval.report.text import counted, percent, shortened, visible
 
 if TYPE_CHECKING:
     from feval.recording import ProbeRows, Question, Recording, ScoreRows
+    from feval.replay import Rightness
 
 _BLOCK = 1 << 16
 """Questions that are counted at once, so that memory does not grow with their CoTs."""
@@ -47,7 +49,8 @@ class Overview:
         dataset: its id.
         llms: their names.
         question_ids: by row.
-        accuracy: [L, Q] share of the CoTs that are right; NaN where there is no gold or no CoT.
+        accuracy: [L, Q] share of the CoTs that are right, or their mean verdict; NaN where nothing
+            says what is right, or there is no CoT.
         cots: [L, Q] how many there are.
         agreement: [Q] share of the CoTs of all these LLMs that give the most frequent answer; NaN
             without CoTs.
@@ -67,10 +70,11 @@ class Overview:
 def overview(recording: Recording, dataset: str, llms: Sequence[str]) -> Overview:
     """Return how some LLMs did on each question of a dataset."""
     recording.prepare(dataset, llms)
-    votes = recording.votes(dataset)
+    votes, rightness = recording.votes(dataset), rightness_on(recording, dataset, llms)
+    gold = votes.gold if rightness is None else rightness.gold
     starts = np.concatenate([[0], np.cumsum(votes.candidate_counts(), dtype=np.int64)])
     counts = np.zeros(starts[-1], np.int64)
-    right, cots = np.zeros((2, len(llms), len(votes)), np.int64)
+    right, cots = np.zeros((2, len(llms), len(votes)))
     for place, llm in enumerate(llms):
         own, steps = votes.llms[llm], recording.steps(dataset, llm)
         for start in range(0, len(votes), _BLOCK):
@@ -80,10 +84,12 @@ def overview(recording: Recording, dataset: str, llms: Sequence[str]) -> Overvie
             answered = codes >= 0
             given = (starts[rows, None] - first + codes)[answered]
             counts[first:end] += np.bincount(given, minlength=end - first)
-            right[place, rows] = ((codes == votes.gold[rows, None]) & answered).sum(1)
+            right[place, rows] = ((codes == gold[rows, None]) & answered).sum(1)
+        if rightness is not None:
+            right[place] = rightness.of_llm[llm].sum(1)
         cots[place] = own.sizes if steps is None else steps.ends.sum(1)
     with np.errstate(invalid="ignore"):
-        accuracy = np.where(votes.gold == NO_ANSWER, np.nan, right / cots)
+        accuracy = np.where(gold == NO_ANSWER, np.nan, right / cots)
         largest = np.zeros(len(votes), np.int64)
         some = np.diff(starts) > 0
         if some.any():
@@ -92,7 +98,14 @@ def overview(recording: Recording, dataset: str, llms: Sequence[str]) -> Overvie
         judged = ~np.isnan(accuracy)
         mean = np.where(judged, accuracy, 0.0).sum(0) / judged.sum(0)
     order = np.lexsort([np.nan_to_num(share, nan=np.inf) for share in (agreement, mean)])
-    return Overview(dataset, tuple(llms), votes.question_ids, accuracy, cots, agreement, order)
+    return Overview(
+        dataset, tuple(llms), votes.question_ids, accuracy, cots.astype(int), agreement, order
+    )
+
+
+def rightness_on(recording: Recording, dataset: str, llms: Sequence[str]) -> Rightness | None:
+    """Return how right the CoTs of a dataset are; `None` where the parties of its golds say it."""
+    return load(dataset, llms, recording, prices="none")[0].rightness if llms else None
 
 
 def overview_dict(shown: Overview, rows: Sequence[int]) -> list[dict[str, Any]]:
@@ -153,6 +166,7 @@ class LLMOnQuestion:
         pool: its CoTs, or the steps of its tree.
         codes: per CoT, its answer among the question's candidates; -1 for no answer.
         scores: scorer -> a score per CoT; `None` where there is none.
+        right: how right each CoT is, where the parties of the golds do not say it; else empty.
         probes: its probes; `None` where there are none.
     """
 
@@ -161,6 +175,7 @@ class LLMOnQuestion:
     codes: Sequence[int] = ()
     scores: dict[str, list[float | None]] = field(default_factory=dict)
     probes: ProbeRows | None = None
+    right: Sequence[float] = ()
 
     @property
     def is_tree(self) -> bool:
@@ -189,7 +204,8 @@ class RecordedQuestion:
         dataset: id of the dataset.
         question: text, gold and choices.
         candidates: the distinct answers, by code.
-        gold: code of the gold answer; -1 where there is none.
+        gold: code of the answer that is right, one that no CoT has where there are several, or
+            none; -1 where nothing says so.
         llms: what each LLM did.
     """
 
@@ -202,6 +218,25 @@ class RecordedQuestion:
     def answer(self, code: int) -> str | None:
         """Return the answer that has a code."""
         return None if code < 0 else self.candidates[code]
+
+    def right(
+        self, code: int, on: LLMOnQuestion | None = None, place: int = 0
+    ) -> bool | float | None:
+        """Return how right an answer is, or the CoT at a place of an LLM: a mean where its CoTs
+        differ; `None` where nothing says so.
+        """
+        if self.gold < 0:
+            return None
+        given = [
+            right
+            for each in self.llms
+            for own, right in zip(each.codes, each.right, strict=False)
+            if own == code
+        ]
+        if not given:
+            return code == self.gold
+        right = sum(given) / len(given) if on is None else on.right[place]
+        return bool(right) if right in (0, 1) else right
 
 
 def said(messages: Iterable[Mapping[str, Any]]) -> str:
@@ -216,17 +251,27 @@ def recorded_questions(
     block by block.
     """
     recording.prepare(dataset, llms)
-    votes = recording.votes(dataset)
+    votes, rightness = recording.votes(dataset), rightness_on(recording, dataset, llms)
+    gold = votes.gold if rightness is None else rightness.gold
     ids = [votes.question_ids[row] for row in rows]
     sources = [_of_llm(recording, dataset, llm, rows, ids) for llm in llms]
     for row, question in zip(rows, recording.scan_questions(dataset, rows), strict=True):
         on = [
             LLMOnQuestion(
-                llm, pool, votes.llms[llm].codes[row, : len(pool.answers)].tolist(), *rest
+                llm,
+                pool,
+                votes.llms[llm].codes[row, : len(pool.answers)].tolist(),
+                scores,
+                probes,
+                []
+                if rightness is None
+                else rightness.of_llm[llm][row, : len(pool.answers)].tolist(),
             )
-            for llm, (pool, *rest) in zip(llms, (next(source) for source in sources), strict=True)
+            for llm, (pool, scores, probes) in zip(
+                llms, (next(source) for source in sources), strict=True
+            )
         ]
-        yield RecordedQuestion(dataset, question, votes.candidates(row), int(votes.gold[row]), on)
+        yield RecordedQuestion(dataset, question, votes.candidates(row), int(gold[row]), on)
 
 
 def _of_llm(
@@ -353,24 +398,21 @@ def question_dict(
 def _llm_dict(
     asked: RecordedQuestion, on: LLMOnQuestion, samples: Collection[int] | None
 ) -> dict[str, Any]:
-    def is_right(code: int) -> bool | None:
-        return None if asked.gold < 0 else code == asked.gold
-
     return {
         "llm": on.llm,
         "counts": [
-            {"answer": asked.answer(code), "count": count, "right": is_right(code)}
+            {"answer": asked.answer(code), "count": count, "right": asked.right(code)}
             for code, count in on.counts()
         ],
         "samples": [
-            _sample_dict(on, place, right=is_right(code))
+            _sample_dict(on, place, right=asked.right(code, on, place))
             for place, code in enumerate(on.codes)
             if samples is None or place in samples
         ],
     }
 
 
-def _sample_dict(on: LLMOnQuestion, place: int, *, right: bool | None) -> dict[str, Any]:
+def _sample_dict(on: LLMOnQuestion, place: int, *, right: bool | float | None) -> dict[str, Any]:
     pool = on.pool
     sample: dict[str, Any] = {
         "sample": place,
@@ -483,10 +525,14 @@ def _counts(asked: RecordedQuestion, shown: Sequence[Mapping[str, Any]]) -> Tabl
 def _verdict(given: Mapping[str, Any]) -> tuple[str, str]:
     """An answer behind its mark, and their style."""
     answer, right = given["answer"], given["right"]
-    if answer is None:
+    if answer is None and not right:
         return "– no answer", FAINT
-    sign, style = ("·", PLAIN) if right is None else ("✓", RIGHT) if right else ("✗", WRONG)
-    return f"{sign} {shortened(answer, _SHORT_ANSWER)}", style
+    words = "no answer" if answer is None else shortened(answer, _SHORT_ANSWER)
+    if right is None:
+        return f"· {words}", PLAIN
+    if 0 < right < 1:
+        return f"◐ {words}, {right:.2g} right", PLAIN
+    return (f"✓ {words}", RIGHT) if right else (f"✗ {words}", WRONG)
 
 
 def _about(sample: Mapping[str, Any], *more: str) -> tuple[str, str]:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import feval
+from chromium import first_data
+from command_line import feval, said
 from recorded_trees import write_trees
 from recorded_turns import write_turns
 from rich.console import Console
@@ -17,8 +18,10 @@ from small import pool, write_rows, write_toy
 
 from feval import from_dataframe
 from feval.cli.output import Output
+from feval.importers import import_recording
 from feval.recording import ProbeRows, open_recording
 from feval.report.looking import answer_span, overview, question_pieces, recorded_questions
+from feval.report.page.questions import view_page
 from feval.report.tables.tables import plain_text
 
 EVIL = "evil\x1b]0;owned\x07[red]\u202e"
@@ -254,3 +257,32 @@ def test_names_of_llms_cannot_steer_the_terminal(tmp_path):
     for arguments in (("show", out), ("show", out, "toy/0"), ("info", out)):
         shown = feval(*arguments).stdout
         assert not set(shown) & {"\u202e", "\u200b"}
+
+
+def test_cots_are_marked_by_their_verdicts(tmp_path):
+    verdicts = [("a", 1), ("a", 0), ("b", 0.5), (None, 1), ("c", None)]
+    source = tmp_path / "rows.jsonl"
+    rows = [
+        {"id": "q", "question": "why?", "llm": "m", "sample": place, "answer": answer, "gold": gold}
+        | {"verdict": verdict, "grader": "pytest", "text": "x", "tokens": 1, "id": name}
+        for name, gold in (("q", None), ("labelled", "a"))
+        for place, (answer, verdict) in enumerate(verdicts)
+    ]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    import_recording("jsonl", source, tmp_path / "rec", dataset="d", answer_kind="verbatim")
+    shown = said("show", tmp_path / "rec", "q")
+    marks = ("◐ a, 0.5 right", "◐ b, 0.5 right", "✓ no answer", "✗ c")
+    assert all(mark in shown for mark in (*marks, "sample 0  ✓ a", "sample 1  ✗ a"))
+    listed = json.loads(said("show --json", tmp_path / "rec"))["questions"]
+    assert [each["accuracy"]["m"] for each in listed] == [0.4, 0.5]
+    held = json.loads(said("info --json", tmp_path / "rec"))
+    assert held["verdicts"] == [
+        {"dataset": "d", "llm": "m", "grader": "pytest", "verdicts": 8, "none": 2}
+        | {"questions": 2, "without_gold": 1, "mixed_parties": 4, "with_gold": 4}
+        | {"disagreements": 3, "agreement": 0.25}
+    ]
+    assert "agree with gold %" in said("info", tmp_path / "rec")
+    page = view_page(open_recording(tmp_path / "rec"), {"d": ["m"]})
+    question, labelled = first_data(page.html)["questions"]
+    assert question["d"][0][3] == [1, 0, 0.5, 1, 0]
+    assert (question["p"]["0"], labelled["d"][0][3]) == (0.5, [1, 1, 0, 0, 0])

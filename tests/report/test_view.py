@@ -65,7 +65,8 @@ def test_the_page_has_every_cot_with_its_answer(page):
         assert entry["g"] == entry["a"][entry["k"]] == GOLDS[row]
         held = {name: own for name, own in zip(data["llms"], entry["d"], strict=True) if own}
         assert [*held] == PAIRS[dataset]
-        for name, (codes, tokens, finish) in held.items():
+        for name, (codes, tokens, finish, right) in held.items():
+            assert right == []  # the gold's party says it
             own, answers = block[name], ANSWERS[name][row]
             assert [None if code < 0 else entry["a"][code] for code in codes] == answers
             assert tokens == [10 + i for i in range(len(codes))]

@@ -89,8 +89,9 @@ const action = (label, act) => el("button", { type: "button", class: "plainly", 
 const short = (name) => name.split("/").pop();
 const PAGE = narrow ? 10 : 25;
 const word = (q, code) => (code < 0 ? "no answer" : code < q.a.length ? q.a[code] : "an answer no CoT gave");
-const tone = (q, code) => (code < 0 ? "none" : q.k >= 0 && code === q.k ? "right" : "wrong");
-const sign = { right: "✓", wrong: "✗", none: "–" };
+// `right` is a share where verdicts judge the CoT; `q.p` has those of answers whose CoTs are judged differently.
+const tone = (q, code, right = q.p?.[code]) => (right > 0 ? (right < 1 ? "partly" : "right") : code < 0 ? "none" : right === undefined && q.k >= 0 && code === q.k ? "right" : "wrong");
+const sign = { right: "✓", wrong: "✗", none: "–", partly: "◐" };
 const TONES = [["right", "✓", "right"], ["wrong", "✗", "wrong"], ["none", "–", "no answer"]];
 
 // What marks mean: class and text of each, and words.

@@ -4,7 +4,7 @@ function explorer(book) {
   const last = (method) => (view.budget === "last" ? method.points.length - 1 : 0);
   const followed = book.methods.map((method, i) => ({ ...method, i })).filter((method) => method.points.length);
   const decided = (q, method, point) => q.m[method.i][point ?? last(method)];
-  const right = (q, d) => q.k >= 0 && d[0] === q.k;
+  const right = (q, d) => q.k >= 0 && (q.p ? q.p[d[0]] >= 0.5 : d[0] === q.k);
   const FILTERS = {
     all: () => true,
     disagree: (q) => new Set(followed.map((m) => decided(q, m)[0])).size > 1,

@@ -5,7 +5,7 @@ recording, as a page to look at, with everything that was recorded of them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -88,6 +88,15 @@ def _entry(question: Any, text: str, candidates: Sequence[str], gold: int, caps:
     }
 
 
+def _party_shares(pools: Iterable[tuple[Sequence[int], Sequence[float]]]) -> dict[int, float]:
+    """How right the CoTs with each answer are on average; nothing where the gold says it."""
+    given: dict[int, list[float]] = {}
+    for codes, rights in pools:
+        for code, right in zip(codes, rights, strict=False):
+            given.setdefault(code, []).append(right)
+    return {code: round(sum(own) / len(own), 4) for code, own in given.items()}
+
+
 def question_book(
     dataset: Dataset, llms: Sequence[LLM], traces: Traces, seed: int, caps: Caps
 ) -> dict[str, Any]:
@@ -105,6 +114,11 @@ def question_book(
         drawn = [order[place].tolist() for order in orders]
         entry, gold = dataset[row], int(dataset.gold[row])
         question = _entry(entry, entry.question, dataset.candidates(row), gold, caps)
+        if dataset.rightness is not None and dataset.rightness.is_mixed[row]:
+            of_llm = dataset.rightness.of_llm
+            question["p"] = _party_shares(
+                (llm.pool.codes[row].tolist(), of_llm[llm.name][row].tolist()) for llm in llms
+            )
         question["d"] = [
             _pool(llm, own, row, texts, caps) for llm, own in zip(draws, drawn, strict=True)
         ]
@@ -394,6 +408,8 @@ def _questions(
         question, on_each = asked.question, asked.llms
         entry = _entry(question, question.text, asked.candidates, asked.gold, limits)
         entry["d"] = {on.llm: _index(on) for on in on_each}
+        if shares := _party_shares((on.codes, on.right) for on in on_each):
+            entry["p"] = shares
         texts = {
             on.llm: _texts(llm, row, on, limits) for llm, on in zip(llms, on_each, strict=True)
         }
@@ -403,13 +419,13 @@ def _questions(
 
 
 def _index(on: LLMOnQuestion) -> list[Any]:
-    """Codes, output tokens and finish reasons of an LLM's CoTs; steps that end nothing have a code
-    that is not counted.
+    """Codes, output tokens, finish reasons of an LLM's CoTs, and how right they are where it is no
+    party of answers; steps that end nothing have a code that is not counted.
     """
     ends = on.pool.ends or [True] * len(on.codes)
     codes = [code if end else _NOT_SHOWN for code, end in zip(on.codes, ends, strict=True)]
     finish = [FINISH_REASONS.index(reason) for reason in on.pool.finish_reasons]
-    return [codes, list(on.pool.output_tokens), finish]
+    return [codes, list(on.pool.output_tokens), finish, [round(right, 4) for right in on.right]]
 
 
 def _texts(llm: LLM, row: int, on: LLMOnQuestion, limits: Caps) -> dict[str, Any]:

@@ -5,19 +5,19 @@ data.questions.forEach((q, i) => { q.t = i; });
 const view = { dataset: -1, llm: -1, verdict: "all", finish: -1, order: "hardest", search: "" };
 const VERDICTS = {
   all: (q, code) => code > -2,
-  right: (q, code) => q.k >= 0 && code === q.k,
-  wrong: (q, code) => q.k >= 0 && code >= 0 && code !== q.k,
+  right: (q, code, right) => q.k >= 0 && (right ?? Number(code === q.k)) > 0,
+  wrong: (q, code, right) => q.k >= 0 && code >= 0 && (right ?? Number(code === q.k)) < 1,
   none: (q, code) => code === -1,
 };
 const chosen = (q) => data.llms.map((_, l) => l).filter((l) => q.d[l] && (view.llm < 0 || view.llm === l));
-const fits = (q, l, s) => VERDICTS[view.verdict](q, q.d[l][0][s]) && (view.finish < 0 || q.d[l][2][s] === view.finish);
+const fits = (q, l, s) => VERDICTS[view.verdict](q, q.d[l][0][s], q.d[l][3][s]) && (view.finish < 0 || q.d[l][2][s] === view.finish);
 const filtered = () => view.verdict !== "all" || view.finish >= 0 || view.llm >= 0;
 const matching = (q) => !filtered() || chosen(q).some((l) => q.d[l][0].some((_, s) => fits(q, l, s)));
 
 // Share of an LLM's CoTs that are right, and how often each answer came.
 function accuracy(q, l) {
-  const codes = q.d[l] ? q.d[l][0].filter((code) => code > -2) : [];
-  return q.k < 0 || !codes.length ? null : codes.filter((code) => code === q.k).length / codes.length;
+  const shares = q.d[l] ? q.d[l][0].map((code, s) => (code > -2 ? q.d[l][3][s] ?? Number(code === q.k) : null)).filter((share) => share !== null) : [];
+  return q.k < 0 || !shares.length ? null : shares.reduce((a, b) => a + b) / shares.length;
 }
 function counts(q, l) {
   const found = new Map();
@@ -87,10 +87,11 @@ function histogram(q) {
   const total = new Map();
   for (const each of own.values()) for (const [code, count] of each) total.set(code, (total.get(code) ?? 0) + count);
   const codes = [...total.keys()].sort((a, b) => (a < 0) - (b < 0) || total.get(b) - total.get(a));
-  const shown = codes.filter((code, i) => i < MOST || code < 0 || code === q.k);
+  const colour = new Map(codes.map((code) => [code, tone(q, code)]));
+  const shown = codes.filter((code, i) => i < MOST || code < 0 || ["right", "partly"].includes(colour.get(code)));
   const most = Math.max(1, ...[...own.values()].flatMap((each) => [...each.values()]));
-  const bar = (code, count) => el("td", null, count ? el("span", { class: "bar " + tone(q, code), style: `width: ${(100 * count) / most}%` }, String(count)) : null);
-  const rows = shown.map((code) => el("tr", null, el("th", { scope: "row", class: tone(q, code), dir: "auto" }, `${sign[tone(q, code)]} ${word(q, code)}`), ...[...own.values()].map((each) => bar(code, each.get(code)))));
+  const bar = (code, count) => el("td", null, count ? el("span", { class: "bar " + colour.get(code), style: `width: ${(100 * count) / most}%` }, String(count)) : null);
+  const rows = shown.map((code) => el("tr", null, el("th", { scope: "row", class: colour.get(code), dir: "auto" }, `${sign[colour.get(code)]} ${word(q, code)}`), ...[...own.values()].map((each) => bar(code, each.get(code)))));
   return scroller(el("div", { class: "scroll" }, el("table", { class: "histogram" }, el("caption", null, "Bars: how many CoTs gave each answer"), el("thead", null, el("tr", null, el("th", null, "answer"), ...[...own.keys()].map((l) => el("th", { scope: "col", title: data.llms[l] }, short(data.llms[l]))))),
     el("tbody", null, ...rows)), codes.length > shown.length ? el("p", { class: "note" }, `and ${codes.length - shown.length} rarer answers`) : null));
 }
@@ -102,8 +103,8 @@ function pool(q, l, own) {
   const wanted = view.search && !named(q, view.search) ? view.search : "";
   const fitting = codes.map((_, s) => fits(q, l, s) && (!wanted || said(own, s, wanted)));
   const holder = el("div", { "aria-live": "polite" }), boxes = new Map();
-  const cells = codes.map((code, s) => el("button", { type: "button", class: `cell ${tone(q, code)}${fitting[s] ? "" : " unread"}`, "aria-pressed": "false",
-    "aria-label": `CoT ${s} of ${name}: ${word(q, code)}`, title: `${word(q, code)}, ${tokens[s]} tokens`, onclick: () => toggle(s) }, code < 0 ? "–" : word(q, code)));
+  const cells = codes.map((code, s) => el("button", { type: "button", class: `cell ${tone(q, code, q.d[l][3][s])}${fitting[s] ? "" : " unread"}`, "aria-pressed": "false",
+    "aria-label": `CoT ${s} of ${name}: ${word(q, code)}`, title: `${word(q, code)}, ${tokens[s]} tokens${q.d[l][3].length ? `, ${q.d[l][3][s]} right` : ""}`, onclick: () => toggle(s) }, code < 0 ? "–" : word(q, code)));
   function toggle(s, open = !boxes.has(s)) {
     cells[s].setAttribute("aria-pressed", String(open));
     if (!open) boxes.get(s)?.remove(), boxes.delete(s);
@@ -126,10 +127,10 @@ function pool(q, l, own) {
 
 // One CoT: its answer is marked in its text, its thoughts are folded.
 function cot(q, l, s, own) {
-  const [codes, tokens, finish] = q.d[l], text = own.x[s], span = own.s[s], thoughts = own.r?.[s];
+  const [codes, tokens, finish, right] = q.d[l], kind = tone(q, codes[s], right[s]), text = own.x[s], span = own.s[s], thoughts = own.r?.[s];
   const scores = Object.entries(own.p ?? {}).filter(([, values]) => values[s] !== null).map(([name, values]) => `${name} ${Number(values[s].toPrecision(4))}`);
   const about = [`CoT ${s} of ${data.llms[l]}`, `${plain(tokens[s])} tokens`, data.finish[finish[s]], ...scores].filter((part) => part !== "unknown").join(", ");
-  return el("div", { class: "cot" }, el("div", { class: "id" }, about, " ", el("span", { class: "mark-answer " + tone(q, codes[s]) }, `${sign[tone(q, codes[s])]} ${word(q, codes[s])}`)),
+  return el("div", { class: "cot" }, el("div", { class: "id" }, about, " ", el("span", { class: "mark-answer " + kind }, `${sign[kind]} ${word(q, codes[s])}${kind === "partly" ? `, ${right[s]} right` : ""}`)),
     thoughts ? el("details", null, el("summary", null, `Reasoning, ${thoughts.length.toLocaleString("en")} characters`), el("div", { class: "text", dir: "auto" }, thoughts)) : null,
     text === null ? el("p", { class: "note" }, "No text was recorded.")
       : el("div", { class: "text", dir: "auto" }, ...(span ? [text.slice(0, span[0]), el("mark", null, text.slice(...span)), text.slice(span[1])] : [text])));

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from feval import evaluation
 from feval.answers import NORMAL_FORM
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
@@ -48,9 +51,40 @@ def info_dict(recording: Recording) -> dict[str, Any]:
         "datasets": list(recording.manifest.datasets.values()),
         "llms": list(recording.manifest.llms.values()),
         "pairs": [_pair(recording, pair) for pair in recording.manifest.pairs.values()],
+        "verdicts": [*_verdicts(recording)],
         "served": [served.sentence for served in recording.manifest.served_models()],
         "bytes": sum(record["bytes"] for record in recording.manifest.files.values()),
     }
+
+
+def _verdicts(recording: Recording) -> Iterator[dict[str, Any]]:
+    """How many CoTs of each LLM a grader judged, and how often golds agree with it, where both
+    are: a verdict from 0.5 on says right. Mixed parties have CoTs that are not equally right.
+    """
+    for dataset, llm in recording.manifest.pairs:
+        for grader in recording.graders(dataset, llm):
+            recording.prepare(dataset, [llm])
+            votes, values = recording.votes(dataset), recording.scores(dataset, llm, grader).values
+            codes, known = votes.llms[llm].codes, ~np.isnan(values)
+            both = known & (votes.gold >= 0)[:, None]
+            differs = both & ((values >= 0.5) != (codes == votes.gold[:, None]))
+            graded, shares = (
+                known.any(axis=1),
+                evaluation.right_parties(codes, np.nan_to_num(values))[1],
+            )
+            yield {
+                "dataset": dataset,
+                "llm": llm,
+                "grader": grader,
+                "verdicts": int(known.sum()),
+                "none": int((codes >= -1).sum() - known.sum()),
+                "questions": int(graded.sum()),
+                "without_gold": int((graded & (votes.gold < 0)).sum()),
+                "mixed_parties": int(((shares > 0) & (shares < 1)).sum()),
+                "with_gold": int(both.sum()),
+                "disagreements": int(differs.sum()),
+                "agreement": float(1 - differs.sum() / both.sum()) if both.any() else None,
+            }
 
 
 def _pair(recording: Recording, pair: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,6 +154,18 @@ _SCORES: Fields = {
     "#prompt tokens": "prompt_tokens",
     "#output tokens": "output_tokens",
 }
+_VERDICTS: Fields = {
+    "dataset": "dataset",
+    "LLM": "llm",
+    "grader": "grader",
+    "#verdicts": "verdicts",
+    "#CoTs without": "none",
+    "#questions": "questions",
+    "#without gold": "without_gold",
+    "#mixed parties": "mixed_parties",
+    "#agree with gold %": share("agreement"),
+    "#disagree": "disagreements",
+}
 _SCORERS: Fields = {"scorer": "name", "kind": "kind", "parameters": "parameters"}
 _PROBES: Fields = {
     "dataset": "dataset",
@@ -143,9 +189,15 @@ def info_tables(recording: Recording) -> list[Table]:
     probes = [
         each | {"output_tokens": each.get("output_tokens") or None} for each in info["probes"]
     ]
+    graders = {each["grader"] for each in info["verdicts"]}
     optional = [
         make_table("decoding", _DECODING, llms),
-        make_table("scores", _SCORES, info["scores"]),
+        make_table(
+            "verdicts", _VERDICTS, info["verdicts"], ["by a verdict from 0.5 on, a CoT is right"]
+        ),
+        make_table(
+            "scores", _SCORES, [each for each in info["scores"] if each["scorer"] not in graders]
+        ),
         make_table("scorers", _SCORERS, info["scorers"] if info["scores"] else ()),
         make_table("probes", _PROBES, probes),
     ]
