@@ -65,6 +65,7 @@ _GROUPS: tuple[tuple[str, dict[str, pa.DataType]], ...] = (
     ),
     ("reasoning", {"reasoning": TEXT}),
     ("scores", {"score": _FLOAT, "step_scores": pa.list_(_FLOAT)}),
+    ("verdicts", {"verdict": _FLOAT, "grader": TEXT}),
     (
         "logprobs",
         {
@@ -121,7 +122,9 @@ def flat_columns(recording: Recording, pairs: Sequence[tuple[str, str]]) -> list
     `score.length`.
     """
     has = set().union(*(columns_of(recording, *pair) for pair in pairs))
-    scorers = dict.fromkeys(name for pair in pairs for name in recording.scorers(*pair))
+    scorers = dict.fromkeys(
+        name for pair in pairs for name in recording.scorers(*pair, graders=False)
+    )
     columns: list[str] = []
     for name in COLUMNS:
         if name in has:
@@ -256,7 +259,8 @@ def columns_of(recording: Recording, dataset: str, llm: str) -> set[str]:
     """The columns that an LLM has on a dataset."""
     groups = {"always", *recording.channels(dataset, llm)}
     groups |= set() if "steps" in groups else {"whole"}
-    groups |= {"scores"} if recording.scorers(dataset, llm) else set()
+    groups |= {"scores"} if recording.scorers(dataset, llm, graders=False) else set()
+    groups |= {"verdicts"} if recording.graders(dataset, llm) else set()
     groups |= {"probes"} if recording.has_probes(dataset, llm) else set()
     columns = {name for group, types in _GROUPS if group in groups for name in types}
     columns |= {"first_token_s"} if "timings" in groups else set()
@@ -292,6 +296,7 @@ def questions_of(
         name: _by_question(recording.score_rows(dataset, llm, name, rows))
         for name in recording.scorers(dataset, llm)
     }
+    graders = {name: scores_on.pop(name) for name in recording.graders(dataset, llm)}
     votes = recording.votes(dataset)
     codes, gold = votes.llms[llm].codes, votes.gold
     for row, question in zip(rows, recording.scan_questions(dataset, rows), strict=True):
@@ -320,6 +325,9 @@ def questions_of(
         size = len(pool.answers)
         judged = _scores({name: on(question.id) for name, on in scores_on.items()}, size)
         own: Row = {"correct": correct, "probes": _probes(probes_on(question.id), size)}
+        for name, on in graders.items():
+            cells = _scores({name: on(question.id)}, size)["score"]
+            own |= {"verdict": [cell and cell[name] for cell in cells], "grader": [name] * size}
         yield about, size, _cots(pool) | own | judged
 
 

@@ -48,8 +48,8 @@ _LEFT_OUT = (
     ),
     "Tokens of CoTs were left out where those of their request are not known.",
     (
-        "Questions without a gold answer or CoTs, parties of equal answers, system prompt and"
-        " settings of scorers were left out."
+        "Questions without a gold answer, verdicts or CoTs, parties of equal answers, system prompt"
+        " and settings of scorers were left out."
     ),
     "Token counters, licence, prices and notes were left out.",
     (
@@ -112,8 +112,8 @@ def _check(recording: Recording, dataset: str, llm: str) -> None:
         )
     if not len(_right_shares(recording, dataset, llm)):
         raise NotRecordedError(
-            f"No question of {dataset} that {llm} answered has a gold answer, and every-eval-ever"
-            " holds right and wrong answers. Import the golds first, or export a table."
+            f"No question of {dataset} that {llm} answered has a gold answer or verdicts, and"
+            " every-eval-ever holds right and wrong answers. Import these first, or export a table."
         )
 
 
@@ -140,18 +140,17 @@ def _lines(block: Block) -> tuple[int, bytes]:
     made: list[bytes] = []
     shared = _shared(block.recording(), block.dataset, block.llm)
     for about, _, columns in questions_of(block):
-        if about["gold"] is None or not columns:
+        right, verdicts = columns.get("correct", [None]), columns.get("verdict", ())
+        if right[0] is None and any(verdict is not None for verdict in verdicts):
+            right = columns["correct"] = [verdict or 0.0 for verdict in verdicts]
+        if right[0] is None:
             continue
         asked = shared | _question(about)
         cots = (
             dict(zip(columns, values, strict=True))
             for values in zip(*columns.values(), strict=True)
         )
-        made.extend(
-            orjson.dumps(asked | _cot(about, cot)) + b"\n"
-            for cot in cots
-            if cot["correct"] is not None
-        )
+        made.extend(orjson.dumps(asked | _cot(about, cot)) + b"\n" for cot in cots)
     return len(made), b"".join(made)
 
 
@@ -181,11 +180,18 @@ def _file_name(name: str) -> str:
 
 
 def _right_shares(recording: Recording, dataset: str, llm: str) -> npt.NDArray[np.float64]:
-    """Return the share of right CoTs on each question that has a gold and CoTs, in order."""
+    """Return the share of right CoTs on each question that has CoTs and a gold, else verdicts, in
+    order.
+    """
     votes = recording.votes(dataset)
-    pool, known = votes.llms[llm], (votes.gold >= 0) & (votes.llms[llm].sizes > 0)
-    right = (pool.codes[known] == votes.gold[known, None]).sum(axis=1)
-    return np.asarray(right / pool.sizes[known], np.float64)
+    pool, known = votes.llms[llm], votes.gold >= 0
+    right = (pool.codes == votes.gold[:, None]).astype(np.float64)
+    for grader in recording.graders(dataset, llm):
+        verdicts = recording.scores(dataset, llm, grader).values
+        graded = ~known & ~np.isnan(verdicts).all(axis=1)
+        right[graded], known = np.nan_to_num(verdicts[graded]), known | graded
+    known &= pool.sizes > 0
+    return np.asarray(right[known].sum(axis=1) / pool.sizes[known], np.float64)
 
 
 def _summary(recording: Recording, pair: tuple[str, str], record: Row) -> Row:
@@ -269,12 +275,12 @@ def _shared(recording: Recording, dataset: str, llm: str) -> Row:
 
 
 def _question(about: Row) -> Row:
-    asked: Row = {"raw": about["question"], "reference": [about["gold"]]}
+    asked: Row = {"raw": about["question"], "reference": [about["gold"]] if about["gold"] else []}
     if about["prompt"]:
         asked["formatted"] = orjson.dumps(about["prompt"]).decode()
     if about["choices"]:
         asked["choices"] = [f"({choice['label']}) {choice['text']}" for choice in about["choices"]]
-    digest = hashlib.sha256((about["question"] + about["gold"]).encode()).hexdigest()
+    digest = hashlib.sha256((about["question"] + (about["gold"] or "")).encode()).hexdigest()
     return {"sample_id": about["question_id"], "sample_hash": digest, "input": asked}
 
 
@@ -289,7 +295,7 @@ def _cot(about: Row, cot: Row) -> Row:
     line: Row = {
         "output": output | ({"reasoning_trace": [thoughts]} if thoughts else {}),
         "answer_attribution": [],
-        "evaluation": {"score": float(cot["correct"]), "is_correct": cot["correct"]},
+        "evaluation": {"score": float(cot["correct"]), "is_correct": cot["correct"] == 1},
         "metadata": {"sample": str(cot["sample"]), "finish_reason": cot["finish_reason"]},
     }
     if answer is not None:

@@ -579,7 +579,7 @@ class _Conversion:
             canonical_gold(kind, q.gold, q.choices) for q in self._questions if q.gold is not None
         ]
         seen["gold"], seen["unreadable gold"] = len(self._questions) - len(golds), golds.count(None)
-        need = "accuracies need one, or --drop unlabelled"
+        need = "accuracies need one or verdicts, or --drop unlabelled"
         said = {
             "question as request": (
                 "Requests missing from the source, replaced by the question's text"

@@ -91,7 +91,7 @@ class Use:
         """
         if self.name == "features":
             return None
-        if self.scorer or self.target in {"score", "step_scores"}:
+        if self.scorer or self.target in {"score", "step_scores", "verdict"}:
             return score_cell
         if self.target in {"dataset", "id", "node", "parent"}:
             return _identifier

@@ -404,15 +404,16 @@ class Recording(Browsable):
             columns = own.questions(None, self._cut(part, rows))
             yield from parquet.reading.rows_of_part(part.name, columns)
 
-    def scorers(self, dataset: str, llm: str) -> list[str]:
-        """Names of the scorers that scored an LLM on a dataset."""
+    def scorers(self, dataset: str, llm: str, *, graders: bool = True) -> list[str]:
+        """Names of the scorers that scored an LLM on a dataset, with or without `graders`."""
         keyed = self.keyed_parts(dataset, llm)
-        return [part.name.removeprefix(SCORES) for part in keyed if part.name != PROBES]
+        names = [part.name.removeprefix(SCORES) for part in keyed if part.name != PROBES]
+        return [n for n in names if graders or self.scorer_info(n).kind != VERDICT]
 
     def graders(self, dataset: str, llm: str) -> list[str]:
         """Names of those of the scorers whose scores are verdicts: how right each CoT is."""
-        names = self.scorers(dataset, llm)
-        return [name for name in names if self.scorer_info(name).kind == VERDICT]
+        others = self.scorers(dataset, llm, graders=False)
+        return [name for name in self.scorers(dataset, llm) if name not in others]
 
     def scorer_info(self, scorer: str) -> ScorerInfo:
         """What the manifest says about a scorer."""

@@ -329,7 +329,7 @@ class RecordedChannels(Channels):
         if channel == "probes" and not recording.has_probes(*self._pair):
             return None
         readers: dict[Channel, Callable[..., Any]] = {
-            "scorers": self._scorers,
+            "scorers": partial(recording.scorers, graders=False),  # whom methods may ask
             "scores": recording.scores,
             "logprobs": recording.logprobs,
             "probes": recording.probes,
@@ -339,11 +339,6 @@ class RecordedChannels(Channels):
             "usd": partial(self._numbers, "samples", "usd"),
         }
         return readers[channel](*self._pair, *scorer)
-
-    def _scorers(self, dataset: str, llm: str) -> list[str]:
-        """Names of the scorers that methods may ask: no graders."""
-        graders = self._recording.graders(dataset, llm)
-        return [name for name in self._recording.scorers(dataset, llm) if name not in graders]
 
     def _numbers(self, part: str, column: str, dataset: str, llm: str) -> Floats | None:
         if part == "timings" and part not in self._recording.channels(dataset, llm):

@@ -153,7 +153,7 @@ def test_golds_that_name_no_option_or_two_numbers_are_unlabelled_and_counted(
     assert [q.answer_key is None for q in recording.questions("toy")] == [False, True]
     check(
         recording,
-        f"Gold answers that cannot be read as {kind} (accuracies need one, or --drop"
+        f"Gold answers that cannot be read as {kind} (accuracies need one or verdicts, or --drop"
         " unlabelled): 1.",
         golds=[read, unread],
     )

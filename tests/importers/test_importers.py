@@ -468,7 +468,8 @@ def test_reads_a_line_per_question(imported):
     check(
         recording,
         "Unknown members, which were not imported: mood (such as 1).",
-        "Questions without a gold answer (accuracies need one, or --drop unlabelled): 1.",
+        "Questions without a gold answer (accuracies need one or verdicts, or --drop"
+        " unlabelled): 1.",
         "Requests without a token count, so that nothing can be priced on their questions: 1.",
         ids=["a", "5"],
         golds=["2", None],
@@ -581,7 +582,7 @@ def test_unreadable_answers_and_golds_are_noted(imported):
     check(
         recording,
         "Raw answers that cannot be read as number and count as no answer: 1.",
-        "Gold answers that cannot be read as number (accuracies need one,",
+        "Gold answers that cannot be read as number (accuracies need one or verdicts,",
     )
 
 

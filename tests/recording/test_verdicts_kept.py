@@ -1,0 +1,158 @@
+"""Verdicts stay what they are through exports, merges, selections and new extractions, and what
+cannot be one is refused.
+"""
+
+import csv
+import json
+
+import pytest
+from command_line import said
+
+from feval import evaluate, load
+from feval.errors import ConflictError, FevalError, NotRecordedError, UnlabelledError
+from feval.importers import import_recording
+from feval.methods import SingleCall
+from feval.recording import merge, open_recording
+
+VERDICTS = {"small": [1, 0, 0.5, None, 1, 0], "large": [1, 1, 0.25, 0, None, 1]}
+
+
+def rows_of(llm, **more):
+    return [
+        {"id": f"q{place // 2}", "question": f"t{place // 2}", "llm": llm, "sample": place % 2}
+        | {"text": f"so: {place}", "answer": "ab"[place % 2], "tokens": 3, "grader": "pytest"}
+        | ({} if verdict is None else {"verdict": verdict})
+        | more
+        for place, verdict in enumerate(VERDICTS[llm])
+    ]
+
+
+def recording_of(folder, rows, name="recording"):
+    source = folder / f"{name}.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return import_recording("jsonl", source, folder / name, dataset="d", answer_kind="verbatim")
+
+
+@pytest.fixture
+def both(tmp_path):
+    return recording_of(tmp_path, rows_of("small") + rows_of("large"), "both")
+
+
+def right(*recordings, **options):
+    """LLM -> question -> share of right CoTs."""
+    dataset, _ = load("d", None, recordings, **options)
+    shares = dataset.right_shares().items()
+    return {llm: dict(zip(dataset.question_ids, own.tolist(), strict=True)) for llm, own in shares}
+
+
+WANT = {"small": {"q0": 0.5, "q1": 0.25, "q2": 0.5}, "large": {"q0": 1.0, "q1": 0.125, "q2": 0.5}}
+
+
+@pytest.mark.parametrize("more", [{}, {"score": 0.5}, {"answer": None}, {"gold": "a"}])
+@pytest.mark.parametrize("to", ["jsonl", "csv", "parquet"])
+def test_verdicts_come_back_from_tables(tmp_path, to, more):
+    recording = recording_of(tmp_path, rows_of("small", **more))
+    table, back = tmp_path / f"table.{to}", tmp_path / "back"
+    said("export", recording, "--to", to, "--out", table)
+    kind = "jsonl" if to == "jsonl" else "table"
+    said("import", kind, table, "--out", back, "--dataset d --answer-kind verbatim")
+    assert open_recording(back).hash == open_recording(recording).hash
+    assert open_recording(back).graders("d", "small") == ["pytest"]
+
+
+def test_every_eval_ever_has_verdicts_where_no_gold_is(both, tmp_path):
+    said("export", both, "--to every-eval-ever --out", tmp_path / "eee", "--llm small")
+    [lines] = (tmp_path / "eee").rglob("*.jsonl")
+    found = [json.loads(line)["evaluation"] for line in lines.read_text().splitlines()]
+    assert [each["score"] for each in found] == [1, 0, 0.5, 0, 1, 0]
+    assert [each["is_correct"] for each in found] == [True, False, False, False, True, False]
+    [summary] = (tmp_path / "eee").rglob("*.json")
+    result = json.loads(summary.read_text())["evaluation_results"][0]
+    assert result["score_details"]["score"] == pytest.approx(1.25 / 3)
+
+
+def test_verdicts_are_merged_selected_and_extracted_again(both, tmp_path):
+    small = recording_of(tmp_path, rows_of("small"), "small")
+    large = recording_of(tmp_path, rows_of("large")[::-1], "large")
+    other = recording_of(tmp_path, rows_of("large", grader="judge"), "other")
+    named = recording_of(
+        tmp_path,
+        [row | {"score": {"pytest": 1}} | {"verdict": None} for row in rows_of("large")],
+        "named",
+    )
+    assert right(both) == right(small, large) == right(large, small) == right(small, other) == WANT
+    assert open_recording(merge([small, large], tmp_path / "m")).hash == open_recording(both).hash
+    assert right(merge([small, other], tmp_path / "two")) == WANT
+    with pytest.raises(ConflictError, match="Scorer pytest was added with two kinds"):
+        merge([small, named], tmp_path / "none")
+    (tmp_path / "ids").write_text("q2\nq0\n")
+    said("select", both, "--llm large --questions-file", tmp_path / "ids", "--out", tmp_path / "s")
+    assert right(tmp_path / "s") == {"large": {"q0": 1.0, "q2": 0.5}}
+    said("select", both, "--samples 1 --out", tmp_path / "one")
+    assert right(tmp_path / "one")["small"] == {"q0": 1.0, "q1": 0.5, "q2": 1.0}
+    said("extract", both, "--answer-kind text --out", tmp_path / "again")
+    assert right(tmp_path / "again") == WANT
+    assert "is sound" in said("verify", tmp_path / "again")
+
+
+@pytest.mark.parametrize("to", ["jsonl", "csv"])
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [(1.5, "from 0 to 1"), (-0.1, "from 0 to 1"), ("right", "should be"), ("inf", "should be")],
+)
+def test_what_is_no_verdict_is_refused_with_its_row(tmp_path, verdict, words, to):
+    rows = rows_of("small")
+    rows[3]["verdict"] = verdict
+    with pytest.raises(FevalError, match=r"'verdict' of (line|row) [45]") as error:
+        if to == "jsonl":
+            recording_of(tmp_path, rows)
+        table = tmp_path / "recording.csv"
+        with table.open("w", newline="") as file:
+            lines = csv.DictWriter(file, [*rows[0]])
+            lines.writeheader()
+            lines.writerows(rows)
+        import_recording(
+            "table",
+            table,
+            tmp_path / "out",
+            dataset="d",
+            answer_kind="verbatim",
+            map={"prediction": "answer"},
+        )
+    assert words in str(error.value)
+    assert [path.stem for path in tmp_path.iterdir()] == ["recording"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_not_json_is_no_verdict_and_noted(tmp_path, value):
+    rows = rows_of("small")
+    rows[0]["verdict"] = value
+    recording = recording_of(tmp_path, rows)
+    assert right(recording)["small"]["q0"] == 0
+    assert "1 values were NaN or infinite" in open_recording(recording).manifest.raw["notes"][0]
+
+
+@pytest.mark.parametrize("row", [1, 4], ids=["within a question", "midway"])
+def test_one_grader_judges_an_llm(tmp_path, row):
+    rows = rows_of("small")
+    rows[row]["grader"] = "judge"
+    with pytest.raises(ConflictError, match=r"Question 'q[02]' has verdicts of") as error:
+        recording_of(tmp_path, rows)
+    assert all(
+        word in str(error.value) for word in ("judge", "pytest", "mport the verdicts of one")
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["recording.jsonl"]
+
+
+def test_without_verdicts_results_say_what_is_missing(tmp_path):
+    some = [{**row, "verdict": None} if row["id"] == "q1" else row for row in rows_of("small")]
+    none = [row | {"verdict": None} for row in rows_of("large")]
+    recording = recording_of(tmp_path, some + none)
+    with pytest.raises(UnlabelledError, match=r"1 of 3 questions .*verdict.*q1"):
+        evaluate(SingleCall(), "d", "small", recording=recording)
+    kept = evaluate(SingleCall(), "d", "small", recording=recording, unlabelled="drop")
+    assert kept.accuracy == 0.5
+    with pytest.raises(UnlabelledError, match=r"None of the 3 questions of d has a gold"):
+        evaluate(SingleCall(), "d", "large", recording=recording)
+    with pytest.raises(NotRecordedError, match=r"large on d has no verdicts"):
+        load("d", None, recording, right="verdict")
