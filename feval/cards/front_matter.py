@@ -172,8 +172,8 @@ def check_card(
         return check(read_front_matter(path) if facts is None else facts)
     except ValidationError as error:
         raise CardError(
-            f"The {CARD_KINDS[kind]} {path} {sentence(error)}. data_cards/README.md lists the"
-            " fields."
+            f"The {CARD_KINDS[kind]} {path} {sentence(error)}. {card_folder() / 'README.md'} lists"
+            " the fields."
         ) from error
 
 
@@ -199,8 +199,8 @@ def _front_matter(path: Path, text: str) -> str:
     lines = text.split("\n")
     if lines[0].rstrip() != _FENCE:
         raise CardError(
-            f"The card {path} has no front matter: line 1 must be '---'. data_cards/README.md shows"
-            " the form."
+            f"The card {path} has no front matter: line 1 must be '---'."
+            f" {card_folder() / 'README.md'} shows the form."
         )
     for number, line in enumerate(lines[1:], start=1):
         if line.rstrip() == _FENCE:

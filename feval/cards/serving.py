@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, ValidationError
 
 from feval.cards.cards import Card, Day, Text
-from feval.cards.front_matter import known_card, read_card
+from feval.cards.front_matter import card_folder, known_card, read_card
 from feval.cards.prices import base_name
 from feval.cards.reading import read_toml, sentence
 from feval.errors import NotRecordedError, UsageError
@@ -84,6 +84,6 @@ def serving_profile(given: str | Path | ServingProfile | Mapping[str, Any]) -> S
     if path.suffix not in {".md", ".toml"}:
         advice = "A path to a .md card or a .toml file works as well."
         path = known_card("serving", str(given), advice)
-    advice = "data_cards/README.md lists the fields."
+    advice = f"{card_folder() / 'README.md'} lists the fields."
     facts = read_toml(path, "The serving profile", advice) if path.suffix == ".toml" else None
     return read_card("serving", path, ServingProfile, facts)

@@ -8,6 +8,7 @@ number means.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import compress
@@ -25,7 +26,7 @@ from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
 from feval.comparison.runner import FailedMethod, MethodCurve, Runner, kinds_of, prepared
 from feval.comparison.statistics import AccuracyDifference, Statistics, statistics
-from feval.errors import FevalError, UsageError
+from feval.errors import FevalError, FevalWarning, UsageError
 from feval.estimators.arrays import Result, pareto
 from feval.estimators.intervals import difference_test
 from feval.evaluation import TIME_LIMIT
@@ -552,8 +553,11 @@ def compare(
         ).each(Runner.curve)
         missing += failed
         if not curves:
-            reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
-            raise UsageError(f"No method of the comparison could be evaluated. {reasons}")
+            reasons: dict[str, str] = {}
+            for one in missing:
+                reasons.setdefault(one.reason, f"{one.label}: {one.reason}")
+            told = " ".join([*reasons.values()][:5])
+            raise UsageError(f"No method of the comparison could be evaluated. {told}")
         names = dict.fromkeys(llm for curve in curves for llm in curve.entry.llms)
         asked = [runner.llms[name] for name in names]
         whole = [llm for llm in asked if not llm.pool.channels.has_steps]  # steps are no calls
@@ -564,6 +568,14 @@ def compare(
             replace(curve, label=f"{curve.label} [{', '.join(kinds_of([curve]))}]")
             for curve in curves
         ]
+    if missing and not isinstance(recording, Plan):  # a command prints them
+        left_out = ", ".join(one.label for one in missing)
+        warnings.warn_explicit(
+            f"Left out: {left_out}. The comparison's `missing` says why.",
+            FevalWarning,
+            "feval.compare",
+            1,
+        )
     plan, used = runner.plan, runner.loaded[0]
     grouped = question_clusters(used, _judged(used, curves), plan.clusters)
     results = statistics(plan, {curve.label: curve.points for curve in curves}, grouped)

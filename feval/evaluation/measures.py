@@ -336,8 +336,9 @@ class Averages:
         costs = self.ledger.column(COSTS[cost])
         if costs is not None:
             return costs
-        others = ", ".join(each for each in COSTS if self.mean_cost(each) is not None)
+        others = [each for each in COSTS if self.mean_cost(each) is not None]
         raise UsageError(
-            f"Its {cost} per question are not known ({MEASURES[COSTS[cost]].unknown}); choose"
-            f" another cost: {others}."
+            f"Its {cost} per question are not known ({MEASURES[COSTS[cost]].unknown})."
+            f" Choose another cost: --cost {others[0]} (in Python: cost={others[0]!r}), or one of"
+            f" {', '.join(others[1:])}."
         )

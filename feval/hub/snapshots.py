@@ -235,11 +235,12 @@ def _pinned(client: Client, address: Address) -> Address:
         commit, moves = client.attempts(lambda: _resolve(client, address, revision))
     pinned = address.at(commit)
     if moves:
-        warnings.warn(
+        warnings.warn_explicit(
             f"{address} is a branch, which may hold something else tomorrow. Pin today's commit:"
             f" {pinned}",
             UnpinnedWarning,
-            stacklevel=4,
+            "feval.load",
+            1,
         )
     return pinned
 

@@ -57,7 +57,7 @@ def open_view(recordings: Sequence[Recording], dataset: str, names: Sequence[str
     for part in parts[1:]:
         _check_agreement(parts[0], part)
     for sentence in _warnings(parts, dataset):
-        warnings.warn(sentence, SeparateAnswersWarning, stacklevel=3)
+        warnings.warn_explicit(sentence, SeparateAnswersWarning, "feval.load", 1)
     votes, of_llm = _JoinedVotes(parts), dict[str, DatasetView]()
     for part in parts:
         own = DatasetView(part.recording, votes, part.rows, votes.tables)

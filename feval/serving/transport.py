@@ -101,7 +101,10 @@ class _Replay:
             if name.lower() not in _KEYS:
                 headers[name.lower()] = value
         path, query = _path(url.path), url.query.decode()
-        warn = partial(warnings.warn, category=ReplayWarning)
+        # without a line of the caller, which says nothing of the recording
+        warn = partial(
+            warnings.warn_explicit, category=ReplayWarning, filename="feval.serving", lineno=1
+        )
         return self.application.respond(
             Call(request.method, path, query, headers, body, warn, sender)
         )

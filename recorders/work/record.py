@@ -363,7 +363,8 @@ def _require_enough(recording: Recording, out: Path, task: RecordingTask) -> Non
     samples = task.samples if task.tree is None else task.tree.first  # at least
     more = (
         "A sealed recording is never changed: record into another folder that begins with its"
-        f" CoTs, --out NEW --from {out}, and only what is missing is asked for."
+        f" CoTs, --out NEW --from {out} (in Python: out=NEW, start={str(out)!r}), and only what is"
+        " missing is asked for."
     )
     recorded = {question.id: question for question in recording.questions(task.dataset)}
     lacking = [question.id for question in task.questions if question.id not in recorded]

@@ -501,9 +501,8 @@ def test_a_comparison_of_nothing_is_refused(toy):
 
 
 def test_without_dollars_another_axis_is_named(toy):
-    with pytest.raises(
-        UsageError, match="another cost: tokens, output-tokens, sequential-tokens, calls, samples"
-    ):
+    known = "output-tokens, sequential-tokens, calls, samples"
+    with pytest.raises(UsageError, match=f"another cost: cost='tokens', or one of {known}"):
         compare(plan(SC, prices="none"), base=toy)
     result = compare(plan(SC, prices="none", cost="tokens"), base=toy)
     assert result.curves[0].points[0].usd is None

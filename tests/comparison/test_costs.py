@@ -73,7 +73,7 @@ def test_a_method_without_a_closed_form_runs_seeded_and_is_marked(folder):
         "sequential-tokens per question are not known (no closed form of them is known; order"
         " seeded" in reason
     )
-    assert reason.endswith("choose another cost: tokens, output-tokens, calls, samples.")
+    assert reason.endswith("cost='tokens', or one of output-tokens, calls, samples.")
 
 
 def test_the_command_line_takes_a_cost(folder, tmp_path):
