@@ -16,7 +16,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
@@ -41,61 +41,51 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its heading and its line in `feval --help`, and `module:function` below
-    `feval.cli`, imported on demand.
+    """A command: its line in `feval --help`, and `module:function` below `feval.cli`, imported on
+    demand.
     """
 
-    group: str
     summary: str
     function: str
 
 
-COMMANDS: Mapping[str, Command] = {
-    "demo": Command("Start here", "See it work, offline, in seconds.", "record:demo"),
-    "record": Command(
-        "Start here", "Ask an LLM once per CoT and keep everything.", "record:record"
-    ),
-    "curve": Command("Start here", "Accuracy against cost of one method.", "evaluate:curve"),
-    "import": Command(
-        "Recordings", "Make a recording from an existing file.", "recordings:import_"
-    ),
-    "info": Command("Recordings", "Show what a recording holds.", "recordings:info"),
-    "show": Command(
-        "Recordings",
-        "List the questions, show one with its CoTs, or make a page.",
-        "recordings:show",
-    ),
-    "verify": Command(
-        "Recordings", "Check a recording, or the numbers of a receipt.", "recordings:verify"
-    ),
-    "select": Command("Recordings", "Make a smaller recording.", "recordings:select"),
-    "merge": Command("Recordings", "Join recordings into a new one.", "recordings:merge"),
-    "extract": Command("Recordings", "Extract the answers again.", "recordings:extract"),
-    "export": Command(
-        "Recordings", "Write the CoTs as a table, or for another tool.", "recordings:export"
-    ),
-    "score": Command(
-        "Recordings", "Score the CoTs with a reward model, judge or table.", "record:score"
-    ),
-    "push": Command("Recordings", "Publish a recording on the Hugging Face Hub.", "hub:push"),
-    "pull": Command("Recordings", "Fetch a recording from the Hub.", "hub:pull"),
-    "run": Command("Methods", "Run one method on a dataset.", "evaluate:run"),
-    "surface": Command("Methods", "Accuracy over width and depth of traces.", "evaluate:surface"),
-    "compare": Command("Methods", "Compare methods over a range of budgets.", "compare:compare"),
-    "couple": Command(
-        "Methods", "Compare LLMs that were sampled with the same noise.", "forecast:couple"
-    ),
-    "estimate": Command("Methods", "Forecast vote accuracy from a few calls.", "forecast:estimate"),
-    "plan": Command("Methods", "Decide what to buy with a budget.", "forecast:plan"),
-    "serve": Command("Servers", "Serve a recording as OpenAI would.", "servers:serve"),
-    "grade": Command(
-        "Servers", "Grade a client's answers by the server's ledger.", "evaluate:grade"
-    ),
-    "proxy": Command("Servers", "Record what a client asks of a live endpoint.", "servers:proxy"),
-    "tiny-server": Command(
-        "Servers", "Serve the small LLMs that come with feval.", "servers:tiny_server"
-    ),
-    "ls": Command("Look up", "Datasets and their questions, LLMs, prices, methods.", "known:ls"),
+_GROUPS = {
+    "Start here": {
+        "demo": ("See it work, offline, in seconds.", "record:demo"),
+        "record": ("Ask an LLM once per CoT and keep everything.", "record:record"),
+        "curve": ("Accuracy against cost of one method.", "evaluate:curve"),
+    },
+    "Recordings": {
+        "import": ("Make a recording from an existing file.", "recordings:import_"),
+        "info": ("Show what a recording holds.", "recordings:info"),
+        "show": ("List the questions, show one with its CoTs, or make a page.", "recordings:show"),
+        "verify": ("Check a recording, or the numbers of a receipt.", "recordings:verify"),
+        "select": ("Make a smaller recording.", "recordings:select"),
+        "merge": ("Join recordings into a new one.", "recordings:merge"),
+        "extract": ("Extract the answers again.", "recordings:extract"),
+        "export": ("Write the CoTs as a table, or for another tool.", "recordings:export"),
+        "score": ("Score the CoTs with a reward model, judge or table.", "record:score"),
+        "push": ("Publish a recording on the Hugging Face Hub.", "hub:push"),
+        "pull": ("Fetch a recording from the Hub.", "hub:pull"),
+    },
+    "Methods": {
+        "run": ("Run one method on a dataset.", "evaluate:run"),
+        "surface": ("Accuracy over width and depth of traces.", "evaluate:surface"),
+        "compare": ("Compare methods over a range of budgets.", "compare:compare"),
+        "couple": ("Compare LLMs that were sampled with the same noise.", "forecast:couple"),
+        "estimate": ("Forecast vote accuracy from a few calls.", "forecast:estimate"),
+        "plan": ("Decide what to buy with a budget.", "forecast:plan"),
+    },
+    "Servers": {
+        "serve": ("Serve a recording as OpenAI would.", "servers:serve"),
+        "grade": ("Grade a client's answers by the server's ledger.", "evaluate:grade"),
+        "proxy": ("Record what a client asks of a live endpoint.", "servers:proxy"),
+        "tiny-server": ("Serve the small LLMs that come with feval.", "servers:tiny_server"),
+    },
+    "Look up": {"ls": ("Datasets and their questions, LLMs, prices, methods.", "known:ls")},
+}
+COMMANDS = {
+    name: Command(*about) for commands in _GROUPS.values() for name, about in commands.items()
 }
 """Name -> command, in the order of `feval --help`."""
 
@@ -136,13 +126,11 @@ class _Group(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  the signature is Typer's
         width = max(map(len, COMMANDS))
-        group = None
         formatter.write("\n")
-        for name, command in COMMANDS.items():
-            if command.group != group:
-                group = command.group
-                formatter.write(f"{group}:\n")
-            formatter.write(f"  {name:{width}}  {command.summary}\n")
+        for group, commands in _GROUPS.items():
+            formatter.write(f"{group}:\n")
+            for name, (summary, _) in commands.items():
+                formatter.write(f"  {name:{width}}  {summary}\n")
 
 
 _LOOKS: dict[str, Any] = {

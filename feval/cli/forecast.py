@@ -47,11 +47,11 @@ from feval.report.files import encoded, save_files
 from feval.report.tables.forecasts import (
     coupling_csv,
     coupling_tables,
-    forecast_csv,
+    forecast_records,
     forecast_tables,
     plan_tables,
 )
-from feval.report.tables.tables import text_of_cell
+from feval.report.tables.tables import records_csv, text_of_cell
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
@@ -106,7 +106,9 @@ def estimate(
             result.to_dict(),
             *forecast_tables(result),
             receipt=partial(receipt, request, result.to_dict(), questions, replayed),
-            files=lambda: _files("estimate", result, forecast_csv(result), pictures.forecast),
+            files=lambda: _files(
+                "estimate", result, records_csv(forecast_records(result)), pictures.forecast
+            ),
         )
     finally:  # also where files could not be written: what misleads is said after the answer
         show.note(*result.warnings)

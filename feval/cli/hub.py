@@ -31,7 +31,7 @@ from feval.publish.front_matter import (
     is_name,
 )
 from feval.report.files import save_files
-from feval.report.tables.tables import Table, TableColumn
+from feval.report.tables.tables import Table, columns
 from feval.report.text import counted, size
 
 _SHOWN_FINDINGS = 5
@@ -282,15 +282,12 @@ def _table(release: publish.Release, todo: publish.Changes) -> Table:
             counts = folders.setdefault(name, [0] * 5)
             counts[place] += 1
             counts[4] += _size(release, path) if place < 2 else 0
-    columns = [
-        TableColumn(name, number=True)
-        for name in ("new", "changed", "unchanged", "removed", "to send")
-    ]
     rows = [
         (name, *(f"{count:,}" for count in counts[:4]), size(counts[4]))
         for name, counts in folders.items()
     ]
-    return Table("", (TableColumn("files"), *columns), tuple(rows))
+    names = "files", "#new", "#changed", "#unchanged", "#removed", "#to send"
+    return Table("", columns(*names), tuple(rows))
 
 
 def pull(

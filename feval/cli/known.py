@@ -13,6 +13,7 @@ from feval.errors import UnknownNameError, UsageError
 from feval.evaluation.method_names import method_fields
 from feval.methods import METHODS
 from feval.report.files import save_files
+from feval.report.looking import question_values
 from feval.report.tables.known import KNOWN, known_table, questions_table
 from feval.report.text import counted
 
@@ -93,16 +94,7 @@ def _questions(
         "count": len(rows),
         "sha256": datasets.questions_sha256(rows),
         "file": None if out is None else str(out),
-        "questions": [
-            {
-                "id": question.id,
-                "question": question.text,
-                "answer": question.answer,
-                "answer_key": question.answer_key,
-                "choices": [{"label": label, "text": text} for label, text in question.choices],
-            }
-            for question in rows
-        ],
+        "questions": [question_values(question) for question in rows],
     }
     show.result(
         summary,

@@ -51,7 +51,7 @@ from feval.report.looking import (
 )
 from feval.report.page.questions import view_page
 from feval.report.tables.recordings import changes_tables, info_dict, info_headline, info_tables
-from feval.report.tables.tables import Table, TableColumn
+from feval.report.tables.tables import Table, columns
 from feval.report.text import counted
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _show_understood(show: Output, table: Meanings, layout: Layout, *, final: bo
     rows = tuple((*each, _example(table, each[0])) for each in facts)
     names = ("column", "read_as", "meaning", "example")
     listed = [dict(zip(names, row, strict=True)) for row in rows]
-    heads = tuple(TableColumn(name.replace("_", " ")) for name in names)
+    heads = columns(*(name.replace("_", " ") for name in names))
     notes = layout.notes() if final else []  # an import notes them
     shown = Table(f"{table.name}, as understood", heads, rows, notes=tuple(notes))
     show.result({"file": table.name, "columns": listed, "notes": notes}, shown)

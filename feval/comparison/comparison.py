@@ -11,13 +11,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import compress
+from itertools import chain, compress
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from feval import executors
 from feval.arguments import checked
@@ -27,7 +26,7 @@ from feval.comparison.plan import Plan
 from feval.comparison.runner import FailedMethod, MethodCurve, Runner, kinds_of, prepared
 from feval.comparison.statistics import AccuracyDifference, Statistics, statistics
 from feval.errors import FevalError, FevalWarning, UsageError
-from feval.estimators.arrays import Result, pareto
+from feval.estimators.arrays import Integers, Result, Rows, pareto
 from feval.estimators.intervals import difference_test
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.cautions import billed_once, few_questions, mixed_counters
@@ -302,17 +301,16 @@ class Comparison(Plottable, Statistics):
         """
         places = ((curve, place) for curve in self.curves for place in range(len(curve.points)))
         points = [point_columns(*place) for place in places]
+        sizes = [len(point["question"]) for point in points]
         columns: dict[str, Any] = {}
-        for name in points[0]:
-            values = [(point[name], len(point["question"])) for point in points]
-            if isinstance(values[0][0], str):
-                columns[name] = [text for text, questions in values for _ in range(questions)]
-            elif name == "question":
-                columns[name] = [question for ids, _ in values for question in ids]
+        for name, first in points[0].items():
+            values = [point[name] for point in points]
+            if isinstance(first, str):
+                values = [[text] * size for text, size in zip(values, sizes, strict=True)]
+            if name == "question" or isinstance(first, str):
+                columns[name] = list(chain.from_iterable(values))
             else:
-                columns[name] = np.concatenate(
-                    [np.broadcast_to(value, questions) for value, questions in values]
-                )
+                columns[name] = np.concatenate(list(map(np.broadcast_to, values, sizes)))
         return columns
 
     @reports("writing")
@@ -593,10 +591,6 @@ def compare(
         inexact=runner.inexact,
         **vars(results),
     )
-
-
-Integers = npt.NDArray[np.integer[Any]]
-Rows = npt.NDArray[np.intp]
 
 
 class MethodTrace(Result):

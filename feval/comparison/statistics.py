@@ -248,8 +248,15 @@ class _CostCurve(Result):
         return self.points[point].right[self.shared]
 
     def at(self, cost: float) -> tuple[float, Floats]:
-        """Accuracy at a cost, observed and resampled."""
-        return float(self._at(cost, self.right)), self._at(cost, self.rights)
+        """Accuracy at a cost, observed and resampled; of points at the same cost the first listed
+        counts.
+        """
+        first = np.unique(self.cost, return_index=True)[1]
+        observed, resampled = (
+            accuracy_at(cost, self.cost[first], values[..., first])
+            for values in (self.right, self.rights)
+        )
+        return float(observed), resampled
 
     def questions_at(self, cost: float) -> Floats:
         """[Q] accuracies at a cost, from the points on either side of it."""
@@ -259,11 +266,6 @@ class _CostCurve(Result):
         return accuracy_at(
             cost, self.cost[near], np.stack([self.answers(i) for i in near.tolist()], axis=1)
         )
-
-    def _at(self, cost: float, values: Floats) -> Floats:
-        """Interpolate values [..., P]; of points at the same cost the first listed counts."""
-        first = np.unique(self.cost, return_index=True)[1]
-        return accuracy_at(cost, self.cost[first], values[..., first])
 
     def reaches(self, accuracy: float) -> tuple[float, Floats]:
         """Lowest cost for an accuracy, infinite for never: observed and resampled."""

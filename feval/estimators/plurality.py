@@ -108,6 +108,11 @@ class VoteCounts(Result):
     no_answer: Integers
     size: Integers
 
+    @property
+    def parts(self) -> tuple[Integers, Integers, Integers]:
+        """The votes for the gold answer, for its rivals, and for none."""
+        return self.gold, self.rivals, self.no_answer
+
     def with_no_answer_as_rival(self) -> VoteCounts:
         """The same pools where no answer is one more candidate, which votes and is never
         correct.

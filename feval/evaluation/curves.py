@@ -455,9 +455,7 @@ def exact_values(
     counts, rows = distinct_vote_counts(pool.codes, gold)
     any_right = pass_at_k(counts.gold, counts.size, budgets).of_questions(rows)
     if judges is None:
-        right = subset_plurality_accuracy(
-            counts.gold, counts.rivals, counts.no_answer, budgets
-        ).of_questions(rows)
+        right = subset_plurality_accuracy(*counts.parts, budgets).of_questions(rows)
     else:
         values = [
             plurality_is_right(pool, party, "drop", budgets).per_question() * share[:, None]

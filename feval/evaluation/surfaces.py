@@ -241,9 +241,7 @@ def _depth_values(
         ]
         codes = np.concatenate([each.pool.codes for each in cut])
         counts, rows = distinct_vote_counts(codes, np.tile(gold, len(cut)))
-        solved = subset_plurality_accuracy(
-            counts.gold, counts.rivals, counts.no_answer, widths
-        ).of_questions(rows)
+        solved = subset_plurality_accuracy(*counts.parts, widths).of_questions(rows)
         for place, each in enumerate(cut):
             right = PerQuestion(
                 solved.values, solved.rows[place * questions : (place + 1) * questions]

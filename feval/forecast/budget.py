@@ -354,15 +354,11 @@ class Pilot(Result):
 
     def subsets(self, votes: Sequence[int]) -> PerQuestion:
         """Accuracy of votes of the pilot's own calls, over all subsets of them."""
-        return subset_plurality_accuracy(
-            self.counts.gold, self.counts.rivals, self.counts.no_answer, votes
-        )
+        return subset_plurality_accuracy(*self.counts.parts, votes)
 
     def plug_in(self, votes: Sequence[int]) -> PerQuestion:
         """Accuracy of votes of independent calls at the shares of the pilot's."""
-        return plugin_plurality_accuracy(
-            self.counts.gold, self.counts.rivals, self.counts.no_answer, votes
-        )
+        return plugin_plurality_accuracy(*self.counts.parts, votes)
 
 
 def _warnings(options: Sequence[VoteOption], pilot: Pilot, questions: int) -> Iterator[str]:

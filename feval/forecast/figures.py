@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
-from feval.estimators.arrays import Floats, Integers, Result
+from feval.estimators.arrays import Floats, Integers, Result, require_confidence
 from feval.estimators.diagnostics import QUARTERS, Strata, strata_summary
 from feval.estimators.mixtures import best_mixture, mixture_from_counts
 from feval.estimators.moments import Moments
@@ -53,10 +53,7 @@ class FigureOptions:
     short_pools: str = "refuse"
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.confidence < 1.0:
-            raise OutOfRangeError(
-                f"A confidence lies between 0 and 1; {self.confidence} was given."
-            )
+        require_confidence(self.confidence)
         if self.calls < 1:
             raise OutOfRangeError(f"An estimate takes 1 call or more; {self.calls} were given.")
         if self.votes is not None and (self.votes < 3 or self.votes % 2 == 0):
@@ -209,10 +206,7 @@ def answer_mass(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -
     """
     recorded = FirstCalls.chosen(dataset, llms, options, 1)
     everything, strata = (
-        [
-            strata_summary(each.gold, each.rivals, each.no_answer, upper)
-            for each in map(recorded.counts, llms)
-        ]
+        [strata_summary(*each.parts, upper) for each in map(recorded.counts, llms)]
         for upper in ((1.0,), QUARTERS)
     )
     lines = (
@@ -284,9 +278,7 @@ def approximation_error(dataset: Dataset, llms: Sequence[LLM], options: FigureOp
     errors, biases = [], []
     for llm in llms:
         counts = recorded.counts(llm)
-        truth = plugin_plurality_accuracy(
-            counts.gold, counts.rivals, counts.no_answer, votes
-        ).mean()
+        truth = plugin_plurality_accuracy(*counts.parts, votes).mean()
         difference = _estimates(recorded, llm, options.calls, votes) - truth
         error, bias = np.abs(difference).mean(axis=0), difference.mean(axis=0)
         errors.append(Series(llm.name, votes, error.tolist()))
@@ -313,7 +305,7 @@ def _estimates(recorded: FirstCalls, llm: LLM, calls: int, votes: Sequence[int])
     counts = vote_counts(
         codes.reshape(-1, calls), np.tile(recorded.dataset.gold[rows], _REPLICATES)
     )
-    values = plugin_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, votes)
+    values = plugin_plurality_accuracy(*counts.parts, votes)
     means: Floats = values.per_question().reshape(_REPLICATES, len(rows), len(votes)).mean(axis=1)
     return means
 
@@ -342,16 +334,13 @@ def consistency_error(dataset: Dataset, llms: Sequence[LLM], _: FigureOptions) -
         series.append(Series(llm.name, calls, expected))
     splits = np.unique(np.geomspace(1, budget, 200).astype(np.int64))
     bound = np.sqrt(self_consistency_bound(budget / splits, splits.astype(np.float64)))
-    recorded_bound, best_bound = (
-        float(np.sqrt(self_consistency_bound(questions, n))),
-        float(np.sqrt(best.bound)),
-    )
+    recorded_bound = float(np.sqrt(self_consistency_bound(questions, n)))
     marks = (
         Series("bound", splits.tolist(), bound.tolist(), look="dashed"),
         Series(
             f"best: {best.m:,.0f} questions x {best.n:,.0f} calls",
             [float(best.n)],
-            [best_bound],
+            [float(np.sqrt(best.bound))],
             look="points",
         ),
         Series(f"recorded: {questions:,} x {n}", [n], [recorded_bound], look="points"),

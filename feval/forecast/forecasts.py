@@ -275,8 +275,8 @@ class DrawnCalls(Result):
 
     def shares(self) -> tuple[Floats, Floats, Floats]:
         """Shares c / g of the gold answer, of each rival, and of no answer."""
-        counts = self.counts
-        return counts.gold / self.g, counts.rivals / self.g, counts.no_answer / self.g
+        gold, rivals, no_answer = self.counts.parts
+        return gold / self.g, rivals / self.g, no_answer / self.g
 
     def moments(self) -> SampleMoments:
         """Estimate mu and nu from all pairs of the calls."""
@@ -304,8 +304,7 @@ class DrawnCalls(Result):
 
 def plug_in_values(calls: DrawnCalls) -> PerQuestion:
     """Plurality accuracy of M independent calls at the drawn shares."""
-    counts = calls.counts
-    return plugin_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, calls.votes)
+    return plugin_plurality_accuracy(*calls.counts.parts, calls.votes)
 
 
 def gaussian_values(calls: DrawnCalls) -> PerQuestion:
@@ -324,8 +323,7 @@ def _unbiased_values(calls: DrawnCalls) -> PerQuestion:
     within = [votes for votes in calls.votes if votes <= calls.g]
     if not within:
         return PerQuestion(np.empty((1, 0)), np.zeros(len(calls.keys), np.intp))
-    counts = calls.counts
-    return subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, within)
+    return subset_plurality_accuracy(*calls.counts.parts, within)
 
 
 def _two_call(calls: DrawnCalls) -> EstimatedCurve:
@@ -608,9 +606,7 @@ def _reference(dataset: Dataset, llm: LLM, rows: Rows, votes: list[int]) -> Pool
     if not within:
         return PoolCurves(size, beyond, beyond)
     counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
-    plurality = subset_plurality_accuracy(
-        counts.gold, counts.rivals, counts.no_answer, within
-    ).mean()
+    plurality = subset_plurality_accuracy(*counts.parts, within).mean()
     right, size_of = counts.gold.astype(np.int64), counts.size.astype(np.int64)
     majority = [float(hypergeometric_majority(right, size_of, m).mean()) for m in within]
     return PoolCurves(size, (*plurality.tolist(), *beyond), (*majority, *beyond))

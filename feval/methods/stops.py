@@ -101,7 +101,7 @@ class PoolCounts(Result):
 def distinct_pools(pool: Pool, gold: Integers, no_answer: str) -> tuple[AnswerCounts, Rows | slice]:
     """The distinct counts of a pool, and those of each question; see `distinct_votes`."""
     counts, rows = distinct_votes(pool, gold, no_answer)
-    return AnswerCounts.from_counts(counts.gold, counts.rivals, counts.no_answer), rows
+    return AnswerCounts.from_counts(*counts.parts), rows
 
 
 def mean_over_orders(

@@ -244,9 +244,7 @@ def plurality_is_right(
     gold.
     """
     counts, rows = distinct_votes(pool, gold, no_answer)
-    return subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, n).of_questions(
-        rows
-    )
+    return subset_plurality_accuracy(*counts.parts, n).of_questions(rows)
 
 
 def no_answer_wins(pool: Pool, n: Sequence[int] | Integers) -> PerQuestion:

@@ -15,9 +15,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import UnknownNameError, UsageError, spoken
+from feval.estimators.arrays import Floats, Integers, Rows
 from feval.recording import NO_ANSWER, PoolRows
 from feval.replay import load
 from feval.report.tables.tables import Line, Table, TableColumn, columns
@@ -34,8 +34,6 @@ _MOST_LISTED = 5
 _MANY_PROBES = 12
 _MOST_ANSWERS = 20
 _WIDE_QUESTION, _SHORT_ANSWER = 60, 40
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,9 +60,9 @@ class Overview:
     llms: tuple[str, ...]
     question_ids: Sequence[str]
     accuracy: Floats
-    cots: npt.NDArray[np.int64]
+    cots: Integers
     agreement: Floats
-    order: npt.NDArray[np.intp]
+    order: Rows
 
 
 def overview(recording: Recording, dataset: str, llms: Sequence[str]) -> Overview:
@@ -383,15 +381,18 @@ def question_dict(
     asked: RecordedQuestion, samples: Collection[int] | None = None
 ) -> dict[str, Any]:
     """Return a question with its CoTs, or some of them by sample index, as JSON values."""
-    question = asked.question
+    llms = [_llm_dict(asked, on, samples) for on in asked.llms]
+    return {"dataset": asked.dataset, **question_values(asked.question), "llms": llms}
+
+
+def question_values(question: Question) -> dict[str, Any]:
+    """Return what a dataset says of a question, as JSON values."""
     return {
-        "dataset": asked.dataset,
         "id": question.id,
         "question": question.text,
         "choices": [{"label": label, "text": text} for label, text in question.choices],
         "answer": question.answer,
         "answer_key": question.answer_key,
-        "llms": [_llm_dict(asked, on, samples) for on in asked.llms],
     }
 
 

@@ -42,7 +42,6 @@ from feval.report.tables.tables import (
     plain_text,
     surface_records,
     surface_table,
-    text,
 )
 from feval.report.text import counted, percent, shortened, visible
 
@@ -403,7 +402,7 @@ def _plan_table(plan: Plan) -> Table:
         f"cost {plan.cost}; billing {plan.billing}; seed {plan.seed}",
     )
     records = _plan_records(plan)
-    fields = {name: text(name) for name in records[0]}
+    fields = {name: name for name in records[0]}
     return make_table(f"Comparison on {plan.dataset}", fields, records, notes)
 
 

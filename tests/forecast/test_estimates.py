@@ -16,8 +16,8 @@ from feval.estimators.moments import Moments
 from feval.estimators.vote_intervals import vote_interval
 from feval.forecast import METHODS, estimate, plan
 from feval.replay import load
-from feval.report.tables.forecasts import forecast_csv, plan_tables
-from feval.report.tables.tables import plain
+from feval.report.tables.forecasts import forecast_records, plan_tables
+from feval.report.tables.tables import plain, records_csv
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 6])
@@ -184,7 +184,7 @@ def test_a_missing_number_says_why_in_words_json_and_csv(tmp_path):
     assert result.estimates[1].points[0].reason is None
     assert warned(result, "two-call: The two calls")
     assert warned(result, "unbiased: No unbiased")
-    rows = list(csv.DictReader(io.StringIO(forecast_csv(result))))
+    rows = list(csv.DictReader(io.StringIO(records_csv(forecast_records(result)))))
     assert [bool(row["reason"]) for row in rows] == [True, True, False, True]
     assert "The pool has 2 calls per question." in rows[1]["reason"]
     sure = plan(*toy(tmp_path / "sure", [["a", "a", "a"]] * 4), budget_tokens=1000)

@@ -19,11 +19,11 @@ from feval.replay import load
 from feval.report import pictures
 from feval.report.tables.forecasts import (
     FORECAST_COLUMNS,
-    forecast_csv,
+    forecast_records,
     forecast_tables,
     plan_tables,
 )
-from feval.report.tables.tables import plain
+from feval.report.tables.tables import plain, records_csv
 
 
 def test_tables_csv_and_picture_show_every_estimator(loaded):
@@ -33,7 +33,7 @@ def test_tables_csv_and_picture_show_every_estimator(loaded):
     assert "*: recommended" in output
     tables = [line for line in output.splitlines() if line.split()[0] in ("M", "1", "3", "9")]
     assert max(map(len, tables)) <= 100
-    rows = list(csv.reader(io.StringIO(forecast_csv(result))))
+    rows = list(csv.reader(io.StringIO(records_csv(forecast_records(result)))))
     assert tuple(rows[0]) == FORECAST_COLUMNS
     assert len(rows) == 1 + len(METHODS) * 3
     assert float(rows[1][3]) == accuracies(result, "plug-in")[0]

@@ -496,4 +496,4 @@ def _table(recording: Recording, pairs: Mapping[str, Sequence[str]]) -> dict[str
         f"#tokens {'/ CoT' if held == 'CoTs' else 'each'}": number(1, "tokens"),
     }
     intro = "Over all recorded questions; accuracy is the mean share of CoTs that are right."
-    return table_data(make_table("LLMs", fields, records, id="llms", link="LLMs", intro=intro))
+    return table_data(make_table("LLMs", fields, records, link="LLMs", intro=intro))

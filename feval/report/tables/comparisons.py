@@ -75,13 +75,12 @@ def comparison_tables(comparison: Comparison, *, page: bool = False) -> list[Tab
     shown.
     """
     shown = _Shown(comparison, page)
-    best: list[Callable[[], Table]] = [shown.best] if page else []
-    errors = [shown.errors] if page else []
     pairs = [shown.differences, shown.unequal_costs, shown.savings, shown.reaches]
-    ranks = [shown.ranking, *([shown.areas] if page else [])]
-    later = [*pairs, *ranks] if page else [*ranks, *pairs]
-    makers = [*best, shown.results, *errors, shown.frontier, *later, shown.missing]
-    tables = [make() for make in makers]
+    makers: list[Callable[[], Table]] = [shown.results, shown.frontier, shown.ranking, *pairs]
+    if page:
+        first = [shown.best, shown.results, shown.errors, shown.frontier]
+        makers = [*first, *pairs, shown.ranking, shown.areas]
+    tables = [make() for make in (*makers, shown.missing)]
     return [shown.marked(table) for table in tables if table.rows]
 
 
@@ -173,7 +172,7 @@ class _Shown:
                 of = f"of {counted(best.settings, 'setting')}; within noise of it: {close}"
                 notes.append(f"up to {cost(best)}: {of}")
         title = "Best at three budgets" if len(comparison.best) == 3 else "Best"
-        return make_table(title, fields, records, notes, id="best", link="Best")
+        return make_table(title, fields, records, notes, link="Best")
 
     def results(self) -> Table:
         """Every point of a method, and the single calls."""
@@ -206,7 +205,6 @@ class _Shown:
             fields,
             [[own | {"budget": own["budget"] or "-"}, point] for own, point in records],
             notes,
-            id="results",
             link="Results",
             intro=(
                 "Every method at every budget; costs are means per question. Press a heading to"
@@ -222,7 +220,7 @@ class _Shown:
         ]
         intro = "Wrong answers in percent of all questions."
         fields = {"method": "label", "budget": "budget"}
-        return errors_table(fields, named, id="errors", link="Errors", intro=intro)
+        return errors_table(fields, named, link="Errors", intro=intro)
 
     def points(self) -> list[list[Any]]:
         """What names every point, and its evaluation, in the order of the report."""
@@ -248,7 +246,7 @@ class _Shown:
             ),
         )
         intro = "Points that no other point matches at the same cost or less."
-        page = {"id": "frontier", "link": "Frontier", "intro": intro}
+        page = {"link": "Frontier", "intro": intro}
         title = "Pareto frontier"
         if fewer := comparison.learners.values():
             title += f" on the {min(fewer):,} questions that all are judged on"
@@ -270,7 +268,6 @@ class _Shown:
             {f"#{self.unit}": self.cost("cost_a")},
             every,
             selection,
-            id="differences",
             link="Differences",
             intro=intro,
         )
@@ -387,7 +384,7 @@ class _Shown:
             "What the first method saves of the second's cost at the same accuracy; below 0 it"
             " costs more, and above the double it is said how many times the second's cost."
         )
-        page = {"id": "savings", "link": "Savings", "intro": intro, "pairs": self.strongest}
+        page = {"link": "Savings", "intro": intro, "pairs": self.strongest}
         return make_table("Cost at equal accuracy", fields, rows, (*rest, *notes), **page)
 
     def reaches(self) -> Table:
@@ -437,7 +434,6 @@ class _Shown:
             fields,
             [[row, areas.get(row.label)] for row in every],
             [] if self.page else [f"ranking: {where}", *of],
-            id="ranking",
             link="Ranking",
             intro=intro,
         )
@@ -449,7 +445,7 @@ class _Shown:
         of = f" {self._range()}" if every else ""
         intro = f"Average height of each curve's convex hull{of} (RouterBench's AIQ)."
         title = "Area under each curve"
-        return make_table(title, fields, every, id="areas", link="Areas", intro=intro)
+        return make_table(title, fields, every, link="Areas", intro=intro)
 
     def _range(self) -> str:
         """Over which costs the areas are."""
@@ -462,7 +458,7 @@ class _Shown:
             "What was asked for and could not be evaluated; everything else on this page is not"
             " affected by it."
         )
-        page = {"id": "missing", "link": "Missing", "intro": intro}
+        page = {"link": "Missing", "intro": intro}
         missing = self.comparison.missing + self.comparison.absent
         return make_table("Missing", fields, missing, **page)
 

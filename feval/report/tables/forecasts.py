@@ -180,13 +180,6 @@ def _errors(forecast: Forecast, curves: Sequence[EstimatedCurve]) -> dict[str, l
     return {"mean |error|": means, "worst |error|": worst}
 
 
-def forecast_csv(forecast: Forecast) -> str:
-    """Return the CSV text of a forecast: `FORECAST_COLUMNS`, one line per estimator and number of
-    votes.
-    """
-    return csv_text(FORECAST_COLUMNS, (each.values() for each in forecast_records(forecast)))
-
-
 def forecast_records(forecast: Forecast) -> Records:
     """Return a record of `FORECAST_COLUMNS` per estimator and number of votes."""
     size = forecast.pool.size

@@ -135,6 +135,7 @@ def make_table(
     """Return a table with a row per record, without columns of dollars that no record has."""
     written = [text(cell) if isinstance(cell, str) else cell for cell in fields.values()]
     rows = tuple(tuple(write(record) for write in written) for record in records)
+    page = {"id": page.get("link", "").lower()} | page
     table = Table(title, columns(*fields), rows, tuple(notes), **page)
     unknown = [
         place
@@ -478,8 +479,8 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
     title = f"{first.dataset}, {counted_questions(first.questions, first.left_out, first.judges)}"
     results = make_table(title, fields, evaluations, _notes(evaluations))
     results = marked(results, [name for each in evaluations for name in each.counters])
-    named = [(label(each), each) for each in evaluations]
-    errors = errors_table({"method": "method"}, [({"method": own}, e) for own, e in named])
+    named = [({"method": label(each)}, each) for each in evaluations]
+    errors = errors_table({"method": "method"}, named)
     return [results, errors] if errors.rows else [results]
 
 
@@ -514,7 +515,7 @@ def grade_table(grade: Grade) -> Table:
     notes = (f"CoTs in {draws}; billing {grade.billing}; {prices}",)
     table = make_table(title, fields, [record], notes)
     # The remarks below say what the mark means.
-    return dataclasses.replace(table, columns=marked(table, grade.counters).columns)
+    return replace(table, columns=marked(table, grade.counters).columns)
 
 
 def _notes(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
@@ -686,7 +687,6 @@ def surface_table(surface: Surface, *, page: bool = False) -> Table:
         fields,
         shown,
         (*([more] if others else []), *(() if page else surface_notes(surface)), *surface.warnings),
-        id="frontier",
         link="Frontier",
         intro=(
             f"The {len(every):,} of {len(surface.points):,} points that no other point matches at"
