@@ -204,11 +204,11 @@ def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
 
 
 def _features(value: Any, where: str) -> tuple[tuple[str, str], ...]:
-    named = {
-        name: scalar_text(each, f"{name!r:.60} of {where}")
+    return tuple(
+        (name, str(scalar_text(each, f"{name!r:.60} of {where}")))
         for name, each in json_object(value, where).items()
-    }
-    return tuple((name, each) for name, each in named.items() if each is not None)
+        if each is not None
+    )
 
 
 def _prompt(value: Any, where: str) -> Prompt:

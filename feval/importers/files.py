@@ -139,7 +139,7 @@ def opened_table(
     """
     with opened(path) as stream:
         start = stream.read(64).removeprefix(_BOM).lstrip()
-    if start[:1] == b"\x80" or {".pkl", ".pickle"} & {*path.suffixes}:
+    if start.startswith(b"\x80"):
         raise SourceError(
             f"{path} is a pickle, which may run any code when it is read. If you trust it, make a"
             f" table of it: python -c \"import pandas; pandas.read_pickle('{path}').to_parquet("
@@ -194,15 +194,13 @@ def _inside(value: Any, names: Sequence[str], where: str) -> Iterator[tuple[Any,
         yield value, {}
         return
     name, *rest = names
-    if name == "*":
-        for each, inner in json_object(value, f"What '*' stands for in {where}").items():
-            for found, shared in _inside(inner, rest, where):
-                yield found, {"*": each} | shared
-    else:
-        others = json_object(value, f"What has {name!r} in {where}").items()
-        around = {key: each for key, each in others if key != name}
-        for found, shared in _inside(value.get(name), rest, where):
-            yield found, around | shared
+    members = json_object(value, f"What has {name!r} in {where}")
+    chosen = members if name == "*" else {name: members.get(name)}
+    around = {key: each for key, each in members.items() if key not in chosen}
+    for key, inner in chosen.items():
+        own = around | ({"*": key} if name == "*" else {})
+        for found, shared in _inside(inner, rest, where):
+            yield found, own | shared
 
 
 def _csv(path: Path, reader: Reader) -> _Blocks:

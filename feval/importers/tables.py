@@ -291,6 +291,7 @@ def fitting(pattern: str, field: str, names: tuple[str, ...]) -> dict[str, str]:
         if field in pattern
         and (value := name.removeprefix(before).removesuffix(after))
         and name == f"{before}{value}{after}"
+        and (field != "{i}" or value.isdecimal())
     }
 
 
@@ -404,35 +405,37 @@ def named_files(source: Path, request: ImportRequest) -> dict[Path, Row]:
                 f"The layout's file {layout.file!r:.80} has {{{name}}}; each of feval's columns"
                 " (feval ls columns) may stand there once."
             )
-    wanted = {"dataset": {request.dataset} - {""}, "llm": {*request.llms}}
-    synonyms = {name for name, own in layout.datasets.items() if own in wanted["dataset"]}
+    wanted = {"dataset": [request.dataset] if request.dataset else [], "llm": [*request.llms]}
+    synonyms = [name for name, own in layout.datasets.items() if own == request.dataset]
     form = ""
     for place, piece in enumerate(_FIELD.split(layout.file)):
         # the name of an LLM may have what separates it from others
+        names = [*wanted.get(piece, ()), *(synonyms if piece == "dataset" else ())]
         any_name = "[^/]+" if piece == "llm" else "[^/]+?"
-        known = [*wanted.get(piece, ()), *(synonyms if piece == "dataset" else ())]
-        named = "|".join([*map(re.escape, known), any_name])
-        form += f"(?P<{piece}>{named})" if place % 2 else re.escape(piece)
-    files: dict[Path, Row] = {}
+        text = re.escape(piece)
+        form += (
+            f"(?P<{piece}>{'|'.join([*map(re.escape, names), any_name])})" if place % 2 else text
+        )
     paths = source.rglob(_FIELD.sub("*", layout.file) + "*") if is_folder else files_of(source)
-    for path in sorted(paths):
-        fit = re.fullmatch(rf"(?:.*/)?{form}(?:\.gz)?", path.as_posix())
-        if fit:
-            files[path] = {f"{{{name}}}": value for name, value in fit.groupdict().items()}
-        elif not is_folder:
-            files[path] = {}
+    files = {
+        path: {
+            f"{{{name}}}": layout.datasets.get(value, value)
+            for name, value in (fit.groupdict() if fit else {}).items()
+        }
+        for path in sorted(paths)
+        if (fit := re.fullmatch(rf"(?:.*/)?{form}(?:\.gz)?", path.as_posix())) or not is_folder
+    }
     if not files:
         raise SourceError(
             f"{source} has no file that is named like {layout.file!r}, as the layout says."
         )
-    for name, names in wanted.items():
-        own = {path: row.get(f"{{{name}}}", "") for path, row in files.items()}
-        if name == "dataset":
-            own = {path: layout.datasets.get(each, each) for path, each in own.items()}
-        if len({*own.values()}) > 1 and names:
-            for each in names - {*own.values()}:
-                what = f"{'LLM' if name == 'llm' else name} named by a file in {source},"
-                raise UnknownNameError.among(what, each, {*own.values()})
+    for field, names in wanted.items():
+        own = {path: row.get(f"{{{field}}}", "") for path, row in files.items()}
+        if names and len({*own.values()}) > 1:
+            for name in names:
+                if name not in own.values():
+                    what = f"{'LLM' if field == 'llm' else field} named by a file in {source},"
+                    raise UnknownNameError.among(what, name, {*own.values()})
             files = {path: row for path, row in files.items() if own[path] in names}
     return files
 
@@ -536,22 +539,21 @@ class _Content:
             for pattern, each in zip(numbered, lists, strict=True):
                 used.update(each.values())
                 if each:
-                    order = sorted((i for i in numbers if i.isdecimal()), key=int)
-                    made[pattern] = [row.get(each.get(i, "")) for i in order]
+                    made[pattern] = [row.get(each.get(i, "")) for i in sorted(numbers, key=int)]
             by_llm = {llm: {"{llm}": column} for llm, column in layout.outcomes.items()}
             for pattern in patterns:
                 for llm, name in fitting(pattern, "{llm}", names).items():
                     by_llm.setdefault(llm, dict.fromkeys(alone, llm))[pattern] = name
+            for llm, stated in layout.usd.items():
+                if isinstance(stated, str):
+                    by_llm.setdefault(llm, {})[_USD] = stated
             for columns in by_llm.values():
                 used.update(columns.values())
             kept = {name: value for name, value in row.items() if name not in used} | made
             for llm, columns in by_llm.items():
-                stated = layout.usd.get(llm)
-                columns |= {_USD: stated} if isinstance(stated, str) else {}
+                stated = {_USD: layout.usd[llm]} if llm in layout.usd else {}
                 own = {name: member(row, each, object, where) for name, each in columns.items()}
-                own |= {_USD: stated} if isinstance(stated, float) else {}
-                own[_LLM] = llm
-                yield TableRow(where, kept | own)
+                yield TableRow(where, kept | {_LLM: llm} | stated | own)
             if not by_llm:
                 yield TableRow(where, kept)
 
@@ -806,7 +808,10 @@ class _Content:
             both = name in {"score", "step_scores", "features"} and values.get(name) is not None
             values[name] = _by_scorer(values[name]) | _by_scorer(value) if both else value
         if isinstance(verdict := values.get("verdict"), int | float):
-            values["verdict"] = self._clipped(verdict)
+            if self.layout.clip:
+                values["verdict"] = min(max(verdict, 0), 1)
+                cut = values["verdict"] != verdict
+                self._counted["Verdicts outside [0, 1], which were cut to it"] += cut
             values.setdefault("grader", self.layout.grader.get("name"))
         if self._cells_are_text and values.get("text", "") is None:
             values["text"] = ""
@@ -820,11 +825,6 @@ class _Content:
                 for step, answer in enumerate(values["probes"], 1)
             ]
         return values
-
-    def _clipped(self, verdict: float) -> float:
-        within = min(max(verdict, 0), 1) if self.layout.clip else verdict
-        self._counted["Verdicts outside [0, 1], which were cut to it"] += within != verdict
-        return within
 
     def _add_row(self, row: Row, where: str, *, cot: bool = True) -> None:
         values, targets = self._read(row, where), self.meanings.targets
