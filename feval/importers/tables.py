@@ -429,12 +429,12 @@ def named_files(source: Path, request: ImportRequest) -> dict[Path, Row]:
         raise SourceError(
             f"{source} has no file that is named like {layout.file!r}, as the layout says."
         )
-    for field, names in wanted.items():
-        own = {path: row.get(f"{{{field}}}", "") for path, row in files.items()}
+    for column, names in wanted.items():
+        own = {path: row.get(f"{{{column}}}", "") for path, row in files.items()}
         if names and len({*own.values()}) > 1:
             for name in names:
                 if name not in own.values():
-                    what = f"{'LLM' if field == 'llm' else field} named by a file in {source},"
+                    what = f"{'LLM' if column == 'llm' else column} named by a file in {source},"
                     raise UnknownNameError.among(what, name, {*own.values()})
             files = {path: row for path, row in files.items() if own[path] in names}
     return files
@@ -544,14 +544,14 @@ class _Content:
             for pattern in patterns:
                 for llm, name in fitting(pattern, "{llm}", names).items():
                     by_llm.setdefault(llm, dict.fromkeys(alone, llm))[pattern] = name
-            for llm, stated in layout.usd.items():
-                if isinstance(stated, str):
-                    by_llm.setdefault(llm, {})[_USD] = stated
+            for llm, price in layout.usd.items():
+                if isinstance(price, str):
+                    by_llm.setdefault(llm, {})[_USD] = price
             for columns in by_llm.values():
                 used.update(columns.values())
             kept = {name: value for name, value in row.items() if name not in used} | made
             for llm, columns in by_llm.items():
-                stated = {_USD: layout.usd[llm]} if llm in layout.usd else {}
+                stated: Row = {_USD: layout.usd[llm]} if llm in layout.usd else {}
                 own = {name: member(row, each, object, where) for name, each in columns.items()}
                 yield TableRow(where, kept | {_LLM: llm} | stated | own)
             if not by_llm:
