@@ -835,7 +835,7 @@ class _Content:
             values = rows.recognised(values, self._reader, where)
             values["id"] = self._name(values, where)
             if "question" not in targets and self._request.questions is None:
-                values["question"] = ""
+                values["question"] = values["id"] if self.layout.outcomes else ""
             if self._counts_requests and (
                 request := values.get("prompt") or values.get("question")
             ):
