@@ -161,6 +161,16 @@ def curve(
             help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7.",
         ),
     ] = None,
+    measure: Annotated[
+        str | None,
+        Option(
+            metavar="NAMES",
+            help=(
+                "What k calls reach, --n being k: accuracy, pass@k, pass^k, g-pass@k:0.5,"
+                " mg-pass@k. Of single-call."
+            ),
+        ),
+    ] = None,
     settings: Settings = None,
     show_all: ShowAll = False,
     machines: Machines,
@@ -172,11 +182,17 @@ def curve(
 
     One point for each number of CoTs per question, or each value of another field, with a 95 %
     interval over questions and the ceiling pass@n. Several methods, or one method on several LLMs,
-    are compared, in one picture.
+    are compared, in one picture. With --measure, what k calls of one LLM reach.
 
     Example: feval curve self-consistency --recording my-recording --n 1..40 --out my-curve
     """
     fields, method = parse_settings(settings or []), methods[0]
+    measures = () if measure is None else tuple(measure.replace(" ", "").split(","))
+    if measures and (len(methods) > 1 or len(llms or ()) > 1):
+        raise UsageError(
+            "--measure says what k calls of one LLM reach; give one method, single-call, and one"
+            " --llm."
+        )
     if len(methods) > 1 or (len(llms or ()) > 1 and not takes_several(METHODS.get(method))):
         # one curve does without the modules of comparisons
         from feval.cli.compare import show_comparison
@@ -198,7 +214,7 @@ def curve(
             plan, saved, show, machines, show_all=show_all, recordings=opened, methods=users
         )
         return
-    field, values = _swept(method, budget_field(method), n, sweep)
+    field, values = _swept(method, "k" if measures else budget_field(method), n, sweep)
     if field in fields:
         raise UsageError(
             f"{field} varies, so it cannot be set as well; leave --set {field}={fields[field]} out."
@@ -211,7 +227,7 @@ def curve(
         )
     with machines as executor:
         given = options | {"method": method, "settings": fields}
-        given |= {"field": field, "values": tuple(values)}
+        given |= {"field": field, "values": tuple(values), "measures": measures}
         request, questions, replayed = open_request(
             CurveRequest, recordings, dataset, llms, **given
         )
@@ -229,7 +245,7 @@ def curve(
         elif not values:
             most = max(1, min(*(llm.pool.smallest for llm in replayed), DEFAULT_COUNTS))
             counts = range(1, most + 1)  # some methods need more than one
-            usual = [each for each in counts if is_in_range(method, {**fields, field: each})]
+            usual = [n for n in counts if measures or is_in_range(method, {**fields, field: n})]
             request = request.changed(values=(*(usual or [most]),))
         result = request.compute(questions, replayed, executor=executor)
     if any(point.usd_per_question is None for point in result.points):

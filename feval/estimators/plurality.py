@@ -44,10 +44,11 @@ P_n(c / K) is biased.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from functools import cache
 from itertools import pairwise
-from math import comb
+from math import ceil, comb
 
 import numpy as np
 import numpy.typing as npt
@@ -331,12 +332,125 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
         ShortPoolError: an n above a question's pool.
         OutOfRangeError: an n below 1, shapes that do not match, or a gold count outside 0..size.
     """
+    numbers, g, s, rows = _checked_right(gold, size, draws)
+    i = np.arange(int(numbers.max()))
+    missed = np.cumprod(np.maximum((s - g)[:, None] - i, 0) / (s[:, None] - i), axis=1)
+    return PerQuestion(1.0 - missed[:, numbers - 1], rows)
+
+
+def pass_hat_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -> PerQuestion:
+    """Probability that all of k samples, drawn without replacement, have the gold answer: pass^k =
+    C(g, k) / C(S, k) of tau-bench (arXiv 2406.12045), for many k at once.
+
+    Args:
+        gold, size, draws: as for `pass_at_k`.
+
+    Returns:
+        As `pass_at_k`.
+
+    Raises:
+        ShortPoolError, OutOfRangeError: as `pass_at_k`.
+    """
+    return g_pass_at_k(gold, size, draws, 1)
+
+
+def g_pass_at_k(
+    gold: Integers,
+    size: Integers,
+    draws: Sequence[int] | Integers,
+    threshold: Fraction | str | float,
+) -> PerQuestion:
+    """Probability that at least the share `threshold` of k samples, drawn without replacement, and
+    at least one, have the gold answer: G-Pass@k of arXiv 2412.13147, for many k at once.
+
+        sum_{j >= max(1, ceil(threshold k))} C(g, j) C(S - g, k - j) / C(S, k)
+
+    A threshold of 0 gives pass@k, one of 1 pass^k.
+
+    Args:
+        gold, size, draws: as for `pass_at_k`.
+        threshold: from 0 to 1. It is taken as it is written, so that ceil(0.1 x 30) is 3: "0.1",
+            "1/3", 0.1 or a fraction, without an exponent.
+
+    Returns:
+        As `pass_at_k`.
+
+    Raises:
+        ShortPoolError, OutOfRangeError: as `pass_at_k`; or the threshold is no number from 0 to 1.
+    """
+    try:
+        share = Fraction(
+            str(threshold).lower().replace("e", "?")
+        )  # 1e999999999 is a number for hours
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(-1)
+    if not 0 <= share <= 1:
+        raise OutOfRangeError(
+            "The threshold of G-Pass@k is the share of k samples that must be right, from 0 to 1,"
+            f" such as g-pass@k:0.5; {threshold!r} was given."
+        )
+    return _expected(gold, size, draws, lambda k: np.arange(k + 1) >= max(1, ceil(share * k)))
+
+
+def mg_pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -> PerQuestion:
+    """Mean G-Pass@k over thresholds above one half, mG-Pass@k of arXiv 2412.13147, for many even
+    k at once: 2 / k times the sum over i = k / 2 + 1, ..., k of G-Pass@k at i / k.
+
+    Args:
+        gold, size: as for `pass_at_k`.
+        draws: as for `pass_at_k`, even numbers.
+
+    Returns:
+        As `pass_at_k`.
+
+    Raises:
+        ShortPoolError, OutOfRangeError: as `pass_at_k`; or a k is odd.
+    """
+    if len(odd := [k for k in draws if k % 2]):
+        raise OutOfRangeError(
+            f"mG-Pass@k is defined for even k, such as 2, 4, 8; {odd[0]} was asked for."
+        )
+    # j right samples reach the thresholds of i = k / 2 + 1, ..., j
+    return _expected(gold, size, draws, lambda k: np.maximum(2 * np.arange(k + 1) / k - 1, 0))
+
+
+def _expected(
+    gold: Integers, size: Integers, draws: Sequence[int] | Integers, worth: Callable[[int], Numbers]
+) -> PerQuestion:
+    """Expectation of what j of k drawn samples with the gold answer are worth, [k + 1], for many k
+    at once.
+
+    The hypergeometric law of j is made sample by sample: all terms are positive, and none
+    overflows, so that pools may be of any size.
+    """
+    numbers, g, s, rows = _checked_right(gold, size, draws)
+    values = np.empty((len(g), len(numbers)))
+    most = int(numbers.max())
+    j = np.arange(most + 1)[:, None]
+    chance = np.zeros((most + 1, len(g)))  # of j = 0, 1, ... after so many samples
+    chance[0] = 1.0
+    for drawn in range(most):
+        left = s - drawn
+        grown = chance[:-1] * ((g - j[:-1]) / left)
+        chance *= (left - g + j) / left
+        chance[1:] += grown
+        for place in np.flatnonzero(numbers == drawn + 1):
+            values[:, place] = worth(drawn + 1) @ chance[: drawn + 2]
+    return PerQuestion(values, rows)
+
+
+def _checked_right(
+    gold: Integers, size: Integers, draws: Sequence[int] | Integers
+) -> tuple[Int64, Int64, Int64, Rows]:
+    """The numbers of samples, [G] the distinct counts of samples with the gold answer and of all,
+    and [Q] which of them a question has.
+    """
     gold, size = np.asarray(gold), np.asarray(size)
-    require_counts("pass@k", gold=gold, size=size)
+    require_counts("Right samples", gold=gold, size=size)
     if gold.ndim != 1 or size.shape != gold.shape:
         raise OutOfRangeError(
-            f"pass@k takes gold [questions] and size [questions]; the shapes are {gold.shape} and"
-            f" {size.shape}."
+            f"Right samples are gold [questions] and size [questions]; the shapes are"
+            f" {gold.shape} and {size.shape}."
         )
     if len(over := np.flatnonzero(gold > size)):
         raise OutOfRangeError(
@@ -345,10 +459,7 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
         )
     numbers = _checked_draws(draws, size)
     first, rows = distinct((gold, size))
-    g, s = gold[first, None].astype(np.int64), size[first, None].astype(np.int64)
-    i = np.arange(int(numbers.max()))
-    missed = np.cumprod(np.maximum(s - g - i, 0) / (s - i), axis=1)
-    return PerQuestion(1.0 - missed[:, numbers - 1], rows)
+    return numbers, gold[first].astype(np.int64), size[first].astype(np.int64), rows
 
 
 class Counts(Result):

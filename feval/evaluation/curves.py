@@ -59,6 +59,9 @@ _BUDGET_FIELDS = ("n", "samples", "budget")
 _CASCADE_QUESTIONS, _CASCADE_LLMS, _CASCADE_BUDGETS = 40, 3, 6
 
 
+_ENDS = ("", "_low", "_high")  # of the names of a share and its interval
+
+
 class CurvePoint(dict[str, Any]):
     """The numbers of one point of a curve or a surface, by name; each is an attribute, too.
 
@@ -66,8 +69,9 @@ class CurvePoint(dict[str, Any]):
     `accuracy_low` and `accuracy_high`, the ends of its interval, `None` where none was asked for;
     `kind`, "exact", "recorded" or "seeded"; `pass_at_n`, the mean probability that one of the CoTs
     the method may look at is right, an upper bound of every vote, `None` for several LLMs; means of
-    measures, such as `usd_per_question`, `None` where not known; and `cost`, the one that was asked
-    for.
+    measures, such as `usd_per_question`, `None` where not known; `cost`, the one that was asked
+    for; and what k calls reach, where the curve has such `measures`, with its interval, such as
+    `point["pass^k"]`, `point["pass^k_low"]` and `point["pass^k_high"]`.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -88,6 +92,7 @@ class Curve(DatasetResult, Plottable):
         points: by n.
         field: the method's field that varies over the points.
         settings: the method's other fields that were set.
+        measures: what k calls reach, where `method_curve` was asked for it.
     """
 
     method: str
@@ -96,6 +101,25 @@ class Curve(DatasetResult, Plottable):
     points: tuple[CurvePoint, ...]
     field: str = "n"
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    measures: tuple[str, ...] = ()
+
+    def by_measure(self) -> list[Curve]:
+        """A curve for each of the `measures`, which stands for the method and in place of the
+        accuracy.
+        """
+        return [
+            dataclasses.replace(
+                self,
+                method=measure,
+                measures=(measure,),
+                points=tuple(
+                    CurvePoint(point | {f"accuracy{end}": point[measure + end] for end in _ENDS})
+                    for point in self.points
+                    if measure in point
+                ),
+            )
+            for measure in self.measures
+        ]
 
     def _paid(self) -> Sequence[tuple[str, Any]]:
         return [(f"{self.method} with {self.field}={point.n}", point) for point in self.points]
@@ -104,6 +128,8 @@ class Curve(DatasetResult, Plottable):
         """Return the curve as JSON values."""
         names = "method", "recording_hash", "seed", "replicates", "field"
         own = self._points_dict(*names) | {"settings": dict(self.settings)}
+        if self.measures:
+            own["measures"] = list(self.measures)
         return own if self.cost is None else own | {"cost": self.cost}
 
 
@@ -230,6 +256,7 @@ def method_curve(
     values: Sequence[int | float],
     *,
     settings: Mapping[str, Any] | None = None,
+    measures: Sequence[str] = (),
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
     cost: str | None = None,
@@ -247,6 +274,10 @@ def method_curve(
         field: which field varies, such as `budget_field(method)`, or a threshold.
         values: its values, ascending on the curve.
         settings: other fields that differ from their defaults.
+        measures: of "single-call" over the field "k", what k calls of one LLM reach, in expectation
+            over all draws: "accuracy", the mean of all; "pass@k", one is right; "pass^k", all are;
+            "g-pass@k:0.5", this share of them and at least one; "mg-pass@k", the mean of that over
+            shares above one half, for even k.
         unlabelled: as for `evaluate`.
         short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than any of the values
             may ask for.
@@ -264,14 +295,25 @@ def method_curve(
         OutOfRangeError: no value, one that comes twice, or one that the method refuses.
         ShortPoolError: a value asks for more CoTs than were recorded.
         UnlabelledError: questions have no gold answer that can be read.
+        UsageError: measures of another method, or of partial credit.
     """
     if not values or len(set(values)) < len(values):
         raise OutOfRangeError(
             f"A curve needs distinct values of {field}; {list(values)[:10]} was asked for."
         )
-    settings = dict(settings or {})
+    settings, measures = dict(settings or {}), tuple(dict.fromkeys(measures))
+    asked = [method, field, options.get("order") or "exact", *settings]
+    if measures and asked != ["single-call", "k", "exact"]:
+        raise UsageError(
+            "Measures such as pass@k are exact, of single calls, as in `feval curve single-call"
+            f" --measure pass@k --n 1..4`; {', '.join(asked)} was asked for."
+        )
+    measured: Any = methods.CallMeasure  # which checks its numbers
     variants = {
-        value: evaluation.make_method(method, settings | {field: value}) for value in sorted(values)
+        value: measured(value)
+        if measures
+        else evaluation.make_method(method, settings | {field: value})
+        for value in sorted(values)
     }
     dataset.require(llms, steps=all(map(may_search, variants.values())))
     largest = [
@@ -283,7 +325,9 @@ def method_curve(
     order, inexact = options.pop("order", None), None
     exact = all(is_exact(variant, cost, options.get("parallel")) for variant in variants.values())
 
-    def evaluated(order: str | None, executor: Executor | None) -> list[Evaluation]:
+    def evaluated(
+        order: str | None, executor: Executor | None, variants: Mapping[Any, Any] = variants
+    ) -> list[Evaluation]:
         results: list[Evaluation] = []
         for variant in variants.values():
             results.append(
@@ -309,20 +353,26 @@ def method_curve(
                 raise
             # all of them: a curve is of one kind
             results, inexact = evaluated("seeded", opened), error.reason
-    points = []
+    points = {}
     for (value, variant), each in zip(variants.items(), results, strict=True):
         ends = {name: getattr(each, name) for name in ("accuracy_low", "accuracy_high", "kind")}
         own = {} if cost is None else {"cost": float(each.known_costs(cost).mean())}
-        points.append(
-            CurvePoint(
-                n=value,
-                accuracy=each.accuracy,
-                **ends,
-                pass_at_n=_pass_at_n(variant, dataset, llms, each),
-                **each.ledger.averages("always", "curves", cost=cost),
-                **own,
-            )
+        points[value] = CurvePoint(
+            n=value,
+            accuracy=each.accuracy,
+            **ends,
+            pass_at_n=_pass_at_n(variant, dataset, llms, each),
+            **each.ledger.averages("always", "curves", cost=cost),
+            **own,
         )
+    cautions, even = [*each.cautions, *not_exact(inexact)], [k for k in variants if k % 2 == 0]
+    for measure in measures:
+        chosen = {k: measured(k, measure) for k in variants}
+        if measure == "mg-pass@k" and 0 < len(even) < len(variants):
+            chosen = {k: chosen[k] for k in even}
+            cautions.append("mg-pass@k is defined for even k, and left out at odd ones.")
+        for k, each in zip(chosen, evaluated(order, None, chosen), strict=True):
+            points[k] |= {measure + end: getattr(each, f"accuracy{end}") for end in _ENDS}
     rows, learnt = questions.rows, tuple[str, ...]()
     if each.train_questions:
         rows = rows[np.isin(dataset.question_keys[without_gaps(rows)], each.question_keys)]
@@ -333,14 +383,15 @@ def method_curve(
         recording_hash=llms[0].recording_hash,
         replicates=each.replicates,
         confidence=each.confidence,
-        points=tuple(points),
+        points=tuple(points.values()),
         field=field,
         settings=settings,
+        measures=measures,
         left_out=questions.left_out,
         clusters=each.clusters,
         cost=cost,
         timing=each.timing,
-        cautions=(*learnt, *each.cautions, *not_exact(inexact)),
+        cautions=(*learnt, *cautions),
     )
 
 

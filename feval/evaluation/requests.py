@@ -311,8 +311,10 @@ class CurveRequest(RunRequest):
     Attributes:
         field: the field that varies; `None` for the plain curve of self-consistency over n.
         values: its values.
+        measures: what so many single calls reach, in place of a method.
     """
 
+    measures: Annotated[tuple[str, ...], Field(strict=False, max_length=MOST_NAMES)] = ()
     field: str | None
     values: Annotated[tuple[int | float, ...], Field(strict=False, max_length=MOST_VALUES)]
 
@@ -333,7 +335,7 @@ class CurveRequest(RunRequest):
         """
         options = self.arguments() | running
         if self.field is not None:
-            options |= {"settings": self.settings}
+            options |= {"settings": self.settings, "measures": self.measures}
             return method_curve(dataset, llms, self.method, self.field, self.values, **options)
         plain = {name: options[name] for name in (*_PLAIN, *running)}
         plain["order"] = self.order or "exact"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from feval.methods.early_stopping import EarlyStopping as EarlyStopping
     from feval.methods.mixture_of_thoughts import MixtureOfThoughts as MixtureOfThoughts
     from feval.methods.model_switch import ModelSwitch as ModelSwitch
+    from feval.methods.oracle import CallMeasure as CallMeasure
     from feval.methods.oracle import Oracle as Oracle
     from feval.methods.parallel_probe import ParallelProbe as ParallelProbe
     from feval.methods.particle_filtering import ParticleFiltering as ParticleFiltering
@@ -68,7 +69,7 @@ _HOMES = {
 METHODS: Mapping[str, type[Any]] = LazyMapping(__name__, _HOMES)
 """Name on the command line -> method."""
 
-_names: dict[str, tuple[str, ...]] = {"oracle": ("Oracle",)}
+_names: dict[str, tuple[str, ...]] = {"oracle": ("CallMeasure", "Oracle")}
 for _module, _, _class in (home.partition(":") for home in _HOMES.values()):
     _names[_module] = (*_names.get(_module, ()), _class)
 __getattr__, __dir__ = lazy_names(__name__, _names)

@@ -287,3 +287,30 @@ def test_a_file_without_a_function_says_what_to_add():
         UsageError, match=r"mine\.py is a file; name the function in it as well: mine\.py:FUNCTION"
     ):
         make_method("mine.py", {})
+
+
+def test_measures_of_calls_in_tables_json_and_files(toy, tmp_path):
+    asked = ["curve single-call --recording", toy, "--llm gpt-4o-mini --n 1,2,4"]
+    asked += ["--measure", "accuracy,pass@k,pass^k,g-pass@k:0.5,mg-pass@k"]
+    shown = feval(*asked, "--out", tmp_path / "made").stdout
+    assert "At k = 4, accuracy is 75.00 %, pass@k is 100.00 %, pass^k is 33.33 %" in shown
+    assert "pass^k %" in shown
+    assert "even k" in shown
+    assert "pass@n" not in shown
+    result = json.loads((tmp_path / "made" / "curve.json").read_text())
+    by_k = {point["n"]: point for point in result["points"]}
+    assert result["measures"] == ["accuracy", "pass@k", "pass^k", "g-pass@k:0.5", "mg-pass@k"]
+    assert by_k[1]["pass^k"] == by_k[1]["pass@k"] == by_k[1]["accuracy"]
+    assert by_k[2]["pass^k"] == pytest.approx((1 / 2 + 1 / 6 + 1) / 3)
+    assert by_k[4]["g-pass@k:0.5"] == 1
+    assert by_k[4]["mg-pass@k"] == pytest.approx((1 / 2 + 0 + 1) / 3)
+    assert by_k[4]["usd_per_question"] > by_k[2]["usd_per_question"]
+    head, first, *_ = (tmp_path / "made" / "curve.csv").read_text().splitlines()
+    cells = dict(zip(head.split(","), first.split(","), strict=True))
+    assert (cells["mg-pass@k"], cells["pass^k"]) == ("", cells["accuracy"])
+    assert feval("verify", tmp_path / "made" / "receipt.json").exit_code == 0
+    drawn = (tmp_path / "made" / "curve.svg").read_text()
+    assert "g-pass@k:0.5" in drawn
+    assert "dominated" not in drawn
+    failed(feval(*asked, "--llm gpt-3.5-turbo"), 2, "give one method, single-call, and one --llm")
+    failed(feval(*asked[:-1], "pass^5"), 2, "Did you mean 'pass^k'")

@@ -42,9 +42,12 @@ from feval.estimators.multinomial import (
 from feval.estimators.per_question import MOST_VOTES, PerQuestion
 from feval.estimators.plurality import (
     empirical_vote_accuracy,
+    g_pass_at_k,
     hypergeometric_majority,
     mean_output_tokens,
+    mg_pass_at_k,
     pass_at_k,
+    pass_hat_k,
     subset_plurality_accuracy,
     vote_counts,
 )
@@ -174,6 +177,11 @@ OUT_OF_RANGE = [
     (r"Question 1 has a pool of 1,001 samples", subsets, [1, 1000], [[1], [1]], [1]),
     ("no questions", subsets(np.zeros(0, int), np.zeros((0, 3), int), [1]).mean),
     ("question 0 has 4 of 3", pass_at_k, [4], [3], [1]),
+    ("shapes are", pass_hat_k, [4], [5, 5], [1]),
+    ("share of k.*1.5", g_pass_at_k, [1], [3], [1], 1.5),
+    ("share of k.*'1/0'", g_pass_at_k, [1], [3], [1], "1/0"),
+    ("share of k.*'1E99999999'", g_pass_at_k, [1], [3], [1], "1E99999999"),
+    ("even k.* 3 was", mg_pass_at_k, [1], [3], [2, 3]),
     ("ascending upper ends", difficulty_strata, [0.5], ()),
     (r"question 1 has 1\.5", difficulty_strata, [0.5, 1.5]),
     ("they have 1 and 2", strata_difference, TWO, ([3, 1], [[2], [1]], ZEROS)),
@@ -268,6 +276,7 @@ SHORT_POOL = [
     ),
     (r"Question 1 has a pool of 3 samples; draws of 4", subsets, [3, 1], [[2], [2]], [1, 4]),
     ("Question 0 has a pool of 3", pass_at_k, [1], [3], [4]),
+    ("Question 1 has a pool of 3 .* draws of 4", mg_pass_at_k, [1, 1], [4, 3], [4]),
     (
         r"5 votes were asked for, and 3 calls are recorded at index \[1\]",
         hypergeometric_majority,

@@ -15,7 +15,14 @@ from vote_cases import credit, one_question
 
 from feval.errors import OutOfRangeError
 from feval.estimators.per_question import TIES
-from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy, vote_counts
+from feval.estimators.plurality import (
+    g_pass_at_k,
+    mg_pass_at_k,
+    pass_at_k,
+    pass_hat_k,
+    subset_plurality_accuracy,
+    vote_counts,
+)
 
 SMALL_POOLS = st.tuples(
     st.integers(0, 5), st.lists(st.integers(0, 4), max_size=3), st.integers(0, 3)
@@ -197,3 +204,56 @@ def test_pass_at_k_is_stable_in_large_pools():
     assert values[0] == pytest.approx([1e-4, 1e-2, 0.9999, 1.0], rel=1e-9)
     assert values[1, 0] == 0.5
     assert values[2].tolist() == [1.0] * 4
+
+
+@st.composite
+def pools_of_calls(draw):
+    size = draw(st.integers(1, 8))
+    return draw(st.integers(0, size)), size, draw(st.integers(1, size))
+
+
+def all_draws(right, size, k, worth):
+    """The mean of what a number of right calls is worth, over every draw of k."""
+    drawn = [sum(calls) for calls in combinations([1] * right + [0] * (size - right), k)]
+    return float(sum(Fraction(worth(number)) for number in drawn) / len(drawn))
+
+
+@given(pools_of_calls(), st.fractions(0, 1, max_denominator=12))
+def test_measures_of_calls_are_means_over_all_draws(pool, threshold):
+    right, size, k = pool
+
+    def measured(estimator, *more):
+        return estimator(np.array([right]), np.array([size]), [k], *more).mean()[0]
+
+    def expected(worth):
+        return pytest.approx(all_draws(right, size, k, worth), abs=1e-14)
+
+    def reaches(share):
+        return lambda number: number >= 1 and Fraction(number, k) >= share
+
+    assert measured(pass_hat_k) == expected(lambda number: number == k)
+    assert measured(g_pass_at_k, threshold) == expected(reaches(threshold))
+    assert measured(g_pass_at_k, 0) == pytest.approx(measured(pass_at_k), abs=1e-14)
+    assert measured(g_pass_at_k, "1") == measured(pass_hat_k)
+    if k % 2 == 0:
+        shares = [Fraction(i, k) for i in range(k // 2 + 1, k + 1)]
+        mean = 2 * sum(measured(g_pass_at_k, share) for share in shares) / k
+        assert measured(mg_pass_at_k) == pytest.approx(mean, abs=1e-14)
+
+
+def test_a_threshold_counts_as_it_is_written():
+    # as floats 0.1 x 30 is above 3, and 0.7 x 10 is 7
+    three_of_thirty = np.array([3]), np.array([30])
+    for threshold in (0.1, "0.1", "1/10", np.float64(0.1), Fraction(1, 10)):
+        reached = g_pass_at_k(*three_of_thirty, [30], threshold).mean()
+        assert reached == pytest.approx([1.0], abs=1e-14)
+    assert g_pass_at_k(*three_of_thirty, [30], "0.1001").mean() == [0.0]
+
+
+def test_measures_of_calls_take_large_pools_and_any_order_of_ks():
+    right, size = np.array([9000, 5, 9000]), np.array([10_000, 10_000, 10_000])
+    exact = [float(Fraction(comb(9000, k), comb(10_000, k))) for k in (500, 1)]
+    values = pass_hat_k(right, size, [500, 1]).per_question()
+    assert values[0] == pytest.approx(exact, rel=1e-11)
+    assert values[1, 0] == 0.0
+    assert values[2].tolist() == values[0].tolist()

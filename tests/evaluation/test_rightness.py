@@ -4,7 +4,7 @@ draws, and the published figures of tau-bench.
 
 import gzip
 import json
-from itertools import permutations
+from itertools import combinations, permutations
 from random import Random
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 from command_line import said
 
 from feval import evaluate, load
-from feval.errors import MethodError, NotRecordedError, UnlabelledError, UsageError
+from feval.errors import FevalError, MethodError, NotRecordedError, UnlabelledError, UsageError
 from feval.evaluation.curves import method_curve, self_consistency_curve
 from feval.evaluation.questions import fit
 from feval.importers import import_recording
@@ -300,9 +300,12 @@ def test_tau_bench_is_right_by_its_rewards(shared, tmp_path):
         for run in runs
     ]
     dataset, [llm] = load("d", None, recording_of(tmp_path, rows))
-    ours = [evaluate(Oracle(k), dataset, llm).accuracy for k in range(1, 5)]
-    theirs = golden["tau_bench"]["gpt-4o-airline"]["pass@k"]
-    assert ours == pytest.approx([theirs[str(k)] for k in range(1, 5)], abs=1e-12)
+    names = ("pass@k", "pass^k")
+    curve = method_curve(dataset, [llm], "single-call", "k", [4, 1, 3, 2], measures=names)
+    for name in names:
+        theirs = golden["tau_bench"]["gpt-4o-airline"][name]
+        ours = {str(point.n): point[name] for point in curve.points}
+        assert ours == pytest.approx(theirs, abs=1e-12)
     with pytest.raises(NotRecordedError, match=r"self-consistency needs answers.*single-call"):
         evaluate(SelfConsistency(4), dataset, llm)
 
@@ -315,6 +318,56 @@ def test_pass_at_n_needs_cots_that_are_right_or_wrong(both):
     assert [point.pass_at_n for point in points] == [None] * 3
     with pytest.raises(UsageError, match=r"partial credit.*right='verdict>=0.5'"):
         evaluate(Oracle(2), dataset, small)
+
+
+def test_measures_of_calls_are_of_verdicts(both):
+    measures = ["accuracy", "pass@k", "pass^k", "g-pass@k:2/3", "mg-pass@k"]
+    dataset, [small, large] = load("d", LLMS, both, right="verdict>=0.5")
+    curve = method_curve(dataset, [small], "single-call", "k", range(1, 5), measures=measures)
+    right = (small.pool.codes > -9) & (dataset.rightness.of_llm["small"] > 0)
+    for point in curve.points:
+        draws = np.array([[row[list(drawn)].sum() for drawn in combinations(range(5), point.n)]
+                          for row in right])  # fmt: skip
+        expected = {"accuracy": draws / point.n, "pass@k": draws >= 1, "pass^k": draws == point.n,
+                    "g-pass@k:2/3": 3 * draws >= 2 * point.n}  # fmt: skip
+        if point.n % 2 == 0:
+            expected["mg-pass@k"] = np.maximum(2 * draws / point.n - 1, 0)
+        for name, values in expected.items():
+            assert point[name] == pytest.approx(values.mean(), abs=1e-12)
+            assert point[f"{name}_low"] < point[name] < point[f"{name}_high"]
+        assert point["pass@k"] == point.pass_at_n
+        assert ("mg-pass@k" in point) == (point.n % 2 == 0)
+    assert "even k" in curve.cautions[-1]
+    assert curve.to_dict()["measures"] == measures
+    assert [own.method for own in curve.by_measure()] == measures
+
+    def asked(*measures, llms=(small,), k=(2,), method="single-call", field="k", **options):
+        return method_curve(dataset, llms, method, field, k, measures=measures, **options)
+
+    for words, ask in {
+        "best-of-n, n, exact was asked": lambda: asked("pass^k", method="best-of-n", field="n"),
+        "single-call, k, seeded was asked": lambda: asked("pass^k", order="seeded"),
+        "even k": lambda: asked("mg-pass@k", k=(1, 3)),
+        "calls of one LLM": lambda: asked("pass^k", llms=(small, large)),
+        "Did you mean 'pass.k'.*g-pass@k:0.5": lambda: asked("pass^q"),
+        "measure 'pass@k:0.5'": lambda: asked("pass@k:0.5"),
+        "share of k samples.*'x'": lambda: asked("g-pass@k:x"),
+        "5 recorded CoTs": lambda: asked("pass^k", k=(6,)),
+    }.items():
+        with pytest.raises(FevalError, match=words):
+            ask()
+
+
+def test_partial_credit_has_a_mean_and_no_other_measure(both):
+    dataset, [small, _] = load("d", LLMS, both, right="verdict")
+    partial = partial_curve(dataset, small, "accuracy")
+    assert partial.points[0].accuracy == evaluate(SingleCall(), dataset, small).accuracy
+    with pytest.raises(UsageError, match=r"pass\^k counts CoTs.*partial credit.*verdict>=0.5"):
+        partial_curve(dataset, small, "pass^k")
+
+
+def partial_curve(dataset, llm, measure):
+    return method_curve(dataset, [llm], "single-call", "k", [3], measures=[measure])
 
 
 @pytest.mark.parametrize("answered", [True, False])

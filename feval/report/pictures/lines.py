@@ -102,6 +102,8 @@ def along(shown: Sequence[Curve], cost: str | None = None, *, log: bool = True) 
     named: list[tuple[str, str]] = []
     if first.cost is not None and {curve.cost for curve in shown} == {first.cost}:
         named = [("cost", cost_words(first.cost, first.timing)[0])]
+    if first.measures:
+        return "n", "CoTs per question, k"
     name = "CoTs per question, n" if first.field == "n" else first.field
     for field, label in (*named, *_AXES):
         if all(place(point, field) > 0 for point in points):
@@ -125,29 +127,36 @@ def frame_curves(
     """Set both axes of curves, with room for a name right of the last marker."""
     field, label = axis
     points = [point for curve in shown for point in curve.points]
-    cost_axis(axes, [place(point, field) for point in points], label, right=2, log=log)
+    places = [place(point, field) for point in points]
+    cost_axis(axes, places, label, right=2, log=log, whole=field == "n")
     accuracy_axis(axes, [*ceilings, *(end for point in points for end in band_ends(point))])
 
 
 @picture()
 def curves(axes: Axes, shown: Sequence[Curve], options: PlotOptions) -> Contents:
-    """Return cost against accuracy of one method on one dataset, one line per LLM.
+    """Return cost against accuracy of one method on one dataset, one line per LLM; of curves of
+    measures k against each of them.
 
     Each line has its confidence band; a dotted baseline runs from the single call (n = 1); pass@n,
     the ceiling of every method that picks among n CoTs, is dashed. If an LLM has no price, the axis
     shows tokens instead of USD.
     """
+    whose = f", {shown[0].llm}" if len(shown) == 1 else ""
+    if shown[0].measures:  # lines that fall as k grows, among them ceilings
+        shown = [measure for curve in shown for measure in curve.by_measure()]
+        options = replace(options, ceilings=False, annotate=False)
     first, axis = shown[0], along(shown, options.cost, log=options.log)
     several = len({(curve.method, curve.dataset) for curve in shown}) > 1
     contents = Contents()
     for position, curve in enumerate(shown):
-        name = f"{curve.method}, {curve.llm}" if several else curve.llm
+        name = f"{curve.method}, {curve.llm}".removesuffix(whose) if several else curve.llm
         _draw_curve(axes, curve, axis[0], (position, name), contents, options)
     points = [point for curve in shown for point in curve.points]
     ceilings = [share for share in shares(points, "pass_at_n") if share == share]
     ceilings *= options.ceilings
     frame_curves(axes, shown, axis, ceilings, log=options.log)
-    whose = f", {first.llm}" if len(shown) == 1 else ""
+    if first.measures:
+        axes.set_ylabel("mean over questions")
     methods, datasets = (
         ", ".join(dict.fromkeys(getattr(curve, name) for curve in shown))
         for name in ("method", "dataset")
@@ -193,7 +202,8 @@ def _draw_curve(
         if last < _FEW_POINTS or i in (0, last) or point.n in _ROUND_COUNTS
     ]
     label = legend_label(named[1], contents.lines)
-    contents.lines[label] = _draw_line(axes, x, y, style, marked, contents)
+    ranked = not curve.measures  # more calls are not worse where all of them must be right
+    contents.lines[label] = _draw_line(axes, x, y, style, marked, contents, ranked=ranked)
     contents.ends.append(Name(label, (x[last], y[last]), colour, line=True))
     for i in marked:
         if curve.field == "n" and points[i].n == 1:
@@ -211,11 +221,13 @@ def _draw_line(
     style: Entries,
     marked: Sequence[int],
     contents: Contents,
+    *,
+    ranked: bool = True,
 ) -> Any:
     """Draw points joined by a line, and return it; some are marked, those hollow that another of
-    them dominates.
+    them dominates, where they are `ranked`.
     """
-    best = pareto(np.array(x), np.array(y) / 100)
+    best = pareto(np.array(x), np.array(y) / 100) | (not ranked)
     full, hollow = ([i for i in marked if best[i] == is_best] for is_best in (True, False))
     [line] = axes.plot(x, y, zorder=4, markevery=full, **style)
     if hollow:

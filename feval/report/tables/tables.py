@@ -564,20 +564,37 @@ def curves_table(curves: Sequence[Curve]) -> Table:
     fields = {
         **({"LLM": "llm"} if several else {}),
         **swept,
-        **accuracy(first.confidence),
+        **({} if first.measures else accuracy(first.confidence)),
+        **{f"#{measure} %": _with_interval(measure) for measure in first.measures},
         **cost_fields(("usd", "tokens")),
-        "#pass@n %": share("pass_at_n"),
+        **({} if first.measures else {"#pass@n %": share("pass_at_n")}),
         **own,
         **per_round_field(first.billing, first.points),
     }
     title = f"{first.method} on {first.dataset}{'' if several else f', {first.llm}'}"
+    if first.measures and first.confidence is not None:
+        title += f" (with {interval_name(first.confidence)}s)"
     answer = () if several else (curve_answer(first),)
     table = make_table(title, fields, rows, (*answer, *subtitles(first), *first.warnings))
     return marked(table, [name for curve in curves for name in curve.counter.split("; ")])
 
 
+def _with_interval(measure: str) -> Write:
+    def cell(row: Any) -> str:
+        mean, *ends = (get(row, measure + end) for end in ("", "_low", "_high"))
+        return Cell(f"{percent(mean)} ({percents(*ends)})".removesuffix(" (-)"), mean)
+
+    return cell
+
+
 def curve_answer(curve: Curve) -> str:
-    """Return which point is best, and the cheapest one within a point of its accuracy."""
+    """Return which point is best, and the cheapest one within a point of its accuracy; of measures
+    those of most calls.
+    """
+    if curve.measures:
+        last = curve.points[-1]
+        known = [f"{name} is {percent(last[name])} %" for name in curve.measures if name in last]
+        return f"At k = {last.n}, {', '.join(known)}."
     best = max(curve.points, key=lambda point: point.accuracy)
     close = [point for point in curve.points if point.accuracy >= best.accuracy - 0.01]
     cheap = min(close, key=lambda point: point.usd_per_question or point.tokens_per_question or 0)
@@ -623,8 +640,9 @@ price).
 
 
 def curve_records(curve: Curve) -> Records:
-    """Return a record per point, with `POINT_COLUMNS` and the curve's own cost."""
-    records = [{name: getattr(point, name) for name in POINT_COLUMNS} for point in curve.points]
+    """Return a record per point, with `POINT_COLUMNS`, its measures and the curve's own cost."""
+    names = (*POINT_COLUMNS, *(m + end for m in curve.measures for end in ("", "_low", "_high")))
+    records = [{name: get(point, name) for name in names} for point in curve.points]
     if curve.cost in _MORE_COSTS:
         key = f"{curve.cost.replace('-', '_')}_per_question"
         return [own | {key: p.cost} for own, p in zip(records, curve.points, strict=True)]
