@@ -11,3 +11,4 @@ cd "$work"
 cp demo/curve.png "$root/docs/images/demo.png"
 PYTHONPATH="$root/tests/support" "$venv/bin/python" -m pages tutorial
 cp comparison/comparison.png "$root/docs/images/tutorial.png"
+# The picture of real LLMs needs the set: its commands stand in README.md.

@@ -5,6 +5,7 @@ Set-up commands are the exception: `.ci/run` runs the real ones. What the README
 block must be in the output of the block before it, line by line.
 """
 
+import json
 import os
 import re
 import socket
@@ -34,6 +35,18 @@ def test_every_block_runs_and_prints_what_it_shows(tmp_path, environment):
     folder = tmp_path / "empty"
     folder.mkdir()
     run_page(README, folder, environment)
+
+
+@pytest.mark.slow
+def test_the_example_of_real_llms(shared, tmp_path, environment):
+    [example] = [block for block in blocks(README) if "best-of-infinity" in block.text]
+    (tmp_path / "jsonl").symlink_to(shared / "real/boinf/jsonl")
+    assert "gpt-oss-20b" in run(example, tmp_path, environment)
+    [dataset] = open_recording(tmp_path / "aime2025").dataset_ids()
+    assert dataset == "aime2025"
+    points = json.loads((tmp_path / "aime2025-curves/comparison.json").read_text())["curves"]
+    assert len(points) == 4
+    assert (tmp_path / "aime2025-curves/comparison.png").is_file()
 
 
 def test_the_example_compares_methods_on_any_recording(tmp_path):

@@ -18,6 +18,7 @@ from feval.cards.front_matter import (
     card_files,
     find_card,
     iso_date,
+    known_card,
     not_blank,
     read_card,
 )
@@ -181,6 +182,25 @@ class LLMCard(Card):
     checked: Day | None = None
 
 
+class SetCard(Card):
+    """The facts of a published sample set, whose name is its layout's; `data_cards/README.md`
+    explains the fields. `None`: not known.
+    """
+
+    name: Text
+    title: Text
+    datasets: Text
+    llms: Text
+    samples: Text
+    holds: Text
+    sampling: Text | None
+    repository: Text
+    files: Text
+    revision: _Commit | None
+    size: Text | None
+    licence: Text | None
+
+
 _CardT = TypeVar("_CardT", bound=Card)
 _ADVICE = "To add one, put a card into a folder named by FEVAL_CARDS."
 _NAME_FIELDS = {"datasets": "id", "llms": "name"}
@@ -253,6 +273,11 @@ def llm_card(name: str) -> LLMCard:
 def find_llm_card(name: str) -> LLMCard | None:
     """Return the card of an LLM or of a variant's base; `None` where there is none."""
     return _find("llms", name.split("@", 1)[0], LLMCard)
+
+
+def set_card(name: str) -> SetCard:
+    """Return the card of a published sample set; errors as for `llm_card`."""
+    return read_card("sets", known_card("sets", name, _ADVICE), SetCard)
 
 
 def _find(kind: str, name: str, model: type[_CardT]) -> _CardT | None:

@@ -31,6 +31,7 @@ CARD_KINDS: Mapping[str, str] = {
     "prices": "price list",
     "prompts": "prompt card",
     "serving": "serving profile",
+    "sets": "set card",
 }
 """The folders inside a card folder, and what one file of each is called."""
 

@@ -26,8 +26,8 @@ def ls(
         Argument(
             metavar="WHAT",
             help=(
-                "datasets, llms, prices, methods, formats, columns, answer-kinds, the name of a"
-                " method for its fields, or questions."
+                "datasets, llms, prices, methods, formats, columns, sets, answer-kinds, the name of"
+                " a method for its fields, or questions."
             ),
             show_default=False,
         ),

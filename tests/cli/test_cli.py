@@ -374,6 +374,7 @@ def test_nothing_is_overwritten(two, toy, tmp_path):
         ("methods", "self-consistency"),
         ("formats", "mot-cascade"),
         ("answer-kinds", "verbatim"),
+        ("sets", "best-of-infinity"),
     ],
 )
 def test_ls(what, known):
