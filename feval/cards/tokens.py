@@ -24,11 +24,13 @@ from feval.errors import TokenCounterError, UnknownNameError
 
 USAGE = "usage"
 SPLIT_USAGE = "usage, split by length"
+NONE = "none"
 
 COUNTERS: Mapping[str, str] = {
     "words": "1.365 tokens per word, rounded half to even (the reference package's estimate)",
     USAGE: "the counts that the provider reported",
     SPLIT_USAGE: "the provider's totals of several CoTs, split by the length of their texts",
+    NONE: "nothing: there are neither texts nor counts, so that tokens are not known",
     "tiktoken:ENCODING": "the tokens of a tiktoken encoding, such as tiktoken:cl100k_base",
 }
 """The names of the token counters, with what each counts."""
@@ -149,6 +151,11 @@ def token_counter(name: str) -> Callable[[str], int]:
         raise TokenCounterError(
             f"The token counter {name!r} means the counts that the provider reported, and there are"
             " none for this text. Use 'words' or 'tiktoken:ENCODING' to count the text itself."
+        )
+    if name == NONE:
+        raise TokenCounterError(
+            "The token counter 'none' means that there is nothing to count, and there is a text or"
+            " a count. Leave the counter out, or use 'words' or 'tiktoken:ENCODING'."
         )
     if name.startswith(_TIKTOKEN):
         return _TiktokenCounter(name.removeprefix(_TIKTOKEN))

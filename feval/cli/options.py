@@ -202,7 +202,9 @@ def note_missing_dollars(show: Output, prices: str | None, llms: Sequence[LLM]) 
             " verifications, cut CoTs and forecasts. Give a price list with --prices."
         )
         return
-    if llm.prices is None:
+    if uncounted := ", ".join(repr(llm.name) for llm in llms if not llm.is_counted):
+        reason = f"no tokens of {uncounted} were recorded. Import them, or USD (`usd`)."
+    elif llm.prices is None:
         reason = (
             "the recording names no price list. Give one with --prices (`feval ls prices`, or a"
             " file)."

@@ -87,7 +87,8 @@ def listed_plan(
     paid = replayed[0].states_usd
     cost = "usd" if paid or all(llm.price is not None for llm in replayed) else "tokens"
     if not paid and any(int(llm.pool.prompt_tokens.min()) < 0 for llm in replayed):
-        cost = "output-tokens"  # the nearest to dollars that every LLM has
+        # the nearest to dollars that every LLM has
+        cost = "output-tokens" if all(llm.is_counted for llm in replayed) else "samples"
     trees = frozenset(llm.name for llm in replayed if llm.pool.channels.has_steps)
     users: dict[str, Any] = {}
     absent: list[FailedMethod] = []

@@ -191,6 +191,7 @@ class Payer(NamedTuple):
     price: Price | None
     billing: str
     states_usd: bool
+    is_counted: bool
 
 
 @dataclass(eq=False)
@@ -230,8 +231,15 @@ class QuestionLedger:
         columns: Any = {name: [count] for name, count in counts.items()}
         return cls([payer(llm)], [none + prompt_tokens], columns)
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether tokens of every LLM were recorded."""
+        return all(payer.is_counted for payer in self.payers)
+
     def count(self, name: str) -> Columns | None:
         """A count, [Q] per LLM; `None` where it is not known."""
+        if name.endswith("_tokens") and not self.is_counted:
+            return None  # they are stored as 0
         found = self.counts.get(name, ())
         if callable(found):
             self.counts[name] = found()
@@ -250,7 +258,7 @@ class QuestionLedger:
         """Prompt and output tokens that each LLM bills, [Q] each; `None` where the tokens of some
         prompt are not known.
         """
-        if any(int(tokens.min()) < 0 for tokens in self.prompt_tokens):
+        if not self.is_counted or any(int(tokens.min()) < 0 for tokens in self.prompt_tokens):
             return None
 
         def own(name: str, place: int) -> Any:
@@ -307,7 +315,7 @@ class QuestionLedger:
 
 def payer(llm: LLM) -> Payer:
     """An LLM as bills see it."""
-    return Payer(llm.name, llm.price, llm.billing, llm.states_usd)
+    return Payer(llm.name, llm.price, llm.billing, llm.states_usd, llm.is_counted)
 
 
 class Averages:
@@ -337,8 +345,11 @@ class Averages:
         if costs is not None:
             return costs
         others = [each for each in COSTS if self.mean_cost(each) is not None]
+        measure = MEASURES[COSTS[cost]]
+        uncounted = measure.tokens and not self.ledger.is_counted
+        unknown = "no tokens recorded" if uncounted else measure.unknown
         raise UsageError(
-            f"Its {cost} per question are not known ({MEASURES[COSTS[cost]].unknown})."
+            f"Its {cost} per question are not known ({unknown})."
             f" Choose another cost: --cost {others[0]} (in Python: cost={others[0]!r}), or one of"
             f" {', '.join(others[1:])}."
         )

@@ -16,6 +16,7 @@ import orjson
 import pyarrow as pa
 
 from feval import executors
+from feval.cards.tokens import NONE
 from feval.errors import DamagedRecordingError, UsageError
 from feval.importers.exported import FACTS, FACTS_VERSION, pairs_of
 from feval.importers.source import Row
@@ -328,7 +329,10 @@ def questions_of(
         for name, on in graders.items():
             cells = _scores({name: on(question.id)}, size)["score"]
             own |= {"verdict": [cell and cell[name] for cell in cells], "grader": [name] * size}
-        yield about, size, _cots(pool) | own | judged
+        cots = _cots(pool)
+        if recording.counter(dataset, llm) == NONE:
+            del cots["tokens"]  # 0 stands for not known
+        yield about, size, cots | own | judged
 
 
 def _by_question(items: Iterator[Any]) -> Callable[[str], Any]:

@@ -10,6 +10,7 @@ x.jsonl"), what was expected and what was found.
 
 from __future__ import annotations
 
+import json
 import math
 import string
 import sys
@@ -224,6 +225,15 @@ def _prompt(value: Any, where: str) -> Prompt:
     )
 
 
+def _text_or_messages(value: Any, where: str) -> str:
+    """Return a text, or a conversation's messages (a role each) as canonical JSON."""
+    if not isinstance(value, list):
+        return str(text(value, where))
+    for place, message in enumerate(value):
+        member(message, "role", str, f"message {place} of {where}")
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
 def _messages(value: Any, where: str) -> str:
     return _prompt(
         value or refuse(where, "text that is not empty, or a list of messages", value), where
@@ -349,7 +359,7 @@ class Column:
         """Whether a text is a value as it stands, rather than a number, a list or an object written
         as text.
         """
-        return self.read in (text, scalar_text, identifier, finish_reason, _name)
+        return self.read in (text, _text_or_messages, scalar_text, identifier, finish_reason, _name)
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -378,9 +388,10 @@ COLUMNS: tuple[Column, ...] = (
     "number of the CoT among those of its question and LLM, which orders them; or any other name",
     ("sample_id", "sample_index"),
     ("sample_idx", "sample_number", "trial", "attempt", "rollout", "idx_answer")),
-    Column("text", "cot turn probe", text, "the CoT", ("completion", "response", "generation"),
+    Column("text", "cot turn probe", _text_or_messages, "the CoT: a text, or its messages",
+    ("completion", "response", "generation"),
     ("output", "generated_text", "model_output", "raw_output", "cot", "chain_of_thought",
-    "rationale", "reply")),
+    "rationale", "reply", "traj", "messages")),
     Column("answer", "cot turn probe", scalar_text, "the answer that was extracted",
     ("prediction", "extracted_answer"),
     ("pred", "parsed_answer", "predicted_answer", "model_answer", "final_answer")),

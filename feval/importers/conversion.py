@@ -20,7 +20,7 @@ from feval.answers.thoughts import reply_behind
 from feval.arguments import checked, in_python
 from feval.cards.cards import find_dataset_card, thoughts_of
 from feval.cards.prices import price_list
-from feval.cards.tokens import token_counter
+from feval.cards.tokens import NONE, token_counter
 from feval.errors import (
     ConflictError,
     FevalError,
@@ -121,7 +121,8 @@ def import_recording(
         counter: a token counter (`feval.cards.tokens`); `None`: the source's counts where it has
             any, else "words".
         questions: file with texts, golds and options, joined by question id.
-        prices: id of the price list that the recording names, or "none".
+        prices: id of the price list that the recording names, or "none"; "recorded" where there
+            are no tokens, and CoTs state their USD.
         answers: "stored": those that the source stores, else extracted from the texts; "text":
             always extracted.
         equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the
@@ -223,7 +224,7 @@ def import_recording(
     if address is not None:
         operation["address"] = address
     prices = prices if prices == "none" else price_list(prices).id
-    licences: set[str] = set()
+    licences, counters = set[str](), set[str]()
     with RecordingWriter(out, operation=operation, prices=prices) as writer:
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
@@ -276,6 +277,10 @@ def import_recording(
             for one in part.llms:
                 conversion.write(writer, info.id, one, executor, report)
                 done += len(joined)
+            counters |= conversion.counters
+            # no price list is for tokens that nobody knows
+            is_paid = counters == {NONE} and conversion.states_usd and prices != "none"
+            writer.prices = "recorded" if is_paid else prices
             card = find_dataset_card(info.id)
             expected = card.questions if card else None
             noted = [*layout.notes(), *part.notes, *reader.notes(), *gold_notes]
@@ -367,6 +372,8 @@ class _Conversion:
         self._seen: dict[str, Counter[str]] = {}
         self._scorers: dict[str, int] = {}  # and their numbers among what is set apart
         self._graders: set[str] = set()
+        self.counters: set[str] = set()
+        self.states_usd = False
         self._cots: Counter[str] = Counter()
         # CoTs of an LLM with a score by a scorer
         self._scored: Counter[tuple[str, str]] = Counter()
@@ -420,6 +427,7 @@ class _Conversion:
                 " 'tiktoken:ENCODING'."
             )
         counter = self._counter or llm.counter or ("usage" if llm.counted else "words")
+        self.counters.add(counter)
         self._scorers, self._apart, self._has_probes = {}, StoredRows(self._scratch), False
         self._graders.clear()
         reading = replace(
@@ -474,6 +482,7 @@ class _Conversion:
         several = varied = False
         for number, (question, pool) in enumerate(zip(self._questions, pools, strict=True)):
             size = len(pool.texts)
+            self.states_usd |= "usd" in pool.extra
             self._cots[llm] += size
             if pool.ends is None:
                 sizes[size] += 1

@@ -171,7 +171,7 @@ def as_exported(imported: SourceContent, facts: Facts) -> SourceContent:
             for name, each in facts.scorers.items()
         },
         llms=(
-            replace(llm, counter=about.llms.get(llm.info.name) if llm.counted else None)
+            replace(llm, counter=about.llms.get(llm.info.name) if llm.counted else llm.counter)
             for llm in imported.llms
         ),
     )

@@ -183,7 +183,7 @@ class Reading:
     def _output_tokens(self, question: SourceQuestion, pool: SourcePool) -> Sequence[int]:
         count = self.count
         if count is None:
-            return pool.tokens or []
+            return pool.tokens or [0] * len(pool.texts)
         if None in pool.texts:
             raise SourceError(
                 f"A CoT of question {question.id!r} has neither text nor a usable token count, so"

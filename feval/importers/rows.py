@@ -16,7 +16,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from feval.cards.tokens import Usage
+from feval.cards.tokens import NONE, Usage
 from feval.errors import ConflictError, SourceError
 from feval.importers.columns import USAGE, RowReader, examples, names_of, sentence_start, turn_names
 from feval.importers.reading import Reader
@@ -241,6 +241,8 @@ class Rows:
         for name in _COUNTED:
             if name in cot:
                 having[name] += 1
+        # of a conversation the LLM wrote only some, so that its text has no tokens to count
+        having["words"] += "text" in cot and not cot["text"].startswith('[{"')
         if cot.get("answer") is not None:
             having["answered"] += 1
         elif "text" in cot:
@@ -374,6 +376,7 @@ class Rows:
             counted,
             llm.decoding.get("probe_cue"),
             probes_answered,
+            None if counted or llm.having["words"] else NONE,
         )
 
     @cached_property

@@ -579,8 +579,11 @@ class _Content:
         texts = texts or [name for name in cells if _listed_as(name) == "text"]
         is_said = "*" in layout.ignored or any("{i}" not in name for name in lists)
         found = [each for name in texts for each in cells.get(name, ())]
-        if any(found) and not is_said and all(isinstance(each, list | None) for each in found):
-            samples, entry = texts[0], next(filter(None, found))[0]
+        listed = any(found) and not is_said and all(isinstance(each, list | None) for each in found)
+        entry = next(filter(None, found))[0] if listed else None
+        # the entries of a conversation are its messages
+        if listed and not (isinstance(entry, dict) and "role" in entry):
+            samples = texts[0]
             sizes = {
                 name: [len(each) if isinstance(each, list) else None for each in values]
                 for name, values in cells.items()

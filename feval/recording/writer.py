@@ -89,8 +89,8 @@ class RecordingWriter:
         self.out = Path(out)
         self._notes = list(notes)
         self.licences = {"questions": None, "outputs": None, **(licences or {})}
+        self.prices = prices
         self._record = {
-            "prices": prices,
             "operation": dict(operation),
             "parents": [dict(parent) for parent in parents],
             "licences": self.licences,
@@ -483,6 +483,7 @@ class RecordingWriter:
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "feval_version": __version__,
             "recording_hash": recording_hash(self._leaves),
+            "prices": self.prices,
             **self._record,
             "datasets": list(self._datasets.values()),
             "llms": [asdict(llm) | {"base": llm.base} for llm in self._llms.values()],

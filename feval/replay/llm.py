@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from feval import replay
 from feval.cards.billing import usd
+from feval.cards.tokens import NONE
 from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
 from feval.estimators.plurality import vote_counts
 from feval.lazy import Plottable
@@ -182,6 +183,11 @@ class LLM(Plottable):
         """Whether what it costs is the USD that its CoTs state (prices="recorded")."""
         return self.prices is not None and self.prices.is_recorded
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether its tokens were recorded; where not, they are stored as 0."""
+        return self.counter != NONE
+
     def paid(self) -> LLM:
         """Return the same LLM with the USD of its CoTs, so that meters count them; see
         `Pool.paid`.
@@ -320,7 +326,7 @@ class LLM(Plottable):
 
         `question` (id), `cots`, `no_answer` (share of the CoTs), `answers` (distinct), `agreement`
         (share of the most frequent answer among all CoTs), `prompt_tokens`, `output_tokens` (mean
-        of a CoT). NaN where there are no CoTs, or prompt tokens are not known.
+        of a CoT). NaN where there are no CoTs, or tokens are not known.
         """
         pool, nobody = self.pool, np.full(len(self.pool.sizes), -1)
         counts = vote_counts(pool.codes, nobody)
@@ -332,7 +338,10 @@ class LLM(Plottable):
             "answers": np.count_nonzero(counts.rivals, axis=1),
             "agreement": counts.rivals.max(axis=1, initial=0) / cots,
             "prompt_tokens": np.where(prompts < 0, np.nan, prompts),
-            "output_tokens": pool.output_tokens.sum(axis=1, dtype=np.int64) / cots,
+            "output_tokens": (
+                pool.output_tokens.sum(axis=1, dtype=np.int64)
+                / (cots if self.is_counted else np.nan)
+            ),
         }
 
     def known_prompt_tokens(self, row: int, otherwise: str) -> int:

@@ -34,6 +34,7 @@ _MOST_LISTED = 5
 _MANY_PROBES = 12
 _MOST_ANSWERS = 20
 _WIDE_QUESTION, _SHORT_ANSWER = 60, 40
+_FOLDED = 160  # characters of a tool call, or of what a tool replies
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,6 +238,26 @@ class RecordedQuestion:
         return bool(right) if right in (0, 1) else right
 
 
+def readable(text: str | None) -> str | None:
+    """Return the text of a CoT; of a conversation, with roles as headings, tool calls and what
+    tools reply folded.
+    """
+    try:
+        messages = json.loads(text) if text and text.startswith("[{") else ()
+        turns = [
+            (each["role"], each.get("content") or "", each.get("tool_calls") or ())
+            for each in messages
+        ]
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return text  # some other JSON
+    pieces = []
+    for role, content, calls in turns:
+        words = shortened(str(content), _FOLDED) if role == "tool" else str(content)
+        folded = (f"[calls {shortened(json.dumps(call), _FOLDED)}]" for call in calls)
+        pieces.append("\n".join([f"── {role} ──", *filter(None, [words]), *folded]))
+    return "\n\n".join(pieces) or text
+
+
 def said(messages: Iterable[Mapping[str, Any]]) -> str:
     """Return the words of messages, for people."""
     return "\n".join(str(message.get("content")) for message in messages)
@@ -414,12 +435,13 @@ def _llm_dict(
 
 
 def _sample_dict(on: LLMOnQuestion, place: int, *, right: bool | float | None) -> dict[str, Any]:
-    pool = on.pool
+    pool, tokens = on.pool, on.pool.output_tokens[place]
     sample: dict[str, Any] = {
         "sample": place,
         "answer": pool.answers[place],
         "right": right,
-        "output_tokens": pool.output_tokens[place],
+        # those that are not known are 0
+        "output_tokens": None if tokens == 0 and pool.texts[place] != "" else tokens,
         "finish_reason": pool.finish_reasons[place],
         "text": pool.texts[place],
         "reasoning": pool.reasoning and pool.reasoning[place],
@@ -541,7 +563,8 @@ def _about(sample: Mapping[str, Any], *more: str) -> tuple[str, str]:
     scores = (
         f"{name} {score:.4g}" for name, score in sample["scores"].items() if score is not None
     )
-    pieces = (f"{sample['output_tokens']:,} tokens", *more, *scores)
+    tokens = sample["output_tokens"]
+    pieces = (*([] if tokens is None else [f"{tokens:,} tokens"]), *more, *scores)
     return f"  {', '.join(map(visible, pieces))}", FAINT
 
 
@@ -571,7 +594,7 @@ def _cot(
     if text is None:
         yield (("no text was recorded", FAINT),)
     else:
-        yield from _highlighted(text, *answers)
+        yield from _highlighted(readable(text) or "", *answers)
 
 
 def _highlighted(text: str, *answers: str | None) -> Iterator[Line]:

@@ -10,12 +10,13 @@ from command_line import failed, feval, said
 from small import pool, write_rows
 
 from feval import evaluate, load, self_consistency_curve
-from feval.errors import NotRecordedError, PriceNotFoundError, UsageError
+from feval.errors import NotRecordedError, PriceNotFoundError, TokenCounterError, UsageError
 from feval.evaluation.method_names import make_method
 from feval.importers import import_recording
 from feval.methods import METHODS, ModelSwitch, SelfConsistency, SingleCall
 from feval.methods.protocol import capabilities, in_usd
 from feval.receipts.verifying import verify_receipt
+from feval.recording import open_recording
 from feval.replay.meter import handed_out
 
 ANSWERS = {
@@ -101,15 +102,6 @@ def test_recorded_usd_are_never_mixed_or_made_up(folder, replay):
             in_usd(each, llms["cheap"].pool)
 
 
-def test_a_trace_that_is_cut_has_no_recorded_usd(replay):
-    _, llms = replay
-    meter = llms["cheap"].paid().ask(0)
-    meter.sample(2)
-    meter._tokens[0] -= 1  # as `advance` leaves it
-    with pytest.raises(UsageError, match="was cut on question 'toy/0'"):
-        _ = meter.picodollars
-
-
 def test_the_command_line_says_whose_usd_they_are(folder, tmp_path):
     of = ("--recording", folder / "rec", "--llm cheap --prices recorded")
     shown = said("curve self-consistency --n 1,3 --out", tmp_path / "c", *of)
@@ -150,3 +142,43 @@ def test_routerarena_costs_what_its_cache_states(shared, tmp_path):
     best = np.where(right == right.max(axis=0), usd, np.inf).min(axis=0)
     expected = golden["oracle"]["mean_usd_of_cheapest_best"]
     assert best.mean() == pytest.approx(expected, abs=1e-12)
+
+
+def test_tokens_that_nobody_counted_are_not_known(tmp_path):
+    rows = [
+        {"id": "q", "question": "?", "gold": "a", "sample": i, "answer": a, "usd": 0.25}
+        for i, a in enumerate("aab")
+    ]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    options = {"dataset": "toy", "llm": "m", "answer_kind": "text"}
+    with pytest.raises(TokenCounterError, match="has none for m"):
+        import_recording("jsonl", tmp_path / "x.jsonl", tmp_path / "u", counter="usage", **options)
+    out = import_recording("jsonl", tmp_path / "x.jsonl", tmp_path / "r", **options)
+    dataset, [llm] = load("toy", recording=out)
+    result = evaluate(SingleCall(), dataset, llm)
+    assert (result.usd_per_question, result.calls_per_question) == (0.25, 1)
+    assert {result.tokens, result.output_tokens, result.sequential_tokens} == {None}
+    with pytest.raises(UsageError, match=r"\(no tokens recorded\).*--cost usd"):
+        result.known_costs("tokens")
+    assert "tokens not recorded" in said("info", out)
+    said("export", out, "--to jsonl --out", tmp_path / "y.jsonl")
+    again = import_recording("jsonl", tmp_path / "y.jsonl", tmp_path / "s", **options)
+    assert open_recording(again).hash == open_recording(out).hash
+
+
+@pytest.mark.parametrize("column", ["traj", "messages"])
+def test_a_conversation_is_shown_by_roles(tmp_path, column):
+    call = {"function": {"name": "find", "arguments": "{}"}}
+    traj = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "x" * 999},
+        {"role": "assistant", "content": "Done."},
+    ]
+    (tmp_path / "x.jsonl").write_text(json.dumps({"id": "q", column: traj, "verdict": 1}))
+    of = ("--dataset toy --llm m --answer-kind text --out", tmp_path / "r")
+    said("import table", tmp_path / "x.jsonl", *of)
+    shown = said("show", tmp_path / "r", "q")
+    assert '── assistant ──\n[calls {"function": {"arguments": "{}", "name": "find"}}]' in shown
+    assert f"── tool ──\n{'x' * 159}…\n\n── assistant ──\nDone." in shown
+    _, [llm] = load("toy", recording=tmp_path / "r")
+    assert (json.loads(llm(0).cots[0].text), llm.counter) == (traj, "none")

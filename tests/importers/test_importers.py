@@ -547,7 +547,7 @@ test_refuses_other_json_lines = refusals(
         ([COT | {"prompt": [{"role": "user", "content": []}]}], "a message of 'prompt' of line 1"),
         ([COT | {"finish_reason": "bored"}], "'finish_reason' of line 1"),
         ([COT | {"choices": [{"label": "A", "text": "x"}] * 2}], "label twice"),
-        ([COT | {"text": None}], "neither text nor a usable token count"),
+        ([COT | {"sample": 0}, COT | {"sample": 1, "text": None}], "neither text nor a usable"),
         ([without(COT, "question")], "The text of question 'a' is not known"),
         ([COT, without(COT, "answer")], "1 of 2 samples in x.jsonl have 'answer', and line 2"),
         ([QUESTION | {"samples": [1]}], "Sample 0 of line 1"),

@@ -17,7 +17,14 @@ from feval.evaluation.replicates import drawn_orders
 from feval.executors.progress import reports
 from feval.recording import Recording
 from feval.replay import LLM, load
-from feval.report.looking import LLMOnQuestion, answer_span, overview, recorded_questions, said
+from feval.report.looking import (
+    LLMOnQuestion,
+    answer_span,
+    overview,
+    readable,
+    recorded_questions,
+    said,
+)
 from feval.report.page.document import escaped_json, html_page, table_data
 from feval.report.tables.recordings import info_tables, pool_kinds
 from feval.report.tables.tables import Fields, make_table, number, share
@@ -224,7 +231,7 @@ def _pool(llm: LLM, drawn: list[int], row: int, texts: int, caps: Caps) -> list[
     return [
         llm.pool.codes[row, order].tolist(),
         llm.pool.output_tokens[row, order].tolist(),
-        [cut(written[place], caps.cot, ends=True) for place in islice(order, texts)],
+        [cut(readable(written[place]), caps.cot, ends=True) for place in islice(order, texts)],
         len(drawn),
     ]
 
@@ -442,7 +449,7 @@ def _texts(llm: LLM, row: int, on: LLMOnQuestion, limits: Caps) -> dict[str, Any
             "kind": "CoTs and turns" if on.turns else "tree of steps",
         }
     texts, thoughts = (
-        [cut(text, limits.cot, ends=True) for text in own or ()]
+        [cut(readable(text), limits.cot, ends=True) for text in own or ()]
         for own in (pool.texts, pool.reasoning)
     )
     spans = map(_span, texts, pool.raw_answers, pool.answers)

@@ -11,6 +11,7 @@ from feval import evaluation
 from feval.answers import NORMAL_FORM
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
+from feval.cards.tokens import NONE
 from feval.report.tables.tables import (
     Fields,
     Table,
@@ -272,7 +273,9 @@ def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
         f"#{pool_kinds(pairs)}": "cots",
         "#per question": per_question,
         **shares,
-        "token counter": "counter",
+        "token counter": lambda pair: (
+            "tokens not recorded" if pair["counter"] == NONE else pair["counter"]
+        ),
     }
     return make_table("pools", fields, pairs)
 
