@@ -206,15 +206,12 @@ def right_parties(codes: Integers, right: Floats) -> tuple[Integers, Floats]:
     """Return [Q, K] the codes of the parties with a CoT that is right, -1 behind the last, and the
     mean rightness of their CoTs, from [Q, S] codes and rightness.
     """
-    width = int(codes.max(initial=-1)) + 2
+    width = int(codes.max(initial=-1)) + 3  # no answer, and one party more than there are
     place = np.arange(len(codes))[:, None] * width + np.maximum(codes, -1) + 1
     total = np.bincount(place.ravel(), right.ravel(), len(codes) * width)
     number = np.bincount(place.ravel(), minlength=len(codes) * width)
     shares = (total / np.maximum(number, 1)).reshape(len(codes), width)[:, 1:]
     most = max(int((shares > 0).sum(axis=1).max(initial=0)), 1)
     found = np.argsort(-shares, axis=1, kind="stable")[:, :most]
-    if not found.shape[1]:
-        found = np.zeros((len(codes), 1), np.intp)
-        shares = np.zeros((len(codes), 1))
     values = np.take_along_axis(shares, found, 1)
     return np.where(values > 0, found, -1), values

@@ -21,6 +21,7 @@ from feval.recording.layout.flat import Bools, Floats, Integers
 
 if TYPE_CHECKING:
     from feval.recording.view import DatasetView
+    from feval.recording.votes import Votes
 
 _RULE = re.compile(r"gold|verdict(>=(0(\.[0-9]+)?|1(\.0+)?))?")
 _BLOCK = 1 << 14  # questions
@@ -143,7 +144,11 @@ def rightness_of(
     parties hold forms that equal the gold and others that do not.
     """
     votes, gold = view.votes, view.votes.gold
-    verdicts = {llm: _verdicts(view.of(llm), llm, graders[llm]) for llm in graders}
+    verdicts = {}
+    for llm, grader in graders.items():
+        own = view.of(llm)
+        values = own.recording.scores(votes.dataset, llm, grader).values
+        verdicts[llm] = values if own.rows is None else values[own.rows]
     _, _, least = (rule or "").partition(">=")
     decides = np.zeros(len(gold), np.bool_)
     if len(graders) == len(llms):
@@ -157,10 +162,9 @@ def rightness_of(
     for llm in llms:
         right[llm] = _by_gold(view.of(llm), llm, gold, is_gold)
         if llm in verdicts:
-            own = np.nan_to_num(verdicts[llm][decides])
-            right[llm][decides] = own >= float(least) if least else own
-    codes = {llm: votes.llms[llm].codes for llm in llms}
-    return _summarised(right, codes, gold, decides, graders, votes.candidate_counts())
+            values = np.nan_to_num(verdicts[llm][decides])
+            right[llm][decides] = values >= float(least) if least else values
+    return _summarised(right, votes, gold, decides, graders)
 
 
 def _by_gold(
@@ -180,36 +184,30 @@ def _by_gold(
     return right
 
 
-def _verdicts(view: DatasetView, llm: str, grader: str) -> Floats:
-    values = view.recording.scores(view.votes.dataset, llm, grader).values
-    return values if view.rows is None else values[view.rows]
-
-
 def _summarised(
     right: Mapping[str, Floats],
-    codes: Mapping[str, Integers],
+    votes: Votes,
     gold: Integers,
     decides: Bools,
     graders: Mapping[str, str],
-    candidates: Integers,
 ) -> Rightness:
     """Return what the parties of each question say of it; a gold that decides stays as it is."""
+    candidates = votes.candidate_counts()
     gold = np.where(decides, candidates, gold).astype(np.int64)
     mixed = np.zeros(len(gold), np.bool_)
     for start in range(0, len(gold), _BLOCK):
         block = slice(start, start + _BLOCK)
-        width = int(candidates[block].max(initial=0)) + 1  # the last is no answer
-        low, high = np.full((2, len(gold[block]), width), np.nan)
-        for llm, own in codes.items():
-            rows = np.repeat(np.arange(len(own[block])), own.shape[1])
-            there = own[block].ravel() >= -1
-            place = rows[there], own[block].ravel()[there].astype(np.intp)
-            values = right[llm][block].ravel()[there]
-            np.fmin.at(low, place, values)
-            np.fmax.at(high, place, values)
-        answered = high[:, :-1] > 0
-        whole = (low[:, :-1] == 1) | ~answered
-        mixed[block] = (answered.sum(axis=1) > 1) | ~whole.all(axis=1) | (high[:, -1] > 0)
-        found = answered.any(axis=1) & ~mixed[block] & decides[block]
-        gold[block][found] = (high[found] > 0).argmax(axis=1)
+        shape = len(gold[block]), int(candidates[block].max(initial=0)) + 1  # the last: no answer
+        least, most = np.ones(shape), np.zeros(shape)
+        for llm, own in right.items():
+            codes = votes.llms[llm].codes[block]
+            row, cot = np.nonzero(codes >= -1)
+            party = row, codes[row, cot].astype(np.intp)
+            np.minimum.at(least, party, own[block][row, cot])
+            np.maximum.at(most, party, own[block][row, cot])
+        some = most > 0
+        several = (some[:, :-1].sum(axis=1) > 1) | some[:, -1]
+        mixed[block] = several | (some & (least < 1)).any(axis=1)
+        found = some.any(axis=1) & ~mixed[block] & decides[block]
+        gold[block][found] = some[found].argmax(axis=1)
     return Rightness(right, gold, mixed & (gold >= 0), decides, graders)
