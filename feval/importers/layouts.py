@@ -193,17 +193,10 @@ def layout_of(
         "lists": tuple(column for column in known.lists if column not in unread),
         "outcomes": outcomes,
         "features": (*known.features, *feature),
-        "usd": known.usd | {llm: _number(stated) for llm, stated in usd.items()},
+        "usd": known.usd | usd,
         "ignored": tuple(sorted({*known.ignored} - named | unread)),
     }
     return known.model_copy(update=changes)
-
-
-def _number(stated: str) -> float | str:
-    try:
-        return float(stated)
-    except ValueError:
-        return stated
 
 
 def layout_names() -> list[str]:

@@ -177,13 +177,16 @@ def meanings(
     # Usual names count where the catalogue's are missing; `answer` is the gold where no other is.
     uses += _usual(uses, free, ["gold"])
     if not has_golds and all(use.target != "gold" for use in uses):
-        answers = [each for each in uses if each.name == "answer"]
-        golds = [each for each in answers if not layout.is_listed(each.column)]
-        uses = [each for each in uses if each not in golds]
-        columns_of = [each.column for each in golds]
-        if "answer" in free and all(each.column != "answer" for each in answers):
-            columns_of = ["answer"]
-        uses += [Use(column, "gold", _GOLD_AS_ANSWER) for column in columns_of]
+        golds = [
+            each.column
+            for each in uses
+            if each.name == "answer" and not layout.is_listed(each.column)
+        ]
+        # where the LLM's is in the objects of a list
+        if not golds and "answer" in free and all(each.column != "answer" for each in uses):
+            golds = ["answer"]
+        uses = [each for each in uses if each.column not in golds]
+        uses += [Use(column, "gold", _GOLD_AS_ANSWER) for column in golds]
     uses += _usual(uses, free, [target for target in _USUAL if target != "gold"])
     if not {use.target for use in uses} & {"question", "id"}:
         uses += [
@@ -524,6 +527,7 @@ class _Content:
         named = (*layout.columns.values(), *layout.scores.values())
         patterns = [name for name in named if "{llm}" in name and name != "{llm}"]
         alone, numbered = {"{llm}"} & {*named}, [name for name in layout.lists if "{i}" in name]
+        prices: Row = {llm: _parsed_text(price) for llm, price in layout.usd.items()}
         rows: Iterator[TableRow] = table.rows
         if layout.number:
             rows = self._numbered(table)
@@ -544,14 +548,14 @@ class _Content:
             for pattern in patterns:
                 for llm, name in fitting(pattern, "{llm}", names).items():
                     by_llm.setdefault(llm, dict.fromkeys(alone, llm))[pattern] = name
-            for llm, price in layout.usd.items():
+            for llm, price in prices.items():
                 if isinstance(price, str):
                     by_llm.setdefault(llm, {})[_USD] = price
             for columns in by_llm.values():
                 used.update(columns.values())
             kept = {name: value for name, value in row.items() if name not in used} | made
             for llm, columns in by_llm.items():
-                stated: Row = {_USD: layout.usd[llm]} if llm in layout.usd else {}
+                stated = {_USD: prices[llm]} if llm in prices else {}
                 own = {name: member(row, each, object, where) for name, each in columns.items()}
                 yield TableRow(where, kept | {_LLM: llm} | stated | own)
             if not by_llm:
