@@ -158,7 +158,7 @@ def test_tokens_that_nobody_counted_are_not_known(tmp_path):
     result = evaluate(SingleCall(), dataset, llm)
     assert (result.usd_per_question, result.calls_per_question) == (0.25, 1)
     assert {result.tokens, result.output_tokens, result.sequential_tokens} == {None}
-    with pytest.raises(UsageError, match=r"\(no tokens recorded\).*--cost usd"):
+    with pytest.raises(UsageError, match=r"\(no tokens recorded\).*cost='usd'"):
         result.known_costs("tokens")
     assert "tokens not recorded" in said("info", out)
     said("export", out, "--to jsonl --out", tmp_path / "y.jsonl")
