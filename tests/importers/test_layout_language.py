@@ -5,9 +5,9 @@ in the names of columns, JSON inside texts, nested rows, and who graded.
 import json
 
 import pytest
-from importing import check, notes
+from importing import check, notes, rows
 
-from feval import load
+from feval import SingleCall, evaluate, load
 from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
 from feval.importers import import_recording, understood
 from feval.importers.layouts import Layout, layout_of
@@ -215,6 +215,36 @@ def test_outcomes_of_llms_make_a_row_for_each(save):
     ]:
         with pytest.raises(UsageError, match=sentence):
             layout_of(**options)
+
+
+def test_outcomes_cost_what_was_said(save, imported):
+    path = save("x.csv", b"id,weak,strong,price\na,0,1,0.5\nb,0.5,1,0.25\n")
+    recording = imported(
+        "table",
+        path,
+        llm=None,
+        answer_kind=None,
+        outcome=["weak", "strong"],
+        usd={"weak": 0.125, "strong": "price"},
+    )
+    check(recording, llms=["weak", "strong"], ids=["a", "b"], questions=["a", "b"])
+    assert (graded(recording, "weak"), graded(recording, "strong")) == ([0, 0.5], [1, 1])
+    assert rows(recording, llm="weak")["usd"] == [0.125, 0.125]
+    assert rows(recording, llm="strong")["usd"] == [0.5, 0.25]
+    dataset, llms = load("toy", ["weak", "strong"], recording, prices="recorded")
+    costs = [evaluate(SingleCall(), dataset, llm).usd for llm in llms]
+    assert [cost.mean() for cost in costs] == [0.125, 0.375]
+
+
+def test_columns_named_by_an_llm_that_others_show(imported):
+    row = {"prompt": "?", "m": 0.5, "m|reply": "a", "m|usd": 2, "n": 1, "n|reply": "b", "n|usd": 3}
+    columns = {"question": "prompt", "text": "{llm}|reply", "usd": "{llm}|usd", "verdict": "{llm}"}
+    recording = imported("table", lines(row), layout=Layout(columns=columns, ignored=("*",)),
+    llm=None, answer_kind="text")  # fmt: skip
+    for llm, text, usd, verdict in [("m", "a", 2, 0.5), ("n", "b", 3, 1)]:
+        assert rows(recording, llm=llm)["text"] == [text]
+        assert rows(recording, llm=llm)["usd"] == [usd]
+        assert graded(recording, llm) == [verdict]
 
 
 def test_features_are_kept_with_the_question(save, imported, tmp_path):
