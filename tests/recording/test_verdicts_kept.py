@@ -2,16 +2,14 @@
 cannot be one is refused.
 """
 
-import csv
 import json
 
 import pytest
 from command_line import said
 
-from feval import evaluate, load
-from feval.errors import ConflictError, FevalError, NotRecordedError, UnlabelledError
+from feval import load
+from feval.errors import ConflictError, FevalError
 from feval.importers import import_recording
-from feval.methods import SingleCall
 from feval.recording import merge, open_recording
 
 VERDICTS = {"small": [1, 0, 0.5, None, 1, 0], "large": [1, 1, 0.25, 0, None, 1]}
@@ -95,32 +93,19 @@ def test_verdicts_are_merged_selected_and_extracted_again(both, tmp_path):
     assert "is sound" in said("verify", tmp_path / "again")
 
 
-@pytest.mark.parametrize("to", ["jsonl", "csv"])
+@pytest.mark.parametrize("to", ["jsonl", "table"])
 @pytest.mark.parametrize(
     ("verdict", "words"),
     [(1.5, "from 0 to 1"), (-0.1, "from 0 to 1"), ("right", "should be"), ("inf", "should be")],
 )
 def test_what_is_no_verdict_is_refused_with_its_row(tmp_path, verdict, words, to):
-    rows = rows_of("small")
-    rows[3]["verdict"] = verdict
-    with pytest.raises(FevalError, match=r"'verdict' of (line|row) [45]") as error:
-        if to == "jsonl":
-            recording_of(tmp_path, rows)
-        table = tmp_path / "recording.csv"
-        with table.open("w", newline="") as file:
-            lines = csv.DictWriter(file, [*rows[0]])
-            lines.writeheader()
-            lines.writerows(rows)
-        import_recording(
-            "table",
-            table,
-            tmp_path / "out",
-            dataset="d",
-            answer_kind="verbatim",
-            map={"prediction": "answer"},
-        )
-    assert words in str(error.value)
-    assert [path.stem for path in tmp_path.iterdir()] == ["recording"]
+    row = {"id": "q", "question": "t", "llm": "m", "text": "so", "tokens": 3, "verdict": verdict}
+    table = ",".join(row) + "\n" + ",".join(map(str, row.values()))
+    source = tmp_path / "source"
+    source.write_text(json.dumps(row) if to == "jsonl" else table)
+    with pytest.raises(FevalError, match=rf"'verdict' of (line|row) 1 .*{words}"):
+        import_recording(to, source, tmp_path / "out", dataset="d", answer_kind="verbatim")
+    assert [*tmp_path.iterdir()] == [source]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -142,17 +127,3 @@ def test_one_grader_judges_an_llm(tmp_path, row):
         word in str(error.value) for word in ("judge", "pytest", "mport the verdicts of one")
     )
     assert [path.name for path in tmp_path.iterdir()] == ["recording.jsonl"]
-
-
-def test_without_verdicts_results_say_what_is_missing(tmp_path):
-    some = [{**row, "verdict": None} if row["id"] == "q1" else row for row in rows_of("small")]
-    none = [row | {"verdict": None} for row in rows_of("large")]
-    recording = recording_of(tmp_path, some + none)
-    with pytest.raises(UnlabelledError, match=r"1 of 3 questions .*verdict.*q1"):
-        evaluate(SingleCall(), "d", "small", recording=recording)
-    kept = evaluate(SingleCall(), "d", "small", recording=recording, unlabelled="drop")
-    assert kept.accuracy == 0.5
-    with pytest.raises(UnlabelledError, match=r"None of the 3 questions of d has a gold"):
-        evaluate(SingleCall(), "d", "large", recording=recording)
-    with pytest.raises(NotRecordedError, match=r"large on d has no verdicts"):
-        load("d", None, recording, right="verdict")
