@@ -23,7 +23,7 @@ from feval.evaluation.evaluation import Evaluation, budgets, evaluate
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.evaluation.user_methods import MethodFile
 from feval.hub.places import open_place
-from feval.methods import SelfConsistency
+from feval.methods import SelfConsistency, SingleCall
 from feval.methods.oracle import Oracle
 from feval.methods.protocol import is_exact
 from feval.replay import load
@@ -250,8 +250,11 @@ class Runner:
 
     def baseline(self, llm: LLM, missing: list[FailedMethod]) -> Iterator[Evaluation]:
         """A single call of an LLM."""
+        # a vote of one is no call where a CoT without an answer may be right
+        by_cot = self.loaded[0].rightness is not None
         with _noted(f"single call of {llm.name}", missing):
-            yield self._evaluated(SelfConsistency(1), [llm], self.order)
+            call = SingleCall() if by_cot else SelfConsistency(1)
+            yield self._evaluated(call, [llm], self.order)
 
     def ceiling(self, llm: LLM, missing: list[FailedMethod]) -> Iterator[MethodCurve]:
         """pass@n of an LLM."""

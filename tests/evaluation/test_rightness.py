@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from command_line import said
 
-from feval import evaluate, load
+from feval import compare, evaluate, load
 from feval.errors import FevalError, MethodError, NotRecordedError, UnlabelledError, UsageError
 from feval.evaluation.curves import method_curve, self_consistency_curve
 from feval.evaluation.questions import fit
@@ -401,3 +401,15 @@ def test_an_answer_is_as_right_as_its_cots(tmp_path):
     assert said == [True, False, False, False]
     with pytest.raises(NotRecordedError, match=r"'b' to question 'q'.*from 0 to 1 by verdict"):
         dataset.is_right("q", "b")
+
+
+def test_verdicts_alone_are_compared(tmp_path):
+    rows = [row | {"answer": None} for row in graded((0, 1))]
+    place = recording_of(tmp_path, rows)
+    compared = compare(place, ["single-call", "best-of-n", "self-consistency"], cost="samples",
+                       llms=["small"], resamples=100, order="exact")  # fmt: skip
+    [baseline] = compared.baselines
+    mean = np.mean([row["verdict"] for row in rows if row["llm"] == "small"])
+    assert baseline.accuracy == pytest.approx(mean, abs=1e-12)
+    assert [curve.entry.method for curve in compared.curves] == ["single-call", "best-of-n"]
+    assert "needs answers, and only verdicts were recorded" in compared.missing[0].reason

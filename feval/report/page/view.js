@@ -154,7 +154,7 @@ section("questions", "Questions", "Questions",
     data.datasets.length > 1 ? menu("Dataset", ["all", ...data.datasets], (i) => { view.dataset = i; }) : null,
     data.llms.length > 1 ? menu("LLM", ["all", ...data.llms], (i) => { view.llm = i; }) : null,
     finishes.length > 1 ? menu("Finish reason", ["any", ...finishes.map((i) => data.finish[i])], (i) => { view.finish = i < 0 ? -1 : finishes[i]; }) : null, search),
-  keys([["share half", "50", "an LLM's CoTs that are right, in per cent"], ...TONES, ["unread", "7", "left out by the filters"]]), ...list.parts).classList.add("long");
+  keys([["share half", "50", "an LLM's CoTs that are right, in per cent"], ...TONES, ...(data.questions.some((q) => q.p) ? [["partly", "◐", "in part, or some of its CoTs"]] : []), ["unread", "7", "left out by the filters"]]), ...list.parts).classList.add("long");
 put();
 for (const spec of data.tables) section(spec.id, spec.link, spec.title, el("p", { class: "lede" }, spec.intro), table(spec));
 section("provenance", "Provenance", "Where it comes from", el("dl", { class: "facts" }, ...data.facts.flatMap(([name, value]) => [el("dt", null, name), el("dd", null, value)])));
