@@ -2,7 +2,6 @@
 draws, and the published figures of tau-bench.
 """
 
-import gzip
 import json
 from itertools import combinations, permutations
 from random import Random
@@ -278,15 +277,10 @@ def test_a_gold_that_no_cot_gave_is_still_one(tmp_path):
 
 
 def test_tau_bench_is_right_by_its_rewards(shared, tmp_path):
-    source = shared / "real/tau_bench/historical_trajectories/gpt-4o-airline.json.gz"
     golden = json.loads((shared / "golden/verdicts.json").read_text())
-    runs = json.loads(gzip.decompress(source.read_bytes()))
-    rows = [
-        {"id": str(run["task_id"]), "question": f"task {run['task_id']}", "llm": "gpt-4o"}
-        | {"sample": run["trial"], "text": "x", "verdict": run["reward"]}
-        for run in runs
-    ]
-    dataset, [llm] = load("d", None, recording_of(tmp_path, rows))
+    source, out = shared / "real/tau_bench", tmp_path / "out"
+    import_recording("table", source, out, layout="tau-bench", answer_kind="verbatim")
+    dataset, [llm] = load("airline", ["gpt-4o"], out)
     names = ("pass@k", "pass^k")
     curve = method_curve(dataset, [llm], "single-call", "k", [4, 1, 3, 2], measures=names)
     for name in names:
