@@ -527,6 +527,7 @@ class _Content:
         named = (*layout.columns.values(), *layout.scores.values())
         patterns = [name for name in named if "{llm}" in name and name != "{llm}"]
         alone, numbered = {"{llm}"} & {*named}, [name for name in layout.lists if "{i}" in name]
+        is_plain = not (patterns or numbered or layout.outcomes or self.shared)
         prices: Row = {llm: _parsed_text(price) for llm, price in layout.usd.items()}
         rows: Iterator[TableRow] = table.rows
         if layout.number:
@@ -537,6 +538,9 @@ class _Content:
             for name in layout.required:
                 if name not in row:
                     member({key: row[key] for key in row if key != _ID}, name, object, where)
+            if is_plain:
+                yield TableRow(where, row)
+                continue
             names, made, used = tuple(row), dict(self.shared), set[str]()
             lists = [fitting(pattern, "{i}", names) for pattern in numbered]
             numbers = {i for each in lists for i, name in each.items() if row[name] is not None}
@@ -572,18 +576,18 @@ class _Content:
                 scores[scorer.replace("{scorer}", value)] = name
                 lists += [name] * (pattern in lists)
         taken = {*columns.values(), *scores.values()}
+        is_said = "*" in layout.ignored or any("{i}" not in name for name in lists)
         cells = {
             name: values
-            for name in names
+            for name in (() if is_said else names)
             if any(values := [_parsed_text(row.get(name)) for _, row in rows])
         }
         texts = [
             column.split(".")[0] for name, column in columns.items() if _NAMED[name].name == "text"
         ]
         texts = texts or [name for name in cells if _listed_as(name) == "text"]
-        is_said = "*" in layout.ignored or any("{i}" not in name for name in lists)
         found = [each for name in texts for each in cells.get(name, ())]
-        listed = any(found) and not is_said and all(isinstance(each, list | None) for each in found)
+        listed = any(found) and all(isinstance(each, list | None) for each in found)
         entry = next(filter(None, found))[0] if listed else None
         # the entries of a conversation are its messages
         if listed and not (isinstance(entry, dict) and "role" in entry):
