@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import re
 from inspect import getdoc
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import typer
 from made import write_pages
 
-from feval.cli.commands import COMMANDS, app
+from feval.cli.commands import COMMANDS, GROUPS, app
 from feval.importers.layouts import Layout
 from feval.report.tables.known import KNOWN
 
@@ -24,7 +23,7 @@ TABLES = {"formats": "Formats that are imported", "columns": "Columns that impor
 def index_page() -> str:
     """Return the page that lists the commands by their groups."""
     lines = ["# The command line", "", "Every command takes `--json`, `--quiet` and `--help`.", ""]
-    for group, names in groupby(COMMANDS, lambda name: COMMANDS[name].group):
+    for group, names in GROUPS.items():
         lines += [f"## {group}", ""]
         lines += [f"- [feval {name}]({name}.md): {COMMANDS[name].summary}" for name in names]
         lines.append("")

@@ -49,7 +49,7 @@ class Command:
     function: str
 
 
-_GROUPS = {
+GROUPS = {
     "Start here": {
         "demo": ("See it work, offline, in seconds.", "record:demo"),
         "record": ("Ask an LLM once per CoT and keep everything.", "record:record"),
@@ -84,8 +84,10 @@ _GROUPS = {
     },
     "Look up": {"ls": ("Datasets and their questions, LLMs, prices, methods.", "known:ls")},
 }
+"""Heading -> name -> summary and home of its commands, in the order of `feval --help`."""
+
 COMMANDS = {
-    name: Command(*about) for commands in _GROUPS.values() for name, about in commands.items()
+    name: Command(*about) for commands in GROUPS.values() for name, about in commands.items()
 }
 """Name -> command, in the order of `feval --help`."""
 
@@ -127,7 +129,7 @@ class _Group(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  the signature is Typer's
         width = max(map(len, COMMANDS))
         formatter.write("\n")
-        for group, commands in _GROUPS.items():
+        for group, commands in GROUPS.items():
             formatter.write(f"{group}:\n")
             for name, (summary, _) in commands.items():
                 formatter.write(f"  {name:{width}}  {summary}\n")
