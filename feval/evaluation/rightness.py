@@ -186,7 +186,8 @@ def judged(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Ju
     rightness = dataset.rightness
     if rightness is None:
         return None
-    if not capabilities(method).chooses and all((llm.pool.codes[rows] < 0).all() for llm in llms):
+    needs_answers = rightness.by_verdict.any() and not capabilities(method).chooses
+    if needs_answers and all((llm.pool.codes < 0).all() for llm in llms):
         raise NotRecordedError(
             f"{methods.method_name(method)} needs answers, and only verdicts were recorded of"
             f" {' and '.join(llm.name for llm in llms)} on {dataset.id}. What chooses among CoTs"

@@ -245,15 +245,18 @@ def test_revisions_are_as_right_as_the_turn_that_answers(tmp_path, answer, chain
 
 def test_a_callable_may_ask_for_as_many_as_there_are(tmp_path):
     rows = [row for row in graded((0, 1)) if row["llm"] == "small" or row["sample"] < 2]
+    rows = [row | ({"answer": None} if row["id"] == "q0" else {}) for row in rows]
     dataset, llms = load("d", LLMS, recording_of(tmp_path, rows))
 
     def all_of_both(_, small, large):
         answers = small.sample(5).answers + large.sample(2).answers
-        return max(filter(None, answers), key=answers.count)
+        return max(filter(None, answers), key=answers.count, default=None)
 
     truth = expected(rows, lambda one, other: elected(one + other), 5, 2)
     drawn = evaluate(all_of_both, dataset, llms, replicates=2_000)
     assert drawn.accuracy == pytest.approx(truth, abs=0.02)
+    # questions that are evaluated apart: nobody answers the first
+    assert evaluate(SelfConsistency(2), dataset, llms[0], rows=[0]).accuracy == 0
 
 
 def test_no_method_sees_the_grader(recorded):
