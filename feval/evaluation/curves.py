@@ -193,7 +193,8 @@ def self_consistency_curve(
     has_partial = judges is not None and judges.is_partial  # no CoT is right or wrong then
     if order == "exact":
         right, any_right, output = exact_values(gold, pool, budgets, judges)
-        paid = _mean_of_draws(pool.paid().picodollars, pool, budgets) if llm.states_usd else None
+        stated = pool.paid().picodollars if llm.states_usd else pool.output_tokens
+        paid = _mean_of_draws(stated, pool, budgets)  # looked at where CoTs state USD
     else:
         draws = replicates if order == "seeded" else 1
         work = partial(_drawn_sums, order=order, replicates=replicates, budgets=budgets)
@@ -209,8 +210,9 @@ def self_consistency_curve(
         right, any_right = (PerQuestion(each, np.arange(len(rows))) for each in totals)
         output, paid = tokens / (draws * len(rows))
     grouped = None if confidence is None else question_clusters(dataset, rows, clusters)
-    counts = {"output_tokens": output} | ({} if paid is None else {"picodollars": paid})
-    ledger = QuestionLedger.at_mean_question(llm, pool, budgets, **counts)
+    ledger = QuestionLedger.at_mean_question(
+        llm, pool, budgets, output_tokens=output, picodollars=paid
+    )
     columns: Iterator[tuple[Any, ...]] = zip(
         budgets,
         interval_columns(right, confidence, grouped),

@@ -346,8 +346,8 @@ class Averages:
             return costs
         others = [each for each in COSTS if self.mean_cost(each) is not None]
         measure = MEASURES[COSTS[cost]]
-        uncounted = measure.tokens and not self.ledger.is_counted
-        unknown = "no tokens recorded" if uncounted else measure.unknown
+        counted = self.ledger.is_counted or not measure.tokens
+        unknown = measure.unknown if counted else "no tokens recorded"
         raise UsageError(
             f"Its {cost} per question are not known ({unknown})."
             f" Choose another cost: --cost {others[0]} (in Python: cost={others[0]!r}), or one of"

@@ -232,9 +232,8 @@ def expectation(
         return _latency(method, pool, exact(pool) if known else expected)
 
     def picodollars() -> Columns | None:
-        if not llm.states_usd:
-            return None
-        return [exact(in_usd(method, llm.pool.rows(rows))).output_tokens]
+        pool = llm.pool.rows(rows)
+        return [exact(in_usd(method, pool)).output_tokens] if llm.states_usd else None
 
     counts: dict[str, Any] = {
         name: [column]
@@ -476,8 +475,9 @@ def _block_sums(
         pools = judges.apart(pools)
     others: dict[str, Sequence[Pool]] = {}
     if timing is not None:
-        clocked = [pool.clocked(timing.at_once) for pool in pools]
-        others["sequential_microseconds"] = [in_seconds(method, pool) for pool in clocked]
+        others["sequential_microseconds"] = [
+            in_seconds(method, pool.clocked(timing.at_once)) for pool in pools
+        ]
     if paid:
         others["picodollars"] = [in_usd(method, pool) for pool in pools]
     for orders in batches:
@@ -509,12 +509,10 @@ def _replayed(method: Any, decisions: Decisions, name: str, replay: Decisions) -
         for one, other in pairs
     )
     if not same or not np.array_equal(decisions.answer, replay.answer):
-        what, instead = "seconds", "model them with a serving profile (`serving`)"
-        if name in _PAID:
-            what, instead = "recorded USD", "name a price list (`prices`)"
         raise UsageError(
             f"{methods.method_name(method)} decides by how many tokens its CoTs have, so that its"
-            f" {what} cannot be replayed; {instead}."
+            " seconds and recorded USD cannot be replayed; take a serving profile (`serving`), or a"
+            " price list (`prices`)."
         )
     ledgers = (replace(one, **{name: getattr(other, _REPLAYED[name])}) for one, other in pairs)
     return replace(decisions, ledgers=tuple(ledgers))

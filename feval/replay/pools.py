@@ -489,16 +489,15 @@ class Pool:
         Raises:
             NotRecordedError: some state none; the message counts them.
         """
-        recorded, usd = self.codes > -2, self.channels.usd()
-        known = recorded if usd is None else recorded & ~np.isnan(usd)
-        stated = 0 if usd is None else int(known.sum())
-        if missing := int(recorded.sum()) - stated:
+        recorded, stated = self.codes > -2, self.channels.usd()
+        usd = np.full(recorded.shape, np.nan) if stated is None else stated
+        if missing := int((recorded & np.isnan(usd)).sum()):
             raise NotRecordedError(
                 f"{missing:,} of {recorded.sum():,} CoTs of {self.llm} state no USD, so that their"
                 " recorded cost is not known (prices 'recorded'), and it is not mixed with computed"
                 " ones. Import it (usd), name a price list, or leave dollars out: prices 'none'."
             )
-        whole = np.rint(np.where(known, 0.0 if usd is None else usd, 0.0) * PICODOLLARS)
+        whole = np.rint(np.where(recorded, usd, 0.0) * PICODOLLARS)
         return replace(self, picodollars=whole.astype(np.int64))
 
     @property

@@ -244,16 +244,14 @@ def readable(text: str | None) -> str | None:
     """
     try:
         messages = json.loads(text) if text and text.startswith("[{") else ()
-        turns = [
-            (each["role"], each.get("content") or "", each.get("tool_calls") or ())
-            for each in messages
-        ]
+        turns = [(each["role"], each.get("content"), each.get("tool_calls")) for each in messages]
     except (ValueError, TypeError, LookupError, AttributeError):
         return text  # some other JSON
     pieces = []
     for role, content, calls in turns:
-        words = shortened(str(content), _FOLDED) if role == "tool" else str(content)
-        folded = (f"[calls {shortened(json.dumps(call), _FOLDED)}]" for call in calls)
+        words = str(content or "")
+        words = shortened(words, _FOLDED) if role == "tool" else words
+        folded = (f"[calls {shortened(json.dumps(call), _FOLDED)}]" for call in calls or ())
         pieces.append("\n".join([f"── {role} ──", *filter(None, [words]), *folded]))
     return "\n\n".join(pieces) or text
 

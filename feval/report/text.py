@@ -134,8 +134,7 @@ def price_words(prices: str | None, usd: Iterable[float | None]) -> str:
     if not prices:
         return "no prices"
     if prices == "recorded":
-        known = any(amount is not None for amount in usd)
-        return "USD as each CoT states them" if known else "calls that state no USD"
+        return "USD as each CoT states them"
     return (
         f"prices {prices}" if any(amount is not None for amount in usd) else f"no price by {prices}"
     )

@@ -18,7 +18,6 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
-from feval.cards.tokens import NONE
 from feval.evaluation.cautions import mixed_counters, round_ratio
 from feval.evaluation.measures import COSTS, MEASURES
 from feval.methods import METHODS
@@ -311,8 +310,7 @@ def billing_note(
     """Return a line on billing and prices of some results, and on the token counter."""
     words = price_words(prices, (each.usd_per_question for each in records))
     paid = words if prices == "recorded" else f"billing {billing}; {words}"
-    tokens = "tokens not recorded" if counter == NONE else f"token counter {counter}"
-    return f"{paid}{f'; {tokens}' if counter else ''}"
+    return f"{paid}{f'; token counter {counter}' if counter else ''}"
 
 
 _NUMBER = re.compile(r"[-+]?[\d,]+(\.\d+)?")
