@@ -215,7 +215,7 @@ def price_section(recording: Recording, prices: PriceList | None) -> str:
     table.
     """
     named = recording.manifest.prices
-    if named == "recorded" and prices and prices.is_recorded:
+    if prices and prices.is_recorded:
         return "Each CoT states what it cost in USD; dollars here are by that."
     about = "The recording has tokens and no dollars: any price list can be applied. It names"
     if prices is None:
