@@ -11,7 +11,14 @@ import pytest
 from command_line import said
 
 from feval import compare, evaluate, load
-from feval.errors import FevalError, MethodError, NotRecordedError, UnlabelledError, UsageError
+from feval.errors import (
+    FevalError,
+    FevalWarning,
+    MethodError,
+    NotRecordedError,
+    UnlabelledError,
+    UsageError,
+)
 from feval.evaluation.curves import method_curve, self_consistency_curve
 from feval.evaluation.questions import fit
 from feval.importers import import_recording
@@ -403,8 +410,10 @@ def test_an_answer_is_as_right_as_its_cots(tmp_path):
 def test_verdicts_alone_are_compared(tmp_path):
     rows = [row | {"answer": None} for row in graded((0, 1))]
     place = recording_of(tmp_path, rows)
-    compared = compare(place, ["single-call", "best-of-n", "self-consistency"], cost="samples",
-                       llms=["small"], resamples=100, order="exact")  # fmt: skip
+    methods = ["single-call", "best-of-n", "self-consistency"]
+    options = {"cost": "samples", "llms": ["small"], "resamples": 100, "order": "exact"}
+    with pytest.warns(FevalWarning, match="self-consistency"):
+        compared = compare(place, methods, **options)
     [baseline] = compared.baselines
     mean = np.mean([row["verdict"] for row in rows if row["llm"] == "small"])
     assert baseline.accuracy == pytest.approx(mean, abs=1e-12)
