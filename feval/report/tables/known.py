@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from feval.answers import KINDS
-from feval.cards.cards import dataset_card, dataset_ids, llm_card, llm_names, price_ids, set_card
+from feval.cards.cards import (
+    SetCard,
+    dataset_card,
+    dataset_ids,
+    llm_card,
+    llm_names,
+    price_ids,
+    set_card,
+)
 from feval.cards.front_matter import card_files
 from feval.cards.prices import price_list
 from feval.evaluation.method_names import method_fields
@@ -94,21 +102,7 @@ KNOWN: Mapping[str, Callable[[], list[Row]]] = {
     "methods": _methods,
     "formats": _formats,
     "columns": _columns,
-    "sets": lambda: _of_cards(
-        set_card,
-        card_files("sets"),
-        "name",
-        "datasets",
-        "llms",
-        "samples",
-        "licence",
-        "repository",
-        "files",
-        "revision",
-        "holds",
-        "sampling",
-        "size",
-    ),
+    "sets": lambda: _of_cards(set_card, card_files("sets"), *SetCard.model_fields),
     "answer-kinds": lambda: [
         {"name": name, "description": kind.about} for name, kind in KINDS.items()
     ],
