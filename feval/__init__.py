@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from feval.report.pictures import style
 
 
-__version__ = "0.8.0"
+__version__ = "0.9.0"
 
 __all__ = [
     "DVTS",

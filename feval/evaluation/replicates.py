@@ -13,11 +13,10 @@ from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from feval import evaluation, executors, methods
 from feval.errors import NotARecordingError, OutOfRangeError, UsageError
-from feval.estimators.arrays import Result
+from feval.estimators.arrays import Int64, Result
 from feval.evaluation import TIME_LIMIT, user_methods
 from feval.evaluation.measures import QuestionLedger, payer
 from feval.evaluation.user_methods import MethodFile
@@ -50,8 +49,6 @@ if TYPE_CHECKING:
     from feval.replay.dataset import Dataset
     from feval.replay.pools import Pool
 
-
-Int64 = npt.NDArray[np.int64]
 
 _MOST_REPLICATES, _LEAST_REPLICATES, _DRAWS = 100, 10, 2_000_000
 # the unit of shares of errors as integers, so that 1/m is exact for m up to 16

@@ -25,13 +25,12 @@ import numpy.typing as npt
 
 from feval import replay
 from feval.errors import ShortPoolError, UsageError
+from feval.estimators.arrays import Bools as Bools
+from feval.estimators.arrays import Floats as Floats
+from feval.estimators.arrays import Integers as Integers
 from feval.estimators.arrays import Result
+from feval.estimators.arrays import Rows as Rows
 from feval.replay.pools import Pool as Pool
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
-Rows = npt.NDArray[np.intp]
 
 Orders = npt.NDArray[np.uint16]
 """[R, Q, draws] recorded places of CoTs, in draw order."""

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import NotRecordedError, UsageError
+from feval.recording.layout.flat import Int64
 
 if TYPE_CHECKING:
     from feval.cards.serving import ServingProfile
 
-Int64 = npt.NDArray[np.int64]
 
 SECONDS = "seconds"
 """The cost that a timing is for, see `feval.evaluation.measures.COSTS`."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from feval.replay.llm import LLM
     from feval.replay.rightness import Judges, Rightness
 
-Integers = npt.NDArray[np.integer[Any]]
 
 _NUMBER = re.compile(r"-?[0-9]+(?:[./][0-9]+)?")
 

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from feval.arguments import is_whole
 from feval.errors import OutOfRangeError
+from feval.recording.layout.flat import UInt64
 
 SCHEME = "draws-v1"
 
@@ -45,8 +46,6 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 _HIGH = np.uint64(_MASK ^ 0xFFFF)
 _BLOCK = 1 << 15  # keys worked on at once: two buffers of them stay in a core's own cache
-
-UInt64 = npt.NDArray[np.uint64]
 
 
 def pool_key(seed: int, dataset: str, llm: str) -> int:

@@ -29,6 +29,7 @@ from feval.recording.arrays import (
     direction_question,
     stated_direction,
 )
+from feval.recording.layout.flat import Floats, Integers, Rows
 
 if TYPE_CHECKING:
     from feval.recording.reader import Recording
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrayChannels", "Channels", "Pool", "RaggedArray", "ScoringTokens", "TokenLogprobs"]
 
-Integers = npt.NDArray[np.integer[Any]]
-Rows = npt.NDArray[np.intp]
-Floats = npt.NDArray[np.float64]
 
 AGGREGATES = ("score", "last", "min", "prod", "mean")
 """The number a CoT is judged by: its one score, or an aggregate of its step scores."""
