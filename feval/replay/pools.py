@@ -186,7 +186,7 @@ class Channels(ABC):
         if scorer is None and len(names) > 1:
             raise NotRecordedError(
                 f"{self.owner} has scores by several scorers: {', '.join(names)}. Name one of them:"
-                f" --set scorer={names[0]}."
+                f" --set scorer={names[0]} (in Python: scorer={names[0]!r})."
             )
         if scorer is not None and scorer not in names:
             scorer = stated_direction(scorer)[0]

@@ -15,6 +15,7 @@ from small import SCORER, scored_pool, write_rows, write_scored_toy, write_toy
 
 from feval import SelfConsistency, compare, evaluate, load, method_curve, self_consistency_curve
 from feval.errors import (
+    FevalWarning,
     MethodError,
     NotRecordedError,
     OutOfRangeError,
@@ -391,7 +392,8 @@ def test_where_an_expectation_is_out_of_reach_draws_take_its_place_and_say_so(
     assert (compared.kinds, compared.missing) == (("seeded",), ())
     for each in (curve, compared):
         assert why in " ".join(each.warnings)
-    [missing] = compare(*both, replicates=9, order="exact").missing
+    with pytest.warns(FevalWarning, match="Left out: adaptive-consistency"):
+        [missing] = compare(*both, replicates=9, order="exact").missing
     assert missing.reason.startswith("The exact")
     with pytest.raises(UsageError, match=rf"{why}.*order='seeded'"):
         evaluate(method, dataset, llm, order="exact")

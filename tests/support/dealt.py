@@ -122,7 +122,7 @@ class Dealer:
         self.rounds = self.cots = 0
         self.tokens = []
         self.requests = []
-        self.probe_calls = self.probe_tokens = self.sequential_microseconds = 0
+        self.probe_calls = self.probe_tokens = self.sequential_microseconds = self.picodollars = 0
         self.auxiliary_calls = self.auxiliary_prompt_tokens = self.auxiliary_output_tokens = 0
 
     def sample(self, k=1):

@@ -226,7 +226,7 @@ def test_an_address_where_nothing_listens_is_given_up_within_seconds(tmp_path):
     clock, gone = FakeClock(), Unreachable("the connection to 10.0.0.1:8000 failed")
     outcome = go(tmp_path, FakeBackend([gone] * 1000), clock=clock)
     assert isinstance(outcome.error, Fatal)
-    said = "Nothing answers: the connection to 10.0.0.1:8000 failed. Check the address (--base-url)"
+    said = "Nothing answers: the connection to 10.0.0.1:8000 failed. Check the address (`base_url`)"
     assert str(outcome.error).startswith(said)
     assert clock.now() < 4
     silent = Unreachable("10.0.0.1:8000 took no connection within 8 s", 8.0)

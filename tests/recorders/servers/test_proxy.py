@@ -336,7 +336,7 @@ def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(upstre
         assert posted(run, allowed)[0] == 200
         status, content = posted(run, other)
         assert (status, json.loads(content)["error"]["code"]) == (400, "key_field")
-        assert "start the proxy with --allow-field Authorization" in content.decode()
+        assert "start the proxy with `allow_field` Authorization" in content.decode()
         assert (run.proxy.recorded, len(upstream.calls)) == (1, 1)
 
 

@@ -122,7 +122,7 @@ def test_more_questions_than_were_sealed_are_not_taken_for_done(tmp_path):
     out = go(tmp_path / "r", work=replace(WORK, questions=QUESTIONS[:2]))
     backend = FakeBackend()
     with pytest.raises(
-        StorageError, match=r"2 questions, and 2 others were asked for, such as 'toy/2'.*`from`"
+        StorageError, match=r"2 questions, and 2 others were asked for, such as 'toy/2'.*start='"
     ):
         go(out, backend)
     reworded = [replace(QUESTIONS[0], text="What is it?"), QUESTIONS[1]]
