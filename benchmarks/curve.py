@@ -232,6 +232,7 @@ def votes_only(codes_file: str, tokens_file: str) -> tuple[Dataset, LLM]:
         pairs={("synthetic", name): {"counter": "words"}},
         llms={name: {"decoding": {}}},
         served_models=list,
+        cautions=(),
     )
     info = SimpleNamespace(equality=NORMAL_FORM)
     unread: Any = dict.fromkeys(("texts", "reasoning", "marks", "messages"))
@@ -240,6 +241,7 @@ def votes_only(codes_file: str, tokens_file: str) -> tuple[Dataset, LLM]:
         hash="0" * 64,
         path=Path(codes_file),
         dataset_info=lambda _: info,
+        graders=lambda *_: [],
         **unread,
     )
     view, own = DatasetView(recording, votes), votes.llms[name]
