@@ -2,7 +2,8 @@
 
     USD = 1e-6 (C_in · prompt tokens billed + C_out · output tokens)
 
-C_in and C_out are USD per million tokens; see `prices`.
+C_in and C_out are USD per million tokens; see `prices`. A price may have more: of tokens that a
+cache read or kept, of long prompts, of batches.
 
 Source: FEval-TTC (arXiv 2511.01203), section 2.3, eq. (1), and Appendix A. Every prompt is billed
 once there; the other two billings are what papers without a sampling API that returns many CoTs per
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from feval.cards.reading import shorten
-from feval.errors import OutOfRangeError, UnknownNameError
+from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +30,14 @@ in Adaptive-Consistency).
 """
 
 _Counts = TypeVar("_Counts", int, "NDArray[Any]")
-PRICE_FIELDS = ("input_usd_per_mtok", "output_usd_per_mtok")
+PRICE_FIELDS = (
+    "input_usd_per_mtok",
+    "output_usd_per_mtok",
+    "cached_input_usd_per_mtok",
+    "cache_write_usd_per_mtok",
+    "cache_write_1h_usd_per_mtok",
+)
+"""What each kind of tokens costs; every price has the first two."""
 # far above any price, and far below where sums of dollars leave floats
 MOST_USD_PER_MTOK = 1_000_000_000
 MOST_USD = 1_000
@@ -40,22 +48,38 @@ PICODOLLARS = 1e12
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What an LLM costs.
+    """What an LLM costs, in USD per million tokens, 0 to 1e9.
 
     Attributes:
-        input_usd_per_mtok: C_in, USD per million prompt tokens, 0 to 1e9.
-        output_usd_per_mtok: C_out, USD per million output tokens, 0 to 1e9.
+        input_usd_per_mtok: C_in, of prompt tokens.
+        output_usd_per_mtok: C_out, of output tokens.
+        cached_input_usd_per_mtok: of prompt tokens that the provider read from its cache; `None`
+            where no price is published, and they cost what input costs.
+        cache_write_usd_per_mtok: of prompt tokens that it kept for later requests; `None` as for
+            those read.
+        cache_write_1h_usd_per_mtok: the same, kept for an hour.
+        steps: (prompt tokens of a request, price of all its tokens where it has more), from the
+            shortest.
+        batch: what the same costs in a batch; `None` where no such price is published.
 
     Raises:
         OutOfRangeError: a price is negative, beyond 1e9, or no number.
+        UsageError: steps that do not rise, or a step or batch that has such itself.
     """
 
     input_usd_per_mtok: float
     output_usd_per_mtok: float
+    cached_input_usd_per_mtok: float | None = None
+    cache_write_usd_per_mtok: float | None = None
+    cache_write_1h_usd_per_mtok: float | None = None
+    steps: tuple[tuple[int, Price], ...] = ()
+    batch: Price | None = None
 
     def __post_init__(self) -> None:
-        for name in PRICE_FIELDS:
+        for place, name in enumerate(PRICE_FIELDS):
             value = getattr(self, name)
+            if value is None and place > 1:
+                continue
             try:
                 price = float(value)  # an integer, times an array of small integers, would overflow
             except (OverflowError, TypeError, ValueError):
@@ -66,6 +90,27 @@ class Price:
                     f" 0 to {MOST_USD_PER_MTOK:,}."
                 )
             object.__setattr__(self, name, price)
+        object.__setattr__(self, "steps", tuple(self.steps))
+        starts = [start for start, _ in self.steps]
+        if starts != sorted({*starts}) or any(
+            step.steps or step.batch is not None for _, step in self.steps
+        ):
+            raise UsageError(
+                f"The steps of a price begin at more tokens each, and have no steps and no batch of"
+                f" their own; {starts} was given."
+            )
+        if self.batch is not None and self.batch.batch is not None:
+            raise UsageError("A price in a batch has no price in a batch of its own.")
+
+    def to_json(self) -> Any:
+        """[input, output] where that is all, else a mapping; `PriceList` takes both."""
+        rates = {name: getattr(self, name) for name in PRICE_FIELDS}
+        more = {name: rate for name, rate in rates.items() if rate is not None}
+        if self.steps:
+            more["steps"] = [[start, step.to_json()] for start, step in self.steps]
+        if self.batch is not None:
+            more["batch"] = self.batch.to_json()
+        return [*rates.values()][:2] if len(more) == 2 else more
 
 
 def billed_prompts(billing: str, rounds: _Counts, cots: _Counts) -> _Counts:
@@ -94,20 +139,52 @@ def billed_prompts(billing: str, rounds: _Counts, cots: _Counts) -> _Counts:
 @overload
 def usd(price: Price, prompt_tokens: float, output_tokens: float) -> float: ...
 @overload
-def usd(price: Price, prompt_tokens: Any, output_tokens: Any) -> NDArray[np.float64]: ...
-def usd(price: Price, prompt_tokens: Any, output_tokens: Any) -> Any:
-    """Return the cost in USD by eq. (1).
+def usd(
+    price: Price,
+    prompt_tokens: Any,
+    output_tokens: Any,
+    *,
+    cached_tokens: Any = None,
+    written_tokens: Any = None,
+    context: Any = None,
+) -> NDArray[np.float64]: ...
+def usd(
+    price: Price,
+    prompt_tokens: Any,
+    output_tokens: Any,
+    *,
+    cached_tokens: Any = None,
+    written_tokens: Any = None,
+    context: Any = None,
+) -> Any:
+    """Return the cost in USD by eq. (1), with what a cache changes of it.
 
     Args:
         price: of the LLM.
-        prompt_tokens: input tokens billed: those of the prompt as often as it is paid; a number, or
-            an array of any shape.
+        prompt_tokens: input tokens billed: those of the prompt as often as it is paid, without
+            those that a cache read or kept; a number, or an array of any shape.
         output_tokens: of all CoTs paid for; of a shape that broadcasts with it.
+        cached_tokens: input tokens that a cache read, likewise; `None` for none.
+        written_tokens: input tokens that a cache kept for minutes; `None` for none.
+        context: input tokens of one request, which decide on the step of the price; `None` where
+            `prompt_tokens` are those of one request.
 
     Returns:
         USD: a float, or a float64 array. Unknown token counts (negative in a pool) are the caller's
         to leave out.
     """
-    return 1e-6 * (
-        price.input_usd_per_mtok * prompt_tokens + price.output_usd_per_mtok * output_tokens
-    )
+
+    def at(own: Price) -> Any:
+        tokens = own.input_usd_per_mtok * prompt_tokens + own.output_usd_per_mtok * output_tokens
+        for counts, rate in (
+            (cached_tokens, own.cached_input_usd_per_mtok),
+            (written_tokens, own.cache_write_usd_per_mtok),
+        ):
+            if counts is not None:
+                tokens = tokens + (own.input_usd_per_mtok if rate is None else rate) * counts
+        return 1e-6 * tokens
+
+    amount, length = at(price), prompt_tokens if context is None else context
+    for start, step in price.steps:
+        amount = (length > start) * at(step) + (length <= start) * amount
+    return amount

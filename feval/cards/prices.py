@@ -53,25 +53,40 @@ def base_name(llm: str) -> str:
 
 
 def _as_price(value: object) -> Price:
-    """Read what may stand for a price: a `Price`, two numbers, or a mapping with its two fields."""
+    """Read what may stand for a price: a `Price`, two numbers, or a mapping with its fields."""
     if isinstance(value, Price):
         return value
-    pair = value
-    if isinstance(value, Mapping) and set(value) == set(PRICE_FIELDS):
-        pair = [value[name] for name in PRICE_FIELDS]
+    facts: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
+    if isinstance(value, (list, tuple)) and len(value) == 2:
+        facts = dict(zip(PRICE_FIELDS, value, strict=False))
+    rates = {name: facts.pop(name) for name in PRICE_FIELDS if name in facts}
+    steps, batch = facts.pop("steps", ()), facts.pop("batch", None)
     if (
-        not isinstance(pair, (list, tuple))
-        or len(pair) != 2
-        or not all(type(each) is not bool and isinstance(each, numbers.Real) for each in pair)
+        facts
+        or not set(PRICE_FIELDS[:2]) <= set(rates)
+        or not all(
+            type(each) is not bool and isinstance(each, numbers.Real) for each in rates.values()
+        )
+        or not isinstance(steps, (list, tuple))
+        or not all(isinstance(each, (list, tuple)) and len(each) == 2 for each in steps)
+        or not all(type(start) is int and start > 0 for start, _ in steps)
     ):
         raise ValueError(
             "give two numbers, [input, output], in USD per million tokens, or a mapping with "
-            + " and ".join(PRICE_FIELDS)
+            + " and ".join(PRICE_FIELDS[:2])
+            + f", and at will {', '.join(PRICE_FIELDS[2:])}, steps as [[tokens, price], ...] and"
+            " batch"
         )
     try:
-        return Price(*pair)
+        return Price(
+            **rates,
+            steps=tuple((start, _as_price(step)) for start, step in steps),
+            batch=None if batch is None else _as_price(batch),
+        )
     except OutOfRangeError as error:
         raise ValueError(f"a price is a number from 0 to {MOST_USD_PER_MTOK:,}") from error
+    except UsageError as error:
+        raise ValueError(str(error).removesuffix(".")) from error
 
 
 def _check_notes(card: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +134,8 @@ class PriceList:
         date: the day the prices were recorded, YYYY-MM-DD.
         source: where they come from.
         prices: base names of LLMs with their prices. (0.5, 1.5), [0.5, 1.5] and
-            {"input_usd_per_mtok": 0.5, "output_usd_per_mtok": 1.5} are taken for `Price(0.5, 1.5)`.
+            {"input_usd_per_mtok": 0.5, "output_usd_per_mtok": 1.5} are taken for `Price(0.5, 1.5)`;
+            the mapping may have the other fields of a `Price`, steps as pairs.
         notes: base names of LLMs with what must be known of one price.
 
     Raises:
@@ -143,10 +159,8 @@ class PriceList:
     @property
     def digest(self) -> str:
         """The sha256, in hex, over a canonical JSON of id, date and prices: what a receipt pins."""
-        pairs = {
-            llm: [p.input_usd_per_mtok, p.output_usd_per_mtok] for llm, p in self.prices.items()
-        }
-        facts = {"id": self.id, "date": self.date, "prices": pairs}
+        prices = {llm: price.to_json() for llm, price in self.prices.items()}
+        facts = {"id": self.id, "date": self.date, "prices": prices}
         return hashlib.sha256(
             json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
         ).hexdigest()
