@@ -200,6 +200,7 @@ class Browsable(Plottable):
         llm: str | None = None,
         samples: Collection[int] | None = None,
         reasoning: bool = False,
+        right: str | None = None,
     ) -> None:
         """Print a question with its gold, how many CoTs of each LLM gave each answer, and the CoTs,
         as `feval show` does.
@@ -210,13 +211,15 @@ class Browsable(Plottable):
             llm: name; `None` for all.
             samples: the CoTs to show, by sample index; `None` for all.
             reasoning: whether thoughts are shown, or only how long they are.
+            right: what says which CoTs are right, as for `load`.
 
         Raises:
             NotRecordedError: no such dataset, LLM or row.
             UnknownNameError: no such question.
             UsageError: several questions are meant; they are listed.
         """
-        views().show(self, question, dataset=dataset, llm=llm, samples=samples, reasoning=reasoning)
+        options = {"samples": samples, "reasoning": reasoning, "right": right}
+        views().show(self, question, dataset=dataset, llm=llm, **options)
 
     def to_arrow(
         self, *, datasets: Sequence[str] | None = None, llms: Sequence[str] | None = None

@@ -21,6 +21,7 @@ from feval.cli.options import (
     LLMNames,
     Machines,
     RecordingFolders,
+    Right,
     Sandbox,
     Settings,
     ShowAll,
@@ -400,9 +401,7 @@ def grade(
     prices: Annotated[
         str | None, Option(metavar="LIST", help="File of a price list that is not among the cards.")
     ] = None,
-    right: Annotated[
-        str | None, Option(metavar="RULE", help="gold, verdict or 'verdict>=0.5', as for run.")
-    ] = None,
+    right: Right = None,
     saved: ResultFiles,
     show: Output,
 ) -> None:

@@ -72,6 +72,10 @@ Prices = Annotated[
         help="Id or file of a price list, recorded, or none. Default: the recording's.",
     ),
 ]
+Right = Annotated[
+    str | None,
+    Option(metavar="RULE", help="gold, verdict, 'verdict>=0.5' or verdict:GRADER, as for run."),
+]
 UsersMethods = Annotated[
     list[str] | None,
     Option(

@@ -21,6 +21,7 @@ from feval.cli.options import (
     OnlyDatasets,
     OnlyLLMs,
     RecordingFolder,
+    Right,
     Sandbox,
     UsersMethods,
     machine_options,
@@ -48,6 +49,7 @@ from feval.report.looking import (
     question_dict,
     question_pieces,
     recorded_questions,
+    shown_rule,
 )
 from feval.report.page.questions import view_page
 from feval.report.tables.recordings import changes_tables, info_dict, info_headline, info_tables
@@ -474,6 +476,10 @@ def show(
             show_default=False,
         ),
     ] = None,
+    right: Right = None,
+    disagree: Annotated[
+        bool, Option("--disagree", help="List only questions on which gold and verdict disagree.")
+    ] = False,
     html: Annotated[
         Path | None,
         Option(metavar="FILE", help="Make a page to explore the recording in a browser."),
@@ -491,28 +497,37 @@ def show(
 
     Example: feval show my-recording gsm8k/test/17 --llm gpt-4o-mini --sample 0
     """
-    opened = open_place(recording)
+    opened, row = open_place(recording), 0
     if html is not None:
-        if question is not None or sample or reasoning:
+        if question is not None or sample or reasoning or disagree:
             raise UsageError(
-                "A page has all questions with their CoTs; leave QUESTION, --sample and --reasoning"
-                " out."
+                "A page has all questions with their CoTs; leave QUESTION, --sample, --reasoning"
+                " and --disagree out."
             )
         check_folder(html.parent)
-        page = view_page(opened, _chosen(opened, dataset, llm), first=first)
+    elif force:
+        raise UsageError("--force replaces a page; name it with --html.")
+    elif question is None and (sample or reasoning):
+        raise UsageError(
+            "--sample and --reasoning belong to one question; name it behind the recording."
+        )
+    elif question is not None:
+        if len(dataset or ()) > 1:
+            raise UsageError("One question is of one dataset; give --dataset once.")
+        own, row = find_question(opened, question, dataset[0] if dataset else None)
+        dataset = [own]
+    chosen = _chosen(opened, dataset, llm)
+    right = shown_rule(opened, chosen, right)
+    if html is not None:
+        page = view_page(opened, chosen, first=first, right=right)
         show.note(*page.left_out)
         save_files(html.parent, {html.name: page.html.encode()}, replace=force)
         summary = {"path": str(html), "questions": page.questions, "left_out": page.left_out}
         show.result(summary, f"wrote {html} with {counted(page.questions, 'question')}")
         return
-    if force:
-        raise UsageError("--force replaces a page; name it with --html.")
     if question is not None:
-        if dataset is not None and len(dataset) > 1:
-            raise UsageError("One question is of one dataset; give --dataset once.")
-        own, row = find_question(opened, question, dataset[0] if dataset else None)
-        names = _chosen(opened, [own], llm)[own]
-        (asked,) = recorded_questions(opened, own, names, range(row, row + 1))
+        [(own, names)] = chosen.items()
+        (asked,) = recorded_questions(opened, own, names, range(row, row + 1), right)
         largest = max((len(on.codes) for on in asked.llms), default=0)
         if sample and max(sample) >= largest:
             found = f"indices 0 to {largest - 1} were" if largest else "no CoT was"
@@ -523,13 +538,12 @@ def show(
         pieces = question_pieces(asked, samples=sample, reasoning=reasoning)
         show.pages(question_dict(asked, sample), *pieces)
         return
-    if sample or reasoning:
-        raise UsageError(
-            "--sample and --reasoning belong to one question; name it behind the recording."
-        )
     listed, tables, recorded = [], [], {}
-    for name, llms in _chosen(opened, dataset, llm).items():
-        seen = overview(opened, name, llms)
+    for name, llms in chosen.items():
+        seen = overview(opened, name, llms, right)
+        if disagree:
+            order = seen.order[seen.disagree[seen.order] > 0]
+            seen = dataclasses.replace(seen, order=order)
         rows, recorded[name] = seen.order[: first or _FIRST].tolist(), len(seen.order)
         wanted = dict.fromkeys(rows, "")
         if rows:

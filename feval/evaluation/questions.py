@@ -164,13 +164,12 @@ def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) 
     if choice == "drop" and labelled.any():
         return
     without = rows[~labelled].tolist()
-    only_verdicts = bool(dataset.graders and dataset.right)
     absent = "gold answer that can be read"
     remedy = "with golds (feval import --questions FILE)"
     if dataset.graders:
-        absent = "verdict" if only_verdicts else "gold that can be read, and no verdict"
-        absent += f" of {' and '.join(dict.fromkeys(dataset.graders.values()))}"
-        remedy = "with verdicts" if only_verdicts else f"{remedy} or verdicts"
+        graders = " and ".join(dict.fromkeys(dataset.graders.values()))
+        absent = f"gold that can be read, and no verdict of {graders}"
+        remedy += " or verdicts"
     elif dataset.right == "gold":
         remedy += (
             "; without --right gold (in Python: right='gold'), verdicts decide where some are"
@@ -178,8 +177,7 @@ def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) 
         )
     lists: dict[str, list[str]] = {"missing": [], "unreadable": []}
     for row in without:
-        is_missing = only_verdicts or dataset[row].answer is None
-        reason = "missing" if is_missing else "unreadable"
+        reason = "missing" if dataset[row].answer is None else "unreadable"
         lists[reason].append(dataset.question_ids[row])
     shown = "; ".join(
         f"{reason}: {', '.join(ids[:_SHOWN_IDS])}{', ...' * (len(ids) > _SHOWN_IDS)}"

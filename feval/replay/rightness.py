@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from feval.recording.view import DatasetView
     from feval.recording.votes import Votes
 
-_RULE = re.compile(r"gold|verdict(>=(0(\.[0-9]+)?|1(\.0+)?))?")
+_RULE = re.compile(r"gold|verdict(:.*?)?(>=(0(\.[0-9]+)?|1(\.0+)?))?")
 _BLOCK = 1 << 14  # questions
 
 
@@ -73,9 +73,7 @@ class Judges:
     @property
     def absent(self) -> str:
         """What questions lack on which nothing says what is right."""
-        if not self.graders:
-            return "readable gold"
-        return "verdict" if self.right else "gold and no verdict"
+        return "gold and no verdict" if self.graders else "readable gold"
 
     def __str__(self) -> str:
         if not self.verdict:
@@ -92,13 +90,15 @@ def checked_rule(rule: str | None) -> str | None:
     """Return what decides what is right, as it is written.
 
     Raises:
-        UsageError: neither "gold" nor "verdict" nor "verdict>=X" with X from 0 to 1.
+        UsageError: neither "gold" nor "verdict" nor "verdict>=X" with X from 0 to 1, which may name
+            the grader: "verdict:NAME".
     """
-    text = rule if rule is None else rule.replace(" ", "")
+    text = rule if rule is None else re.sub(" *>= *", ">=", rule.strip())
     if text is not None and not _RULE.fullmatch(text):
         raise UsageError(
             "--right is gold, verdict, or verdict with the least that is right, such as"
-            f" 'verdict>=0.5', from 0 to 1; {rule!r:.80} was given."
+            f" 'verdict>=0.5', from 0 to 1, and with the name of one of several graders:"
+            f" verdict:NAME; {rule!r:.80} was given."
         )
     return text
 
@@ -108,26 +108,33 @@ def graders_of(view: DatasetView, llms: Sequence[str], rule: str | None) -> dict
 
     Raises:
         NotRecordedError: the rule asks for verdicts, and an LLM has none.
-        UsageError: an LLM has verdicts of several graders.
+        UsageError: an LLM has verdicts of several graders, and the rule names none of them.
     """
     if rule == "gold":
         return {}
     dataset, graders = view.votes.dataset, dict[str, str]()
+    named = (rule or "").partition(">=")[0].partition(":")[2]
     for llm in llms:
         own = view.of(llm).recording.graders(dataset, llm)
-        if len(own) > 1:
-            raise UsageError(
-                f"{llm} on {dataset} has verdicts of {len(own)} graders ({', '.join(own)}), and one"
-                " decides what is right. Import it again with the verdicts of one."
-            )
+        if own and (len(own) > 1 or named) and named not in own:
+            raise UsageError(choose_grader(llm, dataset, own))
         if own:
-            graders[llm] = own[0]
+            graders[llm] = named or own[0]
         elif rule is not None:
             raise NotRecordedError(
                 f"{llm} on {dataset} has no verdicts, and right={rule!r} asks for them. Import its"
                 " CoTs with the column that says how right they were (--map verdict=COLUMN)."
             )
     return graders
+
+
+def choose_grader(llm: str, dataset: str, graders: Sequence[str]) -> str:
+    """Return a sentence that says whose verdicts there are, and how one of them decides."""
+    rule = f"verdict:{graders[0]}"
+    return (
+        f"{llm} on {dataset} has verdicts of {' and '.join(graders)}, of whom one decides what is"
+        f" right: --right {rule!r} (in Python: right={rule!r}) names one, and gold leaves them out."
+    )
 
 
 def rightness_of(
@@ -139,9 +146,9 @@ def rightness_of(
 ) -> Rightness:
     """Return how right CoTs are where the parties of the golds do not say it all.
 
-    By default a gold decides where there is one. Verdicts decide on a question where every LLM has
-    verdicts, and some CoT of the question has one. `is_gold`: given row and normal form, where
-    parties hold forms that equal the gold and others that do not.
+    By default a gold decides where there is one, else verdicts, where every LLM has some and one of
+    the question's CoTs has one; a rule of verdicts decides on every question. `is_gold`: given row
+    and normal form, where parties hold forms that equal the gold and others that do not.
     """
     votes, gold = view.votes, view.votes.gold
     verdicts = {}
@@ -150,14 +157,11 @@ def rightness_of(
         values = own.recording.scores(votes.dataset, llm, grader).values
         verdicts[llm] = values if own.rows is None else values[own.rows]
     _, _, least = (rule or "").partition(">=")
-    decides = np.zeros(len(gold), np.bool_)
-    if len(graders) == len(llms):
+    decides = np.full(len(gold), bool(graders) and rule is not None)
+    if rule is None and len(graders) == len(llms):
         for each in verdicts.values():
             decides |= ~np.isnan(each).all(axis=1)
-    if rule is None:
         decides &= gold < 0
-    else:
-        gold = np.where(decides, gold, -1)
     right = {}
     for llm in llms:
         right[llm] = _by_gold(view.of(llm), llm, gold, is_gold)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feval.errors import UnknownNameError, UsageError, spoken
+from feval.errors import FevalWarning, UnknownNameError, UsageError, spoken
 from feval.estimators.arrays import Floats, Integers, Rows
 from feval.recording import NO_ANSWER, PoolRows
-from feval.replay import load
+from feval.replay import choose_grader, load
+from feval.report.tables.recordings import disagreements
 from feval.report.tables.tables import Line, Table, TableColumn, columns
 from feval.report.text import counted, percent, shortened, visible
 
@@ -55,6 +57,7 @@ class Overview:
             without CoTs.
         order: [Q] rows, the lowest mean accuracy first; where that is equal the lowest agreement,
             and last those without gold.
+        disagree: [Q] on how many CoTs gold and verdict disagree.
     """
 
     dataset: str
@@ -64,16 +67,20 @@ class Overview:
     cots: Integers
     agreement: Floats
     order: Rows
+    disagree: Integers
 
 
-def overview(recording: Recording, dataset: str, llms: Sequence[str]) -> Overview:
+def overview(
+    recording: Recording, dataset: str, llms: Sequence[str], rule: str | None = None
+) -> Overview:
     """Return how some LLMs did on each question of a dataset."""
     recording.prepare(dataset, llms)
-    votes, rightness = recording.votes(dataset), rightness_on(recording, dataset, llms)
+    votes, rightness = recording.votes(dataset), rightness_on(recording, dataset, llms, rule)
     gold = votes.gold if rightness is None else rightness.gold
     starts = np.concatenate([[0], np.cumsum(votes.candidate_counts(), dtype=np.int64)])
     counts = np.zeros(starts[-1], np.int64)
     right, cots = np.zeros((2, len(llms), len(votes)))
+    disagree = np.zeros(len(votes), np.int64)
     for place, llm in enumerate(llms):
         own, steps = votes.llms[llm], recording.steps(dataset, llm)
         for start in range(0, len(votes), _BLOCK):
@@ -87,6 +94,8 @@ def overview(recording: Recording, dataset: str, llms: Sequence[str]) -> Overvie
         if rightness is not None:
             right[place] = rightness.of_llm[llm].sum(1)
         cots[place] = own.sizes if steps is None else steps.ends.sum(1)
+        for grader in recording.graders(dataset, llm):
+            disagree += disagreements(recording, dataset, llm, grader)[1].sum(1)
     with np.errstate(invalid="ignore"):
         accuracy = np.where(gold == NO_ANSWER, np.nan, right / cots)
         largest = np.zeros(len(votes), np.int64)
@@ -97,14 +106,33 @@ def overview(recording: Recording, dataset: str, llms: Sequence[str]) -> Overvie
         judged = ~np.isnan(accuracy)
         mean = np.where(judged, accuracy, 0.0).sum(0) / judged.sum(0)
     order = np.lexsort([np.nan_to_num(share, nan=np.inf) for share in (agreement, mean)])
-    return Overview(
-        dataset, tuple(llms), votes.question_ids, accuracy, cots.astype(int), agreement, order
-    )
+    numbers = accuracy, cots.astype(int), agreement, order, disagree
+    return Overview(dataset, tuple(llms), votes.question_ids, *numbers)
 
 
-def rightness_on(recording: Recording, dataset: str, llms: Sequence[str]) -> Rightness | None:
+def shown_rule(
+    recording: Recording, pairs: Mapping[str, Sequence[str]], right: str | None
+) -> str | None:
+    """Return what says which CoTs of some datasets (id -> LLMs) are right: golds, with a warning,
+    where there are verdicts of several graders and no rule.
+    """
+    for dataset, llms in pairs.items():
+        for llm in llms:
+            graders = recording.graders(dataset, llm)
+            if right is None and len(graders) > 1:
+                said = f"{choose_grader(llm, dataset, graders)} Golds decide here."
+                warnings.warn(said, FevalWarning, 2)
+                return "gold"
+    return right
+
+
+def rightness_on(
+    recording: Recording, dataset: str, llms: Sequence[str], right: str | None
+) -> Rightness | None:
     """Return how right the CoTs of a dataset are; `None` where the parties of its golds say it."""
-    return load(dataset, llms, recording, prices="none")[0].rightness if llms else None
+    if not llms:
+        return None
+    return load(dataset, llms, recording, prices="none", right=right)[0].rightness
 
 
 def overview_dict(shown: Overview, rows: Sequence[int]) -> list[dict[str, Any]]:
@@ -121,6 +149,7 @@ def overview_dict(shown: Overview, rows: Sequence[int]) -> list[dict[str, Any]]:
             "accuracy": by_llm(shown.accuracy[:, row]),
             "agreement": None if np.isnan(shown.agreement[row]) else float(shown.agreement[row]),
             "cots": by_llm(shown.cots[:, row]),
+            **({"disagree": int(shown.disagree[row])} if shown.disagree.any() else {}),
         }
         for row in rows
     ]
@@ -141,6 +170,7 @@ def overview_table(shown: Overview, rows: Sequence[int], texts: Sequence[str]) -
             TableColumn("question"),
             *(TableColumn(f"{name} %", number=True) for name in (*shown.llms, "agreement")),
             TableColumn("CoTs", number=True, spare=True),
+            *[TableColumn("disagree", number=True)] * bool(shown.disagree.any()),
             TableColumn("text", spare=True),
         ),
         rows=tuple(
@@ -148,6 +178,7 @@ def overview_table(shown: Overview, rows: Sequence[int], texts: Sequence[str]) -
                 line["id"],
                 *map(percent, (*line["accuracy"].values(), line["agreement"])),
                 f"{sum(line['cots'].values()):,}",
+                *([f"{line['disagree']:,}"] if "disagree" in line else []),
                 shortened(text, _WIDE_QUESTION),
             )
             for line, text in zip(overview_dict(shown, rows), texts, strict=True)
@@ -262,13 +293,13 @@ def said(messages: Iterable[Mapping[str, Any]]) -> str:
 
 
 def recorded_questions(
-    recording: Recording, dataset: str, llms: Sequence[str], rows: range
+    recording: Recording, dataset: str, llms: Sequence[str], rows: range, right: str | None = None
 ) -> Iterator[RecordedQuestion]:
     """Yield some questions of a dataset (by their rows) with all that some LLMs did; texts are read
     block by block.
     """
     recording.prepare(dataset, llms)
-    votes, rightness = recording.votes(dataset), rightness_on(recording, dataset, llms)
+    votes, rightness = recording.votes(dataset), rightness_on(recording, dataset, llms, right)
     gold = votes.gold if rightness is None else rightness.gold
     ids = [votes.question_ids[row] for row in rows]
     sources = [_of_llm(recording, dataset, llm, rows, ids) for llm in llms]

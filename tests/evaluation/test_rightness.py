@@ -4,13 +4,14 @@ draws, and the published figures of tau-bench.
 
 import json
 from itertools import combinations, permutations
+from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
-from command_line import said
+from command_line import feval, said
 
-from feval import compare, evaluate, load
+from feval import compare, evaluate, load, merge
 from feval.errors import (
     FevalError,
     FevalWarning,
@@ -405,6 +406,58 @@ def test_an_answer_is_as_right_as_its_cots(tmp_path):
     assert said == [True, False, False, False]
     with pytest.raises(NotRecordedError, match=r"'b' to question 'q'.*from 0 to 1 by verdict"):
         dataset.is_right("q", "b")
+
+
+def test_a_missing_verdict_is_wrong_and_by_default_a_question_without_any_is_unlabelled(tmp_path):
+    verdicts = {"q0": (1, None), "q1": (None, None), "q2": (None, None)}
+    rows = [
+        {"id": q, "question": q, "sample": s, "llm": "m", "text": "x", "tokens": 1, "answer": "a"}
+        | {"verdict": verdict, "gold": "a" if q == "q2" else None}
+        for q, each in verdicts.items()
+        for s, verdict in enumerate(each)
+    ]
+    place = recording_of(tmp_path, rows)
+    result = evaluate(SingleCall(), "d", "m", recording=place, right="verdict")
+    assert (result.right.tolist(), result.judges.verdict) == ([0.5, 0, 0], 3)
+    with pytest.raises(UnlabelledError, match=r"1 of 3 .* no verdict of verdict \(missing: q1\)"):
+        evaluate(SingleCall(), "d", "m", recording=place)
+    dropped = evaluate(SingleCall(), "d", "m", recording=place, unlabelled="drop")
+    assert (dropped.right.tolist(), dropped.left_out.unlabelled) == ([0.5, 1], ("q1",))
+
+
+def test_one_of_two_graders_is_named(tmp_path):
+    rows = [{"gold": "a"} | row for row in graded((0, 1)) if row["llm"] == "small"]
+    other = [row | {"verdict": 1 - row["verdict"], "grader": "the judge"} for row in rows]
+    places = []
+    for name, own in (("one", rows), ("other", other)):
+        (tmp_path / name).mkdir()
+        places.append(recording_of(tmp_path / name, own))
+    both = merge(places, tmp_path / "both")
+    for rule, each in (("verdict:verdict", rows), ("verdict:the judge >= 0.5", other)):
+        result = evaluate(SingleCall(), "d", "small", recording=both, right=rule)
+        assert result.accuracy == pytest.approx(np.mean([row["verdict"] for row in each]))
+    for rule in (None, "verdict", "verdict:nobody"):
+        with pytest.raises(
+            UsageError, match=r"verdicts of verdict and the judge.*'verdict:verdict'"
+        ):
+            evaluate(SingleCall(), "d", "small", recording=both, right=rule)
+    assert evaluate(SingleCall(), "d", "small", recording=both, right="gold").judges.graders == ()
+    differ = [sum((r["answer"] == "a") != r["verdict"] for r in rows if r["id"] == f"q{q}")
+              for q in range(5)]  # fmt: skip
+    shown = feval("show", both, "--json")
+    assert "note: small on d has verdicts of verdict and the judge" in shown.stderr
+    # what one says, the other denies
+    listed = json.loads(shown.stdout)["questions"]
+    assert {each["disagree"] for each in listed} == {5}
+    listed = json.loads(said("show", places[0], "--disagree --json"))["questions"]
+    assert {each["id"]: each["disagree"] for each in listed} == {
+        f"q{q}": count for q, count in enumerate(differ) if count
+    }
+    assert "✓ a" in said("show", both, "q0")
+    own = json.loads(said("show", both, "q0 --json --right", Path("verdict:the judge")))["llms"][0]
+    wrong = [cot["verdict"] == 0 for cot in rows if cot["id"] == "q0"]
+    assert [cot["right"] for cot in own["samples"]] == wrong
+    said("show", both, "--right verdict:verdict --html", tmp_path / "page.html")
 
 
 def test_verdicts_alone_are_compared(tmp_path):

@@ -343,6 +343,7 @@ def view_page(
     pairs: Mapping[str, Sequence[str]],
     *,
     first: int | None = None,
+    right: str | None = None,
     limits: Caps = LIMITS,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ViewPage:
@@ -353,6 +354,7 @@ def view_page(
         pairs: which.
         first: of each dataset only its first questions, so many; `None` for as many as the limits
             allow.
+        right: what says which CoTs are right, as for `load`.
         limits: of the page's size.
         progress: called with (questions done, most of a dataset).
     """
@@ -365,7 +367,8 @@ def view_page(
         share, asked = room // (len(pairs) - place), len(recording.votes(dataset))
         most = min(asked, limits.questions, asked if first is None else first)
         before = len(questions)
-        for entry, block, shortened in _questions(recording, dataset, names, range(most), limits):
+        every = _questions(recording, dataset, names, range(most), right, limits)
+        for entry, block, shortened in every:
             share, room, long = share - len(block), room - len(block), long + shortened
             if share < 0 and len(questions) > before:
                 break
@@ -391,7 +394,7 @@ def view_page(
         "finish": list(FINISH_REASONS),
         "questions": questions,
         "notes": left_out,
-        "tables": [_table(recording, pairs)],
+        "tables": [_table(recording, pairs, right)],
         "facts": [row for row in info_tables(recording)[0].rows if row[0] != "recording"],
     }
     codes = (code for entry in questions for pool in entry["d"] if pool for code in pool[0])
@@ -407,11 +410,17 @@ def view_page(
 
 
 def _questions(
-    recording: Recording, dataset: str, names: Sequence[str], rows: range, limits: Caps
+    recording: Recording,
+    dataset: str,
+    names: Sequence[str],
+    rows: range,
+    right: str | None,
+    limits: Caps,
 ) -> Iterator[tuple[dict[str, Any], str, int]]:
     """Each question's entry in the index, its texts as JSON, and how many of these were cut."""
-    _, llms = load(dataset, names, recording, prices="none") if names else (None, [])
-    for row, asked in zip(rows, recorded_questions(recording, dataset, names, rows), strict=True):
+    _, llms = load(dataset, names, recording, prices="none", right="gold") if names else (None, [])
+    every = recorded_questions(recording, dataset, names, rows, right)
+    for row, asked in zip(rows, every, strict=True):
         question, on_each = asked.question, asked.llms
         entry = _entry(question, question.text, asked.candidates, asked.gold, limits)
         entry["d"] = {on.llm: _index(on) for on in on_each}
@@ -471,13 +480,15 @@ def _span(text: str | None, *answers: str | None) -> list[int] | None:
     return [len(text[:end].encode("utf-16-le", "surrogatepass")) // 2 for end in span]
 
 
-def _table(recording: Recording, pairs: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _table(
+    recording: Recording, pairs: Mapping[str, Sequence[str]], right: str | None
+) -> dict[str, Any]:
     """How every LLM did on every dataset, over all of its questions."""
     manifest = recording.manifest.pairs
     held = pool_kinds(manifest[dataset, llm] for dataset, llms in pairs.items() for llm in llms)
     records = []
     for dataset, llms in pairs.items():
-        seen, votes = overview(recording, dataset, llms), recording.votes(dataset)
+        seen, votes = overview(recording, dataset, llms, right), recording.votes(dataset)
         for llm, accuracy in zip(llms, seen.accuracy, strict=True):
             pool, judged = votes.llms[llm], accuracy[~np.isnan(accuracy)]
             present = np.arange(pool.codes.shape[1]) < pool.sizes[:, None]

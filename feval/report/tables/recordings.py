@@ -28,6 +28,7 @@ from feval.report.text import counted, size
 if TYPE_CHECKING:
     from feval.recording import Recording
     from feval.recording.derived.extraction import Extraction
+    from feval.recording.layout.flat import Bools
 
 _SHARES: Mapping[str, int | None] = {"no_answer": None, "unclosed_thoughts": 0, "empty_replies": 0}
 """Counts of CoTs in the manifest that are shown as shares, and their value where one is missing."""
@@ -58,6 +59,13 @@ def info_dict(recording: Recording) -> dict[str, Any]:
     }
 
 
+def disagreements(recording: Recording, dataset: str, llm: str, grader: str) -> tuple[Bools, Bools]:
+    """Return [Q, S] which CoTs have gold and verdict, and on which of them these disagree."""
+    votes, values = recording.votes(dataset), recording.scores(dataset, llm, grader).values
+    both = ~np.isnan(values) & (votes.gold >= 0)[:, None]
+    return both, both & ((values >= 0.5) != (votes.llms[llm].codes == votes.gold[:, None]))
+
+
 def _verdicts(recording: Recording) -> Iterator[dict[str, Any]]:
     """How many CoTs of each LLM a grader judged, and how often golds agree with it, where both
     are: a verdict from 0.5 on says right. Mixed parties have CoTs that are not equally right.
@@ -67,8 +75,7 @@ def _verdicts(recording: Recording) -> Iterator[dict[str, Any]]:
             recording.prepare(dataset, [llm])
             votes, values = recording.votes(dataset), recording.scores(dataset, llm, grader).values
             codes, known = votes.llms[llm].codes, ~np.isnan(values)
-            both = known & (votes.gold >= 0)[:, None]
-            differs = both & ((values >= 0.5) != (codes == votes.gold[:, None]))
+            both, differs = disagreements(recording, dataset, llm, grader)
             graded, shares = (
                 known.any(axis=1),
                 evaluation.right_parties(codes, np.nan_to_num(values))[1],
