@@ -32,7 +32,7 @@ derive from `FevalWarning`; the command line prints them as notes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
@@ -142,6 +142,12 @@ class UnknownNameError(UsageError):
         hint = f" Did you mean {near[0]!r}?" if near else ""
         listed = f" Known: {', '.join(names)}." if names and len(names) <= 40 else ""
         return cls(f"There is no {noun} {name!r}.{hint}{listed}{' ' + advice if advice else ''}")
+
+
+def require_known(noun: str, name: object, known: Collection[str], advice: str = "") -> None:
+    """Raise the `UnknownNameError` of a name that is not known; arguments as for its `among`."""
+    if name not in known:
+        raise UnknownNameError.among(noun, str(name), known, advice)
 
 
 class OutOfRangeError(UsageError):

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, Self
 from feval.appendlog import AppendLog, Line, LineIndex, clean
 from feval.cards.names import FINISH_REASONS
 from feval.cards.tokens import count_words
-from feval.errors import FevalError, UnknownNameError
+from feval.errors import FevalError, require_known
 from feval.publish.secrets import make_private
 from recorders.errors import JournalError, LockedJournalError
 from recorders.request import Completion, Request, as_json
@@ -80,8 +80,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
 
 def check_mode(mode: str) -> None:
     """Raise an `UnknownNameError` for what is no record mode."""
-    if mode not in MODES:
-        raise UnknownNameError.among("record mode", mode, MODES)
+    require_known("record mode", mode, MODES)
 
 
 def is_written(out: Path) -> bool:

@@ -14,7 +14,7 @@ from feval.answers import choice, closed, date, latex, letters, markers, number,
 from feval.answers import text as free_text
 from feval.answers.equality import comparison, named_equality
 from feval.answers.equivalence import classify
-from feval.errors import UnknownNameError
+from feval.errors import require_known
 
 EXTRACTOR_VERSION = "feval-answers-3"
 """The version of the rules of extraction, stored with every recording; it changes whenever a key
@@ -89,8 +89,7 @@ KINDS: dict[str, AnswerKind] = {
 
 def answer_kind(name: str) -> AnswerKind:
     """Return the answer kind of a name; an `UnknownNameError` lists the kinds."""
-    if name not in KINDS:
-        raise UnknownNameError.among("answer kind", name, KINDS)
+    require_known("answer kind", name, KINDS)
     return KINDS[name]
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from feval.cards.reading import shorten
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import OutOfRangeError, UsageError, require_known
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,8 +129,7 @@ def billed_prompts(billing: str, rounds: _Counts, cots: _Counts) -> _Counts:
     Raises:
         UnknownNameError: `billing` is none of `BILLINGS`.
     """
-    if billing not in BILLINGS:
-        raise UnknownNameError.among("billing", billing, BILLINGS)
+    require_known("billing", billing, BILLINGS)
     times: Any = {"once": 1, "per_round": rounds, "per_sample": cots}[billing]
     billed: _Counts = times * (rounds > 0)
     return billed

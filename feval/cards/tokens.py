@@ -20,7 +20,7 @@ from traceback import walk_tb
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from feval.errors import TokenCounterError, UnknownNameError
+from feval.errors import TokenCounterError, UnknownNameError, require_known
 
 USAGE = "usage"
 SPLIT_USAGE = "usage, split by length"
@@ -233,10 +233,7 @@ def _tiktoken_of(encoding_name: str) -> ModuleType:
             "The token counter 'tiktoken' needs the package tiktoken: pip install tiktoken."
         ) from error
     known = tiktoken.list_encoding_names()
-    if encoding_name not in known:
-        raise UnknownNameError.among(
-            "tiktoken encoding", encoding_name, known, "Write it as 'tiktoken:cl100k_base'."
-        )
+    require_known("tiktoken encoding", encoding_name, known, "Write it as 'tiktoken:cl100k_base'.")
     return tiktoken
 
 

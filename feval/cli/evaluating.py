@@ -18,7 +18,7 @@ from typer import Option
 from feval.cards.reading import read_toml
 from feval.cli.commands import Decorator, expanded, keyword
 from feval.cli.options import Drop, only_dataset, only_name, recording_folders
-from feval.errors import FevalError, StorageError, UnknownNameError, UsageError
+from feval.errors import FevalError, StorageError, UsageError, require_known
 from feval.evaluation.method_names import takes_several
 from feval.evaluation.requests import beside
 from feval.hub.places import open_place
@@ -92,8 +92,7 @@ def request_options(
             else read_toml(path, "The settings file", "Write lines such as `train_fraction = 0.5`.")
         )
         for name, value in in_file.items():
-            if name not in fields:
-                raise UnknownNameError.among("setting", name, list(fields))
+            require_known("setting", name, fields)
             read = _extra(fields[name])["read"]
             if read is not None and isinstance(value, str):
                 in_file[name] = read(beside(path.parent, value))  # files that it names are there
@@ -109,8 +108,7 @@ def request_options(
 
 def drop_field(name: str) -> str:
     """The field of a request that --drop NAME sets."""
-    if name not in _DROPPED:
-        raise UnknownNameError.among("choice for --drop", name, _DROPPED)
+    require_known("choice for --drop", name, _DROPPED)
     return name.replace("-", "_")
 
 

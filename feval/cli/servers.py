@@ -16,7 +16,7 @@ from feval.cards.cards import find_dataset_card
 from feval.cards.tokens import token_counter
 from feval.cli.options import AnswerKind, Equality, OnlyDatasets, OnlyLLMs, Prices
 from feval.cli.output import Output
-from feval.errors import StorageError, UnknownNameError, UsageError
+from feval.errors import StorageError, UsageError, require_known
 from feval.publish.secrets import known_secrets, refuse_secrets
 from feval.report.text import counted
 from feval.serving.library import some
@@ -202,8 +202,7 @@ def proxy(
     )
     card = find_dataset_card(dataset)
     kind = answer_kind or (card.answer_kind if card else "text")
-    if kind not in KINDS:
-        raise UnknownNameError.among("answer kind", kind, KINDS)
+    require_known("answer kind", kind, KINDS)
     if kind == "verbatim":
         raise UsageError(
             "Verbatim answers cannot be extracted from texts; choose another --answer-kind."

@@ -42,7 +42,7 @@ from collections.abc import Sequence
 import numpy as np
 import scipy
 
-from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError
+from feval.errors import OutOfRangeError, ShortPoolError, require_known
 from feval.estimators.arrays import Floats, Int64, Integers, Result, Rows, is_whole, require_each
 from feval.estimators.intervals import random_halves
 from feval.estimators.per_question import (
@@ -253,8 +253,7 @@ def gaussian_estimate(
             than 1, or an M out of range.
         UnknownNameError: an unknown mode.
     """
-    if mode not in MODES:
-        raise UnknownNameError.among("mode of the Gaussian estimator", str(mode), MODES)
+    require_known("mode of the Gaussian estimator", mode, MODES)
     numbers = checked_votes(votes)
     right, others = np.asarray(correct, np.float64), np.asarray(rivals, np.float64)
     if right.ndim != 1 or others.ndim != 2 or len(right) != len(others):

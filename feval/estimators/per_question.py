@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from feval.errors import OutOfRangeError, UnknownNameError
+from feval.errors import OutOfRangeError, require_known
 from feval.estimators.arrays import (
     Floats,
     Int64,
@@ -285,8 +285,7 @@ TIES = ("uniform", "strict", "lenient")
 
 def check_ties(ties: str) -> None:
     """Raise UnknownNameError unless the name is one of `TIES`."""
-    if ties not in TIES:
-        raise UnknownNameError.among("rule for ties", str(ties), TIES)
+    require_known("rule for ties", ties, TIES)
 
 
 def tie_nodes(rivals: int, ties: str = "uniform") -> tuple[Floats, Floats]:

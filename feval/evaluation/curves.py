@@ -20,7 +20,7 @@ import numpy as np
 
 from feval import evaluation, executors, methods
 from feval.arguments import checked
-from feval.errors import NotExactError, OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import NotExactError, OutOfRangeError, UsageError, require_known
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.plurality import (
     distinct_vote_counts,
@@ -176,8 +176,7 @@ def self_consistency_curve(
         UsageError: the LLM and the dataset come from different calls of `load`.
     """
     budgets = ascending(n, "curve", "numbers of CoTs")
-    if order not in ORDERS:
-        raise UnknownNameError.among("order", order, ORDERS)
+    require_known("order", order, ORDERS)
     if replicates is not None and replicates < 1:
         raise OutOfRangeError(
             f"Seeded points average 1 replicate or more; {replicates} were asked for."

@@ -43,9 +43,9 @@ from feval.errors import (
     NotExactError,
     NotRecordedError,
     ShortPoolError,
-    UnknownNameError,
     UnlabelledError,
     UsageError,
+    require_known,
 )
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.cautions import (
@@ -464,8 +464,7 @@ def _kind(method: object, order: str | None, cost: str | None, parallel: int | N
     exact = capabilities(method).exact
     if order is None:
         return "exact" if is_exact(method, cost, parallel) else "seeded"
-    if order not in ORDERS:
-        raise UnknownNameError.among("order", order, ORDERS)
+    require_known("order", order, ORDERS)
     if order == "exact" and not exact:
         raise UsageError(
             f"No exact expectation over all draws is known for {methods.method_name(method)}; take"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from feval import methods
-from feval.errors import FevalError, OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import FevalError, OutOfRangeError, UnknownNameError, UsageError, require_known
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.fields import field_value, takes
 
@@ -62,10 +62,7 @@ def make_method(
         )
     kind, known = _kind(name), field_names(name)
     for setting in settings:
-        if setting not in known:
-            raise UnknownNameError.among(
-                "field", setting, known, f"These are the fields of {name}."
-            )
+        require_known("field", setting, known, f"These are the fields of {name}.")
     given = {}
     for key, value in settings.items():
         readings = _readings(value)

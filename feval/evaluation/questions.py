@@ -24,9 +24,9 @@ from feval.errors import (
     NotRecordedError,
     OutOfRangeError,
     ShortPoolError,
-    UnknownNameError,
     UnlabelledError,
     UsageError,
+    require_known,
 )
 from feval.estimators.arrays import Integers, Result
 from feval.evaluation import TIME_LIMIT
@@ -123,8 +123,7 @@ def question_set(
         UsageError: short pools are to be dropped, and no budget says which are short.
     """
     for option, choice in (("unlabelled", unlabelled), ("short_pools", short_pools)):
-        if choice not in CHOICES:
-            raise UnknownNameError.among(f"choice for {option}", choice, CHOICES)
+        require_known(f"choice for {option}", choice, CHOICES)
     if short_pools == "drop" and not budgets:
         raise UsageError(
             "Which pools are too short is not known: a function does not say how many CoTs it will"

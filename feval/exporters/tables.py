@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from feval.answers import EXTRACTOR_VERSION
 from feval.arguments import checked
 from feval.cards.tokens import USAGE
-from feval.errors import StorageError, UnknownNameError, UsageError
+from feval.errors import StorageError, UsageError, require_known
 from feval.executors.progress import reports
 from feval.executors.tasks import results
 from feval.exporters.arrow import (
@@ -88,8 +88,7 @@ def export_recording(
         RecordingError: the recording cannot be read.
         StorageError: `out` exists already, or cannot be written.
     """
-    if to not in FORMATS:
-        raise UnknownNameError.among("format", to, FORMATS)
+    require_known("format", to, FORMATS)
     opened, out = open_recording(recording), Path(out)
     if to == "every-eval-ever":
         return export_every_eval_ever(opened, out, datasets, llms, executor, progress)

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
+from feval.errors import OutOfRangeError, ShortPoolError, UsageError, require_known
 from feval.estimators.arrays import Floats, Integers, Result, require_confidence
 from feval.estimators.diagnostics import QUARTERS, Strata, strata_summary
 from feval.estimators.mixtures import best_mixture, mixture_from_counts
@@ -571,7 +571,6 @@ def make_figure(
         UnlabelledError, ShortPoolError: questions have no gold answer, or too few CoTs.
         OutOfRangeError: a number out of range.
     """
-    if name not in FIGURES:
-        raise UnknownNameError.among("figure", name, FIGURES)
+    require_known("figure", name, FIGURES)
     dataset.require(llms)
     return FIGURES[name](dataset, llms, options or FigureOptions())

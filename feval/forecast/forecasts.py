@@ -14,7 +14,7 @@ import numpy as np
 from feval import executors
 from feval.arguments import checked
 from feval.cards.billing import Price, billed_prompts, usd
-from feval.errors import OutOfRangeError, UnknownNameError
+from feval.errors import OutOfRangeError, require_known
 from feval.estimators.approximations import gaussian_estimate, monte_carlo_plurality_accuracy
 from feval.estimators.arrays import Floats, Result, UInt64, require_confidence
 from feval.estimators.completions import ldgp_completion, maxent_completion
@@ -578,8 +578,7 @@ def _estimated_there(
 
 def _check(g: int, methods: Sequence[str], confidence: float) -> None:
     for name in methods:
-        if name not in METHODS:
-            raise UnknownNameError.among("estimator", name, METHODS)
+        require_known("estimator", name, METHODS)
     if not methods or len(set(methods)) < len(methods):
         raise OutOfRangeError(
             f"A forecast takes distinct estimators, such as plug-in,two-call; {list(methods)}"

@@ -29,6 +29,7 @@ from feval.errors import (
     TokenCounterError,
     UnknownNameError,
     UsageError,
+    require_known,
 )
 from feval.executors.progress import reports
 from feval.importers import feval_ttc, inspect_ai, jsonl, lighteval, lm_eval, papers, tables
@@ -340,10 +341,8 @@ def _read(importer: Importer, source: Path, request: ImportRequest) -> SourceCon
 
 
 def _check_options(request: ImportRequest, answers: str, duplicates: str) -> None:
-    if duplicates not in DUPLICATES:
-        raise UnknownNameError.among("treatment of duplicates", duplicates, DUPLICATES)
-    if answers not in ANSWERS:
-        raise UnknownNameError.among("place to take answers from", answers, ANSWERS)
+    require_known("treatment of duplicates", duplicates, DUPLICATES)
+    require_known("place to take answers from", answers, ANSWERS)
     if request.temperature is not None and not (
         math.isfinite(request.temperature) and request.temperature >= 0
     ):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.cards.cards import find_dataset_card, our_dataset_id
-from feval.errors import SourceError, UnknownNameError
+from feval.errors import SourceError, require_known
 from feval.importers.columns import (
     LARGEST,
     finish_reason,
@@ -49,10 +49,7 @@ def read(source: Path, request: ImportRequest) -> SourceContent:
         name = _reference_name(archive, request.dataset)
         recorded = _recorded(archive, name, reader)
         for llm in request.llms:
-            if llm not in recorded:
-                raise UnknownNameError.among(
-                    f"LLM recorded on {name} in {source.name},", llm, recorded
-                )
+            require_known(f"LLM recorded on {name} in {source.name},", llm, recorded)
         questions, system_prompt = _questions(archive, name, request, reader)
     llms = request.llms or recorded
     notes = ["The token counts are those stored in the archive; its package counts 1.365 per word."]

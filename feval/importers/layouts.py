@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from feval.cards.reading import read_regular, require_shallow, sentence
-from feval.errors import SourceError, UnknownNameError, UsageError
+from feval.errors import SourceError, UsageError, require_known
 from feval.recording.content import CAUTION
 
 _MOST_BYTES = 256 << 10
@@ -152,7 +152,7 @@ def layout_of(
         trusted: whether the layout may be one that never read a real file.
 
     Raises:
-        UnknownNameError: no such layout.
+        require_known: no such layout.
         SourceError: the file cannot be read, or is not a mapping file.
         UsageError: a text is not of that form, names one thing twice, or a column that is ignored;
             or the layout is not trusted.
@@ -225,10 +225,7 @@ def _pairs(texts: Mapping[str, Any] | Iterable[str], option: str) -> dict[str, s
 def _read(layout: str | Path) -> Layout:
     path = Path(layout)
     if path.suffix != ".toml" and not path.exists():
-        if str(layout) not in layout_names():
-            raise UnknownNameError.among(
-                "layout", str(layout), layout_names(), "A file of your own ends in .toml."
-            )
+        require_known("layout", str(layout), layout_names(), "A file of your own ends in .toml.")
         path = _FOLDER / f"{layout}.toml"
     try:
         values = tomllib.loads(read_regular(path, _MOST_BYTES).decode("utf-8"))

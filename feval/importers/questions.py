@@ -18,7 +18,7 @@ from pathlib import Path
 from feval.answers import KINDS, canonical, canonical_gold
 from feval.answers.choice import WHOLE
 from feval.cards.reading import parse_json
-from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
+from feval.errors import ConflictError, SourceError, UsageError, require_known
 from feval.importers.columns import RowReader, member, question_names, sentence_start, text
 from feval.importers.files import TableFile, opened_table
 from feval.importers.reading import Reader
@@ -39,8 +39,7 @@ def known_answer_kind(dataset: str, kind: str | None) -> str:
             f"There is no card for the dataset {dataset!r}, so the kind of its answers is not"
             f" known; pass --answer-kind KIND (one of {', '.join(KINDS)})."
         )
-    if kind not in KINDS:
-        raise UnknownNameError.among("answer kind", kind, KINDS)
+    require_known("answer kind", kind, KINDS)
     return kind
 
 

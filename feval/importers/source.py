@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from feval.errors import SourceError, UnknownNameError, UsageError
+from feval.errors import SourceError, UsageError, require_known
 from feval.importers.layouts import Layout
 from feval.recording.content import LLMInfo, ScorerInfo, ScoreRows
 
@@ -208,14 +208,13 @@ class ImportRequest:
             return [(infos[0].name, self.llm_of(source, infos[0]))]
         names = {llm.name: llm for llm in infos}
         for name in self.llms:
-            if name not in names:
-                raise UnknownNameError.among(
-                    f"LLM in {source},",
-                    name,
-                    names,
-                    "CoTs of several LLMs are not one LLM's: name some of them, or leave out --llm"
-                    " to import all.",
-                )
+            require_known(
+                f"LLM in {source},",
+                name,
+                names,
+                "CoTs of several LLMs are not one LLM's: name some of them, or leave out --llm"
+                " to import all.",
+            )
         alone = replace(self, llms=())
         return [(name, alone.llm_of(source, names[name])) for name in self.llms or names]
 

@@ -18,7 +18,7 @@ from feval import __version__, hub
 from feval.cards.reading import parse_json, read_regular
 from feval.comparison.comparison import load_compared
 from feval.comparison.plan import ComparisonRequest, path_from
-from feval.errors import FevalError, UnknownNameError, UsageError
+from feval.errors import FevalError, UsageError, require_known
 from feval.evaluation.method_names import make_method
 from feval.evaluation.requests import (
     MOST_NAMES,
@@ -120,8 +120,7 @@ class Receipt(Request):
         """The request, checked: a kind that nobody knows is an `UnknownNameError`, a malformed
         field a `UsageError`.
         """
-        if self.kind not in REQUESTS:
-            raise UnknownNameError.among("kind of receipt", self.kind, REQUESTS)
+        require_known("kind of receipt", self.kind, REQUESTS)
         model = REQUESTS[self.kind]
         return model.parse(model.noun, self.request)
 
@@ -168,8 +167,7 @@ def read_receipt(path: Path) -> Receipt:
             receipt.parsed_request()
     except UsageError as error:
         raise UsageError(f"{path} is a damaged receipt. {error} Take an unchanged copy.") from error
-    if receipt.kind not in REQUESTS:
-        raise UnknownNameError.among("kind of receipt", receipt.kind, REQUESTS)
+    require_known("kind of receipt", receipt.kind, REQUESTS)
     return receipt
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from feval.errors import NotRecordedError, UnknownNameError
+from feval.errors import NotRecordedError, require_known
 from feval.recording.content import ScorerInfo
 from feval.recording.layout.flat import (
     Bools,
@@ -331,8 +331,7 @@ class Scores:
         Raises:
             UnknownNameError: `how` is not one of `AGGREGATES`.
         """
-        if how not in AGGREGATES:
-            raise UnknownNameError.among("way of aggregating step scores", how, AGGREGATES)
+        require_known("way of aggregating step scores", how, AGGREGATES)
         if how == "score":
             return self.values.copy()
         steps, offsets, counts = self.steps.values, self.steps.offsets, self.steps.lengths().ravel()

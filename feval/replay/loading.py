@@ -24,7 +24,7 @@ from typing import Self
 from feval.arguments import checked
 from feval.cards.billing import BILLINGS
 from feval.cards.prices import PriceList, price_list
-from feval.errors import ConflictError, FevalWarning, NotRecordedError, UnknownNameError, UsageError
+from feval.errors import ConflictError, FevalWarning, NotRecordedError, UsageError, require_known
 from feval.hub import split_places as places
 from feval.hub.addresses import is_address
 from feval.hub.places import open_place
@@ -79,8 +79,7 @@ def load(
         RecordingError: a recording cannot be read.
         HubError: a recording cannot be fetched.
     """
-    if billing not in BILLINGS:
-        raise UnknownNameError.among("billing", billing, BILLINGS)
+    require_known("billing", billing, BILLINGS)
     if recording is None and is_address(dataset):
         [only] = recordings = open_recordings(dataset)
         dataset = _only_dataset(only)

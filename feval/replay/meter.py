@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 
 from feval.arguments import is_whole
 from feval.cards.billing import billed_prompts
-from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import NotRecordedError, OutOfRangeError, UsageError, require_known
 from feval.replay.responses import (
     REQUEST,
     CoT,
@@ -170,8 +170,7 @@ class Node:
             UnknownNameError: no such aggregate.
             NotRecordedError: there are no such scores.
         """
-        if aggregate not in PATH_AGGREGATES:
-            raise UnknownNameError.among("aggregate", aggregate, PATH_AGGREGATES)
+        require_known("aggregate", aggregate, PATH_AGGREGATES)
         nodes = [self] if aggregate == "last" else self.path
         values = self._source.scores([node.place for node in nodes], scorer)
         if any(value != value for value in values):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from feval import replay
 from feval.cards.billing import PICODOLLARS
-from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
+from feval.errors import ConflictError, NotRecordedError, UsageError, require_known
 from feval.recording.arrays import (
     Probes,
     RaggedArray,
@@ -212,8 +212,7 @@ class Channels(ABC):
             UnknownNameError: no such aggregate.
             NotRecordedError: no such scores, or the scorer only gave the other kind.
         """
-        if aggregate not in AGGREGATES:
-            raise UnknownNameError.among("aggregate", aggregate, AGGREGATES)
+        require_known("aggregate", aggregate, AGGREGATES)
         scores, name = self.scores(scorer), self._named(scorer)
         direction = stated_direction(scorer or name)[1] or stated_direction(name)[1]
         if not direction and (question := direction_question(name)) is not None:

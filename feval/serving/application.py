@@ -16,7 +16,7 @@ from feval import __version__
 from feval.arguments import checked
 from feval.cards.prices import PriceList
 from feval.cards.reading import parse_json
-from feval.errors import ConflictError, FevalError, ReplayWarning, UnknownNameError, UsageError
+from feval.errors import ConflictError, FevalError, ReplayWarning, UsageError, require_known
 from feval.recording.reader import Recording
 from feval.serving.completions import CompletionBuilder, created, match_headers, require_texts
 from feval.serving.cots import Cutter, TextCache
@@ -154,8 +154,7 @@ class Application:
         library = Library(
             recording, datasets=datasets, llms=llms, seed=seed, prices=prices, billing=billing
         )
-        if order not in ORDERS:
-            raise UnknownNameError.among("order", order, ORDERS)
+        require_known("order", order, ORDERS)
         matcher = Matcher(library, strict=strict, few_shot=few_shot)
         if ledger is None and resume:
             raise UsageError(

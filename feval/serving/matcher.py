@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from feval.errors import UnknownNameError
+from feval.errors import require_known
 from feval.replay import LLM
 from feval.serving import settings
 from feval.serving.library import Library, ServedDataset, conversation_digest, some, system_text
@@ -112,8 +112,7 @@ class Matcher:
     """
 
     def __init__(self, library: Library, *, strict: bool = False, few_shot: str = "none") -> None:
-        if few_shot not in FEW_SHOT:
-            raise UnknownNameError.among("value of few_shot", few_shot, FEW_SHOT)
+        require_known("value of few_shot", few_shot, FEW_SHOT)
         self._library, self._strict, self._few_shot = library, strict, few_shot
 
     def match(self, request: CompletionRequest) -> tuple[Match, ...]:

@@ -26,7 +26,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from feval.errors import ConflictError, StorageError, UnknownNameError, UsageError
+from feval.errors import ConflictError, StorageError, UsageError, require_known
 from feval.recording import PoolRows, Recording, ScorerInfo, ScoreRows, open_recording
 from feval.recording.arrays import verdicts_name
 from feval.report.text import counted
@@ -111,8 +111,7 @@ class PairwiseComparison(ScoringTask):
             ("choice of calls", calls, CALLS),
             ("choice of orders", orders, ORDERS),
         ):
-            if name not in known:
-                raise UnknownNameError.among(what, name, known)
+            require_known(what, name, known)
         source = open_recording(recording)
         candidates = _matches(source, datasets, llms, CALLS[calls])
         name = judge.info.name

@@ -45,7 +45,7 @@ import httpx2
 
 from feval import __version__
 from feval.answers.thoughts import split
-from feval.errors import UnknownNameError, UsageError
+from feval.errors import UsageError, require_known
 from feval.executors.tasks import run_task
 from feval.recording import ScorerInfo
 from recorders.backends import replies
@@ -96,10 +96,7 @@ def make_scorer(
     kind, colon, rest = spec.partition(":")
     if kind in {"http", "https"} and rest.startswith("//"):  # the URL itself
         kind, rest = "http", spec
-    if kind not in KINDS:
-        raise UnknownNameError.among(
-            "kind of scorer", kind, KINDS, "Write KIND:WHAT, such as judge:gpt-4o-mini."
-        )
+    require_known("kind of scorer", kind, KINDS, "Write KIND:WHAT, such as judge:gpt-4o-mini.")
     if not colon or not rest.strip():
         raise UsageError(f"The scorer {spec[:80]!r} is incomplete; write {KINDS[kind]}.")
     if pairwise and kind != "judge":

@@ -41,7 +41,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError, UnknownNameError
+from feval.errors import OutOfRangeError, require_known
 from recorders.request import require_sampling
 from recorders.shared_noise import GOLDEN, exponentials, mixed
 
@@ -261,8 +261,7 @@ def _layer(weights: dict[str, Floats], prefix: str, shape: Shape) -> _Layer:
 @cache
 def load_model(name: str) -> TinyModel:
     """Return a model of the family, such as "feval/tiny-42k"; it is read once per process."""
-    if name not in FAMILY:
-        raise UnknownNameError.among("tiny model", name, FAMILY)
+    require_known("tiny model", name, FAMILY)
     with weights_file(name) as path:
         return read_model(path, name, FAMILY[name])
 

@@ -26,13 +26,7 @@ from feval.appendlog import difference
 from feval.cards.cards import find_dataset_card, thoughts_of
 from feval.cards.prices import price_list
 from feval.cards.tokens import SPLIT_USAGE, is_usage, token_counter
-from feval.errors import (
-    ConflictError,
-    NotARecordingError,
-    StorageError,
-    UnknownNameError,
-    UsageError,
-)
+from feval.errors import ConflictError, NotARecordingError, StorageError, UsageError, require_known
 from feval.executors.progress import reports
 from feval.publish.secrets import known_secrets, refuse_key_fields, refuse_secrets
 from feval.recording import (
@@ -614,8 +608,7 @@ def answer_kind(dataset: str, named: str | None) -> str:
             f"There is no card for the dataset {dataset!r}, so its kind of answers is not known;"
             f" pass it, --answer-kind KIND (one of {', '.join(KINDS)})."
         )
-    if kind not in KINDS:
-        raise UnknownNameError.among("answer kind", kind, KINDS)
+    require_known("answer kind", kind, KINDS)
     if kind == "verbatim":
         raise UsageError(
             "Verbatim answers are not extracted from texts; choose another answer kind for a"

@@ -13,7 +13,7 @@ from pathlib import Path
 from feval.answers import extract
 from feval.cards.cards import LLMCard, find_dataset_card, find_llm_card, thoughts_of
 from feval.cards.front_matter import card_folder, find_card
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import OutOfRangeError, UsageError, require_known
 from feval.hub.datasets import questions, remarks, train_rows
 from feval.recording import Question
 from feval.recording.layout.format import check_name
@@ -235,8 +235,7 @@ def make_backend(
         UsageError: an option the backend does not have, no key, or an extra that is not installed.
     """
     note: Callable[[str], None] = (notes if notes is not None else []).append
-    if name not in BACKENDS:
-        raise UnknownNameError.among("backend", name, BACKENDS)
+    require_known("backend", name, BACKENDS)
     if name == "openai":
         return OpenAICompatible(
             Endpoint.from_environment(base_url, key_variable), timeout_s=timeout_s, note=note
@@ -319,8 +318,7 @@ def _prompt(
     settings: RecordingSettings, questions: Sequence[Question], *, reasoning: bool
 ) -> tuple[str, Callable[[Question], Sequence[Message]]]:
     """Return the prompt's version, and what makes the messages for a question."""
-    if settings.exemplars not in EXEMPLARS:
-        raise UnknownNameError.among("source of exemplars", settings.exemplars, EXEMPLARS)
+    require_known("source of exemplars", settings.exemplars, EXEMPLARS)
     if settings.exemplars == "card" and (
         settings.train_rows is not None or settings.exemplar_count is not None
     ):

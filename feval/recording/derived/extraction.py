@@ -18,7 +18,7 @@ from feval import answers
 from feval.answers.equality import named_equality
 from feval.answers.thoughts import Thoughts, opened_by_template, reply_behind, split, split_columns
 from feval.cards.cards import thoughts_of
-from feval.errors import AnswerError, UnknownNameError, UsageError
+from feval.errors import AnswerError, UsageError, require_known
 from feval.executors.progress import reports
 from feval.executors.tasks import results
 from feval.recording.content import DatasetInfo, PoolRows, ProbeRows, Question
@@ -170,8 +170,7 @@ def extract(
         RecordingError: the recording cannot be read.
         StorageError: `out` is there already, or cannot be written.
     """
-    if source not in ANSWERS:
-        raise UnknownNameError.among("place to take answers from", source, ANSWERS)
+    require_known("place to take answers from", source, ANSWERS)
     parent = open_sound(recording)
     infos = [
         _new_info(parent, dataset, answer_kind, source, equality)

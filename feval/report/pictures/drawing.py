@@ -26,7 +26,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, Locator, MaxNLocator, NullLocator
 from matplotlib.transforms import Bbox
 
-from feval.errors import UnknownNameError, UsageError
+from feval.errors import UnknownNameError, UsageError, require_known
 from feval.evaluation.measures import COSTS
 from feval.report.palette import CEILINGS, COLOURS, DASHES, MARKERS, Look, places
 from feval.report.text import plain_number, shortened
@@ -99,8 +99,7 @@ def style(name: str, *, columns: int = 1) -> Iterator[None]:
         UnknownNameError: there is no such style.
         UsageError: a paper has one column or two; slides have none.
     """
-    if name not in ("paper", "slides"):
-        raise UnknownNameError.among("style", name, ("paper", "slides"))
+    require_known("style", name, ("paper", "slides"))
     if columns not in _COLUMN or (name == "slides" and columns != 1):
         raise UsageError(
             f"A figure of {name} over {columns!r} columns was asked for: a paper's figure spans 1"

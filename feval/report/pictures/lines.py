@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from feval.errors import UnknownNameError, UsageError
+from feval.errors import UsageError, require_known
 from feval.estimators.arrays import pareto
 from feval.evaluation.cautions import mixed_counters
 from feval.evaluation.measures import COSTS, MEASURES
@@ -314,10 +314,9 @@ def _chosen(shown: Comparison, options: PlotOptions) -> list[MethodCurve]:
     return chosen
 
 
-def _check_known(noun: str, wanted: Iterable[str] | None, known: Iterable[str]) -> None:
+def _check_known(noun: str, wanted: Iterable[str] | None, known: Collection[str]) -> None:
     for name in wanted or ():
-        if name not in known:
-            raise UnknownNameError.among(noun, name, known)
+        require_known(noun, name, known)
 
 
 def _names(label: str, entry: ComparedMethod) -> set[str]:
