@@ -102,6 +102,17 @@ class Price:
         if self.batch is not None and self.batch.batch is not None:
             raise UsageError("A price in a batch has no price in a batch of its own.")
 
+    def words(self) -> str:
+        """All of it in a line, such as "2 in, 8 out, 0.5 cached; in a batch 1 in, 4 out"."""
+        rates = zip(
+            ("in", "out", "cached", "written", "written for 1 h"), PRICE_FIELDS, strict=True
+        )
+        named = [(word, getattr(self, field)) for word, field in rates]
+        words = [", ".join(f"{rate:.10g} {word}" for word, rate in named if rate is not None)]
+        words += [f"beyond {start:,} tokens {step.words()}" for start, step in self.steps]
+        words += [] if self.batch is None else [f"in a batch {self.batch.words()}"]
+        return "; ".join(words)
+
     def to_json(self) -> Any:
         """[input, output] where that is all, else a mapping; `PriceList` takes both."""
         rates = {name: getattr(self, name) for name in PRICE_FIELDS}

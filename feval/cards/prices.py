@@ -1,5 +1,8 @@
 """Price lists: dated USD per million tokens, never edited, only superseded. `billing` makes dollars
 of them.
+
+A list may be changed where it is named: "2025-06-02 with o3=2,8 in batch" is a list with the price
+of one LLM given by hand (several between semicolons), and the prices of a batch.
 """
 
 from __future__ import annotations
@@ -7,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import numbers
+import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +33,97 @@ from feval.arguments import checked
 from feval.cards.billing import MOST_USD_PER_MTOK, PRICE_FIELDS, Price
 from feval.cards.front_matter import (
     card_files,
+    card_folder,
     check_card,
     iso_date,
     known_card,
     not_blank,
     read_card_text,
 )
+from feval.cards.genai import GENAI, genai_facts, sellers_of
 from feval.cards.reading import parse_json, sentence, shorten
-from feval.errors import CardError, OutOfRangeError, PriceNotFoundError, UsageError
+from feval.errors import (
+    CardError,
+    OutOfRangeError,
+    PriceNotFoundError,
+    UnknownNameError,
+    UsageError,
+)
+
+_CHANGED = re.compile(r"(.*?)(?:(?:^|\s)with (\S+=\S+))?(?:(?:^|\s)in (batch))?", re.DOTALL)
+TIERS = ("batch",)
+"""What `--tier` takes."""
+
+
+def changed_prices(
+    prices: str | None,
+    by_hand: Iterable[str] = (),
+    hour: str | None = None,
+    tier: str | None = None,
+) -> str | None:
+    """Return the name of a list (`None` for what recordings name) with changes, as `price_list`
+    takes it.
+
+    Args:
+        prices: its name, which may have changes already.
+        by_hand: LLM=IN,OUT or LLM=IN,OUT,CACHED, in USD per million tokens.
+        hour: HH:MM in UTC, of a list of genai-prices.
+        tier: "batch".
+
+    Raises:
+        UsageError: an hour for another list, or a price in another form.
+        UnknownNameError: no such tier.
+    """
+    base, own, batch = _changes(prices or "")
+    if hour is not None:
+        if not base.startswith(GENAI):
+            raise UsageError(
+                f"An hour ({hour}) changes the prices of genai-prices alone; name them, as in"
+                f" {GENAI}2026-11-01, or leave the hour out."
+            )
+        day, colon, sellers = base.partition(":")
+        base = f"{day}T{hour}{colon}{sellers}"
+    if tier is not None and tier not in TIERS:
+        raise UnknownNameError.among("tier", tier, TIERS)
+    given = [*by_hand]
+    for each in given:
+        _price_by_hand(each)
+    own = ";".join(filter(None, (own, *given)))
+    words = (base, own and f"with {own}", (batch or tier) and f"in {batch or tier}")
+    return " ".join(filter(None, words)) or None
+
+
+def moved_prices(prices: str, move: Callable[[str], str]) -> str:
+    """Return the name of a list, whose file is moved, with its changes."""
+    base, own, tier = _changes(prices)
+    return changed_prices(base and move(base), filter(None, own.split(";")), tier=tier) or prices
+
+
+def _changes(name: str) -> tuple[str, str, str | None]:
+    """Return the name of the list itself, prices given by hand, and the tier."""
+    match: Any = _CHANGED.fullmatch(name)  # as does any text
+    return match[1], match[2] or "", match[3]
+
+
+def _price_by_hand(text: str) -> tuple[str, Price]:
+    llm, _, rates = text.rpartition("=")
+    try:
+        base_name(llm)
+        if re.search(r"[\s;]", text) or rates.count(",") not in (1, 2):
+            raise ValueError("it has two or three numbers")
+        numbers: Any = [float(rate) for rate in rates.split(",")]
+    except ValueError as error:
+        raise UsageError(
+            "A price by hand is LLM=IN,OUT or LLM=IN,OUT,CACHED, in USD per million tokens and of"
+            f" a base name (without '@'), such as o3=2,8,0.5; {text!r:.200} was given."
+        ) from error
+    return llm, Price(*numbers)
 
 
 def _list_id(text: str) -> str:
-    if text == "none" or "--" in text or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text):
+    base = _changes(text)[0]
+    is_plain = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", base) and "--" not in base
+    if base == "none" or not (is_plain or base.startswith(GENAI)):
         raise ValueError("an id has letters, digits, '.', '-' and '_', no '--', and is not 'none'")
     return text
 
@@ -107,6 +190,7 @@ _FIELDS = {
     "prices": dict_schema(_text(base_name), no_info_plain_validator_function(_as_price)),
     "title": _text(not_blank),
     "notes": dict_schema(str_schema(), str_schema()),
+    "base": _text(not_blank),
 }
 """Those of a price list, in a card, in JSON or in Python, as pydantic's core checks them: the whole
 of pydantic takes long to load.
@@ -116,7 +200,7 @@ _CARD = SchemaValidator(
         _check_notes,
         typed_dict_schema(
             {
-                name: typed_dict_field(schema, required=name not in {"title", "notes"})
+                name: typed_dict_field(schema, required=name not in {"title", "notes", "base"})
                 for name, schema in _FIELDS.items()
             },
             config=CoreConfig(strict=True, extra_fields_behavior="forbid"),
@@ -159,11 +243,36 @@ class PriceList:
     @property
     def digest(self) -> str:
         """The sha256, in hex, over a canonical JSON of id, date and prices: what a receipt pins."""
-        prices = {llm: price.to_json() for llm, price in self.prices.items()}
-        facts = {"id": self.id, "date": self.date, "prices": prices}
+        facts = {name: value for name, value in self.to_json().items() if name != "source"}
         return hashlib.sha256(
             json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
         ).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values that `PriceList(**values)` takes back, without the notes."""
+        prices = {llm: price.to_json() for llm, price in self.prices.items()}
+        return {"id": self.id, "date": self.date, "source": self.source, "prices": prices}
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it is a card that comes with feval, so that its id and digest say all."""
+        path = card_folder() / "prices" / f"{self.id}.md"
+        return path.is_file() and _read_prices(path)[0].digest == self.digest
+
+    def in_batch(self, llms: Iterable[str]) -> PriceList:
+        """Return the list of what the same costs in a batch; a `PriceNotFoundError` where one of
+        some LLMs has a price, and none for that.
+        """
+        for price, llm in ((self.find(llm), llm) for llm in llms):
+            if price is not None and price.batch is None:
+                raise PriceNotFoundError(
+                    f"The price list {self.id!r} has no price of {llm!r} in a batch: on"
+                    f" {self.date} {price.words()} is published. Leave the tier out, or give the"
+                    f" price of a batch by hand, in a list of your own (`base: {self.id}`)."
+                )
+        prices = {llm: each.batch for llm, each in self.prices.items() if each.batch is not None}
+        notes = {llm: note for llm, note in self.notes.items() if llm in prices}
+        return replace(self, id=f"{self.id} in batch", prices=prices, notes=notes)
 
     @property
     def is_recorded(self) -> bool:
@@ -197,23 +306,84 @@ class PriceList:
 
 
 @checked
-def price_list(id_or_path: str | Path) -> PriceList:
+def price_list(
+    id_or_path: str | Path,
+    llms: Iterable[str] = (),
+    *,
+    named: Callable[[], str | PriceList] = str,
+    known: Collection[str] = (),
+) -> PriceList:
     """Read a price list.
 
     Args:
         id_or_path: the id of a card, such as "2025-06-02"; "recorded", the USD that CoTs state;
-            or the path of a file: a card (`.md`), or JSON (`.json`) such as `{"id": "mine",
-            "date": "2026-01-31", "source": "...", "prices": {"my-llm": [0.5, 1.5]}}`, each pair
-            being USD per million input and output tokens. A string with a slash or one of these
-            endings is a path. The file name of a card, and the name of a file here without its
-            ending, will do.
+            "genai-prices@2026-11-01", the prices that the package genai-prices knows of a day (also
+            with an hour, and with providers: "genai-prices@2026-11-01T14:30:o3=azure"); or the path
+            of a file: a card (`.md`), or JSON (`.json`) such as `{"id": "mine", "date":
+            "2026-01-31", "source": "...", "prices": {"my-llm": [0.5, 1.5]}}`, each pair being USD
+            per million input and output tokens; `"base": LIST` is any list that has the prices of
+            other LLMs. The file name of a card, and the name of a file here without its ending,
+            will do. Behind any of these, "with o3=2,8,0.5" gives a price by hand and "in batch"
+            takes the prices of a batch.
+        llms: names of the LLMs that it is for: of genai-prices they are all that it has.
+        named: gives the list, or its id, that a name of changes alone changes.
+        known: names of all LLMs that a price by hand may be for; none for any.
 
     Raises:
-        UnknownNameError: no card has this id.
+        UnknownNameError: no card has this id; genai-prices has no such LLM or provider.
+        PriceNotFoundError: an LLM has several prices, or none in a batch.
         CardError: the file cannot be read, or is no price list, or gives the id of a published list
             to other prices.
+        UsageError: changes in another form, or of what is no list.
     """
+    return _found(id_or_path, llms, named, known, ())
+
+
+def _found(
+    id_or_path: str | Path,
+    llms: Iterable[str],
+    named: Callable[[], str | PriceList],
+    known: Collection[str],
+    above: tuple[Path, ...],
+) -> PriceList:
+    """Return what `price_list` does; `above` are the files whose base it is."""
+    bases = list(dict.fromkeys(llm.split("@", 1)[0] for llm in llms))
+    if isinstance(id_or_path, Path):
+        return _listed(id_or_path, bases, above)
+    base, own, tier = _changes(id_or_path)
+    by_hand = [_price_by_hand(each) for each in own.split(";") if each]
+    changed = dict(by_hand)
+    others = {llm.split("@", 1)[0] for llm in known}
+    for llm in (*changed, *sellers_of(base)):
+        if others and llm not in others:
+            raise UnknownNameError.among("LLM to give a price", llm, others)
+    if len(changed) < len(by_hand):
+        raise UsageError(f"One price by hand is given for each LLM; {own!r:.200} has two of one.")
+    listed = base or named()
+    if (changed or tier) and listed in ("", "none"):
+        raise UsageError(f"No price list is named that {id_or_path!r:.200} could change.")
+    if isinstance(listed, PriceList):
+        prices = listed
+    else:
+        prices = _listed(listed, [llm for llm in bases if llm not in changed], above)
+    if prices.is_recorded and (changed or tier):
+        raise UsageError(
+            "Recorded USD are those of whole CoTs, which no price and no tier changes. Name a list"
+            " of prices."
+        )
+    if changed:
+        prices = replace(
+            prices, id=f"{prices.id} with {own}", prices={**prices.prices, **changed},
+            source=f"{prices.source}; by hand: {own}", notes={},
+        )  # fmt: skip
+    return prices.in_batch(bases) if tier else prices
+
+
+def _listed(id_or_path: str | Path, llms: Sequence[str], above: tuple[Path, ...]) -> PriceList:
+    """Return a list without changes."""
     name = str(id_or_path)
+    if name.startswith(GENAI):
+        return PriceList(name, **genai_facts(name, llms))
     path, known = Path(name).expanduser(), card_files("prices")
     is_path = isinstance(id_or_path, Path) or name.endswith((".md", ".json"))
     if is_path and path.name == name and path.stem in known and not path.exists():
@@ -222,31 +392,40 @@ def price_list(id_or_path: str | Path) -> PriceList:
         here = [*Path().glob("*.md"), *Path().glob("*.json")]
         path = next((file for file in here if file.stem == name), path)
         is_path = path.name != name
-    if is_path:
-        name = ""
-    else:
+    if not is_path:
         advice = "A path to a .md card or a .json file works as well."
         path = known_card("prices", name, advice)
-    prices = _read_prices(path)
-    if name and prices.id != name:
+    prices, base = _read_prices(path)
+    if not is_path and prices.id != name:
         raise CardError(
             f"The price list {path} has the id {prices.id!r}: rename the file to {prices.id}.md."
         )
     # a published list is superseded under a new id, never changed
     for other in card_files("prices").get(prices.id, ()):
-        if other.resolve() != path.resolve() and _read_prices(other).digest != prices.digest:
+        if other.resolve() != path.resolve() and _read_prices(other)[0].digest != prices.digest:
             raise CardError(
                 f"The price lists {path} and {other} both have the id {prices.id!r} but differ."
                 " Rename yours."
             )
-    return prices
+    if base is None:
+        return prices
+    files = (*above, path.resolve())
+    if len({*files}) < len(files):
+        raise CardError(f"Price lists are each other's base: {' > '.join(map(str, files))}.")
+    beside = path.parent / base
+    place = beside if os.path.isfile(beside) else base  # noqa: PTH113  a name too long is no file
+    under = _found(place, [llm for llm in llms if llm not in prices.prices], str, (), files)
+    source = f"{prices.source}; others from {under.id}: {under.source}"
+    return replace(prices, source=source, prices={**under.prices, **prices.prices})
 
 
-def _read_prices(path: Path) -> PriceList:
+def _read_prices(path: Path) -> tuple[PriceList, str | None]:
+    """Return the list in a file, and the name of the one that it is based on."""
     facts = _read_json(path) if path.suffix == ".json" else None
     card = check_card("prices", path, _CARD.validate_python, facts)
     card.pop("title", None)  # for people
-    return PriceList(**card)
+    base = card.pop("base", None)
+    return PriceList(**card), base
 
 
 def _read_json(path: Path) -> dict[str, Any]:

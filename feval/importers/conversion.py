@@ -224,9 +224,9 @@ def import_recording(
         operation["layout"] = layout.about()
     if address is not None:
         operation["address"] = address
-    prices = prices if prices == "none" else price_list(prices).id
-    licences, counters = set[str](), set[str]()
-    with RecordingWriter(out, operation=operation, prices=prices) as writer:
+    listed = prices if prices == "none" else price_list(prices, llms)  # reports mistakes early
+    licences, counters, names = set[str](), set[str](), list[str]()
+    with RecordingWriter(out, operation=operation, prices=listed) as writer:
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
         with storage_errors(out):  # temporary files
@@ -277,11 +277,15 @@ def import_recording(
                 )
             for one in part.llms:
                 conversion.write(writer, info.id, one, executor, report)
+                names.append(one.info.name)
                 done += len(joined)
             counters |= conversion.counters
             # no price list is for tokens that nobody knows
             is_paid = counters == {NONE} and conversion.states_usd and prices != "none"
-            writer.prices = "recorded" if is_paid else prices
+            if is_paid:
+                writer.prices = "recorded"
+            elif prices != "none":
+                writer.prices = price_list(prices, names)
             card = find_dataset_card(info.id)
             expected = card.questions if card else None
             noted = [*layout.notes(), *part.notes, *reader.notes(), *gold_notes]

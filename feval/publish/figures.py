@@ -19,6 +19,7 @@ from feval.evaluation.curves import Curve, self_consistency_curve
 from feval.evaluation.surfaces import coarse_surface
 from feval.publish.markdown import code, folded, plain, share, table
 from feval.recording import Recording
+from feval.recording.layout.manifest import named_prices
 from feval.replay import LLM, Dataset
 from feval.replay.loading import load
 from feval.report import pictures
@@ -63,12 +64,14 @@ class PairFigures(NamedTuple):
     unknown: float | None
 
 
-def page_prices(recording: Recording, own: PriceList | None) -> PriceList | None:
+def page_prices(recording: Recording, own: str | PriceList | None) -> PriceList | None:
     """Return the price list of a page's dollars: one's own, else the recording's; `None` where that
     is not known.
     """
-    named = recording.manifest.prices
-    return own or (price_list(named) if named in price_ids() else None)
+    named = own or named_prices([recording.manifest])
+    if isinstance(named, PriceList):
+        return named
+    return price_list(named, recording.manifest.llms) if own or named in price_ids() else None
 
 
 def figures_of(recording: Recording) -> list[PairFigures]:

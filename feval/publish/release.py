@@ -139,7 +139,7 @@ def prepare(
     tag: str | None = None,
     allow: Collection[str] = (),
     results: Sequence[Path] = (),
-    prices: PriceList | None = None,
+    prices: str | PriceList | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """Return a release of a recording; nothing is sent, and the recording is not changed.
@@ -206,12 +206,14 @@ def prepare(
     names = {*recording.manifest.llms, *recording.manifest.datasets}
     findings = scan(files, allow=allow, names=names, progress=progress)
     remarks = tuple(_remarks(recording, files, configs))
-    if prices is not None and (
-        unlisted := [name for name in recording.manifest.llms if prices.find(name) is None]
+    if (
+        prices is not None
+        and shown is not None
+        and (unlisted := [name for name in recording.manifest.llms if shown.find(name) is None])
     ):
         remarks += (
             (
-                f"The price list {prices.id!r} has no {', '.join(unlisted)}: the page has no"
+                f"The price list {shown.id!r} has no {', '.join(unlisted)}: the page has no"
                 " dollars there."
             ),
         )

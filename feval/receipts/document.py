@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, Field
 
 from feval import __version__, hub
+from feval.cards.prices import PriceList
 from feval.cards.reading import parse_json, read_regular
 from feval.comparison.comparison import load_compared
 from feval.comparison.plan import ComparisonRequest, path_from
@@ -78,10 +79,24 @@ class PinnedRecording(Request):
 
 
 class PinnedPrices(Request):
-    """A price list by its id and digest."""
+    """A price list by its id and digest; one that is no card of feval's own with all that it
+    says.
+    """
 
     id: str
     digest: str
+    date: str | None = None
+    source: str | None = None
+    prices: Record | None = None
+
+    def held(self, path: Path) -> PriceList | None:
+        """The list that the receipt in a file holds; `None` where it names a card."""
+        if self.prices is None:
+            return None
+        held = PriceList(**self.model_dump(exclude={"digest"}))
+        if held.digest != self.digest:
+            raise UsageError(f"{path} is a damaged receipt: its prices do not have their digest.")
+        return held
 
 
 class Receipt(Request):
@@ -233,7 +248,11 @@ def receipt(
             {"hash": name, "path": cached_from(path) or path_from(folder, path)}
             for name, path in recordings
         ],
-        "prices": None if prices is None else {"id": prices.id, "digest": prices.digest},
+        "prices": prices
+        and (
+            {"id": prices.id, "digest": prices.digest}
+            | ({} if prices.is_shipped else prices.to_json())
+        ),
         "counters": {llm.name: llm.counter for llm in llms},
         **({"served": served} if served else {}),
         "request": request.pinned(),

@@ -13,7 +13,6 @@ import math
 import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from feval import __version__
 from feval.arguments import checked
 from feval.cards.cards import price_ids
+from feval.cards.genai import GENAI
 from feval.cards.prices import price_list
 from feval.cards.reading import open_regular
 from feval.comparison.comparison import compare
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from feval.cards.prices import PriceList
     from feval.evaluation.requests import Request
-    from feval.receipts.document import PinnedPrices, Receipt
+    from feval.receipts.document import Receipt
     from feval.recording import Recording
 
 TOLERANCE = 1e-12
@@ -114,7 +114,8 @@ def verify_receipt(
             from its own folder, or, for one in the Hub's cache, in the repository at its commit.
         methods: users' methods that it may run, as FILE.py:FUNCTION; each must be the one the
             receipt pins.
-        prices: a price list's id or file, where the receipt's own is not among the cards.
+        prices: a price list's id or file, where the receipt's own is a card that is not there; to
+            be compared with prices that the receipt holds.
         executor: of processes or a cluster, see `feval.evaluate`; `None` for this process.
         progress: called with (parts done, parts in all) of what is computed.
 
@@ -144,19 +145,13 @@ def verify_receipt(
     request = receipt.parsed_request()
     made = [make_method(name) for name in methods]
     users = {f"{m.source_sha256}:{m.function}": m for m in made if isinstance(m, MethodFile)}
-    plan_prices = request.plan.prices if isinstance(request, ComparisonRequest) else None
-    pinned_prices = _pinned_prices(
-        receipt.prices,
-        prices,
-        path.parent / plan_prices if plan_prices and not cached_from(path.parent) else None,
-    )
     running = {"executor": executor, "progress": progress}
-    inputs = _Inputs(opened, pinned_prices, users, running)
     notes = (
         []
         if receipt.feval == __version__
         else [f"The receipt was written by feval {receipt.feval}; this is {__version__}."]
     )
+    inputs = _Inputs(opened, _pinned_prices(path, receipt, prices, notes), users, running)
     files = _changed_files(path, receipt.files, notes)
     numbers = json.loads(json.dumps(_computed(request, inputs), allow_nan=False))
     differences: list[ChangedValue] = []
@@ -234,29 +229,43 @@ def _open(places: Sequence[str | Path], receipt: Receipt) -> list[Recording]:
 
 
 def _pinned_prices(
-    pinned: PinnedPrices | None, option: str | Path | None, plan_file: Path | None
+    path: Path, receipt: Receipt, option: str | Path | None, notes: list[str]
 ) -> PriceList | str:
+    """Return the price list of a receipt; where it has the numbers, say what they are now."""
+    pinned = receipt.prices
     if pinned is None:
         return "none"
-    # the id may be a path, and a receipt opens no file of its choice
-    if option is None and pinned.id not in price_ids():
-        # The plan's file is taken where it holds what the receipt pins, else nothing is said of
-        # it; a receipt from the Hub has no files beside it.
-        with suppress(FevalError, OSError, ValueError):
-            if plan_file and (found := price_list(plan_file)).digest == pinned.digest:
-                return found
-        raise UsageError(
-            f"The receipt was made with a price list {pinned.id!r}, which is not among the cards."
-            " Give it: --prices FILE (in Python: prices=FILE)."
-        )
-    prices = price_list(pinned.id if option is None else option)
-    if prices.digest != pinned.digest:
-        raise ConflictError(
-            f"The receipt was made with a price list {pinned.id!r} of digest {pinned.digest[:16]};"
-            f" the one here has {prices.digest[:16]}. Give the right one:"
-            " --prices FILE (in Python: prices=FILE)."
-        )
-    return prices
+    held = pinned.held(path)
+    if held is None:
+        # the id may be a path, and a receipt opens no file of its choice
+        if option is None and pinned.id not in price_ids():
+            raise UsageError(
+                f"The receipt was made with a price list {pinned.id!r}, which is not among the"
+                " cards. Give it: --prices FILE (in Python: prices=FILE)."
+            )
+        prices = price_list(pinned.id if option is None else option)
+        if prices.digest != pinned.digest:
+            raise ConflictError(
+                f"The receipt was made with a price list {pinned.id!r} of digest"
+                f" {pinned.digest[:16]}; the one here has {prices.digest[:16]}. Give the right one:"
+                " --prices FILE (in Python: prices=FILE)."
+            )
+        return prices
+    if option is None and not pinned.id.startswith(GENAI):
+        return held
+    try:
+        now = price_list(pinned.id if option is None else option, held.prices)
+    except FevalError as error:
+        notes.append(f"The prices of {held.id} are those in the receipt. {error}")
+        return held
+    for llm, price in held.prices.items():
+        other = now.find(llm)
+        if other != price:
+            notes.append(
+                f"The receipt's price of {llm} in {held.id} is {price.words()}, and holds; now it"
+                f" is {other.words() if other else 'not there'}."
+            )
+    return held
 
 
 def _counters(

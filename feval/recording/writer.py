@@ -10,7 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -50,6 +50,9 @@ from feval.recording.reader import Recording
 from feval.recording.verify import check_votes
 from feval.recording.votes_building import Scratch, VotesBuilder, merge_equal_answers
 
+if TYPE_CHECKING:
+    from feval.cards.prices import PriceList
+
 _WITHOUT_VERDICT = {
     "undecided": "could not be compared in time",
     "not_asked": "were beyond the budget of comparisons",
@@ -66,7 +69,8 @@ class RecordingWriter:
         out: folder to create. It must not exist, or be empty.
         operation: what made the recording, such as {"name": "import", "format": "esc"} (JSON
             values).
-        prices: id of the price list that `load` uses by default, or "none".
+        prices: the price list that `load` uses by default, or its id; "none" for none. Of a list
+            that is no card of feval's own, the manifest holds the numbers.
         parents: for derived recordings, {"hash", "operation"} of each recording it was made from.
         notes: sentences about what was unusual.
         licences: {"questions": ..., "outputs": ...}, `None` where not known; an attribute that may
@@ -81,7 +85,7 @@ class RecordingWriter:
         out: str | Path,
         *,
         operation: Mapping[str, Any],
-        prices: str = "2025-06-02",
+        prices: str | PriceList = "2025-06-02",
         parents: Sequence[Record] = (),
         notes: Sequence[str] = (),
         licences: Mapping[str, str | None] | None = None,
@@ -483,7 +487,12 @@ class RecordingWriter:
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "feval_version": __version__,
             "recording_hash": recording_hash(self._leaves),
-            "prices": self.prices,
+            "prices": getattr(self.prices, "id", self.prices),
+            **(
+                {}
+                if isinstance(self.prices, str) or self.prices.is_shipped
+                else {"price_list": self.prices.to_json()}
+            ),
             **self._record,
             "datasets": list(self._datasets.values()),
             "llms": [asdict(llm) | {"base": llm.base} for llm in self._llms.values()],

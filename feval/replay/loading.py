@@ -17,18 +17,19 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Self
 
 from feval.arguments import checked
 from feval.cards.billing import BILLINGS
-from feval.cards.prices import PriceList, price_list
+from feval.cards.prices import PriceList, changed_prices, price_list
 from feval.errors import ConflictError, FevalWarning, NotRecordedError, UsageError, require_known
 from feval.hub import split_places as places
 from feval.hub.addresses import is_address
 from feval.hub.places import open_place
 from feval.recording.layout.format import cached_from
+from feval.recording.layout.manifest import named_prices
 from feval.recording.reader import Recording
 from feval.recording.view import DatasetView, open_view
 from feval.replay.dataset import Dataset
@@ -46,6 +47,7 @@ def load(
     prices: str | Path | PriceList | None = None,
     billing: str = "once",
     right: str | None = None,
+    tier: str | None = None,
 ) -> tuple[Dataset, list[LLM]]:
     """Open recorded LLMs on a dataset, ready to vote (Listing 1).
 
@@ -58,14 +60,15 @@ def load(
             the environment variable FEVAL_RECORDING. Of a recording on the Hub only what is needed
             is fetched, once; the rest when it is asked for.
         seed: random seed for draws.
-        prices: id or file of a price list, or the list itself; "recorded" takes the USD that each
-            CoT states; "none" switches dollars off; `None` takes
-            what the recording names. An LLM without a price votes all the same; only asking for
-            its dollars is an error.
+        prices: a price list, or its id, its file or another name of `price_list`, such as
+            "genai-prices@2026-11-01"; "recorded" takes the USD that each CoT states; "none"
+            switches dollars off; `None` takes what the recording names. An LLM without a price
+            votes all the same; only asking for its dollars is an error.
         billing: "once" (eq. 1 of the paper), "per_round" or "per_sample".
         right: what decides which CoTs are right: "gold"; "verdict", that of the recorded grader;
             "verdict>=X", which makes partial credit binary; `None`: the gold where a question has
             one, else the verdict.
+        tier: "batch" for what the same would cost in a batch.
 
     Returns:
         The dataset and the LLMs, in the order asked for.
@@ -74,7 +77,8 @@ def load(
         NotRecordedError: the recordings lack the dataset or an LLM; the message lists what they
             hold.
         ConflictError: several recordings have the LLM, or contradict each other.
-        UnknownNameError: no such price list or billing.
+        UnknownNameError: no such price list, tier or billing.
+        PriceNotFoundError: an LLM has no price in a batch.
         UsageError: a billing with "recorded" prices, which leave nothing to bill.
         RecordingError: a recording cannot be read.
         HubError: a recording cannot be fetched.
@@ -91,7 +95,7 @@ def load(
             str(dataset), [name for name in names if (str(dataset), name) in each.manifest.pairs]
         )
     view = open_view(recordings, str(dataset), names)
-    lazy_prices = _lazy_prices(prices, recordings, billing)
+    lazy_prices = _lazy_prices(prices, recordings, names, billing, tier)
     opened = [
         LLM(view.of(name), _pool(name, view), seed=seed, prices=lazy_prices, billing=billing)
         for name in names
@@ -193,18 +197,19 @@ def _pool(llm: str, view: DatasetView) -> Pool:
 
 
 def _lazy_prices(
-    prices: str | Path | PriceList | None, recordings: Sequence[Recording], billing: str
+    prices: str | Path | PriceList | None,
+    recordings: Sequence[Recording],
+    llms: Sequence[str],
+    billing: str,
+    tier: str | None,
 ) -> LazyPrices:
     """Return a function that gives the price list; a list that the caller names is read at once, to
     report mistakes early.
     """
-    named = list(dict.fromkeys(recording.manifest.prices for recording in recordings))
-    if prices is None and len(named) > 1:
-        raise ConflictError(
-            f"The recordings name different price lists ({', '.join(named)}); choose one with"
-            " prices=."
-        )
-    name = named[0] if prices is None else prices
+    own = partial(named_prices, [recording.manifest for recording in recordings])
+    name = own() if prices is None else prices
+    if tier is not None and not isinstance(name, PriceList):
+        name = changed_prices(str(name), tier=tier) or name
     if name == "none":
         return lambda: None
     if billing != "once" and "recorded" in (name, getattr(name, "id", None)):
@@ -213,9 +218,11 @@ def _lazy_prices(
             f" {billing!r}. Leave the billing out, or name a price list."
         )
     if isinstance(name, PriceList):
-        return lambda: name
-    read_prices = cache(lambda: price_list(name))
-    if prices is not None:
+        listed = name if tier is None else name.in_batch(llms)
+        return lambda: listed
+    known = {llm for recording in recordings for llm in recording.manifest.llms}
+    read_prices = cache(lambda: price_list(name, llms, named=own, known=known))
+    if prices is not None or tier is not None:
         read_prices()
     return read_prices
 

@@ -302,7 +302,7 @@ def check_cost_limit(
 
 def find_price(prices: str, llm: str) -> Price | None:
     """Return the price of an LLM in a list, by its id; `None` in the list "none"."""
-    return None if prices == "none" else price_list(prices).find(llm)
+    return None if prices == "none" else price_list(prices, [llm]).find(llm)
 
 
 def cost(price: Price | None, prompt: float | None, output: float | None) -> float | None:

@@ -228,7 +228,13 @@ def live(
     billed_prompts(billing, 1, 1)
     if retries < 0:
         raise OutOfRangeError(f"The number of retries must be 0 or more; {retries} was given.")
-    listed = None if prices == "none" else price_list(prices) if isinstance(prices, str) else prices
+    listed = (
+        None
+        if prices == "none"
+        else price_list(prices, [llm])
+        if isinstance(prices, str)
+        else prices
+    )
     return LiveLLM(
         llm,
         backend,

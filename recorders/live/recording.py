@@ -126,7 +126,8 @@ def record_method(
             "policy": policy,
             "llms": [task.identity() for task in tasks],
         }
-        listed = prices if prices == "none" else price_list(prices).id
+        names = [task.llm_name for task in tasks]
+        listed = prices if prices == "none" else price_list(prices, names)
         golds = gold_questions(dataset, tasks[0].questions)
         with RecordingWriter(
             out,

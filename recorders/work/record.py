@@ -213,7 +213,7 @@ def record_dataset(
                 **probes,
             },
             probing=task.probing,
-            prices=prices if prices == "none" else price_list(prices).id,
+            prices=prices if prices == "none" else price_list(prices, [task.llm_name]),
             notes=[*task.notes, *([] if error is None else [f"Recording ended early. {error}"])],
             progress=sealing,
         )

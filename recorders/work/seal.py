@@ -22,6 +22,7 @@ from feval.answers import canonical_gold, extract, normal_forms
 from feval.answers.thoughts import SplitColumns, opened_by_template, reply_behind, split_columns
 from feval.cards.cards import thoughts_of
 from feval.cards.names import UNANSWERED
+from feval.cards.prices import PriceList
 from feval.cards.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
 from feval.recording import (
     DatasetInfo,
@@ -70,7 +71,7 @@ def seal(
     out: str | Path,
     *,
     operation: Mapping[str, Any],
-    prices: str = "none",
+    prices: str | PriceList = "none",
     notes: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
     probing: Probing | None = None,

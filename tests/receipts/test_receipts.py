@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import pytest
 from command_line import feval
 from small import content, pool, write_rows, write_toy
 
+from feval.cards.genai import _snapshot
+from feval.cards.prices import PriceList
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
 from feval.publish.front_matter import Licence
 from feval.publish.release import RepositorySnapshot, prepare
@@ -398,6 +401,35 @@ def test_another_price_list_is_refused(toy):
     path = receipt(toy)
     changed(path, prices={"id": "2025-06-02", "digest": "0" * 64})
     with pytest.raises(ConflictError, match="Give the right one: prices="):
+        verify_receipt(path)
+
+
+def test_a_receipt_holds_the_numbers_of_prices_that_are_no_card(toy, tmp_path, monkeypatch):
+    (mine := tmp_path / "mine.json").write_text(
+        json.dumps({"id": "mine", "date": "2026-01-31", "source": "an invoice",
+                    "prices": {"gpt-3.5-turbo": [3, 4]}})
+    )  # fmt: skip
+    other = PriceList("other", "2026-01-31", "a guess", {"gpt-3.5-turbo": (1, 9)})
+    for prices in (mine, "genai-prices@2026-11-01 --tier batch"):
+        command = ["run self-consistency --set n=2 --recording", toy, "--force --prices", prices]
+        done = feval(*command, "--out", toy.parent / "priced")
+        assert done.exit_code == 0, done.stderr
+        path = toy.parent / "priced" / "receipt.json"
+        held = read(path)["prices"]
+        assert set(held) == {"id", "digest", "date", "source", "prices"}
+        with monkeypatch.context() as patched:
+            patched.setitem(sys.modules, "genai_prices.data", None)
+            _snapshot.cache_clear()
+            mine.unlink(missing_ok=True)
+            check = verify_receipt(path)
+            assert check.equal
+            assert ["pip install" in note for note in check.notes] == [True] * (prices != mine)
+            patched.setattr("feval.receipts.verifying.price_list", lambda *_: other)
+            check = verify_receipt(path, prices="other")
+            assert check.equal
+            assert any(" and holds; now it is 1 in, 9 out." in note for note in check.notes)
+    changed(path, prices=held | {"prices": {"gpt-3.5-turbo": [0, 0]}})
+    with pytest.raises(UsageError, match="damaged receipt: its prices do not have their digest"):
         verify_receipt(path)
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import orjson
 import pytest
-from small import put_manifest, write_scored_toy
+from small import pool, put_manifest, write_rows, write_scored_toy
 
 from feval import load
-from feval.errors import DamagedRecordingError, FevalError
+from feval.cards.billing import Price
+from feval.cards.prices import PriceList
+from feval.errors import ConflictError, DamagedRecordingError, FevalError, PriceNotFoundError
 from feval.recording import extract, merge, open_recording, select
 from feval.recording.layout.manifest import manifest_bytes, read_manifest
 from feval.recording.verify import verify_recording
@@ -145,3 +147,26 @@ def test_every_writer_writes_a_checksum(scored, tmp_path):
     for folder in (scored, *made):
         assert "checksum" in stated(folder)
         assert manifest_bytes(stated(folder)) == (folder / "manifest.json").read_bytes()
+
+
+def test_a_recording_holds_the_numbers_of_prices_that_are_no_card(tmp_path):
+    """It can be opened, selected and merged without the list that it was priced by."""
+    held = PriceList("mine", "2026-01-31", "an invoice", {"a": (1, 2)})
+    first = write_rows(tmp_path / "first", ["x"], ("a", [pool(0, ["x"])]), prices=held)
+    other = PriceList("mine", "2026-01-31", "an invoice", {"b": (3, 4)})
+    second = write_rows(tmp_path / "second", ["x"], ("b", [pool(0, ["x"])]), prices=other)
+    plain = write_rows(tmp_path / "plain", ["x"], ("a", [pool(0, ["x"])]))
+    assert open_recording(plain).hash == open_recording(first).hash
+    assert "price_list" not in open_recording(plain).manifest.raw
+    assert verify_recording(first).ok
+    merged = merge([first, second], tmp_path / "merged")
+    for places in (merged, [first, second]):
+        _, llms = load("toy", ["a", "b"], places)
+        assert [llm.price for llm in llms] == [Price(1, 2), Price(3, 4)]
+    assert load("toy", "a", first, prices="with a=5,6")[1][0].price == Price(5, 6)
+    with pytest.raises(PriceNotFoundError, match="no price of 'a' in a batch"):
+        load("toy", "a", first, tier="batch")
+    dearer = PriceList("mine", "2026-01-31", "an invoice", {"a": (1, 3)})
+    third = write_rows(tmp_path / "third", ["y"], ("a", [pool(0, ["y"])]), prices=dearer)
+    with pytest.raises(ConflictError, match="in which a costs"):
+        merge([first, third], tmp_path / "never")

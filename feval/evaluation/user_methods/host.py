@@ -21,7 +21,6 @@ import weakref
 from base64 import b64encode
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -402,7 +401,7 @@ class BlindDataset:
             "questions": [dataset[row].question for row in self._rows],
             "llms": [self._with_answers(llm, rows) for llm in llms],
             "billing": llms[0].billing,
-            "prices": None if prices is None else asdict(prices),
+            "prices": prices and prices.to_json(),
         }
 
     def training(self, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any]:

@@ -71,12 +71,6 @@ def merge(
             f"A merge needs two or more recordings; {len(recordings)} given. Name another."
         )
     sources = [open_sound(path) for path in recordings]
-    prices = {source.manifest.prices for source in sources}
-    if len(prices) > 1:
-        raise ConflictError(
-            f"The recordings name different price lists ({', '.join(sorted(prices))}); merge"
-            " recordings with one list, or open them together with one list: --prices LIST."
-        )
     datasets = list(
         dict.fromkeys(dataset for source in sources for dataset in source.dataset_ids())
     )

@@ -27,6 +27,7 @@ from feval.recording.content import (
 )
 from feval.recording.layout.flat import Floats, Int64
 from feval.recording.layout.format import SCORES, Part, Record
+from feval.recording.layout.manifest import named_prices
 from feval.recording.reader import Recording, open_recording
 from feval.recording.verify import open_sound
 from feval.recording.writer import RecordingWriter
@@ -43,7 +44,7 @@ def derived_writer(
     return RecordingWriter(
         out,
         operation=operation,
-        prices=sources[0].manifest.prices,
+        prices=named_prices(source.manifest for source in sources),
         parents=[
             {"hash": source.hash, "operation": source.manifest.raw["operation"]}
             for source in sources

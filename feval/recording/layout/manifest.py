@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic_core import SchemaValidator, ValidationError
 from pydantic_core.core_schema import (
@@ -28,7 +28,13 @@ from pydantic_core.core_schema import (
 )
 
 from feval.cards.reading import sentence
-from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError, RecordingError
+from feval.errors import (
+    ConflictError,
+    DamagedRecordingError,
+    NewerFormatError,
+    NotARecordingError,
+    RecordingError,
+)
 from feval.recording.content import CAUTION, MOST_SERVED
 from feval.recording.layout.format import (
     FORMAT,
@@ -44,6 +50,9 @@ from feval.recording.layout.format import (
     recording_hash,
 )
 from feval.recording.parts import CHANNELS, PAIR_PARTS
+
+if TYPE_CHECKING:
+    from feval.cards.prices import PriceList
 
 SEVERAL_FILES = "several-files"
 """The feature of a part that lies in several files."""
@@ -170,7 +179,11 @@ LEAF = _record(dataset=_TEXT, llm=_TEXT_OR_NULL, part=_TEXT, sha256=_SHA256)
 (`docs/recording-format.md`).
 """
 
+PRICES_RECORD = _record(id=_TEXT, date=_TEXT, source=_TEXT, prices=_TABLE)
+"""A price list that is no card of feval's own; as a receipt has it."""
+
 MANIFEST_RECORD = _record(
+    "price_list",
     format=literal_schema([FORMAT]),
     format_version=int_schema(),
     features=list_schema(_TEXT),
@@ -178,6 +191,7 @@ MANIFEST_RECORD = _record(
     feval_version=_TEXT,
     recording_hash=_SHA256,
     prices=_TEXT,
+    price_list=PRICES_RECORD,
     operation=_TABLE,
     parents=list_schema(_TABLE),
     licences=dict_schema(_TEXT, _TEXT_OR_NULL),
@@ -204,7 +218,8 @@ class Manifest:
     """A manifest that was read and checked, with its records by name.
 
     `raw` is the whole `MANIFEST_RECORD`, `hash` the recording hash, `prices` the id of the price
-    list it was recorded under, `keyed` has the records of scores and probes by part.
+    list it was recorded under (see `named_prices`), `keyed` has the records of scores and probes by
+    part.
     """
 
     def __init__(self, raw: Record) -> None:
@@ -282,6 +297,32 @@ def read_manifest(folder: Path) -> Manifest:
             f" {raw['checksum']}, found {computed}. Fetch or make the recording again."
         )
     return manifest
+
+
+def named_prices(manifests: Iterable[Manifest]) -> str | PriceList:
+    """Return the price list that recordings name: its id, or the list itself where they hold its
+    numbers; a `ConflictError` where they differ.
+    """
+    read = list(manifests)
+    ids = sorted({manifest.prices for manifest in read})
+    if len(ids) > 1:
+        raise ConflictError(
+            f"The recordings name different price lists ({', '.join(ids)}). Open them together with"
+            " one, --prices LIST; recordings of one list can be merged."
+        )
+    held = [manifest.raw["price_list"] for manifest in read if "price_list" in manifest.raw]
+    if not held:
+        return ids[0]
+    from feval.cards.prices import PriceList  # few recordings need it
+
+    prices: Record = {}
+    for llm, price in (pair for each in held for pair in each["prices"].items()):
+        if prices.setdefault(llm, price) != price:
+            raise ConflictError(
+                f"The recordings name price lists {ids[0]!r} in which {llm} costs {prices[llm]} and"
+                f" {price}. Open them together with one, --prices LIST."
+            )
+    return PriceList(**{**held[0], "prices": prices})
 
 
 def features(parts: Iterable[str], paths: Iterable[str]) -> list[str]:
