@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from feval.cards.billing import Price
 from feval.cards.front_matter import iso_date
-from feval.errors import PriceNotFoundError, UnknownNameError, UsageError
+from feval.errors import PriceNotFoundError, UnknownNameError, UsageError, require_known
 
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
@@ -101,10 +101,9 @@ def _sold(llm: str, seller: str | None, day: date) -> tuple[Provider, ModelInfo,
     """
     snapshot = _snapshot()
     providers = {provider.id: provider for provider in snapshot.providers}
-    if seller is not None and seller not in providers:
-        raise UnknownNameError.among("provider in genai-prices", seller, providers)
     sold: list[tuple[Provider, Any]] = [(each, each.find_model(llm)) for each in snapshot.providers]
     if seller is not None:  # who may sell the models of others, at their prices
+        require_known("provider in genai-prices", seller, providers)
         model = providers[seller].find_model(llm, all_providers=snapshot.providers)
         sold = [(providers[seller], model)]
     else:

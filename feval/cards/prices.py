@@ -42,13 +42,7 @@ from feval.cards.front_matter import (
 )
 from feval.cards.genai import GENAI, genai_facts, sellers_of
 from feval.cards.reading import parse_json, sentence, shorten
-from feval.errors import (
-    CardError,
-    OutOfRangeError,
-    PriceNotFoundError,
-    UnknownNameError,
-    UsageError,
-)
+from feval.errors import CardError, OutOfRangeError, PriceNotFoundError, UsageError, require_known
 
 _CHANGED = re.compile(r"(.*?)(?:(?:^|\s)with (\S+=\S+))?(?:(?:^|\s)in (batch))?", re.DOTALL)
 TIERS = ("batch",)
@@ -83,8 +77,8 @@ def changed_prices(
             )
         day, colon, sellers = base.partition(":")
         base = f"{day}T{hour}{colon}{sellers}"
-    if tier is not None and tier not in TIERS:
-        raise UnknownNameError.among("tier", tier, TIERS)
+    if tier is not None:
+        require_known("tier", tier, TIERS)
     given = [*by_hand]
     for each in given:
         _price_by_hand(each)
@@ -355,8 +349,8 @@ def _found(
     changed = dict(by_hand)
     others = {llm.split("@", 1)[0] for llm in known}
     for llm in (*changed, *sellers_of(base)):
-        if others and llm not in others:
-            raise UnknownNameError.among("LLM to give a price", llm, others)
+        if others:
+            require_known("LLM to give a price", llm, others)
     if len(changed) < len(by_hand):
         raise UsageError(f"One price by hand is given for each LLM; {own!r:.200} has two of one.")
     listed = base or named()

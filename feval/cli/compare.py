@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Annotated, Any, BinaryIO, cast
 
 from typer import Argument, Option
 
+from feval.cards.prices import moved_prices
 from feval.cli.evaluating import ResultFiles, request_options, result_options
 from feval.cli.options import (
     DatasetName,
@@ -16,6 +18,7 @@ from feval.cli.options import (
     ShowAll,
     TimeLimit,
     UsersMethods,
+    fold_prices,
     machine_options,
     note_missing_dollars,
     only_dataset,
@@ -98,11 +101,12 @@ def compare(
             " the comparison."
         )
     if init:
+        fold_prices(options)
         folders = recording_folders(recordings)
         opened = [open_place(folder) for folder in folders]
         dataset = only_dataset(dataset, opened)
         prices = options.get("prices")
-        price_list = prices and beside(file.parent, prices)
+        price_list = prices and moved_prices(prices, partial(beside, file.parent))
         plan, _, absent = listed_plan(
             opened, (), dataset=dataset, llms=llms, price_list=price_list, **options
         )
@@ -131,7 +135,9 @@ def compare(
             f"The comparison file {file} says which recording, dataset and LLMs are compared;"
             " change it there, or write another with --init."
         )
-    plan = Plan.read(file).changed(**options)
+    plan = Plan.read(file)
+    fold_prices(options, plan.prices)
+    plan = plan.changed(**options)
     if sandbox and not methods:
         raise UsageError(
             "--sandbox is for methods of your own; name them with --method FILE.py:FUNCTION, or"

@@ -17,7 +17,14 @@ from typer import Option
 
 from feval.cards.reading import read_toml
 from feval.cli.commands import Decorator, expanded, keyword
-from feval.cli.options import Drop, only_dataset, only_name, recording_folders
+from feval.cli.options import (
+    Drop,
+    fold_prices,
+    only_dataset,
+    only_name,
+    price_changes,
+    recording_folders,
+)
 from feval.errors import FevalError, StorageError, UsageError, require_known
 from feval.evaluation.method_names import takes_several
 from feval.evaluation.requests import beside
@@ -79,6 +86,7 @@ def request_options(
                 parameters.append(keyword(name, Annotated[field.annotation | None, option], None))
             else:
                 parameters.append(keyword(name, Annotated[field.annotation, option], field.default))
+    parameters += price_changes
     parameters.append(keyword("drop", Drop, None))
     if not overriding:
         parameters.append(keyword("settings_file", _SettingsFile, None))
@@ -99,9 +107,13 @@ def request_options(
         given = {
             name: value
             for name, value in values.items()
-            if value is not None and (overriding or value != fields[name].default)
+            if value is not None
+            and (overriding or name not in fields or value != fields[name].default)
         }
-        return in_file | given | dropped
+        options = in_file | given | dropped
+        if not overriding:
+            fold_prices(options)
+        return options
 
     return expanded("options", parameters, build)
 

@@ -15,7 +15,6 @@ from typer import Argument, Option
 
 from feval import hub, publish
 from feval.cards.front_matter import read_front_matter
-from feval.cards.prices import price_list
 from feval.cli.options import OnlyDatasets, OnlyLLMs, read_text
 from feval.cli.output import Output, quiet_matplotlib, say
 from feval.errors import HubError, UsageError
@@ -151,7 +150,7 @@ def push(
         recording = local_folder(recording)
         source = recording.name
         options |= {} if words is None else _read_words(words)
-        options["prices"] = None if prices is None else price_list(prices)
+        options["prices"] = prices
         options["licence"] = _complete(
             options.get("licence") or publish.known_licence(recording, seen)
         )

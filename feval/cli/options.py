@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from feval import executors
+from feval.cards.prices import changed_prices
 from feval.cards.reading import read_regular
 from feval.cli.commands import expanded, keyword
 from feval.errors import NotRecordedError, OutOfRangeError, SourceError, UsageError
@@ -76,6 +77,23 @@ Right = Annotated[
     str | None,
     Option(metavar="RULE", help="gold, verdict, 'verdict>=0.5' or verdict:GRADER, as for run."),
 ]
+_PRICE_CHANGES: dict[str, Any] = {
+    "price": Annotated[
+        list[str] | None,
+        Option(
+            metavar="LLM=IN,OUT",
+            help="A price by hand, in USD per million tokens (a third number: cached). Repeat.",
+        ),
+    ],
+    "price_time": Annotated[
+        str | None, Option(metavar="HH:MM", help="Of prices of genai-prices: the hour, in UTC.")
+    ],
+    "tier": Annotated[
+        str | None, Option(metavar="batch", help="What the same would cost in a batch.")
+    ],
+}
+price_changes = [keyword(name, option, None) for name, option in _PRICE_CHANGES.items()]
+"""--price, --price-time and --tier; `fold_prices` makes a price list of them."""
 UsersMethods = Annotated[
     list[str] | None,
     Option(
@@ -123,6 +141,21 @@ DryRun = Annotated[
     bool, Option("--dry-run", help="Print expected calls, tokens and dollars; send nothing.")
 ]
 NewFolder = Annotated[Path, Option(metavar="DIR", help="The recording to make: a new folder.")]
+
+
+def fold_prices(options: dict[str, Any], prices: str | None = None) -> Any:
+    """Put what `price_changes` gave into the option `prices`, or into a list where there is none;
+    return that option.
+    """
+    by_hand, hour, tier = (options.pop(name, None) for name in _PRICE_CHANGES)
+    if by_hand or hour or tier:
+        prices = options.get("prices") or prices
+        options["prices"] = changed_prices(prices, by_hand or (), hour, tier)
+    return options.get("prices")
+
+
+prices_option = expanded("prices", [keyword("prices", Prices, None), *price_changes], fold_prices)
+"""Gives a command --prices and what changes them; the list's name comes as `prices`."""
 
 
 Machines = AbstractContextManager[Any]

@@ -14,7 +14,7 @@ from feval.answers import KINDS
 from feval.answers.equality import named_equality
 from feval.cards.cards import find_dataset_card
 from feval.cards.tokens import token_counter
-from feval.cli.options import AnswerKind, Equality, OnlyDatasets, OnlyLLMs, Prices
+from feval.cli.options import AnswerKind, Equality, OnlyDatasets, OnlyLLMs, prices_option
 from feval.cli.output import Output
 from feval.errors import StorageError, UsageError, require_known
 from feval.publish.secrets import known_secrets, refuse_secrets
@@ -38,6 +38,7 @@ Host = Annotated[
 ]
 
 
+@prices_option
 def serve(
     recordings: Annotated[
         list[Path] | None,
@@ -68,12 +69,12 @@ def serve(
             "--allow-mismatch", help="Answer judges' prompts, JSON schemas and forced tools, too."
         ),
     ] = False,
-    prices: Prices = None,
     ledger: Annotated[
         Path | None, Option(metavar="FILE", help="Write every request to this file, for grading.")
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Continue where that file ends.")] = False,
     *,
+    prices: str | None,
     show: Output,
 ) -> None:
     """Serve a recording over HTTP, as OpenAI would.

@@ -22,6 +22,7 @@ import math
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -36,6 +37,7 @@ from pydantic import (
 )
 
 from feval.arguments import checked
+from feval.cards.prices import moved_prices
 from feval.cards.reading import read_toml
 from feval.cards.serving import serving_profile
 from feval.errors import FevalError, OutOfRangeError, UsageError
@@ -376,7 +378,7 @@ class Plan(Displayable, EvaluationOptions):
 
     def places(self, base: Path) -> tuple[list[str | Path], str | None]:
         """Where the recordings and the price list are, for a file in the folder `base`."""
-        prices = self.prices and beside(base, self.prices)
+        prices = self.prices and moved_prices(self.prices, partial(beside, base))
         return [place if is_address(place) else base / place for place in self.recordings], prices
 
     def users_methods(self, names: Sequence[str | MethodFile], base: Path) -> dict[str, Any]:
@@ -419,9 +421,10 @@ class Plan(Displayable, EvaluationOptions):
             path, colon, function = method.method.rpartition(":")
             return method.changed(method=f"{along(path)}:{function}") if colon else method
 
-        prices = (
-            along(self.prices) if self.prices and os.path.isfile(old / self.prices) else self.prices  # noqa: PTH113  this never raises
-        )
+        def file(prices: str) -> str:
+            return along(prices) if os.path.isfile(old / prices) else prices  # noqa: PTH113  this never raises
+
+        prices = self.prices and moved_prices(self.prices, file)
         recordings = tuple(map(along, self.recordings))
         plan = self.changed(
             recordings=recordings, entries=tuple(map(entry, self.entries)), prices=prices

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from feval.cards.cards import price_ids
+from feval.cards.genai import GENAI
 from feval.cards.reading import parse_json, read_regular
 from feval.errors import ConflictError, UnknownNameError, UsageError
 from feval.estimators.arrays import Result
@@ -167,7 +168,9 @@ def grade_saved(
                 " recording with --recording."
             )
     # it may be a path, and a ledger opens no file
-    if prices is None and saved.prices not in ("none", *price_ids()):
+    if prices is None and not (
+        saved.prices.startswith(GENAI) or saved.prices.split(" ")[0] in ("none", *price_ids())
+    ):
         raise UsageError(
             f"{saved.path} was made with a price list {saved.prices!r}, which has no card. Give it"
             " with --prices."
