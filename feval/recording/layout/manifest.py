@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pydantic_core import SchemaValidator, ValidationError
 from pydantic_core.core_schema import (
@@ -27,6 +27,7 @@ from pydantic_core.core_schema import (
     typed_dict_schema,
 )
 
+from feval.cards.prices import PriceList
 from feval.cards.reading import sentence
 from feval.errors import (
     ConflictError,
@@ -50,9 +51,6 @@ from feval.recording.layout.format import (
     recording_hash,
 )
 from feval.recording.parts import CHANNELS, PAIR_PARTS
-
-if TYPE_CHECKING:
-    from feval.cards.prices import PriceList
 
 SEVERAL_FILES = "several-files"
 """The feature of a part that lies in several files."""
@@ -313,8 +311,6 @@ def named_prices(manifests: Iterable[Manifest]) -> str | PriceList:
     held = [manifest.raw["price_list"] for manifest in read if "price_list" in manifest.raw]
     if not held:
         return ids[0]
-    from feval.cards.prices import PriceList  # few recordings need it
-
     prices: Record = {}
     for llm, price in (pair for each in held for pair in each["prices"].items()):
         if prices.setdefault(llm, price) != price:
