@@ -20,11 +20,10 @@ from typing import Any
 
 import orjson
 
-from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import ConflictError, FevalError, OutOfRangeError, StorageError, UsageError
 from feval.executors.progress import reports
-from feval.recording import Question, RecordingWriter
+from feval.recording import Question
 from feval.recording.verify import StepCounter
 from recorders.asking.trees import LiveTurns
 from recorders.errors import RecorderError
@@ -32,7 +31,7 @@ from recorders.journal import Journal, completion_of, journal_folder, never_empt
 from recorders.live.llm import Ask, LiveLLM, Numbered, live
 from recorders.request import Backend, Request
 from recorders.work.record import RecordingTask
-from recorders.work.seal import JournaledLLM, add_pools, gold_questions, require_sound
+from recorders.work.seal import JournaledLLM, seal
 
 _Waiting = defaultdict[tuple[int | None, bytes], deque[dict[str, Any]]]
 
@@ -120,33 +119,26 @@ def record_method(
                 llms.append(lent.enter_context(llm))
             _run(method, tasks[0].questions, tasks[0].dataset, llms, at_once, progress)
         requests = [task.plan().requests for task in tasks]
-        dataset = tasks[0].dataset_info(requests[0])
-        operation = {
-            "name": "record",
-            "policy": policy,
-            "llms": [task.identity() for task in tasks],
-        }
-        names = [task.llm_name for task in tasks]
-        listed = prices if prices == "none" else price_list(prices, names)
-        golds = gold_questions(dataset, tasks[0].questions)
-        with RecordingWriter(
+        dataset, questions = tasks[0].dataset_info(requests[0]), tasks[0].questions
+        replies = []
+        for task, journal, asked in zip(tasks, journals, requests, strict=True):
+            info = task.llm_info()
+            info = replace(info, decoding=dict(info.decoding) | {"protocol": {"policy": policy}})
+            own = JournaledLLM(
+                journal, dataset, questions, asked, info, counter, other_counter, LiveTurns()
+            )
+            replies.append(own)
+        seal(
+            replies,
             out,
-            operation=operation,
-            prices=listed,
+            operation={
+                "name": "record",
+                "policy": policy,
+                "llms": [task.identity() for task in tasks],
+            },
+            prices=prices,
             notes=tasks[0].notes,
-            licences={"questions": dataset.licence},
-        ) as writer:
-            writer.add_dataset(dataset, golds)
-            for task, journal, asked in zip(tasks, journals, requests, strict=True):
-                info = task.llm_info()
-                info = replace(
-                    info, decoding=dict(info.decoding) | {"protocol": {"policy": policy}}
-                )
-                replies = JournaledLLM(
-                    journal, dataset, golds, asked, info, counter, other_counter, LiveTurns()
-                )
-                add_pools(writer, replies)
-        require_sound(out, journals[0])
+        )
         for journal in journals:
             journal.remove()
     if journal_folder(out).is_dir():

@@ -627,7 +627,7 @@ def seal_proxied(
         asked, requests = zip(*group, strict=True)
         llm = llm_info(name, requests[0].model, "proxied", requests[0].decoding)
         source = JournaledLLM(journal, info, asked, requests, llm, counter)
-        return seal(source, out, operation={"name": "proxy", **journal.header}, prices=prices)
+        return seal([source], out, operation={"name": "proxy", **journal.header}, prices=prices)
 
     groups = _groups(_requests(journal, dataset), dataset, questions)
     names = _names(list(groups))

@@ -24,7 +24,6 @@ from feval.answers import EXTRACTOR_VERSION, KINDS
 from feval.answers.equality import named_equality
 from feval.appendlog import difference
 from feval.cards.cards import find_dataset_card, thoughts_of
-from feval.cards.prices import price_list
 from feval.cards.tokens import SPLIT_USAGE, is_usage, token_counter
 from feval.errors import ConflictError, NotARecordingError, StorageError, UsageError, require_known
 from feval.executors.progress import reports
@@ -203,7 +202,7 @@ def record_dataset(
             task.tree,
         )
         seal(
-            replies,
+            [replies],
             out,
             operation={
                 "name": "record",
@@ -213,7 +212,7 @@ def record_dataset(
                 **probes,
             },
             probing=task.probing,
-            prices=prices if prices == "none" else price_list(prices, [task.llm_name]),
+            prices=prices,
             notes=[*task.notes, *([] if error is None else [f"Recording ended early. {error}"])],
             progress=sealing,
         )

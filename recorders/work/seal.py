@@ -22,7 +22,7 @@ from feval.answers import canonical_gold, extract, normal_forms
 from feval.answers.thoughts import SplitColumns, opened_by_template, reply_behind, split_columns
 from feval.cards.cards import thoughts_of
 from feval.cards.names import UNANSWERED
-from feval.cards.prices import PriceList
+from feval.cards.prices import price_list
 from feval.cards.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
 from feval.recording import (
     DatasetInfo,
@@ -67,60 +67,50 @@ class JournaledLLM:
 
 
 def seal(
-    replies: JournaledLLM,
+    replies: Sequence[JournaledLLM],
     out: str | Path,
     *,
     operation: Mapping[str, Any],
-    prices: str | PriceList = "none",
+    prices: str = "none",
     notes: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
     probing: Probing | None = None,
 ) -> Path:
-    """Make a recording of everything that is committed to a journal, and verify it. The journal
-    stays as it is.
+    """Make a recording of everything that is committed to the journals of LLMs on one dataset, and
+    verify it. The journals stay as they are.
 
-    Probes made as `probing` says are sealed, too.
+    `prices` is the id of a price list. Probes made as `probing` says are sealed, too.
+
+    Raises:
+        JournalError: the recording does not verify.
     """
-    dataset = replies.dataset
+    first = replies[0]
+    dataset, names = first.dataset, [each.llm.name for each in replies]
+    listed = prices if prices == "none" else price_list(prices, names)
+    golds = [
+        replace(q, answer_key=canonical_gold(dataset.answer_kind, q.answer, q.choices))
+        for q in first.questions
+    ]
     licences = {"questions": dataset.licence}
     with RecordingWriter(
-        out, operation=operation, prices=prices, notes=notes, licences=licences
+        out, operation=operation, prices=listed, notes=notes, licences=licences
     ) as writer:
-        writer.add_dataset(dataset, gold_questions(dataset, replies.questions))
-        add_pools(writer, replies, progress)
-        if probing is not None:
-            probes = sealed_probes(replies, probing)
-            writer.add_rows(dataset.id, replies.llm.name, probing.cue, probes)
-    require_sound(out, replies.journal)
-    return Path(out)
-
-
-def gold_questions(dataset: DatasetInfo, questions: Sequence[Question]) -> list[Question]:
-    """Return questions with the voting keys of their golds."""
-    return [
-        replace(q, answer_key=canonical_gold(dataset.answer_kind, q.answer, q.choices))
-        for q in questions
-    ]
-
-
-def add_pools(
-    writer: RecordingWriter, replies: JournaledLLM, progress: Callable[[int], None] | None = None
-) -> None:
-    """Add what a journal holds of an LLM to a recording; see `seal`."""
-    sealing = _Sealing(replies)
-    writer.add_pools(replies.dataset.id, replies.llm, sealing.counter, sealing.pools(), progress)
-    for note in [*replies.journal.notes, *sealing.notes()]:
-        writer.note(note)
-
-
-def require_sound(out: str | Path, journal: Journal) -> None:
-    """Raise a `JournalError` if a recording that was sealed from a journal does not verify."""
+        writer.add_dataset(dataset, golds)
+        for each in replies:
+            sealing = _Sealing(each)
+            writer.add_pools(dataset.id, each.llm, sealing.counter, sealing.pools(), progress)
+            for note in [*each.journal.notes, *sealing.notes()]:
+                writer.note(note)
+            if probing is not None:
+                probes = sealed_probes(each, probing)
+                writer.add_rows(dataset.id, each.llm.name, probing.cue, probes)
     verification = verify_recording(out)
     if not verification.ok:
         raise JournalError(
             f"The recording {out} does not verify after sealing: {verification.problems[0]} The"
-            f" journal {journal.folder} is kept; remove the recording and seal again."
+            f" journal {first.journal.folder} is kept; remove the recording and seal again."
         )
+    return Path(out)
 
 
 def _column(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
