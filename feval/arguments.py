@@ -37,6 +37,7 @@ _OWN = {
     "PriceList": "a PriceList(id, date, source, prices)",
     "Recording": "a Recording",
 }
+_FUNCTIONS = ("Callable", "Progress", "UncountedProgress")
 _FIRST = 20  # elements of a list that are looked at
 
 
@@ -123,11 +124,13 @@ def _fits(value: object, wanted: str) -> bool:
             not inner
             or all(any(_fits(each, part) for part in _parts(inner[:-1])) for each in elements)
         )
-    return name != "Callable" or callable(value)
+    return name not in _FUNCTIONS or callable(value)
 
 
 def _words(wanted: str) -> str:
     name, _, inner = wanted.partition("[")
     if name in _LISTS:
         return "a list" + f" (each {' or '.join(map(_words, _parts(inner[:-1])))})" * bool(inner)
+    if name in _FUNCTIONS:
+        return "a function"
     return _KINDS[name][1] if name in _KINDS else _OWN.get(name, f"a {name}")

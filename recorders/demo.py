@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -19,7 +19,7 @@ from pathlib import Path
 from feval.errors import DamagedRecordingError, FevalError, StorageError
 from feval.evaluation.curves import Curve, self_consistency_curve
 from feval.evaluation.surfaces import Surface, surface
-from feval.executors.progress import reports
+from feval.executors.progress import Progress, reports
 from feval.recording import verify_recording
 from feval.recording.layout.files import NewFolder, storage_errors
 from feval.recording.verify import StepCounter
@@ -86,7 +86,7 @@ def bundled_recording(name: str = "recording") -> Iterator[Path]:
 
 
 @reports("running the demo")
-def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -> Demo:
+def run_demo(folder: Path, progress: Progress | None = None) -> Demo:
     """Copy and verify the bundled recordings, record a batch live, compute every LLM's curve and a
     surface, write the reports.
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from feval.executors.progress import ProgressBar
+from feval.executors.progress import Progress, ProgressBar
 from feval.publish.secrets import shown
 from feval.report import tables
 from feval.report.tables.tables import plain, plain_text, without_spares
@@ -119,7 +119,7 @@ def _draw(table: Table, console: Console) -> None:
         console.print(fitting or forms[0])
 
 
-def announce_long_run(bar: ProgressBar, work: Callable[[int], str]) -> Callable[[int, int], None]:
+def announce_long_run(bar: ProgressBar, work: Callable[[int], str]) -> Progress:
     """Return progress for a bar that says once, on a terminal, what work of more than half a minute
     will take.
 

@@ -9,7 +9,7 @@ number means.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain, compress
 from operator import itemgetter
@@ -34,7 +34,7 @@ from feval.evaluation.evaluation import Evaluation
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, fit, question_clusters, read_clusters
 from feval.evaluation.replicates import called, decisions, method_answers
 from feval.evaluation.user_methods import learns
-from feval.executors.progress import reports
+from feval.executors.progress import Progress, reports, silent
 from feval.lazy import Plottable, views
 from feval.methods import METHODS
 from feval.methods.protocol import BatchMethod, capabilities
@@ -419,7 +419,7 @@ def compare(
     base: str | Path | None = None,
     time_limit: float | None = TIME_LIMIT,
     recordings: Sequence[Recording] | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Progress = silent,
 ) -> Comparison:
     """Compare methods on the same questions and draws.
 

@@ -22,6 +22,7 @@ from feval.evaluation.cautions import amount
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.evaluation.user_methods import MethodFile
+from feval.executors.progress import Progress, silent
 from feval.hub.places import open_place
 from feval.methods import SelfConsistency, SingleCall
 from feval.methods.oracle import Oracle
@@ -95,7 +96,7 @@ def prepared(
     methods: Sequence[str | MethodFile] | Mapping[str, Any] = (),
     executor: Executor | None = None,
     time_limit: float | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Progress = silent,
 ) -> Runner:
     """Load what a plan names, choose its questions and the number of replicates; methods with LLMs
     that were not recorded go missing. Arguments and errors are those of `compare`.
@@ -138,7 +139,7 @@ class Work:
     all work.
     """
 
-    report: Callable[[int, int], None]
+    report: Progress
     done: int = 0
 
 

@@ -10,7 +10,7 @@ agree.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from functools import partial
@@ -39,7 +39,7 @@ from feval.evaluation.questions import (
 )
 from feval.evaluation.replicates import block_results, default_replicates, drawn_orders, judges_of
 from feval.evaluation.results import DatasetResult, interval_ends, rests_on
-from feval.executors.progress import reports
+from feval.executors.progress import Progress, reports, silent
 from feval.lazy import Plottable
 from feval.methods.protocol import Floats, Integers, Rows, capabilities, drawn, is_exact, may_search
 from feval.methods.vote import plurality_is_right
@@ -148,7 +148,7 @@ def self_consistency_curve(
     confidence: float | None = 0.95,
     workers: int = 1,
     executor: Executor | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Progress = silent,
 ) -> Curve:
     """Return the curve of self-consistency (plurality of n answers, Wang et al. 2203.11171) over n.
 
@@ -263,7 +263,7 @@ def method_curve(
     cost: str | None = None,
     workers: int = 1,
     executor: Executor | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Progress = silent,
     **options: Any,
 ) -> Curve:
     """Return the curve of any method over the values of one of its fields.

@@ -70,6 +70,7 @@ from feval.evaluation.questions import (
 from feval.evaluation.replicates import default_replicates, expectation, replicated
 from feval.evaluation.results import DatasetResult, interval_ends, rests_on
 from feval.evaluation.user_methods import MethodFile, learns, require_arguments
+from feval.executors.progress import Progress, silent
 from feval.lazy import Plottable
 from feval.methods.fields import json_field, set_fields
 from feval.methods.protocol import BatchMethod, Floats, Rows, capabilities, is_exact, may_search
@@ -246,7 +247,7 @@ def evaluate(
     executor: Executor | None = None,
     time_limit: float | None = TIME_LIMIT,
     confidence: float | None = 0.95,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Progress = silent,
 ) -> Evaluation:
     """Evaluate a method on a dataset.
 

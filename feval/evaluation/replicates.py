@@ -20,6 +20,7 @@ from feval.estimators.arrays import Int64, Result
 from feval.evaluation import TIME_LIMIT, user_methods
 from feval.evaluation.measures import QuestionLedger, payer
 from feval.evaluation.user_methods import MethodFile
+from feval.executors.progress import Progress, silent
 from feval.methods.protocol import (
     LEDGER_FIELDS,
     BatchMethod,
@@ -399,7 +400,7 @@ def replicated(
     time_limit: float | None,
     timing: Timing | None = None,
     executor: Executor | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Progress = silent,
 ) -> Outcome:
     """What a method, with a batch form or any callable, comes to on some questions, here or on an
     executor.

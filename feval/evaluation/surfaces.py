@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from feval.evaluation.curves import CurvePoint, ascending, interval_columns
 from feval.evaluation.measures import QuestionLedger
 from feval.evaluation.questions import ClusterNames, cluster_sizes, question_clusters, question_set
 from feval.evaluation.results import DatasetResult, rests_on
-from feval.executors.progress import reports
+from feval.executors.progress import Progress, reports, silent
 from feval.lazy import Plottable
 from feval.methods.cuts import Cuts
 from feval.replay.pools import without_gaps
@@ -95,7 +95,7 @@ def surface(
     short_pools: str = "refuse",
     clusters: ClusterNames | None = None,
     confidence: float | None = 0.95,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Progress = silent,
 ) -> Surface:
     """Return the exact accuracy and cost of votes over n traces cut after t tokens, for all n and
     t.

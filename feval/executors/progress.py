@@ -16,25 +16,29 @@ from typing import Any, ParamSpec, Self, TypeVar
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
+Progress = Callable[[int, int], None]
+"""Called with (steps done, steps in all)."""
+
+UncountedProgress = Callable[[int, int | None], None]
+"""The same, with `None` for all steps where nobody has counted them."""
+
+
+def silent(_done: int, _total: int | None) -> None:
+    """Show no progress."""
+
 
 class TerminalBar:
     """A bar of rich on standard error, which goes when the work is done."""
 
     def __init__(self, label: str) -> None:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TaskProgressColumn,
-            TextColumn,
-            TimeElapsedColumn,
-        )
 
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
+        self._progress = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.TaskProgressColumn(),
+            progress.TimeElapsedColumn(),
             console=Console(stderr=True),
             transient=True,
             redirect_stdout=False,

@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 
 from feval import __version__
 from feval.errors import ConflictError, FevalError, UsageError, command_line, is_typed
+from feval.executors.progress import UncountedProgress, silent
 
 _T = TypeVar("_T")
-Progress = Callable[[int, int | None], None]
-"""Called with (tasks done, tasks in all)."""
 
 # tasks per worker that are under way, and that are not yet yielded: one of them may be slow
 _RUNNING, _KEPT = 3, 8
@@ -33,7 +32,7 @@ def results(
     function: Callable[..., _T],
     tasks: Iterable[tuple[Any, ...]],
     executor: Executor | None = None,
-    progress: Progress | None = None,
+    progress: UncountedProgress | None = None,
     ahead: int = _KEPT,
 ) -> Iterator[_T]:
     """Yield `function(*task)` for each task, in the order of the tasks.
@@ -56,7 +55,7 @@ def results(
         ConflictError: another version of feval is installed on the workers.
     """
     total = len(tasks) if isinstance(tasks, Sized) else None
-    report: Progress = progress or (lambda _done, _total: None)
+    report = progress or silent
     if executor is None:
         for done, task in enumerate(tasks, 1):
             result = function(*task)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from feval import executors
 from feval.cards.tokens import NONE
 from feval.errors import DamagedRecordingError, UsageError
+from feval.executors.progress import UncountedProgress
 from feval.importers.exported import FACTS, FACTS_VERSION, pairs_of
 from feval.importers.source import Row
 from feval.recording.content import PoolRows, ProbeRows, ScoreRows, read_messages
@@ -94,7 +95,7 @@ def to_arrow(
     recording: Recording,
     datasets: Sequence[str] | None,
     llms: Sequence[str] | None,
-    progress: Callable[[int, int | None], None] | None = None,
+    progress: UncountedProgress | None = None,
 ) -> pa.Table:
     """Return the CoTs of a recording as one table, see `feval.lazy.Browsable.to_arrow`."""
     pairs = pairs_of(recording, datasets, llms)

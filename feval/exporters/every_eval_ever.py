@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +26,7 @@ import orjson
 from feval import __version__
 from feval.cards.cards import find_dataset_card
 from feval.errors import NotRecordedError, UsageError
+from feval.executors.progress import UncountedProgress
 from feval.executors.tasks import results
 from feval.exporters.arrow import AHEAD, Export, blocks_of, questions_of
 from feval.importers.exported import pairs_of
@@ -73,7 +74,7 @@ def export_every_eval_ever(
     datasets: Sequence[str] | None,
     llms: Sequence[str] | None,
     executor: Executor | None,
-    progress: Callable[[int, int | None], None] | None,
+    progress: UncountedProgress | None,
 ) -> Export:
     """Write a folder of records, as `export_recording` does."""
     pairs = pairs_of(recording, datasets, llms)
@@ -118,10 +119,7 @@ def _check(recording: Recording, dataset: str, llm: str) -> None:
 
 
 def _write_lines(
-    path: Path,
-    blocks: Iterable[Block],
-    executor: Executor | None,
-    report: Callable[[int, int | None], None] | None,
+    path: Path, blocks: Iterable[Block], executor: Executor | None, report: UncountedProgress | None
 ) -> Row:
     """Write the lines of some blocks; return rows, bytes and hash of the file."""
     file, rows = HashedFile(path), 0

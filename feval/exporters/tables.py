@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from itertools import repeat
@@ -24,7 +24,7 @@ from feval.answers import EXTRACTOR_VERSION
 from feval.arguments import checked
 from feval.cards.tokens import USAGE
 from feval.errors import StorageError, UsageError, require_known
-from feval.executors.progress import reports
+from feval.executors.progress import UncountedProgress, reports
 from feval.executors.tasks import results
 from feval.exporters.arrow import (
     AHEAD,
@@ -63,7 +63,7 @@ def export_recording(
     datasets: Sequence[str] | None = None,
     llms: Sequence[str] | None = None,
     executor: Executor | None = None,
-    progress: Callable[[int, int | None], None] | None = None,
+    progress: UncountedProgress | None = None,
 ) -> Export:
     """Write a table with a row for each CoT, or step of a tree; JSON Lines; or a folder of records.
 

@@ -36,7 +36,7 @@ from feval.evaluation.cautions import few_questions, judged_by
 from feval.evaluation.curves import ascending
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.evaluation.replicates import loaded, with_numbers
-from feval.executors.progress import reports
+from feval.executors.progress import UncountedProgress, reports
 from feval.lazy import Plottable
 from feval.methods.protocol import drawn
 from feval.replay import LLM, Dataset
@@ -476,7 +476,7 @@ def estimate(
     simulations: int = 100,
     workers: int = 1,
     executor: Executor | None = None,
-    progress: Callable[[int, int | None], None] | None = None,
+    progress: UncountedProgress | None = None,
 ) -> Forecast:
     """Forecast the accuracy of M-fold voting from g calls per question.
 

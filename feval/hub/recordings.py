@@ -15,7 +15,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from urllib.parse import quote
@@ -23,6 +23,7 @@ from urllib.parse import quote
 import orjson
 
 from feval.errors import StorageError
+from feval.executors.progress import Progress
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.client import RepoFile, cache_folder
 from feval.hub.snapshots import Snapshot, open_snapshot
@@ -33,7 +34,6 @@ from feval.recording.reader import Recording
 from feval.recording.verify import check_leaf, check_votes, listed_parts, paths_of, write_origin
 
 _LOG = logging.getLogger(__name__)
-_Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def pull(
     datasets: Collection[str] | None = None,
     llms: Collection[str] | None = None,
     texts: bool = True,
-    progress: _Progress | None = None,
+    progress: Progress | None = None,
 ) -> PullResult:
     """Fetch a recording from the Hub, or a part of it, and check it.
 
@@ -173,7 +173,7 @@ class RemoteFiles:
         self.check_votes(recording, dataset, llms)
 
     def bring(
-        self, recording: Recording, paths: Sequence[str], progress: _Progress | None = None
+        self, recording: Recording, paths: Sequence[str], progress: Progress | None = None
     ) -> dict[str, int]:
         """Fetch some files, and check their bytes and leaves; files fetched before are skipped.
 

@@ -41,7 +41,7 @@ from feval.errors import (
     UnpinnedWarning,
     UsageError,
 )
-from feval.executors.progress import reports
+from feval.executors.progress import Progress, reports, silent
 from feval.hub.addresses import Address, is_commit, parse_address
 from feval.hub.client import (
     Client,
@@ -69,7 +69,6 @@ _TABLE_ENDINGS = (
 )
 _SHARD = re.compile(r"-[0-9]{5}(-of-[0-9]{5}[.])")
 _SPARE_BYTES = 64 << 20
-_Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Snapshot:
 
     @reports("fetching")
     def fetch(
-        self, files: Mapping[str, RepoFile], progress: _Progress | None = None
+        self, files: Mapping[str, RepoFile], progress: Progress | None = None
     ) -> dict[str, int]:
         """Make sure that files are in the cache with the right bytes; return path -> size of those
         that were downloaded.
@@ -105,7 +104,7 @@ class Snapshot:
         if missing:
             self.client.attempts(lambda: self._check_listing(missing))
             self._check_room(missing)
-            self._download(missing, progress or (lambda _done, _total: None))
+            self._download(missing, progress or silent)
         return {path: file.size for path, file in missing.items()}
 
     def _has(self, path: str, file: RepoFile) -> bool:
@@ -142,7 +141,7 @@ class Snapshot:
                 " datasets, some LLMs or no texts, or move the cache with HF_HOME."
             )
 
-    def _download(self, files: Mapping[str, RepoFile], progress: _Progress) -> None:
+    def _download(self, files: Mapping[str, RepoFile], progress: Progress) -> None:
         bar = _progress_bar(progress, sum(file.size for file in files.values()))
         wrong = list(files)
         for _ in range(2):
@@ -182,7 +181,7 @@ class Snapshot:
         self.client.attempts(download, most=2)  # the client retries by itself
 
 
-def _progress_bar(progress: _Progress, total: int) -> type[Any]:
+def _progress_bar(progress: Progress, total: int) -> type[Any]:
     """Return a class for `tqdm_class`: a bar that is not drawn, and reports bytes to a callback.
 
     snapshot_download has bars for files, bytes received and bytes written; the furthest of the

@@ -31,7 +31,7 @@ from feval.errors import (
     UsageError,
     require_known,
 )
-from feval.executors.progress import reports
+from feval.executors.progress import Progress, reports
 from feval.importers import feval_ttc, inspect_ai, jsonl, lighteval, lm_eval, papers, tables
 from feval.importers.columns import LARGEST
 from feval.importers.exported import Facts, facts_of
@@ -96,7 +96,7 @@ def import_recording(
     duplicates: str = "note",
     temperature: float | None = None,
     max_tokens: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     executor: Executor | None = None,
     map: Mapping[str, str] | None = None,  # noqa: A002 (the option's name on the command line)
     scores: Mapping[str, str] | Iterable[str] | str = (),

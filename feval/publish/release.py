@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from feval.cards.prices import PriceList
 from feval.errors import CardError, ConflictError, HubError, ReleaseError
-from feval.executors.progress import reports
+from feval.executors.progress import Progress, reports
 from feval.hub import open_place
 from feval.hub.commits import Files, PushResult, RepoState, push_files, read_page, state
 from feval.publish.card import PICTURE, SURFACES, Page, card, default_title
@@ -53,7 +53,7 @@ from feval.recording import Recording, open_recording
 from feval.recording.layout.format import MANIFEST, README, is_beside
 from feval.recording.layout.manifest import manifest_bytes
 from feval.recording.parts import PARTS
-from feval.recording.verify import Progress, open_sound
+from feval.recording.verify import open_sound
 from feval.report.text import counted, size
 
 _LICENCE = "LICENSE"

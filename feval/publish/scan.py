@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 
 from feval.cards.reading import open_regular
 from feval.errors import DamagedRecordingError, ReleaseError, UsageError
+from feval.executors.progress import Progress
 from feval.publish.secrets import KEYS, Rule, forms, in_base64, key_rules, known_secrets
 from feval.report.text import counted, visible
 
@@ -254,7 +255,7 @@ def scan(
     *,
     allow: Collection[str] = (),
     names: Collection[str] = (),
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Scan:
     """Search every file of a release.
 

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from feval.evaluation.method_names import make_method
 from feval.evaluation.requests import CurveRequest, EstimateRequest, RunRequest, SurfaceRequest
 from feval.evaluation.surfaces import surface
 from feval.evaluation.user_methods import MethodFile
-from feval.executors.progress import reports
+from feval.executors.progress import UncountedProgress, reports, silent
 from feval.forecast import estimate
 from feval.hub.addresses import is_address
 from feval.hub.places import open_place
@@ -104,7 +104,7 @@ def verify_receipt(
     methods: Sequence[str | MethodFile] = (),
     prices: str | Path | None = None,
     executor: Executor | None = None,
-    progress: Callable[[int, int | None], None] = lambda _done, _total: None,
+    progress: UncountedProgress = silent,
 ) -> ReceiptCheck:
     """Compute the numbers of a receipt again.
 

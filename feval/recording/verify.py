@@ -28,7 +28,7 @@ from feval.errors import (
     NotARecordingError,
     UsageError,
 )
-from feval.executors.progress import reports
+from feval.executors.progress import Progress, reports
 from feval.executors.tasks import portable
 from feval.recording import parquet
 from feval.recording.content import PairTally, QuestionTable
@@ -60,9 +60,6 @@ from feval.recording.parts import (
 from feval.recording.reader import Recording, open_recording
 from feval.recording.votes import DETAILS, PROBE_ARRAYS
 from feval.recording.votes_building import FINISH_CODES, Arrays, Scratch, VotesBuilder
-
-Progress = Callable[[int, int], None]
-"""Called with (steps done, steps in all)."""
 
 _LEFT_OUT = ("unclosed_thoughts", "empty_replies", "depth", "branching", "turns", "served")
 

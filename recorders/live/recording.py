@@ -22,7 +22,7 @@ import orjson
 
 from feval.cards.tokens import token_counter
 from feval.errors import ConflictError, FevalError, OutOfRangeError, StorageError, UsageError
-from feval.executors.progress import reports
+from feval.executors.progress import Progress, reports
 from feval.recording import Question
 from feval.recording.verify import StepCounter
 from recorders.asking.trees import LiveTurns
@@ -48,7 +48,7 @@ def record_method(
     counter: str = "usage",
     other_counter: str = "words",
     now: Callable[[], str] = utc_now,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Path:
     """Run a method on live LLMs, question by question, and seal what it asked.
 
@@ -189,7 +189,7 @@ def _policy(method: Callable[..., Any]) -> dict[str, str]:
 def _run(
     method: Callable[..., Any], questions: Sequence[Question], dataset: str,
     llms: Sequence[LiveLLM], at_once: int,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> None:  # fmt: skip
     steps = StepCounter(len(questions), progress)
 

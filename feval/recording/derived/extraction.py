@@ -19,7 +19,7 @@ from feval.answers.equality import named_equality
 from feval.answers.thoughts import Thoughts, opened_by_template, reply_behind, split, split_columns
 from feval.cards.cards import thoughts_of
 from feval.errors import AnswerError, UsageError, require_known
-from feval.executors.progress import reports
+from feval.executors.progress import Progress, reports
 from feval.executors.tasks import results
 from feval.recording.content import DatasetInfo, PoolRows, ProbeRows, Question
 from feval.recording.derived.rewriting import (
@@ -31,7 +31,7 @@ from feval.recording.derived.rewriting import (
 )
 from feval.recording.layout.format import PROBES
 from feval.recording.reader import Recording, open_recording
-from feval.recording.verify import Progress, StepCounter, open_sound
+from feval.recording.verify import StepCounter, open_sound
 from feval.recording.writer import RecordingWriter
 
 ANSWERS = ("text", "stored")

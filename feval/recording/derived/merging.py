@@ -15,7 +15,7 @@ import numpy as np
 
 from feval.arguments import checked
 from feval.errors import ConflictError, UsageError
-from feval.executors.progress import reports
+from feval.executors.progress import Progress, reports
 from feval.recording.content import PoolRows, ProbeRows, ScoreRows
 from feval.recording.derived.rewriting import (
     common_info,
@@ -29,7 +29,7 @@ from feval.recording.layout.flat import Int64
 from feval.recording.layout.format import Part
 from feval.recording.parts import spec_of
 from feval.recording.reader import Recording
-from feval.recording.verify import Progress, StepCounter, open_sound
+from feval.recording.verify import StepCounter, open_sound
 from feval.recording.writer import RecordingWriter, common_giver
 
 _Rows = TypeVar("_Rows", bound=PoolRows | ProbeRows | ScoreRows)

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from feval.arguments import checked
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError
-from feval.executors.progress import reports
+from feval.executors.progress import Progress, reports
 from feval.recording.content import PoolRows, ProbeRows, ScoreRows
 from feval.recording.derived.rewriting import carried_notes, derived_writer, known_verdicts
 from feval.recording.parts import rows_at
 from feval.recording.reader import Recording
-from feval.recording.verify import Progress, StepCounter, open_sound
+from feval.recording.verify import StepCounter, open_sound
 
 _Rows = TypeVar("_Rows", PoolRows, ProbeRows, ScoreRows)
 _CARRIED = "Before the selection: "

@@ -5,7 +5,7 @@ recording, as a page to look at, with everything that was recorded of them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +14,7 @@ import numpy as np
 
 from feval.cards.names import FINISH_REASONS
 from feval.evaluation.replicates import drawn_orders
-from feval.executors.progress import reports
+from feval.executors.progress import Progress, reports, silent
 from feval.recording import Recording
 from feval.replay import LLM, load
 from feval.report.looking import (
@@ -345,7 +345,7 @@ def view_page(
     first: int | None = None,
     right: str | None = None,
     limits: Caps = LIMITS,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Progress = silent,
 ) -> ViewPage:
     """Return a page with questions and CoTs of some datasets (id -> LLMs).
 
