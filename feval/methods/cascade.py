@@ -13,12 +13,11 @@ from math import ceil, floor
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from feval import replay
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
-from feval.estimators.arrays import Result
+from feval.estimators.arrays import Numbers, Result
 from feval.methods.fields import (
     AS_TUPLE,
     Aggregate,
@@ -427,7 +426,7 @@ def _sums(
     counted = np.bincount(
         cells, np.asarray(values, np.float64), minlength=(levels + 1) ** len(axes)
     )
-    table: npt.NDArray[Any] = counted.reshape(shape)
+    table: Numbers = counted.reshape(shape)
     for axis in range(len(axes)):
         up_to = table.cumsum(axis=axis)
         accepted = up_to.take(range(levels), axis=axis)

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from feval import replay
 from feval.errors import OutOfRangeError, UsageError
-from feval.estimators.arrays import Int64
+from feval.estimators.arrays import Int64, Numbers
 from feval.estimators.trace_confidence import (
     known_percentiles,
     low_groups,
@@ -177,7 +176,7 @@ class DeepConfidence(OneLLM):
             for each in response.token_confidences
         ]
 
-    def _cut(self, trace: npt.NDArray[Any], bar: float) -> int | None:
+    def _cut(self, trace: Numbers, bar: float) -> int | None:
         """Tokens of a trace up to the end of its first group below the bar; `None` if it is not
         cut.
         """
@@ -251,7 +250,7 @@ class DeepConfidence(OneLLM):
         """How many traces set the bar."""
         return self.warm_up if self.mode == "online" else self.n
 
-    def _traces_drawn(self, codes: npt.NDArray[Any], weights: Floats) -> Int64:
+    def _traces_drawn(self, codes: Numbers, weights: Floats) -> Int64:
         """[R', Q'] traces drawn until the votes [R', Q', n] agree."""
         if self.consensus is None:
             return np.full(codes.shape[:2], self.n, np.int64)
@@ -282,7 +281,7 @@ def _above(response: replay.LLMResponse, confidences: Sequence[float | None], ba
     return [(answer, confidence) for answer, confidence in each if confidence >= bar]
 
 
-def _traces(pool: Pool) -> Iterator[tuple[npt.NDArray[Any], Int64]]:
+def _traces(pool: Pool) -> Iterator[tuple[Numbers, Int64]]:
     """Per question, the token confidences of all its traces, one after the other, and the length of
     each.
     """

@@ -21,19 +21,16 @@ from math import prod
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from feval import replay
 from feval.errors import ShortPoolError, UsageError
 from feval.estimators.arrays import Bools as Bools
 from feval.estimators.arrays import Floats as Floats
+from feval.estimators.arrays import Int64, Numbers, Result
 from feval.estimators.arrays import Integers as Integers
-from feval.estimators.arrays import Result
 from feval.estimators.arrays import Rows as Rows
+from feval.replay.draws import Orders as Orders
 from feval.replay.pools import Pool as Pool
-
-Orders = npt.NDArray[np.uint16]
-"""[R, Q, draws] recorded places of CoTs, in draw order."""
 
 Pools = Sequence[Pool]
 """One per LLM, of the same Q questions."""
@@ -244,7 +241,7 @@ class Learner(Protocol):
         """
 
 
-def drawn(values: npt.NDArray[Any], orders: Orders) -> npt.NDArray[Any]:
+def drawn(values: Numbers, orders: Orders) -> Numbers:
     """The values of the drawn CoTs.
 
     Args:
@@ -255,11 +252,11 @@ def drawn(values: npt.NDArray[Any], orders: Orders) -> npt.NDArray[Any]:
         [R, Q, n], of the type of `values`.
     """
     rows = np.arange(values.shape[0], dtype=np.intp) * values.shape[1]
-    by_draw: npt.NDArray[Any] = values.ravel().take(orders + rows[:, None])
+    by_draw: Numbers = values.ravel().take(orders + rows[:, None])
     return by_draw
 
 
-def most_tokens(tokens: npt.NDArray[Any], at_once: int | None = None) -> npt.NDArray[np.int64]:
+def most_tokens(tokens: Numbers, at_once: int | None = None) -> Int64:
     """[...] the most tokens [..., n] of one CoT: how long a round takes that draws them at once.
 
     With `at_once` fewer than n, they are generated that many at once, in draw order; see
@@ -270,7 +267,7 @@ def most_tokens(tokens: npt.NDArray[Any], at_once: int | None = None) -> npt.NDA
         return replay.makespan(tokens, at_once)
     # far faster than along the last axis
     by_draw = np.ascontiguousarray(tokens.reshape(prod(shape), draws).T)
-    most: npt.NDArray[np.int64] = np.maximum.reduce(by_draw, axis=0, initial=0).astype(np.int64)
+    most: Int64 = np.maximum.reduce(by_draw, axis=0, initial=0).astype(np.int64)
     return most.reshape(shape)
 
 
@@ -489,9 +486,9 @@ class Batch(Result):
     where: tuple[slice, slice]
     places: Rows
 
-    def drawn(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def drawn(self, values: Numbers) -> Numbers:
         """[R', Q', n] the values [Q, S] of the drawn CoTs, of the same type."""
-        by_draw: npt.NDArray[Any] = values.ravel().take(self.places)
+        by_draw: Numbers = values.ravel().take(self.places)
         return by_draw
 
 
@@ -601,7 +598,7 @@ def decide_at_once(
     return Decisions(answer, (Ledger.one_round(asked, draws, tokens, longest),))
 
 
-def sums_of_draws(order: Orders, draws: int, *values: npt.NDArray[Any]) -> list[Integers]:
+def sums_of_draws(order: Orders, draws: int, *values: Numbers) -> list[Integers]:
     """[R, Q] of each of some values [Q, S] their sum over the first draws of an order."""
     sums = np.empty((len(values), *order.shape[:2]), np.int64)
     for batch in batches(order, draws, values[0].shape[1]):

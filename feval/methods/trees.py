@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import NotRecordedError, UsageError
+from feval.estimators.arrays import Numbers
 from feval.methods.protocol import (
     BatchMethod,
     Bools,
@@ -66,9 +67,7 @@ def path_depths(steps: Steps) -> Integers:
     return depths
 
 
-def along_paths(
-    steps: Steps, values: npt.NDArray[Any], combine: Callable[[Any, Any], Any]
-) -> npt.NDArray[Any]:
+def along_paths(steps: Steps, values: Numbers, combine: Callable[[Any, Any], Any]) -> Numbers:
     """[Q, S] the values of the steps of each path, combined from the first step on."""
     combined = values.copy()
     for step in range(values.shape[1]):
@@ -124,7 +123,7 @@ class Searches:
         self._spent = np.zeros((6, len(self.question)), np.int64)
         self._rounds, self.cots, *_ = self._spent
 
-    def of(self, values: npt.NDArray[Any], nodes: Places, otherwise: Any) -> npt.NDArray[Any]:
+    def of(self, values: Numbers, nodes: Places, otherwise: Any) -> Numbers:
         """[B, n] the values [Q, S] of some steps; `otherwise` where there is none."""
         return np.where(nodes >= 0, values[self.question[:, None], np.maximum(nodes, 0)], otherwise)
 

@@ -10,10 +10,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import NotRecordedError, UsageError
-from feval.recording.layout.flat import Int64
+from feval.recording.layout.flat import Floats, Int64, Numbers, Rows
 
 if TYPE_CHECKING:
     from feval.cards.serving import ServingProfile
@@ -25,7 +24,7 @@ SECONDS = "seconds"
 _ABSENT = -2  # the code where no CoT was recorded
 
 
-def makespan(lengths: npt.NDArray[Any], at_once: int) -> Int64:
+def makespan(lengths: Numbers, at_once: int) -> Int64:
     """Return [...] how long jobs of lengths [..., n] take, so many at once.
 
     List scheduling: each begins, in its order, when the first of those before it has ended and left
@@ -65,9 +64,9 @@ class Clock:
     @classmethod
     def from_seconds(
         cls,
-        output_tokens: npt.NDArray[Any],
-        seconds: npt.NDArray[np.float64] | None,
-        first: npt.NDArray[np.float64] | None = None,
+        output_tokens: Numbers,
+        seconds: Floats | None,
+        first: Floats | None = None,
         at_once: int | None = None,
     ) -> Self:
         """The clock of CoTs with so many output tokens [Q, S] that took so many seconds [Q, S], and
@@ -81,9 +80,7 @@ class Clock:
             began = np.minimum(np.rint(np.nan_to_num(first * 1e6, nan=-1)).astype(np.int64), whole)
         return cls(output_tokens.astype(np.int64), whole, began, at_once)
 
-    def after(
-        self, tokens: npt.NDArray[Any], drawn: Callable[[Int64], Int64] = np.asarray
-    ) -> Int64:
+    def after(self, tokens: Numbers, drawn: Callable[[Int64], Int64] = np.asarray) -> Int64:
         """Microseconds after which CoTs had so many tokens; `drawn` picks theirs out of an array
         [Q, S].
         """
@@ -107,7 +104,7 @@ class Clock:
         reached = self.after(tokens, lambda values: values[row, list(samples)])
         return int(makespan(np.diff(reached, axis=0), self.at_once or len(samples))[0])
 
-    def rows(self, places: npt.NDArray[np.intp] | slice) -> Clock:
+    def rows(self, places: Rows | slice) -> Clock:
         """The clock of some questions."""
         first = None if self.first is None else self.first[places]
         return replace(
@@ -161,7 +158,7 @@ class Timing:
             f" once, cut ones in proportion to their tokens{behind}"
         )
 
-    def require(self, llms: Sequence[Any], rows: npt.NDArray[np.intp]) -> Timing:
+    def require(self, llms: Sequence[Any], rows: Rows) -> Timing:
         """Return the timing of replies of LLMs on some questions, which says whether their times to
         first token are known.
 

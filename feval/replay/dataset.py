@@ -10,11 +10,11 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from feval import answers, replay
 from feval.errors import NotRecordedError, UsageError
 from feval.lazy import Plottable
+from feval.recording.layout.flat import Floats, Rows, UInt64
 
 if TYPE_CHECKING:
     from feval.recording.view import DatasetView
@@ -113,7 +113,7 @@ class Dataset(Plottable):
                 )
 
     @property
-    def text_keys(self) -> npt.NDArray[np.uint64]:
+    def text_keys(self) -> UInt64:
         """[Q] keys of the questions' texts, without their choices: equal texts have equal keys."""
         return self._view.votes.text_keys
 
@@ -138,7 +138,7 @@ class Dataset(Plottable):
             self._view, self.llm_names, self.graders, self.right, is_gold if by_form else None
         )
 
-    def judges(self, rows: npt.NDArray[np.intp]) -> Judges | None:
+    def judges(self, rows: Rows) -> Judges | None:
         """Return what says which CoTs of some questions are right; `None` for golds, where no other
         rule was asked for.
         """
@@ -155,7 +155,7 @@ class Dataset(Plottable):
         manifests = (view.recording.manifest for view in self._views)
         return list(dict.fromkeys(chain.from_iterable(each.cautions for each in manifests)))
 
-    def right_shares(self) -> dict[str, npt.NDArray[np.float64]]:
+    def right_shares(self) -> dict[str, Floats]:
         """Return LLM -> [Q] share of its CoTs that are right, for all LLMs loaded with it; NaN
         without a gold or CoTs.
         """

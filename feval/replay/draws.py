@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from feval.arguments import is_whole
 from feval.errors import OutOfRangeError
-from feval.recording.layout.flat import UInt64
+from feval.recording.layout.flat import Floats, Integers, Numbers, UInt64
 
 SCHEME = "draws-v1"
 
@@ -41,6 +41,9 @@ ABSENT_SAMPLE = 0xFFFF
 
 MAX_REPLICATES = 1_000_000
 """Most draws of every question: more add no precision, and a typing error would run for days."""
+
+Orders = npt.NDArray[np.uint16]
+"""[R, Q, draws] recorded places of CoTs, in draw order."""
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
@@ -57,12 +60,8 @@ def pool_key(seed: int, dataset: str, llm: str) -> int:
 
 
 def orders(
-    key: int,
-    question_keys: UInt64,
-    sizes: npt.NDArray[np.integer[Any]],
-    replicates: Sequence[int],
-    draws: int,
-) -> npt.NDArray[np.uint16]:
+    key: int, question_keys: UInt64, sizes: Integers, replicates: Sequence[int], draws: int
+) -> Orders:
     """Return the orders of the pools of one LLM.
 
     Args:
@@ -123,7 +122,7 @@ def require_places(width: int) -> None:
         )
 
 
-def more_uniforms(numbers: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
+def more_uniforms(numbers: Floats, count: int) -> Floats:
     """Return more random numbers [..., count] from each of some [...], such as `uniforms` gives:
     SplitMix64 begun with its bits.
 
@@ -131,9 +130,7 @@ def more_uniforms(numbers: npt.NDArray[np.float64], count: int) -> npt.NDArray[n
     """
     bits = (numbers * 2.0**53).astype(np.uint64)[..., None]
     states = bits + np.array([(j + 1) * _GOLDEN & _MASK for j in range(count)], np.uint64)
-    result: npt.NDArray[np.float64] = (
-        _mix(states, np.empty_like(states)) >> np.uint64(11)
-    ) * np.float64(2.0**-53)
+    result: Floats = (_mix(states, np.empty_like(states)) >> np.uint64(11)) * np.float64(2.0**-53)
     return result
 
 
@@ -147,9 +144,7 @@ def _mix(x: UInt64, spare: UInt64) -> UInt64:
     return x
 
 
-def uniforms(
-    question_keys: UInt64, orders: npt.NDArray[np.integer[Any]], seed: int = 0
-) -> npt.NDArray[np.float64]:
+def uniforms(question_keys: UInt64, orders: Integers, seed: int = 0) -> Floats:
     """Return random numbers for methods that toss coins: one per draw, a pure function of the
     question and the draws so far.
 
@@ -183,7 +178,7 @@ MOST_BYTES = 1 << 30
 
 _CODES_AT_ONCE = 1 << 21  # of whole orders, also where a method takes only their first codes
 
-_Pool = tuple[int, UInt64, npt.NDArray[np.integer[Any]]]
+_Pool = tuple[int, UInt64, Integers]
 """Pool key, question keys and sizes, as `orders` takes them."""
 
 
@@ -205,10 +200,10 @@ class SharedDraws:
         self,
         key: int,
         question_keys: UInt64,
-        sizes: npt.NDArray[np.integer[Any]],
+        sizes: Integers,
         replicates: Sequence[int],
         draws: int,
-    ) -> npt.NDArray[np.uint16]:
+    ) -> Orders:
         """As `draws.orders`."""
         pool = key, question_keys, sizes
         if (
@@ -248,7 +243,7 @@ class SharedDraws:
             self._blocks[name] = first, replicates.stop
         return made
 
-    def _write(self, data: npt.NDArray[Any]) -> bool:
+    def _write(self, data: Numbers) -> bool:
         """Append orders, if there is room."""
         if self._end + data.nbytes > self._most:
             return False

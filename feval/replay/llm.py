@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from feval import replay
 from feval.cards.billing import usd
@@ -17,7 +16,8 @@ from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, Us
 from feval.estimators.plurality import vote_counts
 from feval.lazy import Plottable
 from feval.recording.arrays import conversation
-from feval.replay.draws import orders, pool_key, uniforms
+from feval.recording.layout.flat import Rows, UInt64
+from feval.replay.draws import Orders, orders, pool_key, uniforms
 
 if TYPE_CHECKING:
     from feval.cards.billing import Price
@@ -194,7 +194,7 @@ class LLM(Plottable):
         """
         return self._with(pool=self.pool.paid())
 
-    def drawing(self, function: Callable[..., npt.NDArray[np.uint16]]) -> LLM:
+    def drawing(self, function: Callable[..., Orders]) -> LLM:
         """Return the same LLM with its orders from a function that gives what `draws.orders` does;
         see `SharedDraws`.
         """
@@ -210,7 +210,7 @@ class LLM(Plottable):
         )
 
     @property
-    def question_keys(self) -> npt.NDArray[np.uint64]:
+    def question_keys(self) -> UInt64:
         """[Q] the keys that draws are made from, see `feval.replay.draws`."""
         return self._view.votes.question_keys
 
@@ -221,9 +221,7 @@ class LLM(Plottable):
         order = self.orders([replicate], int(self.pool.sizes[row]), np.array([row]))
         return tuple(order[0, 0].tolist())
 
-    def orders(
-        self, replicates: Sequence[int], draws: int, rows: npt.NDArray[np.intp] | None = None
-    ) -> npt.NDArray[np.uint16]:
+    def orders(self, replicates: Sequence[int], draws: int, rows: Rows | None = None) -> Orders:
         """Return [R, Q, draws] recorded places, for all questions or those in some rows; see
         `draws.orders`.
         """
@@ -232,7 +230,7 @@ class LLM(Plottable):
             keys, sizes = keys[rows], sizes[rows]
         return self._orders(self._key, keys, sizes, replicates, draws)
 
-    def require(self, rows: int | npt.NDArray[np.intp] | None, n: int) -> None:
+    def require(self, rows: int | Rows | None, n: int) -> None:
         """Check that n CoTs were recorded, for one question (by its row), for several, or for all
         (`None`).
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from feval import replay
 from feval.cards.billing import PICODOLLARS
@@ -29,7 +28,7 @@ from feval.recording.arrays import (
     direction_question,
     stated_direction,
 )
-from feval.recording.layout.flat import Floats, Integers, Rows
+from feval.recording.layout.flat import Floats, Int32, Int64, Integers, Rows, UInt64
 
 if TYPE_CHECKING:
     from feval.recording.reader import Recording
@@ -199,7 +198,7 @@ class Channels(ABC):
             )
         return names[0] if scorer is None else scorer
 
-    def aggregated(self, scorer: str | None, aggregate: str) -> npt.NDArray[np.float64]:
+    def aggregated(self, scorer: str | None, aggregate: str) -> Floats:
         """Return [Q, S] one number per CoT, by one of `AGGREGATES`, the higher the better; NaN
         where it has none.
 
@@ -229,7 +228,7 @@ class Channels(ABC):
             ("aggregated", name, aggregate, direction), lambda: self._aggregate(scores, aggregate)
         )
 
-    def _aggregate(self, scores: Scores, aggregate: str) -> npt.NDArray[np.float64]:
+    def _aggregate(self, scores: Scores, aggregate: str) -> Floats:
         has_steps, gave = scores.steps.values.size, f"The scorer {scores.scorer.name!r} gave"
         if aggregate in AGGREGATES[2:] and not has_steps:
             raise NotRecordedError(
@@ -245,7 +244,7 @@ class Channels(ABC):
             return scores.values  # of a whole CoT, which is its last step
         return scores.aggregated({"prod": "product"}.get(aggregate, aggregate))
 
-    def rows(self, rows: Rows, tables: Sequence[npt.NDArray[np.int32]] | None = None) -> Channels:
+    def rows(self, rows: Rows, tables: Sequence[Int32] | None = None) -> Channels:
         """Return the channels of some questions, in the order given, with other answer codes if
         `tables` has some.
         """
@@ -353,9 +352,7 @@ class RecordedChannels(Channels):
 class _ChannelRows(Channels):
     """Channels of some questions of other channels."""
 
-    def __init__(
-        self, whole: Channels, rows: Rows, tables: Sequence[npt.NDArray[np.int32]] | None
-    ) -> None:
+    def __init__(self, whole: Channels, rows: Rows, tables: Sequence[Int32] | None) -> None:
         super().__init__(whole.owner)
         self._whole, self._rows, self._tables = whole, rows, tables
 
@@ -448,10 +445,10 @@ class Pool:
     sizes: Integers
     _finish: Integers | Callable[[], Integers] = field(repr=False)
     candidates: Integers
-    question_keys: npt.NDArray[np.uint64] | None = None
+    question_keys: UInt64 | None = None
     channels: Channels = ArrayChannels()  # noqa: RUF009  it holds nothing, and nothing can be put into it
     clock: Clock | None = None
-    picodollars: npt.NDArray[np.int64] | None = None
+    picodollars: Int64 | None = None
 
     def __reduce__(self) -> tuple[type[Pool], tuple[Any, ...]]:
         """Send another process the finish reasons, not how they are read."""
@@ -514,9 +511,7 @@ class Pool:
         """Return the scores of one scorer, of the only one for `None`; see `Channels.scores`."""
         return self.channels.scores(scorer)
 
-    def aggregated(
-        self, scorer: str | None = None, aggregate: str = "score"
-    ) -> npt.NDArray[np.float64]:
+    def aggregated(self, scorer: str | None = None, aggregate: str = "score") -> Floats:
         """Return [Q, S] one number per CoT, from its score or step scores; NaN where there is none;
         see `Channels.aggregated`.
         """
@@ -550,7 +545,7 @@ class Pool:
         """Whether there are probes whose tokens are not known."""
         return self.channels.has_probes and not self.probes().counted
 
-    def sequence_probabilities(self, questions: slice = slice(None)) -> npt.NDArray[np.float64]:
+    def sequence_probabilities(self, questions: slice = slice(None)) -> Floats:
         """Return the length-normalised probability of each CoT: exp(log-probability of the CoT /
         its tokens).
 
@@ -573,7 +568,7 @@ class Pool:
         counts = np.where(counts > 0, counts, tokens[questions])
         means = np.full(counts.shape, np.nan)
         np.divide(logprobs.sequence[questions], counts, out=means, where=counts > 0)
-        probabilities: npt.NDArray[np.float64] = np.exp(means)
+        probabilities: Floats = np.exp(means)
         return probabilities
 
     def scoring_tokens(

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.cards.billing import billed_prompts, usd
+from feval.recording.layout.flat import Floats
 
 if TYPE_CHECKING:
     from feval.cards.billing import Price
@@ -401,6 +402,6 @@ class LLMResponse:
         rows = [pool.logprobs().confidences.of(row, sample) for sample in self.samples]
         return [row if row.size else None for row in rows]
 
-    def _drawn(self, values: npt.NDArray[np.float64]) -> list[float | None]:
+    def _drawn(self, values: Floats) -> list[float | None]:
         drawn = values[list(self.samples)].tolist()
         return [None if math.isnan(value) else value for value in drawn]
