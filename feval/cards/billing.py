@@ -102,6 +102,10 @@ class Price:
         if self.batch is not None and self.batch.batch is not None:
             raise UsageError("A price in a batch has no price in a batch of its own.")
 
+    def at(self, context: float) -> Price:
+        """Return the price of a request of so many prompt tokens."""
+        return next((step for start, step in reversed(self.steps) if context > start), self)
+
     def words(self) -> str:
         """All of it in a line, such as "2 in, 8 out, 0.5 cached; in a batch 1 in, 4 out"."""
         rates = zip(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Annotated, Any, BinaryIO, cast
 
 from typer import Argument, Option
 
-from feval.cards.prices import moved_prices
 from feval.cli.evaluating import ResultFiles, request_options, result_options
 from feval.cli.options import (
     DatasetName,
@@ -106,7 +104,7 @@ def compare(
         opened = [open_place(folder) for folder in folders]
         dataset = only_dataset(dataset, opened)
         prices = options.get("prices")
-        price_list = prices and moved_prices(prices, partial(beside, file.parent))
+        price_list = prices and beside(file.parent, prices)
         plan, _, absent = listed_plan(
             opened, (), dataset=dataset, llms=llms, price_list=price_list, **options
         )

@@ -14,7 +14,7 @@ from feval.evaluation.method_names import method_fields
 from feval.methods import METHODS
 from feval.report.files import save_files
 from feval.report.looking import question_values
-from feval.report.tables.known import KNOWN, known_table, questions_table
+from feval.report.tables.known import KNOWN, known_table, model_prices, questions_table
 from feval.report.text import counted
 
 _SHOWN_QUESTIONS = 5
@@ -33,7 +33,10 @@ def ls(
         ),
     ],
     dataset: Annotated[
-        str | None, Argument(metavar="DATASET", help="Whose questions.", show_default=False)
+        str | None,
+        Argument(
+            metavar="NAME", help="The dataset of questions, the LLM of prices.", show_default=False
+        ),
     ] = None,
     questions_file: Annotated[
         Path | None,
@@ -65,6 +68,9 @@ def ls(
                 " datasets`."
             )
         _questions(show, dataset, questions_file, answer_kind, out)
+        return
+    if what == "prices" and dataset is not None:
+        show.result({what: (of_llm := model_prices(dataset))}, known_table(of_llm))
         return
     if what not in (*KNOWN, *METHODS, "oracle"):
         raise UnknownNameError.among("list", what, (*KNOWN, *METHODS, "questions"))

@@ -8,7 +8,6 @@ import json
 import shlex
 import tomllib
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -16,7 +15,6 @@ from pydantic import AfterValidator, Field, PrivateAttr
 from typer import Option
 from typer.models import OptionInfo
 
-from feval.cards.prices import moved_prices
 from feval.cards.reading import read_toml
 from feval.cards.tokens import check_counter
 from feval.cli.commands import Decorator, expanded, keyword
@@ -164,7 +162,7 @@ def settings_options(model: type[AskingSettings]) -> Decorator:
             if Path in get_args(field.annotation):
                 values[key] = Path(value) if is_address(value) else folder / value
             elif key == "prices" and key in in_file:
-                values[key] = moved_prices(value, partial(beside, folder))
+                values[key] = beside(folder, value)
         settings = model.parse(noun, values)
         settings.in_file.update(
             {

@@ -422,10 +422,10 @@ def swept_cascade(
     fields: dict[str, Any] = {"score": "vote-share", "samples": samples}
     if scorers:
         fields |= {"score": "recorded", "scorer": scorers[0]}
+    # of prompts of the usual length
+    asked = {llm.name: llm.price.at(llm.pool.prompt_tokens.mean()) for llm in llms if llm.price}
     prices = {
-        llm.name: [llm.price.input_usd_per_mtok, llm.price.output_usd_per_mtok]
-        for llm in llms
-        if llm.price
+        name: [price.input_usd_per_mtok, price.output_usd_per_mtok] for name, price in asked.items()
     }
     unpriced = [llm.name for llm in llms if llm.name not in prices]
     uncounted = [llm.name for llm in llms if int(llm.pool.prompt_tokens.min()) < 0]

@@ -234,7 +234,9 @@ def price_section(recording: Recording, prices: PriceList | None) -> str:
         price = prices.find(base)
         pair = () if price is None else (price.input_usd_per_mtok, price.output_usd_per_mtok)
         cells = [f"{usd:,.10g}" for usd in pair] or ["not listed", "not listed"]
-        rows.append([code(base), *cells, plain(prices.notes.get(base, ""))])
+        more = "" if price is None or isinstance(price.to_json(), list) else price.words()
+        note = "; ".join(filter(None, (more, prices.notes.get(base))))
+        rows.append([code(base), *cells, plain(note)])
     columns = 4 if any(row[3] for row in rows) else 3
     names = ["LLM", "input", "output", "note"][:columns]
     return (

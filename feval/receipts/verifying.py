@@ -151,7 +151,7 @@ def verify_receipt(
         if receipt.feval == __version__
         else [f"The receipt was written by feval {receipt.feval}; this is {__version__}."]
     )
-    inputs = _Inputs(opened, _pinned_prices(path, receipt, prices, notes), users, running)
+    inputs = _Inputs(opened, _pinned_prices(receipt, prices, notes), users, running)
     files = _changed_files(path, receipt.files, notes)
     numbers = json.loads(json.dumps(_computed(request, inputs), allow_nan=False))
     differences: list[ChangedValue] = []
@@ -229,13 +229,13 @@ def _open(places: Sequence[str | Path], receipt: Receipt) -> list[Recording]:
 
 
 def _pinned_prices(
-    path: Path, receipt: Receipt, option: str | Path | None, notes: list[str]
+    receipt: Receipt, option: str | Path | None, notes: list[str]
 ) -> PriceList | str:
     """Return the price list of a receipt; where it has the numbers, say what they are now."""
     pinned = receipt.prices
     if pinned is None:
         return "none"
-    held = pinned.held(path)
+    held = pinned.held()
     if held is None:
         # the id may be a path, and a receipt opens no file of its choice
         if option is None and pinned.id not in price_ids():

@@ -317,11 +317,7 @@ def _llm_pieces(llm: LLM) -> Pieces:
         ),
         (
             "USD per million tokens",
-            f"{price.input_usd_per_mtok:g} in, {price.output_usd_per_mtok:g} out"
-            if price
-            else "as each CoT states"
-            if llm.states_usd
-            else "no price",
+            price.words() if price else "as each CoT states" if llm.states_usd else "no price",
         ),
         ("billing", llm.billing),
     )

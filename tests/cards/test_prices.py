@@ -379,3 +379,54 @@ def test_billing_works_on_arrays_of_any_shape():
 def test_an_unknown_billing_is_refused(billing):
     with pytest.raises(UnknownNameError, match=r"no billing.*once, per_round, per_sample"):
         billed_prompts(billing, 1, 1)
+
+
+LONG = Price(
+    1, 10, 0.1, 1.25, 2, steps=((100, Price(2, 20, 0.2)), (200, Price(4, 40))), batch=Price(0.5, 5)
+)
+
+
+def test_beyond_a_step_all_tokens_of_a_request_change_price():
+    context = np.array([100, 101, 200, 201])
+    expected = [1e-6 * each for each in (1 * 10 + 10 * 5, 2 * 10 + 20 * 5, 120, 4 * 10 + 40 * 5)]
+    assert usd(LONG, 10, 5, context=context) == pytest.approx(expected, rel=1e-12)
+    assert usd(LONG, 101, 0) == pytest.approx(202e-6, rel=1e-12)
+    rates = [LONG.at(tokens).input_usd_per_mtok for tokens in context]
+    assert rates == [1, 2, 2, 4]
+
+
+def test_cached_tokens_cost_what_input_costs_where_no_price_is_published():
+    cached = {"cached_tokens": 7, "written_tokens": 3, "context": 20}
+    assert usd(LONG, 10, 0, **cached) == pytest.approx(1e-6 * (10 + 0.7 + 3.75), rel=1e-12)
+    assert usd(LONG, 10, 0, **cached | {"context": 150}) == pytest.approx(
+        1e-6 * (20 + 1.4 + 6), rel=1e-12
+    )
+    assert usd(Price(1, 1), 10, 0, **cached) == pytest.approx(20e-6, rel=1e-12)
+
+
+def test_all_that_a_price_holds_can_be_written_read_and_told_apart():
+    prices = PriceList("mine", "2026-01-31", "an invoice", {"a": LONG, "b": (0.5, 1)})
+    written = json.loads(json.dumps(prices.to_json()))
+    assert written["prices"]["b"] == [0.5, 1]
+    assert PriceList(**written) == prices
+    assert PriceList(**written).digest == prices.digest
+    for change in ({"steps": LONG.steps[:1]}, {"batch": None}, {"cache_write_1h_usd_per_mtok": 3}):
+        assert replace(prices, prices={"a": replace(LONG, **change)}).digest != prices.digest
+    assert LONG.words() == (
+        "1 in, 10 out, 0.1 cached, 1.25 written, 2 written for 1 h; beyond 100 tokens 2 in, 20 out,"
+        " 0.2 cached; beyond 200 tokens 4 in, 40 out; in a batch 0.5 in, 5 out"
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"steps": ((200, Price(1, 1)), (100, Price(1, 1)))},
+        {"steps": ((100, LONG),)},
+        {"batch": LONG},
+        {"steps": ((100, Price(1, 1)), (100, Price(1, 1)))},
+    ],
+)
+def test_steps_rise_and_hold_plain_prices(wrong):
+    with pytest.raises(UsageError, match=r"steps of a price begin|no price in a batch of its own"):
+        Price(1, 1, **wrong)

@@ -392,7 +392,21 @@ def test_ls(what, known):
 def test_ls_of_something_else():
     failed(feval("ls dataset"), 2, "Did you mean 'datasets'?", "answer-kinds")
     failed(feval("ls questions"), 2, "Whose questions?")
-    failed(feval("ls prices gsm8k"), 2, "belong to `feval ls questions DATASET`")
+    failed(feval("ls llms gsm8k"), 2, "belong to `feval ls questions DATASET`")
+    failed(feval("ls prices gsm8k"), 2, "Nobody has a price of 'gsm8k'", "--price gsm8k=IN")
+
+
+def test_ls_prices_of_an_llm_shows_what_it_cost_when():
+    rows = json.loads(feval("ls prices o3 --json").stdout)["prices"]
+    of_openai = [row for row in rows if row["provider"] == "openai" and row["tier"] == "standard"]
+    assert [(row["since"], row["usd_per_mtok"]) for row in of_openai] == [
+        ("not known", "10 in, 40 out, 0.5 cached"),
+        ("2025-06-10", "2 in, 8 out, 0.5 cached"),
+    ]
+    card, *_ = json.loads(feval("ls prices o3-mini --json").stdout)["prices"]
+    assert (card["list"], card["price"]) == ("2025-06-02", [[1.1, 4.4]])
+    hours = json.loads(feval("ls prices deepseek-chat --json").stdout)["prices"]
+    assert [row["hours"] for row in hours] == ["", "00:30-16:30"]
 
 
 KEYS = {"method", "recording_hash", "prices", "billing", "counter", "questions", "points"}

@@ -429,8 +429,7 @@ def test_a_receipt_holds_the_numbers_of_prices_that_are_no_card(toy, tmp_path, m
             assert check.equal
             assert any(" and holds; now it is 1 in, 9 out." in note for note in check.notes)
     changed(path, prices=held | {"prices": {"gpt-3.5-turbo": [0, 0]}})
-    with pytest.raises(UsageError, match="damaged receipt: its prices do not have their digest"):
-        verify_receipt(path)
+    assert not verify_receipt(path).equal
 
 
 def test_a_users_method_runs_only_when_it_is_given_again(toy, tmp_path):

@@ -19,7 +19,9 @@ from feval.cards.cards import (
     set_card,
 )
 from feval.cards.front_matter import card_files
+from feval.cards.genai import genai_history
 from feval.cards.prices import price_list
+from feval.errors import UsageError
 from feval.evaluation.method_names import method_fields
 from feval.importers import IMPORTERS
 from feval.importers.columns import COLUMNS
@@ -46,13 +48,37 @@ def _known_prices() -> list[Row]:
             "llm": llm,
             "input_usd_per_mtok": price.input_usd_per_mtok,
             "output_usd_per_mtok": price.output_usd_per_mtok,
-            "note": prices.notes.get(llm),
+            "note": prices.notes.get(llm) if type(price.to_json()) is list else price.words(),
         }
         for prices in map(price_list, price_ids())
         for llm, price in prices.prices.items()
     ]
     none = dict.fromkeys(of_llms[0])
     return [*of_llms, none | {"id": "recorded", "note": "The USD that each CoT states."}]
+
+
+def model_prices(llm: str) -> list[Row]:
+    """What an LLM cost when, by cards and by the package genai-prices.
+
+    Raises:
+        UsageError: neither has it.
+    """
+    lists = [(each, each.find(llm)) for each in map(price_list, price_ids())]
+    found = [({"list": each.id, "since": each.date}, price) for each, price in lists if price]
+    try:
+        packaged = genai_history(llm.split("@", 1)[0])
+        found += [({"list": "genai-prices", **facts}, price) for facts, price in packaged]
+    except UsageError:  # it is not installed
+        if not found:
+            raise
+    if not found:
+        raise UsageError(f"Nobody has a price of {llm!r}. Give one by hand: --price {llm}=IN,OUT.")
+    names = ("list", "provider", "model", "tier", "since", "hours")
+    return [
+        {name: facts.get(name, "") for name in names}
+        | {"usd_per_mtok": price.words(), "price": [price.to_json()]}
+        for facts, price in found
+    ]
 
 
 def _methods() -> list[Row]:
