@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from feval.errors import NotRecordedError, UsageError
+from feval.recording.content import VERDICT
 from feval.recording.layout.flat import Bools, Floats, Integers
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class Judges:
         if not self.verdict:
             return "judged by gold"
         least = (self.right or "").partition(">=")[2]
-        verdicts = f"the verdicts of {' and '.join(self.graders)}"
+        named = "" if self.graders == (VERDICT,) else f" of {' and '.join(self.graders)}"
+        verdicts = f"the verdicts{named}" if named else "verdicts"
         verdicts += f" (right from {least} on)" if least else ""
         if not self.gold:
             return f"judged by {verdicts}"

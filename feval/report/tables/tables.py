@@ -308,8 +308,12 @@ def billing_note(
     billing: str, prices: str | None, records: Iterable[Any], counter: str = ""
 ) -> str:
     """Return a line on billing and prices of some results, and on the token counter."""
+    records = [*records]
     words = price_words(prices, (each.usd_per_question for each in records))
-    paid = words if prices == "recorded" else f"billing {billing}; {words}"
+    has_bill = prices != "recorded" and any(
+        (each.usd_per_question, each.tokens_per_question) != (None, None) for each in records
+    )
+    paid = f"billing {billing}; {words}" if has_bill else words
     return f"{paid}{f'; token counter {counter}' if counter else ''}"
 
 
