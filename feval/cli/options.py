@@ -227,7 +227,7 @@ def recording_folders(options: Sequence[Path] | None) -> list[Path]:
 
 def note_missing_dollars(show: Output, prices: str | None, llms: Sequence[LLM]) -> None:
     """Print why and of which LLMs dollars are missing, unless they were switched off; accuracy does
-    not need them.
+    not need them. Where no prompts were recorded, say which tokens are known.
     """
     unpriced = [llm for llm in llms if llm.price is None]
     llm, names = (unpriced or llms)[0], ", ".join(repr(llm.name) for llm in unpriced or llms)
@@ -239,7 +239,16 @@ def note_missing_dollars(show: Output, prices: str | None, llms: Sequence[LLM]) 
             " verifications, cut CoTs and forecasts. Give a price list with --prices."
         )
         return
-    if uncounted := ", ".join(repr(llm.name) for llm in llms if not llm.is_counted):
+    unpaid = [llm.unpaid for llm in llms]
+    if None not in unpaid:
+        cots = sum(int(llm.pool.sizes.sum()) for llm in llms)
+        missing = sum(filter(None, unpaid))
+        reason = (
+            f"{missing:,} of {cots:,} CoTs state no USD."
+            if missing
+            else f"CoTs of {names} state their own USD. Take these with --prices recorded."
+        )
+    elif uncounted := ", ".join(repr(llm.name) for llm in llms if not llm.is_counted):
         reason = f"no tokens of {uncounted} were recorded. Import them, or USD (`usd`)."
     elif llm.prices is None:
         reason = (
@@ -254,6 +263,8 @@ def note_missing_dollars(show: Output, prices: str | None, llms: Sequence[LLM]) 
     else:
         reason = f"the recording does not say how many tokens the prompts of {names} have."
     show.note(f"No dollars: {reason}")
+    if any(llm.is_counted and int(llm.pool.prompt_tokens.min(initial=0)) < 0 for llm in llms):
+        show.note("No tokens per question: no prompts recorded. See --cost output-tokens.")
 
 
 def parse_counts(text: str, option: str = "--n", noun: str = "CoTs") -> list[int]:

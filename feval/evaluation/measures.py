@@ -135,7 +135,8 @@ MEASURES: Mapping[str, Measure] = dict(
         _per_question(
             "usd", _usd(None), "USD", shown="always", cost="usd", small=True, tokens=True,
             label="USD per 1,000 questions",
-            unknown="no price for an LLM, no prompt tokens recorded, or calls that state no USD",
+            unknown="no price for an LLM, no prompt tokens recorded, or calls that state no USD;"
+            " --prices recorded takes what CoTs state",
         ),
         _per_question(
             "tokens", _tokens(None), "tokens", shown="always", cost="tokens", tokens=True,

@@ -184,6 +184,12 @@ class LLM(Plottable):
         return self.prices is not None and self.prices.is_recorded
 
     @property
+    def unpaid(self) -> int | None:
+        """How many of its CoTs state no USD; `None` for all, or where they are on the Hub."""
+        away = self._view.recording.address or self.pool.channels.usd() is None
+        return None if away else self.pool.unpaid
+
+    @property
     def is_counted(self) -> bool:
         """Whether its tokens were recorded; where not, they are stored as 0."""
         return self.counter != NONE

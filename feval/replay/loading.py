@@ -95,10 +95,11 @@ def load(
             str(dataset), [name for name in names if (str(dataset), name) in each.manifest.pairs]
         )
     view = open_view(recordings, str(dataset), names)
-    lazy_prices = _lazy_prices(prices, recordings, names, billing, tier)
+    pools = [_pool(name, view) for name in names]
+    lazy_prices = _lazy_prices(prices, recordings, pools, billing, tier)
     opened = [
-        LLM(view.of(name), _pool(name, view), seed=seed, prices=lazy_prices, billing=billing)
-        for name in names
+        LLM(view.of(pool.llm), pool, seed=seed, prices=lazy_prices, billing=billing)
+        for pool in pools
     ]
     return Dataset(view, names, right), opened
 
@@ -199,13 +200,14 @@ def _pool(llm: str, view: DatasetView) -> Pool:
 def _lazy_prices(
     prices: str | Path | PriceList | None,
     recordings: Sequence[Recording],
-    llms: Sequence[str],
+    pools: Sequence[Pool],
     billing: str,
     tier: str | None,
 ) -> LazyPrices:
     """Return a function that gives the price list; a list that the caller names is read at once, to
-    report mistakes early.
+    report mistakes early. Recorded USD that nobody asked for are left out where some are missing.
     """
+    llms = [pool.llm for pool in pools]
     own = partial(named_prices, [recording.manifest for recording in recordings])
     name = own() if prices is None else prices
     if tier is not None and not isinstance(name, PriceList):
@@ -221,7 +223,14 @@ def _lazy_prices(
         listed = name if tier is None else name.in_batch(llms)
         return lambda: listed
     known = {llm for recording in recordings for llm in recording.manifest.llms}
-    read_prices = cache(lambda: price_list(name, llms, named=own, known=known))
+    is_partial = prices is None and name == "recorded"
+    read_prices = cache(
+        lambda: (
+            None
+            if is_partial and any(pool.unpaid for pool in pools)
+            else price_list(name, llms, named=own, known=known)
+        )
+    )
     if prices is not None or tier is not None:
         read_prices()
     return read_prices

@@ -483,9 +483,8 @@ class Pool:
         Raises:
             NotRecordedError: some state none; the message counts them.
         """
-        recorded, stated = self.codes > -2, self.channels.usd()
-        usd = np.full(recorded.shape, np.nan) if stated is None else stated
-        if missing := int((recorded & np.isnan(usd)).sum()):
+        recorded, usd = self.codes > -2, self._stated_usd()
+        if missing := self.unpaid:
             raise NotRecordedError(
                 f"{missing:,} of {recorded.sum():,} CoTs of {self.llm} state no USD, so that their"
                 " recorded cost is not known (prices 'recorded'), and it is not mixed with computed"
@@ -493,6 +492,15 @@ class Pool:
             )
         whole = np.rint(np.where(recorded, usd, 0.0) * PICODOLLARS)
         return replace(self, picodollars=whole.astype(np.int64))
+
+    def _stated_usd(self) -> Floats:
+        usd = self.channels.usd()
+        return np.full(self.codes.shape, np.nan) if usd is None else usd
+
+    @property
+    def unpaid(self) -> int:
+        """How many of its CoTs state no USD."""
+        return int(((self.codes > -2) & np.isnan(self._stated_usd())).sum())
 
     @property
     def smallest(self) -> int:

@@ -109,6 +109,37 @@ def test_the_command_line_says_whose_usd_they_are(folder, tmp_path):
     assert "The USD that each CoT states." in said("ls prices")
 
 
+def test_usd_that_some_cots_lack_are_left_out_unless_asked_for(folder, tmp_path):
+    (tmp_path / "t.csv").write_text(
+        "id,sample,verdict,usd\nq,0,1,0.25\nq,1,0,\nr,0,1,0.5\nr,1,0,0.5\n"
+    )
+    out = tmp_path / "graded"
+    said(
+        "import table", tmp_path / "t.csv", "--dataset other --llm m --answer-kind text --out", out
+    )
+    shown = feval("curve single-call --measure pass@k --n 1,2 --recording", out)
+    assert "No dollars: 1 of 4 CoTs state no USD." in shown.stderr
+    assert "judged by verdicts\nno prices" in shown.stdout  # and nothing is billed
+    of = ("--recording", out, "--prices recorded")
+    failed(feval("run single-call", *of), 1, "1 of 4 CoTs of m state no USD")
+    said("merge", folder / "rec", out, "--out", tmp_path / "merged")
+    first, merged = (
+        open_recording(each).manifest for each in (folder / "rec", tmp_path / "merged")
+    )
+    assert merged.prices == first.prices != "recorded"
+
+
+def test_usd_that_tokens_hide_are_pointed_at(folder, tmp_path):
+    stated = feval("run single-call --llm cheap --recording", folder / "rec")
+    assert "CoTs of 'cheap' state their own USD. Take these with --prices recorded" in stated.stderr
+    (tmp_path / "t.csv").write_text("id,answer,gold,tokens,usd\nq,1,1,7,0.25\n")
+    out = tmp_path / "paid"
+    said("import table", tmp_path / "t.csv", "--dataset d --llm m --answer-kind number --out", out)
+    assert "--prices recorded" in said("info", out)
+    known = feval("run self-consistency --set n=1 --recording", out)
+    assert "No tokens per question: no prompts recorded" in known.stderr
+
+
 def test_routerarena_costs_what_its_cache_states(shared, tmp_path):
     """Mean USD of two LLMs, and of the cheaper of the best answers."""
     golden = json.loads((shared / "golden/verdicts.json").read_text())["routerarena"]
@@ -173,7 +204,7 @@ def test_a_conversation_is_shown_by_roles(tmp_path, column):
         {"role": "assistant", "content": "Done."},
     ]
     (tmp_path / "x.jsonl").write_text(json.dumps({"id": "q", column: traj, "verdict": 1}))
-    of = ("--dataset toy --llm m --answer-kind text --out", tmp_path / "r")
+    of = ("--dataset other --llm m --answer-kind text --out", tmp_path / "r")
     said("import table", tmp_path / "x.jsonl", *of)
     shown = said("show", tmp_path / "r", "q")
     assert '── assistant ──\n[calls {"function": {"arguments": "{}", "name": "find"}}]' in shown

@@ -299,10 +299,13 @@ def read_manifest(folder: Path) -> Manifest:
 
 def named_prices(manifests: Iterable[Manifest]) -> str | PriceList:
     """Return the price list that recordings name: its id, or the list itself where they hold its
-    numbers; a `ConflictError` where they differ.
+    numbers; a `ConflictError` where they differ. `recorded` gives way to another: `--prices
+    recorded` takes the USD of any CoTs.
     """
     read = list(manifests)
     ids = sorted({manifest.prices for manifest in read})
+    if len(ids) > 1:
+        ids = [name for name in ids if name != "recorded"]
     if len(ids) > 1:
         raise ConflictError(
             f"The recordings name different price lists ({', '.join(ids)}). Open them together with"

@@ -12,6 +12,7 @@ from feval.answers import NORMAL_FORM
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
 from feval.cards.tokens import NONE
+from feval.replay.pools import RecordedChannels
 from feval.report.tables.tables import (
     Fields,
     Table,
@@ -174,7 +175,12 @@ _VERDICTS: Fields = {
     "#agree with gold %": share("agreement"),
     "#disagree": "disagreements",
 }
-_SCORERS: Fields = {"scorer": "name", "kind": "kind", "parameters": "parameters"}
+_SCORERS: Fields = {
+    "scorer": "name",
+    "kind": "kind",
+    # an imported one has the format under which any table is read, JSON Lines
+    "parameters": lambda one: json_text({**one["parameters"], "format": None}),
+}
 _PROBES: Fields = {
     "dataset": "dataset",
     "LLM": "llm",
@@ -210,7 +216,7 @@ def info_tables(recording: Recording) -> list[Table]:
         make_table("probes", _PROBES, probes),
     ]
     return [
-        _facts(info),
+        _facts(info, recording),
         make_table("datasets", _DATASETS, info["datasets"]),
         _pools(info["pairs"]),
         *(each for each in optional if any({*row[1:]} - {"-"} for row in each.rows)),
@@ -222,7 +228,7 @@ def pools_table(recording: Recording) -> Table:
     return _pools(info_dict(recording)["pairs"])
 
 
-def _facts(info: Mapping[str, Any]) -> Table:
+def _facts(info: Mapping[str, Any], recording: Recording) -> Table:
     rows = [
         ("recording", str(info["path"])),
         ("hash", str(info["recording_hash"])),
@@ -232,7 +238,7 @@ def _facts(info: Mapping[str, Any]) -> Table:
             f"{info['created']} by feval {info['feval_version']}, format {info['format_version']}",
         ),
         ("made by", _operation(info["operation"])),
-        ("prices", _prices(str(info["prices"]), [llm["name"] for llm in info["llms"]])),
+        ("prices", _prices(str(info["prices"]), [llm["name"] for llm in info["llms"]], recording)),
         *(
             (f"licence of {what}", licence or "not stated")
             for what, licence in info["licences"].items()
@@ -250,12 +256,17 @@ def _facts(info: Mapping[str, Any]) -> Table:
     return Table("", columns("", ""), tuple(rows))
 
 
-def _prices(named: str, llms: Sequence[str]) -> str:
+def _prices(named: str, llms: Sequence[str], recording: Recording) -> str:
     """The price list by its id, and whether it has any of the LLMs, where feval knows it."""
     if named == "recorded":
         return "recorded: the USD that each CoT states"
     if not llms or named not in price_ids() or any(map(price_list(named).find, llms)):
         return named
+    pairs = recording.manifest.pairs
+    if not recording.address and all(
+        RecordedChannels(recording, *pair).usd() is not None for pair in pairs
+    ):
+        return f"{named} has none of these LLMs; CoTs state their own USD: --prices recorded"
     return (
         f"no price: {named} has none of these LLMs; give a list that has one to `feval curve` and"
         " others, with --prices (`feval ls prices`, or a file)"
@@ -299,10 +310,22 @@ def _kind(pair: Mapping[str, Any]) -> str:
 
 
 def _operation(operation: Any) -> str:
-    """Write {"name": "import", "format": "esc"} as `import (format esc)`."""
+    """Write {"name": "import", "format": "esc"} as `import (format esc)`; what has parts is left
+    to --json, but for the names of files.
+    """
     if not isinstance(operation, Mapping) or "name" not in operation:
         return json_text(operation)
-    details = json_text({key: value for key, value in operation.items() if key != "name"})
+    shown = {
+        key: value
+        for key, value in operation.items()
+        if key != "name" and not isinstance(value, (Mapping, list))
+    }
+    source = operation.get("source")
+    if isinstance(source, Mapping):
+        shown["source"] = source.get("file")
+    elif isinstance(source, list):
+        shown["source"] = counted(len(source), "file")
+    details = json_text(shown)
     return nested(operation["name"]) + (f" ({details})" if details != "-" else "")
 
 
