@@ -189,6 +189,8 @@ def expectation(
 
     Recorded seconds are those of rounds whose CoTs are generated all at once.
     """
+    if len(llms) > 1:
+        return _among(method, dataset, llms, rows)
     [draws] = method.draws(len(llms))
     [llm] = llms
     if not capabilities(method).searches:
@@ -244,6 +246,39 @@ def expectation(
     counts |= {"sequential_tokens": sequential, "sequential_microseconds": microseconds}
     counts["picodollars"] = picodollars
     return Outcome(expected.right, error_shares, _ledger(llms, rows, counts, timing))
+
+
+def _among(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Outcome:
+    """What the oracle comes to over all draws of several LLMs."""
+    one = methods.CallMeasure(method.n)
+    alone = [expectation(one, dataset, [llm], rows).ledger for llm in llms]
+    known = (
+        name
+        for name in ("usd", "tokens", "generated_tokens", "samples")
+        if all(ledger.mean(name) is not None for ledger in alone)
+    )
+    cost = next(known)
+    costs: Any = [ledger.column(cost) for ledger in alone]
+    pools = [llm.pool.rows(rows) for llm in llms]
+    judges, gold = judges_of(method, dataset, llms, rows), dataset.gold[without_gaps(rows), None]
+    right: Any = (
+        [(pool.codes == gold) & (gold >= 0) for pool in pools] if judges is None else judges.right
+    )
+    found = method.among(pools, right, costs)
+
+    def picodollars() -> Columns | None:
+        if not llms[0].states_usd:
+            return None
+        paid = method.among([in_usd(method, pool) for pool in pools], right, costs)
+        return [own.output_tokens for own in paid]
+
+    counts: dict[str, Any] = {
+        name: [getattr(own, name) for own in found] for name in ("rounds", "cots", "output_tokens")
+    }
+    counts |= {"asked": counts["rounds"], "longest_trace_tokens": None, "sequential_tokens": None}
+    counts |= {"sequential_microseconds": None, "picodollars": picodollars}
+    total = np.sum([own.right for own in found], axis=0)
+    return Outcome(total, ErrorShares, _ledger(llms, rows, counts, None))
 
 
 def _latency(method: Any, pool: Pool, expected: Expectation) -> Columns | None:

@@ -13,7 +13,7 @@ from feval import evaluate, load, self_consistency_curve
 from feval.errors import NotRecordedError, PriceNotFoundError, TokenCounterError, UsageError
 from feval.evaluation.method_names import make_method
 from feval.importers import import_recording
-from feval.methods import METHODS, ModelSwitch, SelfConsistency, SingleCall
+from feval.methods import METHODS, ModelSwitch, Oracle, SelfConsistency, SingleCall
 from feval.methods.protocol import capabilities, in_usd
 from feval.receipts.verifying import verify_receipt
 from feval.recording import open_recording
@@ -162,15 +162,12 @@ def test_routerarena_costs_what_its_cache_states(shared, tmp_path):
         "jsonl", tmp_path / "x.jsonl", tmp_path / "r", dataset="arena", answer_kind="text"
     )
     dataset, opened = load("arena", llms, out, prices="recorded", right="verdict")
-    usd = []
     for llm in opened:
         call = evaluate(SingleCall(), dataset, llm)
-        usd.append(call.usd)
         assert call.usd_per_question == pytest.approx(golden[llm.name]["mean_usd"], abs=1e-12)
-    right = np.array([dataset.rightness.of_llm[llm.name][:, 0] for llm in opened])
-    best = np.where(right == right.max(axis=0), usd, np.inf).min(axis=0)
-    expected = golden["oracle"]["mean_usd_of_cheapest_best"]
-    assert best.mean() == pytest.approx(expected, abs=1e-12)
+    oracle, best = evaluate(Oracle(1), dataset, opened), golden["oracle"]
+    expected = best["mean_score_clipped"], best["mean_usd_of_cheapest_best"]
+    assert (oracle.accuracy, oracle.usd_per_question) == pytest.approx(expected, abs=1e-12)
 
 
 def test_tokens_that_nobody_counted_are_not_known(tmp_path):

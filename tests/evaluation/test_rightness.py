@@ -3,7 +3,7 @@ draws, and the published figures of tau-bench.
 """
 
 import json
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from pathlib import Path
 from random import Random
 
@@ -50,7 +50,14 @@ def recording_of(folder, rows, kind="verbatim"):
 def graded(values):
     random = Random(2)  # noqa: S311  a test
     return [
-        {"id": f"q{q}", "question": f"t{q}", "llm": llm, "sample": s, "text": "x", "tokens": 3}
+        {
+            "id": f"q{q}",
+            "question": f"t{q}",
+            "llm": llm,
+            "sample": s,
+            "text": "x",
+            "tokens": 1 + (3 * q + 5 * s + ord(llm[0])) % 7,
+        }
         | {"answer": random.choice("aabc") if random.random() < 0.8 else None}
         | {"score": random.random(), "verdict": random.choice(values)}
         for q in range(5)
@@ -310,6 +317,25 @@ def test_pass_at_n_needs_cots_that_are_right_or_wrong(both):
     assert [point.pass_at_n for point in points] == [None] * 3
     with pytest.raises(UsageError, match=r"partial credit.*right='verdict>=0.5'"):
         evaluate(Oracle(2), dataset, small)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_oracle_of_several_llms_asks_the_cheapest_of_the_best(recorded, n):
+    rows, dataset, llms = recorded
+    result = evaluate(Oracle(n), dataset, llms)
+    for place, question in enumerate(dataset.question_ids):
+        pools = [[r for r in rows if (r["id"], r["llm"]) == (question, llm)] for llm in LLMS]
+        outcomes = []
+        for draws in product(*(combinations(pool, n) for pool in pools)):
+            ranks = [
+                (-max(cot["verdict"] or 0 for cot in draw), sum(cot["tokens"] for cot in pool), llm)
+                for llm, (draw, pool) in enumerate(zip(draws, pools, strict=True))
+            ]
+            worst, _, asked = min(ranks)
+            outcomes.append((-worst, sum(cot["tokens"] for cot in draws[asked])))
+        found = result.right[place], result.output_tokens[place]
+        assert found == pytest.approx(np.mean(outcomes, axis=0), abs=1e-12)
+    assert (result.kind, result.calls_per_question) == ("exact", pytest.approx(1, abs=1e-12))
 
 
 def test_measures_of_calls_are_of_verdicts(both):
