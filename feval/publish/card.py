@@ -14,15 +14,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import chain
 from typing import Any
 
 from feval import hub
 from feval.cards.cards import find_dataset_card
 from feval.cards.prices import PriceList
 from feval.cards.reading import parse_json
-from feval.cards.tokens import SPLIT_USAGE, USAGE
+from feval.cards.tokens import NONE, SPLIT_USAGE, USAGE
 from feval.errors import RecordingError
-from feval.publish.figures import MOST_COTS, PairFigures, gap_table, price_section
+from feval.publish.figures import MOST_COTS, PairFigures, gap_table, price_section, unpaid_cots
 from feval.publish.front_matter import (
     MOST_SPLITS,
     Config,
@@ -63,6 +64,7 @@ _MOST_NAMED = 4
 _Facts = dict[str, Any]
 _EXAMPLES = {
     "": ("llms[0](dataset.question_ids[0], n=1).answers", "curve self-consistency"),
+    "verdicts": ("feval.evaluate(feval.SingleCall(), dataset, llms[0])", "run single-call"),
     "steps": ("llms[0].ask(dataset.question_ids[0]).expand()[0].text", "run beam-search"),
     "turns": ("llms[0].ask(dataset.question_ids[0]).sample(1).answers", "run sequential-revision"),
 }
@@ -173,7 +175,9 @@ def _opening(page: Page) -> _Facts:
     times = {1: "once", 2: "twice"}.get(most, f"{most:,} times")
     with_texts = sum(split.rows - split.nulls.get("text", 0) for split in page.splits("texts"))
     has_texts = with_texts == sum(split.rows for split in page.splits("samples"))
+    pairs_graded = [page.recording.graders(*pair) for pair in manifest.pairs]
     has_ends = not any(figures.unknown for figures in page.figures)
+    has_answers = any(figures.no_answer != 1 for figures in page.figures)
     requests = page.splits("requests")
     nulls = any(split.nulls.get("prompt") for split in requests)
     has_sent_prompts = bool(requests) and not nulls and _is_recorded(page.recording)
@@ -192,8 +196,10 @@ def _opening(page: Page) -> _Facts:
         "every_pair": len(pairs) == len(manifest.llms) * len(records),
         "cot_parts": [
             *["its text"] * has_texts,
-            "its answer as extracted",
-            "its tokens",
+            *["its answer as extracted"] * has_answers,
+            *["a verdict on it"] * all(pairs_graded),
+            *["its tokens"] * all(figures.counter != NONE for figures in page.figures),
+            *["its cost in USD"] * (unpaid_cots(page.recording) == 0),
             *["why it ended"] * has_ends,
         ],
         "complete": [
@@ -204,6 +210,10 @@ def _opening(page: Page) -> _Facts:
         "turns": counted(turns, "CoT") if turns else "",
         "picture": PICTURE if page.picture else None,
         "unlabelled": unlabelled,
+        "has_answers": has_answers,
+        "graders": listed(code(name) for name in names)
+        if (names := {*chain(*pairs_graded)})
+        else "",
         "panels": len({figures.dataset for figures in page.figures}) > 1,
         "most_cots": MOST_COTS,
     }
@@ -238,7 +248,12 @@ def _example(page: Page) -> _Facts | None:
     if len(recording.llm_names(dataset)) > 1:
         flags += f" --llm {shell_word(llm)}"
     shape = {"turns", "steps"}.intersection(recording.channels(dataset, llm))
-    call, command = _EXAMPLES[max(shape, default="")]
+    graders = recording.graders(dataset, llm)
+    call, command = _EXAMPLES[max(shape, default="verdicts" if graders else "")]
+    paths, right = _pattern([found["samples"]], slug(dataset)), "correct"
+    if graders and not recording.manifest.datasets[dataset]["with_gold"]:
+        kind, own, _, *rest = recording.files(f"scores/{graders[0]}", dataset, llm)[0].split("/")
+        paths, right = "/".join([kind, own, "*", *rest]), "score"
     return {
         "dataset": dataset,
         "call": call,
@@ -248,7 +263,8 @@ def _example(page: Page) -> _Facts | None:
         "split": first.name,
         "configs": {part: config.name for part, config in found.items()},
         "revision": f', revision="{page.tag}"' if page.tag else "",
-        "files": f"hf://datasets/{page.pinned}/{_pattern([found['samples']], slug(dataset))}",
+        "files": f"hf://datasets/{page.pinned}/{paths}",
+        "right": right,
     }
 
 
@@ -362,6 +378,7 @@ def _counters(page: Page) -> str:
         ),
         "words": "estimates, 1.365 for each word (`words`), and so are dollars computed from them",
     }
+    words[NONE] = "not recorded"
     about = {name: words.get(name, f"counted by {code(name)}") for name in counters}
     if len(about) == 1:
         return f"The tokens are {about.popitem()[1]}."
@@ -394,6 +411,7 @@ def _gaps(page: Page) -> _Facts:
 _COLUMN_NOTES = {
     ("samples", "answer"): "normal form; null for none",
     ("samples", "correct"): "null without a gold",
+    ("samples", "usd"): "what the CoT cost",
     ("questions", "answer"): "the gold",
     ("questions", "answer_key"): "its normal form",
     ("texts", "text"): "the chain of thought",
@@ -404,7 +422,8 @@ _COLUMN_NOTES = {
     ("turns", "messages"): "sent behind the conversation so far",
     ("timings", "first_token_s"): "seconds to the first token",
     ("steps", "parent"): "`sample_index` of the step before, null for a first step",
-    ("scores", "verdict"): "of judges and reward models",
+    ("scores", "score"): "a grader's says how right the CoT is, from 0 to 1",
+    ("scores", "verdict"): "a judge's reply",
 }
 """What the name of a column does not say."""
 

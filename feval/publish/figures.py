@@ -14,6 +14,7 @@ import numpy as np
 from feval.cards.cards import price_ids
 from feval.cards.names import FINISH_REASONS, UNANSWERED
 from feval.cards.prices import PriceList, price_list
+from feval.cards.tokens import NONE
 from feval.estimators.plurality import LARGEST_POOL
 from feval.evaluation.curves import Curve, self_consistency_curve
 from feval.evaluation.surfaces import coarse_surface
@@ -71,7 +72,15 @@ def page_prices(recording: Recording, own: str | PriceList | None) -> PriceList 
     named = own or named_prices([recording.manifest])
     if isinstance(named, PriceList):
         return named
-    return price_list(named, recording.manifest.llms) if own or named in price_ids() else None
+    if not own and (named not in price_ids() or (named == "recorded" and unpaid_cots(recording))):
+        return None
+    return price_list(named, recording.manifest.llms)
+
+
+def unpaid_cots(recording: Recording) -> int | None:
+    """Return how many CoTs state no USD; `None` where some LLM states none."""
+    found = [recording.unpaid(*pair) for pair in recording.manifest.pairs]
+    return None if None in found or not found else sum(filter(None, found))
 
 
 def figures_of(recording: Recording) -> list[PairFigures]:
@@ -132,11 +141,7 @@ def _description(curves: Sequence[Curve], *, panels: bool) -> str:
     lines.
     """
     most = max(curve.points[-1].n for curve in curves)
-    cost = (
-        "mean tokens per question"
-        if any(point.usd_per_question is None for curve in curves for point in curve.points)
-        else "USD per 1,000 questions"
-    )
+    cost = pictures.along(curves)[1].partition(";")[0]
     lines = []
     for curve in curves[:_MOST_LINES]:
         first, last = curve.points[0], curve.points[-1]
@@ -217,10 +222,16 @@ def price_section(recording: Recording, prices: PriceList | None) -> str:
     """Return the price list of a page, and the one that its recording names, in words and as a
     table.
     """
-    named = recording.manifest.prices
+    named, unpaid = recording.manifest.prices, unpaid_cots(recording)
     if prices and prices.is_recorded:
         return "Each CoT states what it cost in USD; dollars here are by that."
+    but = f", but for {unpaid:,}" if unpaid else ""
+    stated = f"CoTs state what they cost in USD (`--prices recorded`){but}."
+    if all(pair["counter"] == NONE for pair in recording.manifest.pairs.values()):
+        return "The recording has neither tokens nor dollars." if unpaid is None else stated
     about = "The recording has tokens and no dollars: any price list can be applied. It names"
+    if unpaid is not None:
+        about = f"{stated} Any price list can be applied to the tokens, too. The recording names"
     if prices is None:
         unknown = f" {code(named)}, which the feval that wrote this page does not know."
         return about + (" none." if named == "none" else unknown)

@@ -185,9 +185,8 @@ class LLM(Plottable):
 
     @property
     def unpaid(self) -> int | None:
-        """How many of its CoTs state no USD; `None` for all, or where they are on the Hub."""
-        away = self._view.recording.address or self.pool.channels.usd() is None
-        return None if away else self.pool.unpaid
+        """How many of its CoTs state no USD; see `Recording.unpaid`."""
+        return self._view.of(self.name).recording.unpaid(self.dataset, self.name)
 
     @property
     def is_counted(self) -> bool:

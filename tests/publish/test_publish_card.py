@@ -404,7 +404,8 @@ def test_the_picture_is_described_with_its_ends(tmp_path):
     alt = re.findall(r"!\[(.*)\]\(figures/cost-accuracy\.png\)", text)
     ends = "33.3 % with one and 50.0 % with 4"
     said = (
-        "Accuracy of the vote of 1 to 4 CoTs against mean tokens per question, a line for each LLM"
+        "Accuracy of the vote of 1 to 4 CoTs against mean tokens per question, prompt + output, a"
+        " line for each LLM"
     )
     assert alt == [f"{said}: alpha {ends}; beta@t=0.8 {ends}"]
 
@@ -418,3 +419,22 @@ def test_trees_and_turns_have_their_own_example(tmp_path):
     trees = page(prepare(write_trees(tmp_path / "trees"), seen(), licence="mit"))
     assert "feval run beam-search --recording hf://somebody/recording" in trees
     assert "reply to another" not in trees
+
+
+@pytest.mark.parametrize("usd", [0.5, ""], ids=["paid", "partly paid"])
+def test_a_graded_recording_says_what_it_has(tmp_path, usd):
+    rows = f"id,sample,verdict,usd\nq,0,1,0.25\nq,1,0,{usd}\n"
+    (tmp_path / "t.csv").write_text(rows)
+    out = tmp_path / "graded"
+    import_recording("table", tmp_path / "t.csv", out, dataset="d", llm="m", answer_kind="text")
+    text = body(page(prepare(out, seen(), licence="mit")))
+    has = "a verdict on it" + " and its cost in USD" * bool(usd)
+    assert f"Every chain of thought (CoT) has {has}." in text
+    assert "Verdicts from 0 to 1 say how right CoTs are, by `verdict`" in text
+    assert "feval run single-call --recording" in text
+    assert f"avg(score) AS accuracy FROM 'hf://datasets/{REPO}/scores/d/*/verdict.parquet'" in text
+    assert ("cost in USD; dollars here are by that." if usd else "recorded`), but for 1.") in text
+    assert "The tokens are not recorded." in text
+    for wrong in ("as extracted", "curve self", "correct::INT", "`none`", "Extractor"):
+        assert wrong not in text
+    assert (out / "scores/d/m/verdict.parquet").is_file()

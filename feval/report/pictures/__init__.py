@@ -11,6 +11,7 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from feval.report.pictures.drawing import DEFAULT, Picture, PlotOptions, style
     from feval.report.pictures.lines import (
+        along,
         budget,
         comparison,
         curves,
@@ -31,6 +32,7 @@ __all__ = [
     "DEFAULT",
     "Picture",
     "PlotOptions",
+    "along",
     "budget",
     "comparison",
     "coupling",

@@ -12,7 +12,6 @@ from feval.answers import NORMAL_FORM
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
 from feval.cards.tokens import NONE
-from feval.replay.pools import RecordedChannels
 from feval.report.tables.tables import (
     Fields,
     Table,
@@ -263,9 +262,7 @@ def _prices(named: str, llms: Sequence[str], recording: Recording) -> str:
     if not llms or named not in price_ids() or any(map(price_list(named).find, llms)):
         return named
     pairs = recording.manifest.pairs
-    if not recording.address and all(
-        RecordedChannels(recording, *pair).usd() is not None for pair in pairs
-    ):
+    if all(recording.unpaid(*pair) == 0 for pair in pairs):
         return f"{named} has none of these LLMs; CoTs state their own USD: --prices recorded"
     return (
         f"no price: {named} has none of these LLMs; give a list that has one to `feval curve` and"
