@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from functools import cache as cached
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from feval.cards.reading import shorten
 from feval.errors import OutOfRangeError, UsageError, require_known
@@ -28,6 +29,13 @@ BILLINGS: tuple[str, ...] = ("once", "per_round", "per_sample")
 request sends it again, as ESC's windows do), or `per_sample` (each CoT is a request of its own, as
 in Adaptive-Consistency).
 """
+
+CACHES: tuple[str, ...] = ("none", "recorded", "prefix")
+"""Which prompt tokens cost what a cache's do: `none`; `recorded`, those of which the provider said
+so; `prefix:LEAST,BLOCK`, what was sent before for the same question, in whole blocks and from so
+many tokens on.
+"""
+_PREFIX = "1024,128"
 
 _Counts = TypeVar("_Counts", int, "NDArray[Any]")
 PRICE_FIELDS = (
@@ -128,11 +136,101 @@ class Price:
         return [*rates.values()][:2] if len(more) == 2 else more
 
 
+class BillingRule(NamedTuple):
+    """A billing, as its text says it: "per_round", "per_sample, cache prefix:1024,128" or "once,
+    scorers 0.002".
+
+    Attributes:
+        prompts: how a prompt is charged, one of `BILLINGS`.
+        cache: one of `CACHES`.
+        least: tokens of the shortest prompt that a prefix cache keeps.
+        block: it keeps whole blocks of so many tokens.
+        scorers: who pays for the scores that a method reads: "recorded" or "none", or USD per
+            score; empty for what was recorded, where all of it was.
+    """
+
+    prompts: str
+    cache: str = "none"
+    least: int = 0
+    block: int = 1
+    scorers: str = ""
+
+    def shared(self, prompt_tokens: Any) -> Any:
+        """Return how many tokens of a prompt a prefix cache keeps; a number, or an array."""
+        return prompt_tokens // self.block * self.block * (prompt_tokens >= self.least)
+
+
+@cached
+def billing_rule(text: str) -> BillingRule:
+    """Return what the text of a billing says.
+
+    Raises:
+        UnknownNameError: no such billing or cache.
+        UsageError: a cache with "once", where no prompt is sent twice; a prefix or a cost per score
+            that is no number.
+    """
+    prompts, *more = text.split(", ")
+    require_known("billing", prompts, BILLINGS)
+    parts = {name: value for name, _, value in (each.partition(" ") for each in more)}
+    for name in parts:
+        require_known("part of a billing", name, ("cache", "scorers"))
+    cache, _, sizes = parts.get("cache", "none").partition(":")
+    require_known("cache", cache, CACHES)
+    least, _, block = (sizes or _PREFIX).partition(",")
+    scorers = parts.get("scorers", "")
+    if cache != "none" and prompts == "once":
+        raise UsageError(
+            f"Billed once, no prompt is sent twice, and a cache ({cache}) saves nothing. Bill"
+            " per_round or per_sample: --billing per_round (in Python: billing='per_round')."
+        )
+    are_counts = least.isdecimal() and block.isdecimal() and int(block) > 0
+    if (sizes and cache != "prefix") or not are_counts:
+        raise UsageError(
+            f"A prefix cache is named with the least tokens that it keeps and the tokens of a"
+            f" block, such as prefix:{_PREFIX}; {parts['cache']!r:.40} was given."
+        )
+    if scorers not in ("", "recorded", "none") and not _is_price(scorers):
+        raise UsageError(
+            f"What a score costs is recorded, none or a number of USD from 0 to {MOST_USD:,};"
+            f" {scorers!r:.40} was given."
+        )
+    if cache != "prefix":
+        return BillingRule(prompts, cache, scorers=scorers)
+    return BillingRule(prompts, cache, int(least), int(block), scorers)
+
+
+def _is_price(text: str) -> bool:
+    try:
+        return 0 <= float(text) <= MOST_USD
+    except ValueError:
+        return False
+
+
+def billing_text(billing: str, cache: str | None = None, scorers: str | float | None = None) -> str:
+    """Return the text of a billing with a cache and a cost of scores, checked; see
+    `BillingRule`.
+    """
+    cached, scored = cache not in (None, "none"), scorers is not None
+    text = billing + f", cache {cache}" * cached + f", scorers {scorers}" * scored
+    billing_rule(text)
+    return text
+
+
+def require_plain(billing: str, price: Price | None, steps: bool = True) -> None:
+    """Raise a `UsageError` where a cache, or steps of a price, ask for more than sums of tokens."""
+    if billing_rule(billing).cache != "none" or (steps and price is not None and price.steps):
+        raise UsageError(
+            "A cache, and prices that change with the length of a prompt, need the tokens of each"
+            " question, and sums over questions or requests were to be paid. `evaluate`, `curve`"
+            " and `compare` have them (feval run, curve, compare)."
+        )
+
+
 def billed_prompts(billing: str, rounds: _Counts, cots: _Counts) -> _Counts:
     """Return how many times the prompt of a question is paid.
 
     Args:
-        billing: one of `BILLINGS`.
+        billing: the text of a `BillingRule`.
         rounds: requests made to one LLM for one question, at least 0: an integer, or an array of
             any shape.
         cots: CoTs received, of the same shape.
@@ -142,10 +240,9 @@ def billed_prompts(billing: str, rounds: _Counts, cots: _Counts) -> _Counts:
         or `cots` (`per_sample`); 0 wherever nothing was asked.
 
     Raises:
-        UnknownNameError: `billing` is none of `BILLINGS`.
+        UnknownNameError: no such billing.
     """
-    require_known("billing", billing, BILLINGS)
-    times: Any = {"once": 1, "per_round": rounds, "per_sample": cots}[billing]
+    times: Any = {"once": 1, "per_round": rounds, "per_sample": cots}[billing_rule(billing).prompts]
     billed: _Counts = times * (rounds > 0)
     return billed
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from feval import evaluation, executors, methods
 from feval.arguments import checked
+from feval.cards.billing import billing_rule
 from feval.errors import NotExactError, OutOfRangeError, UsageError, require_known
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.plurality import (
@@ -182,6 +183,13 @@ def self_consistency_curve(
             f"Seeded points average 1 replicate or more; {replicates} were asked for."
         )
     dataset.require([llm])
+    if billing_rule(llm.billing).cache != "none" or (llm.price is not None and llm.price.steps):
+        # what each question costs is no sum then
+        return method_curve(
+            dataset, [llm], "self-consistency", "n", budgets, order=order, replicates=replicates,
+            unlabelled=unlabelled, short_pools=short_pools, clusters=clusters,
+            confidence=confidence, workers=workers, executor=executor, progress=progress,
+        )  # fmt: skip
     questions = question_set(
         dataset, [(llm, max(budgets))], unlabelled=unlabelled, short_pools=short_pools, by_cot=True
     )
@@ -192,7 +200,7 @@ def self_consistency_curve(
     has_partial = judges is not None and judges.is_partial  # no CoT is right or wrong then
     if order == "exact":
         right, any_right, output = exact_values(gold, pool, budgets, judges)
-        stated = pool.paid().picodollars if llm.states_usd else pool.output_tokens
+        stated = pool.stating(llm.stated).amounts.get("picodollars", pool.output_tokens)
         paid = _mean_of_draws(stated, pool, budgets)  # looked at where CoTs state USD
     else:
         draws = replicates if order == "seeded" else 1
@@ -550,7 +558,7 @@ def _drawn_sums(
     hit = pool.codes == gold[:, None] if judges is None else judges.right[0] > 0
     right, any_right = np.zeros((2, len(rows), len(budgets)))
     tokens = np.zeros((2, len(budgets)), np.int64)
-    paid = pool.paid().picodollars if llm.states_usd else None
+    paid = pool.stating(llm.stated).amounts.get("picodollars")
     for orders in drawn_orders(llm, order, replicates, max(budgets), rows):
         hits = np.logical_or.accumulate(drawn(hit, orders), axis=-1)
         for place, budget in enumerate(budgets):

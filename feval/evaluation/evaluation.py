@@ -349,8 +349,7 @@ def evaluate(
         unscored = _unscored(method, used, chosen)
         timing = None if timing is None else timing.require(used, chosen)
         for llm in used:
-            if llm.states_usd:
-                llm.pool.rows(chosen).paid()  # all that state none are counted at once
+            llm.pool.rows(chosen).stating(llm.stated)  # all that state none are counted at once
         if kind == "exact":
             try:
                 outcome = expectation(method, dataset, used, chosen, timing)

@@ -14,13 +14,13 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from feval.cards.billing import PICODOLLARS, usd
+from feval.cards.billing import PICODOLLARS, billing_rule, require_plain, usd
 from feval.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from feval.cards.billing import Price
+    from feval.cards.billing import BillingRule, Price
     from feval.methods.protocol import Floats
     from feval.replay import LLM
     from feval.replay.clock import Timing
@@ -77,7 +77,7 @@ def _summed(*names: str) -> Sums:
 def _tokens(billing: str | None) -> Sums:
     def sums(ledger: Any) -> Any:
         bills = ledger.billed(billing)
-        return None if bills is None else reduce(add, (part for bill in bills for part in bill))
+        return None if bills is None else reduce(add, (bill.tokens for bill in bills))
 
     return sums
 
@@ -85,14 +85,14 @@ def _tokens(billing: str | None) -> Sums:
 def _usd(billing: str | None) -> Sums:
     def sums(ledger: Any) -> Any:
         if ledger.payers[0].states_usd:
-            return None if billing else _recorded_usd(ledger)
-        prices = [payer.price for payer in ledger.payers if payer.price is not None]
-        bills = ledger.billed(billing) if len(prices) == len(ledger.payers) else None
-        return (
-            None
-            if bills is None
-            else reduce(add, (usd(price, *bill) for price, bill in zip(prices, bills, strict=True)))
-        )
+            parts = [None if billing else _recorded_usd(ledger)]
+        else:
+            bills = ledger.billed(billing) or [None]
+            parts = [bill and bill.usd for bill in bills]
+        if "scoring_picodollars" in ledger.counts:
+            scoring = ledger.total("scoring_picodollars")
+            parts.append(None if scoring is None else scoring / PICODOLLARS)
+        return None if any(part is None for part in parts) else reduce(add, parts)
 
     return sums
 
@@ -135,7 +135,8 @@ MEASURES: Mapping[str, Measure] = dict(
         _per_question(
             "usd", _usd(None), "USD", shown="always", cost="usd", small=True, tokens=True,
             label="USD per 1,000 questions",
-            unknown="no price for an LLM, no prompt tokens recorded, or calls that state no USD;"
+            unknown="no price for an LLM, no prompt tokens recorded, calls that state no USD, or"
+            " prompts of which nobody knows what a cache, or a step of a price, holds;"
             " --prices recorded takes what CoTs state",
         ),
         _per_question(
@@ -185,6 +186,43 @@ MEANS: Mapping[str, str] = {each.key: name for name, each in MEASURES.items()}
 """Key of a mean -> the measure."""
 
 
+class Bill(NamedTuple):
+    """What one LLM bills, [Q] tokens of each kind; `read` and `kept` are those of a cache, `None`
+    where it has none.
+
+    Attributes:
+        request: input tokens of one request, which decide on the step of a price.
+        beyond: input tokens of other calls, whose length is at most so much more.
+    """
+
+    payer: Payer
+    input: Any
+    output: Any
+    request: Any
+    beyond: Any = 0
+    read: Any = None
+    kept: Any = None
+
+    @property
+    def tokens(self) -> Any:
+        """[Q] all of them."""
+        cached = sum(part for part in (self.read, self.kept) if part is not None)
+        return self.input + cached + self.output
+
+    @property
+    def usd(self) -> Any:
+        """[Q] USD; `None` where there is no price, or nobody knows which of its steps holds."""
+        price, most = self.payer.price, self.request + self.beyond
+        if price is None or any(
+            ((self.request <= start) & (most > start)).any() for start, _ in price.steps
+        ):
+            return None
+        return usd(
+            price, self.input, self.output, context=self.request,
+            cached_tokens=self.read, written_tokens=self.kept,
+        )  # fmt: skip
+
+
 class Payer(NamedTuple):
     """An LLM as bills see it."""
 
@@ -224,6 +262,7 @@ class QuestionLedger:
         """The ledger of votes that ask an LLM once for so many CoTs [N], in place of Q questions:
         means over questions are enough, since eq. (1) is linear.
         """
+        require_plain(llm.billing, llm.price)
         known = int(pool.prompt_tokens.min()) >= 0
         prompt_tokens = float(pool.prompt_tokens.mean()) if known else -1.0
         none = 0.0 * output_tokens
@@ -255,27 +294,41 @@ class QuestionLedger:
         none = 0.0 * self.prompt_tokens[0]
         return reduce(add, [own for part in parts if part is not None for own in part] or [none])
 
-    def billed(self, billing: str | None = None) -> list[tuple[Any, Any]] | None:
-        """Prompt and output tokens that each LLM bills, [Q] each; `None` where the tokens of some
-        prompt are not known.
+    def billed(self, billing: str | None = None) -> list[Bill] | None:
+        """What each LLM bills; `None` where the tokens of some prompt are not known, or where a
+        cache would have kept them.
         """
         if not self.is_counted or any(int(tokens.min()) < 0 for tokens in self.prompt_tokens):
             return None
+        bills = [
+            self._bill(place, billing_rule(billing or payer.billing))
+            for place, payer in enumerate(self.payers)
+        ]
+        known = [bill for bill in bills if bill is not None]
+        return known if len(known) == len(bills) else None
 
-        def own(name: str, place: int) -> Any:
+    def _bill(self, place: int, rule: BillingRule) -> Bill | None:
+        def own(name: str) -> Any:
             columns = self.count(name)
             return columns[place] if columns is not None and len(columns) else 0
 
-        return [
-            (
-                own(_PROMPTS[billing or payer.billing], place) * tokens
-                + own("auxiliary_prompt_tokens", place),
-                sum(own(name, place) for name in GENERATED),
-            )
-            for place, (payer, tokens) in enumerate(
-                zip(self.payers, self.prompt_tokens, strict=True)
-            )
-        ]
+        tokens, beyond = self.prompt_tokens[place], own("auxiliary_prompt_tokens")
+        times, output = own(_PROMPTS[rule.prompts]), sum(map(own, GENERATED))
+        read = kept = None
+        if rule.cache == "recorded":
+            if self.counts.get("cached_tokens") is None:
+                return None
+            read = own("cached_tokens")
+        elif rule.cache == "prefix":
+            first = "asked" if rule.prompts == "per_round" else "first_cots"
+            others = ("auxiliary_calls", "auxiliary_prompt_tokens", "probe_calls")
+            if self.counts.get(first) is None or any(_is_any(own(name)) for name in others):
+                return None
+            shared = rule.shared(tokens)
+            read, kept = (times - own(first)) * shared, own("asked") * shared
+        cached = 0 if read is None else read if kept is None else read + kept
+        sent = times * tokens + beyond - cached
+        return Bill(self.payers[place], sent, output, tokens, beyond, read, kept)
 
     def column(self, name: str) -> Floats | None:
         """[Q] a measure, as a mean over the draws; `None` where it is not known."""
@@ -312,6 +365,10 @@ class QuestionLedger:
         keys = [MEASURES[name].key for name in names]
         for values in zip(*lists, strict=True):
             yield dict(zip(keys, values, strict=True))
+
+
+def _is_any(counts: Any) -> bool:
+    return bool(getattr(counts, "any", lambda: counts)())
 
 
 def payer(llm: LLM) -> Payer:

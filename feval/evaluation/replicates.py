@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from feval import evaluation, executors, methods
-from feval.errors import NotARecordingError, OutOfRangeError, UsageError
+from feval.cards.billing import PICODOLLARS, billing_rule, usd
+from feval.errors import NotARecordingError, NotRecordedError, OutOfRangeError, UsageError
 from feval.estimators.arrays import Int64, Result
 from feval.evaluation import TIME_LIMIT, user_methods
 from feval.evaluation.measures import QuestionLedger, payer
@@ -31,8 +32,8 @@ from feval.methods.protocol import (
     Ledger,
     Rows,
     capabilities,
+    in_amounts,
     in_seconds,
-    in_usd,
 )
 from feval.methods.vote import split_errors
 from feval.replay import LLM
@@ -56,9 +57,9 @@ _MOST_REPLICATES, _LEAST_REPLICATES, _DRAWS = 100, 10, 2_000_000
 _WHOLE = math.lcm(*range(1, 17)) << 20
 # counts of a ledger that are not known, rather than 0, where a method does not give them
 _LATENCY, _TIMED = {"sequential_tokens", "longest_trace_tokens"}, {"sequential_microseconds"}
-_PAID = {"picodollars"}
-# field of a ledger -> the field that has it where the same is decided on pools in other units
-_REPLAYED = {"sequential_microseconds": "sequential_tokens", "picodollars": "output_tokens"}
+_AMOUNTS = {"picodollars"}, {"cached_tokens"}
+# those of which a method says nothing where there are none
+_OPTIONAL = {"first_cots", "scoring_picodollars"}
 
 _RIGHT = 1 << 40
 """Units of a right answer: sums of partial credit are whole numbers, too."""
@@ -132,7 +133,7 @@ class _Sums(dict[str, Int64]):
             for name in LEDGER_FIELDS:
                 if (counts := getattr(ledger, name)) is None:
                     self.unknown |= next(
-                        (own for own in (_LATENCY, _TIMED, _PAID) if name in own), set()
+                        (own for own in (_LATENCY, _TIMED, *_AMOUNTS) if name in own), set()
                     )
                 elif name != "longest_trace_tokens":
                     self[name][llm] += counts.sum(axis=0, dtype=np.int64)
@@ -231,10 +232,6 @@ def expectation(
         known = expected.sequential_tokens is not None
         return _latency(method, pool, exact(pool) if known else expected)
 
-    def picodollars() -> Columns | None:
-        pool = llm.pool.rows(rows)
-        return [exact(in_usd(method, pool)).output_tokens] if llm.states_usd else None
-
     counts: dict[str, Any] = {
         name: [column]
         for name in LEDGER_FIELDS
@@ -244,7 +241,13 @@ def expectation(
     counts["asked"] = [np.broadcast_to(1.0, expected.rounds.shape)]
     counts["longest_trace_tokens"] = None
     counts |= {"sequential_tokens": sequential, "sequential_microseconds": microseconds}
-    counts["picodollars"] = picodollars
+    counts["picodollars"] = counts["cached_tokens"] = None
+    for name, source, pools in _in_units(method, llms, [llm.pool.rows(rows)]):
+        own = exact(pools[0])
+        latency = _latency(method, pools[0], own)
+        counts[name] = latency if source == "sequential_tokens" else [own.output_tokens]
+    if (first := _first_cots(method, llms)) is not None:
+        counts["first_cots"] = [np.broadcast_to(float(own), expected.rounds.shape) for own in first]
     return Outcome(expected.right, error_shares, _ledger(llms, rows, counts, timing))
 
 
@@ -474,12 +477,11 @@ def _block_sums(
     gold = dataset.gold[rows]
     sums = _Sums(len(llms), len(rows))
     judges = judges_of(method, dataset, llms, rows)
-    paid = llms[0].states_usd
     if not isinstance(method, BatchMethod):
         if timing is not None:
             llms = [llm.clocked(timing.at_once) for llm in llms]
-        if paid:
-            llms = [llm.paid() for llm in llms]
+        if stated := llms[0].stated:
+            llms = [llm.stating() for llm in llms]
         for replicate in range(replicates) if order == "seeded" else [None]:
             batch = called(method, dataset, llms, rows, replicate, time_limit)
             right: Bools | Floats = (batch.answer == gold) & (gold >= 0)
@@ -500,23 +502,23 @@ def _block_sums(
             sums.add(batch, right)
             sums["uncompared"] += batch.answer[0] == _UNCOMPARED
         # a meter without a clock counts 0
-        sums.unknown |= (_TIMED if timing is None else set()) | (set() if paid else _PAID)
+        sums.unknown |= (_TIMED if timing is None else set()) | set.union(*_AMOUNTS) - {*stated}
         return sums
     sums.split = judges is None and not capabilities(method).searches
     pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
     if judges is not None and capabilities(method).chooses:
         pools = judges.apart(pools)
-    others: dict[str, Sequence[Pool]] = {}
+    others = list(_in_units(method, llms, pools))
     if timing is not None:
-        others["sequential_microseconds"] = [
-            in_seconds(method, pool.clocked(timing.at_once)) for pool in pools
-        ]
-    if paid:
-        others["picodollars"] = [in_usd(method, pool) for pool in pools]
+        clocked = [in_seconds(method, pool.clocked(timing.at_once)) for pool in pools]
+        others.append(("sequential_microseconds", "sequential_tokens", clocked))
+    if (first := _first_cots(method, llms)) is None:
+        sums.unknown.add("first_cots")
     for orders in batches:
         batch = method.decide(pools, orders)
-        for name, others_pools in others.items():
-            batch = _replayed(method, batch, name, method.decide(others_pools, orders))
+        for name, source, others_pools in others:
+            replay = method.decide(others_pools, orders)
+            batch = _replayed(method, batch, name, source, replay)
         hits = (batch.answer == gold) & (gold >= 0)
         sums.add(
             batch, hits if judges is None else judges.of_decisions(method, batch, pools, orders)
@@ -529,12 +531,79 @@ def _block_sums(
                 ("early", "routed"), split_errors(batch, hits, gold, pools, orders), strict=True
             ):
                 sums[name] += np.rint(part * _WHOLE).astype(np.int64).sum(axis=0)
+    if first is not None:
+        sums["first_cots"] += sums["asked"] * np.array(first)[:, None]
     return sums
 
 
-def _replayed(method: Any, decisions: Decisions, name: str, replay: Decisions) -> Decisions:
-    """The decisions with a field of `_REPLAYED`, which the same decisions came to on pools in its
-    unit.
+def _in_units(
+    method: Any, llms: Sequence[LLM], pools: Sequence[Pool]
+) -> Iterator[tuple[str, str, list[Pool]]]:
+    """Yield each count beside tokens that costs rest on, the field that has it where the same is
+    decided on other pools, and these pools.
+    """
+    per_round = billing_rule(llms[0].billing).prompts == "per_round"
+    for name in llms[0].stated:
+        # of a request, the most that one of its replies states
+        at_once = name == "cached_tokens" and per_round
+        source = "sequential_tokens" if at_once else "output_tokens"
+        yield name, source, [in_amounts(method, pool, name) for pool in pools]
+    costs = scoring_costs(method, llms, pools)
+    if costs is not None:
+        scored = [replace(pool, output_tokens=own) for pool, own in zip(pools, costs, strict=True)]
+        yield "scoring_picodollars", "output_tokens", scored
+
+
+def _first_cots(method: Any, llms: Sequence[LLM]) -> Sequence[int] | None:
+    """CoTs of the first request to each LLM that is asked; `None` where they differ."""
+    if capabilities(method).searches:
+        return None
+    first: Sequence[int] | None = getattr(method, "first_request", method.draws)(len(llms))
+    return first
+
+
+def scoring_costs(method: Any, llms: Sequence[LLM], pools: Sequence[Pool]) -> list[Int64] | None:
+    """[Q, S] of each LLM what scoring its CoTs took, in 1e-12 USD, where a method reads the scores;
+    `None` where nobody pays for them, or nobody knows.
+
+    Raises:
+        NotRecordedError: recorded costs were asked for, and some are not known; or the costs of
+            some scores are, and not of others.
+    """
+    rule = billing_rule(llms[0].billing).scorers
+    if rule == "none" or not hasattr(method, "ratings") or capabilities(method).bills_scores:
+        return None
+    costs = []
+    for llm, pool, ratings in zip(llms, pools, method.ratings(pools), strict=True):
+        if ratings is None:
+            costs.append(np.zeros(pool.codes.shape, np.int64))
+            continue
+        scores = pool.scores(method.scorer)
+        model, known = str(scores.scorer.parameters.get("model")), scores.scored
+        price = None if llm.prices is None else llm.prices.find(model)
+        if rule in {"", "recorded"}:
+            tokens = scores.prompt_tokens, scores.output_tokens
+            known = known & (tokens[0] >= 0) & (tokens[1] >= 0) & (price is not None)
+        if (scores.scored & ~known).any():
+            if rule or known.any():
+                raise NotRecordedError(
+                    f"What {(scores.scored & ~known).sum():,} of {scores.scored.sum():,} scores of"
+                    f" {pool.llm} by {scores.scorer.name!r} cost is not known: no tokens were"
+                    " recorded, or the price list has no price of its model"
+                    f" ({model}). Say what a score costs: --scorer-cost USD, or none"
+                    " (in Python: scorer_cost)."
+                )
+            return None
+        each = float(rule) if price is None or rule not in {"", "recorded"} else usd(price, *tokens)
+        costs.append(np.rint(np.where(known, each, 0.0) * PICODOLLARS).astype(np.int64))
+    return costs
+
+
+def _replayed(
+    method: Any, decisions: Decisions, name: str, source: str, replay: Decisions
+) -> Decisions:
+    """The decisions with a field of their ledgers, from the field that has it where the same is
+    decided on pools in its unit.
     """
     pairs = list(zip(decisions.ledgers, replay.ledgers, strict=True))
     same = all(
@@ -544,10 +613,10 @@ def _replayed(method: Any, decisions: Decisions, name: str, replay: Decisions) -
     if not same or not np.array_equal(decisions.answer, replay.answer):
         raise UsageError(
             f"{methods.method_name(method)} decides by how many tokens its CoTs have, so that its"
-            " seconds and recorded USD cannot be replayed; take a serving profile (`serving`), or a"
-            " price list (`prices`)."
+            " seconds, recorded USD, cached tokens and costs of scores cannot be replayed; take a"
+            " serving profile (`serving`), a price list (`prices`) or scorer_cost='none'."
         )
-    ledgers = (replace(one, **{name: getattr(other, _REPLAYED[name])}) for one, other in pairs)
+    ledgers = (replace(one, **{name: getattr(other, source)}) for one, other in pairs)
     return replace(decisions, ledgers=tuple(ledgers))
 
 

@@ -23,9 +23,10 @@ from pydantic import (
     Field,
     InstanceOf,
     ValidationError,
+    model_validator,
 )
 
-from feval.cards.billing import BILLINGS
+from feval.cards.billing import billing_rule, billing_text
 from feval.cards.reading import sentence
 from feval.cards.serving import ServingProfile, serving_profile
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
@@ -94,6 +95,11 @@ def not_empty(values: tuple[_T, ...]) -> tuple[_T, ...]:
     if not values:
         raise ValueError("name at least one")
     return values
+
+
+def _checked_billing(text: str) -> str:
+    billing_rule(text)
+    return text
 
 
 Names = Annotated[
@@ -171,8 +177,19 @@ class ReplayOptions(Request):
     """How recordings are loaded: the arguments of `load`."""
 
     seed: int = option(0, "Random seed for draws and resamples.")
-    billing: Annotated[str, one_of("billing", BILLINGS)] = option(
+    billing: Annotated[str, AfterValidator(_checked_billing)] = option(
         "once", "How prompts are paid: once, per_round or per_sample.", "RULE"
+    )
+    cache: str | None = option(
+        None, "Prompt tokens at a cache's prices: none, recorded or prefix:LEAST,BLOCK.", "RULE",
+        exclude=True,
+    )  # fmt: skip
+    scorer_cost: str | None = option(
+        None,
+        "USD per score that is read, recorded or none. Default: what was recorded, where all of it"
+        " was.",
+        "USD",
+        exclude=True,
     )
     prices: str | None = option(
         None, "Id or file of a price list, recorded, or none. Default: the recording's.", "LIST"
@@ -183,6 +200,16 @@ class ReplayOptions(Request):
         " gold where it has one, else verdicts.",
         "RULE",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_billing(cls, values: Any) -> Any:
+        """The billing holds the cache and what scores cost, so that every number names them."""
+        if isinstance(values, dict) and (values.get("cache") or values.get("scorer_cost")):
+            values = dict(values)
+            more = values.pop("cache", None), values.pop("scorer_cost", None)
+            values["billing"] = billing_text(values.get("billing", "once"), *more)
+        return values
 
     def loading(self) -> dict[str, Any]:
         """The keyword arguments of `load`."""

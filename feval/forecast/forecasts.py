@@ -13,7 +13,7 @@ import numpy as np
 
 from feval import executors
 from feval.arguments import checked
-from feval.cards.billing import Price, billed_prompts, usd
+from feval.cards.billing import Price, billed_prompts, require_plain, usd
 from feval.errors import OutOfRangeError, require_known
 from feval.estimators.approximations import gaussian_estimate, monte_carlo_plurality_accuracy
 from feval.estimators.arrays import Floats, Result, UInt64, require_confidence
@@ -133,6 +133,7 @@ class MeanCosts:
     @classmethod
     def from_pool(cls, llm: LLM, rows: Rows, *more: Any) -> Self:
         """Take the means over the recorded calls of some questions whose prompts are counted."""
+        require_plain(llm.billing, llm.price)
         pool = llm.pool.rows(rows)
         output = float(mean_output_tokens(pool.output_tokens, pool.sizes).mean())
         return cls(llm.billing, float(pool.prompt_tokens.mean()), output, llm.price, *more)

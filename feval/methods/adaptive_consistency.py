@@ -137,6 +137,10 @@ class AdaptiveConsistency(StoppingMethod):
             as_fraction(self.concentration),
         )
 
+    def first_request(self, _: int) -> tuple[int, ...]:
+        """CoTs of the first request."""
+        return (1,)
+
     def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one. For "random", the LLM also has
         `uniform()`.

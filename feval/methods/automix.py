@@ -52,6 +52,7 @@ class AutoMix:
 
     capabilities = Capabilities(
         chooses=True,
+        bills_scores=True,
         needs="Its scores are verifications of the small LLM's answers, by a judge (judge:MODEL) or"
         " a function that returns several.",
     )

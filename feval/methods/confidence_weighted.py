@@ -66,8 +66,9 @@ class ConfidenceWeighted(OneLLM):
 
     scope = "CISC votes over the CoTs of one LLM"
     capabilities = Capabilities(
+        bills_scores=True,
         needs="Or take recorded self-checks (`feval score --scorer p-true:MODEL`) as its"
-        " confidence."
+        " confidence.",
     )
 
     n: Count = 20

@@ -95,6 +95,9 @@ class DifficultyAdaptive(OneLLM):
                 f" budget={self.budget} were given."
             )
 
+    def first_request(self, _: int) -> None:
+        """Those of questions differ."""
+
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """Answers and ledgers [R, Q] of the whole set of questions; see `BatchMethod.decide`."""
         allocation = self.allocation(pools, orders)

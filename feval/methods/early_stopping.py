@@ -90,6 +90,10 @@ class EarlyStopping(StoppingMethod):
         """CoTs of all windows."""
         return self.windows * self.window
 
+    def first_request(self, _: int) -> tuple[int, ...]:
+        """CoTs of the first request."""
+        return (self.window,)
+
     def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one."""
         seen: list[str | None] = []

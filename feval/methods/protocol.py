@@ -99,6 +99,7 @@ class Capabilities:
         cuts_cots: it ends CoTs before their end, see `in_seconds`.
         chooses: its answer is that of one CoT, which it chooses whatever other CoTs answer. Where
             only some settings do, a method has a true `chooses`.
+        bills_scores: it pays for the scores that it reads, as auxiliary calls.
         reads_answers: which party it elects depends on nothing but the sequence of answers.
         needs: what to record for it; ends the message that says it is missing.
     """
@@ -110,6 +111,7 @@ class Capabilities:
     whole_set: bool = False
     cuts_cots: bool = False
     chooses: bool = False
+    bills_scores: bool = False
     reads_answers: bool = False
     needs: str = ""
 
@@ -197,11 +199,11 @@ def in_seconds(method: object, pool: Pool) -> Pool:
     return replace(pool, output_tokens=pool.clock.microseconds)
 
 
-def in_usd(method: object, pool: Pool) -> Pool:
-    """A pool as a method takes it so that what it calls output tokens are picodollars.
+def in_amounts(method: object, pool: Pool, name: str) -> Pool:
+    """A pool as a method takes it so that what it calls output tokens are one of `Pool.amounts`.
 
     Raises:
-        NotRecordedError: some CoTs state no USD.
+        NotRecordedError: some CoTs state none.
         UsageError: the method cuts CoTs: nothing says what a part of one cost.
     """
     if capabilities(method).cuts_cots:
@@ -209,8 +211,7 @@ def in_usd(method: object, pool: Pool) -> Pool:
             f"{type(method).__name__} cuts CoTs, and nothing says what a part of one cost; recorded"
             " USD are of whole CoTs. Name a price list (prices), or prices 'none'."
         )
-    picodollars: Any = pool.paid().picodollars
-    return replace(pool, output_tokens=picodollars)
+    return replace(pool, output_tokens=pool.stating([name]).amounts[name])
 
 
 def is_exact(method: object, cost: str | None, parallel: int | None = None) -> bool:
@@ -352,6 +353,12 @@ class Ledger(Result):
             nobody asked for seconds.
         picodollars: [R, Q] 1e-12 USD that the CoTs state; `None` where nobody asked for recorded
             USD.
+        cached_tokens: [R, Q] prompt tokens that a cache had read, as replies say; `None` where
+            nobody asked for them.
+        first_cots: [R, Q] CoTs of the first round; `None` where the method's `first_request`, or
+            its `draws`, says it.
+        scoring_picodollars: [R, Q] what the scores cost that it read, in 1e-12 USD; `None` where
+            nobody is to pay for them.
     """
 
     rounds: Integers
@@ -366,6 +373,9 @@ class Ledger(Result):
     probe_tokens: Integers | None = None
     sequential_microseconds: Integers | None = None
     picodollars: Integers | None = None
+    cached_tokens: Integers | None = None
+    first_cots: Integers | None = None
+    scoring_picodollars: Integers | None = None
 
     @classmethod
     def one_round(

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from feval.cards.billing import usd
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.cautions import few_questions, mixed_counters, other_models, uncompared
 from feval.evaluation.measures import Averages, QuestionLedger, payer
@@ -112,20 +111,20 @@ class Grade(Averages, DatasetResult):
 
     def _llm_numbers(self) -> Iterator[dict[str, Any]]:
         ledger = self.ledger
-        for place, own in enumerate(ledger.payers):
+        for place in range(len(ledger.payers)):
             requests, cots, output = (
                 int(ledger.counts[name][place].sum())
                 for name in ("rounds", "cots", "output_tokens")
             )
             bills = ledger.billed()
-            prompts = None if bills is None else int(bills[place][0].sum())
-            price = None if self.usd is None else own.price
+            bill = None if bills is None else bills[place]
+            dollars = None if bill is None or self.usd is None else bill.usd
             yield {
                 "requests": requests,
                 "samples": cots,
-                "prompt_tokens": prompts,
+                "prompt_tokens": None if bill is None else int((bill.tokens - bill.output).sum()),
                 "output_tokens": output,
-                "usd": None if price is None or prompts is None else usd(price, prompts, output),
+                "usd": None if dollars is None else float(dollars.sum()),
             }
 
     def remarks(self) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from feval import replay
-from feval.cards.billing import usd
+from feval.cards.billing import billing_rule, usd
 from feval.cards.tokens import NONE
 from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
 from feval.estimators.plurality import vote_counts
@@ -193,11 +193,20 @@ class LLM(Plottable):
         """Whether its tokens were recorded; where not, they are stored as 0."""
         return self.counter != NONE
 
-    def paid(self) -> LLM:
-        """Return the same LLM with the USD of its CoTs, so that meters count them; see
-        `Pool.paid`.
+    @property
+    def stated(self) -> tuple[str, ...]:
+        """Which `Pool.amounts` its costs rest on."""
+        names = {
+            "picodollars": self.states_usd,
+            "cached_tokens": billing_rule(self.billing).cache == "recorded",
+        }
+        return tuple(name for name, is_needed in names.items() if is_needed)
+
+    def stating(self) -> LLM:
+        """Return the same LLM with what its CoTs state, so that meters count it; see
+        `Pool.stating`.
         """
-        return self._with(pool=self.pool.paid())
+        return self._with(pool=self.pool.stating(self.stated))
 
     def drawing(self, function: Callable[..., Orders]) -> LLM:
         """Return the same LLM with its orders from a function that gives what `draws.orders` does;

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Self
 
 from feval.arguments import checked
-from feval.cards.billing import BILLINGS
+from feval.cards.billing import billing_text
 from feval.cards.prices import PriceList, changed_prices, price_list
-from feval.errors import ConflictError, FevalWarning, NotRecordedError, UsageError, require_known
+from feval.errors import ConflictError, FevalWarning, NotRecordedError, UsageError
 from feval.hub import split_places as places
 from feval.hub.addresses import is_address
 from feval.hub.places import open_place
@@ -46,6 +46,8 @@ def load(
     seed: int = 0,
     prices: str | Path | PriceList | None = None,
     billing: str = "once",
+    cache: str | None = None,
+    scorer_cost: str | float | None = None,
     right: str | None = None,
     tier: str | None = None,
 ) -> tuple[Dataset, list[LLM]]:
@@ -65,6 +67,10 @@ def load(
             switches dollars off; `None` takes what the recording names. An LLM without a price
             votes all the same; only asking for its dollars is an error.
         billing: "once" (eq. 1 of the paper), "per_round" or "per_sample".
+        cache: which prompt tokens cost what a cache's do: "none", "recorded" (those of which the
+            provider said so) or "prefix:LEAST,BLOCK" (what was sent before for the same question).
+        scorer_cost: who pays for the scores that a method reads: "recorded", "none" or USD per
+            score; `None` for what was recorded, where all of it was.
         right: what decides which CoTs are right: "gold"; "verdict", that of the recorded grader;
             "verdict>=X", which makes partial credit binary; `None`: the gold where a question has
             one, else the verdict.
@@ -83,7 +89,7 @@ def load(
         RecordingError: a recording cannot be read.
         HubError: a recording cannot be fetched.
     """
-    require_known("billing", billing, BILLINGS)
+    billing = billing_text(billing, cache, scorer_cost)
     if recording is None and is_address(dataset):
         [only] = recordings = open_recordings(dataset)
         dataset = _only_dataset(only)

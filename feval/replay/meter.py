@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, TypeVar, overload
 
 from feval.arguments import is_whole
-from feval.cards.billing import billed_prompts
+from feval.cards.billing import billed_prompts, billing_rule
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError, require_known
 from feval.replay.responses import (
     REQUEST,
@@ -278,9 +278,28 @@ class MeteredLLM:
     @property
     def picodollars(self) -> int:
         """1e-12 USD that the CoTs handed out state; 0 where nobody asked for recorded USD, see
-        `LLM.paid`.
+        `LLM.stating`.
         """
-        return self._source.picodollars(self._places, self._tokens)
+        return sum(self._source.amounts("picodollars", self._places, self._tokens))
+
+    @property
+    def cached_tokens(self) -> int:
+        """Prompt tokens that a cache had read: of each CoT, or of each round the most that one of
+        its CoTs states; 0 where nobody asked for them.
+        """
+        alone = billing_rule(self._source.billing).prompts == "per_sample"
+        stated = self._source.amounts("cached_tokens", self._places, self._tokens)
+        return sum(stated) if alone else sum(max(stated[own], default=0) for own in self._rounds)
+
+    @property
+    def first_cots(self) -> int:
+        """CoTs of the first round."""
+        return len(self._places[self._rounds[0]]) if self._rounds else 0
+
+    @property
+    def scoring_picodollars(self) -> int:
+        """What the scores cost that it read: a function's are not counted."""
+        return 0
 
     @property
     def longest_trace_tokens(self) -> int:

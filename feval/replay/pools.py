@@ -41,7 +41,15 @@ AGGREGATES = ("score", "last", "min", "prod", "mean")
 """The number a CoT is judged by: its one score, or an aggregate of its step scores."""
 
 Channel = Literal[
-    "scorers", "scores", "logprobs", "probes", "steps", "duration_s", "first_token_s", "usd"
+    "scorers",
+    "scores",
+    "logprobs",
+    "probes",
+    "steps",
+    "duration_s",
+    "first_token_s",
+    "usd",
+    "cached_tokens",
 ]
 
 _T = TypeVar("_T")
@@ -155,6 +163,12 @@ class Channels(ABC):
     def usd(self) -> Floats | None:
         """Return [Q, S] the USD that each CoT states, as `durations` does."""
         return cast("Floats | None", self._channel("usd"))
+
+    def cached_tokens(self) -> Floats | None:
+        """Return [Q, S] prompt tokens that each reply says a cache had read, as `durations`
+        does.
+        """
+        return cast("Floats | None", self._channel("cached_tokens"))
 
     def probes(self) -> Probes:
         """Return the probes of the CoTs, whose codes are those of the pool.
@@ -333,6 +347,7 @@ class RecordedChannels(Channels):
             "duration_s": partial(self._numbers, "samples", "duration_s"),
             "first_token_s": partial(self._numbers, "timings", "first_token_s"),
             "usd": partial(self._numbers, "samples", "usd"),
+            "cached_tokens": partial(self._numbers, "samples", "cached_tokens"),
         }
         return readers[channel](*self._pair, *scorer)
 
@@ -434,8 +449,8 @@ class Pool:
         channels: source of scores, log-probabilities and probes.
         clock: how long its CoTs took, where a method is replayed in seconds; `None` everywhere
             else.
-        picodollars: [Q, S] 1e-12 USD that each CoT states, 0 where absent, where a method is
-            replayed in recorded USD; `None` everywhere else.
+        amounts: [Q, S] what each CoT states, 0 where absent, by name, where a method is replayed
+            in it: "picodollars", 1e-12 USD; "cached_tokens", prompt tokens that a cache had read.
     """
 
     llm: str
@@ -448,7 +463,7 @@ class Pool:
     question_keys: UInt64 | None = None
     channels: Channels = ArrayChannels()  # noqa: RUF009  it holds nothing, and nothing can be put into it
     clock: Clock | None = None
-    picodollars: Int64 | None = None
+    amounts: Mapping[str, Int64] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[type[Pool], tuple[Any, ...]]:
         """Send another process the finish reasons, not how they are read."""
@@ -477,30 +492,33 @@ class Pool:
         clock = replay.Clock.from_seconds(self.output_tokens, seconds, first, at_once)
         return replace(self, clock=clock)
 
-    def paid(self) -> Pool:
-        """Return the same pool with the USD that its CoTs state.
+    def stating(self, names: Sequence[str]) -> Pool:
+        """Return the same pool with some `amounts`, which its CoTs state.
 
         Raises:
             NotRecordedError: some state none; the message counts them.
         """
-        recorded, usd = self.codes > -2, self._stated_usd()
-        if missing := self.unpaid:
-            raise NotRecordedError(
-                f"{missing:,} of {recorded.sum():,} CoTs of {self.llm} state no USD, so that their"
-                " recorded cost is not known (prices 'recorded'), and it is not mixed with computed"
-                " ones. Import it (usd), name a price list, or leave dollars out: prices 'none'."
-            )
-        whole = np.rint(np.where(recorded, usd, 0.0) * PICODOLLARS)
-        return replace(self, picodollars=whole.astype(np.int64))
+        return replace(self, amounts={name: self._amount(name) for name in names})
 
-    def _stated_usd(self) -> Floats:
-        usd = self.channels.usd()
-        return np.full(self.codes.shape, np.nan) if usd is None else usd
+    def _amount(self, name: str) -> Int64:
+        unit, what = (PICODOLLARS, "USD") if name == "picodollars" else (1, "cached tokens")
+        recorded, values = self.codes > -2, self._stated(name)
+        if missing := int((recorded & np.isnan(values)).sum()):
+            raise NotRecordedError(
+                f"{missing:,} of {recorded.sum():,} CoTs of {self.llm} state no {what}, so that"
+                " their recorded cost is not known, and it is not mixed with computed ones. Import"
+                " them; or name a price list, or prices 'none', and no cache 'recorded'."
+            )
+        return np.rint(np.where(recorded, values, 0.0) * unit).astype(np.int64)
+
+    def _stated(self, name: str) -> Floats:
+        stated = self.channels.usd() if name == "picodollars" else self.channels.cached_tokens()
+        return np.full(self.codes.shape, np.nan) if stated is None else stated
 
     @property
     def unpaid(self) -> int:
         """How many of its CoTs state no USD."""
-        return int(((self.codes > -2) & np.isnan(self._stated_usd())).sum())
+        return int(((self.codes > -2) & np.isnan(self._stated("picodollars"))).sum())
 
     @property
     def smallest(self) -> int:
@@ -634,5 +652,5 @@ class Pool:
             None if self.question_keys is None else self.question_keys[places],
             self.channels.rows(rows),
             None if self.clock is None else self.clock.rows(places),
-            None if self.picodollars is None else self.picodollars[places],
+            {name: amount[places] for name, amount in self.amounts.items()},
         )

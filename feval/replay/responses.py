@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from feval.cards.billing import billed_prompts, usd
+from feval.cards.billing import billed_prompts, require_plain, usd
 from feval.recording.layout.flat import Floats
 
 if TYPE_CHECKING:
@@ -135,11 +135,11 @@ class Source(Protocol):
         """Return the microseconds of a round in which CoTs grew; 0 without a clock."""
         return 0
 
-    def picodollars(self, places: Sequence[int], tokens: Sequence[int]) -> int:  # noqa: ARG002  others have some
-        """Return 1e-12 USD that CoTs state of which so many tokens were generated; 0 where nobody
-        asked for recorded USD.
+    def amounts(self, name: str, places: Sequence[int], tokens: Sequence[int]) -> list[int]:  # noqa: ARG002  others have some
+        """Return one of `Pool.amounts` of CoTs of which so many tokens were generated; nothing
+        where nobody asked for it.
         """
-        return 0
+        return []
 
     def tokens(self, places: Sequence[int]) -> list[int]:
         """Return output tokens."""
@@ -175,9 +175,13 @@ class Source(Protocol):
             PriceNotFoundError: there is no price, or the prompt tokens are not known.
         """
         price = self.known_price()
-        prompts = int(billed_prompts(self.billing, rounds, cots))
-        prompt_tokens = prompts * self.known_prompt_tokens("no dollars") + extra_prompt_tokens
-        return float(usd(price, prompt_tokens, output_tokens))
+        require_plain(self.billing, price, extra_prompt_tokens > 0)
+        prompts, each = (
+            int(billed_prompts(self.billing, rounds, cots)),
+            self.known_prompt_tokens("no dollars"),
+        )
+        prompt_tokens = prompts * each + extra_prompt_tokens
+        return float(usd(price, prompt_tokens, output_tokens, context=each))
 
     def output_dollars(self, tokens: int) -> float | None:
         """Return the USD of output tokens, `None` without a price."""

@@ -75,15 +75,16 @@ class RecordedSource(Source):
         clock = self.pool.clock
         return 0 if clock is None else clock.wait(self.row, places, before, after)
 
-    def picodollars(self, places: Sequence[int], tokens: Sequence[int]) -> int:
-        if self.pool.picodollars is None:
-            return 0
-        if self.tokens(places) != list(tokens):
+    def amounts(self, name: str, places: Sequence[int], tokens: Sequence[int]) -> list[int]:
+        if name not in self.pool.amounts:
+            return []
+        if name == "picodollars" and self.tokens(places) != list(tokens):
             raise UsageError(
                 f"A CoT of {self.name} was cut on {self._where}, and nothing says what a part of it"
                 " cost; recorded USD are of whole CoTs. Name a price list (prices)."
             )
-        return int(self.pool.picodollars[self.row, list(places)].sum())
+        amounts: list[int] = self.pool.amounts[name][self.row, list(places)].tolist()
+        return amounts
 
     def tokens(self, places: Sequence[int]) -> list[int]:
         tokens: list[int] = self.pool.output_tokens[self.row, list(places)].tolist()

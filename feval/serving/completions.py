@@ -152,7 +152,8 @@ class CompletionBuilder:
             prompt_tokens = handout.request.prompt_tokens
             if price is None or (handout.prompts and prompt_tokens < 0):
                 return None
-            dollars += usd(price, handout.prompts * prompt_tokens, handout.output_tokens)
+            prompts = handout.prompts * prompt_tokens
+            dollars += float(usd(price, prompts, handout.output_tokens, context=prompt_tokens))
         return dollars
 
 

@@ -600,6 +600,8 @@ def _summed(counts: Mapping[LLM, Counter[str]]) -> dict[str, Any]:
             missing = "The recording was opened without a price list."
         elif llm.price is None:
             missing = f"The price list {llm.prices.id!r} has no price for the LLM {llm.name!r}."
+        elif llm.price.steps:
+            missing = f"The price of {llm.name} changes with the length of a prompt."
         elif each["unknown_prompts"]:
             missing = f"The prompt tokens of {llm.name} were not recorded for every question."
         else:

@@ -422,7 +422,7 @@ class BlindDataset:
         self._channels.append(pool.channels)
         names = (
             "llm", "codes", "output_tokens", "prompt_tokens", "sizes", "finish", "candidates",
-            "clock", "picodollars",
+            "clock", "amounts",
         )  # fmt: skip
         return {name: getattr(pool, name) for name in names} | {
             "owner": pool.channels.owner,

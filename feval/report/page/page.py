@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from warnings import warn
 
 from feval import __version__
+from feval.cards.billing import billing_rule
 from feval.comparison.comparison import load_compared, traces
 from feval.errors import FevalWarning
 from feval.evaluation import TIME_LIMIT
@@ -169,7 +170,10 @@ def _facts(comparison: Comparison, llms: Sequence[LLM]) -> list[tuple[str, str]]
         ("recordings", ", ".join(comparison.widest.recording_hashes)),
         ("LLMs", ", ".join(llm.name for llm in llms)),
         ("price list", f"{prices.id}, digest {prices.digest}{unpriced}" if prices else "none"),
-        ("billing", f"prompts are charged {_BILLINGS[plan.billing]} ({plan.billing})"),
+        (
+            "billing",
+            f"prompts are charged {_BILLINGS[billing_rule(plan.billing).prompts]} ({plan.billing})",
+        ),
         ("token counter", ", ".join(dict.fromkeys(llm.counter for llm in llms))),
         ("draws", f"{SCHEME}, seed {plan.seed}; {kinds}"),
         (
