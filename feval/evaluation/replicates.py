@@ -269,17 +269,14 @@ def _among(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Ou
     )
     found = method.among(pools, right, costs)
 
-    def picodollars() -> Columns | None:
-        if not llms[0].states_usd:
-            return None
-        paid = method.among([in_usd(method, pool) for pool in pools], right, costs)
-        return [own.output_tokens for own in paid]
-
     counts: dict[str, Any] = {
         name: [getattr(own, name) for own in found] for name in ("rounds", "cots", "output_tokens")
     }
     counts |= {"asked": counts["rounds"], "longest_trace_tokens": None, "sequential_tokens": None}
-    counts |= {"sequential_microseconds": None, "picodollars": picodollars}
+    counts |= {"sequential_microseconds": None, "picodollars": None, "cached_tokens": None}
+    for name, _, others in _in_units(method, llms, pools):
+        paid = method.among(others, right, costs)
+        counts[name] = [own.output_tokens for own in paid]
     total = np.sum([own.right for own in found], axis=0)
     return Outcome(total, ErrorShares, _ledger(llms, rows, counts, None))
 

@@ -14,7 +14,7 @@ from feval.errors import NotRecordedError, PriceNotFoundError, TokenCounterError
 from feval.evaluation.method_names import make_method
 from feval.importers import import_recording
 from feval.methods import METHODS, ModelSwitch, Oracle, SelfConsistency, SingleCall
-from feval.methods.protocol import capabilities, in_usd
+from feval.methods.protocol import capabilities, in_amounts
 from feval.receipts.verifying import verify_receipt
 from feval.recording import open_recording
 from feval.replay.meter import handed_out
@@ -97,7 +97,7 @@ def test_recorded_usd_are_never_mixed_or_made_up(folder, replay):
     assert cuts
     for each in cuts:
         with pytest.raises(UsageError, match="cuts CoTs, and nothing says what a part of one cost"):
-            in_usd(each, llms["cheap"].pool)
+            in_amounts(each, llms["cheap"].pool, "picodollars")
 
 
 def test_the_command_line_says_whose_usd_they_are(folder, tmp_path):
