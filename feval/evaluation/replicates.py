@@ -587,8 +587,7 @@ def scoring_costs(method: Any, llms: Sequence[LLM], pools: Sequence[Pool]) -> li
                     f"What {(scores.scored & ~known).sum():,} of {scores.scored.sum():,} scores of"
                     f" {pool.llm} by {scores.scorer.name!r} cost is not known: no tokens were"
                     " recorded, or the price list has no price of its model"
-                    f" ({model}). Say what a score costs: --scorer-cost USD, or none"
-                    " (in Python: scorer_cost)."
+                    f" ({model}). Say what a score costs, in USD: --scorer-cost 0.001, or none."
                 )
             return None
         each = float(rule) if price is None or rule not in {"", "recorded"} else usd(price, *tokens)

@@ -228,7 +228,11 @@ def _lazy_prices(
     if isinstance(name, PriceList):
         listed = name if tier is None else name.in_batch(llms)
         return lambda: listed
-    known = {llm for recording in recordings for llm in recording.manifest.llms}
+    known = {llm for recording in recordings for llm in recording.manifest.llms} | {
+        str(scorer["parameters"].get("model"))
+        for recording in recordings
+        for scorer in recording.manifest.raw["scorers"]
+    }
     is_partial = prices is None and name == "recorded"
     read_prices = cache(
         lambda: (

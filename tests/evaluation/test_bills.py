@@ -13,6 +13,7 @@ from feval.cards.billing import BillingRule, Price, billing_rule
 from feval.cards.prices import PriceList
 from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.method_names import make_method
+from feval.forecast import estimate
 from feval.methods import BestOfN, SelfConsistency
 from feval.recording.content import ScorerInfo, ScoreRows
 from feval.replay.meter import handed_out
@@ -137,9 +138,7 @@ def test_scores_that_are_read_are_paid_for(folder, cost):
 def test_a_price_in_steps_or_a_cache_is_refused_where_only_sums_are_known(folder):
     dataset, llm = opened(folder)
     with pytest.raises(UsageError, match="need the tokens of each question"):
-        from feval import estimate
-
-        estimate(dataset, llm, 2, [3], ["plug-in"])
+        estimate(dataset, llm, g=2, m=[3])
     dataset, cached = opened(folder, billing="per_round", cache=RULE)
     assert cached(0, n=1).cots[0].answer is not None
     with pytest.raises(UsageError, match="need the tokens of each question"):
@@ -175,7 +174,7 @@ def test_scores_of_which_some_cost_is_known_are_an_error(folder):
     dataset, llm = opened(folder, scorer_cost="recorded")
     cheap = replace(PRICES, prices={"m": PRICES.prices["m"]})
     other, [unpriced] = load("toy", ["m"], folder, prices=cheap, scorer_cost="recorded")
-    with pytest.raises(NotRecordedError, match="Say what a score costs: --scorer-cost"):
+    with pytest.raises(NotRecordedError, match="Say what a score costs, in USD"):
         evaluate(BestOfN(2), other, unpriced)
     assert evaluate(BestOfN(2), dataset, llm).usd_per_question > 0
 
