@@ -49,7 +49,9 @@ PRICE_FIELDS = (
 # far above any price, and far below where sums of dollars leave floats
 MOST_USD_PER_MTOK = 1_000_000_000
 MOST_USD = 1_000
-"""The most that one CoT may state: sums of whole picodollars over draws stay below 2**63."""
+"""The most that one CoT may state."""
+MOST_USD_OF_QUESTION = 9_000_000
+"""The most that its CoTs of one LLM may: whole picodollars of one draw stay below 2**63."""
 PICODOLLARS = 1e12
 """Of a USD: recorded amounts are added as whole numbers, so that no sum depends on its order."""
 

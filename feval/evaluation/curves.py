@@ -38,7 +38,15 @@ from feval.evaluation.questions import (
     question_set,
     train_test_rows,
 )
-from feval.evaluation.replicates import block_results, default_replicates, drawn_orders, judges_of
+from feval.evaluation.replicates import (
+    RIGHT,
+    block_results,
+    default_replicates,
+    drawn_orders,
+    halves,
+    joined,
+    judges_of,
+)
 from feval.evaluation.results import DatasetResult, interval_ends, rests_on
 from feval.executors.progress import Progress, reports, silent
 from feval.lazy import Plottable
@@ -205,17 +213,17 @@ def self_consistency_curve(
     else:
         draws = replicates if order == "seeded" else 1
         work = partial(_drawn_sums, order=order, replicates=replicates, budgets=budgets)
-        totals = np.zeros((2, len(rows), len(budgets)))
-        tokens = np.zeros((2, len(budgets)), np.int64)
+        counts = np.zeros((3, len(rows), len(budgets)), np.int64)
+        tokens = 0 * counts[:, 0]
         with executors.opened(workers, given=executor) as opened:
             method = methods.SelfConsistency(max(budgets))
             for block, sums in block_results(work, method, dataset, [llm], rows, opened):
-                totals[0, block], totals[1, block], block_tokens = sums
-                tokens += block_tokens
+                counts[:, block] = sums[0]
+                tokens += sums[1]
                 progress(block.stop, len(rows))
-        totals /= draws
-        right, any_right = (PerQuestion(each, np.arange(len(rows))) for each in totals)
-        output, paid = tokens / (draws * len(rows))
+        shares = joined(counts[1:]) / (draws * RIGHT), counts[0] / draws
+        right, any_right = (PerQuestion(each, np.arange(len(rows))) for each in shares)
+        output, paid = (each / (draws * len(rows)) for each in (tokens[0], joined(tokens[1:])))
     grouped = None if confidence is None else question_clusters(dataset, rows, clusters)
     ledger = QuestionLedger.at_mean_question(
         llm, pool, budgets, output_tokens=output, picodollars=paid
@@ -488,11 +496,13 @@ def _pass_at_n(
     """Return pass@n with all the CoTs that the method may look at, on the questions it was
     evaluated on.
     """
-    has_partial = dataset.rightness is not None and dataset.rightness.is_partial
-    if len(llms) != 1 or capabilities(method).searches or has_partial:
+    if len(llms) != 1 or capabilities(method).searches:
         return None
     rows = np.flatnonzero(np.isin(dataset.question_keys, result.question_keys))
     oracle: Any = methods.Oracle(*method.draws(1))
+    judges = judges_of(oracle, dataset, llms, rows)
+    if judges is not None and judges.is_partial:
+        return None
     return evaluation.evaluate(oracle, dataset, llms, rows=rows, confidence=None).accuracy
 
 
@@ -548,16 +558,16 @@ def _drawn_sums(
     order: str,
     replicates: int,
     budgets: Sequence[int],
-) -> tuple[Floats, Floats, Integers]:
-    """Count over the draws of some questions: [Q, D] votes that are right, and with a right CoT,
-    and [2, D] output tokens and picodollars, 0 where nobody asked for these.
+) -> tuple[Integers, Integers]:
+    """Count over the draws of some questions: [3, Q, D] votes with a right CoT and `halves` of how
+    right they are, and [3, D] output tokens and halves of picodollars, 0 where nobody asked.
     """
     [llm] = llms
     gold, pool = dataset.gold[rows], llm.pool.rows(rows)
     judges = _judges(dataset, llm, rows)
     hit = pool.codes == gold[:, None] if judges is None else judges.right[0] > 0
-    right, any_right = np.zeros((2, len(rows), len(budgets)))
-    tokens = np.zeros((2, len(budgets)), np.int64)
+    counts = np.zeros((3, len(rows), len(budgets)), np.int64)
+    tokens = 0 * counts[:, 0]
     paid = pool.stating(llm.stated).amounts.get("picodollars")
     for orders in drawn_orders(llm, order, replicates, max(budgets), rows):
         hits = np.logical_or.accumulate(drawn(hit, orders), axis=-1)
@@ -569,12 +579,12 @@ def _drawn_sums(
                 if judges is None
                 else judges.of_decisions(method, decisions, [pool], first)
             )
-            right[:, place] += own.sum(axis=0)
-            any_right[:, place] += hits[..., budget - 1].sum(axis=0)
+            counts[0, :, place] += hits[..., budget - 1].sum(axis=0)
+            counts[1:, :, place] += halves(own)
             tokens[0, place] += decisions.ledgers[0].output_tokens.sum(dtype=np.int64)
             if paid is not None:
-                tokens[1, place] += drawn(paid, first[0]).sum(dtype=np.int64)
-    return right, any_right, tokens
+                tokens[1:, place] += halves(drawn(paid, first[0]), None)
+    return counts, tokens
 
 
 def interval_columns(

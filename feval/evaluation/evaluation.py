@@ -212,7 +212,8 @@ class Evaluation(Averages, DatasetResult, Plottable):
             result["train_questions"] = self.train_questions
         if self.kind == "recorded":
             named = {name: getattr(self, name) for name in _TOTALS}
-            totals = {"correct": self.right, "traces": self.samples} | named
+            whole = self.right if (self.right % 1 == 0).all() else None  # no partial credit
+            totals = {"correct": whole, "traces": self.samples} | named
             result |= {
                 name: None if each is None else int(each.sum()) for name, each in totals.items()
             }

@@ -61,8 +61,10 @@ _AMOUNTS = {"picodollars"}, {"cached_tokens"}
 # those of which a method says nothing where there are none
 _OPTIONAL = {"first_cots", "scoring_picodollars"}
 
-_RIGHT = 1 << 40
+RIGHT = 1 << 60
 """Units of a right answer: sums of partial credit are whole numbers, too."""
+_BITS = 32  # of a half
+_WIDE = ("picodollars", "scoring_picodollars")  # kept as halves
 
 _CHUNK_CODES = 1 << 21  # of orders at once, two bytes each
 # codes of answers that no CoT gave
@@ -97,36 +99,52 @@ class Outcome(Result):
     uncompared: int = 0
 
 
+def halves(values: Any, axis: Any = 0) -> Int64:
+    """Return [2, ...] sums of 64-bit whole numbers, or of how right answers are: of their high
+    and low halves, which stay exact however many there are; `joined` gives the sum.
+    """
+    if values.dtype == np.bool_:
+        count: Int64 = values.sum(axis=axis) * (RIGHT >> _BITS)
+        return np.stack([count, 0 * count])
+    if values.dtype.kind == "f":
+        values = np.rint(values * RIGHT).astype(np.int64)
+    parts = values >> _BITS, values & ((1 << _BITS) - 1)
+    return np.stack([part.sum(axis=axis) for part in parts])
+
+
+def joined(sums: Int64) -> Floats:
+    """Return the sums that `halves` gave; those of how right answers are count in `RIGHT`."""
+    total: Floats = sums[0] * float(1 << _BITS) + sums[1]
+    return total
+
+
 class _Sums(dict[str, Int64]):
     """Sums over replicates [..., Q]: whole numbers, so that any order and any number of processes
     gives the same.
 
-    Those of a ledger's fields are [L, Q], and so is `asked`; `right` counts units of 1/`_RIGHT`,
-    `early` and `routed` of 1/`_WHOLE`. `unknown` are fields that some ledger lacked; `split` is
-    whether errors were split.
+    Those of a ledger's fields are [L, Q], and so is `asked`; `right` [2, Q] and those of
+    `_WIDE` [L, 2, Q] are those of `halves`; `early` and `routed` count units of 1/`_WHOLE`. `unknown` are
+    fields that some ledger lacked; `split` is whether errors were split, everywhere.
     """
 
     def __init__(self, llms: int, questions: int) -> None:
-        counts = dict.fromkeys(("asked", *LEDGER_FIELDS), llms) | {"longest_trace_tokens": 1}
-        super().__init__({name: np.zeros((n, questions), np.int64) for name, n in counts.items()})
-        for name in ("right", "none", "early", "routed", "uncompared"):
-            self[name] = np.zeros(questions, np.int64)
+        counts: dict[str, Any] = dict.fromkeys(("asked", *LEDGER_FIELDS), (llms,))
+        counts |= {"longest_trace_tokens": (1,), "right": (2,)} | dict.fromkeys(_WIDE, (llms, 2))
+        counts |= dict.fromkeys(("none", "early", "routed", "uncompared"), ())
+        super().__init__({name: np.zeros((*n, questions), np.int64) for name, n in counts.items()})
         self.unknown: set[str] = set()
-        self.split = False
+        self.split = True
 
     def put(self, block: slice, part: _Sums) -> None:
         """Take over the sums of a block of questions."""
         for name, sums in self.items():
             sums[..., block] = part[name]
-        self.split = part.split
+        self.split &= part.split
         self.unknown |= part.unknown
 
     def add(self, decisions: Decisions, right: Bools | Floats) -> None:
         """Count some replicates, from their decisions and how right these are [R, Q]."""
-        if right.dtype == np.bool_:
-            self["right"] += right.sum(axis=0) * _RIGHT
-        else:
-            self["right"] += np.rint(right * _RIGHT).astype(np.int64).sum(axis=0)
+        self["right"] += halves(right)
         self["none"] += (decisions.answer < 0).sum(axis=0)
         for llm, ledger in enumerate(decisions.ledgers):
             self["asked"][llm] += (ledger.rounds > 0).sum(axis=0)
@@ -135,6 +153,8 @@ class _Sums(dict[str, Int64]):
                     self.unknown |= next(
                         (own for own in (_LATENCY, _TIMED, *_AMOUNTS) if name in own), set()
                     )
+                elif name in _WIDE:
+                    self[name][llm] += halves(counts)
                 elif name != "longest_trace_tokens":
                     self[name][llm] += counts.sum(axis=0, dtype=np.int64)
         if self.unknown.isdisjoint(_LATENCY):
@@ -149,11 +169,13 @@ class _Sums(dict[str, Int64]):
         split = (self["early"] / unit, self["routed"] / unit) if self.split else (None, None)
         shares = ErrorShares(_compact(self["none"] / replicates), *map(_compact, split))
         counts: dict[str, Any] = {
-            name: None if name in self.unknown else [_compact(own) for own in self[name]]
+            name: None
+            if name in self.unknown
+            else [_compact(joined(own) if own.ndim > 1 else own) for own in self[name]]
             for name in ("asked", *LEDGER_FIELDS)
         }
         ledger = _ledger(llms, rows, counts, timing, replicates)
-        right = self["right"] / (replicates * _RIGHT)
+        right = joined(self["right"]) / (replicates * RIGHT)
         return Outcome(right, lambda: shares, ledger, int(self["uncompared"].sum()))
 
 
@@ -474,7 +496,9 @@ def _block_sums(
     gold = dataset.gold[rows]
     sums = _Sums(len(llms), len(rows))
     judges = judges_of(method, dataset, llms, rows)
-    if not isinstance(method, BatchMethod):
+    is_batch = isinstance(method, BatchMethod)
+    sums.split = is_batch and judges is None and not capabilities(method).searches
+    if not is_batch:
         if timing is not None:
             llms = [llm.clocked(timing.at_once) for llm in llms]
         if stated := llms[0].stated:
@@ -501,7 +525,6 @@ def _block_sums(
         # a meter without a clock counts 0
         sums.unknown |= (_TIMED if timing is None else set()) | set.union(*_AMOUNTS) - {*stated}
         return sums
-    sums.split = judges is None and not capabilities(method).searches
     pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
     if judges is not None and capabilities(method).chooses:
         pools = judges.apart(pools)

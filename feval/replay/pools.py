@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 import numpy as np
 
 from feval import replay
-from feval.cards.billing import PICODOLLARS
-from feval.errors import ConflictError, NotRecordedError, UsageError, require_known
+from feval.cards.billing import MOST_USD_OF_QUESTION, PICODOLLARS
+from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, UsageError, require_known
 from feval.recording.arrays import (
     Probes,
     RaggedArray,
@@ -497,6 +497,7 @@ class Pool:
 
         Raises:
             NotRecordedError: some state none; the message counts them.
+            OutOfRangeError: those of one question state more than can be added.
         """
         return replace(self, amounts={name: self._amount(name) for name in names})
 
@@ -509,7 +510,14 @@ class Pool:
                 " their recorded cost is not known, and it is not mixed with computed ones. Import"
                 " them; or name a price list, or prices 'none', and no cache 'recorded'."
             )
-        return np.rint(np.where(recorded, values, 0.0) * unit).astype(np.int64)
+        values = np.where(recorded, values, 0.0)
+        most = values.sum(axis=1).max(initial=0)
+        if name == "picodollars" and most > MOST_USD_OF_QUESTION:
+            raise OutOfRangeError(
+                f"The CoTs of {self.llm} on one question state {most:,.0f} USD; at most"
+                f" {MOST_USD_OF_QUESTION:,} can be added. Leave dollars out: prices 'none'."
+            )
+        return np.rint(values * unit).astype(np.int64)
 
     def _stated(self, name: str) -> Floats:
         stated = self.channels.usd() if name == "picodollars" else self.channels.cached_tokens()

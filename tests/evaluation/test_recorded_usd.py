@@ -10,7 +10,13 @@ from command_line import failed, feval, said
 from small import pool, write_rows
 
 from feval import evaluate, load, self_consistency_curve
-from feval.errors import NotRecordedError, PriceNotFoundError, TokenCounterError, UsageError
+from feval.errors import (
+    NotRecordedError,
+    OutOfRangeError,
+    PriceNotFoundError,
+    TokenCounterError,
+    UsageError,
+)
 from feval.evaluation.method_names import make_method
 from feval.importers import import_recording
 from feval.methods import METHODS, ModelSwitch, Oracle, SelfConsistency, SingleCall
@@ -69,6 +75,20 @@ def test_a_method_costs_what_its_cots_state(replay, name):
         assert result.usd[row] == pytest.approx(sum(stated) / 8, abs=1e-15)
     plain = evaluate(lambda question, *own: method(question, *own), dataset, used, replicates=8)
     assert plain.usd.tolist() == result.usd.tolist()
+
+
+def test_large_amounts_are_added_exactly_or_refused(tmp_path):
+    for usd in (4e6, 5e6):
+        write_rows(tmp_path / str(usd), ["a"], ("m", [pool(0, "aa", extra={"usd": [usd] * 2})]))
+        dataset, [llm] = load("toy", None, tmp_path / str(usd), prices="recorded")
+        options = {"order": "seeded", "replicates": 9}
+        if usd == 5e6:
+            with pytest.raises(OutOfRangeError, match="state 10,000,000 USD; at most 9,000,000"):
+                evaluate(SelfConsistency(2), dataset, llm, **options)
+            return
+        [point] = self_consistency_curve(dataset, llm, [2], **options).points
+        result = evaluate(SelfConsistency(2), dataset, llm, **options)
+        assert point.usd_per_question == result.usd_per_question == 8e6
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
