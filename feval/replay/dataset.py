@@ -268,8 +268,8 @@ class Dataset(Plottable):
 
     @cached_property
     def mixed_parties(self) -> int:
-        """Number of questions where one party holds answers that equal the gold, within the
-        tolerance, and others that do not.
+        """Number of questions where the answers of the gold's party are not those that equal the
+        gold, within the tolerance.
         """
         near = answers.equivalence.tolerated(self._equality)
         if near is None:
@@ -277,14 +277,12 @@ class Dataset(Plottable):
         return sum(self._is_mixed(row, near) for row in np.flatnonzero(self.gold >= 0).tolist())
 
     def _is_mixed(self, row: int, near: Callable[[str, str], bool]) -> bool:
-        aliases = self._view.votes.aliases(row)
-        if not aliases:
-            return False
-        joined, keys = set(aliases.values()), self._view.votes.candidates(row)
-        golds = self._golds(row)
-        forms = [*aliases.items(), *((keys[code], code) for code in joined)]
-        verdicts = {(code, any(near(gold, form) for gold in golds)) for form, code in forms}
-        return len(verdicts) > len(joined)
+        votes, golds = self._view.votes, self._golds(row)
+        codes = {form: code for code, form in enumerate(votes.candidates(row))} | votes.aliases(row)
+        return any(
+            any(near(gold, form) for gold in golds) != (code == votes.gold[row])
+            for form, code in codes.items()
+        )
 
     @property
     def _equality(self) -> str:

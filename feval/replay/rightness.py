@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from feval.recording.votes import Votes
 
 _RULE = re.compile(r"gold|verdict(:.*?)?(>=(0(\.[0-9]+)?|1(\.0+)?))?")
-_BLOCK = 1 << 14  # questions
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +36,8 @@ class Rightness:
         gold: [Q] code of the gold where it decides; by verdicts, of the one party that is right,
             a code that no CoT has where none is, or where the question is mixed; -1 where nothing
             says what is right.
-        is_mixed: [Q] whether parties do not say it all: several are right, one has CoTs that differ
-            or have partial credit, or a CoT without an answer is right.
+        is_mixed: [Q] whether that party does not say it all: some CoT of it is not right, or one
+            beside it is, in part or without an answer.
         by_verdict: [Q] whether verdicts decide, and not the gold.
         graders: LLM -> who gave its verdicts.
     """
@@ -48,11 +47,6 @@ class Rightness:
     is_mixed: Bools
     by_verdict: Bools
     graders: Mapping[str, str]
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether some CoT is neither right nor wrong."""
-        return any(((right > 0) & (right < 1)).any() for right in self.of_llm.values())
 
 
 @dataclass(frozen=True)
@@ -198,22 +192,13 @@ def _summarised(
     graders: Mapping[str, str],
 ) -> Rightness:
     """Return what the parties of each question say of it; a gold that decides stays as it is."""
-    candidates = votes.candidate_counts()
-    gold = np.where(decides, candidates, gold).astype(np.int64)
+    candidates, party = votes.candidate_counts(), np.full(len(gold), -1)
+    for llm, own in right.items():
+        found = np.where(own > 0, votes.llms[llm].codes, -1).max(axis=1, initial=-1)
+        party = np.maximum(party, found)
+    gold = np.where(decides, np.where(party < 0, candidates, party), gold).astype(np.int64)
     mixed = np.zeros(len(gold), np.bool_)
-    for start in range(0, len(gold), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        shape = len(gold[block]), int(candidates[block].max(initial=0)) + 1  # the last: no answer
-        least, most = np.ones(shape), np.zeros(shape)
-        for llm, own in right.items():
-            codes = votes.llms[llm].codes[block]
-            row, cot = np.nonzero(codes >= -1)
-            party = row, codes[row, cot].astype(np.intp)
-            np.minimum.at(least, party, own[block][row, cot])
-            np.maximum.at(most, party, own[block][row, cot])
-        some = most > 0
-        several = (some[:, :-1].sum(axis=1) > 1) | some[:, -1]
-        mixed[block] = several | (some & (least < 1)).any(axis=1)
-        found = some.any(axis=1) & ~mixed[block] & decides[block]
-        gold[block][found] = some[found].argmax(axis=1)
+    for llm, own in right.items():
+        mixed |= (own != (votes.llms[llm].codes == gold[:, None])).any(axis=1)
+    gold[mixed & decides] = candidates[mixed & decides]
     return Rightness(right, gold, mixed & (gold >= 0), decides, graders)

@@ -12,6 +12,7 @@ from feval.answers import NORMAL_FORM
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
 from feval.cards.tokens import NONE
+from feval.replay import load
 from feval.report.tables.tables import (
     Fields,
     Table,
@@ -62,8 +63,12 @@ def info_dict(recording: Recording) -> dict[str, Any]:
 def disagreements(recording: Recording, dataset: str, llm: str, grader: str) -> tuple[Bools, Bools]:
     """Return [Q, S] which CoTs have gold and verdict, and on which of them these disagree."""
     votes, values = recording.votes(dataset), recording.scores(dataset, llm, grader).values
+    rightness = load(dataset, [llm], recording, prices="none", right="gold")[0].rightness
+    right = votes.llms[llm].codes == votes.gold[:, None]
+    if rightness is not None:
+        right = rightness.of_llm[llm] > 0
     both = ~np.isnan(values) & (votes.gold >= 0)[:, None]
-    return both, both & ((values >= 0.5) != (votes.llms[llm].codes == votes.gold[:, None]))
+    return both, both & ((values >= 0.5) != right)
 
 
 def _verdicts(recording: Recording) -> Iterator[dict[str, Any]]:
