@@ -122,9 +122,9 @@ class _Sums(dict[str, Int64]):
     """Sums over replicates [..., Q]: whole numbers, so that any order and any number of processes
     gives the same.
 
-    Those of a ledger's fields are [L, Q], and so is `asked`; `right` [2, Q] and those of
-    `_WIDE` [L, 2, Q] are those of `halves`; `early` and `routed` count units of 1/`_WHOLE`. `unknown` are
-    fields that some ledger lacked; `split` is whether errors were split, everywhere.
+    Those of a ledger's fields are [L, Q], and so is `asked`; `right` [2, Q] and those in `_WIDE`
+    [L, 2, Q] are of `halves`; `early` and `routed` count units of 1/`_WHOLE`. `unknown` are fields
+    that some ledger lacked; `split` is whether errors were split, everywhere.
     """
 
     def __init__(self, llms: int, questions: int) -> None:

@@ -144,19 +144,19 @@ class Judged:
         right = ((answer == self.gold) & (self.gold >= 0)).astype(np.float64)
         rows = np.flatnonzero(self.is_mixed)
         if len(rows):
-            right[:, rows] = self._of_members(method, decisions, pools, orders, rows)
+            right[:, rows] = self._of_members(decisions, pools, orders, rows)
         return right
 
     def _of_members(
-        self, method: Any, decisions: Decisions, pools: Pools, orders: PoolOrders, rows: Rows
+        self, decisions: Decisions, pools: Pools, orders: PoolOrders, rows: Rows
     ) -> Floats:
         """[R, Q'] how right the first drawn CoT of each elected party is, on some questions; where
         nobody drew one, as right as the party's CoTs are on average.
         """
         answer = decisions.answer[:, rows]
         right = np.full(answer.shape, np.nan)
-        order = getattr(method, "answers_from", range)(len(pools))
-        for place in order:
+        by = None if decisions.answered_by is None else decisions.answered_by[:, rows]
+        for place, pool in enumerate(pools):
             there, members = (answer >= 0)[..., None], decisions.members
             if members is None:
                 members, cots = orders[place], decisions.ledgers[place].cots[:, rows, None]
@@ -164,10 +164,11 @@ class Judged:
             own: Any = members[:, rows]
             there = there & (own >= 0)
             own = np.where(there, own, 0)
-            found = there & (drawn(pools[place].codes[rows], own) == answer[..., None])
+            found = there & (drawn(pool.codes[rows], own) == answer[..., None])
             first = found.argmax(axis=2)[..., None]
             values = drawn(self.right[place][rows], np.take_along_axis(own, first, 2))[..., 0]
-            right = np.where(np.isnan(right) & found.any(axis=2), values, right)
+            counts = np.isnan(right) | (by == place)
+            right = np.where(counts & found.any(axis=2), values, right)
         if np.isnan(right).any():
             every = np.concatenate([pool.codes[rows] for pool in pools], axis=1)
             share = np.concatenate([each[rows] for each in self.right], axis=1)
@@ -193,7 +194,10 @@ def judged(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Ju
             f" {' and '.join(llm.name for llm in llms)} on {dataset.id}. What chooses among CoTs"
             " works: single-call, best-of-n and cascades by recorded scores, and pass@n."
         )
-    if not rightness.is_mixed[rows].any():
+    # by a verdict, a CoT without an answer can be chosen
+    own = rightness.by_verdict[rows] & bool(capabilities(method).chooses)
+    own &= np.any([(llm.pool.codes[rows] == -1).any(axis=1) for llm in llms], axis=0)
+    if not (own | rightness.is_mixed[rows]).any():
         return None
     return Judged(
         [rightness.of_llm[llm.name][rows] for llm in llms],

@@ -4,7 +4,7 @@ al., arXiv 2305.05176).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -177,6 +177,7 @@ class Cascade:
         *early, last = self._chain(len(pools))
         for left in turn.blocks():
             for llm, delta in zip(early, deltas, strict=True):
+                turn.answered_by[left] = llm
                 samples = turn.llms[llm].sample(left)
                 leader = plurality_codes(samples.codes.T)
                 if self.score == "vote-share":
@@ -188,6 +189,7 @@ class Cascade:
                 trusted = (leader >= 0) & passed
                 turn.answer[left[trusted]] = leader[trusted]
                 left = left[~trusted]
+            turn.answered_by[left] = last
             turn.answer[left] = plurality_codes(turn.llms[last].sample(left).codes.T)
         return turn.decisions()
 
@@ -204,10 +206,6 @@ class Cascade:
         """Whether each stage answers with its one CoT, and its recorded score decides."""
         each = self.samples if isinstance(self.samples, tuple) else (self.samples,)
         return self.score == "recorded" and max(each) == 1
-
-    def answers_from(self, llms: int) -> Iterable[int]:
-        """Places of the LLMs, the last that is asked first: it gives the answer."""
-        return reversed(self._chain(llms))
 
     def _chain(self, llms: int) -> tuple[int, ...]:
         return tuple(range(llms)) if self.order is None else self.order

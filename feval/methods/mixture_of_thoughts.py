@@ -4,7 +4,7 @@ arXiv 2310.03094).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from typing import Literal
 
 import numpy as np
@@ -117,10 +117,6 @@ class MixtureOfThoughts:
                 " it and the strong one with --llm (in Python: llms)."
             )
 
-    def answers_from(self, llms: int) -> Iterable[int]:
-        """Places of the LLMs, the strong one first: where it is asked, it gives the answer."""
-        return reversed(range(llms))
-
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         turn = InTurn(self, pools, orders)
@@ -139,6 +135,7 @@ class MixtureOfThoughts:
                 accepted = enough & ((leader >= 0) | (self.no_answer == "vote"))
             turn.answer[places] = leader
             rejected = places[~accepted]
+            turn.answered_by[rejected] = len(weak)
             turn.answer[rejected] = plurality_codes(
                 strong.sample(rejected).codes.T, no_answer=self.no_answer
             )

@@ -98,12 +98,13 @@ class ModelSwitch:
         turn = InTurn(self, pools, orders)
         for left in turn.blocks():
             votes, weights = np.empty((0, len(left)), turn.answer.dtype), np.empty((0, len(left)))
-            for llm, external in zip(turn.llms, self._external(len(turn.llms)), strict=True):
-                codes = llm.sample(left).codes
+            for place, external in enumerate(self._external(len(turn.llms))):
+                codes = turn.llms[place].sample(left).codes
                 one = codes.max(axis=0)
                 silent = (codes < 0) & (self.gate == "answered")
                 agreed = ((codes == one) | silent).all(axis=0) & (one >= 0)
                 turn.answer[left[agreed]] = one[agreed]
+                turn.answered_by[left[agreed]] = place
                 goes_on = np.flatnonzero(~agreed)
                 left, codes = left[goes_on], codes[:, goes_on]
                 own = external * _consistency_weights(codes, self.normaliser)

@@ -403,11 +403,14 @@ class Decisions(Result):
         ledgers: one per LLM, in the order of the LLMs.
         members: of a search, [R, Q, n] the steps that may give the answer, first to last, negative
             for none; `None` for the CoTs that were drawn.
+        answered_by: of several LLMs, [R, Q] the place of the one whose CoT the answer is, where it
+            has one; `None`, and elsewhere: of the first that has one.
     """
 
     answer: Integers
     ledgers: tuple[Ledger, ...]
     members: Integers | None = None
+    answered_by: Integers | None = None
 
 
 class Expectation(Result):
@@ -568,6 +571,7 @@ class InTurn:
     Attributes:
         llms: a sampler of each.
         answer: [R * Q] codes of the answers, to be filled in.
+        answered_by: [R * Q] whose CoTs they are, see `Decisions`; the first LLM's unless filled in.
     """
 
     def __init__(self, method: BatchMethod, pools: Pools, orders: PoolOrders) -> None:
@@ -577,6 +581,7 @@ class InTurn:
         self.answer: Integers = np.empty(
             prod(self._shape), np.result_type(*(p.codes.dtype for p in pools))
         )
+        self.answered_by: Integers = np.zeros(self.answer.size, np.int16)
 
     def blocks(self) -> Iterator[Rows]:
         """Places that are decided together."""
@@ -586,7 +591,8 @@ class InTurn:
     def decisions(self) -> Decisions:
         """The answers with the ledgers."""
         ledgers = tuple(llm.ledger() for llm in self.llms)
-        return Decisions(self.answer.reshape(self._shape), ledgers)
+        answer, by = (each.reshape(self._shape) for each in (self.answer, self.answered_by))
+        return Decisions(answer, ledgers, answered_by=by)
 
 
 def decide_at_once(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 
-SCHEME = 7
+SCHEME = 8
 """The scheme of receipts, raised when numbers come, go or mean something else: receipts of another
 one are computed again.
 """

@@ -3,6 +3,7 @@ draws, and the published figures of tau-bench.
 """
 
 import json
+from collections import Counter
 from itertools import combinations, permutations, product
 from pathlib import Path
 from random import Random
@@ -25,10 +26,12 @@ from feval.evaluation.questions import fit
 from feval.importers import import_recording
 from feval.methods import (
     AdaptiveConsistency,
+    AutoMix,
     BestOfN,
     Cascade,
     EarlyStopping,
     MixtureOfThoughts,
+    ModelSwitch,
     Oracle,
     SelfConsistency,
     SequentialRevision,
@@ -39,11 +42,11 @@ from feval.methods import (
 LLMS = ("small", "large")
 
 
-def recording_of(folder, rows, kind="verbatim"):
+def recording_of(folder, rows, kind="verbatim", **options):
     source = folder / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = folder / "recording"
-    import_recording("jsonl", source, out, dataset="d", answer_kind=kind)
+    import_recording("jsonl", source, out, dataset="d", answer_kind=kind, **options)
     return out
 
 
@@ -108,15 +111,6 @@ def test_votes_and_choices_are_as_right_as_their_cot(recorded, n):
     assert point.accuracy == pytest.approx(voted, abs=1e-12)
     by_score = BestOfN(n, aggregate="score")
     assert evaluate(by_score, dataset, small).accuracy == pytest.approx(chosen, abs=1e-12)
-    for method, truth in ((SelfConsistency(n), voted), (by_score, chosen)):
-        drawn = evaluate(method, dataset, small, order="seeded", replicates=20_000)
-        assert drawn.accuracy == pytest.approx(truth, abs=0.01)
-
-
-def test_a_call_needs_no_answer_to_be_right(recorded):
-    rows, dataset, [small, _] = recorded
-    mean = np.mean([row["verdict"] or 0 for row in rows if row["llm"] == "small"])
-    assert evaluate(SingleCall(), dataset, small).accuracy == pytest.approx(mean, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -137,28 +131,134 @@ def test_a_weighted_vote_is_drawn_where_parties_are_mixed(recorded):
     assert evaluate(WeightedBestOfN(3, aggregate="score"), dataset, small).kind == "seeded"
 
 
-def test_the_llm_that_answers_last_gives_the_cot(recorded):
-    rows, dataset, llms = recorded
+def switched(draw):
+    """ModelSwitch by two CoTs of each LLM: two different answers weigh 1/2 each."""
+    votes, seen = Counter(), [cot for own in draw for cot in own]
+    for own in draw:
+        answers = [cot["answer"] for cot in own if cot["answer"]]
+        if len(answers) == 2 and len({*answers}) == 1:
+            return own[0]
+        votes.update({answer: 1 / len(answers) for answer in answers})
+    leader = max(votes, key=votes.get, default=None)
+    return next((cot for cot in seen if leader and cot["answer"] == leader), None)
 
-    def by_score(one, other):
-        return one[0] if one[0]["score"] > 0.5 else other[0]
 
-    def agreed(one, other):
-        first, second = elected(one), elected(other)
-        count = sum(cot["answer"] == first["answer"] for cot in one) if first else 0
-        return first if count == 2 else second
+def thoughts(draw):
+    """The MoT cascade by two CoTs of each of two weak variants, at 0.6 of their votes."""
+    votes = [cot for own in draw[:2] for cot in own]
+    leader = elected(votes)
+    count = sum(leader is not None and cot["answer"] == leader["answer"] for cot in votes)
+    return leader if count >= 3 else elected(draw[2])
 
-    def backwards(one, other):
-        return other[0] if other[0]["answer"] and other[0]["score"] > 0.5 else elected(one)
 
-    cases = (
-        (Cascade(thresholds=("0.5",), samples=1), by_score, (1, 1)),
-        (MixtureOfThoughts(samples=2, strong_samples=2, threshold=1), agreed, (2, 2)),
+def is_able(cot):
+    """Where a verdict decides, a CoT without an answer can be chosen, too."""
+    return "verdict" in cot or cot["answer"]
+
+
+def highest(draw):
+    return max(filter(is_able, draw[0]), key=lambda cot: cot["score"], default=None)
+
+
+def backwards(draw):
+    [[first], other] = draw[1], draw[0]
+    return first if first["answer"] and first["score"] > 0.5 else elected(other)
+
+
+def routed(draw):
+    [one], [other] = draw
+    return one if is_able(one) and one["score"] > 0.5 else other
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "draws"),
+    [
+        (SingleCall(), lambda draw: draw[0][0], (1,)),
+        (SelfConsistency(3), lambda draw: elected(draw[0]), (3,)),
+        (BestOfN(3, aggregate="score"), highest, (3,)),
+        (Cascade(thresholds=("0.5",), samples=1), routed, (1, 1)),
         (Cascade(thresholds=("0.5",), samples=(2, 1), order=(1, 0)), backwards, (2, 1)),
-    )
-    for method, answer, draws in cases:
-        drawn = evaluate(method, dataset, llms, replicates=20_000)
-        assert drawn.accuracy == pytest.approx(expected(rows, answer, *draws), abs=0.01)
+        (AutoMix(0.5, verification="free"), routed, (1, 1)),
+        (ModelSwitch(2), switched, (2, 2)),
+        (ModelSwitch(2), switched, (2, 2, 2)),
+        (MixtureOfThoughts(0.6, samples=2, strong_samples=1), thoughts, (2, 2, 1)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_cot_that_counts_is_that_of_each_draw(tmp_path, monkeypatch, method, answer, draws):
+    """By golds, mixed and unmixed verdicts, in blocks of two questions, and alone."""
+    monkeypatch.setattr("feval.evaluation.replicates._QUESTIONS", 2)
+    random, rows = Random(4), []  # noqa: S311  a test
+    for q, llm, sample in product(range(9), "abc", range(4)):
+        said = random.choice(("a", "a", "b", None, None))
+        verdict = int(said == "a") if q % 3 == 2 else random.choice((0, 0.3, 1))
+        rows.append({"id": f"q{q}", "question": f"t{q}", "llm": llm, "sample": sample, "tokens": 1}
+                    | {"answer": said, "score": random.random()}
+                    | ({"verdict": verdict} if q % 3 else {"gold": "a"}))  # fmt: skip
+    dataset, llms = load("d", [*"abc"[: len(draws)]], recording_of(tmp_path, rows))
+
+    def mean(drawn):
+        chosen = [answer(draw) or {"verdict": 0} for draw in drawn]
+        return np.mean([cot.get("verdict", cot.get("answer") == "a") for cot in chosen])
+
+    orders = {"recorded": [], "seeded": [], "exact": []}
+    for row in range(9):
+        own = [([r for r in rows if (r["id"], r["llm"]) == (f"q{row}", llm.name)], n, llm)
+               for llm, n in zip(llms, draws, strict=True)]  # fmt: skip
+        orders["recorded"].append(mean([[pool[:n] for pool, n, _ in own]]))
+        drawn = [[[pool[i] for i in llm.order(row, k)[:n]] for pool, n, llm in own]
+                 for k in range(6)]  # fmt: skip
+        orders["seeded"].append(mean(drawn))
+        orders["exact"].append(mean(product(*(permutations(pool, n) for pool, n, _ in own))))
+    for order in ("recorded", "seeded", *["exact"] * (len(draws) == 1)):
+        result = evaluate(method, dataset, llms, order=order, replicates=6)
+        assert result.right.tolist() == pytest.approx(orders[order], abs=1e-12)
+        alone = [evaluate(method, dataset, llms, rows=[row], order=order, replicates=6).right[0]
+                 for row in range(3)]  # fmt: skip
+        assert alone == result.right[:3].tolist()
+
+
+def test_errors_are_split_only_where_all_questions_can_be(tmp_path, monkeypatch):
+    monkeypatch.setattr("feval.evaluation.replicates._QUESTIONS", 1)
+    rows = [row | {"verdict": int(row["answer"] == "a")} for row in graded((0, 1))]
+    rows[0]["verdict"] = 1 - rows[0]["verdict"]  # the first question is mixed
+    dataset, [small] = load("d", ["small"], recording_of(tmp_path, rows))
+    split = [evaluate(EarlyStopping(window=1, budget=3), dataset, small, rows=own, order="seeded")
+             .errors()["stopped_early"] for own in ([0], [1], [0, 1])]  # fmt: skip
+    assert [split[0], split[2]] == [None, None]
+    assert split[1] is not None
+
+
+@pytest.mark.parametrize(
+    "answers", [("9.2", "10.9 11.5"), ("9.2", "10.9"), ("11 9.1", "12"), ("10.9 11.5", "10")]
+)
+def test_under_a_tolerance_a_cot_is_right_by_its_own_answer(tmp_path, answers):
+    """Within a tenth of 10, whatever is in its party: 9.2 is not with 10.9, 11.5 and 12 are."""
+    right = {"9.2": 1, "10.9": 1, "11.5": 0, "11": 1, "9.1": 1, "12": 0, "10": 1}
+    rows = [
+        {"id": "q", "question": "q", "gold": "10", "llm": llm, "sample": sample, "tokens": 1}
+        | {"answer": answer, "verdict": right[answer]}
+        for llm, each in zip(LLMS, answers, strict=True)
+        for sample, answer in enumerate(each.split())
+    ]
+    place = recording_of(tmp_path, rows, "number", equality="tolerance-0.1")
+    for names, rule in product(([0], [1], [0, 1]), (None, "gold")):
+        dataset, llms = load("d", [LLMS[own] for own in names], place, right=rule)
+        found = [evaluate(SingleCall(), dataset, llm).accuracy for llm in llms]
+        assert found == [np.mean([right[each] for each in answers[own].split()])
+                         for own in names]  # fmt: skip
+    verdicts = json.loads(said("info", place, "--json"))["verdicts"]
+    assert [each["disagreements"] for each in verdicts] == [0, 0]  # with the gold
+
+
+def test_partial_credit_is_summed_exactly_and_counts_no_right_answers(tmp_path):
+    rows = [row | {"verdict": 0.9} for row in graded((0, 1))]
+    dataset, [small] = load("d", ["small"], recording_of(tmp_path, rows))
+    recorded = evaluate(SingleCall(), dataset, small, order="recorded")
+    assert recorded.right.tolist() == [0.9] * 5
+    assert recorded.to_dict()["correct"] is None
+    seeded = evaluate(SingleCall(), dataset, small, order="seeded", replicates=1_000)
+    assert seeded.right.tolist() == pytest.approx([0.9] * 5, rel=1e-15)
 
 
 def test_a_threshold_makes_partial_credit_binary(tmp_path):
@@ -309,12 +409,21 @@ def test_tau_bench_is_right_by_its_rewards(shared, tmp_path):
         evaluate(SelfConsistency(4), dataset, llm)
 
 
-def test_pass_at_n_needs_cots_that_are_right_or_wrong(both):
+def test_pass_at_n_needs_cots_that_are_right_or_wrong(both, tmp_path):
     dataset, [small, _] = load("d", LLMS, both, right="verdict")
     points = [self_consistency_curve(dataset, small, [2], order=order).points[0]
               for order in ("exact", "seeded")]  # fmt: skip
     points += method_curve(dataset, [small], "best-of-n", "n", [2]).points
     assert [point.pass_at_n for point in points] == [None] * 3
+    # partial credit of another LLM, or on another question, is none
+    rows = [row | ({"verdict": 0.5} if row["llm"] == "large" else {}) for row in graded((0, 1))]
+    dataset, [small, _] = load("d", LLMS, recording_of(tmp_path, rows))
+    pools = [[r["verdict"] for r in rows if (r["id"], r["llm"]) == (f"q{q}", "small")]
+             for q in range(5)]  # fmt: skip
+    found = np.mean([[max(pair) for pair in combinations(own, 2)] for own in pools])
+    [point] = method_curve(dataset, [small], "best-of-n", "n", [2]).points
+    assert point.pass_at_n == pytest.approx(found)
+    dataset, [small, _] = load("d", LLMS, both, right="verdict")
     with pytest.raises(UsageError, match=r"partial credit.*right='verdict>=0.5'"):
         evaluate(Oracle(2), dataset, small)
 
@@ -407,6 +516,18 @@ def test_a_cascade_learns_from_verdicts(tmp_path, answered):
     assert most == pytest.approx(1 - wrong)  # a score above that accepts
     result = evaluate(cascade, dataset, llms, train_fraction=0.6)
     assert (result.accuracy, result.questions) == (1.0, 2)
+
+
+def test_a_cascade_learns_where_no_answer_is_wrong(tmp_path):
+    """By a verdict a CoT without an answer would be accepted."""
+    rows = [
+        {"id": "q", "question": "q", "llm": llm, "sample": 0, "tokens": 1, "prompt_tokens": 1}
+        | {"score": 0.9, "answer": answer, "verdict": int(answer is not None)}
+        for llm, answer in zip(LLMS, (None, "a"), strict=True)
+    ]
+    dataset, llms = load("d", LLMS, recording_of(tmp_path, rows))
+    learnt = fit(Cascade(samples=1, score="recorded"), dataset, llms, np.arange(1))
+    assert 1 - float(learnt.thresholds[0]) >= 0.9
 
 
 def test_what_cannot_learn_from_verdicts_says_so(both):
