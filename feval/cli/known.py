@@ -14,7 +14,7 @@ from feval.evaluation.method_names import method_fields
 from feval.methods import METHODS
 from feval.report.files import save_files
 from feval.report.looking import question_values
-from feval.report.tables.known import KNOWN, known_table, model_prices, questions_table
+from feval.report.tables.known import KNOWN, known_table, model_prices, questions_table, set_tables
 from feval.report.text import counted
 
 _SHOWN_QUESTIONS = 5
@@ -35,7 +35,9 @@ def ls(
     dataset: Annotated[
         str | None,
         Argument(
-            metavar="NAME", help="The dataset of questions, the LLM of prices.", show_default=False
+            metavar="NAME",
+            help="The dataset of questions, the LLM of prices, a word on sets.",
+            show_default=False,
         ),
     ] = None,
     questions_file: Annotated[
@@ -71,6 +73,13 @@ def ls(
         return
     if what == "prices" and dataset is not None:
         show.result({what: (of_llm := model_prices(dataset))}, known_table(of_llm))
+        return
+    if what == "sets":
+        word = (dataset or "").lower()
+        sets = [row for row in KNOWN[what]() if word in " ".join(map(str, row.values())).lower()]
+        if not sets:
+            raise UsageError(f"No set speaks of {dataset!r:.80}. `feval ls sets` lists all.")
+        show.result({what: sets}, *set_tables(sets, whole=bool(word)))
         return
     if what not in (*KNOWN, *METHODS, "oracle"):
         raise UnknownNameError.among("list", what, (*KNOWN, *METHODS, "questions"))

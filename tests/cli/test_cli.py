@@ -389,6 +389,14 @@ def test_ls(what, known):
     assert feval("ls", what, "--quiet").output == ""
 
 
+def test_sets_are_found_by_a_word():
+    assert all(len(line) <= 120 for line in feval("ls sets").stdout.splitlines())
+    found = feval("ls sets gpqa")
+    assert "https://github.com/jkomiyama/BoInf-code-publish" in found.stdout
+    assert "tau-bench" not in found.stdout
+    failed(feval("ls sets nowhere"), 2, "No set speaks of 'nowhere'")
+
+
 def test_ls_of_something_else():
     failed(feval("ls dataset"), 2, "Did you mean 'datasets'?", "answer-kinds")
     failed(feval("ls questions"), 2, "Whose questions?")

@@ -27,7 +27,7 @@ from feval.importers import IMPORTERS
 from feval.importers.columns import COLUMNS
 from feval.importers.layouts import layout_names, layout_of
 from feval.methods import METHODS
-from feval.report.tables.tables import Fields, Table, make_table
+from feval.report.tables.tables import Fields, Table, columns, make_table
 from feval.report.text import shortened
 
 if TYPE_CHECKING:
@@ -149,6 +149,15 @@ def known_table(rows: list[Row]) -> Table:
 
     names = [name for name in rows[0] if not isinstance(rows[0][name], list)] if rows else []
     return make_table("", {heading(name): name for name in names}, rows)
+
+
+def set_tables(rows: Sequence[Row], *, whole: bool) -> list[Table]:
+    """Return sets of samples as a table that cuts what is long, or each as a whole."""
+    if whole:
+        facts = (((name, str(fact)) for name, fact in row.items() if fact) for row in rows)
+        return [Table("", columns("", ""), tuple(own)) for own in facts]
+    names = "name", "samples", "datasets", "llms"
+    return [known_table([{name: shortened(row[name], 30) for name in names} for row in rows])]
 
 
 def questions_table(questions: Sequence[Question]) -> Table:
