@@ -22,7 +22,7 @@ from feval.evaluation.curves import Curve, CurvePoint
 from feval.recording import verify_recording
 from feval.report import palette, pictures
 from feval.report.files import save_files
-from feval.report.pictures.drawing import Contents, own_style
+from feval.report.pictures.drawing import Contents, RoundTicks, own_style
 from feval.report.tables.rich_tables import rich_table
 from feval.report.tables.tables import (
     POINT_COLUMNS,
@@ -97,6 +97,23 @@ def test_what_could_steer_a_terminal_is_spelled_out(text, shown):
 )  # fmt: skip
 def test_axis_numbers_are_plain(value, shown):
     assert plain_number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "whole", "ticks"),
+    [
+        (0.94, 4.4, True, [1, 2, 3, 4]),
+        (0.9, 120, True, [1, 10, 100]),
+        (265, 415, False, [280, 320, 360, 400]),
+    ],
+)
+def test_a_narrow_axis_has_ticks_too(low, high, whole, ticks):
+    axes = Figure().subplots()
+    axes.set(xscale="log", xlim=(low, high))
+    axes.xaxis.set_major_locator(RoundTicks(whole=whole))
+    shown = axes.xaxis.get_major_locator()()
+    assert set(ticks) <= set(shown)
+    assert len(shown) > 2
 
 
 @pytest.mark.parametrize(

@@ -554,6 +554,9 @@ def letters_across(axes: Any, size: float) -> float:
     return float(72 * axes.get_window_extent().width / axes.get_figure(root=True).dpi / (size / 2))
 
 
+_FEW = 8  # whole numbers that are all named
+
+
 class RoundTicks(Locator):
     """Round numbers along a log axis, as many as have room."""
 
@@ -568,6 +571,10 @@ class RoundTicks(Locator):
     def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
         """Return the ticks between two values."""
         ticks = log_ticks(vmin, vmax) if vmin > 0 else []
+        if self.whole and vmax < _FEW:
+            ticks = [*map(float, range(math.ceil(vmin), int(vmax) + 1))]
+        elif len(ticks) < 2:  # a range too narrow for round numbers of a log axis
+            ticks = [x for x in MaxNLocator(4).tick_values(vmin, vmax) if vmin <= x <= vmax]
         ticks = [tick for tick in ticks if self.whole and float(tick).is_integer()] or ticks
         return ticks[:: 1 + len(ticks) // max(self.axis.get_tick_space(), 3)]  # type: ignore[union-attr]  # likewise
 

@@ -299,6 +299,17 @@ def comparison(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
     return contents
 
 
+def _compared(drawn: Sequence[tuple[MethodCurve, Any, Any]]) -> str:
+    """What the title of a comparison names: the one method and its budgets, where there is one."""
+    entries = [curve.entry for curve, _, _ in drawn]
+    swept = {(one.method, one.sweep and one.sweep[0]) for one in entries}
+    values = [value for one in entries if one.sweep for value in one.sweep[1]]
+    if len(swept) != 1 or not all(isinstance(value, int) for value in values or [None]):
+        return "Methods compared"
+    [(method, field)] = swept
+    return f"{method}, {field} = {min(values)} to {max(values)},"
+
+
 def _chosen(shown: Comparison, options: PlotOptions) -> list[MethodCurve]:
     """The curves of the methods and LLMs that are wanted."""
     names = {name for each in shown.curves for name in _names(each.label, each.entry)}
@@ -427,7 +438,7 @@ def _frame_comparison(
     always += [f"left out: {', '.join(missing)}"] * bool(missing)
     alone = {curve.entry.llms for curve, _, _ in drawn if len(curve.entry.llms) == 1}
     # panels are narrow
-    title = f"Methods compared on {first.dataset}" if options.alone else first.dataset
+    title = f"{_compared(drawn)} on {first.dataset}" if options.alone else first.dataset
     if len(alone) == 1:
         [llm] = alone.pop()
         title += f", {llm if options.alone else llm.rpartition('/')[2]}"
