@@ -178,7 +178,8 @@ def _suggested_methods(llms: Sequence[str], most: int) -> list[dict[str, Any]]:
         ]
     else:
         fields = {"samples": min(20, most), "strong_samples": min(3, most)}
-        thresholds = ["0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1"]
+        # of one CoT, whose answer has all votes, all of them are the same
+        thresholds = ["0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1"] if most > 1 else []
         rows = [
             ("model-switch", llms, {}, "samples", counts),
             ("mixture-of-thoughts", (llms[0], llms[-1]), fields, "threshold", thresholds),

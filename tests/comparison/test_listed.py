@@ -446,3 +446,14 @@ def test_a_cascade_takes_the_scores_that_all_its_llms_have():
     cascade = listed_plan([recording], (), price_list="2025-06-02").plan.entries[-1]
     assert (cascade.method, cascade.fields["score"]) == ("cascade", "recorded")
     assert cascade.fields["samples"] == 1
+
+
+def test_pools_of_one_cot_get_no_thresholds_and_one_reason(tmp_path):
+    pools = {llm: [own[:1] for own in rows] for llm, rows in zip(LLMS, (WEAK, STRONG), strict=True)}
+    recording, plan = write_toy(tmp_path / "toy", pools, LETTERS), tmp_path / "plan.toml"
+    first = feval("compare", plan, "--init --recording", recording)
+    assert "mixture-of-thoughts" not in plan.read_text()
+    why = f"it votes on 5 CoTs, and there are fewer of {', '.join(LLMS)}."
+    assert first.stderr == f"note: No cascade was swept over budgets: {why}\n"
+    shown = feval("compare", plan, "--quiet --json")
+    assert json.loads(shown.stdout)["plan"]["method"][-1]["name"] == "model-switch"

@@ -117,7 +117,8 @@ def _result(comparison: Comparison) -> list[str]:
         most = cost_text(comparison, best.budget)
         # the unit is said once
         pieces[-1] += f"; within {most.partition(' ')[0]}: " if before else f"within {most}: "
-        noise.append(f"{len(best.close)} of {max(best.settings - 1, 0)}")
+        others = best.settings - 1
+        noise.append(f"{len(best.close)} of {others}" if others > 0 else "none")
         if best.chosen is None:
             pieces[-1] += "none"
         elif before and best.chosen == before.chosen:

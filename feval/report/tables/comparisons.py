@@ -617,8 +617,8 @@ def _significant(shown: _Shown) -> list[str | Table]:
     if count := len(comparison.unequal_costs):
         words = "shares no cost and is" if count == 1 else "share no cost and are"
         apart = [f"{counted(count, 'pair')} of methods {words} compared apart."]
-    if not comparison.differences:
-        return apart
+    if not comparison.tests:
+        return apart or ["No two methods were compared at equal cost."]
     level = 1 - comparison.plan.confidence
     rows = comparison.significant(comparison.differences)
     tests = counted(comparison.tests, "comparison")
