@@ -275,10 +275,13 @@ def _swept(
         raise UsageError("--n and --sweep both say what varies; give one of them.")
     if sweep is None:
         if budget is None:
-            raise UsageError(
-                f"{method} has no field that counts CoTs; say what varies, such as --sweep"
-                f" threshold=0.5,0.7. `feval ls {method}` shows its fields."
+            advice = (
+                "count calls with --measure pass@k --n 1..K"
+                if method == "single-call"
+                else f"say what varies, such as --sweep threshold=0.5,0.7. `feval ls {method}`"
+                " shows its fields"
             )
+            raise UsageError(f"{method} has no field that counts CoTs; {advice}.")
         return budget, () if n is None else parse_counts(n)
     field, equals, values = sweep.partition("=")
     if not equals or not values:

@@ -291,10 +291,10 @@ def method_curve(
         field: which field varies, such as `budget_field(method)`, or a threshold.
         values: its values, ascending on the curve.
         settings: other fields that differ from their defaults.
-        measures: of "single-call" over the field "k", what k calls of one LLM reach, in expectation
-            over all draws: "accuracy", the mean of all; "pass@k", one is right; "pass^k", all are;
-            "g-pass@k:0.5", this share of them and at least one; "mg-pass@k", the mean of that over
-            shares above one half, for even k.
+        measures: of "single-call" over the field "n" (or "k"), what so many calls of one LLM
+            reach, in expectation over all draws: "accuracy", the mean of all; "pass@k", one is
+            right; "pass^k", all are; "g-pass@k:0.5", this share of them and at least one;
+            "mg-pass@k", the mean of that over shares above one half, for even k.
         unlabelled: as for `evaluate`.
         short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than any of the values
             may ask for.
@@ -319,6 +319,7 @@ def method_curve(
             f"A curve needs distinct values of {field}; {list(values)[:10]} was asked for."
         )
     settings, measures = dict(settings or {}), tuple(dict.fromkeys(measures))
+    field = "k" if measures and (method, field) == ("single-call", "n") else field
     asked = [method, field, options.get("order") or "exact", *settings]
     if measures and asked != ["single-call", "k", "exact"]:
         raise UsageError(
@@ -450,15 +451,16 @@ def swept_cascade(
     rows = rows[np.all([llm.pool.sizes[rows] >= samples for llm in llms], axis=0)]
     reasons = (
         (len(llms) < 2, f"it asks several LLMs, and {llms[0].name} is alone"),
-        (unpriced, f"there is no price of {', '.join(unpriced)}; give a price list with --prices"),
-        (uncounted, f"the prompts of {', '.join(uncounted)} are not counted in tokens"),
-        (short, f"it votes on {samples} CoTs, and {', '.join(short)} have fewer"),
+        (short, f"it votes on {samples} CoTs, and there are fewer of {', '.join(short)}"),
         (
-            not short and len(rows) < _CASCADE_QUESTIONS,
+            len(rows) < _CASCADE_QUESTIONS,
             f"it learns from some questions and needs {_CASCADE_QUESTIONS}; there are {len(rows)}",
         ),
+        (llms[0].states_usd, "its budgets are of prices per token, and recorded USD are of CoTs"),
+        (unpriced, f"there is no price of {', '.join(unpriced)}; give a price list with --prices"),
+        (uncounted, f"the prompts of {', '.join(uncounted)} are not counted in tokens"),
     )
-    if why := "; ".join(reason for is_so, reason in reasons if is_so):
+    if why := next((reason for is_so, reason in reasons if is_so), ""):
         raise UsageError(f"No cascade was swept over budgets: {why}.")
     share = train_fraction or 0.5
     train = train_test_rows(dataset, share, split_seed or 0, rows)[0]

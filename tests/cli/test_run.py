@@ -314,3 +314,4 @@ def test_measures_of_calls_in_tables_json_and_files(toy, tmp_path):
     assert "dominated" not in drawn
     failed(feval(*asked, "--llm gpt-3.5-turbo"), 2, "give one method, single-call, and one --llm")
     failed(feval(*asked[:-1], "pass^5"), 2, "Did you mean 'pass^k'")
+    failed(feval("curve single-call --recording", toy), 2, "with --measure pass@k --n 1..K")
