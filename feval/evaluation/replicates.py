@@ -277,20 +277,15 @@ def _among(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Ou
     """What the oracle comes to over all draws of several LLMs."""
     one = methods.CallMeasure(method.n)
     alone = [expectation(one, dataset, [llm], rows).ledger for llm in llms]
-    known = (
-        name
-        for name in ("usd", "tokens", "generated_tokens", "samples")
-        if all(ledger.mean(name) is not None for ledger in alone)
-    )
-    cost = next(known)
-    costs: Any = [ledger.column(cost) for ledger in alone]
+    names = "usd", "tokens", "generated_tokens", "samples"
+    columns: Any = ([ledger.column(name) for ledger in alone] for name in names)
+    costs = next(each for each in columns if all(own is not None for own in each))
     pools = [llm.pool.rows(rows) for llm in llms]
     judges, gold = judges_of(method, dataset, llms, rows), dataset.gold[without_gaps(rows), None]
     right: Any = (
         [(pool.codes == gold) & (gold >= 0) for pool in pools] if judges is None else judges.right
     )
     found = method.among(pools, right, costs)
-
     counts: dict[str, Any] = {
         name: [getattr(own, name) for own in found] for name in ("rounds", "cots", "output_tokens")
     }

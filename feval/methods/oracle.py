@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from feval.errors import UnknownNameError, UsageError
-from feval.estimators.per_question import PerQuestion, by_blocks
+from feval.estimators.per_question import PerQuestion
 from feval.estimators.plurality import g_pass_at_k, mg_pass_at_k, pass_at_k, pass_hat_k
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import EXACT, Expectation, Floats, Integers, Pool, Pools, require_pool
@@ -57,39 +57,35 @@ class Oracle(OneRequest):
             right: of each LLM, [Q, S] how right its CoTs are.
             costs: of each LLM, [Q] what decides among equals.
         """
-        for pool in pools:
+        owners = np.repeat(np.arange(len(pools)), [pool.codes.shape[1] for pool in pools])
+        every = np.concatenate(right, axis=1)
+        # [Q, K] the CoTs from the worst on; of equal ones, the LLM that is asked first stands last
+        worst = np.lexsort((0 * every - owners, -np.array(costs)[owners].T, every), axis=1)
+        tokens, codes = (
+            np.concatenate([getattr(pool, name) for pool in pools], axis=1)
+            for name in ("output_tokens", "codes")
+        )
+        values, tokens, codes = (
+            np.take_along_axis(each, worst, axis=1) for each in (every, tokens, codes)
+        )
+        # of each LLM: the probability that it draws nothing that stands behind, and its tokens then
+        most, spent = [], []
+        for llm, pool in enumerate(pools):
             require_pool(self, pool, self.n)
-
-        def parts(rows: slice) -> Floats:
-            values = np.sort(np.concatenate([own[rows] for own in right], axis=1), axis=1)
-            # [Q, K] of each LLM: the probability that its best CoT is at most that right, and its
-            # tokens then
-            most, spent = [], []
-            for pool, own in zip(pools, right, strict=True):
-                within = (own[rows, :, None] <= values[:, None]) & (pool.codes > -2)[rows, :, None]
-                count, tokens = within.sum(axis=1), pool.output_tokens[rows]
-                drawn = [
-                    np.maximum(count - i, 0) / (pool.sizes[rows, None] - i) for i in range(self.n)
-                ]
-                most.append(np.prod(drawn, axis=0))
-                mean = np.einsum("qsk,qs->qk", within, tokens) / np.maximum(count, 1)
-                spent.append(most[-1] * self.n * mean)
-            found = []
-            for place, cost in enumerate(costs):
-                beaten = np.ones(values.shape)
-                for other, dearer in enumerate(costs):
-                    if other != place:
-                        first = (dearer < cost) | ((dearer == cost) & (other < place))
-                        less = np.pad(most[other], ((0, 0), (1, 0)))[:, :-1]
-                        beaten *= np.where(first[rows, None], less, most[other])
-                asked, used = (np.diff(own[place], prepend=0) * beaten for own in (most, spent))
-                found.append([(asked * values).sum(1), asked.sum(1), used.sum(1)])
-            return np.moveaxis(np.array(found), 2, 0)
-
-        return [
-            Expectation(own[:, 0], own[:, 1], own[:, 1] * self.n, own[:, 2])
-            for own in np.moveaxis(by_blocks(parts, len(right[0])), 1, 0)
-        ]
+            own = (owners[worst] == llm) & (codes > -2)
+            count, total = own.cumsum(axis=1), np.cumsum(own * tokens, axis=1)
+            missed = [(count - i) / (pool.sizes[:, None] - i) for i in range(self.n)]
+            most.append(np.prod(np.maximum(missed, 0), axis=0))
+            spent.append(most[-1] * self.n * total / np.maximum(count, 1))
+        found = []
+        for llm in range(len(pools)):
+            others = np.prod(most[:llm] + most[llm + 1 :], axis=0)
+            asked, used = (np.diff(own[llm], prepend=0) * others for own in (most, spent))
+            cots = asked.sum(axis=1)
+            found.append(
+                Expectation((asked * values).sum(axis=1), cots, cots * self.n, used.sum(axis=1))
+            )
+        return found
 
 
 _ESTIMATORS: Mapping[str, Callable[..., PerQuestion]] = {

@@ -79,8 +79,11 @@ def page_prices(recording: Recording, own: str | PriceList | None) -> PriceList 
 
 def unpaid_cots(recording: Recording) -> int | None:
     """Return how many CoTs state no USD; `None` where some LLM states none."""
-    found = [recording.unpaid(*pair) for pair in recording.manifest.pairs]
-    return None if None in found or not found else sum(filter(None, found))
+    found = [
+        (recording.unpaid(*key), pair["cots"]) for key, pair in recording.manifest.pairs.items()
+    ]
+    stated = found and all(unpaid < cots for unpaid, cots in found)
+    return sum(unpaid for unpaid, _ in found) if stated else None
 
 
 def figures_of(recording: Recording) -> list[PairFigures]:

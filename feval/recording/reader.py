@@ -420,19 +420,12 @@ class Recording(Browsable):
         record = next(record for record in self.manifest.raw["scorers"] if record["name"] == scorer)
         return ScorerInfo(scorer, record["kind"], record["parameters"])
 
-    def unpaid(self, dataset: str, llm: str) -> int | None:
-        """How many CoTs of an LLM state no USD; `None` where none of them states any, and where
-        these would have to be fetched from the Hub.
-        """
-        if self.address is not None:
-            return None
+    def unpaid(self, dataset: str, llm: str) -> int:
+        """How many CoTs of an LLM state no USD."""
         with self._reading(Part("samples", dataset, llm)) as table:
-            known = sum(
-                group.num_rows - column.null_count
-                for group in table.groups(["usd"])
-                for column in group.columns
-            )
-            return table.rows - known if known else None
+            groups = table.groups(["usd"])
+            known = sum(len(own) - own.null_count for group in groups for own in group.columns)
+            return int(table.rows - known)
 
     def scores(self, dataset: str, llm: str, scorer: str) -> Scores:
         """One scorer's scores of an LLM on a dataset, as arrays."""

@@ -185,8 +185,10 @@ class LLM(Plottable):
 
     @property
     def unpaid(self) -> int | None:
-        """How many of its CoTs state no USD; see `Recording.unpaid`."""
-        return self._view.of(self.name).recording.unpaid(self.dataset, self.name)
+        """How many of its CoTs state no USD; `None` for all of them, or where that is to fetch."""
+        own = self._view.of(self.name).recording
+        unpaid = None if own.address else own.unpaid(self.dataset, self.name)
+        return None if unpaid == self.pool.sizes.sum() else unpaid
 
     @property
     def is_counted(self) -> bool:

@@ -101,11 +101,10 @@ def load(
             str(dataset), [name for name in names if (str(dataset), name) in each.manifest.pairs]
         )
     view = open_view(recordings, str(dataset), names)
-    pools = [_pool(name, view) for name in names]
-    lazy_prices = _lazy_prices(prices, recordings, pools, billing, tier)
+    lazy_prices = _lazy_prices(prices, recordings, view, names, billing, tier)
     opened = [
-        LLM(view.of(pool.llm), pool, seed=seed, prices=lazy_prices, billing=billing)
-        for pool in pools
+        LLM(view.of(name), _pool(name, view), seed=seed, prices=lazy_prices, billing=billing)
+        for name in names
     ]
     return Dataset(view, names, right), opened
 
@@ -206,14 +205,14 @@ def _pool(llm: str, view: DatasetView) -> Pool:
 def _lazy_prices(
     prices: str | Path | PriceList | None,
     recordings: Sequence[Recording],
-    pools: Sequence[Pool],
+    view: DatasetView,
+    llms: Sequence[str],
     billing: str,
     tier: str | None,
 ) -> LazyPrices:
     """Return a function that gives the price list; a list that the caller names is read at once, to
     report mistakes early. Recorded USD that nobody asked for are left out where some are missing.
     """
-    llms = [pool.llm for pool in pools]
     own = partial(named_prices, [recording.manifest for recording in recordings])
     name = own() if prices is None else prices
     if tier is not None and not isinstance(name, PriceList):
@@ -233,14 +232,15 @@ def _lazy_prices(
         for recording in recordings
         for scorer in recording.manifest.raw["scorers"]
     }
-    is_partial = prices is None and name == "recorded"
-    read_prices = cache(
-        lambda: (
-            None
-            if is_partial and any(pool.unpaid for pool in pools)
-            else price_list(name, llms, named=own, known=known)
-        )
-    )
+
+    @cache
+    def read_prices() -> PriceList | None:
+        if prices is None and name == "recorded":
+            samples = view.votes.dataset
+            if any(view.of(llm).recording.unpaid(samples, llm) for llm in llms):
+                return None
+        return price_list(name, llms, named=own, known=known)
+
     if prices is not None or tier is not None:
         read_prices()
     return read_prices

@@ -524,11 +524,6 @@ class Pool:
         return np.full(self.codes.shape, np.nan) if stated is None else stated
 
     @property
-    def unpaid(self) -> int:
-        """How many of its CoTs state no USD."""
-        return int(((self.codes > -2) & np.isnan(self._stated("picodollars"))).sum())
-
-    @property
     def smallest(self) -> int:
         """CoTs of the smallest pool: what every question can give."""
         return int(self.sizes.min()) if self.sizes.size else 0

@@ -400,7 +400,7 @@ def test_tau_bench_is_right_by_its_rewards(shared, tmp_path):
     import_recording("table", source, out, layout="tau-bench", answer_kind="verbatim")
     dataset, [llm] = load("airline", ["gpt-4o"], out)
     names = ("pass@k", "pass^k")
-    curve = method_curve(dataset, [llm], "single-call", "k", [4, 1, 3, 2], measures=names)
+    curve = method_curve(dataset, [llm], "single-call", "n", [4, 1, 3, 2], measures=names)
     for name in names:
         theirs = golden["tau_bench"]["gpt-4o-airline"][name]
         ours = {str(point.n): point[name] for point in curve.points}

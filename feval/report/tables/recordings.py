@@ -267,7 +267,7 @@ def _prices(named: str, llms: Sequence[str], recording: Recording) -> str:
     if not llms or named not in price_ids() or any(map(price_list(named).find, llms)):
         return named
     pairs = recording.manifest.pairs
-    if all(recording.unpaid(*pair) == 0 for pair in pairs):
+    if not recording.address and all(recording.unpaid(*pair) == 0 for pair in pairs):
         return f"{named} has none of these LLMs; CoTs state their own USD: --prices recorded"
     return (
         f"no price: {named} has none of these LLMs; give a list that has one to `feval curve` and"
