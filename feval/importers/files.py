@@ -59,6 +59,8 @@ _MOST_TIMES = 1000
 _MOST_COLUMNS = 20_000
 # as exports keep spreadsheets from taking a text for a formula
 _ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")
+# protocol 2 and later say so; text and binary ones before begin with a list, a dict or a class
+_PICKLE = re.compile(rb"\x80|\([dl]p\d+\n|[\]}]q[\0\1]|c[\w.]+\n\w+\n(p\d+\n|q[\0\1])")
 # how the header of an export begins
 _EXPORTED = ["dataset", "question_id", "question", "choices", "gold", "llm"]
 _PLAIN = (
@@ -139,7 +141,7 @@ def opened_table(
     """
     with opened(path) as stream:
         start = stream.read(64).removeprefix(_BOM).lstrip()
-    if start.startswith(b"\x80"):
+    if _PICKLE.match(start):
         raise SourceError(
             f"{path} is a pickle, which may run any code when it is read. If you trust it, make a"
             f" table of it: python -c \"import pandas; pandas.read_pickle('{path}').to_parquet("

@@ -3,7 +3,11 @@ in the names of columns, JSON inside texts, nested rows, and who graded.
 """
 
 import json
+import pickle
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from importing import check, notes, rows
 
@@ -269,6 +273,14 @@ def test_features_are_kept_with_the_question(save, imported, tmp_path):
     assert next(iter(lined.questions("toy"))).features == (("topic", "sums"), ("hard", "yes"))
 
 
-def test_pickles_are_refused_with_what_converts_them(save, imported):
-    path = save("wide.pkl", b"\x80\x04N.")
-    imported.refuses("read_pickle\\('.*wide.pkl'\\).to_parquet", "table", path, SourceError)
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_pickles_are_refused_with_what_converts_them(save, imported, protocol):
+    row = {"question": "1 + 1?", "text": "2"}
+    for value in (row, [row], pd.DataFrame([row]), np.array([1]), Path("x")):
+        path = save("wide.pkl", pickle.dumps(value, protocol))
+        imported.refuses("read_pickle\\('.*wide.pkl'\\).to_parquet", "table", path, SourceError)
+
+
+def test_a_table_that_begins_as_a_pickle_of_text_is_one(save):
+    for text in ("category,question\n[x],1 + 1?\n", "cot\nqed\nquestion\n"):
+        assert understood(save("x.csv", text.encode()), Layout()).name == "x.csv"
