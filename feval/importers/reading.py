@@ -32,9 +32,9 @@ import pyarrow as pa
 from feval.errors import SourceError
 
 MAX_EXPANDED_BYTES = 4 << 30
-"""Most bytes that a source, or one member of an archive, may expand to; of JSON Lines that are not
-compressed, one line.
-"""
+"""Most bytes that a source, or one member of an archive, may expand to."""
+MAX_LINE_BYTES = 128 << 20
+"""Most bytes of one line of JSON Lines, which takes some ten times its size in memory."""
 MAX_RATIO = 200
 """Most bytes that one compressed byte may expand to, beyond the first `RATIO_FREE_BYTES`. 40 equal
 CoTs stay below 60.
@@ -109,13 +109,14 @@ def read_lines(path: Path) -> Generator[bytes, None, None]:
     """Yield the lines of a source, expanded where it is compressed by gzip, one at a time; close it
     to close the file.
     """
-    blank = True
+    blank, number = True, 0
     with opened(path) as stream:
-        while line := stream.readline(MAX_EXPANDED_BYTES + 1):
-            if len(line) > MAX_EXPANDED_BYTES:
+        while line := stream.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            if len(line) > MAX_LINE_BYTES:
                 raise SourceError(
-                    f"{path} has a line of more than {MAX_EXPANDED_BYTES:,} bytes, the most that is"
-                    " read; split it."
+                    f"Line {number} of {path} has more than {MAX_LINE_BYTES:,} bytes, the most that"
+                    " is read; write a line for each CoT."
                 )
             blank = blank and line.isspace()
             yield line

@@ -140,11 +140,14 @@ def test_a_line_is_bounded_and_a_compressed_file_as_well(save, imported, monkeyp
     monkeypatch.setattr(reading, "MAX_EXPANDED_BYTES", 100)
     assert len(rows(imported("jsonl", source))["text"]) == 10
     imported.refuses("expands to more than 100 bytes", "jsonl", gzip.compress(source))
-    imported.refuses(
-        r"has a line of more than 100 bytes, the most that is read; split it\.",
-        "jsonl",
-        lines(COT | {"text": "x" * 100}),
-    )
+    monkeypatch.undo()
+    monkeypatch.setattr(reading, "MAX_LINE_BYTES", 100)
+    for form in ("jsonl", "table"):
+        imported.refuses(
+            r"Line 11 of .*/x\.json.* has more than 100 bytes, the most that is read; write a line",
+            form,
+            source + lines(COT | {"text": "x" * 100}),
+        )
     monkeypatch.undo()
     imported.refuses("expands to more than 200 times", "jsonl", gzip.compress(bytes(20 << 20)))
 
