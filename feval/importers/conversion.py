@@ -378,8 +378,8 @@ class _Conversion:
         self.counters: set[str] = set()
         self.states_usd = False
         self._cots: Counter[str] = Counter()
-        # CoTs of an LLM with a score by a scorer
-        self._scored: Counter[tuple[str, str]] = Counter()
+        # CoTs of an LLM with a score, or a verdict, by a scorer
+        self._scored: Counter[tuple[str, str, str]] = Counter()
         self._counted: Counter[str] = Counter()
         self.same_texts: Counter[str] = Counter()
         self._notes: list[str] = []
@@ -491,10 +491,13 @@ class _Conversion:
                 sizes[size] += 1
                 if not size and len(empty) < _MOST_IDS:
                     empty.append(question.id)
-                several |= size > 1 and pool.texts[0] is not None
-                varied = varied or len(set(pool.texts)) > 1
+                several |= size > 1 and bool(pool.texts[0])
+                # of agents with one text, verdicts and tokens say whether they did the same
+                columns = (pool.texts, pool.tokens, pool.verdicts)
+                varied = varied or any(len({*each}) > 1 for each in columns if each)
             for scorer, rows in self._scores_of(question, pool):
-                self._scored[scorer, llm] += len(rows.sample_indices)
+                what = VERDICT if scorer in self._graders else "score"
+                self._scored[what, scorer, llm] += len(rows.sample_indices)
                 group = self._scorers.setdefault(scorer, len(self._scorers) + 1)
                 self._apart.add(group, number, (rows.sample_indices, rows.scores, rows.step_scores))
             if pool.probes:
@@ -515,7 +518,7 @@ class _Conversion:
             self._notes.append(
                 f"On every question all samples of {llm} are the same text: the decoding was"
                 " greedy, or one seed was sent with each of them. They are one sample stored"
-                " several times, and votes over them show nothing."
+                " several times, which tell no more than one."
             )
         if len(sizes) > 1:
             ((usual, most),) = sizes.most_common(1)
@@ -622,9 +625,9 @@ class _Conversion:
             )
         counted = (*self._counted.items(), *self.same_texts.items())
         notes += [*counted_notes(*counted), *self._notes]
-        for (scorer, llm), scored in self._scored.items():
+        for (what, scorer, llm), scored in self._scored.items():
             notes += counted_notes(
-                (f"CoTs of {llm} without a score by {scorer}", self._cots[llm] - scored)
+                (f"CoTs of {llm} without a {what} by {scorer}", self._cots[llm] - scored)
             )
         # the dataset's answer kind and the source's authors may judge answers differently
         shares = [
