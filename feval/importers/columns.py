@@ -80,7 +80,7 @@ def strings(values: list[Any], where: str) -> list[str]:
 
 def scalar_text(value: object, where: str) -> str | None:
     """Return a stored answer as a raw answer: a number as its decimal key, true and false as yes
-    and no, null as no answer.
+    and no, null and what is no finite number as no answer.
     """
     if value is None or isinstance(value, str):
         return value
@@ -88,7 +88,7 @@ def scalar_text(value: object, where: str) -> str | None:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         # beyond what a key may have, the number stays as text
-        return decimal_key(value) or str(value)
+        return decimal_key(value) or (str(value) if abs(value) < math.inf else None)
     return refuse(where, "text, a number, true, false or null", value)
 
 
@@ -109,7 +109,7 @@ def number(value: object, where: str) -> float:
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)
-        or abs(value) > sys.float_info.max
+        or not abs(value) <= sys.float_info.max
     ):
         refuse(where, "a number", value)
     return float(value)
@@ -206,9 +206,9 @@ def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
 
 def _features(value: Any, where: str) -> tuple[tuple[str, str], ...]:
     return tuple(
-        (name, str(scalar_text(each, f"{name!r:.60} of {where}")))
+        (name, str(scalar_text(number(each, here) if isinstance(each, float) else each, here)))
         for name, each in json_object(value, where).items()
-        if each is not None
+        if each is not None and (here := f"{name!r:.60} of {where}")
     )
 
 
@@ -231,7 +231,22 @@ def _text_or_messages(value: Any, where: str) -> str:
         return str(text(value, where))
     for place, message in enumerate(value):
         member(message, "role", str, f"message {place} of {where}")
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return _json(value, where)
+
+
+def _json(value: Any, where: str) -> str:
+    """Return canonical JSON."""
+    try:
+        return json.dumps(
+            value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
+        )
+    except ValueError:
+        refuse(where, "without NaN and infinity", value)
+
+
+def _decoding(value: Any, where: str) -> Row:
+    _json(json_object(value, where), where)
+    return dict(value)
 
 
 def _messages(value: Any, where: str) -> str:
@@ -383,7 +398,7 @@ COLUMNS: tuple[Column, ...] = (
     ("model_id", "llm_name", "generator")),
     Column("temperature", "llm", not_negative, "temperature of the decoding"),
     Column("max_tokens", "llm", positive, "limit on output tokens"),
-    Column("decoding", "llm", json_object, "other parameters of the decoding"),
+    Column("decoding", "llm", _decoding, "other parameters of the decoding"),
     Column("sample", "cot", _sample,
     "number of the CoT among those of its question and LLM, which orders them; or any other name",
     ("sample_id", "sample_index"),

@@ -3,8 +3,7 @@
 A source may be compressed by gzip (recognised by its first bytes, not its name). It is never
 unpacked to disk, and expansion is bounded as it happens, so that a decompression bomb ends in an
 error. JSON Lines are read one by one. JSON is read by orjson; what orjson refuses and Python's
-reader accepts (NaN, lone surrogates, numbers beyond 64 bits) is read by the latter, made harmless
-and noted.
+reader accepts (NaN, lone surrogates, numbers beyond 64 bits) is read by the latter, and noted.
 """
 
 from __future__ import annotations
@@ -279,7 +278,7 @@ class Reader:
 
     def _lenient(self, text: str, name: str) -> Any:
         try:
-            return self._scrub(json.loads(text, parse_constant=self._count_not_finite))
+            return self._scrub(json.loads(text))
         except json.JSONDecodeError as error:
             place = (
                 f"line {error.lineno} column {error.colno}"
@@ -294,9 +293,6 @@ class Reader:
         except RecursionError as error:
             raise _too_deep(name) from error
 
-    def _count_not_finite(self, _: str) -> None:
-        self._oddities[_NOT_FINITE] += 1
-
     def _scrub(self, value: Any) -> Any:
         if isinstance(value, str):
             if value.isascii():
@@ -308,8 +304,8 @@ class Reader:
             return [self._scrub(item) for item in value]
         if isinstance(value, dict):
             return {self._scrub(key): self._scrub(item) for key, item in value.items()}
-        if isinstance(value, float) and value - value != 0:  # a literal such as 1e999
-            return self._count_not_finite(str(value))
+        # what reads a number refuses these, also those of a literal such as 1e999
+        self._oddities[_NOT_FINITE] += isinstance(value, float) and value - value != 0
         return value
 
     def json_lines(

@@ -4,7 +4,6 @@ never on text.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ from feval.importers.files import TableRow, opened_table
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.source import Row
 from feval.importers.stored_rows import StoredRows
-from feval.importers.tables import score_cell
+from feval.importers.tables import parsed
 from feval.recording.arrays import direction_question
 from feval.recording.content import ScorerInfo, ScoreRows
 from feval.recording.derived.rewriting import add_scorers
@@ -79,7 +78,7 @@ def import_scores(
     The table has a row for each CoT, named by the columns that `feval export` writes:
     `question_id`, `sample` (from 0, in the order of the recording; `node` for the steps of trees),
     `llm` and `dataset`. The last two may be left out where there is one. An empty cell, null or NaN
-    is no score; a list holds a score for each step.
+    (but in JSON) is no score; a list holds a score for each step.
 
     Args:
         recording: the folder; it stays as it is.
@@ -346,11 +345,11 @@ def _score_columns(
 
 
 def _value(cell: Any, where: str) -> float | list[float] | None:
-    """Return a score, a list of step scores, or `None` for an empty cell, null or NaN."""
-    cell = score_cell(cell)
+    """Return a score, a list of step scores, or `None` for an empty cell or null."""
+    cell = parsed(cell)
     if isinstance(cell, str):
         refuse(where, "a number, or a JSON list of numbers", cell)
-    if cell is None or cell == [] or (isinstance(cell, float) and math.isnan(cell)):
+    if cell is None or cell == []:
         return None
     if isinstance(cell, list):
         return number_list(cell, where)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain, islice, pairwise
@@ -91,13 +93,11 @@ class Use:
         """
         if self.name == "features":
             return None
-        if self.scorer or self.target in {"score", "step_scores", "verdict"}:
-            return score_cell
         if self.target in {"dataset", "id", "node", "parent"}:
             return _identifier
         if self.name in _NAMED and _NAMED[self.name].is_text:
             return None
-        return _messages if self.target == "prompt" else _parsed_text
+        return _messages if self.target == "prompt" else parsed
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def _named(example: Row, layout: Layout) -> Iterator[Use]:
     for column in layout.features:
         yield Use(column, "features", "a feature of the question", column)
     for scorer, column in layout.scores.items():
-        value = _parsed_text(example.get(column.split(".")[0]))
+        value = parsed(example.get(column.split(".")[0]))
         if column in layout.lists and isinstance(value, list):
             value = next(iter(value), None)
         what = "for each step a score" if isinstance(value, list) else "the score"
@@ -300,22 +300,30 @@ def fitting(pattern: str, field: str, names: tuple[str, ...]) -> dict[str, str]:
 
 def _nested(row: Row, path: str, where: str) -> Any:
     """Return the value that a path leads to, `None` where there is none; a list has to be
-    as long as the path says.
+    as long as the path says, and a name leads into its only entry.
     """
     if path in row:
         return row[path]
     value: Any = row
     for name in path.split("."):
-        value = _parsed_text(value)
+        value, is_place = parsed(value), name.isdecimal()
+        if not is_place:
+            value = only(value)
         if isinstance(value, Mapping):
             value = value.get(name)
-        elif not name.isdecimal() or value is None:
-            return None
-        elif isinstance(value, list) and int(name) < len(value):
+        elif is_place and isinstance(value, list) and int(name) < len(value):
             value = value[int(name)]
+        elif value is None or not (is_place or str(value).lstrip().startswith(("[", "{"))):
+            return None
         else:
-            refuse(f"{path!r} of {where}", f"inside a list of {int(name) + 1} or more", value)
+            need = f"inside a list of {int(name) + 1} or more" if is_place else "inside an object"
+            refuse(f"{path!r} of {where}", need, value)
     return value
+
+
+def only(value: Any) -> Any:
+    """Return the only entry of a list, `None` where it has none; else the value."""
+    return next(iter(value), None) if isinstance(value, list) and len(value) < 2 else value
 
 
 def _by_scorer(value: Any) -> Row:
@@ -326,30 +334,20 @@ def _identifier(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _parsed_text(value: Any) -> Any:
-    return parsed(value) if isinstance(value, str) else value
-
-
-def score_cell(value: Any) -> Any:
-    """Return a score; an infinite one stays a text, which the catalogue refuses: it is the best or
-    the worst, and not missing.
-    """
-    score = _parsed_text(value)
-    return value if score is None and isinstance(value, str) and "inf" in value.lower() else score
-
-
 def _messages(value: Any) -> Any:
     """Return what was sent: a text that holds a list of messages is that list."""
-    messages = parsed(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
+    messages = parsed(value)
     are_messages = isinstance(messages, list) and all(isinstance(each, dict) for each in messages)
     return messages if are_messages else value
 
 
-def parsed(text: str) -> Any:
-    """Return the value of a cell: a number, a truth value, a list or object as JSON or Python
-    writes it; else the text.
+def parsed(cell: Any) -> Any:
+    """Return the value of a cell that is text: a number, a truth value, a list or object as JSON or
+    Python writes it; else the text. A lone NaN is missing; infinity is not.
     """
-    word = text.strip()
+    if not isinstance(cell, str):
+        return cell
+    word = cell.strip()
     if word.isdecimal() and len(word) < 19:
         return int(word)
     if word.lower() in _MISSING:
@@ -357,19 +355,22 @@ def parsed(text: str) -> Any:
     if word.lower() in {"true", "false"}:
         return word.lower() == "true"
     if word[0] in "[{(":
-        try:
-            return orjson.loads(word)
-        except orjson.JSONDecodeError:
-            pass
-        try:
-            return plain(ast.literal_eval(word))
-        except (ValueError, SyntaxError, TypeError, OverflowError, MemoryError, RecursionError):
-            return text
+        # Python's reader takes NaN, too, which is refused where a number should be
+        for read in (orjson.loads, json.loads, _literal):
+            with suppress(
+                ValueError, SyntaxError, TypeError, OverflowError, MemoryError, RecursionError
+            ):
+                return read(word)
+        return cell
     try:
         number = float(word)
     except ValueError:
-        return text
-    return None if number - number != 0 else number
+        return cell
+    return None if number != number else number
+
+
+def _literal(text: str) -> Any:
+    return plain(ast.literal_eval(text))
 
 
 def understood(
@@ -528,7 +529,7 @@ class _Content:
         patterns = [name for name in named if "{llm}" in name and name != "{llm}"]
         alone, numbered = {"{llm}"} & {*named}, [name for name in layout.lists if "{i}" in name]
         is_plain = not (patterns or numbered or layout.outcomes or self.shared)
-        prices: Row = {llm: _parsed_text(price) for llm, price in layout.usd.items()}
+        prices: Row = {llm: parsed(price) for llm, price in layout.usd.items()}
         rows: Iterator[TableRow] = table.rows
         if layout.number:
             rows = self._numbered(table)
@@ -580,7 +581,7 @@ class _Content:
         cells = {
             name: values
             for name in (() if is_said else names)
-            if any(values := [_parsed_text(row.get(name)) for _, row in rows])
+            if any(values := [parsed(row.get(name)) for _, row in rows])
         }
         texts = [
             column.split(".")[0] for name, column in columns.items() if _NAMED[name].name == "text"
@@ -700,7 +701,7 @@ class _Content:
         """Raise where a path leads nowhere in any of the objects that it leads into."""
         for use in self.meanings.uses:
             top, dot, path = use.column.partition(".")
-            cells = [_parsed_text(row.get(top)) for _, row in rows if dot]
+            cells = [parsed(row.get(top)) for _, row in rows if dot]
             if self.layout.is_listed(top):
                 cells = [each for cell in cells if isinstance(cell, list) for each in cell]
             objects = [cell for cell in cells if isinstance(cell, dict)]
@@ -782,7 +783,7 @@ class _Content:
     def _add_samples(self, row: Row, where: str) -> None:
         """Add a row for each entry of its lists, or the question alone."""
         lists = {
-            name: _parsed_text(row[name])
+            name: parsed(row[name])
             for name in self.layout.lists
             if row.get(name) is not None or (name in row and name in self.layout.required)
         }
@@ -819,7 +820,7 @@ class _Content:
             both = name in {"score", "step_scores", "features"} and values.get(name) is not None
             values[name] = _by_scorer(values[name]) | _by_scorer(value) if both else value
         if isinstance(verdict := values.get("verdict"), int | float):
-            if self.layout.clip:
+            if self.layout.clip and verdict - verdict == 0:
                 values["verdict"] = min(max(verdict, 0), 1)
                 cut = values["verdict"] != verdict
                 self._counted["Verdicts outside [0, 1], which were cut to it"] += cut

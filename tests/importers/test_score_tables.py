@@ -154,8 +154,9 @@ def test_a_table_that_seems_to_number_samples_from_1_is_noted(scored):
     ]
     noted = scored(from_1).notes
     assert noted[0].startswith("No row of t.csv is of sample 0: samples count from 0")
-    with pytest.raises(SourceError, match="should be a number"):
-        scored(rows(score=[np.inf]), "t.parquet", "infinite")
+    for number, file in ((np.inf, "t.parquet"), (NAN, "t.jsonl")):
+        with pytest.raises(SourceError, match="should be a number"):
+            scored(rows(score=[number]), file, "none")
 
 
 def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(scored, tmp_path):
@@ -199,7 +200,7 @@ def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(scored, tmp_
         r"'score' of row 1 of t.csv should be a number, or .*; found text of 4"),
         (rows(score=["[0.5, "]), {}, "a JSON list of numbers"),
         (rows(score=["inf"]), {},
-        "'score' of row 1 of t.csv should be a number, or a JSON list"),
+        "'score' of row 1 of t.csv should be a number; found a number inf"),
         (rows(reward=[1]), {},
          r"t.csv has no column 'score' or 'step_scores'; its columns are question_id, llm, sample, reward\. Name the one"),  # noqa: E501
         (rows(reward=[1]), {"scores": ["r=rewards"]},

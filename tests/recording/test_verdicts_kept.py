@@ -8,8 +8,9 @@ import pytest
 from command_line import said
 
 from feval import load
-from feval.errors import ConflictError, FevalError
+from feval.errors import ConflictError, FevalError, SourceError
 from feval.importers import import_recording
+from feval.importers.layouts import Layout
 from feval.recording import merge, open_recording
 
 VERDICTS = {"small": [1, 0, 0.5, None, 1, 0], "large": [1, 1, 0.25, 0, None, 1]}
@@ -108,13 +109,61 @@ def test_what_is_no_verdict_is_refused_with_its_row(tmp_path, verdict, words, to
     assert [*tmp_path.iterdir()] == [source]
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_is_not_json_is_no_verdict_and_noted(tmp_path, value):
-    rows = rows_of("small")
-    rows[0]["verdict"] = value
-    recording = recording_of(tmp_path, rows)
-    assert right(recording)["small"]["q0"] == 0
-    assert "1 values were NaN or infinite" in open_recording(recording).manifest.raw["notes"][0]
+NUMBERS = {
+    **{f"{name}'": {name: "X"} for name in ("verdict", "score", "usd", "tokens", "prompt_tokens")},
+    "'a' of": {"score": {"a": "X"}},
+    "'level' of": {"features": {"level": "X"}},
+    "Number 1 in": {"step_scores": [1, "X"]},
+}
+
+
+@pytest.mark.parametrize("to", ["jsonl", "table", "cells"])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_nan_and_infinity_are_refused_where_a_number_should_be(tmp_path, to, name):
+    """Also inside JSON that stands in a cell, and where verdicts are cut to [0, 1]."""
+    row, source, layout = rows_of("small")[0] | NUMBERS[name], tmp_path / "source.jsonl", None
+    for value in ("NaN", "-Infinity", "1e999"):
+        line = json.dumps(row).replace('"X"', value)
+        if to == "cells":
+            layout = Layout(clip=True, columns={column: f"cell.{column}" for column in row})
+            line = json.dumps({"cell": line})
+        source.write_text(f"\n{line}")
+        with pytest.raises(SourceError, match=rf"{name}.* of line 2 .*; found a number"):
+            import_recording(
+                "jsonl" if to == "jsonl" else "table", source, tmp_path / "out", dataset="d",
+                answer_kind="text", layout=layout,
+            )  # fmt: skip
+        assert [*tmp_path.iterdir()] == [source]
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity"])
+def test_nan_and_infinity_are_no_answers_and_noted(tmp_path, value):
+    rows = [{**row, "mood": "X"} for row in rows_of("small")]
+    rows[0]["answer"] = "X"
+    source = tmp_path / "source.jsonl"
+    source.write_text("".join(json.dumps(row).replace('"X"', value) + "\n" for row in rows))
+    made = import_recording("jsonl", source, tmp_path / "out", dataset="d", answer_kind="verbatim")
+    recording = open_recording(made)
+    assert recording.votes("d").llms["small"].codes[0].tolist() == [-1, 0]
+    assert "7 values were NaN or infinite" in " ".join(recording.manifest.raw["notes"])
+
+
+def notes_of(folder, rows):
+    return " ".join(open_recording(recording_of(folder, rows)).manifest.raw["notes"])
+
+
+def test_notes_call_verdicts_what_they_are(tmp_path):
+    noted = notes_of(tmp_path, rows_of("small", score=1))
+    assert "CoTs of small without a verdict by pytest: 1." in noted
+    assert "without a score" not in noted
+
+
+@pytest.mark.parametrize("other", [{}, {"verdict": 0}, {"tokens": 4}, {"text": "other"}])
+@pytest.mark.parametrize("text", ["", "so"])
+def test_samples_of_one_text_are_greedy_where_nothing_differs(tmp_path, text, other):
+    rows = [row | {"text": text, "verdict": 1} for row in rows_of("small")]
+    rows[1] |= other
+    assert ("decoding was greedy" in notes_of(tmp_path, rows)) == (text == "so" and not other)
 
 
 @pytest.mark.parametrize("row", [1, 4], ids=["within a question", "midway"])
