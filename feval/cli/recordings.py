@@ -246,7 +246,7 @@ def _show_understood(show: Output, table: Meanings, layout: Layout, *, final: bo
 
 
 def _example(table: Meanings, column: str) -> str:
-    value = table.examples.get(column.split(".")[0] if column not in table.examples else column)
+    value = table.examples.get(column)
     text = " ".join(str(value).split())
     return "" if value is None else text if len(text) <= 40 else f"{text[:39]}…"
 

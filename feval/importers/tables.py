@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -631,11 +631,13 @@ class _Content:
                     f"The source does not number its questions ({number!r}); their ids count its"
                     " rows, which files may have in any order."
                 )
-            numbered = sorted(rows, key=itemgetter(0))
-            for (place, row), (other, twice) in pairwise(numbered):
-                if place == other:
+            numbered, seen = sorted(rows, key=itemgetter(0)), dict[Any, TableRow]()
+            dataset = self.layout.columns.get("dataset", "dataset")
+            for place, row in numbered:
+                other = seen.setdefault((row.cells.get(dataset), place), row)
+                if other is not row:
                     raise ConflictError(
-                        f"{sentence_start(twice.where)} has the {number!r} of {row.where}, {place}:"
+                        f"{sentence_start(row.where)} has the {number!r} of {other.where}, {place}:"
                         " two entries for one question id. Remove one of them or give each its own."
                     )
             if numbered != rows:
@@ -644,8 +646,7 @@ class _Content:
                     " numbers."
                 )
         for place, row in numbered:
-            dataset = self.shared.get("{dataset}", self._request.dataset)
-            yield TableRow(row.where, row.cells | {_ID: f"{dataset}/{place}"})
+            yield TableRow(row.where, row.cells | {_ID: place})
 
     def add(self, table: TableFile) -> None:
         """Add the rows of a file."""
@@ -701,7 +702,9 @@ class _Content:
         """Raise where a path leads nowhere in any of the objects that it leads into."""
         for use in self.meanings.uses:
             top, dot, path = use.column.partition(".")
-            cells = [parsed(row.get(top)) for _, row in rows if dot]
+            if not dot or use.column in self.meanings.examples:
+                continue
+            cells = [parsed(row.get(top)) for _, row in rows]
             if self.layout.is_listed(top):
                 cells = [each for cell in cells if isinstance(cell, list) for each in cell]
             objects = [cell for cell in cells if isinstance(cell, dict)]
@@ -711,6 +714,11 @@ class _Content:
                     f"{name} has nothing at {use.column!r:.80}, which is to be read as"
                     f" {use.scorer or use.target!r}: {top!r:.60} has the members"
                     f" {', '.join(map(repr, objects[0])):.300}. Name one of those."
+                )
+            with suppress(SourceError):  # which whoever reads the row says, with its place
+                found = (_nested({top: cell}, use.column, name) for cell in cells)
+                self.meanings.examples[use.column] = next(
+                    (value for value in found if value is not None), None
                 )
 
     def _missing(self, name: str, rows: Sequence[TableRow]) -> UsageError | None:
@@ -840,11 +848,15 @@ class _Content:
 
     def _add_row(self, row: Row, where: str, *, cot: bool = True) -> None:
         values, targets = self._read(row, where), self.meanings.targets
-        rows = self._of(values.pop("dataset", self._request.dataset), where)
+        dataset = values.pop("dataset", self._request.dataset)
+        rows = self._of(dataset, where)
         if self.layout.no_answer:
             self._read_no_answers(values)
         try:
             values = rows.recognised(values, self._reader, where)
+            if self.layout.number:  # in the dataset as it is recorded, whatever the source calls it
+                own = self._request.dataset or self.layout.datasets.get(dataset, dataset)
+                values["id"] = f"{own}/{values['id']}"
             values["id"] = self._name(values, where)
             if "question" not in targets and self._request.questions is None:
                 values["question"] = values["id"] if self.layout.outcomes else ""

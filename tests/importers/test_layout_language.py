@@ -69,6 +69,29 @@ def test_files_of_a_folder_by_the_datasets_and_llms_in_their_names(imported, pub
     imported.refuses("stand there once", "table", published, UsageError, layout=twice)
 
 
+def test_ids_are_of_the_dataset_as_it_is_recorded(imported, published, save):
+    columns = {"gold": "gold", "answer": "all.0", "tokens": "all.1"}
+    layout = PAIRS.model_copy(update={"number": "n", "columns": columns})
+    options = {"layout": layout, "answer_kind": "number", "llm": None}
+    one = published / "analysis_aime2025_small.jsonl"
+    check(imported("table", one, **options | {"dataset": None}), ids=["aime25/0"])
+    check(imported("table", one, **options | {"dataset": "mine"}), ids=["mine/0"])
+    row = {"gold": "2", "all": [["2", 1]]}
+    rows = [{"n": n, "set": name, **row} for name in layout.datasets for n in (1, 0)]
+    update = {"file": "", "columns": {**columns, "dataset": "set"}}
+    options |= {"layout": layout.model_copy(update=update), "dataset": None, "llm": "m"}
+    both = imported("table", lines(*rows), **options)
+    for dataset in ("aime24", "aime25"):
+        check(both, dataset=dataset, ids=[f"{dataset}/0", f"{dataset}/1"])
+    twice = "Line 5 of x.json has the 'n' of line 2 of x.json, 0: two entries for one question id"
+    imported.refuses(twice, "table", lines(*rows, rows[1]), **options)
+
+
+def test_an_example_is_the_entry_that_a_path_leads_to(published):
+    table = understood(published / "analysis_aime2024_small.jsonl", PAIRS)
+    assert [table.examples[name] for name in ("n", "all.0", "all.1")] == [0, "2", 4]
+
+
 def test_a_file_for_each_sample(imported, save):
     for seed in (0, 10, 2):
         row = {"problem": "1 + 1?", "expected_answer": "2", "generation": f"seed {seed}"}
