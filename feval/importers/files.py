@@ -237,10 +237,10 @@ def _check_end(path: Path, separator: str, block: Any) -> None:
     whole cell.
     """
     last = block.column(block.num_columns - 1)[-1].as_py() or ""
-    open_cell = (separator + '"' + last.replace('"', '""')).encode()
+    open_cell = ('"' + last.replace('"', '""')).encode()
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - len(open_cell)))
-        if file.read() == open_cell:
+        file.seek(max(0, path.stat().st_size - len(open_cell) - 1))
+        if file.read(1) in (separator.encode(), b"\n") and file.read() == open_cell:
             raise SourceError(
                 f"{path} ends within the quotes of a cell ({last[-60:]!r}): it was cut, or a"
                 " quote is missing. Get the file again."

@@ -25,6 +25,7 @@ from typing import Any
 from feval.answers import decimal_key
 from feval.errors import SourceError, UsageError
 from feval.importers.columns import member, refuse, scalar_text, sentence_start, strings, whole
+from feval.importers.files import opened_table
 from feval.importers.logs import inside
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.rows import collected
@@ -180,24 +181,18 @@ def read_coupled_mmlu(source: Path, request: ImportRequest) -> SourceContent:
         raise UsageError(
             f"{name} has replies only; pass the questions or an answer key, --questions FILE."
         )
-    records = reader.csv(read_bytes(source), name)
-    while records and not records[-1]:
-        records.pop()
-    if not records or records[0] != ["0"]:
-        raise SourceError(
-            f"{name} should be CSV with one column named 0; its first record is"
-            f" {records[:1]!r:.80}."
-        )
-    for number, record in enumerate(records):
-        if len(record) != 1:
+    with opened_table(source, reader) as table:
+        if table.columns != ["0"]:
             raise SourceError(
-                f"Record {number} of {name} has {len(record)} cells; it should have one, the reply."
+                f"{name} should be CSV with one column named 0; its columns are"
+                f" {table.columns!r:.80}."
             )
-    count, rest = divmod(len(records) - 1, _MMLU_SAMPLES)
+        texts = [{"text": row.cells["0"] or ""} for row in table.rows]
+    count, rest = divmod(len(texts), _MMLU_SAMPLES)
     if not count or rest:
         raise SourceError(
-            f"{name} has {len(records) - 1} replies; it should be {_MMLU_SAMPLES} for each"
-            " question. Is the file whole?"
+            f"{name} has {len(texts)} replies; it should be {_MMLU_SAMPLES} for each question. Is"
+            " the file whole?"
         )
     known = {question.id: question for question in request.questions}
     ids = list(map(request.question_id, range(count)))
@@ -221,7 +216,6 @@ def read_coupled_mmlu(source: Path, request: ImportRequest) -> SourceContent:
             "The questions file has no texts; requests and their tokens are not known, so nothing"
             " can be priced."
         )
-    texts = [{"text": text} for [text] in records[1:]]
     questions = (
         (
             about | {"id": each, "question": known[each].text, "gold": known[each].gold},

@@ -1,4 +1,4 @@
-"""Bytes, JSON, lines and CSV records from untrusted files, within bounds.
+"""Bytes, JSON and lines from untrusted files, within bounds.
 
 A source may be compressed by gzip (recognised by its first bytes, not its name). It is never
 unpacked to disk, and expansion is bounded as it happens, so that a decompression bomb ends in an
@@ -8,7 +8,6 @@ reader accepts (NaN, lone surrogates, numbers beyond 64 bits) is read by the lat
 
 from __future__ import annotations
 
-import csv
 import gzip
 import hashlib
 import io
@@ -321,21 +320,6 @@ class Reader:
             content = (line if number > 1 else self.without_mark(line)).removesuffix(b"\n")
             if content and not content.isspace():
                 yield number, self.json(content, f"Line {number} of {name}", exact=True)
-
-    def csv(self, data: bytes, name: str) -> list[list[str]]:
-        """Read CSV; a quoted cell may span lines."""
-        text = self.text(self.without_mark(data), name)
-        if "\0" in text:
-            raise SourceError(
-                f"{name} has a NUL character in it, as no CSV file has; get the file again."
-            )
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-        try:
-            return list(reader)
-        except csv.Error as error:
-            raise SourceError(
-                f"{name} is not valid CSV: line {reader.line_num}: {error}."
-            ) from error
 
     def text(self, data: bytes, name: str) -> str:
         """Decode UTF-8; the error names the place of other bytes."""
