@@ -96,7 +96,7 @@ class Use:
         if self.target in {"dataset", "id", "node", "parent"}:
             return _identifier
         if self.name in _NAMED and _NAMED[self.name].is_text:
-            return None
+            return _only_text
         return _messages if self.target == "prompt" else parsed
 
 
@@ -307,8 +307,7 @@ def _nested(row: Row, path: str, where: str) -> Any:
     value: Any = row
     for name in path.split("."):
         value, is_place = parsed(value), name.isdecimal()
-        if not is_place:
-            value = only(value)
+        value = value if is_place else _only(value)
         if isinstance(value, Mapping):
             value = value.get(name)
         elif is_place and isinstance(value, list) and int(name) < len(value):
@@ -321,9 +320,14 @@ def _nested(row: Row, path: str, where: str) -> Any:
     return value
 
 
-def only(value: Any) -> Any:
+def _only(value: Any) -> Any:
     """Return the only entry of a list, `None` where it has none; else the value."""
     return next(iter(value), None) if isinstance(value, list) and len(value) < 2 else value
+
+
+def _only_text(value: Any) -> Any:
+    """Return the only text of a list; a list of messages stays one."""
+    return value if isinstance(entry := _only(value), dict) else entry
 
 
 def _by_scorer(value: Any) -> Row:

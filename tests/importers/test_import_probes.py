@@ -111,7 +111,7 @@ test_names_question_and_trace_of_what_a_store_has_wrong = refusals(
         (probed_entry(question=...), f"{QUESTION_0} has no 'question'; it has 'gold_answer'"),
         (probed_entry(question=3), "'question' of .* should be text; found a whole number 3"),
         (probed_entry(gold_answer=...), f"{QUESTION_0} has no 'gold_answer'"),
-        (probed_entry(gold_answer=["2"]), f"'gold_answer' of .* {QUESTION_0} should be text"),
+        (probed_entry(gold_answer=["2", "3"]), f"'gold_answer' of .* {QUESTION_0} should be text"),
         (probed_entry(probe_freq=...), f"{QUESTION_0} has no 'probe_freq'"),
         (probed_entry(probe_freq=0), "'probe_freq' of .* should be a whole number from 1"),
         (probed_entry(probe_freq=2.5), "'probe_freq' of .* should be a whole number .* number 2.5"),
@@ -127,7 +127,7 @@ test_names_question_and_trace_of_what_a_store_has_wrong = refusals(
         (second_trace(["2"], 9), f"'each_branch.2' of {TRACE_1} should be inside a list of 3"),
         (second_trace("2", 9, "3"), f"'each_branch.0' of {TRACE_1} should be a list of objects"),
         (second_trace([["2"]], 9, "3"), f"'answer' of probe 0 of {TRACE_1} should be text"),
-        (second_trace(["2"], 9, ["3"]), f"'each_branch.2' of {TRACE_1} should be text"),
+        (second_trace(["2"], 9, ["3", "4"]), f"'each_branch.2' of {TRACE_1} should be text"),
         *(
             (
                 second_trace(["2"], count, "3"),

@@ -147,6 +147,21 @@ def test_json_inside_text_leads_to_the_gold(imported):
     assert "not read" not in notes(recording)
 
 
+@pytest.mark.parametrize(
+    ("cell", "sentence"),
+    [
+        ({"raw": ["a", "b"]}, "should be text, a number, true, false or null; found a list of 2"),
+        ([{"raw": "a"}, {}], "should be inside an object; found a list of 2"),
+        ("{'raw': nan}", "should be inside an object; found text of 12"),
+    ],
+)
+def test_a_path_by_name_leads_to_one_value_or_is_refused(imported, cell, sentence):
+    data = lines({"question": "1 + 1?", "text": "so", "out": cell})
+    layout = Layout(columns={"prediction": "out.raw"})
+    sentence = f"'out.raw' of line 1 of x.json {sentence}"
+    imported.refuses(sentence, "table", data, layout=layout, answer_kind="number")
+
+
 def test_facts_of_a_grader_and_verdicts_that_are_cut(imported):
     facts = {"name": "meteor", "metric": "METEOR", "version": 2, "threshold": 0.5}
     layout = Layout(columns={"verdict": "reward"}, grader=facts, clip=True)
