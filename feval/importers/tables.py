@@ -36,7 +36,7 @@ from feval.importers.columns import (
     sentence_start,
     whole_number,
 )
-from feval.importers.exported import ALONE, as_exported, with_missing
+from feval.importers.exported import ALONE, as_exported, facts_of, with_missing
 from feval.importers.files import TableFile, TableRow, check_width, opened_table, plain
 from feval.importers.files import table_files as files_of
 from feval.importers.layouts import Layout, layout_of
@@ -393,7 +393,8 @@ def understood(
     path, content.shared = next(iter(named_files(source, request).items()))
     with opened_table(path, Reader(), layout.rows) as table:
         content.look_at(table)
-    return content.meanings
+    is_export = layout == Layout() and facts_of(source)  # which says all that an import needs
+    return replace(content.meanings, missing=None) if is_export else content.meanings
 
 
 def named_files(source: Path, request: ImportRequest) -> dict[Path, Row]:
