@@ -74,7 +74,7 @@ def questions(
         CardError: the card cannot be used, or does not say how rows become questions.
     """
     card = find_dataset_card(dataset_id) if source is not None else dataset_card(dataset_id)
-    kind = known_answer_kind(dataset_id, answer_kind or (card.answer_kind if card else None))
+    kind = known_answer_kind(dataset_id, answer_kind)
     rows: Sequence[SourceQuestion]
     if source is not None:
         rows, origin = _from_file(source, dataset_id), source.name

@@ -197,12 +197,11 @@ def import_recording(
     if importer.facts is not None and layout == Layout():
         request = replace(request, facts=importer.facts(source))
     card = find_dataset_card(request.dataset)
-    if layout.outcomes and card is None:
-        answer_kind = answer_kind or "text"  # there are no answers
+    kinds = answer_kind, layout.answer_kind, request.facts
     known = (
-        _dataset_info(request.dataset, answer_kind, equality, request.facts)
+        _dataset_info(request.dataset, equality, *kinds)
         # of a table, all that is missing is said at once
-        if request.dataset and (answer_kind or card or request.facts or not is_table)
+        if request.dataset and (any((*kinds, card)) or not is_table)
         else None
     )
     sources = list(importer.files(source, request)) if importer.files else [source]
@@ -243,9 +242,8 @@ def import_recording(
                 progress(done + now, total)
 
         for part in parts:
-            info = _dataset_info(
-                part.dataset or request.dataset, answer_kind, equality, request.facts
-            )
+            info = _dataset_info(part.dataset or request.dataset, equality, *kinds)
+            card = find_dataset_card(info.id)
             licences.add(info.licence or "not stated")
             joined, gold_notes = completed(
                 part.questions,
@@ -258,8 +256,8 @@ def import_recording(
                 info.answer_kind,
                 info.equality,
                 always_text=answers == "text",
-                compares=answer_kind is None
-                and request.facts is None
+                compares=card is not None
+                and answer_kind is request.facts is None
                 and info.answer_kind != "verbatim",
                 golds_are_positions=bool(gold_notes),
             )
@@ -286,7 +284,6 @@ def import_recording(
                 writer.prices = "recorded"
             elif prices != "none":
                 writer.prices = price_list(prices, names)
-            card = find_dataset_card(info.id)
             expected = card.questions if card else None
             noted = [*layout.notes(), *part.notes, *reader.notes(), *gold_notes]
             for note in [*noted, *conversion.notes(expected)]:
@@ -303,10 +300,10 @@ def import_recording(
 
 
 def _dataset_info(
-    dataset: str, answer_kind: str | None, equality: str | None, facts: Facts | None
+    dataset: str, equality: str | None, answer_kind: str | None, default: str, facts: Facts | None
 ) -> DatasetInfo:
     """Return what identifies a dataset: what the source says of it, else its card's facts, where it
-    has one.
+    has one, else the layout's `default`.
     """
     card, stated = find_dataset_card(dataset), None if facts is None else facts.of(dataset)
     extractor = EXTRACTOR_VERSION
@@ -316,7 +313,7 @@ def _dataset_info(
             equality or stated.equality,
             stated.extractor,
         )
-    kind = known_answer_kind(dataset, answer_kind or (card.answer_kind if card else None))
+    kind = known_answer_kind(dataset, answer_kind, default)
     title, licence = (card.title, card.licence) if card else (dataset, None)
     return DatasetInfo(
         dataset, title, kind, extractor, None, licence, named_equality(kind, equality)

@@ -60,6 +60,7 @@ class Layout(BaseModel):
         number: column with the number of a question in its dataset: ids are `<dataset>/<number>`,
             in that order. Where no row has it, and for `row`, rows are counted from 0.
         distinct: the texts of questions are distinct.
+        answer_kind: of answers, where neither the import nor the dataset's card says one.
         answer_as_text: an answer stands for its CoT's text where there is none.
         grader: facts of who gave the verdicts, such as metric, version or threshold; `name`: what
             the grader is called where no column says so.
@@ -92,6 +93,7 @@ class Layout(BaseModel):
     datasets: dict[str, str] = Field(default_factory=dict)
     number: str = ""
     distinct: bool = False
+    answer_kind: str = ""
     answer_as_text: bool = False
     grader: dict[str, str | int | float | bool] = Field(default_factory=dict)
     clip: bool = False
@@ -192,6 +194,7 @@ def layout_of(
         "named": known.named | named | unread,
         "lists": tuple(column for column in known.lists if column not in unread),
         "outcomes": outcomes,
+        "answer_kind": known.answer_kind or "text" * bool(outcomes),  # there are no answers
         "features": (*known.features, *feature),
         "usd": known.usd | usd,
         "ignored": tuple(sorted({*known.ignored} - named | unread)),

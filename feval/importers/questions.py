@@ -17,6 +17,7 @@ from pathlib import Path
 
 from feval.answers import KINDS, canonical, canonical_gold
 from feval.answers.choice import WHOLE
+from feval.cards.cards import find_dataset_card
 from feval.cards.reading import parse_json
 from feval.errors import ConflictError, SourceError, UsageError, require_known
 from feval.importers.columns import RowReader, member, question_names, sentence_start, text
@@ -30,11 +31,13 @@ _ANSWER_KEY = ["subject", "index", "answer"]
 _PUZZLES = "Puzzles"
 
 
-def known_answer_kind(dataset: str, kind: str | None) -> str:
-    """Return an answer kind; raise where it is unknown, or `None` because the dataset has no
-    card.
+def known_answer_kind(dataset: str, kind: str | None, default: str = "") -> str:
+    """Return an answer kind, else that of the dataset's card, else the default; raise where it is
+    unknown, or nobody says it.
     """
-    if kind is None:
+    card = find_dataset_card(dataset)
+    kind = kind or (card.answer_kind if card else default)
+    if not kind:
         raise UsageError(
             f"There is no card for the dataset {dataset!r}, so the kind of its answers is not"
             f" known; pass --answer-kind KIND (one of {', '.join(KINDS)})."

@@ -739,7 +739,7 @@ class _Content:
         elif not dataset:
             dataset = re.sub(r"\W+", "-", name.split(".")[0].lower())
             needs.append((f"{name} does not name its dataset: any id will do", "dataset", dataset))
-        has_kind = request.answer_kind or self.layout.outcomes or find_dataset_card(dataset)
+        has_kind = request.answer_kind or self.layout.answer_kind or find_dataset_card(dataset)
         if not has_kind:
             kinds = f"The kind of its answers is not known: one of {', '.join(KINDS)}"
             needs.append((kinds, "answer-kind", self._likely_kind(rows)))
@@ -910,10 +910,7 @@ class _Content:
             if not isinstance(dataset, str) or not dataset.strip():
                 refuse(f"The dataset of {where}", "text that is not empty", dataset)
             if not self._request.dataset and self._request.facts is None:
-                card = find_dataset_card(dataset)
-                known_answer_kind(
-                    dataset, self._request.answer_kind or (card.answer_kind if card else None)
-                )
+                known_answer_kind(dataset, self._request.answer_kind, self.layout.answer_kind)
             rows = self._datasets[dataset] = Rows(
                 self._source, self._request, null_stays=bool(self.layout.number)
             )

@@ -215,7 +215,7 @@ def published(shared, out, folder, layout, dataset):
     """The LLMs of a set, imported by its layout, and what it should say of them."""
     import_recording(
         "table", shared / "real" / folder, out, dataset=dataset, layout=layout,
-        answer_kind="verbatim",
+        answer_kind=None if folder == "boinf" else "verbatim",
     )  # fmt: skip
     golden = json.loads((shared / "golden/verdicts.json").read_text("utf-8"))
     return golden, *feval.load(dataset, None, out, prices="none")

@@ -162,6 +162,20 @@ def test_a_path_by_name_leads_to_one_value_or_is_refused(imported, cell, sentenc
     imported.refuses(sentence, "table", data, layout=layout, answer_kind="number")
 
 
+def test_a_layout_may_say_the_kind_of_its_answers(imported):
+    data = lines({"question": "1 + 1?", "text": "2", "answer": "2", "prediction": "2"})
+    for options, kind in [
+        ({}, "text"),
+        ({"answer_kind": "date"}, "date"),
+        ({"dataset": "gsm8k"}, "number"),
+    ]:
+        options = {"dataset": "toy", "answer_kind": None} | options
+        recording = imported("table", data, layout=Layout(answer_kind="text"), **options)
+        assert recording.dataset_info(options["dataset"]).answer_kind == kind
+    options = {"layout": Layout(answer_kind="txt"), "answer_kind": None}
+    imported.refuses("no answer kind 'txt'", "table", data, UnknownNameError, **options)
+
+
 def test_facts_of_a_grader_and_verdicts_that_are_cut(imported):
     facts = {"name": "meteor", "metric": "METEOR", "version": 2, "threshold": 0.5}
     layout = Layout(columns={"verdict": "reward"}, grader=facts, clip=True)
