@@ -123,6 +123,16 @@ def test_every_page_of_a_sound_file_is_found():
                     assert 0 <= stated - sum(page.bytes for page in pages) < 600 * len(pages)
 
 
+def test_a_header_of_a_page_with_a_number_for_its_sizes_is_a_sentence():
+    """Found by the fuzzer, as a `TypeError`."""
+    data = bytearray(parquet(pa.table({"number": [1, 2]}), use_dictionary=False))
+    metadata = pq.read_metadata(pa.BufferReader(bytes(data)))
+    page = data.index(b"\x2c\x15\x04", metadata.row_group(0).column(0).data_page_offset)
+    data[page : page + 3] = b"\x25\x02\x00"  # field 5 is an integer, no struct
+    with pytest.raises(DamagedRecordingError, match="contradicts its pages"):
+        SizeBounds("it", bytes(data), metadata).check()
+
+
 def retyped(path, column, change):
     table = pq.read_table(path)
     return parquet(table.set_column(table.schema.get_field_index(column), column, change(table)))

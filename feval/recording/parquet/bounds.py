@@ -179,7 +179,7 @@ def _page(data: Any, at: int) -> tuple[_Page, int]:
     `ValueError` or `IndexError`.
     """
     header, at = _struct(data, at)
-    [inner] = (header[kind] for kind in (5, 7, 8) if kind in header)
+    [inner] = (header[kind] for kind in (5, 7, 8) if isinstance(header.get(kind), dict))
     page = _Page(header[1], header[2], header[3], inner[1], inner[4 if 8 in header else 2])
     if {*map(type, page)} != {int}:
         raise ValueError("a page without sizes")
