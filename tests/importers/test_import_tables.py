@@ -218,6 +218,16 @@ def test_a_float_of_32_bits_is_its_shortest_decimal(imported, form):
     assert made.scores("toy", "a", "reward").values.tolist() == [[0.1, 0.1]]
 
 
+def test_a_frame_may_state_verdicts_and_usd():
+    pandas = pytest.importorskip("pandas")
+    cells = {"text": list("abc"), "verdict": [1, math.nan, 0.5], "cost": [0.5, 0.25, 0.75]}
+    frame = pandas.DataFrame({"question": "1 + 1?", "model": "m", "tokens": 3, **cells})
+    options = {"dataset": "toy", "answer_kind": "text", "map": {"usd": "cost"}}
+    recording = from_dataframe(frame, **options)
+    result = evaluate(SingleCall(), *load("toy", None, recording, prices="recorded"))
+    assert (result.accuracy, result.usd.tolist()) == (0.5, [0.5])
+
+
 def test_a_recording_in_memory_goes_with_the_last_reference_to_it():
     # of its own: a library that looks at a frame's variables keeps them until it returns
     def used():
@@ -578,6 +588,8 @@ def test_rows_in_temporary_files_are_the_same(imported, monkeypatch, recording):
         ([BASE | {"id": name} for name in range(3)], {},
         "'id' of x.json is another on each of the 3 rows"),
         ([{"gold": 1, "text": "x"}], {}, "no column with the question.*'question': 'COLUMN'"),
+        ([{"gold": 1, "text": "x", "problem_ref": "p7"}], {}, "'question_id': 'problem_ref'"),
+        ([{"gold": 1, "text": "x", "as_problem": "1 + 1?"}], {}, "'question': 'as_problem'"),
         ([{"question": 1, "gold": "x"}], {}, "no column with the CoT"),
         ([BASE], {"columns": ["question=promt"]}, "no column 'promt'; it has 'question', 'gold'"),
         ([BASE], {"columns": ["qestion=text"]},

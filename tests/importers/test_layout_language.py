@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from command_line import failed, feval, said
 from importing import check, notes, rows
 
 from feval import SingleCall, evaluate, load
@@ -67,6 +68,17 @@ def test_files_of_a_folder_by_the_datasets_and_llms_in_their_names(imported, pub
     )
     twice = PAIRS.model_copy(update={"file": "{llm}_{llm}.csv"})
     imported.refuses("stand there once", "table", published, UsageError, layout=twice)
+
+
+def test_llms_that_files_name_are_chosen_by_a_repeated_option(save, tmp_path):
+    for llm in ("a", "b_c", "d"):
+        row = {"problem_num": 0, "gold_answer": "2", "all_answers": [["2", len(llm)]]}
+        path = save(f"sets/analysis_toy_{llm}.jsonl", lines(row))
+    asked = ("import table", path.parent, "--layout best-of-infinity --llm d --llm b_c")
+    said(*asked, "--out", tmp_path / "two")
+    recording = open_recording(tmp_path / "two")
+    check(recording, llms=["d", "b_c"], dataset="toy", llm="b_c", output_tokens=[3])
+    assert "no LLM named by a file" in failed(feval(*asked, "--llm e --out", tmp_path / "e"), 2)
 
 
 def test_ids_are_of_the_dataset_as_it_is_recorded(imported, published, save):

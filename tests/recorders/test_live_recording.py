@@ -18,6 +18,7 @@ from recording_doubles import FakeBackend
 
 from feval import evaluate, load, plurality
 from feval.errors import ConflictError, OutOfRangeError, StorageError, UsageError
+from feval.importers import import_recording
 from feval.recording import Question, open_recording, verify_recording
 from recorders.errors import Fatal, JournalError, RecorderError
 from recorders.live import record_method
@@ -126,6 +127,29 @@ def test_a_recorded_debate_replays_as_it_ran(debated):
         assert llm.pool.smallest == 1
     result = evaluate(debate, dataset, llms, replicates=2)
     assert result.accuracy >= (len(QUESTIONS) - AGREED) / len(QUESTIONS)
+
+
+def test_a_method_asked_live_leaves_the_verdicts_of_a_recording_behind(tmp_path):
+    """What was graded is the recorded CoT, and not what an LLM says to the same request."""
+    rows = [
+        {"id": each.id, "question": each.text, "llm": name, "text": "so", "answer": "1"}
+        | {"tokens": 1, "verdict": int(name == NAMES[0])}
+        for name in NAMES
+        for each in QUESTIONS
+    ]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = {"dataset": "sums", "answer_kind": "number"}
+    graded = import_recording("jsonl", tmp_path / "x.jsonl", tmp_path / "graded", **options)
+
+    def copied(question, *llms):
+        answers = [llm.sample(1).answers[0] for llm in llms]
+        return answers[0]
+
+    dataset, llms = load("sums", list(NAMES), graded)
+    assert evaluate(copied, dataset, llms).accuracy == 1
+    assert evaluate(copied, dataset, llms[::-1]).accuracy == 0
+    live = recorded(tmp_path / "live", [Stopping(), Stopping()], method=copied)
+    assert live.graders("sums", NAMES[0]) == []
 
 
 def test_an_llm_that_nobody_replied_to_has_cots_like_any_other(tmp_path):
