@@ -22,7 +22,7 @@ import base64
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -30,7 +30,7 @@ from functools import cache
 from importlib import import_module
 from time import perf_counter
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from feval.errors import OutOfRangeError, UsageError
@@ -78,6 +78,8 @@ class OpenAICompatible:
     name = "openai"
     takes_seed = True
     shares_noise = False
+    most_bytes: int | None = None
+    """Of one reply; `None`: `replies.MOST_BYTES`."""
 
     def __init__(
         self,
@@ -98,22 +100,26 @@ class OpenAICompatible:
         self._note = cache(note)  # each sentence once
         self._limit_name = "max_tokens"
         self._takes_n = True
-        self._clients = _Clients(endpoint, timeout_s)
+        self._clients = _Clients(endpoint, timeout_s, self.most_bytes)
         endpoint.redaction.guard_logs()
         if endpoint.warning:
             note(endpoint.warning)
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
         """Ask once; return between one completion and one per sample, for the first samples."""
+        return await self._complete(request, samples, self._send)
+
+    async def _complete(
+        self, request: Request, samples: Sequence[int], send: Send
+    ) -> list[Completion]:
+        """Return the completions in the reply to a body that is sent in some way."""
         if reserved := sorted(_OWN_FIELDS & request.decoding.extra_body.keys()):
             raise Fatal(
                 f"The extra body holds {reserved[0]!r}, which the recorder sets itself; leave it"
                 " out there."
             )
-        decoding, prefill = request.decoding, request.prefill
-        url = None if prefill is None or prefill.template is None else self._text_url
-        body = self._body(request, samples)
-        reply, count, seconds = await self._asked(body, decoding.max_tokens, url)
+        decoding, body = request.decoding, self._body(request, samples)
+        reply, count, seconds = await self._asked(body, decoding.max_tokens, send)
         clean = self._endpoint.redaction.reply
         reading = replies.read(reply, count, decoding.logprobs, clean, decoding.max_tokens, seconds)
         for sentence in reading.notes:
@@ -122,11 +128,11 @@ class OpenAICompatible:
 
     async def chat(self, body: dict[str, Any], max_tokens: int) -> Mapping[str, Any]:
         """Ask once with a body of one's own, but for the limit on output tokens."""
-        reply, _, _ = await self._asked(body, max_tokens)
+        reply, _, _ = await self._asked(body, max_tokens, self._send)
         return reply
 
     async def _asked(
-        self, body: dict[str, Any], max_tokens: int | None, url: str | None = None
+        self, body: dict[str, Any], max_tokens: int | None, send: Send
     ) -> tuple[Mapping[str, Any], int, float]:
         """Return the reply to a body, how many choices were asked for, and the seconds it took."""
         while True:
@@ -135,7 +141,13 @@ class OpenAICompatible:
             count, limit_name = body.get("n", 1), self._limit_name
             limit = {} if max_tokens is None else {limit_name: max_tokens}
             began = perf_counter()
-            answer = await self._send(body | limit, url)
+            try:
+                answer = await send(body | limit)
+            except UnicodeEncodeError:
+                raise RefusalError(
+                    "the messages hold halves of surrogate pairs, which cannot be sent; correct the"
+                    " question's text"
+                ) from None
             if isinstance(answer, bytes):
                 seconds = round(perf_counter() - began, 6)
                 reply = replies.parse(answer)
@@ -155,7 +167,11 @@ class OpenAICompatible:
         await self._clients.close()
         self._endpoint.redaction.leave_logs()
 
-    async def _send(self, body: dict[str, Any], url: str | None = None) -> bytes | Answer:
+    async def _send(self, body: dict[str, Any]) -> bytes | Answer:
+        url, kind = self._text_url if "prompt" in body else self._url, self._clients.response_type
+        return await self._answer(lambda client: client.post(url, cast_to=kind, body=body))
+
+    async def _answer(self, ask: Callable[[openai.AsyncOpenAI], Awaitable[Any]]) -> bytes | Answer:
         """Return the reply's bytes, or the HTTP error that came instead; a `BackendError` says why
         neither came.
         """
@@ -163,9 +179,7 @@ class OpenAICompatible:
         try:
             with self._clients.one() as client:
                 async with asyncio.timeout(self._timeout_s):
-                    response = await client.post(
-                        url or self._url, cast_to=self._clients.response_type, body=body
-                    )
+                    response = await ask(client)
             content: bytes = response.content
             return content
         except openai.APIStatusError as error:
@@ -190,11 +204,6 @@ class OpenAICompatible:
                 reason = f"the connection to {self._endpoint.host} failed ({words})"
                 cause = kind(self._endpoint.redaction.reason(reason))
             failure = cause
-        except UnicodeEncodeError:
-            failure = RefusalError(
-                "the messages hold halves of surrogate pairs, which cannot be sent; correct the"
-                " question's text"
-            )
         # Raised here and not above, where Python would chain the client's error to it.
         raise failure
 
@@ -243,7 +252,7 @@ class _Clients:
     connections.
     """
 
-    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+    def __init__(self, endpoint: Endpoint, timeout_s: float, most_bytes: int | None) -> None:
         self._openai: Any = _official_client()
         self._endpoint, self._timeout_s = endpoint, timeout_s
         # The client stands on httpx, or from its version 3 on, on httpx2.
@@ -255,7 +264,7 @@ class _Clients:
         # Asked for this type, the client hands out replies as they came.
         self.response_type: Any = self._library.Response
         self._bounded = _bounded(
-            self._openai.DefaultAsyncHttpxClient, self.response_type, endpoint.host
+            self._openai.DefaultAsyncHttpxClient, self.response_type, endpoint.host, most_bytes
         )
         self._in_flight = {self._made(): 0}
 
@@ -293,14 +302,14 @@ class _Clients:
         return client
 
 
-def _bounded(client_type: Any, response_type: Any, host: str) -> Any:
-    """Return an HTTP client's type, made to read no more of a reply than `replies.body` does."""
+def _bounded(client_type: Any, response_type: Any, host: str, most_bytes: int | None) -> Any:
+    """Return an HTTP client's type, made to read no more of a reply than so many bytes."""
 
     class Bounded(client_type):  # type: ignore[misc]  # known only once the client is imported
         async def send(self, request: Any, **options: Any) -> Any:
             response = await super().send(request, **options | {"stream": True})
             try:
-                content = await replies.body(response, host)
+                content = await replies.body(response, host, most_bytes)
             finally:
                 await response.aclose()
             coded = {"content-encoding", "content-length", "transfer-encoding"}
@@ -575,6 +584,10 @@ _OWN_FIELDS = _SETTINGS - {"max_completion_tokens"} | {"messages", "max_tokens",
 _PASSING = {408, 409, 421, 425}
 _SECONDS = re.compile(r"\s*-?[0-9]+(?:\.[0-9]*)?\s*")
 _LONGEST_WAIT_S = 366 * 86_400.0  # whoever asks for more asks for as long as this
+
+
+Send: TypeAlias = "Callable[[dict[str, Any]], Awaitable[bytes | Answer]]"
+"""Sends a body, and returns the reply's bytes, or the HTTP error that came instead."""
 
 
 class Answer:

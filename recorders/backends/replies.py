@@ -61,9 +61,9 @@ class ReplyReading(NamedTuple):
     notes: tuple[str, ...]
 
 
-async def body(response: Any, host: str) -> bytes:
-    """Return the body of an open response of httpx or httpx2; an error if it is larger than 64 MB,
-    also after decompression.
+async def body(response: Any, host: str, most_bytes: int | None = None) -> bytes:
+    """Return the body of an open response of httpx or httpx2; an error if it is larger than so many
+    bytes, also after decompression.
     """
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding not in _CODINGS:  # httpx decodes others, and lists of them, without a bound
@@ -71,11 +71,11 @@ async def body(response: Any, host: str) -> bytes:
             f"{host} sent a reply with the content encoding {coding[:40]!a}, and gzip was asked"
             " for."
         )
-    content = bytearray()
+    content, most = bytearray(), most_bytes or MOST_BYTES
     async for chunk in response.aiter_bytes():
         content += chunk
-        if len(content) > MOST_BYTES:
-            raise Transient(f"{host} sent a reply of more than {MOST_BYTES:,} bytes")
+        if len(content) > most:
+            raise Transient(f"{host} sent a reply of more than {most:,} bytes")
     return bytes(content)
 
 

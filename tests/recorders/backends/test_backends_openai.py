@@ -12,6 +12,7 @@ import zlib
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from faulty_server import BIG, FAULTS, HALF, REASONING, REFUSAL, WORST, FaultyServer, Reply, text_of
@@ -950,14 +951,17 @@ def test_a_text_completion_continues_a_template(monkeypatch):
     usage = {"prompt_tokens": 9, "completion_tokens": 3}
     sent = []
 
-    async def send(_self, body, url=None):
+    async def post(url, body, **_):
         sent.append((body, url))
+
+    async def answer(_self, ask):
+        await ask(SimpleNamespace(post=post))
         return json.dumps({"choices": [choice], "usage": usage}).encode()
 
     def ask(asked):
         return completions(OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY)), asked)
 
-    monkeypatch.setattr(OpenAICompatible, "_send", send)
+    monkeypatch.setattr(OpenAICompatible, "_answer", answer)
     prefill = Prefill("Two and two. The answer is", "not sent", "<user>{prompt}<assistant>")
     asked = replace(request(temperature=0.0, max_tokens=20, logprobs=0), prefill=prefill)
     [completion] = ask(asked)
