@@ -9,6 +9,9 @@ follow, in the order in which things happened:
                                                                     "messages" it replies to
     {"v":1,"probing":PROBING,"key":KEY,"sample":0,"offset":500,"text":...,...}   one probe of a CoT
                                                                                  that is there
+    {"v":1,"batch":NAME,"file":"...","lines":[[KEY,[0,1]],...],...}  requests that are about to be
+                                                                    submitted in a batch
+    {"v":1,"batch":NAME,"id":"..."}    as which it was taken; empty: it never was
     {"v":1,"note":"..."}                                            anything unusual
 
 PROBING is the hash of how probes are made (`recorders.asking.samples.Probing.key`). KEY is the
@@ -54,7 +57,7 @@ MODES: Mapping[str, str] = {
 """Record modes, named as in vcrpy, and what each may ask for."""
 
 # kind of line -> the field that only it has
-_KINDS = {"request": "request", "note": "note", "probe": "probing"}
+_KINDS = {"request": "request", "note": "note", "probe": "probing", "batch": "batch"}
 # As JSON holds the fields of a completion; the tuples are lists.
 _JSON_TYPES: Mapping[str, Any] = {
     "str": str,
@@ -72,6 +75,7 @@ _OF_REPLIES: Mapping[str, Any] = {
 # kind of line -> its fields and their types
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     "note": {"note": str},
+    "batch": {"batch": str},
     "request": {"request": str, "messages": list},
     "probe": {"probing": str, "offset": int, **_OF_REPLIES},
     "cot": {"question_id": str, **_OF_REPLIES},
@@ -131,8 +135,8 @@ class Totals:
 
 
 class JournalEntry(NamedTuple):
-    """One line: its number (from 1), the bytes before it, its kind (request, cot, probe or note)
-    and its fields.
+    """One line: its number (from 1), the bytes before it, its kind (request, cot, probe, batch or
+    note) and its fields.
     """
 
     number: int
@@ -158,6 +162,7 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         self._cots = LineIndex[str]()
         self._probes = LineIndex[tuple[str, str, int]]()
         self._notes: set[str] = set()
+        self.batches: dict[str, dict[str, Any]] = {}
 
     @classmethod
     def open(
@@ -315,6 +320,25 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
                 self._notes.add(sentence)
                 self._collect([self._line({"note": clean(sentence)})])
 
+    def log_batch(self, name: str, **fields: Any) -> None:
+        """Write at once what is known of a batch: its file and lines, or as which it was taken."""
+        with self._committing:
+            self._write(self._line({"batch": name, **fields}))
+        self.batches.setdefault(name, {}).update(fields)
+
+    def sent(self) -> dict[tuple[str, int], tuple[str, list[int]]]:
+        """Return, of each CoT that was sent in a batch and does not count yet, the last batch and
+        the samples of its line there.
+        """
+        return {
+            (key, sample): (name, samples)
+            for name, batch in self.batches.items()
+            if batch.get("id") != ""
+            for key, samples in batch.get("lines", ())
+            for sample in samples
+            if not self.has(key, sample)
+        }
+
     def entries(self) -> Iterator[JournalEntry]:
         """Read the committed lines again, without the header."""
         return map(self._entry, self._committed_lines())
@@ -355,6 +379,9 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         if kind == "note":
             self._notes.add(record["note"])
             return
+        if kind == "batch":
+            self.batches.setdefault(record["batch"], {}).update(record)
+            return
         if kind == "request":
             self._masks.setdefault(record["request"], 0)
             return
@@ -391,11 +418,13 @@ def completion_of(record: Mapping[str, Any]) -> Completion:
 
 @contextmanager
 def never_empty(journal: Journal) -> Iterator[None]:
-    """After a failure, remove a journal without CoTs: it would only block the corrected command."""
+    """After a failure, remove a journal without CoTs, recorded or in a batch: it would only block
+    the corrected command.
+    """
     try:
         yield
     except FevalError:
-        if not len(journal):
+        if not len(journal) and not journal.sent():
             journal.remove()
         raise
 
@@ -446,7 +475,7 @@ def _wrong_field(kind: str, record: Mapping[str, Any]) -> str | None:
     for name, types in _TYPES[kind].items():
         if not isinstance(record.get(name), types):
             return name
-    if kind in {"note", "request"}:
+    if kind in {"note", "request", "batch"}:
         return None
     sample, offset = record.get("sample"), record.get("offset", 1)
     wrong = {

@@ -333,6 +333,16 @@ class RecordSettings(AskingSettings):
     ] = None
     turns: int | None = None
     turn_template: str | None = None
+    batch: Annotated[
+        bool, Option("--batch", help="Ask in batches, which are cheaper, and take up to a day.")
+    ] = False
+    resubmit: Annotated[
+        bool,
+        Option(
+            "--resubmit", help="Ask again for batches that the server does not list or has no more."
+        ),
+    ] = False
+    batch_poll_seconds: Annotated[float, Field(gt=0)] = 60.0
     samples_per_request: int | None = None
     counter: Annotated[str, AfterValidator(check_counter)] = "usage"
     mode: str = "new_episodes"
@@ -387,7 +397,8 @@ def record(
 
     Every reply is on disk before it counts. Ctrl-C waits for replies in flight (press it twice to
     stop at once). The same command continues, and asks again only for what was in flight when it
-    was killed. API keys are read from the environment and never written. With --probe-every,
+    was killed; with --batch, what was submitted goes on at the server, and is collected then. API
+    keys are read from the environment and never written. With --probe-every,
     complete CoTs are cut and made to answer there; with --tree, steps are recorded, for searches;
     with --protocol, every CoT is replied to, turn by turn.
 
@@ -402,7 +413,7 @@ def record(
         )
         facts = {"prompt": task.prompt_version, "settings": settings.in_file}
         unit = {} if task.tree is None else {"unit": task.tree.unit.removesuffix("s")}
-        lines = _expected(estimate, task, prices)
+        lines = _expected(estimate, task, prices, batch=settings.batch)
         show.result(
             estimate.account() | facts | unit,
             *lines[:-1],
@@ -417,6 +428,8 @@ def record(
         timeout_s=settings.timeout,
         model=settings.model,
         notes=notes,
+        batch_poll_s=(settings.batch_poll_seconds if settings.batch or settings.resubmit else None),
+        resubmit=settings.resubmit,
     )
     printed = dict.fromkeys((*task.notes, *notes))
     show.note(*printed)  # before anything is paid for
@@ -426,6 +439,11 @@ def record(
             first.append(
                 f"{settings.llm} is feval's own and computed on this machine: --backend tiny,"
                 " chosen by its name."
+            )
+        if settings.batch:
+            first.append(
+                "Batches may take a day. Ctrl-C leaves them at the server, and the same command"
+                " collects them."
             )
         display = RunDisplay(bar, show, first)
         record_dataset(
@@ -438,7 +456,9 @@ def record(
     show_recording(show, out, {*printed, *display.printed})
 
 
-def _expected(estimate: CostEstimate, task: RecordingTask, prices: str) -> list[str]:
+def _expected(
+    estimate: CostEstimate, task: RecordingTask, prices: str, *, batch: bool = False
+) -> list[str]:
     """Return what is to come, in sentences."""
     most = "at most " if estimate.at_most else "about "
     output = (
@@ -457,6 +477,9 @@ def _expected(estimate: CostEstimate, task: RecordingTask, prices: str) -> list[
     calls = f"{counted(estimate.calls, 'call')} (if the server gives several at once)"
     tokens = f"{counted(estimate.prompt_tokens or 0, 'prompt token')} and {output} output tokens"
     price = f"{estimated_usd(estimate, prices)}{uncached}"
+    if batch:
+        cheaper, none = estimate.usd_batch, "; no price in a batch is published there"
+        price += none if cheaper is None else f", ${dollars(cheaper)} in a batch"
     lines = [f"To come: {counted(estimate.cots, unit)} in {calls}, {tokens}; {price}."]
     if (probes := estimate.probes) is not None:
         whole, cached = (

@@ -84,6 +84,10 @@ class Assignment(ABC, Generic[Batch, Reply]):
     concurrency: int | None = None
     timeout_s: float | None = None
     warning: str | None = None
+    goes_on: bool = False
+    """Whether what is in flight goes on without us, and the next run finds it: then it is sent all
+    at once, and whatever stops a run waits for none of it.
+    """
 
     @property
     @abstractmethod
@@ -131,6 +135,12 @@ class Assignment(ABC, Generic[Batch, Reply]):
 
     def before_commit(self) -> None:
         """Hand to the journal what else the next commit should write."""
+
+    def left(self) -> str:
+        """Return a sentence on what goes on after a run that ended early, with a blank before
+        it.
+        """
+        return ""
 
 
 _RATE_WINDOW_S = 30.0
@@ -323,6 +333,7 @@ class _Interrupt:
 
 _REFUSALS_UNTIL_HOPELESS = 8
 _FAILURES_UNTIL_HOPELESS = 3
+_LEFT_AT_ONCE = 100_000
 _UNREACHABLE_RETRIES = 2  # three seconds of waiting at most
 
 
@@ -378,6 +389,8 @@ class _Run(Generic[Batch, Reply]):
     _clock: Clock
 
     def __post_init__(self) -> None:
+        if self._assignment.goes_on:  # at the pace of whoever goes on with it
+            self._limits = Limits(_LEFT_AT_ONCE, retries=self._limits.retries, backoff_s=0)
         most = self._limits.concurrency
         self._concurrency = min(most, self._assignment.concurrency or most)
         self._new = self._requests = self._replies = self._failures_in_a_row = 0
@@ -389,6 +402,8 @@ class _Run(Generic[Batch, Reply]):
         self._failure: BaseException | None = None
         self._trouble: str | None = None
         self._pace = Pace(self._limits, self._clock)
+        if self._assignment.goes_on:
+            self._pace.window = float(most)
         # When how many items were new, over the last half minute.
         self._marks = deque([(self._clock.now(), 0)])
         self._shown_at = float("-inf")
@@ -422,7 +437,7 @@ class _Run(Generic[Batch, Reply]):
         """Stop: with 1 after replies in flight, with 2 at once."""
         if wish:
             self._stop(InterruptedByUser("Stopped by the user."))
-        if wish == 1:
+        if wish == 1 and not self._assignment.goes_on:
             self._show(final=True)
         if wish > 1:
             for task in self._jobs:
@@ -476,10 +491,10 @@ class _Run(Generic[Batch, Reply]):
         """What is there, to end a message."""
         state = self._assignment
         if not len(state.journal):
-            return f"nothing is {state.DONE} yet."
+            return f"nothing is {state.DONE} yet.{state.left()}"
         return (
             f"{state.done:,} of {state.total:,} {state.unit} are {state.DONE}, in"
-            f" {state.journal.folder}, and the same command continues from there."
+            f" {state.journal.folder}, and the same command continues from there.{state.left()}"
         )
 
     @property
@@ -528,7 +543,7 @@ class _Run(Generic[Batch, Reply]):
         if self._dispatcher is not None:
             self._dispatcher.cancel()
         for task, job in self._jobs.items():
-            if not job.in_flight:
+            if self._assignment.goes_on or not job.in_flight:
                 task.cancel()
 
     def _fail(self, error: BaseException) -> None:

@@ -257,6 +257,7 @@ class CostEstimate:
         uncached_prompt_tokens: for turns, which send their conversation again: what a server with a
             prefix cache reads anew.
         usd_cached: for turns, `usd` where a cached prefix costs nothing.
+        usd_batch: of single CoTs, in batches; `None` where no such price is published.
     """
 
     cots: int
@@ -269,10 +270,11 @@ class CostEstimate:
     probes: ProbeEstimate | None = None
     uncached_prompt_tokens: int | None = None
     usd_cached: float | None = None
+    usd_batch: float | None = None
 
     def account(self) -> dict[str, Any]:
-        """Return its values; those of probes and turns only where there are any."""
-        later = {"probes", "uncached_prompt_tokens", "usd_cached"}
+        """Return its values; those of probes, turns and batches only where there are any."""
+        later = {"probes", "uncached_prompt_tokens", "usd_cached", "usd_batch"}
         return {
             name: value
             for name, value in asdict(self).items()

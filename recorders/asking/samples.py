@@ -349,7 +349,8 @@ def estimate_samples(
         basis = "nothing: no CoT was recorded yet, and there is no limit on output tokens"
     output = None if length is None else round(cots * length)
     at_most = totals is None and output is not None
-    return CostEstimate(cots, calls, prompt, output, cost(price, prompt, output), basis, at_most)
+    usd, batch = cost(price, prompt, output), cost(price and price.batch, prompt, output)
+    return CostEstimate(cots, calls, prompt, output, usd, basis, at_most, usd_batch=batch)
 
 
 _LOOKS = (20, 100)  # after so many CoTs, check whether too many end at the limit

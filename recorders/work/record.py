@@ -40,6 +40,7 @@ from feval.recording import (
 from feval.recording.layout.format import LeafHash, check_name, recording_around
 from feval.recording.parts import llm_leaf, question_line
 from feval.recording.verify import open_sound
+from recorders.asking.batches import BatchedOpenAI, BatchedSamples
 from recorders.asking.engine import Control, Progress, RunBar, run
 from recorders.asking.pace import CostEstimate, Limits, check_cost_limit, find_price
 from recorders.asking.samples import (
@@ -96,7 +97,7 @@ def record_dataset(
 
     Args:
         task: what is to be recorded.
-        backend: asked, and closed at the end.
+        backend: asked, and closed at the end; a `BatchedOpenAI` is asked in batches.
         out: folder of the recording to make.
         mode: a key of `recorders.journal.MODES`.
         limits: how fast to ask.
@@ -139,6 +140,15 @@ def record_dataset(
             f" {backend.name!r} asks a server, which draws with its own. Use the backend 'tiny' or"
             " 'transformers', or leave coupled out."
         )
+    batches = backend if isinstance(backend, BatchedOpenAI) else None
+    limits = limits or Limits()
+    if batches is not None:
+        if task.tree is not None or task.probing is not None:
+            raise UsageError(
+                "Batches are of whole CoTs; record steps, turns and probes without --batch (in"
+                " Python: with another backend). Probes of CoTs from a batch are added by --from."
+            )
+        price = price and (price.batch or price)
     if task.tree is not None and (partial or start is not None):
         what = "Trees of steps" if isinstance(task.tree, Tree) else "Chains of turns"
         raise UsageError(
@@ -163,19 +173,27 @@ def record_dataset(
             start_from(start, opened, task, plan.requests)
         if expected is not None and task.tree is not None:
             expected(_estimate(task, plan, opened, {"price": price}))
-        control, limits = Control(), limits or Limits()
+        if batches is None and opened.may_ask and opened.sent():
+            raise UsageError(
+                f"CoTs that {folder} lacks are in batches, and would be paid twice; add --batch (in"
+                " Python: the backend BatchedOpenAI) to collect them."
+            )
+        control = Control()
         options: dict[str, Any] = {
-            "limits": limits, "price": price, "cost_limit_usd": cost_limit_usd,
+            "limits": limits,
+            "price": price, "cost_limit_usd": cost_limit_usd,
             "progress": progress,
             "backend_notes": backend_notes, "control": control, "now": now,
             "thoughts": thoughts_of(task.llm_name),
         }  # fmt: skip
 
-        steps: Callable[..., MissingSamples] = MissingSamples
+        steps: Callable[..., MissingSamples] = MissingSamples if batches is None else BatchedSamples
         if task.tree is not None:
             steps = partial_of(MissingSteps, task.tree)
 
         async def everything() -> Progress:
+            if batches is not None and opened.may_ask:
+                batches.begin(opened, limits)
             ask = partial_of(record_samples, plan, backend, opened, **options)
             outcome = await ask(missing=steps)
             if task.probing is None or outcome.error is not None:

@@ -17,6 +17,7 @@ from feval.errors import OutOfRangeError, UsageError, require_known
 from feval.hub.datasets import questions, remarks, train_rows
 from feval.recording import Question
 from feval.recording.layout.format import check_name
+from recorders.asking.batches import BatchedOpenAI
 from recorders.asking.samples import Probing
 from recorders.asking.trees import MOST_STEPS, Tree, Turns
 from recorders.backends.local import Tiny, TransformersLocal
@@ -219,6 +220,8 @@ def make_backend(
     timeout_s: float = 600.0,
     model: str | None = None,
     notes: MutableSequence[str] | None = None,
+    batch_poll_s: float | None = None,
+    resubmit: bool = False,
 ) -> Backend:
     """Make a backend.
 
@@ -229,6 +232,8 @@ def make_backend(
         timeout_s: for one request.
         model: a local model: its folder or Hub name.
         notes: a list to which the backend appends what the server does not do as asked.
+        batch_poll_s: an endpoint is asked in batches, and looked at every so many seconds.
+        resubmit: see `recorders.asking.batches.BatchedOpenAI`.
 
     Raises:
         UnknownNameError: no such backend.
@@ -237,13 +242,16 @@ def make_backend(
     note: Callable[[str], None] = (notes if notes is not None else []).append
     require_known("backend", name, BACKENDS)
     if name == "openai":
-        return OpenAICompatible(
-            Endpoint.from_environment(base_url, key_variable), timeout_s=timeout_s, note=note
+        endpoint = Endpoint.from_environment(base_url, key_variable)
+        if batch_poll_s is None:
+            return OpenAICompatible(endpoint, timeout_s=timeout_s, note=note)
+        return BatchedOpenAI(
+            endpoint, poll_s=batch_poll_s, resubmit=resubmit, timeout_s=timeout_s, note=note
         )
-    if base_url or key_variable:
+    if base_url or key_variable or batch_poll_s is not None:
         raise UsageError(
-            f"The backend {name!r} asks no server; leave --base-url and api_key_env out, or pass"
-            " --backend openai."
+            f"The backend {name!r} asks no server; leave --base-url, --batch and api_key_env out,"
+            " or pass --backend openai."
         )
     if name == "tiny":
         return Tiny(note=note)

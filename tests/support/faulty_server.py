@@ -16,10 +16,13 @@ body or a reset.
 import asyncio
 import hashlib
 import json
+import os
 import re
+import signal
 import socket
 import struct
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -405,4 +408,97 @@ async def _request(reader):
         for name, _, value in (line.partition(":") for line in lines if line)
     }
     content = await reader.readexactly(int(headers.get("content-length", 0)))
-    return Seen(first.split(" ")[1], headers, json.loads(content or b"{}"))
+    body = content if content.startswith(b"--") else json.loads(content or b"{}")
+    return Seen(first.split(" ")[1], headers, body)
+
+
+def stated(**fields):
+    return Reply(body=json.dumps(fields).encode())
+
+
+class BatchServer(FaultyServer):
+    """One that takes batches, too. Results come in reverse order, the list in pages of one batch.
+
+    Args:
+        faults: of lines, as of requests.
+        fates: what becomes of the batches, in the order in which they come: "" (all is well),
+            a status that ends one half way, or what is wrong with the results.
+        trouble: by the beginning of a path, the faults of the requests there, in order; the reply
+            to one that is "lost" does not come.
+        metadata: whether it is kept.
+        most_bytes: of a file.
+    """
+
+    def __init__(self, faults=(), fates=(), trouble=None, *, metadata=True, most_bytes=10**9):
+        super().__init__(faults)
+        self._fates, self._trouble = iter(fates), trouble or {}
+        self._metadata, self._most_bytes = metadata, most_bytes
+        self.files, self.batches, self.paths, self.looks = {}, {}, [], Counter()
+        # At which request the recorder (a process id) gets a signal, and whether it is lost.
+        self.kill_at, self.is_lost, self.recorder, self.signal = 0, False, None, signal.SIGKILL
+
+    def _reply(self, seen):
+        self.paths.append(seen.path)
+        if len(self.paths) == self.kill_at:
+            while self.recorder is None:
+                time.sleep(0.001)
+            os.kill(self.recorder, self.signal)
+            return Reply(0) if self.is_lost else self._done(seen)
+        names = next((self._trouble[at] for at in self._trouble if seen.path.startswith(at)), None)
+        fault = names.pop(0) if names else ""
+        if not fault or fault == "lost":
+            reply = self._done(seen)
+            return Reply(0) if fault else reply
+        return FAULTS[fault](Reply())
+
+    def _done(self, seen):
+        kind, *rest = re.split("[/?]", seen.path.removeprefix("/v1/"))
+        if kind == "chat":
+            return super()._reply(seen)
+        if kind == "files" and rest:
+            return Reply(body=self.files[rest[0]])
+        if kind == "files" and len(seen.body) > self._most_bytes:
+            return error(413, "The file is too large")
+        if kind == "files":
+            return stated(id=self._kept(re.findall(rb'^{"custom_id".*$', seen.body, re.MULTILINE)))
+        if seen.body:
+            return stated(**self._taken(seen))
+        if rest and rest[0] in self.batches:
+            self.looks[rest[0]] += 1
+            early = {"status": "in_progress"} if self.looks[rest[0]] == 1 else {}
+            return stated(**self.batches[rest[0]] | early)
+        newest = [*self.batches.values()][::-1]
+        after = re.search("after=([^&]*)", seen.path)
+        start = [batch["id"] for batch in newest].index(after[1]) + 1 if after else 0
+        return stated(data=newest[start : start + 1], has_more=start + 1 < len(newest))
+
+    def _kept(self, lines):
+        name = f"file-{len(self.files)}"
+        self.files[name] = b"\n".join(lines)
+        return name
+
+    def _taken(self, seen):
+        file, fate = seen.body["input_file_id"], next(self._fates, "")
+        lines = [json.loads(line) for line in self.files[file].splitlines()]
+        whole = {"": len(lines), "twice": len(lines), "failed": 0}.get(fate, len(lines) // 2)
+        output, errors = [], []
+        for line in lines[:whole]:
+            reply = super()._reply(Seen(line["url"], seen.headers, line["body"]))
+            said = {"status_code": reply.status, "body": json.loads(reply.body)}
+            (output if reply.status == 200 else errors).append(line | {"response": said})
+        output.reverse()
+        for line in lines[whole:]:
+            told = {"response": None, "error": {"code": f"batch_{fate}", "message": fate}}
+            errors += [line | told] * (fate == "expired")
+        results = [json.dumps(line).encode() for line in output]
+        results += [b'{"custom_id": "'] * (fate == "garbled")
+        results += [results[0], b'{"custom_id": "strange"}'] if fate == "twice" else []
+        status = fate if fate in {"expired", "cancelled", "failed"} else "completed"
+        batch = {"id": f"batch-{len(self.batches)}", "input_file_id": file}
+        batch["metadata"] = seen.body["metadata"] if self._metadata else None
+        batch["errors"] = {"data": [{"code": "token_limit_exceeded", "message": "Too many"}]}
+        batch["output_file_id"] = self._kept(results) if results else None
+        failed = [json.dumps(line).encode() for line in errors]
+        batch["error_file_id"] = self._kept(failed) if failed else None
+        self.batches[batch["id"]] = batch | {"status": status}
+        return batch
