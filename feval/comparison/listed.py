@@ -74,7 +74,8 @@ def listed_plan(
     if isinstance(methods, str) or not isinstance(methods, Sequence):
         methods = [methods]
     dataset = dataset or _only_dataset(recordings)
-    questions, replayed = load(dataset, llms, list(recordings), prices=price_list)
+    loading: dict[str, Any] = {"prices": price_list, "right": options.get("right")}
+    questions, replayed = load(dataset, llms, list(recordings), **loading)
     drop = options.get("short_pools") == "drop"
     most = {llm.name: llm.pool.usual if drop else llm.pool.smallest for llm in replayed}
     if empty := next((name for name, cots in most.items() if not cots), None):
@@ -98,7 +99,7 @@ def listed_plan(
         asked = replayed
         try:
             if set(names) - set(most):  # those of a method alone
-                _, asked = load(dataset, names, recordings, prices=price_list)
+                _, asked = load(dataset, names, recordings, **loading)
             asked = [llm for llm in asked if llm.name in names and llm.name not in trees]
             table = swept_cascade(questions, asked, train_fraction=share, split_seed=seed)
         except FevalError as error:
@@ -128,13 +129,15 @@ def _suggested(llms: Sequence[LLM], most: Mapping[str, int]) -> Iterator[dict[st
     Cascades ask the LLMs in their order: the cheap ones come first.
     """
     whole = [llm for llm in llms if not llm.pool.channels.has_steps]
+    answered = [llm for llm in whole if (llm.pool.codes >= 0).any()]
     for llm in whole:
-        yield from _suggested_methods([llm.name], most[llm.name])
+        single = [{"name": "single-call", "llms": [llm.name]}]
+        yield from _suggested_methods([llm.name], most[llm.name]) if llm in answered else single
         for fields in _rated(llm):
             label = f"best-of-n by {fields['scorer']}" if fields else "best-of-n"
             row = "best-of-n", [llm.name], fields, "n", _usual_counts(most[llm.name])
             yield from ({"label": label} | table for table in _tables([row]))
-    if len(whole) > 1:
+    if len(whole) > 1 and answered == whole:
         names = [llm.name for llm in whole]
         yield from _suggested_methods(names, min(most[name] for name in names))
     for llm in llms:

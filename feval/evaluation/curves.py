@@ -449,9 +449,16 @@ def swept_cascade(
     short = [llm.name for llm in llms if int(llm.pool.sizes.max()) < samples]
     rows = question_set(dataset, unlabelled="drop", by_cot=True).rows
     rows = rows[np.all([llm.pool.sizes[rows] >= samples for llm in llms], axis=0)]
+    by_cot = dataset.rightness
+    unlearnt = by_cot and by_cot.is_mixed[rows].any() and (by_cot.is_partial or not scorers)
     reasons = (
         (len(llms) < 2, f"it asks several LLMs, and {llms[0].name} is alone"),
         (short, f"it votes on {samples} CoTs, and there are fewer of {', '.join(short)}"),
+        (
+            unlearnt,
+            "it learns from votes with one right answer, or from scored CoTs that are right or"
+            " wrong, such as by --right 'verdict>=0.5' (in Python: right='verdict>=0.5')",
+        ),
         (
             len(rows) < _CASCADE_QUESTIONS,
             f"it learns from some questions and needs {_CASCADE_QUESTIONS}; there are {len(rows)}",
@@ -480,7 +487,7 @@ def swept_cascade(
     rounded = Context(prec=3, rounding=ROUND_CEILING)
     budgets = [
         float(rounded.create_decimal(repr(usd)))
-        for usd in np.geomspace(least, costs[names[-1]], _CASCADE_BUDGETS).tolist()
+        for usd in np.geomspace(least * (1 + 1e-9), costs[names[-1]], _CASCADE_BUDGETS).tolist()
     ]
     fields |= {"chains": "any", "prices": [prices[name] for name in names]}
     return {

@@ -615,3 +615,30 @@ def test_verdicts_alone_are_compared(tmp_path):
     assert baseline.accuracy == pytest.approx(mean, abs=1e-12)
     assert [curve.entry.method for curve in compared.curves] == ["single-call", "best-of-n"]
     assert "needs answers, and only verdicts were recorded" in compared.missing[0].reason
+
+
+@pytest.mark.parametrize("values", [(0, 1), (0, 0.5, 1)], ids=["binary", "partial"])
+def test_a_plan_from_verdicts_alone_has_methods_that_work(tmp_path, values):
+    random = Random(4)  # noqa: S311  a test
+    rows = [
+        {"id": f"q{q}", "question": f"t{q}", "llm": llm, "sample": s, "text": "x", "tokens": tokens}
+        | {"prompt_tokens": 2, "verdict": random.choice(values), "score": random.random()}
+        for q in range(80)
+        for llm, tokens in zip(LLMS, (3, 30), strict=True)
+        for s in range(2)
+    ]
+    place, prices = recording_of(tmp_path, rows), tmp_path / "mine.json"
+    card = {"id": "mine", "date": "2026-01-01", "source": "a test"}
+    prices.write_text(json.dumps(card | {"prices": dict.fromkeys(LLMS, (1, 1))}))
+    options = "--prices", prices
+    made = feval("compare", tmp_path / "plan.toml", "--init --recording", place, *options)
+    result = json.loads(said("compare", tmp_path / "plan.toml", "--json", *options))
+    own = [f"{name} ({llm})" for llm in LLMS for name in ("single-call", "best-of-n")]
+    swept = ["cascade"] if values == (0, 1) else []
+    assert [each["label"] for each in result["plan"]["method"]] == own + swept
+    ceilings = [] if swept else [f"pass@n of {llm}" for llm in LLMS]
+    assert [each["label"] for each in result["missing"]] == ceilings
+    assert ("scored CoTs that are right or wrong" in made.stderr) == (not swept)
+    places = {"prices": str(prices), "resamples": 10}
+    if swept:
+        assert compare(place, **places).plan.entries[-1].method == "cascade"
