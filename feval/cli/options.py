@@ -235,8 +235,8 @@ def note_missing_dollars(show: Output, prices: str | None, llms: Sequence[LLM]) 
         return
     if llm.states_usd:
         show.note(
-            "No dollars: recorded USD are of whole CoTs, and nothing states those of probes,"
-            " verifications, cut CoTs and forecasts. Give a price list with --prices."
+            "No dollars: recorded USD are of whole CoTs, and nothing states those of probes and"
+            " verifications. Give a price list with --prices."
         )
         return
     unpaid = [llm.unpaid for llm in llms]

@@ -456,8 +456,10 @@ def swept_cascade(
         (short, f"it votes on {samples} CoTs, and there are fewer of {', '.join(short)}"),
         (
             unlearnt,
-            "it learns from votes with one right answer, or from scored CoTs that are right or"
-            " wrong, such as by --right 'verdict>=0.5' (in Python: right='verdict>=0.5')",
+            (
+                "it learns from votes with one right answer, or from scored CoTs that are right or"
+                " wrong, such as by --right 'verdict>=0.5' (in Python: right='verdict>=0.5')"
+            ),
         ),
         (
             len(rows) < _CASCADE_QUESTIONS,

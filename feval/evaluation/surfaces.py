@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval.arguments import checked
-from feval.errors import OutOfRangeError
+from feval.errors import OutOfRangeError, UsageError
 from feval.estimators.arrays import Integers, pareto
 from feval.estimators.per_question import QUESTIONS_AT_ONCE, PerQuestion
 from feval.estimators.plurality import (
@@ -117,9 +117,15 @@ def surface(
         ShortPoolError: some n is above the smallest pool; the message names the question.
         UnlabelledError: questions have no gold answer that can be read.
         OutOfRangeError: no n or limit, one below 1 or given twice, or more than 100,000 points.
-        UsageError: the LLM and the dataset come from different calls of `load`.
+        UsageError: the LLM and the dataset come from different calls of `load`, or USD are those
+            that CoTs state.
     """
     dataset.require([llm])
+    if llm.states_usd:
+        raise UsageError(
+            "A surface cuts traces, and nothing says what a part of one cost; recorded USD are of"
+            " whole CoTs. Name a price list (prices), or prices 'none'."
+        )
     probes = llm.pool.probes()
     if n is None and short_pools == "drop":
         raise OutOfRangeError(
@@ -186,7 +192,7 @@ def coarse_surface(dataset: Dataset, llm: LLM) -> Surface | None:
     depths: list[int] = np.unique(llm.pool.probes().offsets).tolist()
     return surface(
         dataset,
-        llm,
+        llm.unpriced() if llm.states_usd else llm,
         n=_doublings(range(1, int(sizes.min()) + 1)),
         tokens=[*_doublings(depths), None],
         unlabelled="drop",

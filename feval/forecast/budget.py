@@ -130,7 +130,7 @@ def plan(
         questions=number,
         pilot_questions=len(rows),
         pilot_calls=pilot.pool,
-        prices=llm.prices.id if llm.prices is not None and llm.price is not None else None,
+        prices=llm.prices.id if llm.prices and (llm.price or llm.states_usd) else None,
         billing=llm.billing,
         prompt_tokens=costs.prompt_tokens,
         output_tokens=costs.output_tokens,
@@ -220,7 +220,7 @@ def _purchase(options: Sequence[VoteOption], questions: int) -> Purchase:
                     f" {100 * best.plurality:.2f} % of the best vote the pilot measures."
                 )
                 break
-    dollars = chosen.usd_per_question
+    dollars, tokens = chosen.usd_per_question, chosen.tokens_per_question
     return Purchase(
         chosen.votes,
         questions,
@@ -229,7 +229,7 @@ def _purchase(options: Sequence[VoteOption], questions: int) -> Purchase:
         chosen.plurality_high,
         chosen.plurality_kind,
         None if dollars is None else questions * dollars,
-        questions * chosen.tokens_per_question,
+        None if tokens is None else questions * tokens,
         why,
     )
 
@@ -250,7 +250,8 @@ class QuestionCosts(MeanCosts):
         Raises:
             PriceNotFoundError: a budget in USD without a price, or unknown prompt tokens.
         """
-        if budget.unit == "usd" and llm.price is None:
+        stated = budget.unit == "usd" and llm.states_usd
+        if budget.unit == "usd" and llm.price is None and not stated:
             if llm.prices is not None:
                 llm.prices.price(llm.name)  # says which price list, and what to do
             raise PriceNotFoundError(
@@ -258,7 +259,7 @@ class QuestionCosts(MeanCosts):
                 " Give one (--prices), or a budget in tokens."
             )
         unknown = rows[llm.pool.rows(rows).prompt_tokens < 0]
-        if len(unknown):
+        if len(unknown) and not stated:
             name = dataset.question_ids[int(unknown[0])]
             raise PriceNotFoundError(
                 "A plan needs prompt tokens, and the recording does not say how many the prompts"
@@ -270,7 +271,8 @@ class QuestionCosts(MeanCosts):
     def cost(self, calls: int) -> float:
         """Mean cost in the budget's unit."""
         dollars = self.usd(calls)
-        return self.tokens(calls) if self.budget.unit == "tokens" or dollars is None else dollars
+        given: Any = self.tokens(calls) if self.budget.unit == "tokens" else dollars
+        return float(given)
 
     def paid(self, calls: int) -> int:
         """Number of questions that the budget pays for, with so many calls each."""
@@ -521,7 +523,7 @@ class VoteOption:
             help, at the plan's confidence for all together.
         cost_per_question: in the budget's unit.
         usd_per_question: mean; `None` without a price.
-        tokens_per_question: mean billed prompt and output tokens.
+        tokens_per_question: mean billed prompt and output tokens; `None` where not counted.
         questions: number of questions the budget pays for.
         affordable: whether that is all of them.
     """
@@ -542,7 +544,7 @@ class VoteOption:
     certified_together: bool
     cost_per_question: float
     usd_per_question: float | None
-    tokens_per_question: float
+    tokens_per_question: float | None
     questions: int
     affordable: bool
 
@@ -552,7 +554,8 @@ class Purchase:
     """What to buy: M votes on a number of questions, with the expected accuracy of `VoteOption` and
     totals of dollars and tokens.
 
-    `usd` is `None` without a price; `why` gives the reason as a sentence.
+    `usd` is `None` without a price, `tokens` where they were not counted; `why` gives the reason as
+    a sentence.
     """
 
     votes: int
@@ -562,7 +565,7 @@ class Purchase:
     plurality_high: float
     plurality_kind: str
     usd: float | None
-    tokens: float
+    tokens: float | None
     why: str
 
 
@@ -597,8 +600,8 @@ class BudgetPlan(Plottable):
     pilot_calls: int
     prices: str | None
     billing: str
-    prompt_tokens: float
-    output_tokens: float
+    prompt_tokens: float | None
+    output_tokens: float | None
     mu: float
     nu: float
     rho: float | None

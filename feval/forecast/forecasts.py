@@ -121,35 +121,49 @@ class PoolCurves:
 
 @dataclass(frozen=True)
 class MeanCosts:
-    """Means over some questions, in tokens, and how they are billed; `price` is `None` where USD
-    are not known.
+    """Means over some questions, in tokens (`None` where not all were counted), and how they are
+    billed; `price` is `None` where it is not known, `stated_usd` where CoTs state no USD.
     """
 
     billing: str
-    prompt_tokens: float
-    output_tokens: float
+    prompt_tokens: float | None
+    output_tokens: float | None
     price: Price | None
+    stated_usd: float | None
 
     @classmethod
     def from_pool(cls, llm: LLM, rows: Rows, *more: Any) -> Self:
-        """Take the means over the recorded calls of some questions whose prompts are counted."""
+        """Take the means over the recorded calls of some questions."""
         require_plain(llm.billing, llm.price)
         pool = llm.pool.rows(rows)
-        output = float(mean_output_tokens(pool.output_tokens, pool.sizes).mean())
-        return cls(llm.billing, float(pool.prompt_tokens.mean()), output, llm.price, *more)
 
-    def tokens(self, calls: int) -> float:
+        def mean(values: Any) -> float:
+            return float(mean_output_tokens(values, pool.sizes).mean())
+
+        tokens: tuple[float | None, float | None] = None, None
+        if llm.is_counted and (pool.prompt_tokens >= 0).all():
+            tokens = float(pool.prompt_tokens.mean()), mean(pool.output_tokens)
+        stated = mean(llm.stated_usd[rows]) if llm.states_usd else None
+        return cls(llm.billing, *tokens, llm.price, stated, *more)
+
+    def tokens(self, calls: int) -> float | None:
         """Mean tokens of a question with so many calls in one request."""
-        return self._prompts(calls) + calls * self.output_tokens
+        billed = self._billed(calls)
+        return billed and sum(billed)
 
     def usd(self, calls: int) -> float | None:
         """Mean USD; `None` without a price."""
-        if self.price is None:
-            return None
-        return usd(self.price, self._prompts(calls), calls * self.output_tokens)
+        if self.stated_usd is not None:
+            return calls * self.stated_usd
+        billed = self._billed(calls)
+        return None if billed is None or self.price is None else usd(self.price, *billed)
 
-    def _prompts(self, calls: int) -> float:
-        return self.prompt_tokens * billed_prompts(self.billing, 1, calls)
+    def _billed(self, calls: int) -> tuple[float, float] | None:
+        """Prompt and output tokens."""
+        if self.prompt_tokens is None or self.output_tokens is None:
+            return None
+        prompts = billed_prompts(self.billing, 1, calls)
+        return self.prompt_tokens * prompts, calls * self.output_tokens
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -533,8 +547,7 @@ def estimate(
     how = g, replicate, votes, confidence, resamples, simulations
     calls = DrawnCalls.from_pool(dataset, llm, rows, *how)
     pool = _reference(dataset, llm, questions.rows, votes)
-    counted = bool((llm.pool.rows(rows).prompt_tokens >= 0).all())
-    costs = MeanCosts.from_pool(llm, rows) if counted else None
+    costs = MeanCosts.from_pool(llm, rows)
     work: Any = estimated_curve
     tasks: list[tuple[Any, ...]] = [(name, calls) for name in methods]
     with executors.opened(workers, given=executor) as opened:
@@ -555,9 +568,9 @@ def estimate(
         simulations=simulations,
         m=tuple(votes),
         billing=llm.billing,
-        prices=llm.prices.id if llm.prices is not None and llm.price is not None else None,
-        tokens_per_question=tuple(costs.tokens(each) if costs else None for each in votes),
-        usd_per_question=tuple(costs.usd(each) if costs else None for each in votes),
+        prices=llm.prices.id if llm.prices and (llm.price or llm.states_usd) else None,
+        tokens_per_question=tuple(map(costs.tokens, votes)),
+        usd_per_question=tuple(map(costs.usd, votes)),
         pool=pool,
         estimates=estimates,
         warnings=(

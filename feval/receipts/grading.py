@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from feval.cards.billing import PICODOLLARS
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.cautions import few_questions, mixed_counters, other_models, uncompared
 from feval.evaluation.measures import Averages, QuestionLedger, payer
@@ -119,6 +120,8 @@ class Grade(Averages, DatasetResult):
             bills = ledger.billed()
             bill = None if bills is None else bills[place]
             dollars = None if bill is None or self.usd is None else bill.usd
+            if ledger.payers[place].states_usd and self.usd is not None:
+                dollars = ledger.counts["picodollars"][place] / PICODOLLARS
             yield {
                 "requests": requests,
                 "samples": cots,
@@ -173,8 +176,8 @@ class Grade(Averages, DatasetResult):
             (
                 self.usd is None,
                 (
-                    "There are no dollars: an LLM has no price, or its prompts' tokens were not"
-                    " recorded."
+                    "There are no dollars: an LLM has no price, its prompts' tokens were not"
+                    " recorded, or CoTs that state their own were cut."
                 ),
             ),
         )
@@ -330,14 +333,18 @@ def _is_drawn(entry: Consumption, llm: LLM, row: int, replicate: int | None) -> 
 def _ledger(llms: Sequence[LLM], placed: _Placed, rows: Rows) -> QuestionLedger:
     """Count what was handed out."""
     column_of = {row: column for column, row in enumerate(rows.tolist())}
-    prompts, rounds, cots, output = np.zeros((4, len(llms), len(rows)), np.int64)
+    prompts, rounds, cots, output, paid = np.zeros((5, len(llms), len(rows)), np.int64)
     for entry, place, row in placed:
         at, pool = (place, column_of[row]), llms[place].pool
         prompts[at], rounds[at] = pool.prompt_tokens[row], entry.requests
         cots[at] = len(entry.samples)
         recorded = pool.output_tokens[row, list(entry.samples)].tolist()
         output[at] = sum(_output_tokens(entry, recorded))
-    counts = {"asked": rounds > 0, "rounds": rounds, "cots": cots, "output_tokens": output}
+        if (llm := llms[place]).states_usd:
+            paid[at] = np.rint(llm.stated_usd[row, list(entry.samples)].sum() * PICODOLLARS)
+    counts: dict[str, Any] = {"asked": rounds > 0, "rounds": rounds, "cots": cots}
+    is_cut = any(cut is not None for entry, *_ in placed for cut in entry.tokens or ())
+    counts |= {"output_tokens": output, "picodollars": None if is_cut else paid}
     return QuestionLedger([*map(payer, llms)], prompts, counts)
 
 

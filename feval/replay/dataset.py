@@ -19,6 +19,7 @@ from feval.recording.layout.flat import Floats, Rows, UInt64
 if TYPE_CHECKING:
     from feval.recording.view import DatasetView
     from feval.replay.llm import LLM
+    from feval.replay.responses import CoT
     from feval.replay.rightness import Judges, Rightness
 
 
@@ -156,27 +157,31 @@ class Dataset(Plottable):
         return list(dict.fromkeys(chain.from_iterable(each.cautions for each in manifests)))
 
     def right_shares(self) -> dict[str, Floats]:
-        """Return LLM -> [Q] share of its CoTs that are right, for all LLMs loaded with it; NaN
-        without a gold or CoTs.
+        """Return LLM -> [Q] share of its CoTs that are right, of a tree of the ends of solutions,
+        for all LLMs loaded with it; NaN without a gold or CoTs.
         """
         shares = {}
         for name in self.llm_names:
-            pool = self._view.votes.llms[name]
+            pool, own = self._view.votes.llms[name], self._view.of(name)
+            cots, steps = pool.sizes, own.recording.steps(self.id, name)
+            if steps is not None:
+                cots = steps.ends.sum(axis=1)[slice(None) if own.rows is None else own.rows]
             right = (pool.codes == self.gold[:, None]).sum(axis=1)
             if self.rightness is not None:
                 right = self.rightness.of_llm[name].sum(axis=1)
-            known = (self.gold >= 0) & (pool.sizes > 0)
-            shares[name] = np.where(known, right / np.maximum(pool.sizes, 1), np.nan)
+            known = (self.gold >= 0) & (cots > 0)
+            shares[name] = np.where(known, right / np.maximum(cots, 1), np.nan)
         return shares
 
-    def is_right(self, question: str | int, answer: str | None) -> bool:
+    def is_right(self, question: str | int, answer: str | CoT | None) -> bool:
         """Return whether an answer votes with the gold, see `answer_key`; where its party holds
         answers that do not equal the gold, too, whether it equals the gold itself. By verdicts, it
-        is as right as the CoTs that have it, and wrong where none has.
+        is as right as the CoTs that have it, and wrong where none has; a CoT has its own verdict.
 
         Args:
             question: id or row.
-            answer: in any spelling, or as `sample` gives it; `None`, no answer, is never right.
+            answer: in any spelling, or as `sample` gives it; `None`, no answer, is never right. Or
+                a CoT of this question, from an LLM of the same load.
 
         Raises:
             NotRecordedError: no such question, or one without a gold or verdict; or CoTs with the
@@ -188,19 +193,23 @@ class Dataset(Plottable):
                 f"Question {self.question_ids[row]!r} of {self.id} has no gold answer, so nothing"
                 " can be right or wrong; leave it out."
             )
-        candidates, key = self._view.votes.candidates(row), self.answer_key(row, answer)
-        if key not in candidates:
-            return False
-        code, rightness = candidates.index(key), self.rightness
+        given = answer.answer if isinstance(answer, replay.CoT) else answer
+        candidates, key = self._view.votes.candidates(row), self.answer_key(row, given)
+        code, rightness = candidates.index(key) if key in candidates else -1, self.rightness
         if rightness is None or not rightness.is_mixed[row]:
             return bool(code == self.gold[row])
-        if not rightness.by_verdict[row]:
-            near = answers.equivalence.tolerated(self._equality)
-            form = self._normal_form(row, str(answer))
-            return bool(near and form and any(near(gold, form) for gold in self._golds(row)))
         found = set[float]()
-        for name, right in rightness.of_llm.items():
-            found.update(right[row][self._view.votes.llms[name].codes[row] == code].tolist())
+        if isinstance(answer, replay.CoT):
+            found.add(float(rightness.of_llm[answer.llm][row, answer.sample]))
+        elif code < 0:
+            return False
+        elif not rightness.by_verdict[row]:
+            near = answers.equivalence.tolerated(self._equality)
+            form = self._normal_form(row, str(given))
+            return bool(near and form and any(near(gold, form) for gold in self._golds(row)))
+        else:
+            for name, right in rightness.of_llm.items():
+                found.update(right[row][self._view.votes.llms[name].codes[row] == code].tolist())
         if found in ({0.0}, {1.0}):
             return found == {1.0}
         raise NotRecordedError(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from feval import replay
-from feval.cards.billing import billing_rule, usd
+from feval.cards.billing import PICODOLLARS, billing_rule, usd
 from feval.cards.tokens import NONE
 from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
 from feval.estimators.plurality import vote_counts
 from feval.lazy import Plottable
 from feval.recording.arrays import conversation
-from feval.recording.layout.flat import Rows, UInt64
+from feval.recording.layout.flat import Floats, Rows, UInt64
 from feval.replay.draws import Orders, orders, pool_key, uniforms
 
 if TYPE_CHECKING:
@@ -209,6 +209,16 @@ class LLM(Plottable):
         `Pool.stating`.
         """
         return self._with(pool=self.pool.stating(self.stated))
+
+    def unpriced(self) -> LLM:
+        """Return the same LLM without dollars."""
+        return self._with(prices=None)
+
+    @cached_property
+    def stated_usd(self) -> Floats:
+        """[Q, S] the USD that each CoT states, 0 where absent; see `Pool.stating`."""
+        names = ["picodollars"]
+        return self.pool.stating(names).amounts[names[0]] / PICODOLLARS
 
     def drawing(self, function: Callable[..., Orders]) -> LLM:
         """Return the same LLM with its orders from a function that gives what `draws.orders` does;

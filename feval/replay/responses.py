@@ -141,6 +141,10 @@ class Source(Protocol):
         """
         return []
 
+    def stated_usd(self, places: Sequence[int]) -> float | None:  # noqa: ARG002  others state some
+        """Return the USD that CoTs state; `None` where prices of tokens say it."""
+        return None
+
     def tokens(self, places: Sequence[int]) -> list[int]:
         """Return output tokens."""
 
@@ -183,9 +187,11 @@ class Source(Protocol):
         prompt_tokens = prompts * each + extra_prompt_tokens
         return float(usd(price, prompt_tokens, output_tokens, context=each))
 
-    def output_dollars(self, tokens: int) -> float | None:
-        """Return the USD of output tokens, `None` without a price."""
-        return None if self.price is None else float(usd(self.price, 0, tokens))
+    def cot_dollars(self, place: int, tokens: int) -> float | None:
+        """Return the USD of a CoT's output tokens, or what it states; `None` without either."""
+        if (stated := self.stated_usd([place])) is not None or self.price is None:
+            return stated
+        return float(usd(self.price, 0, tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +215,8 @@ class CoTMetadata:
 
     Attributes:
         tokens: output tokens.
-        dollar_cost: USD of the output tokens, `None` where the LLM has no price.
+        dollar_cost: USD of the output tokens, or what the CoT itself states (prices "recorded");
+            `None` where the LLM has no price.
         finish_reason: as OpenAI spells it, or "error" or "unknown".
     """
 
@@ -232,6 +239,11 @@ class CoT:
     answer: str | None
     metadata: CoTMetadata
     _source: Source = field(repr=False, compare=False)
+
+    @property
+    def llm(self) -> str:
+        """Name of the LLM."""
+        return self._source.name
 
     @property
     def raw_text(self) -> str | None:
@@ -257,7 +269,7 @@ class CoT:
 
     @property
     def dollar_cost(self) -> float | None:
-        """USD of the output tokens, `None` where the LLM has no price."""
+        """USD as the metadata have it."""
         return self.metadata.dollar_cost
 
     @property
@@ -294,7 +306,9 @@ class LLMResponse:
             CoT(
                 sample,
                 answer,
-                CoTMetadata(tokens, source.output_dollars(tokens), source.finish_reason(sample)),
+                CoTMetadata(
+                    tokens, source.cot_dollars(sample, tokens), source.finish_reason(sample)
+                ),
                 source,
             )
             for sample, answer, tokens in columns
@@ -317,11 +331,14 @@ class LLMResponse:
 
     @property
     def dollar_cost(self) -> float:
-        """USD of the request and all CoTs, by eq. (1) of the paper and the LLM's billing.
+        """USD of the request and all CoTs, by eq. (1) of the paper and the LLM's billing; or the
+        sum of what these state.
 
         Raises:
             PriceNotFoundError: the price list has no such LLM, or the prompt tokens are not known.
         """
+        if (stated := self._source.stated_usd(self.samples)) is not None:
+            return stated
         extra = self._source.extra_prompt_tokens(self.samples[0]) if self.samples else 0
         return self._source.dollars(1, len(self.samples), self.tokens, extra)
 

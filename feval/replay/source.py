@@ -86,6 +86,10 @@ class RecordedSource(Source):
         amounts: list[int] = self.pool.amounts[name][self.row, list(places)].tolist()
         return amounts
 
+    def stated_usd(self, places: Sequence[int]) -> float | None:
+        llm = self.llm
+        return float(llm.stated_usd[self.row, list(places)].sum()) if llm.states_usd else None
+
     def tokens(self, places: Sequence[int]) -> list[int]:
         tokens: list[int] = self.pool.output_tokens[self.row, list(places)].tolist()
         return tokens

@@ -19,7 +19,7 @@ import numpy as np
 
 from feval.errors import FevalWarning, UnknownNameError, UsageError, spoken
 from feval.estimators.arrays import Floats, Integers, Rows
-from feval.recording import NO_ANSWER, PoolRows
+from feval.recording import PoolRows
 from feval.replay import choose_grader, load
 from feval.report.tables.recordings import disagreements
 from feval.report.tables.tables import Line, Table, TableColumn, columns
@@ -27,7 +27,6 @@ from feval.report.text import counted, percent, shortened, visible
 
 if TYPE_CHECKING:
     from feval.recording import ProbeRows, Question, Recording, ScoreRows
-    from feval.replay import Rightness
 
 _BLOCK = 1 << 16
 """Questions that are counted at once, so that memory does not grow with their CoTs."""
@@ -71,16 +70,16 @@ class Overview:
 
 
 def overview(
-    recording: Recording, dataset: str, llms: Sequence[str], rule: str | None = None
+    recording: Recording, dataset: str, llms: Sequence[str], right: str | None = None
 ) -> Overview:
     """Return how some LLMs did on each question of a dataset."""
     recording.prepare(dataset, llms)
-    votes, rightness = recording.votes(dataset), rightness_on(recording, dataset, llms, rule)
-    gold = votes.gold if rightness is None else rightness.gold
+    votes = recording.votes(dataset)
+    known, _ = load(dataset, llms, recording, prices="none", right=right)
+    accuracy = np.reshape([*known.right_shares().values()], (len(llms), len(votes)))
     starts = np.concatenate([[0], np.cumsum(votes.candidate_counts(), dtype=np.int64)])
     counts = np.zeros(starts[-1], np.int64)
-    right, cots = np.zeros((2, len(llms), len(votes)))
-    disagree = np.zeros(len(votes), np.int64)
+    cots, disagree = np.zeros((len(llms), len(votes)), int), np.zeros(len(votes), int)
     for place, llm in enumerate(llms):
         own, steps = votes.llms[llm], recording.steps(dataset, llm)
         for start in range(0, len(votes), _BLOCK):
@@ -90,14 +89,10 @@ def overview(
             answered = codes >= 0
             given = (starts[rows, None] - first + codes)[answered]
             counts[first:end] += np.bincount(given, minlength=end - first)
-            right[place, rows] = ((codes == gold[rows, None]) & answered).sum(1)
-        if rightness is not None:
-            right[place] = rightness.of_llm[llm].sum(1)
         cots[place] = own.sizes if steps is None else steps.ends.sum(1)
         for grader in recording.graders(dataset, llm):
             disagree += disagreements(recording, dataset, llm, grader)[1].sum(1)
     with np.errstate(invalid="ignore"):
-        accuracy = np.where(gold == NO_ANSWER, np.nan, right / cots)
         largest = np.zeros(len(votes), np.int64)
         some = np.diff(starts) > 0
         if some.any():
@@ -106,7 +101,7 @@ def overview(
         judged = ~np.isnan(accuracy)
         mean = np.where(judged, accuracy, 0.0).sum(0) / judged.sum(0)
     order = np.lexsort([np.nan_to_num(share, nan=np.inf) for share in (agreement, mean)])
-    numbers = accuracy, cots.astype(int), agreement, order, disagree
+    numbers = accuracy, cots, agreement, order, disagree
     return Overview(dataset, tuple(llms), votes.question_ids, *numbers)
 
 
@@ -124,15 +119,6 @@ def shown_rule(
                 warnings.warn(said, FevalWarning, 2)
                 return "gold"
     return right
-
-
-def rightness_on(
-    recording: Recording, dataset: str, llms: Sequence[str], right: str | None
-) -> Rightness | None:
-    """Return how right the CoTs of a dataset are; `None` where the parties of its golds say it."""
-    if not llms:
-        return None
-    return load(dataset, llms, recording, prices="none", right=right)[0].rightness
 
 
 def overview_dict(shown: Overview, rows: Sequence[int]) -> list[dict[str, Any]]:
@@ -299,8 +285,9 @@ def recorded_questions(
     block by block.
     """
     recording.prepare(dataset, llms)
-    votes, rightness = recording.votes(dataset), rightness_on(recording, dataset, llms, right)
-    gold = votes.gold if rightness is None else rightness.gold
+    votes = recording.votes(dataset)
+    known, _ = load(dataset, llms, recording, prices="none", right=right)
+    rightness = known.rightness
     ids = [votes.question_ids[row] for row in rows]
     sources = [_of_llm(recording, dataset, llm, rows, ids) for llm in llms]
     for row, question in zip(rows, recording.scan_questions(dataset, rows), strict=True):
@@ -319,7 +306,7 @@ def recorded_questions(
                 llms, (next(source) for source in sources), strict=True
             )
         ]
-        yield RecordedQuestion(dataset, question, votes.candidates(row), int(gold[row]), on)
+        yield RecordedQuestion(dataset, question, votes.candidates(row), int(known.gold[row]), on)
 
 
 def _of_llm(

@@ -598,6 +598,8 @@ def _summed(counts: Mapping[LLM, Counter[str]]) -> dict[str, Any]:
     for llm, each in counts.items():
         if llm.prices is None:
             missing = "The recording was opened without a price list."
+        elif llm.states_usd:
+            missing = "CoTs state their own USD, which `feval grade` sums."
         elif llm.price is None:
             missing = f"The price list {llm.prices.id!r} has no price for the LLM {llm.name!r}."
         elif llm.price.steps:

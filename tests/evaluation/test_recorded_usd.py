@@ -9,7 +9,7 @@ import pytest
 from command_line import failed, feval, said
 from small import pool, write_rows
 
-from feval import evaluate, load, self_consistency_curve
+from feval import BudgetEnvironment, evaluate, load, self_consistency_curve
 from feval.errors import (
     NotRecordedError,
     OutOfRangeError,
@@ -18,11 +18,15 @@ from feval.errors import (
     UsageError,
 )
 from feval.evaluation.method_names import make_method
+from feval.evaluation.requests import Consumption
+from feval.evaluation.surfaces import coarse_surface, surface
+from feval.forecast import estimate, plan
 from feval.importers import import_recording
 from feval.methods import METHODS, ModelSwitch, Oracle, SelfConsistency, SingleCall
 from feval.methods.protocol import capabilities, in_amounts
+from feval.receipts import grade_answers
 from feval.receipts.verifying import verify_receipt
-from feval.recording import open_recording
+from feval.recording import ProbeRows, open_recording
 from feval.replay.meter import handed_out
 
 ANSWERS = {
@@ -111,13 +115,74 @@ def test_recorded_usd_are_never_mixed_or_made_up(folder, replay):
     toy, [cheap, free] = load("toy", ["cheap", "free"], folder / "rec", prices="recorded")
     with pytest.raises(NotRecordedError, match="15 of 15 CoTs of free state no USD"):
         evaluate(ModelSwitch(2), toy, [cheap, free], replicates=2)
+    with pytest.raises(NotRecordedError, match="15 of 15 CoTs of free state no USD"):
+        _ = free(0, n=1).dollar_cost
     with pytest.raises(PriceNotFoundError, match="state their own USD"):
-        _ = cheap(0, n=1).dollar_cost
+        BudgetEnvironment(toy, [cheap], unit="usd")
+    with pytest.raises(UsageError, match="surface cuts traces, and nothing says what a part"):
+        surface(toy, cheap)
     cuts = [each for each in METHODS.values() if capabilities(each).cuts_cots]
     assert cuts
     for each in cuts:
         with pytest.raises(UsageError, match="cuts CoTs, and nothing says what a part of one cost"):
             in_amounts(each, llms["cheap"].pool, "picodollars")
+
+
+def test_a_cot_costs_what_it_states_in_responses_and_grades(replay):
+    dataset, llms = replay
+    response = llms["cheap"]("toy/1", n=3)
+    for cot in response.cots:
+        assert cot.dollar_cost == pytest.approx(USD["cheap"][1, cot.sample], abs=1e-15)
+    whole = sum(cot.dollar_cost for cot in response.cots)
+    assert response.dollar_cost == pytest.approx(whole, abs=1e-15)
+    entries = [
+        Consumption(llm=llm, question="toy/0", requests=1, samples=samples)
+        for llm, samples in (("cheap", (0, 2)), ("dear", (4,)))
+    ]
+    grade = grade_answers(dataset, [*llms.values()], entries, {"toy/0": "a"}).to_dict()
+    own = {"cheap": USD["cheap"][0, [0, 2]].sum(), "dear": USD["dear"][0, 4]}
+    by_llm = {llm: each["usd"] for llm, each in grade["by_llm"].items()}
+    assert by_llm == pytest.approx(own, abs=1e-15)
+    assert grade["usd"] == pytest.approx(sum(own.values()), abs=1e-15)
+    cut = [entries[1].changed(tokens=(3,))]
+    cut = grade_answers(dataset, [*llms.values()], cut, {"toy/0": "a"})
+    assert cut.usd_per_question is None
+    assert any("state their own were cut" in sentence for sentence in cut.remarks())
+
+
+def test_forecasts_and_plans_cost_the_mean_of_what_cots_state(replay, tmp_path):
+    dataset, llms = replay
+    mean = USD["cheap"].mean()
+    forecast = estimate(dataset, llms["cheap"], g=2, m=[1, 3], resamples=10)
+    assert forecast.prices == "recorded"
+    assert forecast.usd_per_question == pytest.approx((mean, 3 * mean), abs=1e-15)
+    bought = plan(dataset, llms["cheap"], budget_usd=3.5 * mean, questions=1, most_votes=5)
+    costs = [option.usd_per_question for option in bought.options]
+    assert costs == pytest.approx([mean, 3 * mean, 5 * mean], abs=1e-15)
+    assert [option.affordable for option in bought.options] == [True, True, False]
+    rows = [
+        {"id": f"q{q}", "question": f"{q}?", "gold": "a", "sample": i, "answer": a, "usd": 0.25}
+        for q in range(2)
+        for i, a in enumerate("aab")
+    ]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    of = "--dataset toy --llm m --answer-kind text --out"
+    said("import jsonl", tmp_path / "x.jsonl", of, tmp_path / "r")
+    shown = said("plan --budget 9usd --recording", tmp_path / "r")
+    assert "Buy 3 votes on 2 questions for 1.5 USD, and expect" in shown
+    assert "USD as each CoT states them" in shown
+    assert "- prompt and - output tokens" in shown
+    failed(feval("plan --budget 9tokens --recording", tmp_path / "r"), 1, "needs prompt tokens")
+
+
+def test_a_surface_on_a_page_has_tokens_where_cots_state_usd(tmp_path):
+    rows = pool(0, ["a", "b"], extra={"usd": [0.5, 0.25]})
+    probed = {"m": [ProbeRows("toy/0", [0, 1], [2, 2], ["b", "a"], ["b", "a"])]}
+    write_rows(tmp_path / "r", ["a"], ("m", [rows]), probes=probed)
+    dataset, [llm] = load("toy", ["m"], tmp_path / "r", prices="recorded")
+    points = coarse_surface(dataset, llm).points
+    assert {point.usd_per_question for point in points} == {None}
+    assert [point.output_tokens for point in points] == [2, 4, 10.5, 21]
 
 
 def test_the_command_line_says_whose_usd_they_are(folder, tmp_path):

@@ -544,7 +544,9 @@ def test_an_answer_is_as_right_as_its_cots(tmp_path):
         for place, (answer, each) in enumerate(verdicts.items())
         for n in (0, 1)
     ]
-    dataset, _ = load("d", None, recording_of(tmp_path, rows), right="verdict")
+    dataset, [small] = load("d", None, recording_of(tmp_path, rows), right="verdict")
+    own = {row["sample"]: row["verdict"] for row in rows}
+    assert {cot.sample: dataset.is_right("q", cot) for cot in small("q").cots} == own
     said = [dataset.is_right("q", answer) for answer in ("a", "c", "z", None)]
     assert said == [True, False, False, False]
     with pytest.raises(NotRecordedError, match=r"'b' to question 'q'.*from 0 to 1 by verdict"):

@@ -418,7 +418,7 @@ def _questions(
     limits: Caps,
 ) -> Iterator[tuple[dict[str, Any], str, int]]:
     """Each question's entry in the index, its texts as JSON, and how many of these were cut."""
-    _, llms = load(dataset, names, recording, prices="none", right="gold") if names else (None, [])
+    _, llms = load(dataset, names, recording, prices="none", right="gold")
     every = recorded_questions(recording, dataset, names, rows, right)
     for row, asked in zip(rows, every, strict=True):
         question, on_each = asked.question, asked.llms

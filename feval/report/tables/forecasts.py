@@ -235,8 +235,9 @@ def plan_tables(plan: BudgetPlan) -> list[Table]:
 def plan_answer(plan: BudgetPlan) -> str:
     """Return what to buy, what to expect of it, and what it costs."""
     bought = plan.purchase
-    tokens = f"{bought.tokens:,.0f} tokens"
-    cost = tokens if bought.usd is None else f"{plain_number(bought.usd)} USD ({tokens})"
+    cost = "" if bought.tokens is None else f"{bought.tokens:,.0f} tokens"
+    if bought.usd is not None:
+        cost = f"{plain_number(bought.usd)} USD{f' ({cost})' * bool(cost)}"
     interval = percents(bought.plurality_low, bought.plurality_high)
     shares = "" if bought.plurality_kind == "subsets" else ", at the pilot's shares"
     return (
