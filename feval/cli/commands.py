@@ -332,10 +332,13 @@ def _warnings_as_notes(*, quiet: bool) -> Iterator[None]:
     """Print warnings of feval as notes; other warnings stay as they are."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if quiet else "always", FevalWarning)
-        usual = warnings.showwarning
+        usual, said = warnings.showwarning, set[str]()
 
         def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if str(message) in said:
+                return
             if issubclass(category, FevalWarning):
+                said.add(str(message))
                 say(f"note: {message}")
             else:
                 usual(message, category, *rest, **more)

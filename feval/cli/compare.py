@@ -19,7 +19,6 @@ from feval.cli.options import (
     fold_prices,
     machine_options,
     note_missing_dollars,
-    only_dataset,
     recording_folders,
 )
 from feval.cli.output import Output, announce_long_run, quiet_matplotlib
@@ -102,7 +101,6 @@ def compare(
         fold_prices(options)
         folders = recording_folders(recordings)
         opened = [open_place(folder) for folder in folders]
-        dataset = only_dataset(dataset, opened)
         prices = options.get("prices")
         price_list = prices and beside(file.parent, prices)
         plan, _, absent = listed_plan(

@@ -28,7 +28,6 @@ from feval.cli.options import (
     TimeLimit,
     machine_options,
     note_missing_dollars,
-    only_dataset,
     parse_counts,
     recording_folders,
 )
@@ -208,7 +207,6 @@ def curve(
         opened = [open_place(folder) for folder in recording_folders(recordings)]
         given = {name: value for name, value in options.items() if value is not None}
         given |= {"budgets": budgets, "fields": fields, "price_list": options.get("prices")}
-        dataset = only_dataset(dataset, opened)
         plan, users, absent = listed_plan(opened, methods, dataset=dataset, llms=llms, **given)
         show.note(*(one.reason for one in absent))
         show_comparison(

@@ -17,20 +17,13 @@ from typer import Option
 
 from feval.cards.reading import read_toml
 from feval.cli.commands import Decorator, expanded, keyword
-from feval.cli.options import (
-    Drop,
-    fold_prices,
-    only_dataset,
-    only_name,
-    price_changes,
-    recording_folders,
-)
+from feval.cli.options import Drop, fold_prices, price_changes, recording_folders
 from feval.errors import FevalError, StorageError, UsageError, require_known
 from feval.evaluation.method_names import takes_several
 from feval.evaluation.requests import beside
 from feval.hub.places import open_place
 from feval.methods import METHODS
-from feval.replay.loading import load
+from feval.replay.loading import load, only_dataset, only_name
 from feval.report.files import Content, check_folder, encoded, save_files, save_sealed
 
 if TYPE_CHECKING:

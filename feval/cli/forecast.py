@@ -26,7 +26,6 @@ from feval.cli.options import (
     RecordingFolders,
     machine_options,
     note_missing_dollars,
-    only_dataset,
     parse_counts,
     read_text,
     recording_folders,
@@ -41,7 +40,7 @@ from feval.forecast.coupled import couple as couple_llms
 from feval.receipts.document import receipt
 from feval.recording import open_recording
 from feval.recording.arrays import verdicts_name
-from feval.replay import load
+from feval.replay.loading import load, only_dataset
 from feval.report import pictures
 from feval.report.files import encoded, save_files
 from feval.report.tables.forecasts import (

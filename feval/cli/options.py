@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,12 +15,11 @@ from feval import executors
 from feval.cards.prices import changed_prices
 from feval.cards.reading import read_regular
 from feval.cli.commands import expanded, keyword
-from feval.errors import NotRecordedError, OutOfRangeError, SourceError, UsageError
+from feval.errors import OutOfRangeError, SourceError, UsageError
 from feval.hub import split_places as places
 
 if TYPE_CHECKING:
     from feval.cli.output import Output
-    from feval.recording import Recording
     from feval.replay import LLM
 
 _MAX_COUNTS = 10_000
@@ -192,29 +191,6 @@ def read_text(path: Path, what: str, option: str) -> str:
         ) from error
 
 
-def only_name(noun: str, name: str | None, recorded: Iterable[str]) -> str:
-    """Return the name that the user chose, else the only one recorded."""
-    if name is not None:
-        return name
-    names = list(dict.fromkeys(recorded))
-    if len(names) == 1:
-        return names[0]
-    if not names:
-        raise NotRecordedError(
-            f"No {noun} is recorded there; `feval info` shows what a recording holds."
-        )
-    raise UsageError(
-        f"{len(names)} {noun}s are recorded; choose one with --{noun.lower()}: {', '.join(names)}."
-    )
-
-
-def only_dataset(name: str | None, opened: Sequence[Recording]) -> str:
-    """Return the dataset that the user chose, else the only one of some recordings."""
-    return only_name(
-        "dataset", name, (each for recording in opened for each in recording.dataset_ids())
-    )
-
-
 def recording_folders(options: Sequence[Path] | None) -> list[Path]:
     """Return the folders that options name, else those in FEVAL_RECORDING."""
     folders = options or [Path(place) for place in places(os.environ.get("FEVAL_RECORDING", ""))]
@@ -234,13 +210,11 @@ def note_missing_dollars(show: Output, prices: str | None, llms: Sequence[LLM]) 
     if prices == "none":
         return
     if llm.states_usd:
-        show.note(
-            "No dollars: recorded USD are of whole CoTs, and nothing states those of probes and"
-            " verifications. Give a price list with --prices."
+        reason = (
+            "recorded USD are of whole CoTs, and nothing states those of probes and verifications."
+            " Give a price list with --prices."
         )
-        return
-    unpaid = [llm.unpaid for llm in llms]
-    if None not in unpaid:
+    elif None not in (unpaid := [llm.unpaid for llm in llms]):
         cots = sum(int(llm.pool.sizes.sum()) for llm in llms)
         missing = sum(filter(None, unpaid))
         reason = (

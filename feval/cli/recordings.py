@@ -25,7 +25,6 @@ from feval.cli.options import (
     Sandbox,
     UsersMethods,
     machine_options,
-    only_dataset,
     read_text,
 )
 from feval.cli.output import Output, say
@@ -40,6 +39,7 @@ from feval.recording import Recording, open_recording, verify_recording
 from feval.recording import extract as extract_answers
 from feval.recording import merge as merge_recordings
 from feval.recording import select as select_from
+from feval.replay.loading import only_dataset
 from feval.report.files import check_folder, save_files
 from feval.report.looking import (
     find_question,
@@ -49,7 +49,6 @@ from feval.report.looking import (
     question_dict,
     question_pieces,
     recorded_questions,
-    shown_rule,
 )
 from feval.report.page.questions import view_page
 from feval.report.tables.recordings import changes_tables, info_dict, info_headline, info_tables
@@ -517,7 +516,6 @@ def show(
         own, row = find_question(opened, question, dataset[0] if dataset else None)
         dataset = [own]
     chosen = _chosen(opened, dataset, llm)
-    right = shown_rule(opened, chosen, right)
     if html is not None:
         page = view_page(opened, chosen, first=first, right=right)
         show.note(*page.left_out)
@@ -545,13 +543,8 @@ def show(
             order = seen.order[seen.disagree[seen.order] > 0]
             seen = dataclasses.replace(seen, order=order)
         rows, recorded[name] = seen.order[: first or _FIRST].tolist(), len(seen.order)
-        wanted = dict.fromkeys(rows, "")
-        if rows:
-            for row, each in enumerate(opened.scan_questions(name, range(max(rows) + 1))):
-                if row in wanted:
-                    wanted[row] = each.text
         listed += overview_dict(seen, rows)
-        tables.append(overview_table(seen, rows, list(wanted.values())))
+        tables.append(overview_table(seen, rows))
     show.pages({"questions": listed, "recorded": recorded}, *tables)
 
 

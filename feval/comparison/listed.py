@@ -17,7 +17,7 @@ import numpy as np
 from feval.cards.prices import PriceList
 from feval.comparison.plan import ComparedMethod, Plan
 from feval.comparison.runner import FailedMethod
-from feval.errors import FevalError, NotRecordedError, ShortPoolError, UsageError
+from feval.errors import FevalError, ShortPoolError, UsageError
 from feval.evaluation.curves import budget_field, swept_cascade
 from feval.evaluation.method_names import field_names, is_in_range, make_method, takes_several
 from feval.methods import METHODS
@@ -25,7 +25,7 @@ from feval.methods.protocol import capabilities
 from feval.recording import Recording
 from feval.recording.arrays import are_verdicts
 from feval.replay import LLM
-from feval.replay.loading import load
+from feval.replay.loading import load, only_dataset
 
 _SUGGESTED_COUNTS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
 _FORM = "(label, method, LLMs, budgets)"
@@ -73,7 +73,7 @@ def listed_plan(
     """
     if isinstance(methods, str) or not isinstance(methods, Sequence):
         methods = [methods]
-    dataset = dataset or _only_dataset(recordings)
+    dataset = only_dataset(dataset, recordings)
     loading: dict[str, Any] = {"prices": price_list, "right": options.get("right")}
     questions, replayed = load(dataset, llms, list(recordings), **loading)
     drop = options.get("short_pools") == "drop"
@@ -240,19 +240,6 @@ def _depths(llm: LLM, most: int) -> Iterator[_Row]:
     streaks = [n for n in (2, 3, 5, 8, 14, 20) if n <= longest]
     yield "token-budget", [llm.name], {"n": width}, "tokens", tokens
     yield "answer-convergence", [llm.name], {"width": width}, "streak", streaks
-
-
-def _only_dataset(recordings: Sequence[Recording]) -> str:
-    names = [*dict.fromkeys(name for each in recordings for name in each.dataset_ids())]
-    if len(names) == 1:
-        return names[0]
-    if not names:
-        raise NotRecordedError(
-            f"{recordings[0].path} holds no dataset, so there is nothing to compare on."
-        )
-    raise UsageError(
-        f"{len(names)} datasets are recorded ({', '.join(names)}); name one with dataset=."
-    )
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,6 @@ from feval.evaluation.replicates import (
     drawn_orders,
     halves,
     joined,
-    judges_of,
 )
 from feval.evaluation.results import DatasetResult, interval_ends, rests_on
 from feval.executors.progress import Progress, reports, silent
@@ -204,7 +203,8 @@ def self_consistency_curve(
     replicates = default_replicates(len(questions.rows)) if replicates is None else replicates
     rows, pool = questions.rows, llm.pool.rows(questions.rows)
     gold = dataset.gold[without_gaps(rows)]
-    judges = _judges(dataset, llm, rows)
+    votes = methods.SelfConsistency(1)
+    judges = evaluation.judged(votes, dataset, [llm], rows) if dataset.rightness else None
     has_partial = judges is not None and judges.is_partial  # no CoT is right or wrong then
     if order == "exact":
         right, any_right, output = exact_values(gold, pool, budgets, judges)
@@ -511,7 +511,7 @@ def _pass_at_n(
         return None
     rows = np.flatnonzero(np.isin(dataset.question_keys, result.question_keys))
     oracle: Any = methods.Oracle(*method.draws(1))
-    judges = judges_of(oracle, dataset, llms, rows)
+    judges = evaluation.judged(oracle, dataset, llms, rows) if dataset.rightness else None
     if judges is not None and judges.is_partial:
         return None
     return evaluation.evaluate(oracle, dataset, llms, rows=rows, confidence=None).accuracy
@@ -553,13 +553,6 @@ def _mean_of_draws(values: Any, pool: Pool, budgets: Sequence[int]) -> Floats:
     return sums
 
 
-def _judges(dataset: Dataset, llm: LLM, rows: Rows) -> evaluation.Judged | None:
-    """How right the CoTs are that vote; `None` where the gold says it all."""
-    if dataset.rightness is None:  # a method is not even made
-        return None
-    return judges_of(methods.SelfConsistency(), dataset, [llm], rows)
-
-
 def _drawn_sums(
     _: Any,
     dataset: Dataset,
@@ -575,7 +568,8 @@ def _drawn_sums(
     """
     [llm] = llms
     gold, pool = dataset.gold[rows], llm.pool.rows(rows)
-    judges = _judges(dataset, llm, rows)
+    votes = methods.SelfConsistency(1)
+    judges = evaluation.judged(votes, dataset, [llm], rows) if dataset.rightness else None
     hit = pool.codes == gold[:, None] if judges is None else judges.right[0] > 0
     counts = np.zeros((3, len(rows), len(budgets)), np.int64)
     tokens = 0 * counts[:, 0]

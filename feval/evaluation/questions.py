@@ -136,7 +136,7 @@ def question_set(
     if not labelled.all():
         _check_labelled(dataset, candidates, labelled, unlabelled)
         rest = candidates[labelled]
-    if not by_cot and dataset.rightness is not None:
+    if not by_cot:
         _refuse_mixed(dataset, rest)
     enough = _enough(rest, budgets, short_pools)
     # where none is left out, ids are not even read
@@ -149,7 +149,8 @@ def question_set(
 
 def _refuse_mixed(dataset: Dataset, rows: Rows) -> None:
     """Raise where what is right is no party of answers."""
-    mixed = int(dataset.rightness.is_mixed[rows].sum()) if dataset.rightness is not None else 0
+    rightness = dataset.rightness
+    mixed = int(rightness.is_mixed[rows].sum()) if rightness else 0
     if mixed:
         raise UsageError(
             f"On {mixed} of {len(rows)} questions of {dataset.id} several answers are right, or"
@@ -175,9 +176,8 @@ def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) 
             " recorded"
         )
     lists: dict[str, list[str]] = {"missing": [], "unreadable": []}
-    for row in without:
-        reason = "missing" if dataset[row].answer is None else "unreadable"
-        lists[reason].append(dataset.question_ids[row])
+    for entry in map(dataset.__getitem__, without):
+        lists["missing" if entry.answer is None else "unreadable"].append(entry.id)
     shown = "; ".join(
         f"{reason}: {', '.join(ids[:_SHOWN_IDS])}{', ...' * (len(ids) > _SHOWN_IDS)}"
         for reason, ids in lists.items()
@@ -419,7 +419,7 @@ def fit(
             are right or wrong.
     """
     dataset.require(llms)
-    judges = dataset.rightness and evaluation.judged(method, dataset, llms, rows)
+    judges = evaluation.judged(method, dataset, llms, rows) if dataset.rightness else None
     pools = [llm.pool.rows(rows) for llm in llms]
     if judges:
         return method.fit(*judges.to_learn_from(method, pools))

@@ -193,17 +193,6 @@ def _ledger(
     return QuestionLedger([*map(payer, llms)], prompt_tokens, counts, draws, timing)
 
 
-def judges_of(
-    method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows
-) -> evaluation.Judged | None:
-    """How right the CoTs of some questions are; `None` where the gold says it all, which loads
-    nothing.
-    """
-    if dataset.rightness is None:
-        return None
-    return evaluation.judged(method, dataset, llms, rows)
-
-
 def expectation(
     method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, timing: Timing | None = None
 ) -> Outcome:
@@ -219,7 +208,7 @@ def expectation(
     if not capabilities(method).searches:
         llm.require(rows, draws)
     places = without_gaps(rows)
-    judges = judges_of(method, dataset, llms, rows)
+    judges = evaluation.judged(method, dataset, llms, rows) if dataset.rightness else None
 
     def exact(pool: Pool) -> Expectation:
         expected: Expectation = (
@@ -281,7 +270,8 @@ def _among(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Ou
     columns: Any = ([ledger.column(name) for ledger in alone] for name in names)
     costs = next(each for each in columns if all(own is not None for own in each))
     pools = [llm.pool.rows(rows) for llm in llms]
-    judges, gold = judges_of(method, dataset, llms, rows), dataset.gold[without_gaps(rows), None]
+    judges = evaluation.judged(method, dataset, llms, rows) if dataset.rightness else None
+    gold = dataset.gold[without_gaps(rows), None]
     right: Any = (
         [(pool.codes == gold) & (gold >= 0) for pool in pools] if judges is None else judges.right
     )
@@ -490,7 +480,7 @@ def _block_sums(
 ) -> _Sums:
     gold = dataset.gold[rows]
     sums = _Sums(len(llms), len(rows))
-    judges = judges_of(method, dataset, llms, rows)
+    judges = evaluation.judged(method, dataset, llms, rows) if dataset.rightness else None
     is_batch = isinstance(method, BatchMethod)
     sums.split = is_batch and judges is None and not capabilities(method).searches
     if not is_batch:

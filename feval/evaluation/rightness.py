@@ -10,7 +10,7 @@ that it is elected times the mean rightness of its CoTs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,6 @@ import numpy as np
 from feval import methods
 from feval.errors import NotExactError, NotRecordedError, UsageError
 from feval.methods.protocol import (
-    Bools,
     Decisions,
     Expectation,
     Floats,
@@ -30,31 +29,19 @@ from feval.methods.protocol import (
     capabilities,
     drawn,
 )
+from feval.replay.rightness import Rightness
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """How right the CoTs of some LLMs are, on Q questions.
-
-    Attributes:
-        right: of each LLM, [Q, S] from 0 to 1.
-        by_verdict: [Q] whether verdicts say so, so that a CoT needs no answer.
-        gold: [Q] code of the party that is right, where the question is not mixed.
-        is_mixed: [Q] whether parties do not say it all.
-    """
-
-    right: Sequence[Floats]
-    by_verdict: Bools
-    gold: Integers
-    is_mixed: Bools
+class Judged(Rightness):
+    """How right the CoTs of some LLMs are, on some questions, and what that makes of methods."""
 
     @property
-    def is_partial(self) -> bool:
-        """Whether some CoT is neither right nor wrong."""
-        return any(((right > 0) & (right < 1)).any() for right in self.right)
+    def right(self) -> list[Floats]:
+        """Of each LLM, [Q, S] from 0 to 1."""
+        return [*self.of_llm.values()]
 
     def to_learn_from(self, method: Any, pools: Pools) -> tuple[list[Pool], Integers]:
         """What a method that chooses among CoTs learns from: pools in which those that are right
@@ -199,12 +186,9 @@ def judged(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Ju
     own &= np.any([(llm.pool.codes[rows] == -1).any(axis=1) for llm in llms], axis=0)
     if not (own | rightness.is_mixed[rows]).any():
         return None
-    return Judged(
-        [rightness.of_llm[llm.name][rows] for llm in llms],
-        rightness.by_verdict[rows],
-        dataset.gold[rows],
-        rightness.is_mixed[rows],
-    )
+    right = {llm.name: rightness.of_llm[llm.name][rows] for llm in llms}
+    own = dataset.gold[rows], rightness.is_mixed[rows], rightness.by_verdict[rows]
+    return Judged(right, *own, rightness.graders)
 
 
 def right_parties(codes: Integers, right: Floats) -> tuple[Integers, Floats]:

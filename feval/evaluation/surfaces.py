@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval.arguments import checked
-from feval.errors import OutOfRangeError, UsageError
+from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Integers, pareto
 from feval.estimators.per_question import QUESTIONS_AT_ONCE, PerQuestion
 from feval.estimators.plurality import (
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 
 MOST_POINTS = 100_000
+_NO_PART = (
+    "There are no dollars: recorded USD are of whole CoTs, and nothing says what a part of one"
+    " cost; a price list (prices) does."
+)
 _MOST_DEPTHS = 200
 
 
@@ -117,15 +121,9 @@ def surface(
         ShortPoolError: some n is above the smallest pool; the message names the question.
         UnlabelledError: questions have no gold answer that can be read.
         OutOfRangeError: no n or limit, one below 1 or given twice, or more than 100,000 points.
-        UsageError: the LLM and the dataset come from different calls of `load`, or USD are those
-            that CoTs state.
+        UsageError: the LLM and the dataset come from different calls of `load`.
     """
     dataset.require([llm])
-    if llm.states_usd:
-        raise UsageError(
-            "A surface cuts traces, and nothing says what a part of one cost; recorded USD are of"
-            " whole CoTs. Name a price list (prices), or prices 'none'."
-        )
     probes = llm.pool.probes()
     if n is None and short_pools == "drop":
         raise OutOfRangeError(
@@ -174,7 +172,11 @@ def surface(
         confidence=confidence,
         points=tuple(points),
         left_out=questions.left_out,
-        cautions=(*probes_for_nothing([llm.name] if free else []), *other_models([llm])),
+        cautions=(
+            *probes_for_nothing([llm.name] if free else []),
+            *other_models([llm]),
+            *[_NO_PART] * llm.states_usd,
+        ),
         clusters=cluster_sizes(grouped),
     )
 
@@ -192,7 +194,7 @@ def coarse_surface(dataset: Dataset, llm: LLM) -> Surface | None:
     depths: list[int] = np.unique(llm.pool.probes().offsets).tolist()
     return surface(
         dataset,
-        llm.unpriced() if llm.states_usd else llm,
+        llm,
         n=_doublings(range(1, int(sizes.min()) + 1)),
         tokens=[*_doublings(depths), None],
         unlabelled="drop",

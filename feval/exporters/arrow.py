@@ -44,6 +44,12 @@ _GROUPS: tuple[tuple[str, dict[str, pa.DataType]], ...] = (
             "question": TEXT,
             "choices": pa.list_(pa.struct([("label", TEXT), ("text", TEXT)])),
             "gold": TEXT,
+        },
+    ),
+    ("features", {"features": TEXT}),
+    (
+        "always",
+        {
             "llm": TEXT,
             "temperature": _FLOAT,
             "max_tokens": _COUNT,
@@ -147,8 +153,8 @@ def arrow_table(
     flat: dict[str, list[Any]] = {name: [] for name in columns}
     without_rows = []
     for row, (about, cots, values) in enumerate(questions_of(block, recording), block.rows.start):
-        decoding = about.get("decoding")
-        shared = about | {"decoding": decoding and orjson.dumps(decoding).decode()}
+        objects = ((name, about.get(name)) for name in ("decoding", "features"))
+        shared = about | {name: own and orjson.dumps(own).decode() for name, own in objects}
         own = {
             name: cell
             for column, cells in values.items()
@@ -264,6 +270,10 @@ def columns_of(recording: Recording, dataset: str, llm: str) -> set[str]:
     groups |= {"scores"} if recording.scorers(dataset, llm, graders=False) else set()
     groups |= {"verdicts"} if recording.graders(dataset, llm) else set()
     groups |= {"probes"} if recording.has_probes(dataset, llm) else set()
+    of_questions = recording.scan("questions", dataset, columns=["question_id", "features"])
+    groups |= (
+        {"features"} if any(any(own.get("features", ())) for _, own in of_questions) else set()
+    )
     columns = {name for group, types in _GROUPS if group in groups for name in types}
     columns |= {"first_token_s"} if "timings" in groups else set()
     for _, values in recording.scan("samples", dataset, llm):
@@ -308,6 +318,7 @@ def questions_of(
             "question": question.text,
             "choices": [{"label": label, "text": text} for label, text in question.choices] or None,
             "gold": question.answer,
+            "features": dict(question.features) or None,
         }
         if pool is not None:
             try:

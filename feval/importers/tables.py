@@ -91,8 +91,8 @@ class Use:
         """Return what makes a value ready for the catalogue's own check: numbers, lists and objects
         may be written as text. `None`: values are as they should be.
         """
-        if self.name == "features":
-            return None
+        if self.name == "features" and self.scorer:
+            return None  # the column of one feature
         if self.target in {"dataset", "id", "node", "parent"}:
             return _identifier
         if self.name in _NAMED and _NAMED[self.name].is_text:

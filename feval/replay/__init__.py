@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from feval.replay.rightness import Judges as Judges
     from feval.replay.rightness import Rightness as Rightness
     from feval.replay.rightness import checked_rule as checked_rule
-    from feval.replay.rightness import choose_grader as choose_grader
     from feval.replay.rightness import graders_of as graders_of
     from feval.replay.rightness import rightness_of as rightness_of
     from feval.replay.source import RecordedSource as RecordedSource
@@ -40,14 +39,7 @@ __getattr__, __dir__ = lazy_names(
         "meter": ("MeteredLLM", "Node"),
         "pools": ("Pool",),
         "responses": ("CoT", "CoTMetadata", "LLMRequest", "LLMResponse"),
-        "rightness": (
-            "Judges",
-            "Rightness",
-            "checked_rule",
-            "choose_grader",
-            "graders_of",
-            "rightness_of",
-        ),
+        "rightness": ("Judges", "Rightness", "checked_rule", "graders_of", "rightness_of"),
         "source": ("RecordedSource",),
     },
 )

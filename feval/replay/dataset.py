@@ -67,12 +67,8 @@ class Dataset(Plottable):
     ) -> None:
         self._view, self._views, self.llm_names = view, view.all_views(), tuple(llm_names)
         self.id = view.votes.dataset
-        self.right, self.gold, self.graders = right, view.votes.gold, dict[str, str]()
-        if right is not None or any(
-            view.of(name).recording.graders(self.id, name) for name in llm_names
-        ):
-            self.right = replay.checked_rule(right)
-            self.graders = replay.graders_of(view, llm_names, self.right)
+        self.right, self.gold = replay.checked_rule(right), view.votes.gold
+        self.graders = replay.graders_of(view, llm_names, self.right)
         if self.graders and self.rightness is not None:
             self.gold = self.rightness.gold
         self.question_keys = view.votes.question_keys
@@ -143,8 +139,7 @@ class Dataset(Plottable):
         """Return what says which CoTs of some questions are right; `None` for golds, where no other
         rule was asked for.
         """
-        decided = None if not self.graders else self.rightness
-        by_verdict = 0 if decided is None else int(decided.by_verdict[rows].sum())
+        by_verdict = int(self.rightness.by_verdict[rows].sum()) if self.rightness else 0
         if self.right is None and not by_verdict:
             return None
         graders = tuple(dict.fromkeys(self.graders.values()))

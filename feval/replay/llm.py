@@ -210,10 +210,6 @@ class LLM(Plottable):
         """
         return self._with(pool=self.pool.stating(self.stated))
 
-    def unpriced(self) -> LLM:
-        """Return the same LLM without dollars."""
-        return self._with(prices=None)
-
     @cached_property
     def stated_usd(self) -> Floats:
         """[Q, S] the USD that each CoT states, 0 where absent; see `Pool.stating`."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -244,6 +244,36 @@ def _lazy_prices(
     if prices is not None or tier is not None:
         read_prices()
     return read_prices
+
+
+def only_name(noun: str, name: str | None, recorded: Iterable[str]) -> str:
+    """Return the name that the user chose, else the only one recorded.
+
+    Raises:
+        NotRecordedError: none is.
+        UsageError: several are.
+    """
+    if name is not None:
+        return name
+    names = list(dict.fromkeys(recorded))
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise NotRecordedError(
+            f"No {noun} is recorded there; `feval info` shows what a recording holds."
+        )
+    raise UsageError(
+        f"{len(names)} {noun}s are recorded; choose one with --{noun.lower()}: {', '.join(names)}."
+    )
+
+
+def only_dataset(name: str | None, opened: Sequence[Recording]) -> str:
+    """Return the dataset that the user chose, else the only one of some recordings; see
+    `only_name`.
+    """
+    return only_name(
+        "dataset", name, (each for recording in opened for each in recording.dataset_ids())
+    )
 
 
 def _only_dataset(recording: Recording) -> str:

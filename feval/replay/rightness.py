@@ -10,13 +10,14 @@ of the party that it elects, and is as right as that CoT.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from feval.errors import NotRecordedError, UsageError
+from feval.errors import FevalWarning, NotRecordedError, UsageError
 from feval.recording.content import VERDICT
 from feval.recording.layout.flat import Bools, Floats, Integers
 
@@ -100,7 +101,8 @@ def checked_rule(rule: str | None) -> str | None:
 
 
 def graders_of(view: DatasetView, llms: Sequence[str], rule: str | None) -> dict[str, str]:
-    """Return LLM -> who gave its verdicts, for those that have any.
+    """Return LLM -> who gave its verdicts, for those that have any; nobody, with a warning, where
+    there are several and no rule: golds alone decide then.
 
     Raises:
         NotRecordedError: the rule asks for verdicts, and an LLM has none.
@@ -113,7 +115,15 @@ def graders_of(view: DatasetView, llms: Sequence[str], rule: str | None) -> dict
     for llm in llms:
         own = view.of(llm).recording.graders(dataset, llm)
         if own and (len(own) > 1 or named) and named not in own:
-            raise UsageError(choose_grader(llm, dataset, own))
+            one = f"verdict:{own[0]}"
+            sentence = (
+                f"{llm} on {dataset} has verdicts of {' and '.join(own)}, of whom one says what is"
+                f" right: --right {one!r} (in Python: right={one!r})."
+            )
+            if rule is not None:
+                raise UsageError(sentence)
+            warnings.warn_explicit(f"{sentence} Golds decide.", FevalWarning, "feval.load", 1)
+            return {}
         if own:
             graders[llm] = named or own[0]
         elif rule is not None:
@@ -122,15 +132,6 @@ def graders_of(view: DatasetView, llms: Sequence[str], rule: str | None) -> dict
                 " CoTs with the column that says how right they were (--map verdict=COLUMN)."
             )
     return graders
-
-
-def choose_grader(llm: str, dataset: str, graders: Sequence[str]) -> str:
-    """Return a sentence that says whose verdicts there are, and how one of them decides."""
-    rule = f"verdict:{graders[0]}"
-    return (
-        f"{llm} on {dataset} has verdicts of {' and '.join(graders)}, of whom one decides what is"
-        f" right: --right {rule!r} (in Python: right={rule!r}) names one, and gold leaves them out."
-    )
 
 
 def rightness_of(

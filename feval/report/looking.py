@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,16 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feval.errors import FevalWarning, UnknownNameError, UsageError, spoken
+from feval.errors import UnknownNameError, UsageError, spoken
 from feval.estimators.arrays import Floats, Integers, Rows
 from feval.recording import PoolRows
-from feval.replay import choose_grader, load
+from feval.replay import load
 from feval.report.tables.recordings import disagreements
 from feval.report.tables.tables import Line, Table, TableColumn, columns
 from feval.report.text import counted, percent, shortened, visible
 
 if TYPE_CHECKING:
     from feval.recording import ProbeRows, Question, Recording, ScoreRows
+    from feval.replay import Dataset
 
 _BLOCK = 1 << 16
 """Questions that are counted at once, so that memory does not grow with their CoTs."""
@@ -46,9 +46,7 @@ class Overview:
     solution do.
 
     Attributes:
-        dataset: its id.
-        llms: their names.
-        question_ids: by row.
+        known: the dataset.
         accuracy: [L, Q] share of the CoTs that are right, or their mean verdict; NaN where nothing
             says what is right, or there is no CoT.
         cots: [L, Q] how many there are.
@@ -59,9 +57,7 @@ class Overview:
         disagree: [Q] on how many CoTs gold and verdict disagree.
     """
 
-    dataset: str
-    llms: tuple[str, ...]
-    question_ids: Sequence[str]
+    known: Dataset
     accuracy: Floats
     cots: Integers
     agreement: Floats
@@ -101,24 +97,7 @@ def overview(
         judged = ~np.isnan(accuracy)
         mean = np.where(judged, accuracy, 0.0).sum(0) / judged.sum(0)
     order = np.lexsort([np.nan_to_num(share, nan=np.inf) for share in (agreement, mean)])
-    numbers = accuracy, cots, agreement, order, disagree
-    return Overview(dataset, tuple(llms), votes.question_ids, *numbers)
-
-
-def shown_rule(
-    recording: Recording, pairs: Mapping[str, Sequence[str]], right: str | None
-) -> str | None:
-    """Return what says which CoTs of some datasets (id -> LLMs) are right: golds, with a warning,
-    where there are verdicts of several graders and no rule.
-    """
-    for dataset, llms in pairs.items():
-        for llm in llms:
-            graders = recording.graders(dataset, llm)
-            if right is None and len(graders) > 1:
-                said = f"{choose_grader(llm, dataset, graders)} Golds decide here."
-                warnings.warn(said, FevalWarning, 2)
-                return "gold"
-    return right
+    return Overview(known, accuracy, cots, agreement, order, disagree)
 
 
 def overview_dict(shown: Overview, rows: Sequence[int]) -> list[dict[str, Any]]:
@@ -126,12 +105,12 @@ def overview_dict(shown: Overview, rows: Sequence[int]) -> list[dict[str, Any]]:
 
     def by_llm(values: Any) -> dict[str, Any]:
         known = (None if value != value else value for value in values.tolist())
-        return dict(zip(shown.llms, known, strict=True))
+        return dict(zip(shown.known.llm_names, known, strict=True))
 
     return [
         {
-            "dataset": shown.dataset,
-            "id": shown.question_ids[row],
+            "dataset": shown.known.id,
+            "id": shown.known.question_ids[row],
             "accuracy": by_llm(shown.accuracy[:, row]),
             "agreement": None if np.isnan(shown.agreement[row]) else float(shown.agreement[row]),
             "cots": by_llm(shown.cots[:, row]),
@@ -141,7 +120,7 @@ def overview_dict(shown: Overview, rows: Sequence[int]) -> list[dict[str, Any]]:
     ]
 
 
-def overview_table(shown: Overview, rows: Sequence[int], texts: Sequence[str]) -> Table:
+def overview_table(shown: Overview, rows: Sequence[int]) -> Table:
     """Return a table of some questions (by row) with their texts; accuracies per LLM and agreement
     in per cent.
     """
@@ -150,11 +129,12 @@ def overview_table(shown: Overview, rows: Sequence[int], texts: Sequence[str]) -
     if hidden := every - len(rows):
         option = spoken(f"--first {every} (in Python: first={every})")
         notes.insert(0, f"{hidden:,} easier questions are not shown; {option} shows all")
+    names = *shown.known.llm_names, "agreement"
     return Table(
-        title=f"{shown.dataset}, {counted(every, 'question')}, the hardest first",
+        title=f"{shown.known.id}, {counted(every, 'question')}, the hardest first",
         columns=(
             TableColumn("question"),
-            *(TableColumn(f"{name} %", number=True) for name in (*shown.llms, "agreement")),
+            *(TableColumn(f"{name} %", number=True) for name in names),
             TableColumn("CoTs", number=True, spare=True),
             *[TableColumn("disagree", number=True)] * bool(shown.disagree.any()),
             TableColumn("text", spare=True),
@@ -165,9 +145,9 @@ def overview_table(shown: Overview, rows: Sequence[int], texts: Sequence[str]) -
                 *map(percent, (*line["accuracy"].values(), line["agreement"])),
                 f"{sum(line['cots'].values()):,}",
                 *([f"{line['disagree']:,}"] if "disagree" in line else []),
-                shortened(text, _WIDE_QUESTION),
+                shortened(shown.known[line["id"]].question, _WIDE_QUESTION),
             )
-            for line, text in zip(overview_dict(shown, rows), texts, strict=True)
+            for line in overview_dict(shown, rows)
         ),
         notes=tuple(notes),
     )
@@ -255,27 +235,32 @@ class RecordedQuestion:
         return bool(right) if right in (0, 1) else right
 
 
-def readable(text: str | None) -> str | None:
-    """Return the text of a CoT; of a conversation, with roles as headings, tool calls and what
-    tools reply folded.
-    """
+def readable(text: str | None, most: int = _FOLDED) -> str | None:
+    """Return the text of a CoT; of a conversation its messages, see `by_role`."""
     try:
-        messages = json.loads(text) if text and text.startswith("[{") else ()
-        turns = [(each["role"], each.get("content"), each.get("tool_calls")) for each in messages]
+        return by_role(json.loads(text), most) if text and text.startswith("[{") else text
     except (ValueError, TypeError, LookupError, AttributeError):
         return text  # some other JSON
+
+
+def by_role(messages: Iterable[Mapping[str, Any]], most: int = _FOLDED) -> str:
+    """Return messages behind their roles; of a tool call, and of what a tool replies, so many
+    characters, and how many there are.
+    """
+
+    def folded(words: str) -> str:
+        cut = f"{shortened(words, most)} ({len(words):,} characters)"
+        return words if len(words) <= most else cut
+
     pieces = []
-    for role, content, calls in turns:
-        words = str(content or "")
-        words = shortened(words, _FOLDED) if role == "tool" else words
-        folded = (f"[calls {shortened(json.dumps(call), _FOLDED)}]" for call in calls or ())
-        pieces.append("\n".join([f"── {role} ──", *filter(None, [words]), *folded]))
-    return "\n\n".join(pieces) or text
-
-
-def said(messages: Iterable[Mapping[str, Any]]) -> str:
-    """Return the words of messages, for people."""
-    return "\n".join(str(message.get("content")) for message in messages)
+    for message in messages:
+        words, role = message.get("content") or "", message["role"]
+        if not isinstance(words, str):  # parts, such as texts and images
+            words = "\n".join(part.get("text") or json.dumps(part) for part in words)
+        calls = (f"[calls {folded(json.dumps(call))}]" for call in message.get("tool_calls") or ())
+        words = folded(words) if role == "tool" else words
+        pieces.append("\n".join([f"── {role} ──", *filter(None, [words]), *calls]))
+    return "\n\n".join(pieces)
 
 
 def recorded_questions(
@@ -430,6 +415,7 @@ def question_values(question: Question) -> dict[str, Any]:
         "choices": [{"label": label, "text": text} for label, text in question.choices],
         "answer": question.answer,
         "answer_key": question.answer_key,
+        "features": dict(question.features),
     }
 
 
@@ -503,6 +489,7 @@ def question_pieces(
             for label, text in question.choices
         ),
         (("gold  ", HEAD), gold),
+        *(((f"{visible(name)}  ", HEAD), (visible(own), PLAIN)) for name, own in question.features),
         (),
         _counts(asked, shown),
     ]
@@ -657,5 +644,5 @@ def _tree(
         noun = "turn" if "messages" in step else "CoT" if has_turns else "step"
         yield (f"{indent}{noun} {place}", HEAD), *answer, _about(step)
         if "messages" in step:
-            yield from _lines(said(step["messages"]), FAINT, f"{indent}  > ")
-        yield from _lines(step["text"] or "", PLAIN, f"{indent}  ")
+            yield from _lines(by_role(step["messages"]), FAINT, f"{indent}  > ")
+        yield from _lines(readable(step["text"]) or "", PLAIN, f"{indent}  ")

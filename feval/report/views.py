@@ -16,7 +16,7 @@ from feval.comparison.statistics import Statistics
 from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.replay.loading import load
 from feval.report import pictures
-from feval.report.looking import find_question, question_pieces, recorded_questions, shown_rule
+from feval.report.looking import find_question, question_pieces, recorded_questions
 from feval.report.page.page import save_comparison
 from feval.report.tables.comparisons import comparison_answer, headline
 from feval.report.tables.forecasts import (
@@ -176,8 +176,7 @@ def show(
             )
     recording.require(dataset, llm)
     names = recording.llm_names(dataset) if llm is None else [llm]
-    rule = shown_rule(recording, {dataset: names}, right)
-    [asked] = recorded_questions(recording, dataset, names, range(row, row + 1), rule)
+    [asked] = recorded_questions(recording, dataset, names, range(row, row + 1), right)
     sys.stdout.write(plain_text(question_pieces(asked, **shown)))
 
 

@@ -19,7 +19,7 @@ from feval.errors import (
 )
 from feval.evaluation.method_names import make_method
 from feval.evaluation.requests import Consumption
-from feval.evaluation.surfaces import coarse_surface, surface
+from feval.evaluation.surfaces import coarse_surface
 from feval.forecast import estimate, plan
 from feval.importers import import_recording
 from feval.methods import METHODS, ModelSwitch, Oracle, SelfConsistency, SingleCall
@@ -119,8 +119,6 @@ def test_recorded_usd_are_never_mixed_or_made_up(folder, replay):
         _ = free(0, n=1).dollar_cost
     with pytest.raises(PriceNotFoundError, match="state their own USD"):
         BudgetEnvironment(toy, [cheap], unit="usd")
-    with pytest.raises(UsageError, match="surface cuts traces, and nothing says what a part"):
-        surface(toy, cheap)
     cuts = [each for each in METHODS.values() if capabilities(each).cuts_cots]
     assert cuts
     for each in cuts:
@@ -180,9 +178,10 @@ def test_a_surface_on_a_page_has_tokens_where_cots_state_usd(tmp_path):
     probed = {"m": [ProbeRows("toy/0", [0, 1], [2, 2], ["b", "a"], ["b", "a"])]}
     write_rows(tmp_path / "r", ["a"], ("m", [rows]), probes=probed)
     dataset, [llm] = load("toy", ["m"], tmp_path / "r", prices="recorded")
-    points = coarse_surface(dataset, llm).points
-    assert {point.usd_per_question for point in points} == {None}
-    assert [point.output_tokens for point in points] == [2, 4, 10.5, 21]
+    seen = coarse_surface(dataset, llm)
+    assert {point.usd_per_question for point in seen.points} == {None}
+    assert [point.output_tokens for point in seen.points] == [2, 4, 10.5, 21]
+    assert "nothing says what a part of one cost; a price list" in seen.warnings[-1]
 
 
 def test_the_command_line_says_whose_usd_they_are(folder, tmp_path):
@@ -290,6 +289,6 @@ def test_a_conversation_is_shown_by_roles(tmp_path, column):
     said("import table", tmp_path / "x.jsonl", *of)
     shown = said("show", tmp_path / "r", "q")
     assert '── assistant ──\n[calls {"function": {"arguments": "{}", "name": "find"}}]' in shown
-    assert f"── tool ──\n{'x' * 159}…\n\n── assistant ──\nDone." in shown
+    assert f"── tool ──\n{'x' * 159}… (999 characters)\n\n── assistant ──\nDone." in shown
     _, [llm] = load("toy", recording=tmp_path / "r")
     assert (json.loads(llm(0).cots[0].text), llm.counter) == (traj, "none")

@@ -581,12 +581,14 @@ def test_one_of_two_graders_is_named(tmp_path):
     for rule, each in (("verdict:verdict", rows), ("verdict:the judge >= 0.5", other)):
         result = evaluate(SingleCall(), "d", "small", recording=both, right=rule)
         assert result.accuracy == pytest.approx(np.mean([row["verdict"] for row in each]))
-    for rule in (None, "verdict", "verdict:nobody"):
+    for rule in ("verdict", "verdict:nobody"):
         with pytest.raises(
             UsageError, match=r"verdicts of verdict and the judge.*'verdict:verdict'"
         ):
             evaluate(SingleCall(), "d", "small", recording=both, right=rule)
     assert evaluate(SingleCall(), "d", "small", recording=both, right="gold").judges.graders == ()
+    with pytest.warns(FevalWarning, match=r"right='verdict:verdict'\. Golds decide"):
+        assert evaluate(SingleCall(), "d", "small", recording=both).judges is None
     differ = [sum((r["answer"] == "a") != r["verdict"] for r in rows if r["id"] == f"q{q}")
               for q in range(5)]  # fmt: skip
     shown = feval("show", both, "--json")
@@ -603,6 +605,7 @@ def test_one_of_two_graders_is_named(tmp_path):
     wrong = [cot["verdict"] == 0 for cot in rows if cot["id"] == "q0"]
     assert [cot["right"] for cot in own["samples"]] == wrong
     said("show", both, "--right verdict:verdict --html", tmp_path / "page.html")
+    assert feval("show", both, "--html", tmp_path / "2.html").stderr.count("Golds decide") == 1
 
 
 def test_verdicts_alone_are_compared(tmp_path):

@@ -244,8 +244,8 @@ def test_turns_are_shown_with_what_was_sent(tmp_path):
         for line in said.splitlines()
         if line.lstrip().startswith(("CoT ", "turn ", "> "))
     ]
-    first = ["CoT 0  ✓ 4", "  turn 2  ✓ 4", "    > Revise.", "    turn 4  ✗ 6"]
-    assert steps[:4] == first
+    sent = "    > ── user ──", "    > Revise."
+    assert steps[:5] == ["CoT 0  ✓ 4", "  turn 2  ✓ 4", *sent, "    turn 4  ✗ 6"]
     samples = json.loads(feval("show", folder, "toy/0", "--json").stdout)["llms"][0]["samples"]
     assert samples[3]["messages"] == [{"role": "user", "content": "Why?"}]
     assert "messages" not in samples[0]

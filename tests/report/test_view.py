@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from chromium import page_data
 from command_line import feval
-from recorded_trees import write_trees
+from recorded_trees import tree, write_trees
 from recorded_turns import write_turns
-from small import TOY, pool, question
+from small import TOY, pool, question, write_rows
 
 from feval.recording import LLMInfo, ProbeRows, RecordingWriter, open_recording
 from feval.report.page.questions import LIMITS, view_page
@@ -120,7 +120,46 @@ def test_turns_have_what_was_sent(tmp_path):
     own = page_data(page.html)[1]["m@revise"]
     assert own["kind"] == "CoTs and turns"
     assert own["x"][0].startswith("Thinking about 0")
-    assert own["x"][3].startswith("> Why?\n\nThinking about 0")
+    sent = "── user ──\nWhy?\n\n── assistant ──\n"
+    assert own["x"][3].startswith(f"{sent}Thinking about 0")
+
+
+def test_what_tools_say_is_folded_and_unfolds_to_all_of_it(browser, tmp_path):
+    call, reply = {"function": {"name": "find", "arguments": "a" * 300}}, "so long " * 99 + "2"
+    messages = [
+        {"role": "assistant", "content": [{"type": "text", "text": "Wait."}], "tool_calls": [call]},
+        {"role": "tool", "content": reply},
+        {"role": "assistant", "content": "The answer is 2."},
+    ]
+    said = json.dumps(messages)
+    rows = replace(pool(0, ["2"]), texts=[said])
+    steps = replace(tree(0, [(None, "2", True)]), texts=[said])
+    folder = write_rows(tmp_path / "r", ["2"], ("whole", [rows]), ("tree", [steps]))
+    (tmp_path / "view.html").write_text(
+        view_page(open_recording(folder), {"toy": ["whole", "tree"]}).html, "utf-8"
+    )
+    whole = [reply.strip(), json.dumps(call)]
+    with browser.visit(tmp_path / "view.html"):
+        browser.click("document.querySelector('.questions > li > button')")
+        browser.click("document.querySelector('.cell')")
+        for box in (".cot", ".tree"):
+            assert browser.value(f"document.querySelectorAll('{box} details[open]').length") == 0
+            heads = browser.texts(f"{box} summary")
+            assert [head.split(" (")[1] for head in heads] == ["347 characters)", "793 characters)"]
+            assert heads[0].startswith("calls find ")
+            for place, text in enumerate(whole[::-1]):
+                browser.click(f"document.querySelectorAll('{box} summary')[{place}]")
+                shown = f"document.querySelectorAll('{box} details > .text')[{place}]"
+                assert browser.value(f"{shown}.offsetHeight > 0")
+                assert browser.value(f"{shown}.textContent").strip() == text
+        assert browser.texts("mark") == ["2"]
+        told = browser.value("document.querySelector('.cot > .text').innerText")
+    assert "── assistant ──\nWait.\n" in told
+    assert told.endswith("── assistant ──\nThe answer is 2.")
+    shown = feval("show", folder, "toy/0").stdout
+    cut = f"── tool ──\n{reply[:159]}… (793 characters)\n\n── assistant ──\nThe answer is 2.\n"
+    assert cut in shown
+    assert f"  ── tool ──\n  {reply[:159]}… (793 characters)\n" in shown
 
 
 def test_the_command_writes_the_page(recording, tmp_path):

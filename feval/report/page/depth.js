@@ -54,7 +54,7 @@ const depth = ({ el, svg, plain }) => {
       const about = [...scores.map((score, k) => (score === null ? null : `${scorers[k]} ${score}`)), `${plain(tokens)} tokens`].filter(Boolean).join(", ");
       const hidden = taken && !took.has(i) && children.has(i);
       rows.push(el("li", { class: path.has(i) ? "path" : taken && !took.has(i) ? "unread" : null, style: `margin-left: ${Math.min(level, 12) * 1.1}rem` },
-        el("span", { role: "img", title: state, "aria-label": state }, mark), " ", el("span", { dir: "auto" }, text ?? "no text was recorded"), " ", el("span", { class: "note" }, about),
+        el("span", { role: "img", title: state, "aria-label": state }, mark), " ", el("span", { dir: "auto" }, ...spoken(text ?? "no text was recorded")), " ", el("span", { class: "note" }, about),
         code === -2 ? null : el("span", { class: "mark-answer " + tone(q, code) }, `${sign(q, code)} ${word(q, code)}`),
         hidden ? el("span", { class: "note", title: "steps after it are not shown" }, " …") : null));
       if (!hidden) waiting.push(...[...(children.get(i) ?? [])].reverse().map((child) => [child, level + 1]));

@@ -141,6 +141,26 @@ const asked = (q) => [
   el("p", null, "Gold: ", q.g === null ? el("i", null, "none") : el("b", { dir: "auto" }, q.g)),
 ];
 
+// A text with its answer marked; of a conversation (`looking.by_role`), tool calls, what tools reply and what a system
+// prompt says are folded.
+function spoken(text, span) {
+  const piece = (from, to) => {
+    const [start, end] = (span ?? [to, to]).map((at) => Math.min(Math.max(at, from), to));
+    return [text.slice(from, start), start < end ? el("mark", null, text.slice(start, end)) : "", text.slice(end, to)];
+  };
+  const nodes = [], roles = /^── [^\n]* ──(\n|$)/.test(text);
+  let done = 0;
+  for (const found of roles ? text.matchAll(/^── (?:tool|system) ──$[^]*?(?=\n\n── [^\n]* ──$|(?![^]))|^\[calls .*$/gm) : []) {
+    const [whole] = found, end = found.index + whole.length, isCall = whole.startsWith("[calls ");
+    const from = found.index + (isCall ? 7 : Math.min(whole.indexOf(" ──\n") + 4, whole.length)), said = text.slice(from, isCall ? end - 1 : end);
+    const what = isCall ? `calls ${/"name": "([^"]*)"/.exec(said)?.[1] ?? ""}` : whole.split("\n", 1)[0];
+    nodes.push(...piece(done, found.index), el("details", null, el("summary", null, `${what} ${said.slice(0, 80).replace(/\s+/g, " ")}${said.length > 80 ? "…" : ""} (${said.length.toLocaleString("en")} characters)`),
+      el("div", { class: "text" }, ...piece(from, isCall ? end - 1 : end))));
+    done = end + Number(text[end] === "\n"); // a block ends its line
+  }
+  return [...nodes, ...piece(done, text.length)];
+}
+
 // Links to the sections; the page is ready.
 function navigation() {
   const reveal = (id) => main.querySelector(`#${CSS.escape(id)} > details`)?.setAttribute("open", "");

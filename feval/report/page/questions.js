@@ -87,7 +87,7 @@ function explorer(book) {
           const text = texts[i];
           holder.append(el("div", { class: "cot" }, el("div", { class: "id" }, `CoT ${i + 1} of ${name}, ${tokens[i]} tokens, answer: ${word(q, code)}`),
             text === undefined ? el("p", { class: "note" }, "This CoT's text is not in this page; the recording has it.")
-              : text === null ? el("p", { class: "note" }, "No text was recorded.") : el("div", { class: "text", dir: "auto" }, text)));
+              : text === null ? el("p", { class: "note" }, "No text was recorded.") : el("div", { class: "text", dir: "auto" }, ...spoken(text))));
         } }, code < 0 ? "–" : word(q, code));
       strip.append(cell);
     });

@@ -4,7 +4,6 @@ recording, as a page to look at, with everything that was recorded of them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -17,14 +16,7 @@ from feval.evaluation.replicates import drawn_orders
 from feval.executors.progress import Progress, reports, silent
 from feval.recording import Recording
 from feval.replay import LLM, load
-from feval.report.looking import (
-    LLMOnQuestion,
-    answer_span,
-    overview,
-    readable,
-    recorded_questions,
-    said,
-)
+from feval.report.looking import LLMOnQuestion, answer_span, overview, readable, recorded_questions
 from feval.report.page.document import escaped_json, html_page, table_data
 from feval.report.tables.recordings import info_tables, pool_kinds
 from feval.report.tables.tables import Fields, make_table, number, share
@@ -231,7 +223,10 @@ def _pool(llm: LLM, drawn: list[int], row: int, texts: int, caps: Caps) -> list[
     return [
         llm.pool.codes[row, order].tolist(),
         llm.pool.output_tokens[row, order].tolist(),
-        [cut(readable(written[place]), caps.cot, ends=True) for place in islice(order, texts)],
+        [
+            cut(readable(written[place], caps.step), caps.cot, ends=True)
+            for place in islice(order, texts)
+        ],
         len(drawn),
     ]
 
@@ -317,12 +312,13 @@ def _tree(
     scores = [pool.scores(name).values[row] for name in pool.channels.scorers()]
     content = []
     for place in places:
-        text = cut(texts[place], caps.step, ends=True)
+        text = readable(texts[place], caps.step)
         if messages and (sent := messages[place]) is not None:
-            text = f"> {said(json.loads(sent))}\n\n{text or ''}"
+            text = f"{readable(sent, caps.step)}\n\n── assistant ──\n{text or ''}"
         own = [None if np.isnan(each[place]) else round(float(each[place]), 4) for each in scores]
         code = int(pool.codes[row, place]) if steps.ends[row, place] else _NOT_SHOWN
         parent = number.get(int(steps.parents[row, place]), -1)
+        text = cut(text, caps.step, ends=True)
         content.append([parent, int(pool.output_tokens[row, place]), code, own, text])
     return content
 
@@ -458,7 +454,7 @@ def _texts(llm: LLM, row: int, on: LLMOnQuestion, limits: Caps) -> dict[str, Any
             "kind": "CoTs and turns" if on.turns else "tree of steps",
         }
     texts, thoughts = (
-        [cut(readable(text), limits.cot, ends=True) for text in own or ()]
+        [cut(readable(text, limits.cot), limits.cot, ends=True) for text in own or ()]
         for own in (pool.texts, pool.reasoning)
     )
     spans = map(_span, texts, pool.raw_answers, pool.answers)
@@ -491,7 +487,7 @@ def _table(
         seen, votes = overview(recording, dataset, llms, right), recording.votes(dataset)
         for llm, accuracy in zip(llms, seen.accuracy, strict=True):
             pool, judged = votes.llms[llm], accuracy[~np.isnan(accuracy)]
-            present = np.arange(pool.codes.shape[1]) < pool.sizes[:, None]
+            present = pool.codes > -2
             ends = present if (steps := recording.steps(dataset, llm)) is None else steps.ends > 0
             length = (pool.finish == FINISH_REASONS.index("length")) & present
             cots = int(pool.sizes.sum())

@@ -129,11 +129,11 @@ function pool(q, l, own) {
 function cot(q, l, s, own) {
   const [codes, tokens, finish, right] = q.d[l], kind = tone(q, codes[s], right[s]), text = own.x[s], span = own.s[s], thoughts = own.r?.[s];
   const scores = Object.entries(own.p ?? {}).filter(([, values]) => values[s] !== null).map(([name, values]) => `${name} ${Number(values[s].toPrecision(4))}`);
-  const about = [`CoT ${s} of ${data.llms[l]}`, `${plain(tokens[s])} tokens`, data.finish[finish[s]], ...scores].filter((part) => part !== "unknown").join(", ");
+  const about = [`CoT ${s} of ${data.llms[l]}`, tokens[s] ? `${plain(tokens[s])} tokens` : "unknown", data.finish[finish[s]], ...scores].filter((part) => part !== "unknown").join(", ");
   return el("div", { class: "cot" }, el("div", { class: "id" }, about, " ", el("span", { class: "mark-answer " + kind }, `${sign[kind]} ${word(q, codes[s])}${kind === "partly" ? `, ${right[s]} right` : ""}`)),
     thoughts ? el("details", null, el("summary", null, `Reasoning, ${thoughts.length.toLocaleString("en")} characters`), el("div", { class: "text", dir: "auto" }, thoughts)) : null,
     text === null ? el("p", { class: "note" }, "No text was recorded.")
-      : el("div", { class: "text", dir: "auto" }, ...(span ? [text.slice(0, span[0]), el("mark", null, text.slice(...span)), text.slice(span[1])] : [text])));
+      : el("div", { class: "text", dir: "auto" }, ...spoken(text, span)));
 }
 
 // -- the page -------------------------------------------------------------------------------------------------------
