@@ -218,8 +218,15 @@ class Browsable(Plottable):
             UnknownNameError: no such question.
             UsageError: several questions are meant; they are listed.
         """
-        options = {"samples": samples, "reasoning": reasoning, "right": right}
-        views().show(self, question, dataset=dataset, llm=llm, **options)
+        views().show(
+            self,
+            question,
+            dataset=dataset,
+            llm=llm,
+            right=right,
+            samples=samples,
+            reasoning=reasoning,
+        )
 
     def to_arrow(
         self, *, datasets: Sequence[str] | None = None, llms: Sequence[str] | None = None

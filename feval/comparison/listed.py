@@ -131,8 +131,10 @@ def _suggested(llms: Sequence[LLM], most: Mapping[str, int]) -> Iterator[dict[st
     whole = [llm for llm in llms if not llm.pool.channels.has_steps]
     answered = [llm for llm in whole if (llm.pool.codes >= 0).any()]
     for llm in whole:
-        single = [{"name": "single-call", "llms": [llm.name]}]
-        yield from _suggested_methods([llm.name], most[llm.name]) if llm in answered else single
+        if llm in answered:
+            yield from _suggested_methods([llm.name], most[llm.name])
+        else:
+            yield {"name": "single-call", "llms": [llm.name]}
         for fields in _rated(llm):
             label = f"best-of-n by {fields['scorer']}" if fields else "best-of-n"
             row = "best-of-n", [llm.name], fields, "n", _usual_counts(most[llm.name])

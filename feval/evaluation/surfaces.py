@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 MOST_POINTS = 100_000
-_NO_PART = (
+_NO_DOLLARS = (
     "There are no dollars: recorded USD are of whole CoTs, and nothing says what a part of one"
     " cost; a price list (prices) does."
 )
@@ -175,7 +175,7 @@ def surface(
         cautions=(
             *probes_for_nothing([llm.name] if free else []),
             *other_models([llm]),
-            *[_NO_PART] * llm.states_usd,
+            *[_NO_DOLLARS] * llm.states_usd,
         ),
         clusters=cluster_sizes(grouped),
     )

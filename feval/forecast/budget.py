@@ -258,7 +258,7 @@ class QuestionCosts(MeanCosts):
                 f"A budget in USD needs prices, and {llm.name} was loaded without a price list."
                 " Give one (--prices), or a budget in tokens."
             )
-        unknown = rows[llm.pool.rows(rows).prompt_tokens < 0]
+        unknown = rows[(llm.pool.rows(rows).prompt_tokens < 0) | (not llm.is_counted)]
         if len(unknown) and not stated:
             name = dataset.question_ids[int(unknown[0])]
             raise PriceNotFoundError(
@@ -268,11 +268,9 @@ class QuestionCosts(MeanCosts):
             )
         return cls.from_pool(llm, rows, budget)
 
-    def cost(self, calls: int) -> float:
-        """Mean cost in the budget's unit."""
-        dollars = self.usd(calls)
-        given: Any = self.tokens(calls) if self.budget.unit == "tokens" else dollars
-        return float(given)
+    def cost(self, calls: int) -> Any:
+        """Mean cost in the budget's unit, which is known."""
+        return self.tokens(calls) if self.budget.unit == "tokens" else self.usd(calls)
 
     def paid(self, calls: int) -> int:
         """Number of questions that the budget pays for, with so many calls each."""

@@ -332,18 +332,18 @@ def _is_drawn(entry: Consumption, llm: LLM, row: int, replicate: int | None) -> 
 
 def _ledger(llms: Sequence[LLM], placed: _Placed, rows: Rows) -> QuestionLedger:
     """Count what was handed out."""
-    column_of = {row: column for column, row in enumerate(rows.tolist())}
+    column_of, is_cut = {row: column for column, row in enumerate(rows.tolist())}, False
     prompts, rounds, cots, output, paid = np.zeros((5, len(llms), len(rows)), np.int64)
     for entry, place, row in placed:
         at, pool = (place, column_of[row]), llms[place].pool
         prompts[at], rounds[at] = pool.prompt_tokens[row], entry.requests
         cots[at] = len(entry.samples)
         recorded = pool.output_tokens[row, list(entry.samples)].tolist()
-        output[at] = sum(_output_tokens(entry, recorded))
+        told = _output_tokens(entry, recorded)
+        output[at], is_cut = sum(told), is_cut or told != recorded
         if (llm := llms[place]).states_usd:
             paid[at] = np.rint(llm.stated_usd[row, list(entry.samples)].sum() * PICODOLLARS)
     counts: dict[str, Any] = {"asked": rounds > 0, "rounds": rounds, "cots": cots}
-    is_cut = any(cut is not None for entry, *_ in placed for cut in entry.tokens or ())
     counts |= {"output_tokens": output, "picodollars": None if is_cut else paid}
     return QuestionLedger([*map(payer, llms)], prompts, counts)
 

@@ -114,7 +114,7 @@ def overview_dict(shown: Overview, rows: Sequence[int]) -> list[dict[str, Any]]:
             "accuracy": by_llm(shown.accuracy[:, row]),
             "agreement": None if np.isnan(shown.agreement[row]) else float(shown.agreement[row]),
             "cots": by_llm(shown.cots[:, row]),
-            **({"disagree": int(shown.disagree[row])} if shown.disagree.any() else {}),
+            "disagree": int(shown.disagree[row]),
         }
         for row in rows
     ]
@@ -129,14 +129,14 @@ def overview_table(shown: Overview, rows: Sequence[int]) -> Table:
     if hidden := every - len(rows):
         option = spoken(f"--first {every} (in Python: first={every})")
         notes.insert(0, f"{hidden:,} easier questions are not shown; {option} shows all")
-    names = *shown.known.llm_names, "agreement"
+    names, some = (*shown.known.llm_names, "agreement"), bool(shown.disagree.any())
     return Table(
         title=f"{shown.known.id}, {counted(every, 'question')}, the hardest first",
         columns=(
             TableColumn("question"),
             *(TableColumn(f"{name} %", number=True) for name in names),
             TableColumn("CoTs", number=True, spare=True),
-            *[TableColumn("disagree", number=True)] * bool(shown.disagree.any()),
+            *[TableColumn("disagree", number=True)] * some,
             TableColumn("text", spare=True),
         ),
         rows=tuple(
@@ -144,7 +144,7 @@ def overview_table(shown: Overview, rows: Sequence[int]) -> Table:
                 line["id"],
                 *map(percent, (*line["accuracy"].values(), line["agreement"])),
                 f"{sum(line['cots'].values()):,}",
-                *([f"{line['disagree']:,}"] if "disagree" in line else []),
+                *[f"{line['disagree']:,}"] * some,
                 shortened(shown.known[line["id"]].question, _WIDE_QUESTION),
             )
             for line in overview_dict(shown, rows)

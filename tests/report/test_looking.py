@@ -88,7 +88,7 @@ def test_the_list_of_questions(toy):
     assert [line.split()[0] for line in lines[2:6]] == ["toy/1", "toy/3", "toy/0", "toy/2"]
     assert lines[2].split()[1:5] == ["25.00", "0.00", "50.00", "6"]
     listed = json.loads(feval("show", toy, "--first", "1", "--llm", "two", "--json").stdout)
-    own = {"accuracy": {"two": 0.0}, "agreement": 1 / 3, "cots": {"two": 3}}
+    own = {"accuracy": {"two": 0.0}, "agreement": 1 / 3, "cots": {"two": 3}, "disagree": 0}
     assert listed == {
         "questions": [{"dataset": "toy", "id": "toy/3"} | own], "recorded": {"toy": 4},
     }  # fmt: skip
