@@ -187,8 +187,8 @@ def judged(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Ju
     if not (own | rightness.is_mixed[rows]).any():
         return None
     right = {llm.name: rightness.of_llm[llm.name][rows] for llm in llms}
-    own = dataset.gold[rows], rightness.is_mixed[rows], rightness.by_verdict[rows]
-    return Judged(right, *own, rightness.graders)
+    known = dataset.gold[rows], rightness.is_mixed[rows], rightness.by_verdict[rows]
+    return Judged(right, *known, rightness.graders)
 
 
 def right_parties(codes: Integers, right: Floats) -> tuple[Integers, Floats]:

@@ -49,6 +49,11 @@ class Rightness:
     by_verdict: Bools
     graders: Mapping[str, str]
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether some CoT is neither right nor wrong."""
+        return any(((right > 0) & (right < 1)).any() for right in self.of_llm.values())
+
 
 @dataclass(frozen=True)
 class Judges:
