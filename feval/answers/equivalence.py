@@ -57,7 +57,10 @@ _fraction = lru_cache(1 << 12)(Fraction)  # a question's answers are compared wi
 def _within(relative: Fraction, left: str, right: str) -> bool:
     """Whether two keys differ by at most a share of the larger one."""
     a, b = _fraction(left), _fraction(right)
-    return abs(a - b) <= relative * max(abs(a), abs(b))
+    # over one denominator: fractions would look for common divisors
+    one, other = a.numerator * b.denominator, b.numerator * a.denominator
+    most = max(abs(one), abs(other))
+    return abs(one - other) * relative.denominator <= relative.numerator * most
 
 
 class Verdict(NamedTuple):
