@@ -149,7 +149,7 @@ def _fault(details: ErrorDetails) -> str:
         case _:
             reason = details["msg"][:1].lower() + details["msg"][1:].replace(
                 "a valid string", "text"
-            ).replace("dictionary", "mapping")
+            ).replace("a valid tuple", "a list").replace("dictionary", "mapping")
     if not details["loc"]:
         return f"is not usable: {reason}"
     return f"has {'the key ' * is_key}{shorten(details['input'])} in the field {field} ({reason})"

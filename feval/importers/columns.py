@@ -21,6 +21,7 @@ from typing import Any, NoReturn, TypeVar
 from feval.answers import decimal_key
 from feval.cards.billing import MOST_USD
 from feval.errors import ConflictError, SourceError
+from feval.importers.layouts import is_name
 from feval.importers.source import FINISH_REASON_WORDS, Prompt, Row, chat
 
 _T = TypeVar("_T")
@@ -261,6 +262,10 @@ def _name(value: Any, where: str) -> str:
     return value
 
 
+def _grader(value: Any, where: str) -> str:
+    return str(value) if is_name(value) else refuse(where, "a name of 1 to 200 characters", value)
+
+
 def _sample(value: Any, where: str) -> int | str:
     return value if isinstance(value, str) and value else whole_number(value, where)
 
@@ -374,7 +379,15 @@ class Column:
         """Whether a text is a value as it stands, rather than a number, a list or an object written
         as text.
         """
-        return self.read in (text, _text_or_messages, scalar_text, identifier, finish_reason, _name)
+        return self.read in (
+            text,
+            _text_or_messages,
+            scalar_text,
+            identifier,
+            finish_reason,
+            _name,
+            _grader,
+        )
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -443,7 +456,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("step_scores", "cot turn", _by_scorer(number_list),
     "a score for each step, or an object scorer -> such a list"),
     Column("verdict", "cot turn", _verdict, "how right the CoT is, from 0 to 1, by who graded it"),
-    Column("grader", "cot turn", _name, "who or what gave the verdict"),
+    Column("grader", "cot turn", _grader, "who or what gave the verdict"),
     Column("sequence_logprob", "cot turn", _logprob,
     "log-probability of the whole CoT; by default the sum of its tokens'",
     ("cumulative_logprob",)),

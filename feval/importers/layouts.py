@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from feval.cards.billing import MOST_USD
 from feval.cards.reading import read_regular, require_shallow, sentence
-from feval.errors import SourceError, UsageError, require_known
+from feval.errors import FevalError, SourceError, UsageError, require_known
 from feval.recording.content import CAUTION
+from feval.recording.layout.format import check_name
 
 _MOST_BYTES = 256 << 10
 _IGNORE = "ignore="
@@ -108,6 +111,28 @@ class Layout(BaseModel):
     def _refuse_named(cls, _value: object) -> None:  # only `layout_of` gives it
         raise ValueError("which is no key of a mapping file")
 
+    @field_validator("file")
+    @classmethod
+    def _refuse_outside(cls, file: str) -> str:
+        path = Path(file)
+        if path.anchor or ".." in path.parts:
+            raise ValueError("which leads out of the folder that is imported")
+        return file
+
+    @field_validator("grader", "usd", mode="before")
+    @classmethod
+    def _refuse_others(cls, facts: Any, info: ValidationInfo) -> Any:
+        """Refuse what no manifest holds, and what pydantic would make a number of."""
+        of_grader = info.field_name == "grader"
+        for name, fact in facts.items() if isinstance(facts, dict) else ():
+            if of_grader and name == "name" and not is_name(fact):
+                raise ValueError("'name' should be a name of 1 to 200 characters")
+            if not (
+                isinstance(fact, str) or (isinstance(fact, int | float) and abs(fact) < 2**63)
+            ) or (isinstance(fact, bool) and not of_grader):
+                raise ValueError(f"{name!r:.60} should be text or a finite number of 64 bits")
+        return facts
+
     def is_listed(self, column: str) -> bool:
         """Return whether a list has an entry per CoT of a column, or the object it is in."""
         return not {column, column.split(".")[0]}.isdisjoint(self.lists)
@@ -124,6 +149,13 @@ class Layout(BaseModel):
             f" {self.source}."
         )
         return [origin] * bool(self.verified) + [CAUTION + self.caution] * bool(self.caution)
+
+
+def is_name(value: Any) -> bool:
+    """Return whether a value can name a grader."""
+    with suppress(FevalError):
+        return isinstance(value, str) and bool(check_name("grader", value))
+    return False
 
 
 def layout_of(
@@ -173,10 +205,12 @@ def layout_of(
         columns = [text for text in texts if not text.startswith(_IGNORE)]
         ignored = [*ignored, *(text[len(_IGNORE) :] for text in texts if text not in columns)]
     columns, scores = _pairs(columns, "--map"), _pairs(scores, "--score (in Python: scores)")
-    outcomes, usd = known.outcomes | _pairs(outcome, "--outcome"), _pairs(usd, "--usd")
-    if unknown := [*usd.keys() - outcomes.keys()]:
+    outcomes = known.outcomes | _pairs(outcome, "--outcome")
+    prices = {llm: _price(llm, each) for llm, each in (known.usd | _pairs(usd, "--usd")).items()}
+    if unknown := [*prices.keys() - outcomes.keys()]:
         raise UsageError(
-            f"--usd gives a cost of {unknown[0]!r:.80}, and --outcome names no verdicts of it."
+            f"--usd gives a cost of {unknown[0]!r:.80}, and --outcome names no verdicts of it (in"
+            " a layout: usd and outcomes)."
         )
     named, unread = {*columns.values(), *scores.values(), *feature}, set(ignored)
     if both := sorted(named & unread):
@@ -196,7 +230,7 @@ def layout_of(
         "outcomes": outcomes,
         "answer_kind": known.answer_kind or "text" * bool(outcomes),  # there are no answers
         "features": (*known.features, *feature),
-        "usd": known.usd | usd,
+        "usd": prices,
         "ignored": tuple(sorted({*known.ignored} - named | unread)),
     }
     return known.model_copy(update=changes)
@@ -207,6 +241,18 @@ def layout_names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
+def _price(llm: str, price: str | float) -> str | float:
+    """Return the USD of a CoT, or the column with them."""
+    with suppress(ValueError):
+        price = float(price)
+        if not 0 <= price <= MOST_USD:
+            raise UsageError(
+                f"--usd gives {llm!r:.80} {price} USD per CoT; give 0 to {MOST_USD:,}, or the"
+                " column with them."
+            )
+    return price
+
+
 def _pairs(texts: Mapping[str, Any] | Iterable[str], option: str) -> dict[str, str]:
     if isinstance(texts, Mapping):
         return {str(name): str(column) for name, column in texts.items()}
@@ -215,7 +261,7 @@ def _pairs(texts: Mapping[str, Any] | Iterable[str], option: str) -> dict[str, s
         name, equals, column = str(text).partition("=")
         if not equals and option not in {"--map", "--usd"}:
             column = name
-        if not name or not column:
+        if not name.strip() or not column:
             form = _FORMS.get(option, "SCORER=COLUMN or COLUMN, such as --score prm=rewards")
             raise UsageError(f"{option} takes {form}; {text!r:.80} was given.")
         if pairs.setdefault(name, column) != column:
@@ -240,7 +286,7 @@ def _read(layout: str | Path) -> Layout:
             f" {', '.join(name for name in Layout.model_fields if name != 'named')}."
         ) from error
     except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
+        reason = error.strerror if isinstance(error, OSError) else str(error).partition(";")[0]
         raise SourceError(
             f"The mapping file {path} cannot be read: {reason}. It should be TOML."
         ) from error

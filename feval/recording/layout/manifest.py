@@ -337,7 +337,7 @@ def features(parts: Iterable[str], paths: Iterable[str]) -> list[str]:
 
 def manifest_bytes(manifest: Record) -> bytes:
     """Return the content of `manifest.json`: the fields, which are checked, and their checksum."""
-    fields = {**manifest, "checksum": checksum(json.loads(json.dumps(manifest)))}
+    fields = {**manifest, "checksum": checksum(json.loads(json.dumps(manifest, allow_nan=False)))}
     check_manifest(fields, unknown_fields=False)
     return json.dumps(fields, ensure_ascii=False, indent=1).encode()
 
