@@ -387,7 +387,7 @@ def g_pass_at_k(
     if not 0 <= share <= 1:
         raise OutOfRangeError(
             "The threshold of G-Pass@k is the share of k samples that must be right, from 0 to 1,"
-            f" such as g-pass@k:0.5; {threshold!r} was given."
+            f" such as g-pass@k:0.5; {threshold!r:.80} was given."
         )
     return _expected(gold, size, draws, lambda k: np.arange(k + 1) >= max(1, ceil(share * k)))
 

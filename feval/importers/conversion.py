@@ -330,7 +330,9 @@ def _read(importer: Importer, source: Path, request: ImportRequest) -> SourceCon
         for other in IMPORTERS.values():
             # a large source is not read again just for a hint
             with suppress(FevalError, OSError):
-                if other is not importer and other.files is None:
+                # of a table whose columns were named, another format would not know them
+                is_plain = request.layout in (None, Layout())
+                if other is not importer and other.files is None and is_plain:
                     is_small = source.stat().st_size <= _HINT_BYTES
                     if is_small and other.read(source, request).questions:
                         fitting.append(other.name)

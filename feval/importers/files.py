@@ -59,8 +59,6 @@ _MOST_TIMES = 1000
 _MOST_COLUMNS = 20_000
 # as exports keep spreadsheets from taking a text for a formula
 _ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")
-# protocol 2 and later say so; text and binary ones before begin with a list, a dict or a class
-_PICKLE = re.compile(rb"\x80|\([dl]p\d+\n|[\]}]q[\0\1]|c[\w.]+\n\w+\n(p\d+\n|q[\0\1])")
 # how the header of an export begins
 _EXPORTED = ["dataset", "question_id", "question", "choices", "gold", "llm"]
 _PLAIN = (
@@ -141,12 +139,6 @@ def opened_table(
     """
     with opened(path) as stream:
         start = stream.read(64).removeprefix(_BOM).lstrip()
-    if _PICKLE.match(start):
-        raise SourceError(
-            f"{path} is a pickle, which may run any code when it is read. If you trust it, make a"
-            f" table of it: python -c \"import pandas; pandas.read_pickle('{path}').to_parquet("
-            f"'{path.stem}.parquet')\" writes {path.stem}.parquet."
-        )
     blocks: _Blocks | None = None
     columns, is_csv = None, False
     if start.startswith(PARQUET):
@@ -324,7 +316,7 @@ def opened_parquet(
     # a ValueError: no UTF-8, or one name twice; a KeyError: a header of a page lacks a member
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise SourceError(
-            f"{path} is a damaged Parquet file: {error}. Get the file again."
+            f"{path} is a damaged Parquet file: {_reason(error)}. Get the file again."
         ) from error
 
 
@@ -404,12 +396,18 @@ def _opened_arrow(path: Path) -> Iterator[Any]:
             yield table
 
 
+def _reason(error: Exception) -> str:
+    """Return what Arrow says, on one line and without the words of its own library."""
+    reason = " ".join(str(error).split())[:300].rstrip(".")
+    return "its header cannot be read" if "thrift" in reason else reason
+
+
 @contextmanager
 def _arrow_errors(path: Path, kind: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-        reason = " ".join(str(error).split())[:300].rstrip(".")
+        reason = _reason(error)
         if "straddling" in reason:
             raise SourceError(
                 f"{path} has a row of more than {_BLOCK_BYTES:,} bytes, the most that is read of"

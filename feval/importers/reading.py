@@ -15,6 +15,7 @@ import json
 import re
 import string
 import struct
+import sys
 import zipfile
 import zlib
 from collections import Counter
@@ -49,6 +50,8 @@ _MOST_DEPTH = 254  # of lists and objects, that orjson writes
 _CHUNK = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+# protocol 2 and later say so; text and binary ones before begin with a list, a dict or a class
+_PICKLE = re.compile(rb"\x80|\([dl]p\d+\n|[\]}]q[\0\1]|c[\w.]+\n\w+\n(p\d+\n|q[\0\1])")
 # orjson reads a whole number beyond 64 bits as a float and loses digits; 64 bits hold every number
 # of 18 digits. A search for 19 zeros, after all digits were made zeros and all else blanks, is
 # faster than a pattern.
@@ -127,11 +130,22 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     """Open a source, expanded within the bounds where it is compressed by gzip."""
     with disk_errors(path), regular_file(path).open("rb", buffering=_CHUNK) as file:
         if not starts_with(path, GZIP):
+            _refuse_pickle(file.peek(64), path)
             yield file
             return
         stream = _Bounded(gzip.GzipFile(fileobj=file), path.stat().st_size, str(path))
         with io.BufferedReader(stream, _CHUNK) as expanded:
+            _refuse_pickle(expanded.peek(64), path)
             yield cast("IO[bytes]", expanded)
+
+
+def _refuse_pickle(start: bytes, path: Path) -> None:
+    if _PICKLE.match(start):
+        raise SourceError(
+            f"{path} is a pickle, which may run any code when it is read. If you trust it, make a"
+            f" table of it: python -c \"import pandas; pandas.read_pickle('{path}').to_parquet("
+            f"'{path.name}.parquet')\" writes {path.name}.parquet."
+        )
 
 
 def starts_with(path: Path, magic: bytes) -> bool:
@@ -288,7 +302,10 @@ class Reader:
                 f"{name} is not valid JSON: {error.msg}, {place}. Correct it or get the file again."
             ) from error
         except ValueError as error:
-            raise SourceError(f"{name} holds a number that cannot be read: {error}.") from error
+            raise SourceError(
+                f"{name} has a number of more than {sys.get_int_max_str_digits():,} digits, the"
+                " most that is read."
+            ) from error
         except RecursionError as error:
             raise _too_deep(name) from error
 
@@ -323,6 +340,11 @@ class Reader:
 
     def text(self, data: bytes, name: str) -> str:
         """Decode UTF-8; the error names the place of other bytes."""
+        if b"\0" in data:
+            raise SourceError(
+                f"{name} has zero bytes, as UTF-16 has, and is no text in UTF-8. Convert the file"
+                " to UTF-8."
+            )
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
