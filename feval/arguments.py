@@ -33,6 +33,7 @@ _LISTS = ("Collection", "Iterable", "Rows", "Sequence", "tuple")
 _OWN = {
     "Dataset": "a Dataset from `load`",
     "LLM": "an LLM from `load`",
+    "Layout": "a Layout",
     "Plan": "a Plan",
     "PriceList": "a PriceList(id, date, source, prices)",
     "Recording": "a Recording",

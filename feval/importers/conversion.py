@@ -377,8 +377,8 @@ class _Conversion:
         self.counters: set[str] = set()
         self.states_usd = False
         self._cots: Counter[str] = Counter()
-        # CoTs of an LLM with a score, or a verdict, by a scorer
-        self._scored: Counter[tuple[str, str, str]] = Counter()
+        # CoTs of an LLM with a score or a verdict by a scorer, or USD
+        self._having: Counter[tuple[str, str]] = Counter()
         self._counted: Counter[str] = Counter()
         self.same_texts: Counter[str] = Counter()
         self._notes: list[str] = []
@@ -465,11 +465,11 @@ class _Conversion:
         if not graded:
             return
         if pool.grader in pool.scores or self._graders - {pool.grader}:
-            others = ", ".join(sorted({*self._graders, *pool.scores} - {pool.grader}))
+            others = ", ".join(sorted(self._graders - {pool.grader})) or "a scorer of that name"
             raise ConflictError(
-                f"Question {question.id!r:.80} has verdicts of {pool.grader!r:.80}, and"
-                f" {others or 'a scorer of that name'!r:.200} gave others before. One grader says"
-                " how right the CoTs of an LLM are: import the verdicts of one."
+                f"Question {question.id!r:.80} has verdicts of {pool.grader!r:.80}, and there are"
+                f" others of {others:.200}. One grader says how right the CoTs of an LLM are:"
+                " import the verdicts of one."
             )
         self._graders.add(pool.grader)
         places, verdicts = zip(*graded, strict=True)
@@ -484,7 +484,9 @@ class _Conversion:
         several = varied = False
         for number, (question, pool) in enumerate(zip(self._questions, pools, strict=True)):
             size = len(pool.texts)
-            self.states_usd |= "usd" in pool.extra
+            if usd := pool.extra.get("usd"):
+                self.states_usd = True
+                self._having["USD", llm] += size - list(usd).count(None)
             self._cots[llm] += size
             if pool.ends is None:
                 sizes[size] += 1
@@ -496,7 +498,7 @@ class _Conversion:
                 varied = varied or any(len({*each}) > 1 for each in columns if each)
             for scorer, rows in self._scores_of(question, pool):
                 what = VERDICT if scorer in self._graders else "score"
-                self._scored[what, scorer, llm] += len(rows.sample_indices)
+                self._having[f"a {what} by {scorer}", llm] += len(rows.sample_indices)
                 group = self._scorers.setdefault(scorer, len(self._scorers) + 1)
                 self._apart.add(group, number, (rows.sample_indices, rows.scores, rows.step_scores))
             if pool.probes:
@@ -624,10 +626,8 @@ class _Conversion:
             )
         counted = (*self._counted.items(), *self.same_texts.items())
         notes += [*counted_notes(*counted), *self._notes]
-        for (what, scorer, llm), scored in self._scored.items():
-            notes += counted_notes(
-                (f"CoTs of {llm} without a {what} by {scorer}", self._cots[llm] - scored)
-            )
+        for (what, llm), having in self._having.items():
+            notes += counted_notes((f"CoTs of {llm} without {what}", self._cots[llm] - having))
         # the dataset's answer kind and the source's authors may judge answers differently
         shares = [
             f"{name}: {seen['right'] / seen['compared']:.1%} and"
@@ -643,7 +643,7 @@ class _Conversion:
                 " figure, import with --answer-kind verbatim."
             )
         notes += filter(None, map(direction_question, self._scorers))
-        if not stored:
+        if not stored and seen["texts"]:
             how = "the authors' rule" if kind == "verbatim" else EXTRACTOR_VERSION
             notes.append(f"Answers were extracted from the texts by {how}.")
         if expected_questions not in (None, len(self._questions)):

@@ -3,7 +3,7 @@ block at a time.
 
 The format is recognised by the first bytes, not the name. CSV, JSON Lines and JSON may be
 compressed by gzip. A cell of CSV is text, and missing where nothing stands in it, not even quotes.
-NaN is a missing value everywhere.
+NaN is a missing value, but where nothing else than a number may be one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import mmap
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import date, time, timedelta
@@ -71,6 +71,12 @@ _PLAIN = (
 _TABLES = ("*.parquet", "*.jsonl*", "*.csv*", "*.tsv*", "*.arrow", "*.feather", "*.json")
 
 
+def other_tables(source: Path, files: Collection[Path]) -> list[str]:
+    """Return the names of the tables of a folder that are none of these files."""
+    found = {path for pattern in _TABLES for path in source.glob(pattern)}
+    return sorted(path.name for path in found.difference(files))
+
+
 class TableRow(NamedTuple):
     """A row: its place for messages, and its cells by column."""
 
@@ -121,7 +127,13 @@ def table_files(source: Path) -> list[Path]:
 
 @contextmanager
 def opened_table(
-    path: Path, reader: Reader, member: str = "", choose: Choice = list, *, escaped: bool = False
+    path: Path,
+    reader: Reader,
+    member: str = "",
+    choose: Choice = list,
+    *,
+    escaped: bool = False,
+    exact: Callable[[str], bool] = lambda _: False,
 ) -> Iterator[TableFile]:
     """Open a file as a table.
 
@@ -133,6 +145,7 @@ def opened_table(
             those it returns are read.
         escaped: whether cells of CSV are written as exports write them, against formulas; an export
             is recognised as one.
+        exact: whether NaN stays in a column of this name, rather than be missing.
 
     Raises:
         SourceError: it is no table, or damaged.
@@ -153,7 +166,7 @@ def opened_table(
         blocks, is_csv = _csv(path, reader), True
     if blocks is not None:
         columns = _checked(next(blocks), path)
-        rows = _numbered(blocks, path)
+        rows = _numbered(blocks, path, exact)
         if is_csv and (escaped or columns[: len(_EXPORTED)] == _EXPORTED):
             rows = _unescaped(rows)
         choose(columns)
@@ -435,12 +448,14 @@ def _checked(schema: Any, path: Path) -> list[str]:
     return list(schema.names)
 
 
-def _numbered(blocks: _Blocks, path: Path) -> _Rows:
+def _numbered(blocks: _Blocks, path: Path, exact: Callable[[str], bool]) -> _Rows:
     number = 0
     with closing(blocks):
         for block in blocks:
             checks = [
-                (field.name, check) for field in block.schema if (check := _check(field.type))
+                (field.name, check)
+                for field in block.schema
+                if (check := _check(field.type, exact(field.name)))
             ]
             for start in range(0, block.num_rows, _ROWS_AT_ONCE):
                 with _arrow_errors(path, "a table"):
@@ -452,10 +467,10 @@ def _numbered(blocks: _Blocks, path: Path) -> _Rows:
                     yield TableRow(f"row {number} of {path.name}", row)
 
 
-def _check(kind: Any) -> Callable[[Any], Any] | None:
-    """Return what makes values of a type those of JSON; `None` where they are."""
-    if pa.types.is_floating(kind):
-        return _finite
+def _check(kind: Any, is_exact: bool) -> Callable[[Any], Any] | None:
+    """Return what makes values of a type those of JSON; `None` where they are, or should be."""
+    if pa.types.is_floating(kind.value_type if pa.types.is_list(kind) and is_exact else kind):
+        return None if is_exact else _finite
     return None if any(is_plain(kind) for is_plain in _PLAIN) else plain
 
 

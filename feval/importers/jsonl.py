@@ -148,6 +148,11 @@ class _Lines(Rows):
         self.count += 1
 
     def _add_question(self, line: Row, samples: str, where: str) -> None:
+        if isinstance(line.get("verdicts"), list):
+            raise SourceError(
+                f"{sentence_start(where)} has a list of verdicts; give each sample its own, as"
+                " 'verdict', or read the file as a table: feval import table."
+            )
         shared = {name: value for name, value in line.items() if name != samples}
         values = self.recognised(shared, self._shared, where)
         if values.get("id") is None:

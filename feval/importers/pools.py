@@ -139,6 +139,7 @@ class Reading:
         authors do.
         """
         verbatim = self.kind == "verbatim"
+        self.seen["texts"] += len(columns.texts) - columns.texts.count(None)
         if pool.answers is not None and not self.always_text:
             self.seen["stored"] += len(pool.answers)
             answers = pool.answers

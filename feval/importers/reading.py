@@ -130,7 +130,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     """Open a source, expanded within the bounds where it is compressed by gzip."""
     with disk_errors(path), regular_file(path).open("rb", buffering=_CHUNK) as file:
         if not starts_with(path, GZIP):
-            _refuse_pickle(file.peek(64), path)
+            _refuse_pickle(cast("io.BufferedReader", file).peek(64), path)
             yield file
             return
         stream = _Bounded(gzip.GzipFile(fileobj=file), path.stat().st_size, str(path))

@@ -28,6 +28,7 @@ from feval.importers.source import (
     SourceLLM,
     SourcePool,
     SourceQuestion,
+    counted_notes,
 )
 from feval.importers.stored_rows import PackedRows, StoredQuestions, StoredRows
 from feval.recording.content import VERDICT, LLMInfo, ScoreRows
@@ -37,6 +38,7 @@ _COT_COLUMNS = frozenset(column.name for column in names_of("cot").values())
 _OF_LLM = ("temperature", "max_tokens", "decoding", "probe_cue", "step_stop", "step_policy")
 _AS_THEY_ARE = ("reasoning", "token_logprobs", "token_confidences", "turn_prompt_tokens")
 _COUNTED = ("answer", "tokens", "verdict", "node", "turns", "turn_messages")
+_GRADED = {"verdict", "grader"}
 _SHARED = (
     ("text", "two texts"),
     ("gold", "two gold answers"),
@@ -96,7 +98,7 @@ class Rows:
         self._probes, self._turns = RowReader(names_of("probe")), RowReader(turn_names())
         self._others: Row = {}
         self._noted: set[str] = set()
-        self._gaps = 0
+        self._gaps = self._repeated = 0
 
     def piece(self) -> Piece:
         """Return what was collected."""
@@ -238,6 +240,7 @@ class Rows:
             ]
         having = llm.having
         having["cots"] += 1
+        having["graded"] += not _GRADED.isdisjoint(values)
         for name in _COUNTED:
             if name in cot:
                 having[name] += 1
@@ -319,6 +322,12 @@ class Rows:
                 f"The sample numbers of {self._gaps} pools have gaps; the samples were renumbered"
                 " in their order."
             )
+        notes += counted_notes(
+            (
+                "CoTs that are alike in all to one of another file (leave files that overlap out)",
+                self._repeated,
+            )
+        )
         notes += reader.notes()
 
     def _chosen(self) -> list[tuple[str | None, LLMInfo]]:
@@ -362,6 +371,8 @@ class Rows:
                 f"All answers of {info.name} are null, so they were read from the texts."
             )
             stored = False
+        if llm.having["graded"] and not llm.having["verdict"]:
+            self._noted.add(f"No CoT of {info.name} has a verdict, though a column is for them.")
         counted = self._all_or_none(llm, "tokens")
         probes_answered = llm.having["answered probes"] > 0
         if probes_answered and llm.unanswered_probe:
@@ -408,6 +419,7 @@ class Rows:
             yield from repeat(empty, number - done)
             question, cots = self._questions[number].id, [cot for _, cot in rows]
             others: Row = {"prompt": prompt, "prompt_tokens": prompt_tokens}
+            others["grader"] = _grader(rows, question)
             if llm.having["node"] or llm.having["turn_messages"]:
                 cots, others["parents"], others["ends"] = _ordered_tree(cots, question)
             if llm.having["turn_messages"]:
@@ -427,8 +439,8 @@ class Rows:
             lines = [line for _, line, *_ in rows if line is not None]
             if len(lines) > 1:
                 raise ConflictError(
-                    f"{sentence_start(lines[1])} has the question id {question!r} a second time."
-                    " Give each question its own id, or write one line per CoT."
+                    f"{sentence_start(lines[1])} has the question id {question!r} of {lines[0]} a"
+                    " second time. Give each question its own id, or write one line per CoT."
                 )
             for place, _, messages, text, tokens, cot in rows:
                 if messages is not None:
@@ -438,7 +450,11 @@ class Rows:
                 )
                 if cot is not None:
                     cots.append((place, cot))
-            ordered = self._ordered(cots, question)
+            ordered, first = self._ordered(cots, question), dict[str, str]()
+            if len({_file(place) for place, _ in cots}) > 1:
+                for place, cot in cots:
+                    alike = repr(cot | {"sample": None}) if cot.get("text") else place
+                    self._repeated += first.setdefault(alike, _file(place)) != _file(place)
             if llm.having["turns"] and llm.having["turn_messages"]:
                 ordered = [node for row in ordered for node in _chained(*row)]
             yield number, prompt, prompt_tokens, ordered
@@ -544,7 +560,6 @@ def _pool(
         else None,
         scores=_scores(question, cots) if names & {"score", "step_scores"} else {},
         verdicts=column("verdict"),
-        grader=_grader(question, cots) if "verdict" in names else "",
         probes=[
             [sample, *probe] for sample, cot in enumerate(cots) for probe in cot.get("probes", ())
         ],
@@ -569,16 +584,21 @@ def _scores(question: str, cots: Sequence[Row]) -> dict[str, ScoreRows]:
     return scores
 
 
-def _grader(question: str, cots: Sequence[Row]) -> str:
+def _file(place: str) -> str:
+    return place.rpartition(" of ")[2]
+
+
+def _grader(rows: Sequence[_CotRow], question: str) -> str:
     """Return who gave the verdicts of a question's CoTs."""
-    graders: list[str] = sorted({cot["grader"] for cot in cots if "grader" in cot}) or [VERDICT]
-    if len(graders) > 1:
+    places = {cot.get("grader", VERDICT): place for place, cot in rows if "verdict" in cot}
+    if len(places) > 1:
+        graders = (f"{name!r:.80} ({place})" for name, place in places.items())
         raise ConflictError(
-            f"Question {question!r:.80} has verdicts of {len(graders)} graders"
-            f" ({', '.join(graders):.200}), and one says how right its CoTs are. Import the"
-            " verdicts of one of them."
+            f"Question {question!r:.80} has verdicts of {len(places)} graders:"
+            f" {', '.join(graders):.300}. One says how right its CoTs are, {VERDICT!r} where none"
+            " is named: import the verdicts of one of them."
         )
-    return graders[0]
+    return next(iter(places), "")
 
 
 def _turn_place(position: int, where: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +38,14 @@ from feval.importers.columns import (
     whole_number,
 )
 from feval.importers.exported import ALONE, as_exported, facts_of, with_missing
-from feval.importers.files import TableFile, TableRow, check_width, opened_table, plain
+from feval.importers.files import (
+    TableFile,
+    TableRow,
+    check_width,
+    opened_table,
+    other_tables,
+    plain,
+)
 from feval.importers.files import table_files as files_of
 from feval.importers.layouts import Layout, layout_of
 from feval.importers.questions import known_answer_kind, read_questions
@@ -57,6 +65,8 @@ _MISSING = {"", "nan", "null", "none", "na", "n/a", "<na>"}
 _SCORED = re.compile(r"(score|step_scores)\.(.+)", re.DOTALL)
 _ID, _LLM, _USD = "{id}", "names of {llm}", "{usd}"  # columns that a layout makes of others
 _FIELD = re.compile(r"\{(\w+)\}")
+_EXACT = {"verdict", "usd"}  # where NaN is no missing value, and only CSV has text
+_SEEMING = ("passed", "is_correct", "correct")  # what verdicts are called, and much else
 _ROWS_LOOKED_AT = 200
 _COUNTS_KEPT = 4096
 _COPIES = 1 << 32  # sample numbers between those of two questions that are merged
@@ -93,6 +103,8 @@ class Use:
         """
         if self.name == "features" and self.scorer:
             return None  # the column of one feature
+        if self.target in _EXACT:
+            return _stated
         if self.target in {"dataset", "id", "node", "parent"}:
             return _identifier
         if self.name in _NAMED and _NAMED[self.name].is_text:
@@ -145,15 +157,7 @@ def meanings(
 
     Raises:
         UnknownNameError: feval has no such column.
-        SourceError: the table has no such column.
     """
-    for column in sorted(layout.named):
-        top = column if column in layout.ignored else column.split(".")[0]
-        if not {column, top} & {*columns}:
-            names = ", ".join(map(repr, columns))
-            raise SourceError(
-                f"{table} has no column {column!r:.80}; it has {names:.400}. Name one of those."
-            )
     uses = [
         use
         for use in _named(example, layout)
@@ -288,14 +292,20 @@ def _snake(name: str) -> str:
 def fitting(pattern: str, field: str, names: tuple[str, ...]) -> dict[str, str]:
     """Return what a field such as `{llm}` of a pattern stands for in each name that fits."""
     before, _, after = pattern.partition(field)
-    return {
+    found = {
         value: name
         for name in names
         if field in pattern
         and (value := name.removeprefix(before).removesuffix(after))
         and name == f"{before}{value}{after}"
-        and (field != "{i}" or value.isdecimal())
+        and (field != "{i}" or (value.isdecimal() and len(value) < 10))
     }
+    if field == "{i}" and len({*map(int, found)}) < len(found):
+        raise SourceError(
+            f"Two of the columns {', '.join(map(repr, found.values())):.300} have one number;"
+            " rename one of them."
+        )
+    return found
 
 
 def _nested(row: Row, path: str, where: str) -> Any:
@@ -345,6 +355,18 @@ def _messages(value: Any) -> Any:
     return messages if are_messages else value
 
 
+def _stated(cell: Any) -> Any:
+    """Return a verdict or an amount that is written as text; NaN is neither, and not missing."""
+    return math.nan if str(cell).strip().lower() == "nan" else parsed(cell)
+
+
+def _no_column(where: str, column: str, columns: Iterable[str], more: str = "") -> SourceError:
+    return SourceError(
+        f"{sentence_start(where)} has no column {column!r:.80}; it has"
+        f" {', '.join(map(repr, columns)):.400}. Name one of those{more}."
+    )
+
+
 def parsed(cell: Any) -> Any:
     """Return the value of a cell that is text: a number, a truth value, a list or object as JSON or
     Python writes it; else the text. A lone NaN is missing; infinity is not.
@@ -391,7 +413,7 @@ def understood(
     request = ImportRequest(**{"dataset": "", **named}, questions=known, layout=layout)
     content = _Content(source.name, request)
     path, content.shared = next(iter(named_files(source, request).items()))
-    with opened_table(path, Reader(), layout.rows) as table:
+    with opened_table(path, Reader(), layout.rows, exact=content.is_exact) as table:
         content.look_at(table)
     is_export = layout == Layout() and facts_of(source)  # which says all that an import needs
     return replace(content.meanings, missing=None) if is_export else content.meanings
@@ -456,8 +478,13 @@ def read(source: Path, request: ImportRequest) -> SourceContent:
     if request.facts is not None:
         request = replace(request, layout=Layout(ignored=("correct", ALONE)))
     reader, content = Reader(), _Content(source.name, request)
-    for path, content.shared in named_files(source, request).items():
-        with opened_table(path, reader, content.layout.rows) as table:
+    files = named_files(source, request)
+    if others := other_tables(source, files) if not content.layout.file else ():
+        content.order_notes.append(
+            f"Files of {source.name} that were not read: {', '.join(others):.400}."
+        )
+    for path, content.shared in files.items():
+        with opened_table(path, reader, content.layout.rows, exact=content.is_exact) as table:
             content.add(table)
     return content.imported(reader)
 
@@ -477,11 +504,17 @@ class _Content:
             name if name in _NAMED else _snake(name): column
             for name, column in layout.columns.items()
         }
-        columns |= {"verdict": "{llm}"} if layout.outcomes else {}
-        columns |= {"usd": _USD} if layout.usd else {}
-        for name in columns:
+        of_each = {"verdict": layout.outcomes, "llm": layout.outcomes, "usd": layout.usd}
+        for name, column in columns.items():
             if name not in _NAMED:
                 raise UnknownNameError.among("column of feval's,", name, NAMES)
+            if of_each.get(_NAMED[name].name):
+                raise UsageError(
+                    f"--outcome or --usd says what the {_NAMED[name].name} of each row is, and"
+                    f" --map {name}={column:.80} says it, too. Leave one of them out."
+                )
+        columns |= {"verdict": "{llm}"} if layout.outcomes else {}
+        columns |= {"usd": _USD} if layout.usd else {}
         numbered = [column for column in columns.values() if "{i}" in column]
         lists = tuple(dict.fromkeys((*layout.lists, *numbered)))
         self.layout = layout.model_copy(update={"columns": columns, "lists": lists})
@@ -490,6 +523,7 @@ class _Content:
         self._has_golds = any(question.gold is not None for question in request.questions or ())
         self.meanings = Meanings()
         self._known: dict[str, None] = {}
+        self._raw: dict[str, None] = {}  # columns of the first rows, as they stand in the file
         self._intervals: set[int] = set()
         self._reader = RowReader(_NAMED)
         self._datasets: dict[str, Rows] = {}
@@ -501,8 +535,23 @@ class _Content:
         self._merged: dict[bytes, dict[str, int]] = {}
         self._count = lru_cache(_COUNTS_KEPT)(count_words)
         self._counted: Counter[str] = Counter()
-        self._order_notes: list[str] = []
+        self.order_notes: list[str] = []
         self._marks_vote = self.layout.verbatim_marks and request.answer_kind == "verbatim"
+
+    def is_exact(self, column: str) -> bool:
+        """Return whether a column, or a list in it, has verdicts or USD."""
+        layout = self.layout
+        named = [each for name, each in layout.columns.items() if _NAMED[name].name in _EXACT]
+        return (
+            _listed_as(column) in _EXACT
+            or column in {*layout.outcomes.values(), *layout.usd.values(), *named}
+            or any(
+                fitting(each, field, (column,))
+                for each in named
+                for field in ("{llm}", "{i}")
+                if each != field or not layout.outcomes
+            )
+        )
 
     def look_at(self, table: TableFile) -> Iterator[TableRow]:
         """Understand the columns of a table by its first rows; return all rows."""
@@ -512,6 +561,17 @@ class _Content:
             raise SourceError(f"{table.name} has no rows; there is nothing to import.")
         columns = dict.fromkeys(chain(*(row for _, row in first)))
         check_width(table.name, len(columns))
+        named = (*self.layout.columns.values(), *self.layout.scores.values())
+        if _LLM not in columns and (patterns := [each for each in named if "{llm}" in each]):
+            raise SourceError(
+                f"No column of {table.name} shows the name of an LLM, as {patterns[0]!r:.80} says;"
+                f" it has {', '.join(map(repr, self._raw)):.400}. Name the column of each LLM,"
+                " --outcome LLM=COLUMN, or columns that show their names."
+            )
+        for column in sorted(self.layout.named - {*columns}):
+            top = column if column in self.layout.ignored else column.split(".")[0]
+            if not {column, top} & self._raw.keys():
+                raise _no_column(table.name, column, self._raw)
         example = {
             name: next((value for _, row in first if (value := row.get(name)) is not None), None)
             for name in columns
@@ -534,13 +594,15 @@ class _Content:
         patterns = [name for name in named if "{llm}" in name and name != "{llm}"]
         alone, numbered = {"{llm}"} & {*named}, [name for name in layout.lists if "{i}" in name]
         is_plain = not (patterns or numbered or layout.outcomes or self.shared)
-        prices: Row = {llm: parsed(price) for llm, price in layout.usd.items()}
+        prices = layout.usd
         rows: Iterator[TableRow] = table.rows
         if layout.number:
             rows = self._numbered(table)
         elif self._request.facts is not None:
             rows = with_missing(rows, self._request.facts, table.name)
         for where, row in rows:
+            if not self._known:
+                self._raw |= dict.fromkeys(row)
             for name in layout.required:
                 if name not in row:
                     member({key: row[key] for key in row if key != _ID}, name, object, where)
@@ -554,19 +616,26 @@ class _Content:
                 used.update(each.values())
                 if each:
                     made[pattern] = [row.get(each.get(i, "")) for i in sorted(numbers, key=int)]
+                    gaps = int(max(each, key=int)) - int(min(each, key=int)) >= len(each)
+                    self._counted[f"Rows with gaps in the numbers of columns {pattern!r}"] += gaps
             by_llm = {llm: {"{llm}": column} for llm, column in layout.outcomes.items()}
             for pattern in patterns:
                 for llm, name in fitting(pattern, "{llm}", names).items():
                     by_llm.setdefault(llm, dict.fromkeys(alone, llm))[pattern] = name
             for llm, price in prices.items():
                 if isinstance(price, str):
-                    by_llm.setdefault(llm, {})[_USD] = price
+                    by_llm[llm][_USD] = price
             for columns in by_llm.values():
                 used.update(columns.values())
+            if not used <= row.keys():
+                lacking = min(used - row.keys())
+                or_usd = ", or a number of USD" * (lacking in prices.values())
+                raise _no_column(where, lacking, row, or_usd)
+            used -= layout.named
             kept = {name: value for name, value in row.items() if name not in used} | made
             for llm, columns in by_llm.items():
                 stated = {_USD: prices[llm]} if llm in prices else {}
-                own = {name: member(row, each, object, where) for name, each in columns.items()}
+                own = {name: row[each] for name, each in columns.items()}
                 yield TableRow(where, kept | {_LLM: llm} | stated | own)
             if not by_llm:
                 yield TableRow(where, kept)
@@ -603,7 +672,11 @@ class _Content:
                 for name, values in cells.items()
                 if _listed_as(name) is not None
             }
-            lists = [name for name, each in sizes.items() if each == sizes[samples]]
+            lists = [
+                name
+                for name, each in sizes.items()
+                if each == sizes[samples] or (self.is_exact(name) and {*each} != {None})
+            ]
             named = {name: name for name in lists}
             if isinstance(entry, dict):
                 del named[samples]
@@ -632,7 +705,7 @@ class _Content:
                     for _, row in rows
                 ]
             else:
-                self._order_notes.append(
+                self.order_notes.append(
                     f"The source does not number its questions ({number!r}); their ids count its"
                     " rows, which files may have in any order."
                 )
@@ -646,7 +719,7 @@ class _Content:
                         " two entries for one question id. Remove one of them or give each its own."
                     )
             if numbered != rows:
-                self._order_notes.append(
+                self.order_notes.append(
                     "The source is in shuffled order; its questions were put in the order of their"
                     " numbers."
                 )
@@ -778,7 +851,7 @@ class _Content:
         if not self.layout.scores and (column := _likely("score", example, *_SCORERS)):
             needs.append((f"{column!r} may have scores", "score", column))
         said = ". ".join([sentence for sentence, *_ in needs])
-        error = UsageError(f"{said}. The columns are {', '.join(self._known):.300}.")
+        error = UsageError(f"{said}. The columns are {', '.join(self._raw):.300}.")
         error.add = tuple((option, value) for _, option, value in needs)
         return error
 
@@ -823,7 +896,8 @@ class _Content:
         values: Row = {}
         for column, name, scorer, read in self.meanings.steps:
             value = row[column] if column in row else _nested(row, column, where)
-            value = read(value) if value is not None and read is not None else value
+            if value is not None and read is not None:
+                value = read(value) if self._cells_are_text or read is not _stated else value
             if name in ("", "score"):
                 name = "step_scores" if isinstance(value, list) else "score"
             if name in values and value is None:
@@ -879,9 +953,11 @@ class _Content:
                 ] += 1
             question = rows.add_question(values, where)
             if cot or _LLM not in self._known:
-                rows.add_row(question, values, where, cot=cot)
+                is_one = self.layout.outcomes and not self._request.merges
+                line = where if is_one and values.get("sample") is None else None
+                rows.add_row(question, values, where, line=line, cot=cot)
         except (ConflictError, SourceError) as error:
-            raise type(error)(_in_its_words(str(error), self.meanings, where)) from error
+            raise type(error)(self._in_its_words(str(error), row, where)) from error
         self._rows += 1
 
     def _read_no_answers(self, values: Row) -> None:
@@ -1010,7 +1086,7 @@ class _Content:
 
     def _notes(self) -> list[str]:
         what = self.meanings
-        notes = [*self._order_notes, *counted_notes(*self._counted.items())]
+        notes = [*self.order_notes, *counted_notes(*self._counted.items())]
         if any(use.about == _GOLD_AS_ANSWER for use in what.uses):
             notes.append(f"The column 'answer' was read as {_GOLD_AS_ANSWER}.")
         if len(self._intervals) > 1:
@@ -1033,7 +1109,26 @@ class _Content:
             )
         if self._unread:
             notes.append(f"Columns that were not read: {examples(self._unread)}.")
+            for name, value in self._unread.items() if "verdict" not in what.targets else ():
+                if _snake(name) in _SEEMING and parsed(value) in (0, 1):
+                    notes[-1] += f" {name!r:.60} may be the verdict: --map verdict={name:.60}."
         return notes
+
+    def _in_its_words(self, message: str, row: Row, where: str) -> str:
+        """Return a message of the catalogue with the names of this table's columns."""
+        llm, layout, targets = row.get(_LLM, "{llm}"), self.layout, self.meanings.targets
+        real = {"{llm}": layout.outcomes.get(llm, llm), _USD: layout.usd.get(llm)}
+        for use in self.meanings.uses:
+            if use.name and use.name != use.column:
+                column = real.get(use.column, use.column.replace("{llm}", llm))
+                for behind in (f" of {where}", " ("):
+                    message = message.replace(f"{use.name!r}{behind}", f"{column!r}{behind}")
+        if "two gold answers" in message and (gold := targets.get("gold")) is not None:
+            message += (
+                f" {gold.column!r} was read as the gold: if it is the LLM's, --map"
+                f" prediction={gold.column}."
+            )
+        return message
 
 
 _ANSWERS = frozenset(name for name, column in NAMES.items() if column.name == "answer")
@@ -1041,17 +1136,3 @@ _ANSWERS = frozenset(name for name, column in NAMES.items() if column.name == "a
 
 def _digest(*values: Any) -> bytes:
     return hashlib.sha256(orjson.dumps(values)).digest()[:8]
-
-
-def _in_its_words(message: str, what: Meanings, where: str) -> str:
-    """Return a message of the catalogue with the names of this table's columns."""
-    for use in what.uses:
-        if use.name and use.name != use.column:
-            for behind in (f" of {where}", " ("):
-                message = message.replace(f"{use.name!r}{behind}", f"{use.column!r}{behind}")
-    if "two gold answers" in message and (gold := what.targets.get("gold")) is not None:
-        message += (
-            f" {gold.column!r} was read as the gold: if it is the LLM's, --map"
-            f" prediction={gold.column}."
-        )
-    return message
