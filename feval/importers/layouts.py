@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from feval.cards.billing import MOST_USD
 from feval.cards.reading import read_regular, require_shallow, sentence
@@ -98,10 +98,10 @@ class Layout(BaseModel):
     distinct: bool = False
     answer_kind: str = ""
     answer_as_text: bool = False
-    grader: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    grader: dict[str, Any] = Field(default_factory=dict)
     clip: bool = False
     outcomes: dict[str, str] = Field(default_factory=dict)
-    usd: dict[str, float | str] = Field(default_factory=dict)
+    usd: dict[str, Any] = Field(default_factory=dict)
     features: tuple[str, ...] = ()
     probe_interval: str = ""
     named: frozenset[str] = Field(default=frozenset(), exclude=True)
@@ -119,18 +119,16 @@ class Layout(BaseModel):
             raise ValueError("which leads out of the folder that is imported")
         return file
 
-    @field_validator("grader", "usd", mode="before")
+    @field_validator("grader")
     @classmethod
-    def _refuse_others(cls, facts: Any, info: ValidationInfo) -> Any:
-        """Refuse what no manifest holds, and what pydantic would make a number of."""
-        of_grader = info.field_name == "grader"
-        for name, fact in facts.items() if isinstance(facts, dict) else ():
-            if of_grader and name == "name" and not is_name(fact):
-                raise ValueError("'name' should be a name of 1 to 200 characters")
-            if not (
-                isinstance(fact, str) or (isinstance(fact, int | float) and abs(fact) < 2**63)
-            ) or (isinstance(fact, bool) and not of_grader):
-                raise ValueError(f"{name!r:.60} should be text or a finite number of 64 bits")
+    def _check_facts(cls, facts: dict[str, Any]) -> dict[str, Any]:
+        for name, fact in facts.items():
+            is_number = isinstance(fact, int | float) and abs(fact) < 2**63
+            if not (is_name(fact) if name == "name" else is_number or isinstance(fact, str)):
+                raise ValueError(
+                    f"{name!r:.60}: a name has 1 to 200 characters, and other facts are text, true,"
+                    " false or finite numbers of 64 bits"
+                )
         return facts
 
     def is_listed(self, column: str) -> bool:
@@ -241,16 +239,18 @@ def layout_names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
-def _price(llm: str, price: str | float) -> str | float:
+def _price(llm: str, price: Any) -> str | float:
     """Return the USD of a CoT, or the column with them."""
-    with suppress(ValueError):
-        price = float(price)
-        if not 0 <= price <= MOST_USD:
-            raise UsageError(
-                f"--usd gives {llm!r:.80} {price} USD per CoT; give 0 to {MOST_USD:,}, or the"
-                " column with them."
-            )
-    return price
+    try:
+        amount = float("nan" if isinstance(price, bool) else price)
+    except (TypeError, ValueError):
+        return str(price)
+    if not 0 <= amount <= MOST_USD:
+        raise UsageError(
+            f"--usd gives {llm!r:.80} {price} USD per CoT; give 0 to {MOST_USD:,}, or the column"
+            " with them (in a layout: usd)."
+        )
+    return amount
 
 
 def _pairs(texts: Mapping[str, Any] | Iterable[str], option: str) -> dict[str, str]:

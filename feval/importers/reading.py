@@ -339,20 +339,19 @@ class Reader:
                 yield number, self.json(content, f"Line {number} of {name}", exact=True)
 
     def text(self, data: bytes, name: str) -> str:
-        """Decode UTF-8; the error names the place of other bytes."""
-        if b"\0" in data:
-            raise SourceError(
-                f"{name} has zero bytes, as UTF-16 has, and is no text in UTF-8. Convert the file"
-                " to UTF-8."
-            )
+        """Decode UTF-8; the error names the place of other bytes, and of a zero as in UTF-16."""
+        place = data.find(b"\0")
         try:
-            return data.decode("utf-8")
+            decoded = data.decode("utf-8")
+            if place < 0:
+                return decoded
         except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            raise SourceError(
-                f"{name} is not UTF-8: byte {error.start} (line {line}) is"
-                f" 0x{data[error.start]:02x}. Convert the file to UTF-8."
-            ) from error
+            place = error.start
+        line = data.count(b"\n", 0, place) + 1
+        raise SourceError(
+            f"{name} is not UTF-8: byte {place} (line {line}) is 0x{data[place]:02x}. Convert the"
+            " file to UTF-8."
+        )
 
     def without_mark(self, data: bytes) -> bytes:
         """Return the start of a source without a byte order mark."""

@@ -439,8 +439,8 @@ class Rows:
             lines = [line for _, line, *_ in rows if line is not None]
             if len(lines) > 1:
                 raise ConflictError(
-                    f"{sentence_start(lines[1])} has the question id {question!r} of {lines[0]} a"
-                    " second time. Give each question its own id, or write one line per CoT."
+                    f"{sentence_start(lines[1])} has the question id {question!r} a second time,"
+                    f" after {lines[0]}. Give each question its own id, or write one line per CoT."
                 )
             for place, _, messages, text, tokens, cot in rows:
                 if messages is not None:

@@ -362,7 +362,7 @@ def _stated(cell: Any) -> Any:
 
 def _no_column(where: str, column: str, columns: Iterable[str], more: str = "") -> SourceError:
     return SourceError(
-        f"{sentence_start(where)} has no column {column!r:.80}; it has"
+        f"{where} has no column {column!r:.80}; it has"
         f" {', '.join(map(repr, columns)):.400}. Name one of those{more}."
     )
 
@@ -541,17 +541,12 @@ class _Content:
     def is_exact(self, column: str) -> bool:
         """Return whether a column, or a list in it, has verdicts or USD."""
         layout = self.layout
-        named = [each for name, each in layout.columns.items() if _NAMED[name].name in _EXACT]
-        return (
-            _listed_as(column) in _EXACT
-            or column in {*layout.outcomes.values(), *layout.usd.values(), *named}
-            or any(
-                fitting(each, field, (column,))
-                for each in named
-                for field in ("{llm}", "{i}")
-                if each != field or not layout.outcomes
-            )
-        )
+        named = {each for name, each in layout.columns.items() if _NAMED[name].name in _EXACT}
+        if layout.outcomes:
+            named = {*layout.outcomes.values(), *layout.usd.values()}
+        patterns = [str(each).replace("{i}", "{llm}") for each in named]
+        is_named = any(fitting(each, "{llm}", (column,)) for each in patterns)
+        return is_named or column in named or _listed_as(column) in _EXACT
 
     def look_at(self, table: TableFile) -> Iterator[TableRow]:
         """Understand the columns of a table by its first rows; return all rows."""
@@ -618,25 +613,24 @@ class _Content:
                     made[pattern] = [row.get(each.get(i, "")) for i in sorted(numbers, key=int)]
                     gaps = int(max(each, key=int)) - int(min(each, key=int)) >= len(each)
                     self._counted[f"Rows with gaps in the numbers of columns {pattern!r}"] += gaps
-            by_llm = {llm: {"{llm}": column} for llm, column in layout.outcomes.items()}
+            by_llm = {
+                llm: {"{llm}": column} | ({_USD: prices[llm]} if llm in prices else {})
+                for llm, column in layout.outcomes.items()
+            }
             for pattern in patterns:
                 for llm, name in fitting(pattern, "{llm}", names).items():
                     by_llm.setdefault(llm, dict.fromkeys(alone, llm))[pattern] = name
-            for llm, price in prices.items():
-                if isinstance(price, str):
-                    by_llm[llm][_USD] = price
             for columns in by_llm.values():
-                used.update(columns.values())
+                used.update(each for each in columns.values() if isinstance(each, str))
             if not used <= row.keys():
                 lacking = min(used - row.keys())
                 or_usd = ", or a number of USD" * (lacking in prices.values())
-                raise _no_column(where, lacking, row, or_usd)
+                raise _no_column(sentence_start(where), lacking, row, or_usd)
             used -= layout.named
             kept = {name: value for name, value in row.items() if name not in used} | made
             for llm, columns in by_llm.items():
-                stated = {_USD: prices[llm]} if llm in prices else {}
-                own = {name: row[each] for name, each in columns.items()}
-                yield TableRow(where, kept | {_LLM: llm} | stated | own)
+                own = {name: row.get(each, each) for name, each in columns.items()}
+                yield TableRow(where, kept | {_LLM: llm} | own)
             if not by_llm:
                 yield TableRow(where, kept)
 
@@ -810,7 +804,8 @@ class _Content:
         if "dataset" in targets:
             dataset = dataset or str(what.examples.get(targets["dataset"].column))
         elif not dataset:
-            dataset = re.sub(r"\W+", "-", name.split(".")[0].lower())
+            stem = self.layout.title.partition(":")[0] or name.split(".")[0]
+            dataset = re.sub(r"\W+", "-", stem.lower())
             needs.append((f"{name} does not name its dataset: any id will do", "dataset", dataset))
         has_kind = request.answer_kind or self.layout.answer_kind or find_dataset_card(dataset)
         if not has_kind:

@@ -274,7 +274,9 @@ def test_outcomes_of_llms_make_a_row_for_each(save):
     table = understood(path, layout, dataset="toy")
     assert (table.missing, table.unread) == (None, ("subject", "price"))
     assert {use.target for use in table.uses} == {"prompt", "question", "verdict", "llm"}
-    with pytest.raises(SourceError, match="has no 'strang'; it has 'prompt', 'subject', 'weak'"):
+    with pytest.raises(
+        SourceError, match="has no column 'strang'; it has 'prompt', 'subject', 'weak'"
+    ):
         understood(path, layout_of(outcome=["strang"]))
     for options, sentence in [
         ({"usd": ["weak=1"]}, "usd. gives a cost of 'weak', and .outcome. names no verdicts of it"),
