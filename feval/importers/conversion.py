@@ -286,11 +286,8 @@ def import_recording(
                 writer.prices = price_list(prices, names)
             expected = card.questions if card else None
             noted = [*layout.notes(), *part.notes, *reader.notes(), *gold_notes]
-            for note in noted:
+            for note in [*noted, *conversion.notes(expected)]:
                 writer.note(note)
-            of_dataset = f"{info.id}: " * (len(parts) > 1)
-            for note in conversion.notes(expected):
-                writer.note(of_dataset + note)
         stated = "; ".join(sorted(licences))
         writer.licences["questions"] = None if stated == "not stated" else stated
         for file_read, state in before.items():

@@ -3,7 +3,7 @@ block at a time.
 
 The format is recognised by the first bytes, not the name. CSV, JSON Lines and JSON may be
 compressed by gzip. A cell of CSV is text, and missing where nothing stands in it, not even quotes.
-NaN is a missing value, but where nothing else than a number may be one.
+NaN is a missing value, where nobody asks to keep it.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def opened_table(
     choose: Choice = list,
     *,
     escaped: bool = False,
-    exact: Callable[[str], bool] = lambda _: False,
+    keeps_nan: bool = False,
 ) -> Iterator[TableFile]:
     """Open a file as a table.
 
@@ -145,7 +145,7 @@ def opened_table(
             those it returns are read.
         escaped: whether cells of CSV are written as exports write them, against formulas; an export
             is recognised as one.
-        exact: whether NaN stays in a column of this name, rather than be missing.
+        keeps_nan: whether NaN in a column of numbers, or of lists of them, stays.
 
     Raises:
         SourceError: it is no table, or damaged.
@@ -166,7 +166,7 @@ def opened_table(
         blocks, is_csv = _csv(path, reader), True
     if blocks is not None:
         columns = _checked(next(blocks), path)
-        rows = _numbered(blocks, path, exact)
+        rows = _numbered(blocks, path, keeps_nan)
         if is_csv and (escaped or columns[: len(_EXPORTED)] == _EXPORTED):
             rows = _unescaped(rows)
         choose(columns)
@@ -448,14 +448,14 @@ def _checked(schema: Any, path: Path) -> list[str]:
     return list(schema.names)
 
 
-def _numbered(blocks: _Blocks, path: Path, exact: Callable[[str], bool]) -> _Rows:
+def _numbered(blocks: _Blocks, path: Path, keeps_nan: bool) -> _Rows:
     number = 0
     with closing(blocks):
         for block in blocks:
             checks = [
                 (field.name, check)
                 for field in block.schema
-                if (check := _check(field.type, exact(field.name)))
+                if (check := _check(field.type, keeps_nan))
             ]
             for start in range(0, block.num_rows, _ROWS_AT_ONCE):
                 with _arrow_errors(path, "a table"):
@@ -467,10 +467,10 @@ def _numbered(blocks: _Blocks, path: Path, exact: Callable[[str], bool]) -> _Row
                     yield TableRow(f"row {number} of {path.name}", row)
 
 
-def _check(kind: Any, is_exact: bool) -> Callable[[Any], Any] | None:
-    """Return what makes values of a type those of JSON; `None` where they are, or should be."""
-    if pa.types.is_floating(kind.value_type if pa.types.is_list(kind) and is_exact else kind):
-        return None if is_exact else _finite
+def _check(kind: Any, keeps_nan: bool) -> Callable[[Any], Any] | None:
+    """Return what makes values of a type those of JSON; `None` where they are, or stay."""
+    if pa.types.is_floating(kind.value_type if pa.types.is_list(kind) and keeps_nan else kind):
+        return None if keeps_nan else _finite
     return None if any(is_plain(kind) for is_plain in _PLAIN) else plain
 
 

@@ -23,7 +23,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import orjson
 import pyarrow as pa
@@ -129,23 +129,18 @@ def read_lines(path: Path) -> Generator[bytes, None, None]:
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """Open a source, expanded within the bounds where it is compressed by gzip."""
     with disk_errors(path), regular_file(path).open("rb", buffering=_CHUNK) as file:
-        if not starts_with(path, GZIP):
-            _refuse_pickle(cast("io.BufferedReader", file).peek(64), path)
-            yield file
-            return
-        stream = _Bounded(gzip.GzipFile(fileobj=file), path.stat().st_size, str(path))
-        with io.BufferedReader(stream, _CHUNK) as expanded:
-            _refuse_pickle(expanded.peek(64), path)
-            yield cast("IO[bytes]", expanded)
-
-
-def _refuse_pickle(start: bytes, path: Path) -> None:
-    if _PICKLE.match(start):
-        raise SourceError(
-            f"{path} is a pickle, which may run any code when it is read. If you trust it, make a"
-            f" table of it: python -c \"import pandas; pandas.read_pickle('{path}').to_parquet("
-            f"'{path.name}.parquet')\" writes {path.name}.parquet."
-        )
+        stream: Any = file
+        if starts_with(path, GZIP):
+            expanded = _Bounded(gzip.GzipFile(fileobj=file), path.stat().st_size, str(path))
+            stream = io.BufferedReader(expanded, _CHUNK)
+        with stream:
+            if _PICKLE.match(stream.peek(64)):
+                raise SourceError(
+                    f"{path} is a pickle, which may run any code when it is read. If you trust it,"
+                    f" make a table of it: python -c \"import pandas; pandas.read_pickle('{path}')."
+                    f"to_parquet('{path.name}.parquet')\" writes {path.name}.parquet."
+                )
+            yield stream
 
 
 def starts_with(path: Path, magic: bytes) -> bool:

@@ -451,10 +451,10 @@ class Rows:
                 if cot is not None:
                     cots.append((place, cot))
             ordered, first = self._ordered(cots, question), dict[str, str]()
-            if len({_file(place) for place, _ in cots}) > 1:
-                for place, cot in cots:
-                    alike = repr(cot | {"sample": None}) if cot.get("text") else place
-                    self._repeated += first.setdefault(alike, _file(place)) != _file(place)
+            files = [place.rpartition(" of ")[2] for place, _ in cots]
+            for (place, cot), file in zip(cots, files, strict=True) if len({*files}) > 1 else ():
+                alike = repr(cot | {"sample": None}) if cot.get("text") else place
+                self._repeated += first.setdefault(alike, file) != file
             if llm.having["turns"] and llm.having["turn_messages"]:
                 ordered = [node for row in ordered for node in _chained(*row)]
             yield number, prompt, prompt_tokens, ordered
@@ -582,10 +582,6 @@ def _scores(question: str, cots: Sequence[Row]) -> dict[str, ScoreRows]:
         ]
         scores[scorer] = ScoreRows(question, *map(list, zip(*scored, strict=True)))
     return scores
-
-
-def _file(place: str) -> str:
-    return place.rpartition(" of ")[2]
 
 
 def _grader(rows: Sequence[_CotRow], question: str) -> str:

@@ -413,7 +413,7 @@ def understood(
     request = ImportRequest(**{"dataset": "", **named}, questions=known, layout=layout)
     content = _Content(source.name, request)
     path, content.shared = next(iter(named_files(source, request).items()))
-    with opened_table(path, Reader(), layout.rows, exact=content.is_exact) as table:
+    with opened_table(path, Reader(), layout.rows, keeps_nan=True) as table:
         content.look_at(table)
     is_export = layout == Layout() and facts_of(source)  # which says all that an import needs
     return replace(content.meanings, missing=None) if is_export else content.meanings
@@ -484,7 +484,7 @@ def read(source: Path, request: ImportRequest) -> SourceContent:
             f"Files of {source.name} that were not read: {', '.join(others):.400}."
         )
     for path, content.shared in files.items():
-        with opened_table(path, reader, content.layout.rows, exact=content.is_exact) as table:
+        with opened_table(path, reader, content.layout.rows, keeps_nan=True) as table:
             content.add(table)
     return content.imported(reader)
 
@@ -538,16 +538,6 @@ class _Content:
         self.order_notes: list[str] = []
         self._marks_vote = self.layout.verbatim_marks and request.answer_kind == "verbatim"
 
-    def is_exact(self, column: str) -> bool:
-        """Return whether a column, or a list in it, has verdicts or USD."""
-        layout = self.layout
-        named = {each for name, each in layout.columns.items() if _NAMED[name].name in _EXACT}
-        if layout.outcomes:
-            named = {*layout.outcomes.values(), *layout.usd.values()}
-        patterns = [str(each).replace("{i}", "{llm}") for each in named]
-        is_named = any(fitting(each, "{llm}", (column,)) for each in patterns)
-        return is_named or column in named or _listed_as(column) in _EXACT
-
     def look_at(self, table: TableFile) -> Iterator[TableRow]:
         """Understand the columns of a table by its first rows; return all rows."""
         rows = self._expanded(table)
@@ -557,16 +547,12 @@ class _Content:
         columns = dict.fromkeys(chain(*(row for _, row in first)))
         check_width(table.name, len(columns))
         named = (*self.layout.columns.values(), *self.layout.scores.values())
-        if _LLM not in columns and (patterns := [each for each in named if "{llm}" in each]):
-            raise SourceError(
-                f"No column of {table.name} shows the name of an LLM, as {patterns[0]!r:.80} says;"
-                f" it has {', '.join(map(repr, self._raw)):.400}. Name the column of each LLM,"
-                " --outcome LLM=COLUMN, or columns that show their names."
-            )
-        for column in sorted(self.layout.named - {*columns}):
+        patterns = [each for each in named if "{llm}" in each and _LLM not in columns]
+        for column in sorted(self.layout.named.union(patterns).difference(columns)):
             top = column if column in self.layout.ignored else column.split(".")[0]
             if not {column, top} & self._raw.keys():
-                raise _no_column(table.name, column, self._raw)
+                for_llm = ", with {llm} for the name of an LLM" * (column in patterns)
+                raise _no_column(table.name, column, self._raw, for_llm)
         example = {
             name: next((value for _, row in first if (value := row.get(name)) is not None), None)
             for name in columns
@@ -576,7 +562,7 @@ class _Content:
         self._check_paths(table.name, first)
         if self._request.facts is None:
             self.meanings = replace(self.meanings, missing=self._missing(table.name, first))
-        self._cells_are_text = table.cells_are_text
+        self._cells_are_text, self._is_json = table.cells_are_text, table.columns is None
         return chain(first, rows)
 
     def _expanded(self, table: TableFile) -> Iterator[TableRow]:
@@ -666,10 +652,11 @@ class _Content:
                 for name, values in cells.items()
                 if _listed_as(name) is not None
             }
+            verdicts = "verdict", "verdicts", columns.get("verdict")
             lists = [
                 name
                 for name, each in sizes.items()
-                if each == sizes[samples] or (self.is_exact(name) and {*each} != {None})
+                if each == sizes[samples] or (name in verdicts and {*each} != {None})
             ]
             named = {name: name for name in lists}
             if isinstance(entry, dict):
@@ -891,6 +878,8 @@ class _Content:
         values: Row = {}
         for column, name, scorer, read in self.meanings.steps:
             value = row[column] if column in row else _nested(row, column, where)
+            if value != value and not (self._is_json or read is _stated):
+                value = None
             if value is not None and read is not None:
                 value = read(value) if self._cells_are_text or read is not _stated else value
             if name in ("", "score"):
@@ -948,8 +937,7 @@ class _Content:
                 ] += 1
             question = rows.add_question(values, where)
             if cot or _LLM not in self._known:
-                is_one = self.layout.outcomes and not self._request.merges
-                line = where if is_one and values.get("sample") is None else None
+                line = where if self.layout.outcomes and not self._request.merges else None
                 rows.add_row(question, values, where, line=line, cot=cot)
         except (ConflictError, SourceError) as error:
             raise type(error)(self._in_its_words(str(error), row, where)) from error

@@ -148,9 +148,10 @@ def rightness_of(
 ) -> Rightness:
     """Return how right CoTs are where the parties of the golds do not say it all.
 
-    By default a gold decides where there is one, else verdicts, where every LLM has some and one of
-    the question's CoTs has one; a rule of verdicts decides on every question. `is_gold`: given row
-    and normal form, where parties hold forms that equal the gold and others that do not.
+    By default a gold decides where there is one and some CoT of the dataset has an answer, else
+    verdicts, where every LLM has some and one of the question's CoTs has one; a rule of verdicts
+    decides on every question. `is_gold`: given row and normal form, where parties hold forms that
+    equal the gold and others that do not.
     """
     votes, gold = view.votes, view.votes.gold
     verdicts = {}
@@ -163,7 +164,8 @@ def rightness_of(
     if rule is None and len(graders) == len(llms):
         for each in verdicts.values():
             decides |= ~np.isnan(each).all(axis=1)
-        decides &= gold < 0
+        has_answers = any((votes.llms[llm].codes >= 0).any() for llm in llms)
+        decides &= (gold < 0) | (not has_answers)
     right = {}
     for llm in llms:
         right[llm] = _by_gold(view.of(llm), llm, gold, is_gold)

@@ -387,7 +387,7 @@ def test_no_method_sees_the_grader(recorded):
 
 def test_a_gold_that_no_cot_gave_is_still_one(tmp_path):
     place = recording_of(tmp_path, [{"gold": "5"} | row for row in graded((0, 1))], "number")
-    dataset, [small] = load("d", ["small"], place)
+    dataset, [small] = load("d", ["small"], place, right="gold")
     assert evaluate(lambda _, llm: (llm.sample(1), "5")[1], dataset, small).accuracy == 1
     assert load("d", LLMS, place, right="verdict")[0].answer_key("q0", "5.0") == "5"
 

@@ -52,7 +52,8 @@ CASES = [
     ("'weak' nan USD", WIDE.encode(), BOTH | {"usd": {"weak": "nan"}}),
     ("says what the verdict of each", WIDE.encode(), BOTH | {"map": {"verdict": "weak"}}),
     ("columns are weak, strong", b"weak,strong\n1,0\n", BOTH),
-    ("as '{llm}_r' says; it has 'id'", WIDE.encode(), {"map": {"text": "{llm}_r"}}),
+    ("no column '{llm}_r'; it has 'id'.* name of an LLM", WIDE.encode(),
+     {"map": {"text": "{llm}_r"}}),
     ("Line 2 .* lengths \\(2 in 'samples', 1 in 'verdicts'\\)",
      lines(LISTS[0] | {"verdicts": [1, 0]}, LISTS[1] | {"verdicts": [1]}), {}),
     ("Line 2 .* lengths \\(2 in 'samples', 0 in 'ok'\\)",
@@ -117,6 +118,13 @@ def test_what_is_odd_about_a_folder_is_noted(imported, tmp_path, note, files, op
     noted = notes(imported("table", folder, **options))
     assert note in noted
     assert ("extracted from the texts" in noted) == (options["llm"] == "m")
+
+
+def test_golds_decide_nothing_where_no_answer_was_recorded(imported):
+    recording = imported("table", WIDE.encode(), llm=None, answer_kind="text", **BOTH)
+    dataset, *_ = feval.load("toy", ["weak", "strong"], recording)
+    assert dataset.rightness.of_llm["weak"].tolist() == [[1], [0]]
+    assert "verdict" in str(dataset.judges([0, 1]))
 
 
 def test_a_manifest_holds_no_nan():
