@@ -58,8 +58,6 @@ _WHOLE = math.lcm(*range(1, 17)) << 20
 # counts of a ledger that are not known, rather than 0, where a method does not give them
 _LATENCY, _TIMED = {"sequential_tokens", "longest_trace_tokens"}, {"sequential_microseconds"}
 _AMOUNTS = {"picodollars"}, {"cached_tokens"}
-# those of which a method says nothing where there are none
-_OPTIONAL = {"first_cots", "scoring_picodollars"}
 
 RIGHT = 1 << 60
 """Units of a right answer: sums of partial credit are whole numbers, too."""
@@ -576,7 +574,8 @@ def scoring_costs(method: Any, llms: Sequence[LLM], pools: Sequence[Pool]) -> li
             some scores are, and not of others.
     """
     rule = billing_rule(llms[0].billing).scorers
-    if rule == "none" or not hasattr(method, "ratings") or capabilities(method).bills_scores:
+    reads_scores = hasattr(method, "ratings") and hasattr(method, "scorer")
+    if rule == "none" or not reads_scores or capabilities(method).bills_scores:
         return None
     costs = []
     for llm, pool, ratings in zip(llms, pools, method.ratings(pools), strict=True):
