@@ -13,7 +13,7 @@ import numpy as np
 
 from feval import executors
 from feval.arguments import checked
-from feval.cards.billing import Price, billed_prompts, require_plain, usd
+from feval.cards.billing import PICODOLLARS, Price, billed_prompts, require_plain, usd
 from feval.errors import OutOfRangeError, require_known
 from feval.estimators.approximations import gaussian_estimate, monte_carlo_plurality_accuracy
 from feval.estimators.arrays import Floats, Result, UInt64, require_confidence
@@ -135,7 +135,7 @@ class MeanCosts:
     def from_pool(cls, llm: LLM, rows: Rows, *more: Any) -> Self:
         """Take the means over the recorded calls of some questions."""
         require_plain(llm.billing, llm.price)
-        pool = llm.pool.rows(rows)
+        pool = llm.pool.rows(rows).stating(llm.stated)
 
         def mean(values: Any) -> float:
             return float(mean_output_tokens(values, pool.sizes).mean())
@@ -143,7 +143,8 @@ class MeanCosts:
         tokens: tuple[float | None, float | None] = None, None
         if llm.is_counted and (pool.prompt_tokens >= 0).all():
             tokens = float(pool.prompt_tokens.mean()), mean(pool.output_tokens)
-        stated = mean(llm.stated_usd[rows]) if llm.states_usd else None
+        paid = pool.amounts.get("picodollars")
+        stated = None if paid is None else mean(paid) / PICODOLLARS
         return cls(llm.billing, *tokens, llm.price, stated, *more)
 
     def tokens(self, calls: int) -> float | None:

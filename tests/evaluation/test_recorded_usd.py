@@ -285,7 +285,7 @@ def test_a_conversation_is_shown_by_roles(tmp_path, column):
         {"role": "assistant", "content": "Done."},
     ]
     (tmp_path / "x.jsonl").write_text(json.dumps({"id": "q", column: traj, "verdict": 1}))
-    of = ("--dataset other --llm m --answer-kind text --out", tmp_path / "r")
+    of = ("--dataset toy --llm m --answer-kind text --out", tmp_path / "r")
     said("import table", tmp_path / "x.jsonl", *of)
     shown = said("show", tmp_path / "r", "q")
     assert '── assistant ──\n[calls {"function": {"arguments": "{}", "name": "find"}}]' in shown
