@@ -18,18 +18,9 @@ from typing import Any
 
 from feval.cards.cards import find_dataset_card, our_dataset_id
 from feval.errors import SourceError, require_known
-from feval.importers.columns import (
-    LARGEST,
-    finish_reason,
-    member,
-    refuse,
-    strings,
-    whole,
-    whole_number,
-)
+from feval.importers.columns import LARGEST, finish_reason, member, refuse, strings, whole_number
 from feval.importers.reading import Archive, Reader, opened_archive
 from feval.importers.source import (
-    FINISH_REASON_WORDS,
     ImportRequest,
     SourceContent,
     SourceLLM,
@@ -119,40 +110,27 @@ def _pool(response: Any, where: str) -> SourcePool:
     text = member(request, "raw_text", str, f"the request of {where}")
     tokens = whole_number(request.get("token_cost"), f"'token_cost' of the request of {where}")
     cots = member(response, "cots", list, where)
-    # whole columns at a time, and one CoT at a time only to say what is wrong
-    try:
-        metadata = [cot["metadata"] for cot in cots]
-        texts = [cot["raw_text"] for cot in cots]
-        answers = [cot.get("answer") for cot in cots]
-        counts = [whole(entry["token_cost"]) for entry in metadata]
-        reasons = [FINISH_REASON_WORDS[entry["finish_reason"]] for entry in metadata]
-    except (KeyError, TypeError, AttributeError):
-        _explain(cots, where)
-        raise
-    if None in counts or not all(answer is None or type(answer) is str for answer in answers):
-        _explain(cots, where)
-    return SourcePool(
-        strings(texts, where),
-        answers,
-        [count for count in counts if count is not None],
-        reasons,
-        chat([{"role": "user", "content": text}]),
-        tokens,
+    columns = zip(*(_cot(cot, place, where) for place, cot in enumerate(cots)), strict=True)
+    texts, answers, counts, reasons = map(list, columns) if cots else ([], [], [], [])
+    prompt = chat([{"role": "user", "content": text}])
+    return SourcePool(texts, answers, counts, reasons, prompt, tokens)
+
+
+def _cot(cot: Any, place: int, where: str) -> tuple[str, str | None, int, str]:
+    """Return text, answer, tokens and finish reason."""
+    here = f"CoT {place} of {where}"
+    text = member(cot, "raw_text", str, here)
+    if not isinstance(answer := cot.get("answer"), str | None):
+        refuse(f"Answer {place} of {where}", "text or null", answer)
+    metadata, about = member(cot, "metadata", dict, here), f"the metadata of {here}"
+    tokens = member(metadata, "token_cost", object, about)
+    reason = member(metadata, "finish_reason", str, about)
+    return (
+        text,
+        answer,
+        whole_number(tokens, f"The token count of sample {place} of {where}"),
+        finish_reason(reason, f"The finish reason of {here}"),
     )
-
-
-def _explain(cots: list[Any], where: str) -> None:
-    """Raise the sentence for the first CoT that is not as it should be."""
-    for position, cot in enumerate(cots):
-        here = f"CoT {position} of {where}"
-        member(cot, "raw_text", str, here)
-        if not isinstance(cot.get("answer"), str | None):
-            refuse(f"Answer {position} of {where}", "text or null", cot["answer"])
-        metadata, about = member(cot, "metadata", dict, here), f"the metadata of {here}"
-        if "token_cost" not in metadata:
-            member(metadata, "token_cost", float, about)
-        whole_number(metadata["token_cost"], f"The token count of sample {position} of {where}")
-        finish_reason(member(metadata, "finish_reason", str, about), f"The finish reason of {here}")
 
 
 def _recorded(archive: Archive, dataset: str, reader: Reader) -> tuple[str, ...]:

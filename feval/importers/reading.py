@@ -298,8 +298,8 @@ class Reader:
             ) from error
         except ValueError as error:
             raise SourceError(
-                f"{name} has a number of more than {sys.get_int_max_str_digits():,} digits, the"
-                " most that is read."
+                f"{name} has a number that cannot be read: it has more than"
+                f" {sys.get_int_max_str_digits():,} digits."
             ) from error
         except RecursionError as error:
             raise _too_deep(name) from error

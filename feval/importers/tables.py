@@ -360,10 +360,10 @@ def _stated(cell: Any) -> Any:
     return math.nan if str(cell).strip().lower() == "nan" else parsed(cell)
 
 
-def _no_column(where: str, column: str, columns: Iterable[str], more: str = "") -> SourceError:
+def _no_column(where: str, column: str, columns: Iterable[str]) -> SourceError:
+    names = ", ".join(map(repr, columns))
     return SourceError(
-        f"{where} has no column {column!r:.80}; it has"
-        f" {', '.join(map(repr, columns)):.400}. Name one of those{more}."
+        f"{where} has no column {column!r:.80}; it has {names:.400}. Name one of those."
     )
 
 
@@ -546,13 +546,10 @@ class _Content:
             raise SourceError(f"{table.name} has no rows; there is nothing to import.")
         columns = dict.fromkeys(chain(*(row for _, row in first)))
         check_width(table.name, len(columns))
-        named = (*self.layout.columns.values(), *self.layout.scores.values())
-        patterns = [each for each in named if "{llm}" in each and _LLM not in columns]
-        for column in sorted(self.layout.named.union(patterns).difference(columns)):
+        for column in sorted(self.layout.named.difference(columns)):
             top = column if column in self.layout.ignored else column.split(".")[0]
             if not {column, top} & self._raw.keys():
-                for_llm = ", with {llm} for the name of an LLM" * (column in patterns)
-                raise _no_column(table.name, column, self._raw, for_llm)
+                raise _no_column(table.name, column, self._raw)
         example = {
             name: next((value for _, row in first if (value := row.get(name)) is not None), None)
             for name in columns
@@ -609,9 +606,7 @@ class _Content:
             for columns in by_llm.values():
                 used.update(each for each in columns.values() if isinstance(each, str))
             if not used <= row.keys():
-                lacking = min(used - row.keys())
-                or_usd = ", or a number of USD" * (lacking in prices.values())
-                raise _no_column(sentence_start(where), lacking, row, or_usd)
+                raise _no_column(sentence_start(where), min(used - row.keys()), row)
             used -= layout.named
             kept = {name: value for name, value in row.items() if name not in used} | made
             for llm, columns in by_llm.items():
@@ -832,7 +827,9 @@ class _Content:
             return None
         if not self.layout.scores and (column := _likely("score", example, *_SCORERS)):
             needs.append((f"{column!r} may have scores", "score", column))
-        said = ". ".join([sentence for sentence, *_ in needs])
+        patterns = [each for each in self.layout.columns.values() if "{llm}" in each]
+        like = f". None is like {patterns[0]!r:.60}" * (_LLM not in self._known) if patterns else ""
+        said = ". ".join([sentence for sentence, *_ in needs]) + like
         error = UsageError(f"{said}. The columns are {', '.join(self._raw):.300}.")
         error.add = tuple((option, value) for _, option, value in needs)
         return error

@@ -392,7 +392,7 @@ test_refuses_other_archives = refusals(
         (with_llm(response({"raw_text": "x"})), r"CoT 0 of response 0 of .* has no 'metadata'"),
         (with_llm(response(cot() | {"metadata": {}})), "has no 'token_cost'"),
         (with_llm(response(cot() | {"answer": 2})), "Answer 0 of"),
-        (with_llm(response(cot() | {"raw_text": None})), "Sample 0 of"),
+        (with_llm(response(cot() | {"raw_text": None})), "'raw_text' of CoT 0 of response 0"),
         (with_llm({"cots": [], "request": {"raw_text": "x"}}), "'token_cost' of the request"),
         (
             {"dataset_GSM8K_models.txt": {"llms": ["o3-mini", "o3-mini"]}},
