@@ -55,7 +55,11 @@ def test_every_option_is_on_the_command_line_in_comparison_files_and_in_receipts
         options = {name for name in names if f"--{name.replace('_', '-')} " in shown}
         assert options == names - rare - apart
     assert names <= set(Plan.model_fields)
-    assert names - {"prices"} <= set(request().pinned())
+    # the billing holds the cache and the cost of scores
+    assert names - {"prices", "cache", "scorer_cost"} <= set(request().pinned())
+    assert request(billing="per_round", cache="recorded").pinned()["billing"] == (
+        "per_round, cache recorded"
+    )
     given = request(cost="seconds", parallel=2).pinned()
     assert (given["cost"], given["parallel"]) == ("seconds", 2)
 
