@@ -401,6 +401,8 @@ def compare(
     order: str | None = None,
     cost: str | None = None,
     billing: str | None = None,
+    cache: str | None = None,
+    scorer_cost: str | None = None,
     right: str | None = None,
     prices: PriceList | str | None = None,
     unlabelled: str | None = None,
@@ -457,6 +459,8 @@ def compare(
         cost: what budgets are counted in, one of `feval.evaluation.measures.COSTS`: "usd", or
             "tokens" where an LLM has no price.
         billing: how prompts are paid: "once", "per_round" or "per_sample".
+        cache: which prompt tokens cost what a cache's do, as for `load`.
+        scorer_cost: who pays for the scores that methods read, as for `load`.
         right: what says which CoTs are right, as for `load`.
         prices: a price list, its id or its file: the recordings' own; "none" for no dollars.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
@@ -500,6 +504,8 @@ def compare(
         "order": order,
         "cost": cost,
         "billing": billing,
+        "cache": cache,
+        "scorer_cost": scorer_cost,
         "right": right,
         "prices": None if own_prices else prices,
         "unlabelled": unlabelled,

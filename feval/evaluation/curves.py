@@ -203,8 +203,7 @@ def self_consistency_curve(
     replicates = default_replicates(len(questions.rows)) if replicates is None else replicates
     rows, pool = questions.rows, llm.pool.rows(questions.rows)
     gold = dataset.gold[without_gaps(rows)]
-    votes = methods.SelfConsistency(1)
-    judges = evaluation.judged(votes, dataset, [llm], rows) if dataset.rightness else None
+    judges = _judges(dataset, llm, rows)
     has_partial = judges is not None and judges.is_partial  # no CoT is right or wrong then
     if order == "exact":
         right, any_right, output = exact_values(gold, pool, budgets, judges)
@@ -553,6 +552,13 @@ def _mean_of_draws(values: Any, pool: Pool, budgets: Sequence[int]) -> Floats:
     return sums
 
 
+def _judges(dataset: Dataset, llm: LLM, rows: Rows) -> evaluation.Judged | None:
+    """How right the CoTs are that vote; `None` where the gold says it all."""
+    if dataset.rightness is None:  # a method is not even made
+        return None
+    return evaluation.judged(methods.SelfConsistency(), dataset, [llm], rows)
+
+
 def _drawn_sums(
     _: Any,
     dataset: Dataset,
@@ -568,8 +574,7 @@ def _drawn_sums(
     """
     [llm] = llms
     gold, pool = dataset.gold[rows], llm.pool.rows(rows)
-    votes = methods.SelfConsistency(1)
-    judges = evaluation.judged(votes, dataset, [llm], rows) if dataset.rightness else None
+    judges = _judges(dataset, llm, rows)
     hit = pool.codes == gold[:, None] if judges is None else judges.right[0] > 0
     counts = np.zeros((3, len(rows), len(budgets)), np.int64)
     tokens = 0 * counts[:, 0]
