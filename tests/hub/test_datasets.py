@@ -691,4 +691,4 @@ def test_the_command_fetches_shows_and_exports(folder, monkeypatch):
     )
     assert (account["count"], account["sha256"]) == (2, SUMS_SHA256)
     second = {"id": "sums/1", "question": "2 + 2?", "answer": "4", "answer_key": "4", "choices": []}
-    assert account["questions"][1] == second
+    assert account["questions"][1] == second | {"features": {}}

@@ -359,7 +359,7 @@ def test_recording_splits_when_it_seals_and_the_journal_keeps_the_raw_reply(tmp_
         plan = WORK.plan()
         dataset = WORK.dataset_info(plan.requests)
         source = JournaledLLM(journal, dataset, WORK.questions, plan.requests, WORK.llm_info())
-        again = seal(source, tmp_path / "again", operation={"name": "record"})
+        again = seal([source], tmp_path / "again", operation={"name": "record"})
     assert open_recording(again).hash == recording.hash
 
 
