@@ -124,6 +124,7 @@ class Dealer:
         self.requests = []
         self.probe_calls = self.probe_tokens = self.sequential_microseconds = self.picodollars = 0
         self.auxiliary_calls = self.auxiliary_prompt_tokens = self.auxiliary_output_tokens = 0
+        self.cached_tokens = self.first_cots = self.scoring_picodollars = 0
 
     def sample(self, k=1):
         places = self.order[self.cots : self.cots + k]
