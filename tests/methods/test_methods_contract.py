@@ -120,6 +120,8 @@ def test_both_forms_agree(name, case, given_llms):
             for llm, ledger in zip(metered, batch.ledgers, strict=True):
                 for field in fields(ledger):
                     consumed = getattr(ledger, field.name)
+                    if consumed is None and field.name == "first_cots":
+                        continue  # a batch form has it from the method
                     expected = 0 if consumed is None else int(consumed[replicate, row])
                     assert getattr(llm, field.name) == expected, field.name
 

@@ -124,7 +124,11 @@ class Dealer:
         self.requests = []
         self.probe_calls = self.probe_tokens = self.sequential_microseconds = self.picodollars = 0
         self.auxiliary_calls = self.auxiliary_prompt_tokens = self.auxiliary_output_tokens = 0
-        self.cached_tokens = self.first_cots = self.scoring_picodollars = 0
+        self.cached_tokens = self.scoring_picodollars = 0
+
+    @property
+    def first_cots(self):
+        return len(self.tokens[self.requests[0]]) if self.requests else 0
 
     def sample(self, k=1):
         places = self.order[self.cots : self.cots + k]
