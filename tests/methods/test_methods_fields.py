@@ -38,7 +38,7 @@ INF, NAN = float("inf"), float("nan")
 OF_ONE_LLM = [
     SingleCall, SelfConsistency, BestOfN, WeightedBestOfN, ConfidenceWeighted, DeepConfidence,
     AdaptiveConsistency, EarlyStopping,
-    DifficultyAdaptive, Oracle,
+    DifficultyAdaptive,
 ]  # fmt: skip
 
 

@@ -172,6 +172,8 @@ def assert_both_forms_agree(method, pools, orders, llm=None):
         for asked, ledger in zip(llms, batch.ledgers, strict=True):
             for field in fields(ledger):
                 taken = getattr(ledger, field.name)
+                if taken is None and field.name == "first_cots":
+                    continue  # a batch form has it from the method
                 assert getattr(asked, field.name) == (0 if taken is None else int(taken[r, q])), (
                     field.name
                 )
