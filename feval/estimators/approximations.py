@@ -2,9 +2,8 @@
 
 The Monte-Carlo estimator (section 4.1 of "Compute-efficient evaluation of LLM voting accuracy")
 simulates K ensembles of M calls from answer probabilities: a noisy version of the exact plurality
-accuracy (`multinomial`). The empirical estimator (eqs. 5-6) splits K M recorded calls into K
-ensembles; the mean over all subsets of the calls (`plurality`) varies less. All assume calls that
-are independent given the question, each with the same probabilities.
+accuracy (`multinomial`). It assumes calls that are independent given the question, each with the
+same probabilities. The mean over all subsets of recorded calls is in `plurality`.
 
 The Gaussian estimator of voting accuracy: a closed form for any M, and where it fails. For
 comparison only.
@@ -42,8 +41,8 @@ from collections.abc import Sequence
 import numpy as np
 import scipy
 
-from feval.errors import OutOfRangeError, ShortPoolError, require_known
-from feval.estimators.arrays import Floats, Int64, Integers, Result, Rows, is_whole, require_each
+from feval.errors import OutOfRangeError, require_known
+from feval.estimators.arrays import Floats, Int64, Integers, Rows, is_whole, require_each
 from feval.estimators.intervals import random_halves
 from feval.estimators.per_question import (
     NORMALISED,
@@ -54,18 +53,6 @@ from feval.estimators.per_question import (
     require_shares,
     signatures_of_probabilities,
 )
-from feval.estimators.plurality import ABSENT, vote_counts
-
-
-class Empirical(Result):
-    """Shares [Q, D] of a question's disjoint ensembles of M calls that were right (eq. 6), and
-    their numbers K [D].
-
-    The mean over questions is eq. 5.
-    """
-
-    values: Floats
-    ensembles: Int64
 
 
 def plurality_credit(gold: Integers, rivals: Integers, *, ties: str = "uniform") -> Floats:
@@ -90,57 +77,6 @@ def plurality_credit(gold: Integers, rivals: Integers, *, ties: str = "uniform")
     level = (rivals == gold[:, None]).sum(axis=1)
     worth = {"uniform": 1.0 / (level + 1.0), "strict": 0.0, "lenient": 1.0}[ties]
     return np.where(gold > top, 1.0, np.where((gold == top) & (gold > 0), worth, 0.0))
-
-
-def empirical_plurality_accuracy(
-    codes: Integers, gold: Integers, votes: Sequence[int] | Integers, *, ties: str = "uniform"
-) -> Empirical:
-    """The empirical estimator: K = floor(S / M) disjoint ensembles of M recorded calls, in recorded
-    order (eqs. 5-6).
-
-    Unbiased for p*(M); its standard deviation per question is sqrt(p*(M) (1 - p*(M)) / K). The mean
-    over all subsets, `subset_plurality_accuracy`, is unbiased too and varies less.
-
-    Args:
-        codes: [Q, S] which candidate each call answered, per question from 0; -1 no answer. Every
-            question needs all S.
-        gold: [Q] code of the gold answer; negative where no call can have it.
-        votes: D numbers of votes M, each from 1 to S.
-        ties: credit of a tie for the lead.
-
-    Returns:
-        Accuracies, and the number of ensembles for each M.
-
-    Raises:
-        ShortPoolError: an M above S, or a question with fewer than S calls.
-        OutOfRangeError: shapes or codes that do not fit, or an M out of range.
-        UnknownNameError: an unknown rule for ties.
-    """
-    check_ties(ties)
-    numbers = checked_votes(votes)
-    codes, gold = np.asarray(codes), np.asarray(gold)
-    whole = vote_counts(codes, gold)  # checks shapes and codes
-    questions, samples = codes.shape
-    if samples < int(numbers.max()) or (codes == ABSENT).any():
-        short = int(whole.size.argmin()) if len(whole.size) else 0
-        recorded = int(whole.size[short]) if len(whole.size) else samples
-        raise ShortPoolError(
-            f"Ensembles of {int(numbers.max())} out of {samples} calls need {samples} calls of"
-            f" every question, {recorded} were recorded for question {short}. Ask for fewer, or"
-            " leave the question out."
-        )
-    values = np.empty((questions, len(numbers)))
-    for column, size in enumerate(numbers.tolist()):
-        ensembles = samples // size
-        split = codes[:, : ensembles * size].reshape(questions * ensembles, size)
-        votes_of_ensembles = vote_counts(split, np.repeat(gold, ensembles))
-        credit = plurality_credit(
-            votes_of_ensembles.gold.astype(np.int64),
-            votes_of_ensembles.rivals.astype(np.int64),
-            ties=ties,
-        )
-        values[:, column] = credit.reshape(questions, ensembles).mean(axis=1)
-    return Empirical(values, samples // numbers)
 
 
 def monte_carlo_plurality_accuracy(

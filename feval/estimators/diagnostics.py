@@ -1,10 +1,9 @@
-"""How the answers of a recording are spread: mass by rank, entropy, strata of difficulty, and how
-they change.
+"""How the answers of a recording are spread: mass by rank, entropy, strata of difficulty.
 
 "Compute-efficient evaluation of LLM voting accuracy" (section 5.3) assumes that on every question
 most of the probability lies on a few candidates, so that G calls see them. Its Figure 3 shows the
 mean share by rank and the entropy, also for the questions the LLM finds difficult (accuracy at most
-0.25); its Figure 4 how both change with the temperature.
+0.25).
 
 Shares keep samples without an answer in the denominator, and the entropy counts "no answer" as one
 outcome. Both are plug-in values from finite samples: the share of rank 1 is biased upward and the
@@ -20,16 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import (
-    ONE_QUESTION,
-    Floats,
-    Int64,
-    Integers,
-    Result,
-    Rows,
-    Texts,
-    missing_reasons,
-)
+from feval.estimators.arrays import Floats, Int64, Integers, Result, Rows, Texts, missing_reasons
 from feval.estimators.per_question import signatures_of_counts
 
 QUARTERS = (0.25, 0.5, 0.75, 1.0)
@@ -66,33 +56,6 @@ class Strata(Result):
     def cumulative_mass(self) -> Floats:
         """[T, R] total share of the r most frequent answers."""
         return np.cumsum(self.mass, axis=1)
-
-
-class StrataDifference(Result):
-    """Second recording minus first, on the same questions, by strata of the first's accuracy;
-    fields as in `Strata`.
-
-    Fields that end in `_se` are standard errors of paired differences over questions; NaN below 2
-    questions.
-    """
-
-    upper: Floats
-    questions: Int64
-    accuracy: Floats
-    accuracy_se: Floats
-    candidates: Floats
-    candidates_se: Floats
-    entropy: Floats
-    entropy_se: Floats
-    mass: Floats
-    mass_se: Floats
-
-    @property
-    def reasons(self) -> Texts:
-        """[T] why a stratum's means or standard errors are NaN; "" where they are numbers."""
-        return missing_reasons(
-            (self.questions == 0, _NO_QUESTIONS), (self.questions == 1, ONE_QUESTION)
-        )
 
 
 def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
@@ -196,51 +159,6 @@ def strata_summary(
     )
 
 
-def strata_difference(
-    first: tuple[Integers, Integers, Integers],
-    second: tuple[Integers, Integers, Integers],
-    upper: Sequence[float] | Floats = QUARTERS,
-) -> StrataDifference:
-    """Changes from one recording to another of the same questions (Figure 4), by strata of the
-    first.
-
-    Questions are paired. Accuracies from few samples are noisy, so even an identical second
-    recording is nearer to the middle in the outer strata (regression to the mean): compare with two
-    halves of one recording before interpreting a difference of `accuracy`. More samples also see
-    more candidates: give both recordings the same number. Assumes questions that are independent
-    draws.
-
-    Args:
-        first, second: gold, rivals and no_answer of each recording; their K may differ.
-        upper: [T] upper ends of the strata of the first's accuracy.
-
-    Returns:
-        Mean differences per stratum, with standard errors.
-
-    Raises:
-        OutOfRangeError: as `strata_summary`, or different numbers of questions.
-    """
-    before, after = _diagnostics(*first), _diagnostics(*second)
-    if len(before["mass"]) != len(after["mass"]):
-        raise OutOfRangeError(
-            f"Recordings are compared on the same questions; they have {len(before['mass'])} and"
-            f" {len(after['mass'])}."
-        )
-    stratum = difficulty_strata(before["accuracy"], upper)
-    members = [np.flatnonzero(stratum == t) for t in range(len(upper))]
-    changes = {name: after[name] - before[name] for name in ("accuracy", "candidates", "entropy")}
-    shape = np.maximum(before["mass"].shape, after["mass"].shape)
-    changes["mass"] = np.zeros(shape)
-    for sign, table in ((1.0, after["mass"]), (-1.0, before["mass"])):
-        changes["mass"][:, : table.shape[1]] += sign * table
-    return StrataDifference(
-        upper=np.asarray(upper, np.float64),
-        questions=np.array([len(rows) for rows in members]),
-        **{name: _means(change, members) for name, change in changes.items()},
-        **{f"{name}_se": _standard_errors(change, members) for name, change in changes.items()},
-    )
-
-
 def _diagnostics(gold: Integers, rivals: Integers, no_answer: Integers) -> dict[str, Floats]:
     mass = mass_by_rank(gold, rivals, no_answer)
     signatures = signatures_of_counts(gold, rivals, no_answer)
@@ -256,12 +174,3 @@ def _diagnostics(gold: Integers, rivals: Integers, no_answer: Integers) -> dict[
 def _means(values: Floats, members: list[Rows]) -> Floats:
     empty = np.full(values.shape[1:], np.nan)
     return np.array([values[rows].mean(axis=0) if len(rows) else empty for rows in members])
-
-
-def _standard_errors(values: Floats, members: list[Rows]) -> Floats:
-    unknown = np.full(values.shape[1:], np.nan)
-    spread = [
-        values[rows].std(axis=0, ddof=1) / len(rows) ** 0.5 if len(rows) > 1 else unknown
-        for rows in members
-    ]
-    return np.array(spread)

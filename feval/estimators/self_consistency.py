@@ -23,8 +23,8 @@ Two points where the paper's text needs care:
 Bounds on the error of an estimated self-consistency error, and how to split a budget between
 questions and calls.
 
-Theorem 1 of R. Nowak, Estimating the Self-Consistency of LLMs (arXiv 2509.19489), and its first and
-third extension. Assumes independent questions and calls that are independent given the question,
+Theorem 1 of R. Nowak, Estimating the Self-Consistency of LLMs (arXiv 2509.19489), and its third
+extension. Assumes independent questions and calls that are independent given the question,
 unless an intraclass correlation is given.
 
 * m* and n* minimise the first two terms of the bound on m n = B, where the third is the constant 1
@@ -62,8 +62,6 @@ MOST_CALLS = 100_000
 
 _BLOCK_NUMBERS = 1 << 18  # complex numbers of generating functions held at once
 
-_STRATEGIES = ("union", "differences")
-
 
 def self_consistency_error(p: float | Floats) -> Floats:
     """E(x) = min(p, 1 - p): the probability that a call disagrees with the more probable of two
@@ -80,22 +78,6 @@ def self_consistency_error(p: float | Floats) -> Floats:
     """
     shares = checked_probabilities(p, "p")
     return np.minimum(shares, 1.0 - shares)
-
-
-def multiclass_error(p: Floats) -> Floats:
-    """E(x) = 1 - max_c p_c for any number of answers (the second extension); min(p, 1 - p) for two.
-
-    Args:
-        p: [..., C] probabilities of the answers, which sum to 1.
-
-    Returns:
-        [...] errors, 0 to 1 - 1 / C.
-
-    Raises:
-        OutOfRangeError: a value outside [0, 1], or a sum off 1 by more than 1e-9.
-    """
-    result: Floats = 1.0 - checked_distribution(p).max(axis=-1)
-    return result
 
 
 def average_error(errors: Floats, weights: Floats | None = None) -> float:
@@ -388,63 +370,6 @@ def best_integer_split(budget: int, icc: float = 0.0) -> BudgetSplit:
     bounds = _bound(m.astype(np.float64), (budget // m).astype(np.float64), icc)
     best = int(np.argmin(bounds))
     return BudgetSplit(int(m[best]), int(budget // int(m[best])), float(bounds[best]))
-
-
-def high_probability_bound(
-    m: int,
-    n: int,
-    confidence: float = 0.95,
-    *,
-    variance: float = 1.0 / 16.0,
-    strategy: str = "union",
-) -> float:
-    """A bound on |E - plug-in average| that holds with probability `confidence` or more (the first
-    extension).
-
-    By Bernstein's inequality the errors of the m questions, in [0, 1/2] with variance v <= 1/16,
-    have an average within
-
-        t = L / (6 m) + sqrt((L / (6 m))^2 + 2 v L / m)
-        L = log(4 / delta),  delta = 1 - confidence
-
-    of E with probability 1 - delta / 2. The other delta / 2 is for the calls:
-
-        union         |k/n - p| <= sqrt(log(4 m / delta) / (2 n)) for all m questions at once
-                      (Hoeffding, and a union over m), and min(p, 1-p) moves no more than p; the
-                      paper's sketch
-        differences   one call moves the plug-in average by at most 1 / (n m), so it is within
-                      sqrt(log(4 / delta) / (2 n m)) of its expectation (McDiarmid), which is off by
-                      at most the bias at p = 1/2. Nearly always smaller
-
-    Args:
-        m, n: questions, independent draws from the weighting; calls per question, independent given
-            it.
-        confidence: between 0 and 1.
-        variance: v, a bound on the variance of E(x) over questions, known beforehand; 1/16 always
-            holds. Not an estimate from the same data.
-        strategy: "union" or "differences".
-
-    Returns:
-        The bound on the absolute error.
-
-    Raises:
-        OutOfRangeError: m or n below 1, a confidence or variance out of range, or an unknown
-            strategy.
-    """
-    allowed = 0.0 < confidence < 1.0 and 0.0 <= variance <= 1.0 / 16.0 and strategy in _STRATEGIES
-    if not allowed or not is_whole(m) or not is_whole(n) or m < 1 or n < 1:
-        raise OutOfRangeError(
-            "A bound takes m and n from 1, a confidence between 0 and 1, a variance from 0 to 1/16"
-            f" and one of the strategies {', '.join(_STRATEGIES)}; m={m}, n={n},"
-            f" confidence={confidence}, variance={variance} and {strategy!r} were given."
-        )
-    delta = 1.0 - confidence
-    log = math.log(4.0 / delta)
-    linear = log / (6.0 * m)
-    questions = linear + math.sqrt(linear**2 + 2.0 * variance * log / m)
-    if strategy == "union":
-        return questions + math.sqrt(math.log(4.0 * m / delta) / (2.0 * n))
-    return questions + math.sqrt(log / (2.0 * n * m)) + float(self_consistency_bias(0.5, n))
 
 
 def icc_variance_phat(p: float | Floats, n: int, icc: float) -> Floats:

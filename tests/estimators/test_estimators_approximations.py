@@ -3,7 +3,6 @@ simulated votes.
 """
 
 import math
-from collections import Counter
 from statistics import NormalDist
 
 import numpy as np
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from feval.estimators.approximations import (
     MODES,
-    empirical_plurality_accuracy,
     gaussian_estimate,
     monte_carlo_plurality_accuracy,
     plurality_credit,
@@ -131,37 +129,3 @@ def test_the_first_replicates_and_votes_of_more_are_those_of_fewer():
         0, 0
     ]
     assert shorter == longer
-
-
-def by_hand(calls, gold, ties):
-    votes = Counter(call for call in calls if call >= 0)
-    leaders = [answer for answer, count in votes.items() if count == max(votes.values())]
-    if gold not in leaders:
-        return 0.0
-    return {"uniform": 1 / len(leaders), "strict": float(len(leaders) == 1), "lenient": 1.0}[ties]
-
-
-@given(
-    st.lists(st.lists(st.integers(-1, 3), min_size=12, max_size=12), min_size=1, max_size=4),
-    st.sampled_from(TIES),
-)
-@settings(max_examples=60, deadline=None)
-def test_the_empirical_estimate_counts_disjoint_ensembles(codes, ties):
-    votes = [1, 5, 12, 4]
-    result = empirical_plurality_accuracy(
-        np.array(codes), np.ones(len(codes), int), votes, ties=ties
-    )
-    assert result.ensembles.tolist() == [12, 2, 1, 3]
-    for row, calls in enumerate(codes):
-        for column, size in enumerate(votes):
-            recorded = [
-                by_hand(calls[i * size : (i + 1) * size], 1, ties) for i in range(12 // size)
-            ]
-            assert result.values[row, column] == pytest.approx(np.mean(recorded), abs=1e-15)
-
-
-def test_a_gold_answer_that_nobody_can_give_is_never_right():
-    result = empirical_plurality_accuracy(
-        np.array([[0, 0, -1, -1]]), np.array([-1]), [1, 2], ties="lenient"
-    )
-    assert result.values.tolist() == [[0.0, 0.0]]

@@ -10,11 +10,7 @@ import numpy as np
 import pytest
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError
-from feval.estimators.approximations import (
-    empirical_plurality_accuracy,
-    gaussian_estimate,
-    monte_carlo_plurality_accuracy,
-)
+from feval.estimators.approximations import gaussian_estimate, monte_carlo_plurality_accuracy
 from feval.estimators.comparisons import accuracy_at, bradley_terry, drift, hull_area
 from feval.estimators.coupling import (
     coupled_correctness,
@@ -25,7 +21,7 @@ from feval.estimators.coupling import (
     laws_of_counts,
     score_difference_variance,
 )
-from feval.estimators.diagnostics import difficulty_strata, mass_by_rank, strata_difference
+from feval.estimators.diagnostics import difficulty_strata, mass_by_rank
 from feval.estimators.intervals import (
     accuracy_interval,
     bootstrap_interval,
@@ -55,7 +51,6 @@ from feval.estimators.self_consistency import (
     average_error,
     best_integer_split,
     budget_split,
-    high_probability_bound,
     icc_variance_phat,
     multiclass_plugin_expectation,
     self_consistency_bias,
@@ -75,7 +70,6 @@ from feval.estimators.winrates import (
 
 A = np.array
 HALF = A([0.5]), A([[0.5]]), A([0.0])
-TWO = A([3]), A([[2]]), A([0])  # three samples with the gold answer, two with another one
 CELLS = A([[3, 1], [5, 6]])
 COSTS, CURVE = A([1.0, 2.0]), A([[0.5, 0.6]])
 ZEROS = np.zeros(2, int)
@@ -91,9 +85,6 @@ def subsets(gold, rivals, draws, **options):
 
 
 OUT_OF_RANGE = [
-    ("integers", empirical_plurality_accuracy, np.zeros((2, 3)), ZEROS, [1]),
-    (r"n=5\.5", high_probability_bound, 5, 5.5),
-    (r"confidence=1\.0", high_probability_bound, 5, 5, 1.0),
     # two calls
     (r"mu, nu.*\(3,\).*\(2,\)", Moments.from_values, [0.5, 0.2, 0.3], [0.3, 0.1]),
     ("mu is .*half", Moments.from_values, "half", 0.3),
@@ -184,7 +175,6 @@ OUT_OF_RANGE = [
     ("even k.* 3 was", mg_pass_at_k, [1], [3], [2, 3]),
     ("ascending upper ends", difficulty_strata, [0.5], ()),
     (r"question 1 has 1\.5", difficulty_strata, [0.5, 1.5]),
-    ("they have 1 and 2", strata_difference, TWO, ([3, 1], [[2], [1]], ZEROS)),
     ("Question 0 has no samples", mass_by_rank, [0], [[0]], [0]),
     ("shapes are", vote_counts, np.zeros(3, np.int8), np.zeros(3, np.int8)),
     ("codes are float64", vote_counts, np.zeros((3, 2)), np.zeros(3, np.int8)),
@@ -267,13 +257,6 @@ OUT_OF_RANGE = [
 ]
 
 SHORT_POOL = [
-    (
-        "2 were recorded for question 1",
-        empirical_plurality_accuracy,
-        A([[0, 1, 1], [0, 1, -2]]),
-        ZEROS,
-        [2],
-    ),
     (r"Question 1 has a pool of 3 samples; draws of 4", subsets, [3, 1], [[2], [2]], [1, 4]),
     ("Question 0 has a pool of 3", pass_at_k, [1], [3], [4]),
     ("Question 1 has a pool of 3 .* draws of 4", mg_pass_at_k, [1, 1], [4, 3], [4]),

@@ -10,7 +10,6 @@ from feval.estimators.diagnostics import (
     answer_entropy,
     difficulty_strata,
     mass_by_rank,
-    strata_difference,
     strata_summary,
 )
 
@@ -59,31 +58,6 @@ def test_a_summary_has_the_means_of_each_stratum():
     assert summary.cumulative_mass[0] == pytest.approx([0.6, 0.8, 0.9])
     assert np.isnan(summary.mass[1]).all()
     assert np.isnan(summary.entropy[1])
-
-
-def test_differences_are_paired_by_question():
-    hotter = (
-        np.array([1, 4, 7, 8]),
-        np.array([[3, 2, 2], [2, 2, 1], [1, 1, 1], [2, 0, 0]]),
-        np.array([2, 1, 0, 0]),
-    )
-    result = strata_difference(FOUR, hotter)
-    assert result.questions.tolist() == [1, 0, 1, 2]
-    assert result.accuracy[[0, 2, 3]] == pytest.approx([0.0, -0.2, -0.2])
-    assert result.accuracy_se[3] == pytest.approx(0.0, abs=1e-15)
-    assert result.candidates[[0, 2, 3]] == pytest.approx([1, 2, 1.5])
-    assert result.candidates_se[3] == pytest.approx(np.std([2, 1], ddof=1) / 2**0.5)
-    assert result.mass.shape == (4, 4)
-    assert result.mass[3] == pytest.approx([-0.2, 0.1, 0.05, 0.05])
-    assert (result.entropy[[0, 2, 3]] > 0).all()
-    assert np.isnan(result.accuracy_se[[0, 1, 2]]).all()
-
-
-def test_a_recording_does_not_differ_from_itself():
-    result = strata_difference(FOUR, FOUR, (1.0,))
-    assert [result.accuracy[0], result.entropy[0], result.candidates[0], *result.mass_se[0]] == [
-        0.0
-    ] * 6
 
 
 def test_no_questions_give_empty_strata():

@@ -16,9 +16,7 @@ from feval.estimators.self_consistency import (
     average_error,
     best_integer_split,
     budget_split,
-    high_probability_bound,
     icc_variance_phat,
-    multiclass_error,
     multiclass_plugin_expectation,
     self_consistency_bias,
     self_consistency_bound,
@@ -150,9 +148,6 @@ def test_two_classes_are_the_binary_case(n):
     assert self_consistency_error(p) - result == pytest.approx(
         self_consistency_bias(p, n), abs=1e-12
     )
-    assert multiclass_error(np.column_stack([p, 1 - p])) == pytest.approx(
-        self_consistency_error(p), abs=1e-15
-    )
 
 
 def test_a_table_of_laws_in_any_shape_tells_what_each_law_alone_tells():
@@ -185,26 +180,3 @@ def test_correlated_calls_vary_as_the_beta_binomial_does():
     )
     assert float(icc_variance_phat(0.3, 10, 1.0)) == pytest.approx(0.21)
     assert float(icc_variance_phat(0.3, 10, 0.0)) == pytest.approx(0.021)
-
-
-@pytest.mark.parametrize("strategy", ["union", "differences"])
-def test_the_high_probability_bound_holds(strategy):
-    rng = np.random.Generator(np.random.Philox(key=5))
-    p = np.array([0.5, 0.45, 0.05, 0.9])
-    m, n, runs = 12, 9, 4000
-    shares = p[rng.integers(0, 4, (runs, m))]
-    right = rng.binomial(n, shares)
-    plugin = np.minimum(right, n - right).mean(axis=1) / n
-    errors = np.abs(plugin - self_consistency_error(p).mean())
-    assert (errors <= high_probability_bound(m, n, 0.9, strategy=strategy)).mean() >= 0.9
-
-
-def test_the_high_probability_bound_shrinks_with_calls_questions_and_doubt():
-    bound = high_probability_bound(100, 50)
-    assert high_probability_bound(200, 50, strategy="differences") < high_probability_bound(
-        100, 50, strategy="differences"
-    )
-    assert high_probability_bound(100, 200) < bound
-    assert high_probability_bound(100, 50, 0.8) < bound
-    assert high_probability_bound(100, 50, variance=0.0) < bound
-    assert high_probability_bound(100, 50, strategy="differences") < bound
