@@ -12,7 +12,6 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.files import save_files
 from feval.report.tables.tables import curves_csv, records_csv, surface_records
+from feval.values import frozen
 from recorders.journal import is_written
 from recorders.request import Decoding
 from recorders.work.record import record_dataset
@@ -59,7 +59,7 @@ The models are real and very small; their prices are made up. The numbers say no
 """  # noqa: E501  a page as it is written
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Demo:
     """The results of the demo: the copied recordings, the one made live, each LLM's exact curve,
     the surface, and the reports. `live_seconds` is `None` if an earlier run had recorded it.

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import takewhile
 from typing import Any, Protocol
 
@@ -19,12 +19,13 @@ import orjson
 
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError, UsageError
+from feval.values import frozen
 from recorders.shared_noise import NOISE_SCHEME
 
 _ROOM_FOR_SAMPLES = 2**32 - 1  # sample i is asked for with seed + i
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """One turn of a chat.
 
@@ -54,7 +55,7 @@ def require_sampling(temperature: float | None, top_p: float | None) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decoding:
     """Every parameter that shapes the CoTs besides the messages. `None`: not sent, so the
     provider's default.
@@ -127,7 +128,7 @@ class Decoding:
         return values | {"stop": list(self.stop), "extra_body": dict(self.extra_body)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prefill:
     """The beginning of a reply, which the LLM continues.
 
@@ -144,7 +145,7 @@ class Prefill:
     template: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """One question as it is put to an LLM.
 
@@ -208,7 +209,7 @@ class Request:
         return orjson.dumps(as_json(self.messages)).decode()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Completion:
     """One reply of a backend. `None`: the backend does not say.
 

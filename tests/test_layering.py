@@ -20,8 +20,8 @@ from places import ROOT
 
 # The rows of `docs/architecture.md`, top to bottom.
 ROWS = (
-    "errors", "arguments", "lazy", "executors", "answers", "cards", "recording", "importers",
-    "exporters", "hub", "estimators",
+    "errors", "values", "arguments", "lazy", "executors", "answers", "cards", "recording",
+    "importers", "exporters", "hub", "estimators",
     "replay", "methods", "evaluation", "comparison", "forecast", "receipts", "report", "publish",
     "appendlog", "compat", "serving", "cli",
     "__main__",

@@ -7,7 +7,6 @@ To add a kind, write a module with `extract` and `canonical` and put one entry i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from feval.answers import choice, closed, date, latex, letters, markers, number, verbatim
@@ -15,6 +14,7 @@ from feval.answers import text as free_text
 from feval.answers.equality import comparison, named_equality
 from feval.answers.equivalence import classify
 from feval.errors import require_known
+from feval.values import frozen
 
 EXTRACTOR_VERSION = "feval-answers-3"
 """The version of the rules of extraction, stored with every recording; it changes whenever a key
@@ -29,7 +29,7 @@ answer.
 Choices = Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnswerKind:
     """How answers of one kind are read and compared.
 

@@ -28,9 +28,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple
+
+from feval.values import frozen
 
 Thoughts = str | tuple[str, str]
 """How an LLM marks its thoughts: a key of `FAMILIES`, or an opening and a closing mark of its
@@ -38,7 +39,7 @@ own.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Family:
     """The marks of one family of models, as regular expressions.
 
@@ -178,7 +179,7 @@ _SPOKEN = frozenset(".,:;!?…。，：！？")
 _THOUGHT_BLOCKS = ("thinking", "reasoning", "redacted_thinking")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mark:
     """Where one thought was in the raw text, in Unicode code points.
 
@@ -193,7 +194,7 @@ class Mark:
     closing: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Split:
     """The parts of a raw text: the reply, all thoughts end to end (`None` where there is none), and
     where they were.

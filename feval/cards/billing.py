@@ -13,12 +13,12 @@ request paid.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache as cached
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from feval.cards.reading import shorten
 from feval.errors import OutOfRangeError, UsageError, require_known
+from feval.values import frozen
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +56,7 @@ PICODOLLARS = 1e12
 """Of a USD: recorded amounts are added as whole numbers, so that no sum depends on its order."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Price:
     """What an LLM costs, in USD per million tokens, 0 to 1e9.
 

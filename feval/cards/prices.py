@@ -13,7 +13,7 @@ import numbers
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from feval.cards.front_matter import (
 from feval.cards.genai import GENAI, genai_facts, sellers_of
 from feval.cards.reading import parse_json, sentence, shorten
 from feval.errors import CardError, OutOfRangeError, PriceNotFoundError, UsageError, require_known
+from feval.values import frozen
 
 _CHANGED = re.compile(r"(.*?)(?:(?:^|\s)with (\S+=\S+))?(?:(?:^|\s)in (batch))?", re.DOTALL)
 TIERS = ("batch",)
@@ -203,7 +204,7 @@ _CARD = SchemaValidator(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PriceList:
     """Dated prices of LLMs.
 

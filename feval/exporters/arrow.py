@@ -5,7 +5,6 @@ metadata.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import repeat
 from pathlib import Path
@@ -25,6 +24,7 @@ from feval.recording.content import PoolRows, ProbeRows, ScoreRows, read_message
 from feval.recording.derived.rewriting import Block, blocks
 from feval.recording.parts import EXTRA_COLUMNS, has_value
 from feval.recording.reader import Recording
+from feval.values import frozen
 
 TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()
 _MESSAGES = pa.list_(pa.struct([("role", TEXT), ("content", TEXT)]))
@@ -237,7 +237,7 @@ _BLOCK_COTS, _BLOCK_BYTES = 1 << 14, 4 << 20
 _LIKE_TEXTS = ("texts", "reasoning", "logprobs", "probes", "turns", "requests")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Export:
     """A table that was written.
 

@@ -36,6 +36,7 @@ from feval.forecast.forecasts import (
 )
 from feval.lazy import Plottable
 from feval.replay import LLM, Dataset
+from feval.values import frozen
 
 _AS_GOOD = 1e-3
 _MOST_VOTES = 1001
@@ -438,7 +439,7 @@ def _family(options: Sequence[VoteOption], pilot: Pilot) -> Iterator[str]:
 _FORM = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*(usd|tokens)\s*", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanBudget:
     """A budget for calls, above 0, in the unit "usd" or "tokens" (prompt and output tokens
     together).
@@ -473,7 +474,7 @@ class PlanBudget:
         return cls(amount, unit)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EstimationSplit:
     """How to estimate the LLM's self-consistency error from scratch (arXiv 2509.19489, Theorem 1),
     costs included.
@@ -492,7 +493,7 @@ class EstimationSplit:
     cost: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VoteOption:
     """What one odd number of votes costs and gives.
 
@@ -547,7 +548,7 @@ class VoteOption:
     affordable: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Purchase:
     """What to buy: M votes on a number of questions, with the expected accuracy of `VoteOption` and
     totals of dollars and tokens.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -43,6 +42,7 @@ from feval.evaluation.questions import question_set
 from feval.executors.progress import reports
 from feval.recording.arrays import verdicts_name
 from feval.replay import LLM, Dataset
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from feval.estimators.coupling import CoupledStatistics
@@ -242,7 +242,7 @@ def _areas(
     return places
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Coupling:
     """The result of `couple`.
 
@@ -307,7 +307,7 @@ _LARGEST_SIZE = 2_000  # most pairs in an error curve
 _POINTS = 25
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ErrorCurve:
     """Exact mean absolute error of the estimated difference against the number of pairs of calls
     (the paper's Figure 2c).
@@ -318,7 +318,7 @@ class ErrorCurve:
     independent: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CoupledPair:
     """Two LLMs on the questions of one area; `low` and `high` are ends of intervals over questions.
 
@@ -362,7 +362,7 @@ class CoupledPair:
     ratio_high: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RankedLLM:
     """An LLM's win-rate and rank under one scheme.
 

@@ -5,7 +5,7 @@ figures start from.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from typing import Literal
 
@@ -32,9 +32,10 @@ from feval.executors.progress import reports
 from feval.forecast.forecasts import rare_pairs, sample_moments
 from feval.methods.protocol import drawn
 from feval.replay import LLM, Dataset
+from feval.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FigureOptions:
     """Options of figures.
 
@@ -62,7 +63,7 @@ class FigureOptions:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Series:
     """Points with a name; NaN leaves a gap.
 
@@ -83,7 +84,7 @@ class Series:
     look: Literal["line", "dashed", "points", "cloud"] = "line"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Panel:
     """Axes with series.
 
@@ -105,7 +106,7 @@ class Panel:
     ticks: Mapping[float, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Figure:
     """A figure of some LLMs on a dataset.
 

@@ -42,6 +42,7 @@ from feval.methods.protocol import drawn
 from feval.replay import LLM, Dataset
 from feval.replay.loading import LoadRecipe
 from feval.replay.pools import without_gaps
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -60,7 +61,7 @@ PLUG_IN = ("plug-in", "monte-carlo", "gaussian")
 """Estimators that use the shares of the calls as the LLM's probabilities: biased."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EstimatePoint:
     """An estimator's value for one M.
 
@@ -84,7 +85,7 @@ class EstimatePoint:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EstimatedCurve:
     """An estimator's values for all M.
 
@@ -103,7 +104,7 @@ class EstimatedCurve:
     points: tuple[EstimatePoint, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PoolCurves:
     """Curves of the whole pool: exact means over all subsets of M recorded calls, unbiased for M
     fresh calls.

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 
 from feval.errors import UsageError
+from feval.values import frozen
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?")
 _REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]{0,199}")
@@ -21,7 +22,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PATH_PIECE = re.compile(r"[A-Za-z0-9_@=+-][A-Za-z0-9._@=+ -]{0,199}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """A dataset repository on the Hub, or a path in it.
 

@@ -16,7 +16,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -34,6 +33,7 @@ from huggingface_hub.utils.tqdm import (
 from feval import __version__
 from feval.cards.reading import open_regular
 from feval.errors import FevalError, HubError, StorageError
+from feval.values import frozen
 
 WAITS_SECONDS = (1.0, 4.0)
 """Waits before the second and the third attempt."""
@@ -63,7 +63,7 @@ class StaleParentError(Exception):
     """Somebody else committed in between (HTTP 412)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Client:
     """huggingface_hub for one dataset repository, with errors that name what was asked.
 
@@ -279,7 +279,7 @@ class _Quiet:
 _QUIET = _Quiet()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RepoFile:
     """Size in bytes and hash of a file as the Hub states them.
 

@@ -25,6 +25,7 @@ from feval.errors import ConflictError, HubError, StorageError, UsageError
 from feval.hub.client import Client, RepoFile, StaleParentError, public_endpoint
 from feval.hub.snapshots import fetch_file
 from feval.recording.layout.format import is_safe_path
+from feval.values import frozen
 
 _REPO_ID = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9])?/[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?"
@@ -35,7 +36,7 @@ Files = Mapping[str, Path | bytes]
 """Path in a repository -> a file, or bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RepoState:
     """A dataset repository at one commit, with its files by path and the commits of its tags."""
 
@@ -67,7 +68,7 @@ class RepoState:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PushResult:
     """What a push did: the commit that now holds the files, its page, and the paths sent and not
     sent.

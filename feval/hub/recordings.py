@@ -16,7 +16,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from urllib.parse import quote
 
@@ -32,11 +31,12 @@ from feval.recording.layout.files import NewFolder, storage_errors
 from feval.recording.layout.format import MANIFEST, MOST_BYTES, README, Part
 from feval.recording.reader import Recording
 from feval.recording.verify import check_leaf, check_votes, listed_parts, paths_of, write_origin
+from feval.values import frozen
 
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PullResult:
     """What a pull fetched.
 

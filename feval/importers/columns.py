@@ -15,7 +15,6 @@ import math
 import string
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from feval.answers import decimal_key
@@ -23,6 +22,7 @@ from feval.cards.billing import MOST_USD
 from feval.errors import ConflictError, SourceError
 from feval.importers.layouts import is_name
 from feval.importers.source import FINISH_REASON_WORDS, Prompt, Row, chat
+from feval.values import frozen
 
 _T = TypeVar("_T")
 _Read = Callable[[Any, str], Any]
@@ -351,7 +351,7 @@ def _objects(value: Any, where: str) -> list[Row]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """One column.
 

@@ -15,7 +15,6 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -45,6 +44,7 @@ from feval.importers.reading import (
 )
 from feval.importers.source import Row
 from feval.recording.parquet.bounds import SizeBounds, expanded_bytes, most_values
+from feval.values import frozen
 
 _Blocks = Generator[Any, None, None]
 Choice = Callable[[list[str]], Sequence[str]]
@@ -87,7 +87,7 @@ class TableRow(NamedTuple):
 _Rows = Generator[TableRow, None, None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableFile:
     """One file as a table.
 

@@ -10,7 +10,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -24,6 +24,7 @@ from feval.executors.tasks import results
 from feval.importers.source import Importer, Prompt, SourcePool, SourceQuestion, chat
 from feval.recording.content import PoolRows
 from feval.recording.layout.files import Spill
+from feval.values import frozen
 
 _BLOCK_COTS = 1 << 14
 _BLOCK_BYTES = 6 << 20  # Dask warns of tasks of 10 MB
@@ -35,7 +36,7 @@ _BLOCKS_AHEAD = 2  # for each worker, taken from the source and not yet written
 _Pair = tuple[SourceQuestion, SourcePool, bool]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reading:
     """How the CoTs of an LLM are read.
 

@@ -21,7 +21,6 @@ import zlib
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +28,7 @@ import orjson
 import pyarrow as pa
 
 from feval.errors import SourceError
+from feval.values import frozen
 
 MAX_EXPANDED_BYTES = 4 << 30
 """Most bytes that a source, or one member of an archive, may expand to."""
@@ -373,7 +373,7 @@ _DAMAGED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Archive:
     """An open zip whose member names were found harmless."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from feval.recording.arrays import direction_question
 from feval.recording.content import ScorerInfo, ScoreRows
 from feval.recording.derived.rewriting import add_scorers
 from feval.recording.reader import Recording, open_recording
+from feval.values import frozen
 
 Pair = tuple[str, str]
 
@@ -41,7 +41,7 @@ _CATALOGUE = names_of("table", "question", "llm", "cot")
 _LISTED = 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScoreImport:
     """A recording with scores of a table.
 

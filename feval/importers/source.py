@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import orjson
 from feval.errors import SourceError, UsageError, require_known
 from feval.importers.layouts import Layout
 from feval.recording.content import LLMInfo, ScorerInfo, ScoreRows
+from feval.values import frozen
 
 Row = dict[str, Any]
 """What one row, CoT or object of a source has, by name."""
@@ -41,7 +42,7 @@ FINISH_REASON_WORDS = {
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceQuestion:
     """One question of a source or a questions file.
 
@@ -57,7 +58,7 @@ class SourceQuestion:
     features: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prompt:
     """A request: `messages` as JSON, and the `text` whose tokens are counted."""
 
@@ -71,7 +72,7 @@ def chat(messages: Iterable[Mapping[str, str]]) -> Prompt:
     return Prompt(orjson.dumps(sent).decode(), "\n".join(each["content"] for each in sent))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourcePool:
     """The CoTs of one LLM on one question, as columns of equal length, in recorded order.
 
@@ -103,7 +104,7 @@ class SourcePool:
     turn_prompt_tokens: Sequence[int | None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceLLM:
     """One LLM of a source.
 
@@ -121,7 +122,7 @@ class SourceLLM:
     counter: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceContent:
     """A whole source.
 
@@ -141,7 +142,7 @@ class SourceContent:
     scorers: Mapping[str, ScorerInfo] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImportRequest:
     """The user's options for an importer, as in `import_recording`.
 
@@ -228,7 +229,7 @@ def counted_notes(*facts: tuple[str, int]) -> list[str]:
     return [f"{what}: {count:,}." for what, count in facts if count]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Importer:
     """One foreign format.
 

@@ -121,6 +121,8 @@ class StoredQuestions(Sequence[SourceQuestion]):
         self[len(self) - 1] = question
 
     def __setitem__(self, index: int, question: SourceQuestion) -> None:
-        data = orjson.dumps([getattr(question, name) for name in SourceQuestion.__slots__])
+        data = orjson.dumps(
+            [getattr(question, name) for name in SourceQuestion.__dataclass_fields__]
+        )
         self._places[index], self._sizes[index] = self._file.write(data), len(data)
         self._last = index, question

@@ -53,6 +53,7 @@ from feval.importers.reading import Reader
 from feval.importers.rows import Rows
 from feval.importers.source import ImportRequest, Row, SourceContent, counted_notes
 from feval.importers.stored_rows import ROW_BYTES
+from feval.values import frozen
 
 NAMES = names_of("table", "question", "request", "llm", "cot")
 _NAMED = NAMES | {word: column for column in NAMES.values() for word in column.usual}
@@ -76,7 +77,7 @@ _SAMPLES = ("samples", "output_list")  # what lists of CoTs are called, beside "
 _LIKELY = ("number", "choice", "yes-no", "valid-invalid", "date")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Use:
     """What one column of a table is read as.
 

@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.resources import files
 from itertools import chain
 from typing import Any
@@ -51,6 +51,7 @@ from feval.publish.markdown import (
 from feval.recording import Recording
 from feval.recording.layout.format import slug
 from feval.report.text import counted, size, visible
+from feval.values import frozen
 
 PICTURE = "figures/cost-accuracy.png"
 """The picture's path in the repository."""
@@ -71,7 +72,7 @@ _EXAMPLES = {
 """What the page asks of an LLM, by what its pools consist of: an expression, and a command."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """What a page is made from.
 

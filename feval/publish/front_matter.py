@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from feval.errors import CardError, DamagedRecordingError, UsageError
 from feval.recording import Recording
 from feval.recording.layout.format import Record, slug
 from feval.recording.parts import PAIR_PARTS
+from feval.values import frozen
 
 _SIZES = (
     "n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B",
@@ -44,7 +45,7 @@ _MADE_TITLE = re.compile(
 """Titles that `card.default_title` makes; any other title was chosen by somebody."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EarlierMatter:
     """The front matter of an earlier page, as far as it stays.
 
@@ -206,7 +207,7 @@ is_link = re.compile(r"https?://[\w.~:/?#@!$&'*+,;=%\[\]-]{1,2000}|LICENSE\.md")
 _OWN = "feval/"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Licence:
     """A licence as the Hub spells it; `other` has a name, such as my-licence-1.0, and a link to its
     text, which the Hub asks for.
@@ -311,7 +312,7 @@ MOST_SPLITS = 30
 _NOT_IN_SPLITS = re.compile(r"[^A-Za-z0-9_.]+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileSplit:
     """The files of a part under a name that `datasets` accepts; `arrow_bytes` is their size in
     memory.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -55,6 +55,7 @@ from feval.recording.layout.manifest import manifest_bytes
 from feval.recording.parts import PARTS
 from feval.recording.verify import open_sound
 from feval.report.text import counted, size
+from feval.values import frozen
 
 _LICENCE = "LICENSE"
 _PARTS = (*(f"{part}/" for part in PARTS), "votes/")
@@ -65,7 +66,7 @@ _MOST_GROUP_BYTES = 100 * 10**6
 _MOST_SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RepositorySnapshot:
     """A repository as it was before a release; `state` is `None` where there is none or it is
     hidden, `page` is its README.md.
@@ -76,7 +77,7 @@ class RepositorySnapshot:
     page: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Release:
     """What is pushed, with the search for secrets and `notes` for the user.
 
@@ -99,7 +100,7 @@ class Release:
     owns: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Changes:
     """What a push would do to a repository, by paths; `removed` are files of an earlier release
     that this one lacks.

@@ -33,6 +33,7 @@ from feval.errors import DamagedRecordingError, ReleaseError, UsageError
 from feval.executors.progress import Progress
 from feval.publish.secrets import KEYS, Rule, forms, in_base64, key_rules, known_secrets
 from feval.report.text import counted, visible
+from feval.values import frozen
 
 ALLOWANCES = ("emails", "paths")
 """Kinds of findings that may be allowed as a whole; secrets are allowed one by one, by their
@@ -57,7 +58,7 @@ _MOST_SHOWN = 10
 _MARK = re.compile(r"[0-9a-f]{12}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """Something that must not be published.
 
@@ -76,7 +77,7 @@ class Finding:
         return f"{self.file}, {self.place}: {self.what}, {self.excerpt} (mark {self.mark})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scan:
     """The outcome of a search: findings refused and allowed, and how many there are beyond the
     first thousand (`more`).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from feval.cards.tokens import Usage
 from feval.errors import UsageError
 from feval.recording.layout.flat import Integers, Rows, Strings, UInt8, UInt32, UInt64, offsets_of
 from feval.recording.layout.format import Record, name_key
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from feval.answers.thoughts import Mark
@@ -27,7 +28,7 @@ MOST_SERVED = 100
 """Names of models that answered as one LLM, which the manifest counts."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """One entry of a dataset.
 
@@ -49,7 +50,7 @@ class Question:
     features: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DatasetInfo:
     """A dataset as a recording describes it.
 
@@ -72,7 +73,7 @@ class DatasetInfo:
     equality: str = answers.NORMAL_FORM
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LLMInfo:
     """An LLM: a model under one prompt and decoding.
 
@@ -95,7 +96,7 @@ class LLMInfo:
         return self.name.split("@", 1)[0]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PoolRows:
     """The recorded CoTs of one LLM on one question, as columns of equal length, in recorded order.
 
@@ -308,7 +309,7 @@ VERDICT = "verdict"
 """The kind of a scorer that says how right CoTs are: a grader."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScorerInfo:
     """A scorer: a model under one prompt, or a function; or a grader, who saw what methods may not.
 
@@ -327,7 +328,7 @@ class ScorerInfo:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScoreRows:
     """One scorer's scores of some CoTs of one LLM on one question, as columns of equal length.
 
@@ -354,7 +355,7 @@ class ScoreRows:
     output_tokens: Sequence[int | None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProbeRows:
     """The probes of one LLM's CoTs on one question, as columns of equal length, by sample and then
     offset.

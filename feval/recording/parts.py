@@ -11,7 +11,7 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import partial
 from operator import index, is_
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -31,6 +31,7 @@ from feval.recording.content import (
 )
 from feval.recording.layout.flat import Integers
 from feval.recording.layout.format import PROBES, SCORES, LeafHash, Part, Record, leaf_hash
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from feval.answers.equivalence import Verdict
@@ -40,7 +41,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 _MAX_COUNT = 2**31 - 1
 _MAX_FLOAT = float.fromhex("0x1.fffffep+127")  # of 32 bits
-_Rows = TypeVar("_Rows", PoolRows, ProbeRows, ScoreRows)
+_Rows = TypeVar("_Rows", bound=PoolRows | ProbeRows | ScoreRows)
 
 
 class ColumnSpec(NamedTuple):
@@ -71,7 +72,7 @@ class ColumnSpec(NamedTuple):
         return self.kind.startswith(("string", "list")) and not self.is_short
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartSpec:
     """A part of a dataset, or of an LLM on it.
 

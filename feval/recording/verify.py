@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -60,11 +59,12 @@ from feval.recording.parts import (
 from feval.recording.reader import Recording, open_recording
 from feval.recording.votes import DETAILS, PROBE_ARRAYS
 from feval.recording.votes_building import FINISH_CODES, Arrays, Scratch, VotesBuilder
+from feval.values import frozen
 
 _LEFT_OUT = ("unclosed_thoughts", "empty_replies", "depth", "branching", "turns", "served")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verification:
     """What was checked, and all problems.
 

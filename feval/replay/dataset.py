@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from feval import answers, replay
 from feval.errors import NotRecordedError, UsageError
 from feval.lazy import Plottable
 from feval.recording.layout.flat import Floats, Rows, UInt64
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from feval.recording.view import DatasetView
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"-?[0-9]+(?:[./][0-9]+)?")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DatasetEntry:
     """A question with its gold answer (FEval-TTC, Listing 2).
 

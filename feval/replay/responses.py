@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from feval.cards.billing import billed_prompts, require_plain, usd
 from feval.recording.layout.flat import Floats
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from feval.cards.billing import Price
@@ -28,7 +29,7 @@ REQUEST = -1
 Need = Literal["CoTs", "traces", "confidences", "steps", "replies", "cuts"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProbeReply:
     """What an LLM answers when it is made to; a final answer has no confidence and no tokens.
 
@@ -67,7 +68,7 @@ class TraceState:
     tokens: int = 0
     finished: bool = False
     stopped: bool = False
-    reply: ProbeReply = ProbeReply()
+    reply: ProbeReply = ProbeReply()  # noqa: RUF009  nobody can change it
 
     def __str__(self) -> str:
         return f"Trace {self.index} of {self.owner}, which has generated {self.tokens} tokens,"
@@ -194,7 +195,7 @@ class Source(Protocol):
         return float(usd(self.price, 0, tokens))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LLMRequest:
     """What was sent for a question.
 
@@ -209,7 +210,7 @@ class LLMRequest:
     dollar_cost: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CoTMetadata:
     """Cost and finish reason of a CoT.
 
@@ -225,7 +226,7 @@ class CoTMetadata:
     finish_reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CoT:
     """One chain of thought; a recorded text is read from disk when first asked for.
 
@@ -278,7 +279,7 @@ class CoT:
         return self.metadata.finish_reason
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LLMResponse:
     """The CoTs that one request gave; objects are made of them only when looked at.
 

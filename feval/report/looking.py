@@ -23,6 +23,7 @@ from feval.replay import load
 from feval.report.tables.recordings import disagreements
 from feval.report.tables.tables import Line, Table, TableColumn, columns
 from feval.report.text import counted, percent, shortened, visible
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from feval.recording import ProbeRows, Question, Recording, ScoreRows
@@ -153,7 +154,7 @@ def overview_table(shown: Overview, rows: Sequence[int]) -> Table:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LLMOnQuestion:
     """What one LLM did on a question.
 
@@ -192,7 +193,7 @@ class LLMOnQuestion:
         return sorted(counts.items(), key=lambda item: (item[0] < 0, -item[1], item[0]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordedQuestion:
     """A question with what was recorded of it.
 

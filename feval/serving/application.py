@@ -6,7 +6,7 @@ The in-process transport (`transport`) and the server (`web`) both call it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypedDict
@@ -39,6 +39,7 @@ from feval.serving.wire import (
     json_reply,
     parse,
 )
+from feval.values import frozen
 
 _QUESTION_BYTES = 32 << 20
 _QUESTION_OVERHEAD = 2000  # bytes of a match
@@ -66,7 +67,7 @@ class ApplicationOptions(TypedDict, total=False):
     resume: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Question:
     """A request that was read and matched, with the headers of its replies that say so."""
 

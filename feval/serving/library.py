@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -19,6 +18,7 @@ from feval.replay import LLM, Dataset
 from feval.replay.loading import load, open_recordings
 from feval.serving.prompts import TextIndex
 from feval.serving.wire import Conversation, RequestError, conversation
+from feval.values import frozen
 
 _NAMED = 5
 _MAX_COMPARED = 20_000
@@ -194,14 +194,14 @@ class ServedDataset:
         return self._read[key]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Questions:
     texts: list[str]
     choices: list[tuple[str, ...]]
     index: TextIndex
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Prompts:
     """The rows of each digest of a conversation, and each row's system prompt; equal ones are the
     same object.

@@ -30,6 +30,7 @@ from feval.serving.wire import (
     RequestError,
     UnknownError,
 )
+from feval.values import frozen
 
 _SHOWN = 60
 _NAMED = 5
@@ -37,7 +38,7 @@ _NAMED = 5
 _Candidates = Mapping[ServedDataset, list[LLM]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PoolRequest:
     """A request for the next n CoTs of a pool (of an LLM and a question, by its row), or for one
     recorded `sample`.

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from heapq import nsmallest
 from pathlib import Path
 from time import monotonic
@@ -36,6 +35,7 @@ from feval.serving.wire import (
     bug_reply,
     error_reply,
 )
+from feval.values import frozen
 
 try:
     import uvicorn
@@ -479,7 +479,7 @@ _LINGER_S, _LONGEST_LINGER_S = 2.0, 30.0
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerLimits:
     """Bounds of bodies, and of connections open at once, beyond which requests are answered 503."""
 

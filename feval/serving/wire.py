@@ -19,7 +19,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from traceback import extract_tb
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import unquote
@@ -28,6 +27,7 @@ import orjson
 from pydantic import BaseModel, Field, ValidationError, WithJsonSchema
 
 from feval.errors import FevalError, NotRecordedError, StorageError, UsageError
+from feval.values import frozen
 
 _LOG = logging.getLogger("feval.serving")
 _JSON = "application/json"
@@ -42,7 +42,7 @@ once it has gone.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """One request.
 

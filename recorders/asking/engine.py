@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from feval.appendlog import AppendLog
 from feval.executors.progress import ProgressBar
 from feval.report.text import duration
+from feval.values import frozen
 from recorders.asking.pace import Budget, Clock, Limits, LoopClock, Pace, backoff
 from recorders.errors import (
     LONGEST_WAIT_S,
@@ -147,7 +148,7 @@ _RATE_WINDOW_S = 30.0
 _PROGRESS_EVERY_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Progress:
     """Where a run is, and how it ended. The unit of counts is what the run asks for: CoTs, scores
     or comparisons.

@@ -17,15 +17,16 @@ import asyncio
 import hashlib
 import math
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Protocol
 
 from feval.cards.billing import Price, usd
 from feval.cards.prices import price_list
 from feval.errors import OutOfRangeError, PriceNotFoundError
+from feval.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """How much may be asked of a server.
 
@@ -220,7 +221,7 @@ class Pace:
 _TOKENS_PER_CHARACTER = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProbeEstimate:
     """What the probes of CoTs are still to come to.
 
@@ -241,7 +242,7 @@ class ProbeEstimate:
     usd_cached: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CostEstimate:
     """What is still to come, before anything is asked.
 

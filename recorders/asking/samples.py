@@ -24,6 +24,7 @@ from feval.cards.billing import Price
 from feval.cards.names import UNANSWERED
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError, UsageError
+from feval.values import frozen
 from recorders.asking.engine import Assignment, Progress, TokenEstimate, ask
 from recorders.asking.pace import (
     Budget,
@@ -51,7 +52,7 @@ from recorders.request import (
 _OUTPUT_UNKNOWN = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SamplePlan:
     """What a recording should hold in the end: CoTs of each request; questions with equal messages
     share theirs.
@@ -409,7 +410,7 @@ _CUT_BY_TEXT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Probing:
     """How CoTs are probed.
 

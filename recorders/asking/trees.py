@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple
 
@@ -24,6 +24,7 @@ from feval.cards.names import UNANSWERED
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError, UsageError
 from feval.replay.draws import ABSENT_SAMPLE
+from feval.values import frozen
 from recorders.asking.pace import CostEstimate, cost
 from recorders.asking.samples import Lack, MissingSamples, SampleBatch, SamplePlan, prefix
 from recorders.errors import Fatal, RefusalError
@@ -61,7 +62,7 @@ def root(request: Request) -> TreePlace:
     return TreePlace(None, 0, tokens_left=request.decoding.max_tokens or math.inf)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Numbered:
     """The numbers of the steps that are recorded for each question, level by level.
 
@@ -121,7 +122,7 @@ class _Numbered:
         return (*self.path(parent), step - self.children(parent).start)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tree(_Numbered):
     """The full tree of steps that is recorded for each question.
 
@@ -326,7 +327,7 @@ def estimate_tree(
 _PLACES = re.compile(r"\{(question|answer)\}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Protocol:
     """What the user says after each reply of a chain.
 
@@ -355,7 +356,7 @@ class Protocol:
         return self.messages[turn - 1 if len(self.messages) > 1 else 0]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Turns(_Numbered):
     """The chains that are recorded for each question: `first` of them, each of `depth` turns.
 
@@ -460,7 +461,7 @@ def places(
         yield record, place, ends
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveTurns:
     """Turns that a method asked for live: each says itself which one it replies to."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
@@ -23,10 +23,11 @@ from typing import Any, NamedTuple, Self
 
 from feval.appendlog import AppendLog, Line, LineIndex, clean
 from feval.recording import Question, ScorerInfo
+from feval.values import frozen
 from recorders.errors import JournalError, LockedJournalError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Item:
     """One CoT to score.
 
@@ -143,7 +144,7 @@ class CoTKey(NamedTuple):
     against: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Score:
     """What a scorer returned for one CoT.
 

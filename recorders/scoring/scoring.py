@@ -32,6 +32,7 @@ from feval.recording import Recording, ScorerInfo, ScoreRows, open_recording, ve
 from feval.recording.arrays import conversation, path_texts
 from feval.recording.derived.rewriting import add_scorers
 from feval.report.text import counted
+from feval.values import frozen
 from recorders.asking.engine import Assignment, Control, Progress, RunBar, TokenEstimate, ask, run
 from recorders.asking.pace import Budget, CostEstimate, Limits, check_cost_limit, find_price
 from recorders.asking.pace import cost as usd_of
@@ -46,7 +47,7 @@ NewScores = list[tuple[ScorerInfo, Mapping[Pair, Iterator[ScoreRows]]]]
 """What is written: scorers, and their scores by dataset and LLM."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScoringResult:
     """A recording with scores, and counts of what the scorer returned.
 

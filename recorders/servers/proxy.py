@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from hashlib import sha256
 from typing import Annotated, Any
 from urllib.parse import quote, unquote
@@ -56,6 +56,7 @@ from feval.serving.wire import (
     conversation,
     usage,
 )
+from feval.values import frozen
 from recorders.backends import replies
 from recorders.backends.openai_compatible import Endpoint, Redaction
 from recorders.errors import BackendError, JournalError
@@ -115,7 +116,7 @@ class _Settings(BaseModel, strict=True):
     stop: str | list[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ChatRequest:
     """A chat completion that can be recorded."""
 

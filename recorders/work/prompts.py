@@ -39,7 +39,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -65,6 +65,7 @@ from feval.cards.front_matter import (
 from feval.cards.reading import sentence
 from feval.errors import CardError, OutOfRangeError, SourceError, UnknownNameError, UsageError
 from feval.recording.content import Question
+from feval.values import frozen
 from recorders.asking.trees import Protocol
 from recorders.request import Message
 
@@ -72,7 +73,7 @@ _SLOT = "{answer}"
 _LONGEST_RATIONALE = 1000  # characters: an exemplar is paid for with every question
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptCard:
     """One version of a dataset's prompt.
 
@@ -382,7 +383,7 @@ def _checked(row: Mapping[str, Any], form: TrainForm, name: str, number: int) ->
 Choices = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exemplar:
     """A worked question; its chain of thought is without the answer sentence, and with options the
     answer is a label.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Collection, Mapping, MutableSequence, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial as partial_of
 from itertools import groupby
 from pathlib import Path
@@ -40,6 +40,7 @@ from feval.recording import (
 from feval.recording.layout.format import LeafHash, check_name, recording_around
 from feval.recording.parts import llm_leaf, question_line
 from feval.recording.verify import open_sound
+from feval.values import frozen
 from recorders.asking.batches import BatchedOpenAI, BatchedSamples
 from recorders.asking.engine import Control, Progress, RunBar, run
 from recorders.asking.pace import CostEstimate, Limits, check_cost_limit, find_price
@@ -453,7 +454,7 @@ def _add(journal: Journal, request: Request, pool: PoolRows, counter: str) -> No
         journal.add(request, key, samples, completions, recorded_at=at or "", seeds=seeds)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordingTask:
     """One LLM on one dataset; tasks with equal identity share a journal.
 

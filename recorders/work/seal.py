@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -36,6 +36,7 @@ from feval.recording import (
 from feval.recording.content import ProbeRows
 from feval.recording.parts import EXTRA_COLUMNS
 from feval.report.text import counted
+from feval.values import frozen
 from recorders.asking.samples import Probing
 from recorders.asking.trees import Levels, LiveTurns, Tree, places, reply_of
 from recorders.errors import JournalError
@@ -46,7 +47,7 @@ _ENOUGH_REPEATS = 3
 _PROVIDERS_COUNTS = ("reasoning_tokens", "cached_tokens")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JournaledLLM:
     """An LLM on a dataset, whose replies are in a journal.
 

@@ -5,7 +5,7 @@ defaults for the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, MutableSequence, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -17,6 +17,7 @@ from feval.errors import OutOfRangeError, UsageError, require_known
 from feval.hub.datasets import questions, remarks, train_rows
 from feval.recording import Question
 from feval.recording.layout.format import check_name
+from feval.values import frozen
 from recorders.asking.batches import BatchedOpenAI
 from recorders.asking.samples import Probing
 from recorders.asking.trees import MOST_STEPS, Tree, Turns
@@ -53,7 +54,7 @@ _BRANCH, _DEPTH = 4, 8
 _PRICES, _TINY_PRICES = "2025-06-02", "tiny-2026-11"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordingSettings:
     """What a user says about a recording. `None` leaves a choice to the LLM's card, or else to the
     paper's protocol.

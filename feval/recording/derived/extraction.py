@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from feval.recording.layout.format import PROBES
 from feval.recording.reader import Recording, open_recording
 from feval.recording.verify import StepCounter, open_sound
 from feval.recording.writer import RecordingWriter
+from feval.values import frozen
 
 ANSWERS = ("text", "stored")
 """Where raw answers come from: the texts (or the stored answer, where there is no text), or always
@@ -44,7 +45,7 @@ _CARRIED = "Before answers were extracted again: "
 """Marks the notes of the parent, which may be about the old answers."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnswerChange:
     """One CoT whose answer changed; `before` and `after` are normal forms, `None` for no answer."""
 
@@ -56,7 +57,7 @@ class AnswerChange:
     raw_after: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GoldChange:
     """One question whose gold has another key than before; `answer` is the gold as the dataset
     writes it.
@@ -68,7 +69,7 @@ class GoldChange:
     after: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LLMChanges:
     """How the answers of one LLM on one dataset changed, as numbers of CoTs.
 
@@ -98,7 +99,7 @@ class LLMChanges:
     probes_changed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DatasetChanges:
     """How the answers and golds of one dataset changed; `gold_examples` are the first of
     `golds_changed`.
@@ -114,7 +115,7 @@ class DatasetChanges:
     llms: tuple[LLMChanges, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extraction:
     """The result of extracting the answers of a recording again.
 

@@ -18,7 +18,7 @@ from feval.recording.parts import rows_at
 from feval.recording.reader import Recording
 from feval.recording.verify import StepCounter, open_sound
 
-_Rows = TypeVar("_Rows", PoolRows, ProbeRows, ScoreRows)
+_Rows = TypeVar("_Rows", bound=PoolRows | ProbeRows | ScoreRows)
 _CARRIED = "Before the selection: "
 """Marks the notes of the parent, which may be about what was left out."""
 
@@ -177,13 +177,11 @@ def _chosen(
             continue
         if samples is None:
             yield each
-        elif not isinstance(each, PoolRows):
-            indices = enumerate(each.sample_indices)
-            yield rows_at(each, [place for place, index in indices if index < samples])
-        elif len(each.answers) < samples:
+            continue
+        indices = range(len(each.answers)) if isinstance(each, PoolRows) else each.sample_indices
+        if isinstance(each, PoolRows) and len(indices) < samples:
             raise ShortPoolError(
-                f"{llm} has {len(each.answers)} CoTs on {each.question_id!r}; {samples} were"
+                f"{llm} has {len(indices)} CoTs on {each.question_id!r}; {samples} were"
                 " requested. Select fewer."
             )
-        else:
-            yield rows_at(each, range(samples))
+        yield rows_at(each, [place for place, index in enumerate(indices) if index < samples])

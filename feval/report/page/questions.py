@@ -5,7 +5,6 @@ recording, as a page to look at, with everything that was recorded of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +20,7 @@ from feval.report.page.document import escaped_json, html_page, table_data
 from feval.report.tables.recordings import info_tables, pool_kinds
 from feval.report.tables.tables import Fields, make_table, number, share
 from feval.report.text import counted, size
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Traces
@@ -35,7 +35,7 @@ number of changes.
 _MOST_CHANGES = 240
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Caps:
     """Limits on a page's text: the number of questions, then characters of a question, an answer, a
     CoT and all CoTs together.

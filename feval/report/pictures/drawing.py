@@ -30,6 +30,7 @@ from feval.errors import UnknownNameError, UsageError, require_known
 from feval.evaluation.measures import COSTS
 from feval.report.palette import CEILINGS, COLOURS, DASHES, MARKERS, Look, places
 from feval.report.text import plain_number, shortened
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import CurvePoint
@@ -115,7 +116,7 @@ def style(name: str, *, columns: int = 1) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlotOptions:
     """What `Plottable.plot` was asked for; it says what each means."""
 
@@ -152,7 +153,7 @@ Entries = dict[str, Any]
 Shown = TypeVar("Shown")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Name:
     """A text that stands near a point, where it hides nothing.
 
@@ -196,7 +197,7 @@ class Contents:
     put: list[Any] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Picture:
     """A picture that is drawn when it is saved or plotted.
 

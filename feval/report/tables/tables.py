@@ -13,7 +13,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
@@ -33,6 +33,7 @@ from feval.report.text import (
     usd_per_1000,
     visible,
 )
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
@@ -76,7 +77,7 @@ class Cell(str):
         return {"t": str(self), "s": self.value, **drawn}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableColumn:
     """A column of a table: numbers are right-aligned, and a narrow terminal may leave out spare
     columns.
@@ -90,7 +91,7 @@ class TableColumn:
     meaning: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """A table before it is drawn, with sentences below it; text from LLMs is made safe when drawn.
 
