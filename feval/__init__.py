@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     )
     from feval.methods.oracle import Oracle
     from feval.methods.vote import plurality
+    from feval.receipts.repricing import Repricing, reprice
     from feval.receipts.verifying import verify_receipt
     from feval.recording import merge, open_recording, select, verify_recording
     from feval.replay import LLM, Dataset, load
@@ -91,6 +92,7 @@ __all__ = [
     "Plan",
     "PriceList",
     "ProbeConfidence",
+    "Repricing",
     "SelfConsistency",
     "SequentialRevision",
     "SingleCall",
@@ -110,6 +112,7 @@ __all__ = [
     "open_recording",
     "plurality",
     "price_list",
+    "reprice",
     "select",
     "self_consistency_curve",
     "set_progress",
@@ -134,6 +137,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "cards.names": ("DatasetType", "LLMType"),
     "comparison.plan": ("Plan",),
     "cards.prices": ("PriceList", "price_list"),
+    "receipts.repricing": ("Repricing", "reprice"),
     "receipts.verifying": ("verify_receipt",),
     "recording": ("merge", "open_recording", "select", "verify_recording"),
     "replay": ("LLM", "Dataset", "load"),

@@ -72,6 +72,7 @@ GROUPS = {
         "run": ("Run one method on a dataset.", "evaluate:run"),
         "surface": ("Accuracy over width and depth of traces.", "evaluate:surface"),
         "compare": ("Compare methods over a range of budgets.", "compare:compare"),
+        "reprice": ("What a result costs at other prices.", "evaluate:reprice"),
         "couple": ("Compare LLMs that were sampled with the same noise.", "forecast:couple"),
         "estimate": ("Forecast vote accuracy from a few calls.", "forecast:estimate"),
         "plan": ("Decide what to buy with a budget.", "forecast:plan"),

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from feval import receipts, serving
-from feval.cli.evaluating import ResultFiles, open_request, request_options, result_options
+from feval.cli.evaluating import (
+    ResultFiles,
+    last_receipt,
+    open_request,
+    request_options,
+    result_options,
+)
 from feval.cli.options import (
     DEFAULT_COUNTS,
     DatasetName,
@@ -49,7 +55,7 @@ from feval.hub.places import open_place
 from feval.methods import METHODS
 from feval.recording import open_recording
 from feval.report import page, pictures, tables
-from feval.report.files import encoded
+from feval.report.files import encoded, save_files
 from feval.report.page.document import verification
 from feval.report.tables.tables import (
     curve_records,
@@ -57,6 +63,7 @@ from feval.report.tables.tables import (
     evaluation_tables,
     grade_table,
     records_csv,
+    repricing_tables,
     surface_records,
     surface_table,
 )
@@ -381,6 +388,46 @@ def _files(name: str, result: Any, records: Any, draw: Callable[[Any], Any]) -> 
         f"{name}.png": picture.png(),
         f"{name}.svg": picture.svg(),
     }
+
+
+@result_options("reprice.csv, .parquet, .json, .png and .svg")
+def reprice(
+    result: Annotated[
+        Path | None,
+        Argument(
+            metavar="RESULT",
+            help="A receipt of run, curve or compare, or the folder it is in. Default: the newest.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    prices: Annotated[
+        list[str],
+        Option("--prices", metavar="LIST", help="Id or file of a price list. Repeat for several."),
+    ],
+    show_all: ShowAll = False,
+    saved: ResultFiles,
+    show: Output,
+) -> None:
+    """Show what a result costs at other prices, without evaluating again.
+
+    The answers stay, and so do decisions that were made at the prices of their day.
+
+    Example: feval reprice comparison --prices 2025-06-02 --prices genai-prices@2026-11-01
+    """
+    found = receipts.reprice(last_receipt() if result is None else result, prices)
+    written = []
+    if saved.out is not None:
+        files = _files(
+            "reprice", found, found.records(), lambda it: pictures.curve_panels(it.lists)
+        )
+        written = save_files(saved.out, files, replace=saved.force)
+    show.result(
+        found.to_dict(),
+        *repricing_tables(found, whole=show_all),
+        *found.cautions,
+        *(f"wrote {path}" for path in written),
+    )
 
 
 @result_options("result.json and receipt.json")

@@ -416,6 +416,7 @@ def compare(
     resamples: int | None = None,
     costs: Collection[float] | None = None,
     accuracies: Collection[float] | None = None,
+    vary: str | None = None,
     workers: int = 1,
     executor: Executor | None = None,
     base: str | Path | None = None,
@@ -449,7 +450,7 @@ def compare(
         dataset: id; needed where several are recorded.
         llms: names; `None` for all that were recorded, in recorded order.
         budgets: of methods that name none themselves, as above.
-        seed: of draws, split and resamples. For this and all options below to `accuracies` `None`
+        seed: of draws, split and resamples. For this and all options below to `vary` `None`
             is what the plan says, and without a plan the default that `Plan` and `evaluate` have:
             0.
         replicates: draws of every question where there is no exact expectation: 100, or fewer of
@@ -477,6 +478,8 @@ def compare(
         costs: at which methods are compared, per question in the unit of `cost`: three that a pair
             shares.
         accuracies: in [0, 1], whose cost is asked for: three that the methods share.
+        vary: a price, such as "o3=output" (or "input", "cached", "written"), for `flips`: at which
+            value of it the cheaper of two methods changes.
         workers: processes for all evaluations together; the numbers are the same for any number.
         executor: takes their place, see `evaluate`.
         base: the folder that the plan's paths start from; `None`: that of the file that it was read
@@ -519,6 +522,7 @@ def compare(
         "resamples": resamples,
         "costs": costs,
         "accuracies": accuracies,
+        "vary": vary,
     }
     options = {name: value for name, value in given.items() if value is not None}
     absent: tuple[FailedMethod, ...] = ()

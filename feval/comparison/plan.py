@@ -40,6 +40,7 @@ from feval.arguments import checked
 from feval.cards.prices import moved_prices
 from feval.cards.reading import read_toml
 from feval.cards.serving import serving_profile
+from feval.comparison.flips import VariedPrice
 from feval.errors import FevalError, OutOfRangeError, UsageError
 from feval.evaluation.measures import COSTS
 from feval.evaluation.method_names import make_method
@@ -228,6 +229,12 @@ def _method(place: int, table: Mapping[str, Any], shared: bool) -> ComparedMetho
     return ComparedMethod.parse(where, {"label": label} | dict(table))
 
 
+def _varied(text: str | None) -> str | None:
+    if text is not None:
+        VariedPrice.parse(text)
+    return text
+
+
 class Plan(Displayable, EvaluationOptions):
     """A comparison before it is computed: the options of `evaluate` that all methods share, and the
     methods.
@@ -262,6 +269,7 @@ class Plan(Displayable, EvaluationOptions):
         costs: budgets per question, counted in this (USD for "usd"), at which methods are compared;
             none for a few that they share.
         accuracies: in [0, 1], whose cost is asked for; none for a few that the methods share.
+        vary: a price that varies, see `VariedPrice`; `None` for none.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -285,6 +293,10 @@ class Plan(Displayable, EvaluationOptions):
     accuracies: Annotated[
         tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False, max_length=MOST_NAMES)
     ] = ()
+
+    vary: Annotated[str | None, AfterValidator(_varied)] = option(
+        None, "Price at which the cheaper method may change: input, output, ...", "LLM=RATE"
+    )
 
     _folder: Path = PrivateAttr(default=Path())
 

@@ -18,7 +18,7 @@ import numpy as np
 from feval.comparison.plan import ComparedMethod, Plan
 from feval.errors import FevalError, NotExactError, StorageError, UnknownNameError, UsageError
 from feval.evaluation import TIME_LIMIT
-from feval.evaluation.cautions import amount
+from feval.evaluation.cautions import swept_text
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.evaluation.user_methods import MethodFile
@@ -70,12 +70,9 @@ class MethodCurve:
         """The swept field and its value, such as "n=5"; empty without a sweep. A budget in USD is
         that of 1,000 questions.
         """
-        if self.entry.sweep is None:
-            return ""
-        field, fields = self.entry.sweep[0], self.points[point].fields
-        if field == "budget" and fields.get("prices"):
-            return f"budget={amount(1000 * fields[field])} USD per 1,000"
-        return f"{field}={self.budget(point)}"
+        field = "" if self.entry.sweep is None else self.entry.sweep[0]
+        fields = self.points[point].fields
+        return swept_text(field, fields.get(field), fields)
 
 
 @dataclass(frozen=True)

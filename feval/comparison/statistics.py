@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from feval.comparison.flips import FlipPrice, VariedPrice, flip_price
 from feval.estimators.arrays import Result, pareto
 from feval.estimators.comparisons import (
     accuracy_at,
@@ -287,6 +288,7 @@ class Statistics:
         savings: every pair at the plan's accuracies, or at some that the curves share.
         reaches: the cost at which every curve reaches those accuracies.
         ranking: strongest first; empty for a single curve.
+        flips: every pair of curves, where the plan varies a price.
     """
 
     best: tuple[BestPoint, ...]
@@ -297,6 +299,7 @@ class Statistics:
     savings: tuple[Saving, ...]
     reaches: tuple[CostToReach, ...]
     ranking: tuple[Rank, ...]
+    flips: tuple[FlipPrice, ...]
 
 
 class _PairTests(Result):
@@ -360,7 +363,7 @@ def statistics(
         shared,
         differences=_adjusted(joined("differences")),
         unequal_costs=_adjusted(joined("unequal_costs")),
-        **{name: joined(name) for name in ("areas", "savings", "reaches")},
+        **{name: joined(name) for name in ("areas", "savings", "reaches", "flips")},
     )
 
 
@@ -386,6 +389,7 @@ def _on_the_same(
         savings=savings,
         reaches=reaches,
         ranking=_ranking(plan, lines),
+        flips=_flips(plan, lines, paired),
     )
 
 
@@ -640,6 +644,51 @@ def _ranking(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[Rank, ...]:
         for line, rank, cost, accuracy, own, (low, high), share in columns
     ]
     return tuple(sorted(rows, key=lambda row: row.rank))
+
+
+def _flips(plan: Plan, lines: Sequence[_CostCurve], paired: _PairTests) -> tuple[FlipPrice, ...]:
+    """Where the cheaper of two curves changes, each at its most accurate point, of these the
+    cheapest.
+    """
+    if plan.vary is None:
+        return ()
+    varied = VariedPrice.parse(plan.vary)
+    varied.today([point for line in lines for point in line.points])
+    chosen = [int(np.lexsort((line.cost, -line.right.round(11)))[0]) for line in lines]
+    order, seed = paired.order, plan.seed % (1 << 64)
+    dealt = Clusters(len(order), seed, paired.clusters)
+    columns = [
+        column[line.shared][order]
+        for line, i in zip(lines, chosen, strict=True)
+        for column in varied.lines(line.points[i])
+    ]
+    means = np.array([column.mean() for column in columns]).reshape(-1, 2)
+    resampled = bootstrap_means(
+        np.stack([dealt.sums(column) for column in columns], axis=1),
+        resamples=plan.resamples, seed=seed, dealt=dealt,
+    ).reshape(plan.resamples, -1, 2)  # fmt: skip
+    rows = []
+    for a, b in combinations(range(len(lines)), 2):
+        (price,) = flip_price(*means[None, [a, b]].transpose(2, 0, 1)).tolist()
+        prices = flip_price(*resampled[:, [a, b]].transpose(2, 0, 1))
+        at = price == price
+        fixed, slope = means[[a, b]].T
+        # below the price, or, where there is none, at any
+        difference = np.diff(fixed + slope * (price / 2 if at else 1.0))[0]
+        same = not at and abs(difference) <= _ROUNDING * abs(fixed + slope).max()
+        low, high = _ends(plan, prices)
+        rows.append(
+            FlipPrice(
+                *(lines[i].label for i in (a, b)),
+                *(int(lines[i].places[chosen[i]]) for i in (a, b)),
+                plan.vary,
+                "at" if at else "always" if same else "never",
+                price if at else None, low, high,
+                float(np.isnan(prices).mean()),
+                None if same else lines[a if difference > 0 else b].label,
+            )
+        )  # fmt: skip
+    return tuple(rows)
 
 
 def _finite(value: float) -> float | None:

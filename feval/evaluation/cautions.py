@@ -164,6 +164,15 @@ def _paid(costs: Any) -> tuple[float, float, str, str]:
     return 1000 * usd, 1000 * per_round, "USD", "1,000 questions"
 
 
+def swept_text(field: str, value: Any, fields: Mapping[str, Any]) -> str:
+    """Return a field that varies and its value, such as "n=5", a budget in USD for 1,000 questions;
+    empty where none does. `fields` are those of the method.
+    """
+    if field == "budget" and fields.get("prices"):
+        return f"budget={amount(1000 * value)} USD per 1,000"
+    return f"{field}={value}" if field else ""
+
+
 def amount(value: float) -> str:
     """Write an amount of money or tokens with three digits or more, without an exponent."""
     text = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"

@@ -77,9 +77,10 @@ class CurvePoint(dict[str, Any]):
     `accuracy_low` and `accuracy_high`, the ends of its interval, `None` where none was asked for;
     `kind`, "exact", "recorded" or "seeded"; `pass_at_n`, the mean probability that one of the CoTs
     the method may look at is right, an upper bound of every vote, `None` for several LLMs; means of
-    measures, such as `usd_per_question`, `None` where not known; `cost`, the one that was asked
-    for; and what k calls reach, where the curve has such `measures`, with its interval, such as
-    `point["pass^k"]`, `point["pass^k_low"]` and `point["pass^k_high"]`.
+    measures, such as `usd_per_question`, `None` where not known; `billed`, the tokens behind them,
+    see `QuestionLedger.bill_rows`; `cost`, the one that was asked for; and what k calls reach,
+    where the curve has such `measures`, with its interval, such as `point["pass^k"]`,
+    `point["pass^k_low"]` and `point["pass^k_high"]`.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -227,8 +228,10 @@ def self_consistency_curve(
     ledger = QuestionLedger.at_mean_question(
         llm, pool, budgets, output_tokens=output, picodollars=paid
     )
+    longest = int(pool.prompt_tokens.max())
     columns: Iterator[tuple[Any, ...]] = zip(
         budgets,
+        (ledger.bill_rows(place=place, longest=longest) for place in range(len(budgets))),
         interval_columns(right, confidence, grouped),
         any_right.mean().tolist(),
         ledger.each(*ledger.measures("always", "curves").values()),
@@ -241,8 +244,15 @@ def self_consistency_curve(
         replicates={"exact": None, "recorded": 1, "seeded": replicates}[order],
         confidence=confidence,
         points=tuple(
-            CurvePoint(n=n, **ends, kind=order, pass_at_n=None if has_partial else ceiling, **own)
-            for n, ends, ceiling, own in columns
+            CurvePoint(
+                n=n,
+                **ends,
+                kind=order,
+                pass_at_n=None if has_partial else ceiling,
+                billed=billed,
+                **own,
+            )
+            for n, billed, ends, ceiling, own in columns
         ),
         left_out=questions.left_out,
         cautions=tuple(other_models([llm])),
@@ -379,6 +389,7 @@ def method_curve(
             accuracy=each.accuracy,
             **ends,
             pass_at_n=_pass_at_n(variant, dataset, llms, each),
+            billed=each.ledger.bill_rows(),
             **each.ledger.averages("always", "curves", cost=cost),
             **own,
         )

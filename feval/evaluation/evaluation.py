@@ -27,12 +27,13 @@ Both begin in cli/evaluate.py, the command; `evaluating.open_request` loads the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +92,21 @@ ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
 """How a wrong answer came about."""
 
 
+class CostOfPass(NamedTuple):
+    """What a right answer costs whoever asks again until one is (arXiv 2504.13359): the mean over
+    questions of USD over accuracy, as of independent retries with a perfect verifier.
+
+    Attributes:
+        mean: infinite where a question is never right.
+        never_right: number of these questions.
+        mean_of_others: `None` where there are no others.
+    """
+
+    mean: float
+    never_right: int
+    mean_of_others: float | None
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Evaluation(Averages, DatasetResult, Plottable):
     """One method on Q questions of one dataset. Numbers per question are means over its draws.
@@ -133,6 +149,24 @@ class Evaluation(Averages, DatasetResult, Plottable):
     def accuracy(self) -> float:
         """Mean over questions of the probability of being right."""
         return float(self.right.mean())
+
+    @property
+    def usd_per_right(self) -> float | None:
+        """Mean USD over accuracy, infinite where nothing is right; `None` where USD are not
+        known.
+        """
+        paid = self.usd_per_question
+        return None if paid is None else paid / self.accuracy if self.accuracy else math.inf
+
+    @property
+    def cost_of_pass(self) -> CostOfPass | None:
+        """What a right answer costs by retries; `None` where USD are not known."""
+        if self.usd is None:
+            return None
+        can = self.right > 0
+        never, others = int((~can).sum()), (self.usd[can] / self.right[can]).tolist()
+        mean = math.fsum(others) / len(others) if others else None
+        return CostOfPass(math.inf if never or mean is None else mean, never, mean)
 
     def _paid(self) -> Sequence[tuple[str, Any]]:
         return [(self.method, self)]
@@ -205,7 +239,11 @@ class Evaluation(Averages, DatasetResult, Plottable):
             "llms": list(self.llms),
             **self.ledger.averages("always", "curves", "files", "used", cost=self.cost),
             "errors": self.errors(),
+            "usd_per_right": _finite(self.usd_per_right),
+            "billed": self.ledger.bill_rows(),
         }
+        if (retried := self.cost_of_pass) is not None:
+            result["cost_of_pass"] = retried._asdict() | {"mean": _finite(retried.mean)}
         if self.errors_estimate is not None:
             result["errors_estimate"] = asdict(self.errors_estimate)
         if self.train_questions:
@@ -218,6 +256,10 @@ class Evaluation(Averages, DatasetResult, Plottable):
                 name: None if each is None else int(each.sum()) for name, each in totals.items()
             }
         return result
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value
 
 
 _TOTALS = ("samples", "output_tokens", "sequential_tokens", "longest_trace_tokens")

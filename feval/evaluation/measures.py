@@ -9,8 +9,9 @@ NumPy, so that a command can name the costs before it computes one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import pairwise
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +35,7 @@ Sums = Callable[[Any], Any]
 
 _NO_CLOSED_FORM = "no closed form of them is known; order seeded counts them"
 _NO_PROMPTS = "no prompt tokens recorded"
+_KINDS = ("input", "output", "cached", "written")
 _PROMPTS = {"once": "asked", "per_round": "rounds", "per_sample": "cots"}
 
 
@@ -329,6 +331,43 @@ class QuestionLedger:
         cached = 0 if read is None else read if kept is None else read + kept
         sent = times * tokens + beyond - cached
         return Bill(self.payers[place], sent, output, tokens, beyond, read, kept)
+
+    def at(self, prices: Mapping[str, Price]) -> QuestionLedger:
+        """The same counts, at other prices of some LLMs."""
+        payers = [one._replace(price=prices.get(one.name, one.price)) for one in self.payers]
+        return replace(self, payers=payers)
+
+    def bill_rows(
+        self, *, place: int | None = None, longest: int | None = None
+    ) -> list[dict[str, Any]]:
+        """What is billed, as JSON values that any prices can be put to: means per question, for
+        each LLM and each step of its price; none where they are not known, or CoTs state USD.
+
+        `input` and `output` tokens, and `cached` and `written` ones where there is a cache, of the
+        requests with more than `beyond` input tokens and at most `longest`; or `usd`, of scores.
+
+        Args:
+            place: of one of the Q, in place of their mean.
+            longest: input tokens of the longest request, where Q are no questions.
+        """
+
+        def own(column: Any) -> float:
+            return float(column.mean() if place is None else column[place]) / self.draws
+
+        rows: list[dict[str, Any]] = []
+        for bill in [] if self.payers[0].states_usd else self.billed() or ():
+            steps = [start for start, _ in bill.payer.price.steps] if bill.payer.price else []
+            for beyond, end in pairwise((0, *steps, 1 << 63)):
+                within = (bill.request <= end) & ((bill.request > beyond) | (beyond == 0))
+                most = longest or int((within * (bill.request + bill.beyond)).max())
+                row = {"llm": bill.payer.name, "beyond": beyond, "longest": most}
+                kinds = zip(_KINDS, (bill.input, bill.output, bill.read, bill.kept), strict=True)
+                row |= {kind: own(within * tokens) for kind, tokens in kinds if tokens is not None}
+                rows += [row] * bool(within.any())
+        scoring = self.total("scoring_picodollars")
+        if rows and scoring is not None and scoring.any():
+            rows.append({"usd": own(scoring) / PICODOLLARS})
+        return rows
 
     def column(self, name: str) -> Floats | None:
         """[Q] a measure, as a mean over the draws; `None` where it is not known."""

@@ -98,6 +98,10 @@ def comparison_page(
     data["pictures"] = [
         _surface_picture(surface) | {"note": _SURFACE.format(surface.llm)} for surface in surfaces
     ]
+    if (vary := comparison.plan.vary) is not None:
+        drawn = pictures.price_map(comparison, pictures.PlotOptions(title=False))
+        words = f"The most accurate method within a budget as {vary} varies."
+        data["pictures"].append(_held(drawn, words) | {"note": words})
     if traces is not None:
         data["explorer"] = question_book(dataset, llms, traces, comparison.plan.seed, caps)
     title = f"Methods compared on {comparison.plan.dataset}"
@@ -279,13 +283,16 @@ def surface_page(surface: Surface, verify: Sequence[str] = ()) -> str:
 
 
 def _surface_picture(surface: Surface) -> dict[str, str]:
-    """The picture as an address that holds all of it, and what it shows in words."""
     words = (
         f"Accuracy of votes of {surface.llm} on {surface.dataset} over traces per question and"
         " tokens of each"
     )
+    return _held(pictures.surface(surface, pictures.PlotOptions(title=False)), words)
+
+
+def _held(drawn: pictures.Picture, words: str) -> dict[str, str]:
+    """A picture as an address that holds all of it, and what it shows in words."""
     # narrow, so that its letters can be read on a phone
-    drawn = pictures.surface(surface, pictures.PlotOptions(title=False))
     svg = replace(drawn, size=(5.0, 4.0)).svg()
     svg = svg.replace(b"</style>", _ON_DARK + b"</style>", 1)
     return {"src": f"data:image/svg+xml;base64,{b64encode(svg).decode()}", "alt": words}
@@ -376,9 +383,9 @@ def comparison_files(
         caps=caps,
         verify=() if receipt is None else verification(receipt, users),
     )
-    picture = pictures.comparison(comparison)
-    return {
-        "comparison.png": picture.png(),
-        "comparison.svg": picture.svg(),
-        "report.html": page.encode(),
-    }
+    drawn = {"comparison": pictures.comparison(comparison)}
+    if comparison.plan.vary is not None:
+        drawn["price-map"] = pictures.price_map(comparison)
+    made = {f"{name}.png": each.png() for name, each in drawn.items()}
+    made |= {f"{name}.svg": each.svg() for name, each in drawn.items()}
+    return made | {"report.html": page.encode()}

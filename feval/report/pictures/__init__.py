@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         figure,
         figure_png,
         figure_svg,
+        price_map,
         surface,
     )
 
@@ -43,6 +44,7 @@ __all__ = [
     "figure_svg",
     "forecast",
     "plot_curve",
+    "price_map",
     "questions",
     "style",
     "surface",
@@ -53,6 +55,14 @@ __getattr__, __dir__ = lazy_names(
     {
         "lines": (*__all__,),  # has all of them but these
         "drawing": ("style",),
-        "panels": ("coupling", "curve_panels", "figure", "figure_png", "figure_svg", "surface"),
+        "panels": (
+            "coupling",
+            "curve_panels",
+            "figure",
+            "figure_png",
+            "figure_svg",
+            "price_map",
+            "surface",
+        ),
     },
 )

@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
+from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure as Drawing
+from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
+from feval.comparison.flips import VariedPrice
+from feval.comparison.flips import price_map as price_map_of
 from feval.report.palette import COLOURS
 from feval.report.pictures.drawing import (
     DASHED,
+    DOTTED,
     GREY,
+    INK,
     PER_1000,
     Contents,
     Entries,
@@ -43,6 +48,7 @@ from feval.report.tables.tables import surface_notes
 from feval.report.text import counted, plain_number, shortened
 
 if TYPE_CHECKING:
+    from feval.comparison.comparison import Comparison
     from feval.evaluation.curves import Curve
     from feval.evaluation.surfaces import Surface
     from feval.forecast.coupled import Coupling
@@ -55,9 +61,11 @@ _MOST_COLUMNS = 4
 
 @picture(has_panels=True)
 def curve_panels(figure: Drawing, panels: Sequence[Sequence[Curve]], _: PlotOptions) -> Contents:
-    """Return cost against accuracy with a panel for the curves of each dataset.
+    """Return cost against accuracy with a panel for the curves of each dataset, or of each price
+    list where it is one dataset.
 
-    An LLM has the same colour and marker in every panel, at its first point (hollow) and its last.
+    An LLM, or a method where they are several, has the same colour and marker in every panel, at
+    its first point (hollow) and its last.
     Bands and ceilings are left out; `curves` has them.
     """
     columns = min(_MOST_COLUMNS, math.ceil(math.sqrt(len(panels))))
@@ -66,25 +74,29 @@ def curve_panels(figure: Drawing, panels: Sequence[Sequence[Curve]], _: PlotOpti
     grid = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     everything = [curve for curves in panels for curve in curves]
     axis = along(everything)
-    looks = {llm: look(i) for i, llm in enumerate(dict.fromkeys(c.llm for c in everything))}
+    differs = "method" if len({curve.method for curve in everything}) > 1 else "llm"
+    title = "dataset" if len({curve.dataset for curve in everything}) > 1 else "prices"
+    names = dict.fromkeys(getattr(curve, differs) for curve in everything)
+    looks = {name: look(i) for i, name in enumerate(names)}
     for i, (axes, curves) in enumerate(zip(grid, panels, strict=False)):
         for curve in curves:
             x = [place(point, axis[0]) for point in curve.points]
             y = shares(curve.points)
-            style = looks[curve.llm] | {"markersize": 4}
+            style = looks[getattr(curve, differs)] | {"markersize": 4}
             axes.plot(x, y, markevery=[-1], zorder=3, **style)
             axes.plot(x[:1], y[:1], markerfacecolor="white", zorder=4, **style)
-        frame_curves(axes, curves, axis)
+        # prices are compared on the same axes
+        frame_curves(axes, everything if title == "prices" else curves, axis)
         axes.tick_params(labelsize=7.5)
         axes.xaxis.label.set_fontsize(7.5)
-        axes.set_title(shortened(curves[0].dataset, 32), loc="left", fontsize=9)
+        axes.set_title(shortened(getattr(curves[0], title), 32), loc="left", fontsize=9)
         if i + columns < len(panels):  # a panel stands below it
             axes.set_xlabel("")
         if i % columns:
             axes.set_ylabel("")
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
-    return Contents({legend_label(llm): handle(**style) for llm, style in looks.items()})
+    return Contents({legend_label(name): handle(**style) for name, style in looks.items()})
 
 
 _ON_MAP: Entries = {
@@ -159,6 +171,42 @@ def surface(axes: Axes, shown: Surface, options: PlotOptions) -> Contents:
     unit = PER_1000 if usd else "output tokens per question"
     signs = {f"equal cost, {unit}": handle(color="#8A8A8A", **thin(0.6))}
     return Contents(signs=signs | ({"Pareto frontier": handle(**dots)} if options.frontier else {}))
+
+
+@picture(7.2, 5.0)
+def price_map(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
+    """Return which method is the most accurate within a budget as the plan's price varies; a dotted
+    line is today's.
+    """
+    varied = VariedPrice.parse(shown.plan.vary or "")
+    found = price_map_of(shown, varied)
+    used = np.unique(found.best[found.best >= 0]).tolist()
+    colours = ["white", *(look(place)["color"] for place in range(len(used)))]
+    codes = np.searchsorted(used, found.best) + 1
+    codes[found.best < 0] = 0
+    today = float(np.median(found.prices))
+    x, y = found.prices, 1000 * found.budgets
+    axes.pcolormesh(
+        x, y, codes, shading="nearest", cmap=ListedColormap(colours), vmin=-0.5,
+        vmax=len(used) + 0.5, rasterized=True, alpha=0.85,
+    )  # fmt: skip
+    axes.axvline(today, color=INK, linestyle=DOTTED, linewidth=1.2)
+    axes.grid(visible=False)
+    axes.set(xscale="log", yscale="log", xlim=x[[0, -1]], ylim=y[[0, -1]])
+    for axis, ends in ((axes.xaxis, x), (axes.yaxis, y)):
+        name_ticks(axis, log_ticks(float(ends[0]), float(ends[-1])), plain_number)
+    beyond = f" beyond {varied.beyond:,} input tokens" if varied.beyond else ""
+    label = f"{varied.rate} price of {varied.llm}{beyond}, USD per million tokens"
+    name_axes(axes, label, f"budget, {PER_1000}")
+    title = f"Most accurate method within a budget on {shown.plan.dataset}"
+    heading(axes, title, (f"prices {shown.widest.prices}; dotted: {plain_number(today)}",), options)
+    lines = {
+        legend_label(found.labels[place]): Patch(facecolor=colour)
+        for place, colour in zip(used, colours[1:], strict=True)
+    }
+    return Contents(
+        lines, signs={"no method is as cheap": Patch(facecolor="white", edgecolor=GREY)}
+    )
 
 
 def _grid(shown: Surface, field: str) -> Floats:

@@ -39,6 +39,7 @@ from feval.report.text import (
     counted_questions,
     interval_name,
     p_value,
+    plain_number,
     shortened,
     signed_points,
 )
@@ -75,7 +76,7 @@ def comparison_tables(comparison: Comparison, *, page: bool = False) -> list[Tab
     shown.
     """
     shown = _Shown(comparison, page)
-    pairs = [shown.differences, shown.unequal_costs, shown.savings, shown.reaches]
+    pairs = [shown.differences, shown.unequal_costs, shown.savings, shown.reaches, shown.flips]
     makers: list[Callable[[], Table]] = [shown.results, shown.frontier, shown.ranking, *pairs]
     if page:
         first = [shown.best, shown.results, shown.errors, shown.frontier]
@@ -438,6 +439,34 @@ class _Shown:
             intro=intro,
         )
 
+    def flips(self) -> Table:
+        """The price at which the cheaper of two methods changes."""
+        comparison = self.comparison
+        points = {curve.label: curve for curve in comparison.curves}
+
+        def setting(label: str, point: str) -> Write:
+            return lambda row: (
+                f"{get(row, label)} {points[get(row, label)].budget_text(get(row, point))}".strip()
+            )
+
+        fields: Fields = {
+            "A": setting("a", "point_a"),
+            "B": setting("b", "point_b"),
+            "cheaper": lambda row: (
+                "the same" if row.cheaper is None
+                else f"{row.cheaper}{' below' if row.flips == 'at' else ' always'}"
+            ),
+            "#USD per million": numbers("price", write=plain_number, none="no price"),
+            self.interval: numbers("low", "high", write=plain_number),
+            "#no flip %": share("no_flip"),
+        }  # fmt: skip
+        notes = (
+            "Each method where it is most accurate; which is cheaper, not which is more accurate.",
+            "The interval is of the resamples in which it flips.",
+        )
+        title = f"Where the cheaper method changes as {comparison.plan.vary} varies"
+        return make_table(title, fields, comparison.flips, notes)
+
     def areas(self) -> Table:
         every = self.comparison.areas
         interval = share("area_low", "area_high")
@@ -592,6 +621,8 @@ def headline(
         "",
         *_significant(shown),
     ]
+    if comparison.flips:
+        pieces += ["", shown.flips()]
     if missing := comparison.missing + comparison.absent:
         pieces += ["", "Missing"]
         for one in missing[:_MISSING_ROWS]:

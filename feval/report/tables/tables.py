@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
     from feval.evaluation.surfaces import Surface, SurfacePoint
     from feval.receipts.grading import Grade
+    from feval.receipts.repricing import Repricing
     from feval.replay.clock import Timing
 
 
@@ -582,6 +584,27 @@ def curves_table(curves: Sequence[Curve]) -> Table:
     answer = () if several else (curve_answer(first),)
     table = make_table(title, fields, rows, (*answer, *subtitles(first), *first.warnings))
     return marked(table, [name for curve in curves for name in curve.counter.split("; ")])
+
+
+def repricing_tables(repricing: Repricing, *, whole: bool = False) -> list[Table]:
+    """Return a table per price list: the points on its frontier by cost, or the `whole` list."""
+    tables = []
+    for curves, rows in zip(repricing.lists, repricing.by_list(), strict=True):
+        shown = [row for row in rows if whole or row["frontier"]]
+        fields: Fields = {
+            "method": "method",
+            "setting": "setting",
+            "LLMs": "llms",
+            **accuracy(curves[0].confidence),
+            **cost_fields(["usd"]),
+            "#USD per 1,000 right": numbers("usd_per_right", write=usd_per_1000),
+            **({"on frontier": "frontier"} if whole else {}),
+        }
+        left = len(rows) - len(shown)
+        notes = [f"{counted(left, 'point')} cost more and are no better: --all"] * bool(left)
+        shown.sort(key=itemgetter("usd_per_question"))
+        tables.append(make_table(f"Prices {curves[0].prices}", fields, shown, notes))
+    return tables
 
 
 def _with_interval(measure: str) -> Write:
