@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     )
     from feval.methods.oracle import Oracle
     from feval.methods.vote import plurality
-    from feval.receipts.repricing import Repricing, reprice
+    from feval.receipts.repricing import reprice
     from feval.receipts.verifying import verify_receipt
     from feval.recording import merge, open_recording, select, verify_recording
     from feval.replay import LLM, Dataset, load
@@ -92,7 +92,6 @@ __all__ = [
     "Plan",
     "PriceList",
     "ProbeConfidence",
-    "Repricing",
     "SelfConsistency",
     "SequentialRevision",
     "SingleCall",
@@ -137,7 +136,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "cards.names": ("DatasetType", "LLMType"),
     "comparison.plan": ("Plan",),
     "cards.prices": ("PriceList", "price_list"),
-    "receipts.repricing": ("Repricing", "reprice"),
+    "receipts.repricing": ("reprice",),
     "receipts.verifying": ("verify_receipt",),
     "recording": ("merge", "open_recording", "select", "verify_recording"),
     "replay": ("LLM", "Dataset", "load"),

@@ -5,7 +5,7 @@ answers of another program.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,7 +63,7 @@ from feval.report.tables.tables import (
     evaluation_tables,
     grade_table,
     records_csv,
-    repricing_tables,
+    repricing_table,
     surface_records,
     surface_table,
 )
@@ -267,7 +267,7 @@ def curve(
         curves_table([result]),
         receipt=partial(receipts.receipt, request, result.to_dict(), questions, replayed),
         files=lambda: _files(
-            "curve", result, curve_records(result), lambda curve: pictures.curves([curve])
+            "curve", result.to_dict(), curve_records(result), pictures.curves([result])
         ),
     )
 
@@ -373,18 +373,18 @@ def _limits(text: str) -> tuple[int | None, ...]:
 
 
 def _surface_files(result: Surface) -> dict[str, bytes]:
-    files = _files("surface", result, surface_records(result), pictures.surface)
+    records = surface_records(result)
+    files = _files("surface", result.to_dict(), records, pictures.surface(result))
     made = page.page.surface_page(result, verification("receipt.json"))
     return files | {"surface.html": made.encode()}
 
 
-def _files(name: str, result: Any, records: Any, draw: Callable[[Any], Any]) -> dict[str, bytes]:
+def _files(name: str, numbers: Any, records: Any, picture: pictures.Picture) -> dict[str, bytes]:
     quiet_matplotlib()
-    picture = draw(result)
     return {
         f"{name}.csv": records_csv(records).encode(),
         f"{name}.parquet": tables.records_parquet(records),
-        f"{name}.json": encoded(result.to_dict()),
+        f"{name}.json": encoded(numbers),
         f"{name}.png": picture.png(),
         f"{name}.svg": picture.svg(),
     }
@@ -415,19 +415,19 @@ def reprice(
 
     Example: feval reprice comparison --prices 2025-06-02 --prices genai-prices@2026-11-01
     """
-    found = receipts.reprice(last_receipt() if result is None else result, prices)
-    written = []
+    lists = receipts.reprice(last_receipt() if result is None else result, prices)
+    points = [
+        {"prices": curve.prices, "method": curve.method, "llms": curve.llm} | point
+        for curves in lists
+        for curve in curves
+        for point in curve.points
+    ]
+    numbers, written = {"points": points}, []
     if saved.out is not None:
-        files = _files(
-            "reprice", found, found.records(), lambda it: pictures.curve_panels(it.lists)
-        )
+        files = _files("reprice", numbers, points, pictures.curve_panels(lists))
         written = save_files(saved.out, files, replace=saved.force)
-    show.result(
-        found.to_dict(),
-        *repricing_tables(found, whole=show_all),
-        *found.cautions,
-        *(f"wrote {path}" for path in written),
-    )
+    shown = (repricing_table(curves, whole=show_all) for curves in lists)
+    show.result(numbers, *shown, *(f"wrote {path}" for path in written))
 
 
 @result_options("result.json and receipt.json")

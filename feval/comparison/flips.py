@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 RATES = dict(zip(("input", "output", "cached", "written"), PRICE_FIELDS, strict=False))
 """What `VariedPrice` may vary -> the field of a price."""
-FACTORS = 10.0 ** np.linspace(-1, 1, 81)
+FACTORS = 10.0 ** np.linspace(-1, 1, 161)
 """Of today's price, on a map."""
-_BUDGETS = 61
+_BUDGETS = 121
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,12 @@ class FlipPrice:
         a, b: labels of the methods.
         point_a, point_b: index of the points in their curves.
         varied: the price, such as "o3=output".
-        flips: "at" a price; "never", where one is cheaper at every price above 0; "always", where
-            both cost the same at every price.
-        price: USD per million tokens; `None` where it flips at none.
+        price: USD per million tokens; `None` where they cost the same at no price above 0, or at
+            every price.
         low, high: of the interval over the resamples in which it flips at a price.
         no_flip: share of resamples without one.
-        cheaper: label of the cheaper method below the price, or at every price; `None` for
-            "always".
+        cheaper: label of the cheaper method below the price, or at every price; `None` where both
+            cost the same at every price.
     """
 
     a: str
@@ -56,7 +55,6 @@ class FlipPrice:
     point_a: int
     point_b: int
     varied: str
-    flips: str
     price: float | None
     low: float | None
     high: float | None
@@ -94,7 +92,7 @@ class VariedPrice(NamedTuple):
         return cls(llm, rate, int(beyond or 0))
 
     def _at(self, price: Price, value: float) -> Price:
-        field = {RATES[self.rate]: value}
+        field: dict[str, Any] = {RATES[self.rate]: value}
         if not self.beyond:
             return replace(price, **field)
         starts = [start for start, _ in price.steps]

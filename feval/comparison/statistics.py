@@ -669,27 +669,27 @@ def _flips(plan: Plan, lines: Sequence[_CostCurve], paired: _PairTests) -> tuple
     ).reshape(plan.resamples, -1, 2)  # fmt: skip
     rows = []
     for a, b in combinations(range(len(lines)), 2):
-        (price,) = flip_price(*means[None, [a, b]].transpose(2, 0, 1)).tolist()
         prices = flip_price(*resampled[:, [a, b]].transpose(2, 0, 1))
-        at = price == price
         fixed, slope = means[[a, b]].T
+        price = _finite(flip_price(fixed, slope))
         # below the price, or, where there is none, at any
-        difference = np.diff(fixed + slope * (price / 2 if at else 1.0))[0]
-        same = not at and abs(difference) <= _ROUNDING * abs(fixed + slope).max()
-        low, high = _ends(plan, prices)
+        costs = fixed + slope * (1.0 if price is None else price / 2)
+        same = abs(costs[0] - costs[1]) <= _ROUNDING * costs.max()
         rows.append(
             FlipPrice(
-                *(lines[i].label for i in (a, b)),
-                *(int(lines[i].places[chosen[i]]) for i in (a, b)),
+                lines[a].label,
+                lines[b].label,
+                int(lines[a].places[chosen[a]]),
+                int(lines[b].places[chosen[b]]),
                 plan.vary,
-                "at" if at else "always" if same else "never",
-                price if at else None, low, high,
+                price,
+                *_ends(plan, prices),
                 float(np.isnan(prices).mean()),
-                None if same else lines[a if difference > 0 else b].label,
+                None if same else lines[a if costs[0] < costs[1] else b].label,
             )
-        )  # fmt: skip
+        )
     return tuple(rows)
 
 
-def _finite(value: float) -> float | None:
+def _finite(value: Any) -> float | None:
     return float(value) if np.isfinite(value) else None

@@ -33,7 +33,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -92,21 +92,6 @@ ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
 """How a wrong answer came about."""
 
 
-class CostOfPass(NamedTuple):
-    """What a right answer costs whoever asks again until one is (arXiv 2504.13359): the mean over
-    questions of USD over accuracy, as of independent retries with a perfect verifier.
-
-    Attributes:
-        mean: infinite where a question is never right.
-        never_right: number of these questions.
-        mean_of_others: `None` where there are no others.
-    """
-
-    mean: float
-    never_right: int
-    mean_of_others: float | None
-
-
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Evaluation(Averages, DatasetResult, Plottable):
     """One method on Q questions of one dataset. Numbers per question are means over its draws.
@@ -159,14 +144,19 @@ class Evaluation(Averages, DatasetResult, Plottable):
         return None if paid is None else paid / self.accuracy if self.accuracy else math.inf
 
     @property
-    def cost_of_pass(self) -> CostOfPass | None:
-        """What a right answer costs by retries; `None` where USD are not known."""
-        if self.usd is None:
-            return None
+    def cost_of_pass(self) -> dict[str, float | None]:
+        """What a right answer costs whoever asks again until one is (arXiv 2504.13359): `mean` over
+        questions of USD over accuracy, as of independent retries with a perfect verifier, infinite
+        where a question is never right; `never_right`, how many are; `mean_of_others`. `None` for
+        what is not known.
+        """
         can = self.right > 0
-        never, others = int((~can).sum()), (self.usd[can] / self.right[can]).tolist()
-        mean = math.fsum(others) / len(others) if others else None
-        return CostOfPass(math.inf if never or mean is None else mean, never, mean)
+        never = len(can) - int(can.sum())
+        others = None
+        if self.usd is not None and can.any():
+            others = float((self.usd[can] / self.right[can]).mean())
+        mean = math.inf if self.usd is not None and never else others
+        return {"mean": mean, "never_right": never, "mean_of_others": others}
 
     def _paid(self) -> Sequence[tuple[str, Any]]:
         return [(self.method, self)]
@@ -240,10 +230,9 @@ class Evaluation(Averages, DatasetResult, Plottable):
             **self.ledger.averages("always", "curves", "files", "used", cost=self.cost),
             "errors": self.errors(),
             "usd_per_right": _finite(self.usd_per_right),
+            "cost_of_pass": {name: _finite(each) for name, each in self.cost_of_pass.items()},
             "billed": self.ledger.bill_rows(),
         }
-        if (retried := self.cost_of_pass) is not None:
-            result["cost_of_pass"] = retried._asdict() | {"mean": _finite(retried.mean)}
         if self.errors_estimate is not None:
             result["errors_estimate"] = asdict(self.errors_estimate)
         if self.train_questions:
@@ -259,7 +248,7 @@ class Evaluation(Averages, DatasetResult, Plottable):
 
 
 def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else value
+    return None if value == math.inf else value
 
 
 _TOTALS = ("samples", "output_tokens", "sequential_tokens", "longest_trace_tokens")

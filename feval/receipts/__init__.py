@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from feval.receipts.document import receipt as receipt
     from feval.receipts.grading import Grade as Grade
     from feval.receipts.grading import grade_answers as grade_answers
-    from feval.receipts.repricing import Repricing as Repricing
     from feval.receipts.repricing import reprice as reprice
     from feval.receipts.verifying import ReceiptCheck as ReceiptCheck
     from feval.receipts.verifying import verify_receipt as verify_receipt
@@ -19,7 +18,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "document": ("receipt",),
-        "repricing": ("Repricing", "reprice"),
+        "repricing": ("reprice",),
         "verifying": ("ReceiptCheck", "verify_receipt"),
         "grading": ("Grade", "grade_answers"),
     },

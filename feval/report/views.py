@@ -40,7 +40,6 @@ from feval.report.tables.tables import (
     outcome,
     plain,
     plain_text,
-    repricing_tables,
     surface_records,
     surface_table,
 )
@@ -476,12 +475,6 @@ VIEWS = {
         lambda p: _columns([asdict(option) for option in p.options]),
         lambda b, options: pictures.budget(b, options),
         frozenset({"intervals", "annotate", "log"}),
-    ),
-    "Repricing": View(
-        lambda r: f"{len(r.records()):,} points at {len(r.lists)} price lists",
-        lambda r: [*repricing_tables(r), *r.cautions],
-        lambda r: _columns(r.records()),
-        lambda r, options: pictures.curve_panels(r.lists, options),
     ),
     "Surface": View(
         _surface_sentence,

@@ -199,7 +199,12 @@ def price_map(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
     label = f"{varied.rate} price of {varied.llm}{beyond}, USD per million tokens"
     name_axes(axes, label, f"budget, {PER_1000}")
     title = f"Most accurate method within a budget on {shown.plan.dataset}"
-    heading(axes, title, (f"prices {shown.widest.prices}; dotted: {plain_number(today)}",), options)
+    heading(
+        axes,
+        title,
+        (f"prices {shown.widest.prices}; dotted: today's, {plain_number(today)}",),
+        options,
+    )
     lines = {
         legend_label(found.labels[place]): Patch(facecolor=colour)
         for place, colour in zip(used, colours[1:], strict=True)

@@ -454,7 +454,7 @@ class _Shown:
             "B": setting("b", "point_b"),
             "cheaper": lambda row: (
                 "the same" if row.cheaper is None
-                else f"{row.cheaper}{' below' if row.flips == 'at' else ' always'}"
+                else f"{row.cheaper} {'always' if row.price is None else 'below'}"
             ),
             "#USD per million": numbers("price", write=plain_number, none="no price"),
             self.interval: numbers("low", "high", write=plain_number),

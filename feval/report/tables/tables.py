@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
     from feval.evaluation.surfaces import Surface, SurfacePoint
     from feval.receipts.grading import Grade
-    from feval.receipts.repricing import Repricing
     from feval.replay.clock import Timing
 
 
@@ -586,25 +584,24 @@ def curves_table(curves: Sequence[Curve]) -> Table:
     return marked(table, [name for curve in curves for name in curve.counter.split("; ")])
 
 
-def repricing_tables(repricing: Repricing, *, whole: bool = False) -> list[Table]:
-    """Return a table per price list: the points on its frontier by cost, or the `whole` list."""
-    tables = []
-    for curves, rows in zip(repricing.lists, repricing.by_list(), strict=True):
-        shown = [row for row in rows if whole or row["frontier"]]
-        fields: Fields = {
-            "method": "method",
-            "setting": "setting",
-            "LLMs": "llms",
-            **accuracy(curves[0].confidence),
-            **cost_fields(["usd"]),
-            "#USD per 1,000 right": numbers("usd_per_right", write=usd_per_1000),
-            **({"on frontier": "frontier"} if whole else {}),
-        }
-        left = len(rows) - len(shown)
-        notes = [f"{counted(left, 'point')} cost more and are no better: --all"] * bool(left)
-        shown.sort(key=itemgetter("usd_per_question"))
-        tables.append(make_table(f"Prices {curves[0].prices}", fields, shown, notes))
-    return tables
+def repricing_table(curves: Sequence[Curve], *, whole: bool = False) -> Table:
+    """Return the table of curves at one price list: the points on the frontier, or the `whole`."""
+    rows: list[list[Any]] = [[point, curve] for curve in curves for point in curve.points]
+    shown = [row for row in rows if whole or row[0]["frontier"]]
+    fields: Fields = {
+        "method": "method",
+        "setting": "setting",
+        "LLMs": "llm",
+        **accuracy(curves[0].confidence),
+        **cost_fields(["usd"]),
+        "#USD per 1,000 right": numbers("usd_per_right", write=usd_per_1000),
+        **({"on frontier": "frontier"} if whole else {}),
+    }
+    left = len(rows) - len(shown)
+    notes = [f"{counted(left, 'other point')} cost more and are no better: --all"] * bool(left)
+    notes += dict.fromkeys(said for curve in curves for said in curve.cautions)
+    shown.sort(key=lambda row: row[0].usd_per_question)
+    return make_table(f"Prices {curves[0].prices}", fields, shown, notes)
 
 
 def _with_interval(measure: str) -> Write:
