@@ -26,7 +26,7 @@ PUBLIC = [
     "WeightedBestOfN", "__version__", "as_method", "compare", "distributed", "evaluate",
     "export_recording", "from_dataframe",
     "import_recording", "load", "merge", "method_curve", "open_recording", "plurality",
-    "price_list", "select", "set_progress", "style",
+    "price_list", "reprice", "select", "set_progress", "style",
     "self_consistency_curve", "train_test_rows", "verify_receipt", "verify_recording",
 ]  # fmt: skip
 

@@ -10,7 +10,7 @@ price is 0, and `a + b` where it is 1, so that both come from its ledger, whatev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +22,6 @@ from feval.estimators.arrays import Result
 
 if TYPE_CHECKING:
     from feval.cards.billing import Price
-    from feval.comparison.comparison import Comparison
     from feval.evaluation.evaluation import Evaluation
     from feval.methods.protocol import Floats, Integers
 
@@ -183,20 +182,20 @@ class PriceMap(Result):
     best: Integers
 
 
-def price_map(comparison: Comparison, varied: VariedPrice) -> PriceMap:
-    """Return the map of a comparison, for prices from a tenth of today's to ten times it, on the
-    questions that all methods are judged on. Of equally accurate points the cheapest counts.
+def price_map(curves: Mapping[str, Sequence[Evaluation]], varied: VariedPrice) -> PriceMap:
+    """Return the map of methods, given as label -> points, for prices from a tenth of today's to
+    ten times it, on the questions that all are judged on. Of equally accurate points the cheapest
+    counts.
     """
-    common = min((curve.points[0].question_keys for curve in comparison.curves), key=len)
+    common = min((points[0].question_keys for points in curves.values()), key=len)
     rows = []
-    for place, curve in enumerate(comparison.curves):
-        for point in curve.points:
+    for place, points in enumerate(curves.values()):
+        for point in points:
             shared = np.isin(point.question_keys, common)
             means = [float(each[shared].mean()) for each in (point.right, *varied.lines(point))]
             rows.append([place, *means])
     methods, right, fixed, slope = np.array(rows).T
-    points = [point for curve in comparison.curves for point in curve.points]
-    prices = varied.today(points) * FACTORS
+    prices = varied.today([point for points in curves.values() for point in points]) * FACTORS
     costs = fixed[:, None] + slope[:, None] * prices
     budgets = np.geomspace(costs[costs > 0].min(), costs.max(), _BUDGETS)
     best = np.full((_BUDGETS, len(prices)), -1)
@@ -205,5 +204,4 @@ def price_map(comparison: Comparison, varied: VariedPrice) -> PriceMap:
         affordable = own[order] <= budgets[:, None] * (1 + 1e-9)
         first = methods[order][affordable.argmax(axis=1)].astype(int)
         best[:, place] = np.where(affordable.any(axis=1), first, -1)
-    labels = tuple(curve.label for curve in comparison.curves)
-    return PriceMap(prices, budgets, labels, best)
+    return PriceMap(prices, budgets, (*curves,), best)

@@ -118,7 +118,8 @@ def feval_list(values):
 def test_a_map_shows_the_best_method_within_each_budget(folder):
     names = ("small", "large", "switch")
     found = compared(folder, f"{LARGE}=output", names)
-    shown = price_map(found, VariedPrice.parse(f"{LARGE}=output"))
+    points = {curve.label: curve.points for curve in found.curves}
+    shown = price_map(points, VariedPrice.parse(f"{LARGE}=output"))
     rights = [curve.points[0].accuracy for curve in found.curves]
     for place in (0, 80, 160):
         costs = [usd(folder, name, float(shown.prices[place])).mean() for name in names]

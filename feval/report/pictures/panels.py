@@ -179,7 +179,7 @@ def price_map(axes: Axes, shown: Comparison, options: PlotOptions) -> Contents:
     line is today's.
     """
     varied = VariedPrice.parse(shown.plan.vary or "")
-    found = price_map_of(shown, varied)
+    found = price_map_of({curve.label: curve.points for curve in shown.curves}, varied)
     used = np.unique(found.best[found.best >= 0]).tolist()
     colours = ["white", *(look(place)["color"] for place in range(len(used)))]
     codes = np.searchsorted(used, found.best) + 1

@@ -594,11 +594,11 @@ def repricing_table(curves: Sequence[Curve], *, whole: bool = False) -> Table:
         "LLMs": "llm",
         **accuracy(curves[0].confidence),
         **cost_fields(["usd"]),
-        "#USD per 1,000 right": numbers("usd_per_right", write=usd_per_1000),
+        "#USD per 1,000 right": numbers("usd_per_right", write=partial(cost_number, "usd")),
         **({"on frontier": "frontier"} if whole else {}),
     }
     left = len(rows) - len(shown)
-    notes = [f"{counted(left, 'other point')} cost more and are no better: --all"] * bool(left)
+    notes = [f"{counted(left, 'point')} with no higher accuracy for more: --all"] * bool(left)
     notes += dict.fromkeys(said for curve in curves for said in curve.cautions)
     shown.sort(key=lambda row: row[0].usd_per_question)
     return make_table(f"Prices {curves[0].prices}", fields, shown, notes)
