@@ -417,7 +417,8 @@ def reprice(
     """
     lists = receipts.reprice(last_receipt() if result is None else result, prices)
     points = [
-        {"prices": curve.prices, "method": curve.method, "llms": curve.llm} | point
+        {"prices": curve.prices, "method": curve.method, "llms": curve.llm}
+        | {name: value for name, value in point.items() if name != "n"}
         for curves in lists
         for curve in curves
         for point in curve.points

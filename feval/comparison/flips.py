@@ -197,7 +197,7 @@ def price_map(curves: Mapping[str, Sequence[Evaluation]], varied: VariedPrice) -
     methods, right, fixed, slope = np.array(rows).T
     prices = varied.today([point for points in curves.values() for point in points]) * FACTORS
     costs = fixed[:, None] + slope[:, None] * prices
-    budgets = np.geomspace(costs[costs > 0].min(), costs.max(), _BUDGETS)
+    budgets = np.geomspace(costs[costs > 0].min(), 1.1 * costs.max(), _BUDGETS)
     best = np.full((_BUDGETS, len(prices)), -1)
     for place, own in enumerate(costs.T):
         order = np.lexsort((own, -right.round(11)))

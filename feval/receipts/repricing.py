@@ -62,7 +62,7 @@ def reprice(
         )
     try:
         return _repriced(receipt.numbers, receipt.counters.values(), prices)
-    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UsageError(
             f"{place} is a damaged receipt: its numbers are not those of feval {receipt.kind}"
             f" ({error!r:.80}). Take an unchanged copy."
@@ -140,7 +140,9 @@ def _point(
             f"The tokens that {label} bills are not known, or its USD are those that CoTs state:"
             " other prices cannot be put to it."
         )
-    paid, right = 0.0, numbers["accuracy"]
+    shares = {name: numbers[name] for name in ("accuracy", "accuracy_low", "accuracy_high")}
+    own = {name: None if value is None else float(value) for name, value in shares.items()}
+    paid, right = 0.0, own["accuracy"]
     for row in numbers["billed"]:
         if "usd" in row:
             paid += row["usd"]
@@ -156,11 +158,11 @@ def _point(
         tokens = {f"{name}_tokens": row.get(name) for name in ("cached", "written")}
         paid += float(usd(price, row["input"], row["output"], context=longest, **tokens))
     value = numbers.get("n", numbers.get("fields", {}).get(field))
-    names = ("accuracy", "accuracy_low", "accuracy_high", "kind", "tokens_per_question")
     return CurvePoint(
         n=value,
         setting=swept_text(field, value, fields),
-        **{name: numbers[name] for name in names},
+        kind=str(numbers["kind"]),
+        **own,
         usd_per_question=paid,
         usd_per_right=paid / right if right else None,
     )
