@@ -179,6 +179,7 @@ class LLMCard(Card):
     licence: Text | None = None
     constant: Text | None = None
     paper_name: Text | None = None
+    released: Day | None = None
     checked: Day | None = None
 
 

@@ -35,10 +35,12 @@ from feval.cards.front_matter import (
     card_files,
     card_folder,
     check_card,
+    find_card,
     iso_date,
     known_card,
     not_blank,
     read_card_text,
+    read_front_matter,
 )
 from feval.cards.genai import GENAI, genai_facts, sellers_of
 from feval.cards.reading import parse_json, sentence, shorten
@@ -326,7 +328,7 @@ def price_list(
 
     Raises:
         UnknownNameError: no card has this id; genai-prices has no such LLM or provider.
-        PriceNotFoundError: an LLM has several prices, or none in a batch.
+        PriceNotFoundError: an LLM has several prices, or none in a batch, or was released later.
         CardError: the file cannot be read, or is no price list, or gives the id of a published list
             to other prices.
         UsageError: changes in another form, or of what is no list.
@@ -343,13 +345,12 @@ def _found(
 ) -> PriceList:
     """Return what `price_list` does; `above` are the files whose base it is."""
     bases = list(dict.fromkeys(llm.split("@", 1)[0] for llm in llms))
-    if isinstance(id_or_path, Path):
-        return _listed(id_or_path, bases, above)
-    base, own, tier = _changes(id_or_path)
+    is_file = isinstance(id_or_path, Path)
+    base, own, tier = (id_or_path, "", None) if is_file else _changes(str(id_or_path))
     by_hand = [_price_by_hand(each) for each in own.split(";") if each]
     changed = dict(by_hand)
     others = {llm.split("@", 1)[0] for llm in known}
-    for llm in (*changed, *sellers_of(base)):
+    for llm in (*changed, *sellers_of(str(base))):
         if others:
             require_known("LLM to give a price", llm, others)
     if len(changed) < len(by_hand):
@@ -361,6 +362,15 @@ def _found(
         prices = listed
     else:
         prices = _listed(listed, [llm for llm in bases if llm not in changed], above)
+    for llm in bases:
+        card = find_card("llms", llm) if llm not in changed and prices.find(llm) else None
+        released = card and read_front_matter(card).get("released")
+        if released and str(released) > prices.date:
+            raise PriceNotFoundError(
+                f"Prices of {prices.date} were asked for ({prices.id!r:.200}), and {llm!r} was"
+                f" released on {released}, as its card says ({card}). Name prices of that day or a"
+                f" later one, or give one by hand: --price {llm}=IN,OUT."
+            )
     if prices.is_recorded and (changed or tier):
         raise UsageError(
             "Recorded USD are those of whole CoTs, which no price and no tier changes. Name a list"

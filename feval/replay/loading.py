@@ -225,7 +225,7 @@ def _lazy_prices(
             f" {billing!r}. Leave the billing out, or name a price list."
         )
     if isinstance(name, PriceList):
-        listed = name if tier is None else name.in_batch(llms)
+        listed = price_list(changed_prices("", tier=tier) or "", llms, named=lambda: name)
         return lambda: listed
     known = {llm for recording in recordings for llm in recording.manifest.llms} | {
         str(scorer["parameters"].get("model"))

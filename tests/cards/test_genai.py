@@ -101,6 +101,7 @@ def test_a_batch_costs_what_is_published_and_never_a_factor():
             PriceNotFoundError,
             "2 providers sell .*DeepSeek-V3=huggingface_novita",
         ),
+        ("@2024-07-17", ["gpt-4o-mini@t=1"], PriceNotFoundError, "Prices of 2024-07-17 .*-07-18"),
     ],
 )
 def test_what_has_no_one_price_is_refused_in_a_sentence(name, llms, error, message):

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import json_values
 from real_files import golden
+from small import write_toy
 
+from feval import load
 from feval.cards.billing import BILLINGS, Price, billed_prompts, usd
 from feval.cards.front_matter import card_folder
 from feval.cards.names import LLMType
@@ -178,6 +180,19 @@ def test_a_list_in_a_folder_of_ones_own_is_read_by_id(tmp_path, monkeypatch):
     (tmp_path / "prices/mine.md").rename(tmp_path / "prices/yours.md")
     with pytest.raises(CardError, match=r"yours\.md has the id 'mine'.*mine\.md"):
         price_list("yours")
+
+
+def test_prices_of_a_day_before_an_llm_was_released_are_refused(tmp_path):
+    facts = JSON | {"date": "2025-01-30", "prices": {"o3-mini": [1, 4]}}
+    path = write_json(tmp_path, facts)
+    early = r"Prices of 2025-01-30 .*'mine'.*'o3-mini' was released on 2025-01-31, .*o3-mini\.md"
+    with pytest.raises(PriceNotFoundError, match=early):
+        price_list(path, ["o3-mini@t=1"])
+    recording = write_toy(tmp_path / "toy", {"o3-mini": [["1"]]}, ["1"])
+    with pytest.raises(PriceNotFoundError, match=early):
+        load("toy", recording=recording, prices=PriceList(**facts))
+    assert price_list(f"{path} with o3-mini=1,2", ["o3-mini"]).price("o3-mini") == Price(1, 2)
+    assert price_list(write_json(tmp_path, facts | {"date": "2025-01-31"}), ["o3-mini"])
 
 
 def test_a_published_list_cannot_be_replaced(tmp_path, monkeypatch):
