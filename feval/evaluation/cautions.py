@@ -108,6 +108,16 @@ def unscored_cots(counts: Mapping[str, tuple[int, int]]) -> Iterator[str]:
         )
 
 
+def unpaid_scores(scorers: Sequence[str]) -> Iterator[str]:
+    """Yield a warning where a method reads scores by these scorers, and nobody pays for them."""
+    if scorers:
+        yield (
+            f"Scores by {' and '.join(scorers)} cost nothing here: what they cost was not recorded,"
+            " or their model has no price. --scorer-cost USD bills each (in Python:"
+            " scorer_cost=USD)."
+        )
+
+
 def judged_by(dataset: Dataset, rows: Rows) -> Iterator[str]:
     """Yield the cautions of the recordings, and what says which CoTs of some questions are right,
     where it is not their golds alone.

@@ -40,6 +40,7 @@ import numpy.typing as npt
 
 from feval import cards, executors, methods
 from feval.arguments import checked
+from feval.cards.billing import billing_rule
 from feval.errors import (
     NotExactError,
     NotRecordedError,
@@ -55,6 +56,7 @@ from feval.evaluation.cautions import (
     other_models,
     probes_for_nothing,
     uncompared,
+    unpaid_scores,
     unscored_cots,
 )
 from feval.evaluation.measures import Averages, QuestionLedger
@@ -68,7 +70,13 @@ from feval.evaluation.questions import (
     question_set,
     train_test_rows,
 )
-from feval.evaluation.replicates import default_replicates, expectation, replicated
+from feval.evaluation.replicates import (
+    default_replicates,
+    expectation,
+    replicated,
+    scores_read,
+    scoring_costs,
+)
 from feval.evaluation.results import DatasetResult, interval_ends, rests_on
 from feval.evaluation.user_methods import MethodFile, learns, require_arguments
 from feval.executors.progress import Progress, silent
@@ -378,7 +386,7 @@ def evaluate(
             raise UsageError(
                 f"An evaluation needs a question; {dataset.id} was to be evaluated on none."
             )
-        unscored = _unscored(method, used, chosen)
+        unscored, unpaid = _unscored(method, used, chosen), _unpaid(method, used, chosen)
         timing = None if timing is None else timing.require(used, chosen)
         for llm in used:
             llm.pool.rows(chosen).stating(llm.stated)  # all that state none are counted at once
@@ -431,6 +439,7 @@ def evaluate(
             ),
             *uncompared(outcome.uncompared, len(chosen) * (draws or 1)),
             *unscored_cots(unscored),
+            *unpaid_scores(unpaid if outcome.ledger.mean("usd") is not None else []),
             *other_models(used),
             *(method.cautions([llm.name for llm in used]) if hasattr(method, "cautions") else ()),
             *not_exact(inexact),
@@ -489,6 +498,14 @@ def _unscored(method: Any, llms: Sequence[LLM], rows: Rows) -> dict[str, tuple[i
         if unscored:
             counts[pool.llm] = unscored, int(compared.sum())
     return counts
+
+
+def _unpaid(method: Any, llms: Sequence[LLM], rows: Rows) -> list[str]:
+    """The scorers whose scores a method reads for nothing, though nobody asked for that."""
+    pools = [llm.pool.rows(rows) for llm in llms]
+    read = [] if billing_rule(llms[0].billing).scorers else scores_read(method, pools)
+    names = dict.fromkeys(scores.scorer.name for scores in read if scores is not None)
+    return [*names] if names and scoring_costs(method, llms, pools) is None else []
 
 
 def _kind(method: object, order: str | None, cost: str | None, parallel: int | None) -> str:

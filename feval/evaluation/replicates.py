@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from feval.evaluation.measures import Columns
     from feval.evaluation.user_methods.calling import MethodAnswer
     from feval.methods.protocol import Expectation, Orders
+    from feval.recording.arrays import Scores
     from feval.replay.clock import Timing
     from feval.replay.dataset import Dataset
     from feval.replay.pools import Pool
@@ -565,6 +566,17 @@ def _first_cots(method: Any, llms: Sequence[LLM]) -> Sequence[int] | None:
     return first
 
 
+def scores_read(method: Any, pools: Sequence[Pool]) -> list[Scores | None]:
+    """The scores of each LLM that a method reads, `None` for none; empty where it bills them."""
+    reads_scores = hasattr(method, "ratings") and hasattr(method, "scorer")
+    if not reads_scores or capabilities(method).bills_scores:
+        return []
+    return [
+        None if ratings is None else pool.scores(method.scorer)
+        for pool, ratings in zip(pools, method.ratings(pools), strict=True)
+    ]
+
+
 def scoring_costs(method: Any, llms: Sequence[LLM], pools: Sequence[Pool]) -> list[Int64] | None:
     """[Q, S] of each LLM what scoring its CoTs took, in 1e-12 USD, where a method reads the scores;
     `None` where nobody pays for them, or nobody knows.
@@ -574,15 +586,14 @@ def scoring_costs(method: Any, llms: Sequence[LLM], pools: Sequence[Pool]) -> li
             some scores are, and not of others.
     """
     rule = billing_rule(llms[0].billing).scorers
-    reads_scores = hasattr(method, "ratings") and hasattr(method, "scorer")
-    if rule == "none" or not reads_scores or capabilities(method).bills_scores:
+    read = [] if rule == "none" else scores_read(method, pools)
+    if all(scores is None for scores in read):
         return None
     costs = []
-    for llm, pool, ratings in zip(llms, pools, method.ratings(pools), strict=True):
-        if ratings is None:
+    for llm, pool, scores in zip(llms, pools, read, strict=True):
+        if scores is None:
             costs.append(np.zeros(pool.codes.shape, np.int64))
             continue
-        scores = pool.scores(method.scorer)
         model, known = str(scores.scorer.parameters.get("model")), scores.scored
         price = None if llm.prices is None else llm.prices.find(model)
         if rule in {"", "recorded"}:

@@ -8,7 +8,7 @@ import pytest
 from command_line import said
 from small import pool, write_rows
 
-from feval import evaluate, load, self_consistency_curve
+from feval import evaluate, load, method_curve, self_consistency_curve
 from feval.cards.billing import BillingRule, Price, billing_rule
 from feval.cards.prices import PriceList
 from feval.errors import NotRecordedError, UnknownNameError, UsageError
@@ -133,6 +133,18 @@ def test_scores_that_are_read_are_paid_for(folder, cost):
         assert exact.usd[row] - free.usd[row] == pytest.approx(more, abs=1e-12)
     seeded = evaluate(BestOfN(2), dataset, llm, order="seeded", replicates=500)
     assert seeded.usd == pytest.approx(exact.usd, rel=0.05)
+    assert "cost nothing" not in " ".join((*exact.warnings, *free.warnings))
+
+
+def test_scores_that_cost_nothing_since_nobody_said_what_they_cost_are_named(folder):
+    dataset, [llm] = load("toy", ["m"], folder, prices=replace(PRICES, prices={"m": Price(1, 4)}))
+    curve = method_curve(dataset, [llm], "best-of-n", "n", [1, 2])
+    for result in (evaluate(BestOfN(2), dataset, llm), curve):
+        [said] = [each for each in result.warnings if "cost nothing" in each]
+        assert said.startswith("Scores by judge:judge cost nothing here: what they cost")
+    unpriced = load("toy", ["m"], folder, prices="none"), opened(folder, scorer_cost="none")
+    for dataset, llms in unpriced:
+        assert "cost nothing" not in " ".join(evaluate(BestOfN(2), dataset, llms).warnings)
 
 
 def test_a_price_in_steps_or_a_cache_is_refused_where_only_sums_are_known(folder):
