@@ -292,16 +292,16 @@ def test_the_first_sentences_say_the_best_at_three_budgets(comparison, page):
     (result,) = re.findall('<p class="result">(.*?)</p>', page)
     assert set(re.findall("<b>(.*?)</b>", result)) <= {curve.label for curve in comparison.curves}
     plain = html.unescape(re.sub("</?b>", "", result)).replace("\N{NO-BREAK SPACE}", " ")
-    best, noise, differences = re.split(r"\. Other settings within noise: |\. (?=\w+ of )", plain)
-    others = noise.split(", ")
+    best, differences = re.split(r"\. (?=\w+ of )", plain)
     points = [(p, curve.label) for curve in comparison.curves for p in curve.points]
     said = best.removeprefix("Most accurate ").split("; ")
     budgets = re.findall(r"within ([0-9.]+)", best)
-    for budget, words, close in zip(budgets, said, others, strict=True):
+    for budget, words in zip(budgets, said, strict=True):
         most = 1.003 * float(budget) / 1000
         within = [(p.accuracy, label) for p, label in points if p.usd_per_question <= most]
         accuracy, label = max(within)
-        assert close.endswith(f" of {len(within) - 1}" if within[1:] else "none")
+        noise = rf"\((none|\d+) of {len(within) - 1} other settings? within noise of it\)"
+        assert re.search(noise if within[1:] else r"\(the only setting\)", words)
         assert ": the same" in words or re.search(f"{label}.*{percent(accuracy)} % right", words)
     clear = sum(row.p_holm is not None and row.p_holm <= 0.05 for row in comparison.differences)
     assert f"{clear or 'None'} of {comparison.tests} differences" in differences

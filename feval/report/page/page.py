@@ -116,13 +116,11 @@ def _result(comparison: Comparison) -> list[str]:
     """The result in two sentences, methods in every second piece: the best at three budgets, and
     whether methods differ.
     """
-    pieces, before, noise = ["Most accurate "], None, []
+    pieces, before = ["Most accurate "], None
     for best in comparison.best:
         most = cost_text(comparison, best.budget)
         # the unit is said once
         pieces[-1] += f"; within {most.partition(' ')[0]}: " if before else f"within {most}: "
-        others = best.settings - 1
-        noise.append(f"{len(best.close)} of {others}" if others > 0 else "none")
         if best.chosen is None:
             pieces[-1] += "none"
         elif before and best.chosen == before.chosen:
@@ -132,7 +130,12 @@ def _result(comparison: Comparison) -> list[str]:
             right = f"{percent(best.accuracy or 0.0)}\N{NO-BREAK SPACE}% right"
             pieces += [best.chosen[0], f"{label and ', '}{label}, {right}"]
         before = best
-    pieces[-1] += f". Other settings within noise: {', '.join(noise)}."
+        if others := max(best.settings - 1, 0):
+            close = f"{len(best.close) or 'none'} of {counted(others, 'other setting')}"
+            pieces[-1] += f" ({close} within noise of it)"
+        elif best.chosen:
+            pieces[-1] += " (the only setting)"
+    pieces[-1] += "."
     if comparison.tests:
         level = 1 - comparison.plan.confidence
         clear = len(comparison.significant(comparison.differences))
