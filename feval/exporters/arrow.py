@@ -93,7 +93,9 @@ _GROUPS: tuple[tuple[str, dict[str, pa.DataType]], ...] = (
 """Column -> its type in Parquet, in the order of the table, by what an LLM has on a dataset."""
 _TYPES = {name: type_ for _, columns in _GROUPS for name, type_ in columns.items()}
 COLUMNS = tuple(_TYPES)
-"""Every column, in the order of the table; of scores a flat table has one for each scorer."""
+"""Every column, in the order of the table; of scores a flat table has one for each scorer, and of
+verdicts of several graders one for each of them.
+"""
 
 
 @executors.reports("reading CoTs")
@@ -130,18 +132,17 @@ def flat_columns(recording: Recording, pairs: Sequence[tuple[str, str]]) -> list
     `score.length`.
     """
     has = set().union(*(columns_of(recording, *pair) for pair in pairs))
-    scorers = dict.fromkeys(
-        name for pair in pairs for name in recording.scorers(*pair, graders=False)
-    )
-    columns: list[str] = []
-    for name in COLUMNS:
-        if name in has:
-            columns += (
-                [f"{name}.{scorer}" for scorer in scorers]
-                if name in {"score", "step_scores"}
-                else [name]
-            )
-    return columns
+    scorers = [name for pair in pairs for name in recording.scorers(*pair, graders=False)]
+    named = {"score": scorers, "step_scores": scorers}
+    if _several_graders(recording):
+        has.discard("grader")
+        named["verdict"] = [name for pair in pairs for name in recording.graders(*pair)]
+    each = {name: [f"{name}.{own}" for own in dict.fromkeys(named[name])] for name in named}
+    return [column for name in COLUMNS if name in has for column in each.get(name, [name])]
+
+
+def _several_graders(recording: Recording) -> bool:
+    return any(len(recording.graders(*pair)) > 1 for pair in recording.manifest.pairs)
 
 
 def arrow_table(
@@ -215,12 +216,11 @@ def _by_scorer(
     column: str, cells: Sequence[Any], columns: Sequence[str]
 ) -> Iterator[tuple[str, Sequence[Any]]]:
     """Yield the columns of a flat table that a column becomes, with their cells."""
-    if column not in {"score", "step_scores"}:
-        yield column, cells
-        return
     for name in columns:
         kind, _, scorer = name.partition(".")
-        if kind == column:
+        if name == column:
+            yield name, cells
+        elif kind == column:
             yield name, [None if cell is None else cell.get(scorer) for cell in cells]
 
 
@@ -309,7 +309,7 @@ def questions_of(
         for name in recording.scorers(dataset, llm)
     }
     graders = {name: scores_on.pop(name) for name in recording.graders(dataset, llm)}
-    votes = recording.votes(dataset)
+    votes, several = recording.votes(dataset), _several_graders(recording)
     codes, gold = votes.llms[llm].codes, votes.gold
     for row, question in zip(rows, recording.scan_questions(dataset, rows), strict=True):
         pool: PoolRows | None = pool_on(question.id)
@@ -338,9 +338,13 @@ def questions_of(
         size = len(pool.answers)
         judged = _scores({name: on(question.id) for name, on in scores_on.items()}, size)
         own: Row = {"correct": correct, "probes": _probes(probes_on(question.id), size)}
-        for name, on in graders.items():
-            cells = _scores({name: on(question.id)}, size)["score"]
-            own |= {"verdict": [cell and cell[name] for cell in cells], "grader": [name] * size}
+        if graders:
+            graded = _scores({name: on(question.id) for name, on in graders.items()}, size)
+            own["verdict"] = graded["score"]
+        if len(graders) == 1 and not several:
+            [name] = graders
+            own["verdict"] = [cell and cell[name] for cell in own["verdict"]]
+            own["grader"] = [name] * size
         cots = _cots(pool)
         if recording.counter(dataset, llm) == NONE:
             del cots["tokens"]  # 0 stands for not known

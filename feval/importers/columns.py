@@ -299,6 +299,12 @@ def _verdict(value: Any, where: str) -> float:
     return verdict if 0 <= verdict <= 1 else refuse(where, "a verdict, from 0 to 1", value)
 
 
+def _verdicts(value: Any, where: str) -> float | Row:
+    is_object = isinstance(value, dict)
+    verdicts: float | Row = (_by_scorer(_verdict) if is_object else _verdict)(value, where)
+    return verdicts
+
+
 def _by_scorer(read: _Read) -> _Read:
     """Return a reader of one scorer's value, or of an object scorer -> value; a lone value's scorer
     is called "score".
@@ -455,7 +461,8 @@ COLUMNS: tuple[Column, ...] = (
     ("scores",)),
     Column("step_scores", "cot turn", _by_scorer(number_list),
     "a score for each step, or an object scorer -> such a list"),
-    Column("verdict", "cot turn", _verdict, "how right the CoT is, from 0 to 1, by who graded it"),
+    Column("verdict", "cot turn", _verdicts,
+    "how right the CoT is, from 0 to 1, by who graded it, or an object grader -> such a number"),
     Column("grader", "cot turn", _grader, "who or what gave the verdict"),
     Column("sequence_logprob", "cot turn", _logprob,
     "log-probability of the whole CoT; by default the sum of its tokens'",

@@ -461,19 +461,16 @@ class _Conversion:
     ) -> Iterator[tuple[str, ScoreRows]]:
         """Yield scorers with their scores of a question; the grader with its verdicts, too."""
         yield from pool.scores.items()
-        graded = [(i, v) for i, v in enumerate(pool.verdicts or ()) if v is not None]
-        if not graded:
-            return
-        if pool.grader in pool.scores or self._graders - {pool.grader}:
-            others = ", ".join(sorted(self._graders - {pool.grader})) or "a scorer of that name"
+        before = self._graders - {pool.grader} if pool.grader else set()
+        if before or pool.graded.keys() & pool.scores:
+            others = ", ".join(sorted(before)) or "a scorer of that name"
             raise ConflictError(
-                f"Question {question.id!r:.80} has verdicts of {pool.grader!r:.80}, and there are"
-                f" others of {others:.200}. One grader says how right the CoTs of an LLM are:"
-                " import the verdicts of one."
+                f"Question {question.id!r:.80} has verdicts of {' and '.join(pool.graded)!r:.80},"
+                f" and there are others of {others:.200}. One grader says how right the CoTs of an"
+                " LLM are: import the verdicts of one."
             )
-        self._graders.add(pool.grader)
-        places, verdicts = zip(*graded, strict=True)
-        yield pool.grader, ScoreRows(question.id, places, verdicts)
+        self._graders.update(pool.graded)
+        yield from pool.graded.items()
 
     def _cots_alone(
         self, llm: str, pools: Iterable[SourcePool]
@@ -494,7 +491,7 @@ class _Conversion:
                     empty.append(question.id)
                 several |= size > 1 and bool(pool.texts[0])
                 # of agents with one text, verdicts and tokens say whether they did the same
-                columns = (pool.texts, pool.tokens, pool.verdicts)
+                columns = (pool.texts, pool.tokens, *(own.scores for own in pool.graded.values()))
                 varied = varied or any(len({*each}) > 1 for each in columns if each)
             for scorer, rows in self._scores_of(question, pool):
                 what = VERDICT if scorer in self._graders else "score"
@@ -510,8 +507,8 @@ class _Conversion:
             yield (
                 question,
                 (
-                    replace(pool, scores={}, probes=(), verdicts=None)
-                    if pool.scores or pool.probes or pool.verdicts
+                    replace(pool, scores={}, probes=(), graded={})
+                    if pool.scores or pool.probes or pool.graded
                     else pool
                 ),
             )

@@ -559,7 +559,9 @@ def _pool(
         if names & {"sequence_logprob", "token_logprobs"}
         else None,
         scores=_scores(question, cots) if names & {"score", "step_scores"} else {},
-        verdicts=column("verdict"),
+        graded=_scores(question, [{"score": _by_grader(cot)} for cot in cots])
+        if "verdict" in names
+        else {},
         probes=[
             [sample, *probe] for sample, cot in enumerate(cots) for probe in cot.get("probes", ())
         ],
@@ -584,9 +586,19 @@ def _scores(question: str, cots: Sequence[Row]) -> dict[str, ScoreRows]:
     return scores
 
 
+def _by_grader(cot: Row) -> Row:
+    verdict: float | Row = cot.get("verdict", {})
+    return verdict if isinstance(verdict, dict) else {cot.get("grader", VERDICT): verdict}
+
+
 def _grader(rows: Sequence[_CotRow], question: str) -> str:
-    """Return who gave the verdicts of a question's CoTs."""
-    places = {cot.get("grader", VERDICT): place for place, cot in rows if "verdict" in cot}
+    """Return who gave the verdicts of a question's CoTs that are no objects."""
+    places = {
+        grader: place
+        for place, cot in rows
+        if not isinstance(cot.get("verdict", {}), dict)
+        for grader in _by_grader(cot)
+    }
     if len(places) > 1:
         graders = (f"{name!r:.80} ({place})" for name, place in places.items())
         raise ConflictError(

@@ -78,7 +78,7 @@ class SourcePool:
 
     `texts` are as the LLM wrote them, inline thoughts included, and `None` where the source kept
     none. A column is `None` where the source does not have it. An answer of `None` is no answer.
-    `verdicts` are how right each CoT is, `None` for no verdict, by the `grader`.
+    `graded` has how right CoTs are, by grader; `grader` is who alone gave verdicts without a name.
     `probes` are (sample, offset, answer, text, output tokens, confidence), in this order.
     The other columns are as in `feval.recording.PoolRows`.
     """
@@ -95,7 +95,7 @@ class SourcePool:
     token_logprobs: Sequence[Sequence[float] | None] | None = None
     token_confidences: Sequence[Sequence[float] | None] | None = None
     scores: Mapping[str, ScoreRows] = field(default_factory=dict)
-    verdicts: Sequence[float | None] | None = None
+    graded: Mapping[str, ScoreRows] = field(default_factory=dict)
     grader: str = ""
     probes: Sequence[Sequence[Any]] = ()
     parents: Sequence[int | None] | None = None

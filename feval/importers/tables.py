@@ -63,7 +63,7 @@ _USUAL = {column.name: column.usual for column in COLUMNS if column.usual}
 _USUAL_WORDS = frozenset(chain.from_iterable(_USUAL.values()))
 _GOLD_AS_ANSWER = "the gold answer, as no column is named target, gold or reference"
 _MISSING = {"", "nan", "null", "none", "na", "n/a", "<na>"}
-_SCORED = re.compile(r"(score|step_scores)\.(.+)", re.DOTALL)
+_SCORED = re.compile(r"(score|step_scores|verdict)\.(.+)", re.DOTALL)
 _ID, _LLM, _USD = "{id}", "names of {llm}", "{usd}"  # columns that a layout makes of others
 _FIELD = re.compile(r"\{(\w+)\}")
 _EXACT = {"verdict", "usd"}  # where NaN is no missing value, and only CSV has text
@@ -341,8 +341,9 @@ def _only_text(value: Any) -> Any:
     return value if isinstance(entry := _only(value), dict) else entry
 
 
-def _by_scorer(value: Any) -> Row:
-    return value if isinstance(value, dict) else {"score": value}
+def _by_scorer(name: str, value: Any) -> Row:
+    alone = "verdict" if name == "verdict" else "score"
+    return value if isinstance(value, dict) else {alone: value}
 
 
 def _identifier(value: Any) -> Any:
@@ -886,8 +887,12 @@ class _Content:
                 continue
             if scorer and value is not None:
                 value = {scorer: value}
-            both = name in {"score", "step_scores", "features"} and values.get(name) is not None
-            values[name] = _by_scorer(values[name]) | _by_scorer(value) if both else value
+            if (
+                name in {"score", "step_scores", "features", "verdict"}
+                and values.get(name) is not None
+            ):
+                value = _by_scorer(name, values[name]) | _by_scorer(name, value)
+            values[name] = value
         if isinstance(verdict := values.get("verdict"), int | float):
             if self.layout.clip and verdict - verdict == 0:
                 values["verdict"] = min(max(verdict, 0), 1)

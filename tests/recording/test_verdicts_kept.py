@@ -47,7 +47,12 @@ def right(*recordings, **options):
 WANT = {"small": {"q0": 0.5, "q1": 0.25, "q2": 0.5}, "large": {"q0": 1.0, "q1": 0.125, "q2": 0.5}}
 
 
-@pytest.mark.parametrize("more", [{}, {"score": 0.5}, {"answer": None}, {"gold": "a"}])
+FEATURES = {"level": "2", "topic": "=1+1"}
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"score": 0.5}, {"answer": None}, {"gold": "a"}, {"features": FEATURES}]
+)
 @pytest.mark.parametrize("to", ["jsonl", "csv", "parquet"])
 def test_verdicts_come_back_from_tables(tmp_path, to, more):
     recording = recording_of(tmp_path, rows_of("small", **more))
@@ -59,6 +64,23 @@ def test_verdicts_come_back_from_tables(tmp_path, to, more):
     said("import", kind, table, "--out", back, needs)
     assert open_recording(back).hash == open_recording(recording).hash
     assert open_recording(back).graders("d", "small") == ["pytest"]
+    features = [dict(each.features) for each in open_recording(back).questions("d")]
+    assert features == 3 * [more.get("features", {})]
+
+
+@pytest.mark.parametrize("to", ["jsonl", "csv", "parquet"])
+def test_verdicts_of_several_graders_come_back_from_tables(tmp_path, to):
+    judged = [row | ({} if row["sample"] else {"verdict": 0.25}) for row in rows_of("small")]
+    parts = [rows_of("small"), [row | {"grader": "judge"} for row in judged], rows_of("large")]
+    parts = [recording_of(tmp_path, own, f"part-{at}") for at, own in enumerate(parts)]
+    recording = open_recording(merge(parts, tmp_path / "both"))
+    table, back = tmp_path / f"table.{to}", tmp_path / "back"
+    said("export", recording.path, "--to", to, "--out", table)
+    kind = "jsonl" if to == "jsonl" else "table"
+    needs = "" if to == "parquet" else "--dataset d --answer-kind verbatim"
+    said("import", kind, table, "--out", back, needs)
+    assert open_recording(back).hash == recording.hash
+    assert {*open_recording(back).graders("d", "small")} == {"judge", "pytest"}
 
 
 def test_every_eval_ever_has_verdicts_where_no_gold_is(both, tmp_path):
