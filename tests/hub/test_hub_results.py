@@ -14,7 +14,11 @@ from places import ROOT
 from published import write
 from recorded_probes import ALPHA, write_probed
 
+from feval import evaluate
 from feval.errors import ConflictError, ReleaseError
+from feval.hub import pull
+from feval.importers import import_recording
+from feval.methods import SingleCall
 from feval.publish.results import result_files, with_results
 from feval.recording import open_recording, verify_recording
 
@@ -74,6 +78,28 @@ def test_a_receipt_names_the_recording_beside_it_and_keeps_its_numbers(hub, toy,
     assert "toy" in before["recordings"][0]["path"]
     assert after["recordings"] == [before["recordings"][0] | {"path": "../.."}]
     assert after | {"recordings": 0} == before | {"recordings": 0}
+
+
+def test_a_graded_recording_comes_back_with_verdicts_usd_and_features(hub, tmp_path):
+    rows = [
+        {"id": f"q{place // 2}", "question": f"t{place // 2}", "llm": "m", "text": f"so: {place}"}
+        | {"answer": None, "tokens": 3, "verdict": verdict, "usd": place / 4}
+        | {"features": {"level": str(place // 2)}}
+        for place, verdict in enumerate([1, 0, 0.5, 0.25])
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    options = {"dataset": "d", "answer_kind": "text", "prices": "recorded"}
+    made = import_recording("jsonl", tmp_path / "rows.jsonl", tmp_path / "graded", **options)
+    (tmp_path / "words.md").write_text("---\nlicense: mit\n---\n")
+    pushed = run_json("push", made, REPO, "--words", tmp_path / "words.md")
+    pulled = pull(f"hf://{REPO}@{pushed['commit']}", tmp_path / "pulled")
+    assert pulled.recording_hash == open_recording(made).hash
+    for place in (made, tmp_path / "pulled"):
+        result = evaluate(SingleCall(), "d", "m", recording=place)
+        assert result.right.tolist() == [0.5, 0.375]
+        assert result.usd.tolist() == [0.125, 0.625]
+        features = [dict(question.features) for question in open_recording(place).questions("d")]
+        assert features == [{"level": "0"}, {"level": "1"}]
 
 
 def test_results_join_a_recording_that_is_there(hub, toy, curve):
