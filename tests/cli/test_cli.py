@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import failed, feval, words
 from places import ROOT
-from small import content, pool, put_manifest, write_rows
+from small import content, letters, pool, put_manifest, write_rows
 from typer.testing import CliRunner
 
 from feval import __version__
@@ -60,7 +60,7 @@ def write(out, *, llms, prices="2025-06-02", prompt_tokens=10, notes=()):
     return write_rows(out, golds, *own, prices=prices, notes=notes)
 
 
-TOY = [["1", "1", "2", None], ["2", "1", "2", "3"], ["1", "1", "1", "1"]]
+TOY = letters("112-", "2123", "1111")
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ def test_the_folder_above_a_recording_is_told_from_it(two):
 
 
 def test_info_shows_ragged_pools_as_a_range(tmp_path):
-    ragged = write(tmp_path / "ragged", llms={"gpt-4": [["1"], ["1", "2", "1"]]})
+    ragged = write(tmp_path / "ragged", llms={"gpt-4": letters("1", "121")})
     assert "1 to 3" in feval("info", ragged).stdout
 
 
@@ -527,7 +527,7 @@ def test_curve_refuses(toy, tmp_path):
 
 
 def test_ragged_pools_are_asked_up_to_the_smallest(tmp_path):
-    ragged = write(tmp_path / "ragged", llms={"gpt-4": [["1", "1", "2"], ["1", "2"]]})
+    ragged = write(tmp_path / "ragged", llms={"gpt-4": letters("112", "12")})
     assert json.loads(curve("--recording", ragged, "--json").stdout)["points"][-1]["n"] == 2
     failed(
         curve("--recording", ragged, "--n 3"),

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from command_line import failed, feval
-from small import write_toy
+from small import letters, write_toy
 
 from feval.errors import MethodError, UnknownNameError, UsageError
 from feval.evaluation.method_names import field_names, make_method, method_fields, parse_settings
@@ -14,7 +14,7 @@ from feval.methods import METHODS, SelfConsistency
 from feval.methods.adaptive_consistency import THRESHOLDS
 from feval.methods.fields import json_field
 
-POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"]]
+POOLS = letters("aaba", "xy-y", "bbbb")
 SIX_LINES = """
 def agree(question, llm):
     first, second = llm.sample(2).answers

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 from command_line import feval, said
-from small import write_toy
+from small import letters, write_toy
 
 from feval.comparison.plan import Plan
 from feval.comparison.runner import MethodDuration, _extrapolated, durations
@@ -22,7 +22,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def file(tmp_path):
-    write_toy(tmp_path / "rec", {LLM: [["a", "b", "a"], ["x", None, "y"]] * 20}, ["a", "y"] * 20)
+    write_toy(tmp_path / "rec", {LLM: letters("aba", "x-y") * 20}, ["a", "y"] * 20)
     votes = {"name": "self-consistency", "llms": [LLM]}
     fields = {"budget": 3, "window": 1, "answer": "window"}
     methods = [

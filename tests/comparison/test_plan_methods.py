@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import feval, said
-from small import write_toy
+from small import letters, write_toy
 
 from feval.comparison.comparison import compare
 from feval.comparison.plan import Plan
@@ -25,7 +25,7 @@ BUILT_IN = '[[method]]\nname = "self-consistency"\nllms = ["gpt-3.5-turbo"]\nfie
 @pytest.fixture
 def base(tmp_path):
     """A folder with a recording, and a stranger's file in a folder of its own."""
-    write_toy(tmp_path / "toy", {"gpt-3.5-turbo": [["a", "b"], ["x", "y"]]}, ["a", "y"])
+    write_toy(tmp_path / "toy", {"gpt-3.5-turbo": letters("ab", "xy")}, ["a", "y"])
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / "mine.py").write_text(MINE.format(ran=str(tmp_path / "ran")))
     (tmp_path / "link.py").symlink_to(tmp_path / "far" / "mine.py")

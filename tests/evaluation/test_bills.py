@@ -6,7 +6,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 from command_line import said
-from small import pool, write_rows
+from small import letters, pool, write_rows
 
 from feval import evaluate, load, method_curve, self_consistency_curve
 from feval.cards.billing import BillingRule, Price, billing_rule
@@ -21,7 +21,7 @@ from feval.replay.meter import handed_out
 PROMPTS = [300, 1_100, 2_500]
 CACHED = [[0, 128, 256, 256], [0, 1_024, 1_024, 0], [128, 128, 2_432, 2_432]]
 TOKENS = [[11, 7, 13, 17], [5, 3, 2, 9], [19, 23, 29, 31]]
-ANSWERS = [["a", "b", "a", "a"], ["x", "x", None, "y"], ["d", "e", "d", "e"]]
+ANSWERS = letters("abaa", "xx-y", "dede")
 JUDGED = [[(50, 2)] * 4, [(60, 3), (61, 1), (62, 9), (63, 4)], [(70, 5)] * 4]
 SCORES = [[0.1, 0.9, 0.3, 0.2], [0.5, 0.4, 0.8, 0.6], [0.7, 0.2, 0.6, 0.1]]
 STEP = Price(5.0, 9.0, 1.25)

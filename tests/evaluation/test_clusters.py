@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from command_line import feval
 from scipy import stats
-from small import TOY, pool
+from small import TOY, letters, pool
 
 from feval import compare, evaluate, load, self_consistency_curve
 from feval.comparison.plan import Plan
@@ -20,14 +20,7 @@ from feval.receipts.verifying import verify_receipt
 from feval.recording import LLMInfo, Question, RecordingWriter
 from feval.report.tables.comparisons import comparison_tables
 
-ANSWERS = [
-    ["a", "a", "b"],
-    ["b", "a", "b"],
-    ["a", "b", "c"],
-    ["a", "a", "a"],
-    ["c", "b", "a"],
-    ["a", "b", "b"],
-]
+ANSWERS = letters("aab", "bab", "abc", "aaa", "cba", "abb")
 TEXTS = ["Who?", "Who?", "Which is right?", "Which is right?", "", ""]
 CHOICES = [(), (), (("A", "x"), ("B", "y")), (("A", "x"), ("B", "z")), (), ()]
 

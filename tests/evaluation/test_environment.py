@@ -1,14 +1,14 @@
 """The budget environment: steps, rewards, budgets, and a policy as a method."""
 
 import pytest
-from small import write_toy
+from small import letters, write_toy
 
 from feval import evaluate, load, plurality
 from feval.errors import MethodError, OutOfRangeError, PriceNotFoundError, UsageError
 from feval.evaluation.environment import ASK_AGAIN, NEXT_LLM, STOP, BudgetEnvironment, as_method
 
-CHEAP = [["a", "b", "a"], ["x", None, "y"], ["b", "b", "b"]]
-DEAR = [["a", "a"], ["y", "y"], ["c", "b"]]
+CHEAP = letters("aba", "x-y", "bbb")
+DEAR = letters("aa", "yy", "cb")
 PROMPT = 7
 
 

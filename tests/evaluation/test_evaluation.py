@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from recorded_pools import Recorded
-from small import SCORER, scored_pool, write_rows, write_scored_toy, write_toy
+from small import SCORER, letters, scored_pool, write_rows, write_scored_toy, write_toy
 
 from feval import SelfConsistency, compare, evaluate, load, method_curve, self_consistency_curve
 from feval.errors import (
@@ -43,7 +43,7 @@ from feval.methods.protocol import Decisions, Ledger, drawn
 from feval.recording import LLMInfo, add_scores
 
 STRONG = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], [None] * 4]
-WEAK = [["b", "a", "b", "b"], ["y", "x", "x", "x"], ["a", "b", "a", "a"], ["q", None, "q", "p"]]
+WEAK = letters("babb", "yxxx", "abaa", "q-qp")
 GOLDS = ["a", "y", "b", "z"]
 
 

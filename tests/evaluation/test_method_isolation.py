@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from places import ROOT
-from small import write_toy
+from small import letters, write_toy
 
 from feval import evaluate, load
 from feval.errors import DamagedRecordingError, MethodError, UsageError
@@ -21,7 +21,7 @@ from feval.evaluation.method_names import make_method
 from feval.evaluation.user_methods.calling import encoded
 from feval.evaluation.user_methods.host import BlindDataset, python_environment, sandboxed
 
-POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["q", "a", "a", "r"]]
+POOLS = letters("aaba", "xy-y", "bbbb", "qaar")
 # no CoT has them, so that whoever names one has found it
 GOLDS = ["gold-zero", "gold-one", "gold-two", "gold-three"]
 

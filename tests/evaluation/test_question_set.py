@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import feval, said
-from small import write_toy
+from small import letters, write_toy
 
 from feval import (
     BudgetEnvironment,
@@ -35,14 +35,8 @@ from feval.errors import (
 from feval.evaluation.environment import NEXT_LLM, STOP
 from feval.evaluation.questions import fit, question_set
 
-FULL = [
-    ["a", "a", "b", "a"],
-    ["x", "y", None, "y"],
-    ["b", "b", "b", "b"],
-    ["c", "d", "c", None],
-    ["e", "f", "e", "e"],
-]
-SHORT = [["a", "a", "b", "a"], [], ["b", "b"], ["c", "d", "c", None], ["f", "e", "e", "f"]]
+FULL = letters("aaba", "xy-y", "bbbb", "cdc-", "efee")
+SHORT = letters("aaba", "", "bb", "cdc-", "feef")
 GOLDS = ["a", "y", "b", "d", "e"]
 SOME = ["a", None, "b", "d", None]
 

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from command_line import failed, feval, said
-from small import pool, write_rows
+from small import letters, pool, write_rows
 
 from feval import BudgetEnvironment, evaluate, load, self_consistency_curve
 from feval.errors import (
@@ -29,10 +29,7 @@ from feval.receipts.verifying import verify_receipt
 from feval.recording import ProbeRows, open_recording
 from feval.replay.meter import handed_out
 
-ANSWERS = {
-    "cheap": [["a", "b", "a", "c", "b"], ["x", "y", None, "y", "y"], ["d", "d", "e", "d", "d"]],
-    "dear": [["a", "a", "a", "b", "a"], ["y", "x", "y", "y", "y"], ["d", "e", "d", "d", "d"]],
-}
+ANSWERS = {"cheap": letters("abacb", "xy-yy", "ddedd"), "dear": letters("aaaba", "yxyyy", "deddd")}
 DRAW = np.random.default_rng(30)
 USD = {llm: DRAW.integers(0, 10**6, (3, 5)) / 10**9 for llm in ANSWERS}
 METHODS_OF = {

@@ -11,7 +11,7 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 from command_line import said
-from small import pool, write_rows
+from small import letters, pool, write_rows
 
 from feval import Plan, compare, evaluate, load, method_curve
 from feval.cards.serving import ServingProfile, serving_profile
@@ -27,10 +27,7 @@ from feval.methods import (
 from feval.receipts.verifying import verify_receipt
 from feval.replay.clock import Clock, makespan
 
-ANSWERS = {
-    "quick": [["a", "b", "a", "c", "b"], ["x", "y", None, "y", "y"], ["d", "d", "e", "d", "d"]],
-    "slow": [["a", "a", "a", "b", "a"], ["y", "x", "y", "y", "y"], ["d", "e", "d", "d", "d"]],
-}
+ANSWERS = {"quick": letters("abacb", "xy-yy", "ddedd"), "slow": letters("aaaba", "yxyyy", "deddd")}
 TOKENS = [[10, 40, 20, 35, 25], [5, 8, 90, 30, 31], [12, 11, 13, 14, 60]]
 SECONDS = {
     "quick": [

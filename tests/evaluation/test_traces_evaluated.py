@@ -4,7 +4,7 @@ process, numbers and warnings.
 
 import numpy as np
 import pytest
-from small import pool, write_rows
+from small import letters, pool, write_rows
 
 from feval import evaluate, load
 from feval.errors import MethodError, NotRecordedError
@@ -18,13 +18,9 @@ from feval.recording.content import ProbeRows
 
 # Final answers, their tokens, and answers of probes every 10 tokens; "w" and "v" are answers of
 # probes only.
-POOLS = [["a", "a", "b"], ["x", None, "y"], ["b", "b", "c"]]
+POOLS = letters("aab", "x-y", "bbc")
 TOKENS = [[35, 22, 41], [18, 30, 25], [5, 44, 12]]
-PROBES = [
-    [["w", "a", "a"], ["b", "b"], ["w", "w", "a", "b"]],
-    [["y"], [None, "x", "x"], ["v", "y"]],
-    [[], ["c", "b", "b", "b"], ["b"]],
-]
+PROBES = [letters("waa", "bb", "wwab"), letters("y", "-xx", "vy"), letters("", "cbbb", "b")]
 GOLDS = ["a", "y", "b"]
 
 METHODS_FILE = """
@@ -164,7 +160,7 @@ def test_probes_of_unknown_length_are_warned_of(tmp_path):
 
 def test_probes_vote_with_the_answers_of_other_recordings(tmp_path, replay):
     """Opened together, answers are numbered anew, those of probes alone, too."""
-    answers = [["z", "w", "b"], ["y", "v", "x"], ["c", "z", None]]
+    answers = letters("zwb", "yvx", "cz-")
     other = write_probed(tmp_path / "other", "wide", probed=False, answers=answers)
     dataset, [_, deep] = load(
         "toy", ["wide", "gpt-4o-mini"], [other, write_probed(tmp_path / "toy")], seed=4

@@ -12,14 +12,14 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 
 import pytest
-from small import pool, write_rows, write_scored_toy, write_toy
+from small import letters, pool, write_rows, write_scored_toy, write_toy
 
 from feval import evaluate, load
 from feval.errors import MethodError, UsageError
 from feval.evaluation.method_names import make_method
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], [None] * 4]
-OTHERS = [["b", "a", "b", "b"], ["y", "x", "x", "x"], ["a", "b", "a", "a"], ["q", None, "q", "p"]]
+OTHERS = letters("babb", "yxxx", "abaa", "q-qp")
 GOLDS = ["a", "y", "b", "z"]
 
 METHODS = '''

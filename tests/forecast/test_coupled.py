@@ -16,7 +16,7 @@ import pytest
 from command_line import feval, said
 from places import ROOT
 from scipy.special import stdtrit
-from small import pool, write_rows
+from small import letters, pool, write_rows
 
 from feval.errors import (
     ConflictError,
@@ -114,14 +114,8 @@ def test_independent_variances_are_those_of_the_independent_recordings(tmp_path)
     """Two questions of four calls, worked out by hand: the picture's points and the table's totals
     are of the same calls.
     """
-    both = (
-        [["1", "1", "2", "2"], ["1", "1", "2", "1"]],
-        [["1", "1", "2", "2"], ["1", "2", "2", "1"]],
-    )
-    apart = (
-        [["1", "1", "2", "2"], ["1", "1", "1", "1"]],
-        [["2", "2", "1", "1"], ["1", "2", "1", "2"]],
-    )
+    both = (letters("1122", "1121"), letters("1122", "1221"))
+    apart = (letters("1122", "1111"), letters("2211", "1212"))
     golds = ["1", "1"]
     written(tmp_path / "both", {"a/x": (both[0], SHARED), "a/y": (both[1], SHARED)}, golds)
     written(

@@ -9,7 +9,7 @@ from itertools import combinations, product
 
 import pytest
 from forecasts import NAME, POOLS, accuracies, credit, drawn, majority, mean, toy, warned
-from small import pool, write_rows
+from small import letters, pool, write_rows
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError
 from feval.estimators.moments import Moments
@@ -137,7 +137,7 @@ def test_what_would_mislead_is_warned_of(loaded, g, m, methods, pieces, not_said
 
 
 def test_the_unbiased_estimate_is_there_by_default_wherever_one_exists(tmp_path):
-    result = estimate(*toy(tmp_path, [["a", "a", "b"], ["a", "b", "b"]]), g=3, m=[1, 2, 3, 4])
+    result = estimate(*toy(tmp_path, letters("aab", "abb")), g=3, m=[1, 2, 3, 4])
     own = result.estimates[0]
     assert own.method == "unbiased"
     # By hand: one call a third or two of three; two calls a pair of equals or a tie by lot; three
@@ -243,7 +243,7 @@ def test_a_question_without_a_gold_is_named_or_left_out(tmp_path):
 
 
 def test_questions_with_fewer_than_g_calls_are_refused_or_left_out(tmp_path):
-    pools = [["a", "b", "a"], ["a"], [], ["b", "a", "a"]]
+    pools = letters("aba", "a", "", "baa")
     loaded = toy(tmp_path, pools)
     with pytest.raises(
         ShortPoolError, match=r"'toy/2' of toy; 2 were asked for.*leaves out the 2 of 4 questions"

@@ -5,7 +5,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from scipy import stats
-from small import write_toy
+from small import letters, write_toy
 
 from feval import load
 from feval.errors import (
@@ -18,8 +18,8 @@ from feval.errors import (
 from feval.forecast import plan
 from feval.forecast.figures import FIGURES, FigureOptions, make_figure
 
-COOL = [["a", "a", "a", "b"], ["b", "b", None, "a"], ["a", "a", "a", "a"], ["c", "b", "c", "d"]]
-HOT = [["a", "b", "c", "a"], ["b", "a", "a", "a"], ["a", "b", "a", "a"], ["a", "a", "c", "d"]]
+COOL = letters("aaab", "bb-a", "aaaa", "cbcd")
+HOT = letters("abca", "baaa", "abaa", "aacd")
 GOLD = ["a"] * 4
 
 

@@ -7,7 +7,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 from forecasts import GOLDS, NAME, POOLS, credit, mean, toy, warned
-from small import pool, write_rows, write_toy
+from small import letters, pool, write_rows, write_toy
 
 from feval.cards.billing import Price
 from feval.cards.prices import PriceList
@@ -154,7 +154,7 @@ def test_a_price_list_is_named_only_where_it_prices(loaded, tmp_path):
     assert [each.prices for each in plans] == ["2025-06-02", None]
 
 
-ABC = [["a", "a", "b", "c"], ["a", "b", "b", "c"], ["a", "a", "a", None]]
+ABC = letters("aabc", "abbc", "aaa-")
 
 
 def enumerated(ways, votes, pools=ABC):
@@ -186,7 +186,7 @@ def test_pluralities_up_to_the_pool_and_beyond_it(tmp_path):
 
 
 def test_the_smallest_of_pools_of_several_sizes_is_named(tmp_path):
-    pools = [["a", "a", "b", "c"], ["a", "b", "b", "c", "b", "a"], ["a", "a", "a", None, "b"]]
+    pools = letters("aabc", "abbcba", "aaa-b")
     result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
     last = enumerated(with_replacement, 5, pools)
     assert result.options[-1].plurality == pytest.approx(last, abs=1e-12)

@@ -9,6 +9,7 @@ import pytest
 from command_line import feval
 from foreign_sources import COT, QUESTION, lines
 from importing import check, manifest, notes, refusals, rows
+from small import letters
 
 from feval import SelfConsistency, evaluate, load
 from feval.errors import FevalError, UnknownNameError
@@ -22,11 +23,7 @@ def test_rows_of_several_models_are_several_llms(imported, column):
     source = lines(*(COT | {column: name, "answer": name} for name in "abcabc"))
     recording = imported("jsonl", source, llm=None)
     check(recording, llms=["a", "b", "c"])
-    assert [rows(recording, llm=name)["answer"] for name in "abc"] == [
-        ["a", "a"],
-        ["b", "b"],
-        ["c", "c"],
-    ]
+    assert [rows(recording, llm=name)["answer"] for name in "abc"] == letters("aa", "bb", "cc")
     imported.refuses(
         r"no LLM in x\.jsonl, 'mine'\. Known: a, b, c\. CoTs of several LLMs are not one",
         "jsonl",
@@ -141,7 +138,7 @@ def test_answers_that_are_all_null_are_read_from_the_texts(imported):
     with_answers = [COT | {"model": "a", "answer": "1"}, COT | {"model": "a", "answer": None}]
     without = [COT | {"model": "b", "answer": None, "text": "The answer is 1."}] * 2
     recording = imported("jsonl", lines(*with_answers, *without), llm=None, answer_kind="number")
-    assert [rows(recording, llm=name)["answer"] for name in "ab"] == [["1", None], ["1", "1"]]
+    assert [rows(recording, llm=name)["answer"] for name in "ab"] == letters("1-", "11")
     assert "All answers of b are null, so they were read from the texts." in notes(recording)
 
 

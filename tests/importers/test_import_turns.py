@@ -206,43 +206,36 @@ test_what_is_no_turn_is_refused = refusals(
 )
 
 
+NODES = [{"node": "a", "tokens": 1, "answer": "4"}, {"node": "b", "tokens": 1}]
+TURN = {
+    "node": "c",
+    "parent": "a",
+    "tokens": 1,
+    "ends": True,
+    "turn_messages": "Why?",
+    "turn_prompt_tokens": 10,
+}
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"parent": None}, {"ends": False}, {"parent": "b"}],
     ids=["no parent", "no end", "a step that goes on"],
 )
 def test_nodes_that_reply_to_no_cot_are_refused(changes, imported):
-    nodes = [{"node": "a", "tokens": 1, "answer": "4"}, {"node": "b", "tokens": 1}]
-    turn = {
-        "node": "c",
-        "parent": "a",
-        "tokens": 1,
-        "ends": True,
-        "turn_messages": "Why?",
-        "turn_prompt_tokens": 10,
-    }
     imported.refuses(
         "The node 'c' of question 'q1' has 'turn_messages' and is no turn",
         "jsonl",
-        lines(QUESTION | {"steps": [*nodes, turn | changes]}),
+        lines(QUESTION | {"steps": [*NODES, TURN | changes]}),
         answer_kind="number",
     )
 
 
 def test_turns_in_a_tree_of_steps_are_refused(imported):
-    nodes = [{"node": "a", "tokens": 1, "answer": "4"}, {"node": "b", "tokens": 1}]
-    turn = {
-        "node": "c",
-        "parent": "a",
-        "tokens": 1,
-        "ends": True,
-        "turn_messages": "Why?",
-        "turn_prompt_tokens": 10,
-    }
     imported.refuses(
         "question 'q1': turn 2 has the parent 0 in a tree",
         "jsonl",
-        lines(QUESTION | {"steps": [*nodes, turn]}),
+        lines(QUESTION | {"steps": [*NODES, TURN]}),
         error=(UsageError, ConflictError, FevalError),
         answer_kind="number",
     )

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import feval
-from small import write_toy
+from small import letters, write_toy
 
 from feval import evaluate, load
 from feval.errors import FevalError, SourceError
@@ -21,7 +21,7 @@ from feval.importers.scores import import_scores
 from feval.methods import METHODS
 from feval.recording import merge, open_recording, verify_recording
 
-POOLS = {"alpha": [["4", "4", None], ["7"]], "org/beta": [["4"], ["9", "5"]]}
+POOLS = {"alpha": letters("44-", "7"), "org/beta": [["4"], ["9", "5"]]}
 KEYS = [("toy/0", "alpha", 0), ("toy/0", "alpha", 1), ("toy/0", "alpha", 2), ("toy/1", "alpha", 0),
         ("toy/0", "org/beta", 0), ("toy/1", "org/beta", 0), ("toy/1", "org/beta", 1)]  # fmt: skip
 NAN = float("nan")

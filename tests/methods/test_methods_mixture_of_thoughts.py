@@ -6,6 +6,7 @@ import pytest
 from dealt import answers_of, in_recorded_order, letters_of, pools_of
 from hypothesis import given
 from hypothesis import strategies as st
+from small import letters
 
 from feval.errors import UsageError
 from feval.methods import MixtureOfThoughts
@@ -49,7 +50,7 @@ def test_missing_answers_stay_in_the_share():
 
 
 def test_nobody_answering_is_never_accepted_unless_no_answer_votes():
-    pools = pools_of([[None, None, "a"], [None, None, None]], ["bbb", [None, None, "b"]])
+    pools = pools_of(letters("--a", "---"), ["bbb", [None, None, "b"]])
     assert answers_of(MixtureOfThoughts(0, samples=3), pools) == ["a", "b"]
     assert answers_of(MixtureOfThoughts(0.6, samples=3), pools) == ["b", "b"]
     assert answers_of(MixtureOfThoughts(0.6, samples=3, no_answer="vote"), pools) == [None, None]

@@ -15,6 +15,7 @@ from golden_methods import Real
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import entropy
+from small import letters
 
 from feval.errors import UsageError
 from feval.methods import ModelSwitch
@@ -49,7 +50,7 @@ def test_the_first_llm_that_agrees_with_itself_decides_and_later_ones_cost_nothi
 
 
 def test_a_missing_answer_prevents_the_stop_unless_only_answers_count():
-    pools = pools_of([["a", None, "a"], [None, None, None]], ["bbb", "ccc"])
+    pools = pools_of(letters("a-a", "---"), ["bbb", "ccc"])
     assert answers_of(ModelSwitch(3), pools) == ["b", "c"]
     assert answers_of(ModelSwitch(3, gate="answered"), pools) == ["a", "c"]
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from small import TOY, pool, write_rows, write_toy
+from small import TOY, letters, pool, write_rows, write_toy
 
 from feval import SelfConsistency, evaluate, load, merge
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
@@ -17,7 +17,7 @@ from feval.receipts.grading import answers_by_id, grade_answers
 from feval.receipts.verifying import verify_receipt
 from feval.report.tables.tables import grade_table
 
-POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
+POOLS = letters("aaba", "xy-y", "bbbb", "cdc-")
 GOLDS = ["a", "y", "b", "d"]
 # 0.5 and 1.5 USD per million tokens in the price list 2025-06-02; prompts have 7 tokens
 PRICED = "gpt-3.5-turbo"

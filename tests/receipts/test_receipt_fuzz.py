@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from command_line import feval
-from small import write_toy
+from small import letters, write_toy
 
 from feval.comparison.comparison import compare
 from feval.comparison.plan import Plan
@@ -99,12 +99,7 @@ TOKENS = (
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     base = tmp_path_factory.mktemp("fuzz")
-    pools = [
-        ["a", "a", "b", "a"],
-        ["x", "y", None, "y"],
-        ["b", "b", "b", "b"],
-        ["c", "d", "c", None],
-    ]
+    pools = letters("aaba", "xy-y", "bbbb", "cdc-")
     write_toy(base / "toy", {LLM: pools, "gpt-4o-mini": pools[::-1]}, ["a", "y", "b", "d"])
     (base / "plan.toml").write_text(PLAN)
     for name, command in COMMANDS.items():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from command_line import feval
-from small import content, pool, write_rows, write_toy
+from small import content, letters, pool, write_rows, write_toy
 
 from feval.cards.genai import _snapshot
 from feval.cards.prices import PriceList
@@ -25,7 +25,7 @@ from feval.receipts.verifying import ChangedValue, verify_receipt
 from feval.recording import LLMInfo, open_recording
 from feval.report.page.questions import view_page
 
-POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
+POOLS = letters("aaba", "xy-y", "bbbb", "cdc-")
 GOLDS = ["a", "y", "b", "d"]
 MINE = "def first(question, llm):\n    return llm.sample(1).answers[0]\n"
 RUNS = {

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 from command_line import feval
-from small import write_toy
+from small import letters, write_toy
 
 from feval.errors import UsageError
 from feval.publish.results import result_files
@@ -17,7 +17,7 @@ from feval.report.files import save_files
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
-POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"]]
+POOLS = letters("aaba", "xy-y", "bbbb")
 PLAN = """dataset = "toy"
 recordings = ["toy"]
 resamples = 50

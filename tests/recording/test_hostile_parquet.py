@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bombs import KINDS, bomb, parquet
-from small import put_manifest, restate, write_toy
+from small import letters, put_manifest, restate, write_toy
 
 from feval.errors import DamagedRecordingError, FevalError
 from feval.recording import open_recording, verify_recording
@@ -23,7 +23,7 @@ QUESTIONS = "questions/toy.parquet"
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
     return write_toy(
-        tmp_path_factory.mktemp("parquet") / "toy", {"alpha": [["4", None], ["7", "5"]]}, ["4", "5"]
+        tmp_path_factory.mktemp("parquet") / "toy", {"alpha": letters("4-", "75")}, ["4", "5"]
     )
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small import restate, write_toy
+from small import letters, restate, write_toy
 
 from feval.errors import DamagedRecordingError
 from feval.recording import open_recording
 
-POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "beta": [["4"], ["9", None]]}
+POOLS = {"alpha": letters("44-", "757"), "beta": [["4"], ["9", None]]}
 
 
 @pytest.fixture(scope="module")

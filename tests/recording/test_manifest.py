@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from small import pool, put_manifest, write_rows, write_scored_toy
+from small import letters, pool, put_manifest, write_rows, write_scored_toy
 
 from feval import load
 from feval.cards.billing import Price
@@ -24,7 +24,7 @@ Place = tuple[str | int, ...]
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory):
     out = tmp_path_factory.mktemp("manifest") / "scored"
-    pools = {"alpha": [["4", None], ["7", "5"]], "beta@t=0.8": [["4", "4"], []]}
+    pools = {"alpha": letters("4-", "75"), "beta@t=0.8": [["4", "4"], []]}
     return write_scored_toy(out, pools, ["4", None])
 
 

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import content, in_parts, pool, restate, scored_pool, write_rows
+from small import content, in_parts, letters, pool, restate, scored_pool, write_rows
 
 from feval.errors import ConflictError, DamagedRecordingError
 from feval.recording import DatasetInfo, LLMInfo, merge, open_recording, verify_recording
 from feval.recording.derived import rewriting
 
-ANSWERS = [["4", "4", None], ["7", "5"], [], ["4", "4", "9", "1"], ["8"], ["3", "3"]]
+ANSWERS = letters("44-", "75", "", "4491", "8", "33")
 GOLDS = ["4", "5", "6", None, "8", "3"]
 
 

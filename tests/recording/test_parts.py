@@ -8,14 +8,24 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from readings import readings
-from small import SCORER, content, in_parts, pool, put_manifest, restate, scored_pool, write_rows
+from small import (
+    SCORER,
+    content,
+    in_parts,
+    letters,
+    pool,
+    put_manifest,
+    restate,
+    scored_pool,
+    write_rows,
+)
 
 from feval.errors import DamagedRecordingError
 from feval.publish.front_matter import Licence, configs_of, front_matter
 from feval.recording import add_scores, open_recording, verify_recording
 from feval.recording.verify import Part, check_leaf, check_votes, listed_parts
 
-ANSWERS = [["4", "4", None], ["7", "5"], [], ["4", "4", "9", "1"], ["8"]]
+ANSWERS = letters("44-", "75", "", "4491", "8")
 GOLDS = ["4", "5", "6", None, "8"]
 CUTS = {"samples": 2, "texts": 1, "requests": 3, "reasoning": 1, "logprobs": 2, "scores": 1}
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from command_line import feval
 from recorded_probes import ALPHA, BETA, CUE, as_words, probe_words, write_probed
-from small import pool, write_rows, write_toy
+from small import letters, pool, write_rows, write_toy
 
 from feval.errors import ConflictError, NotRecordedError, StorageError
 from feval.recording import ProbeRows, extract, merge, open_recording, select, verify_recording
@@ -49,7 +49,7 @@ def test_a_selection_of_questions_and_cots_has_theirs(probed, tmp_path):
 
 def test_whole_datasets_are_merged_by_links(probed, tmp_path):
     other = write_toy(
-        tmp_path / "other", {"gamma": [["8"], ["4"], ["1"], ["6"]]}, ["4", "5", None, "2"]
+        tmp_path / "other", {"gamma": letters("8", "4", "1", "6")}, ["4", "5", None, "2"]
     )
     recording = sound(merge([other, probed], tmp_path / "both"))
     assert probe_words(recording, "alpha") == as_words(ALPHA)
@@ -184,7 +184,7 @@ def test_a_full_disk_while_files_are_linked_is_said_of_the_recording(probed, tmp
     def fail(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    other = write_probed(tmp_path / "other", {}, {"gamma": [["4"], ["9"], ["9"], ["9"]]})
+    other = write_probed(tmp_path / "other", {}, {"gamma": letters("4", "9", "9", "9")})
     monkeypatch.setattr(VotesBuilder, "build", fail)
     with pytest.raises(StorageError, match=r"merged could not be written: the disk is full"):
         merge([probed, other], tmp_path / "merged")

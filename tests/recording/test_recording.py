@@ -17,7 +17,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from json_values import json_values
 from places import SUPPORT
-from small import TOY, change_column, pool, put_manifest, question, restate, write_rows, write_toy
+from small import (
+    TOY,
+    change_column,
+    letters,
+    pool,
+    put_manifest,
+    question,
+    restate,
+    write_rows,
+    write_toy,
+)
 
 from feval import SelfConsistency, evaluate, load, self_consistency_curve
 from feval.errors import (
@@ -47,7 +57,7 @@ from feval.recording.layout.format import LeafHash, is_safe_path, slug
 from feval.recording.layout.manifest import checksum
 from feval.report.tables.recordings import info_dict
 
-POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "org/beta": [["4"], ["9", None]]}
+POOLS = {"alpha": letters("44-", "757"), "org/beta": [["4"], ["9", None]]}
 GOLDS = ["4", "5"]
 
 
@@ -129,9 +139,7 @@ def test_a_stray_file_is_reported(toy):
 
 def test_votes_that_disagree_with_the_parquet_files_are_found(toy, tmp_path):
     """Bytes and manifest may agree with each other and still not say what the truth says."""
-    other = write_toy(
-        tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "5", "5"]]}, GOLDS
-    )
+    other = write_toy(tmp_path / "other", POOLS | {"alpha": letters("44-", "755")}, GOLDS)
     shutil.copy(other / "votes/toy.votes", toy / "votes/toy.votes")
     restate(toy, "votes/toy.votes")
     assert "it contradicts the Parquet files" in verify_recording(toy).problems[0]
@@ -353,7 +361,7 @@ def test_missing_pairs_are_named_with_what_there_is(toy):
 
 
 def test_merge_keeps_everything_and_names_its_parents(tmp_path, toy):
-    more = write_toy(tmp_path / "more", {"gamma": [["4", "9"], ["5", "5"]]}, GOLDS)
+    more = write_toy(tmp_path / "more", {"gamma": letters("49", "55")}, GOLDS)
     merged = open_recording(merge([toy, more], tmp_path / "merged"))
     assert merged.llm_names("toy") == ["alpha", "org/beta", "gamma"]
     assert [p["hash"] for p in merged.manifest.raw["parents"]] == [

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 from places import ROOT, SUPPORT
-from small import write_scored_toy
+from small import letters, write_scored_toy
 
 CASES = 500
 
@@ -18,9 +18,7 @@ CASES = 500
 @pytest.mark.slow
 def test_a_recording_changed_at_random_is_a_sentence_or_numbers(tmp_path):
     source = write_scored_toy(
-        tmp_path / "toy",
-        {"alpha": [["4", "4", None], ["7", "5", "7"]], "beta": [["4"], ["9", None]]},
-        ["4", "5"],
+        tmp_path / "toy", {"alpha": letters("44-", "757"), "beta": [["4"], ["9", None]]}, ["4", "5"]
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (SUPPORT, ROOT)))}
     script = [sys.executable, "-B", str(SUPPORT / "recording_fuzz.py"), str(source)]

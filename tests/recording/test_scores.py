@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from command_line import feval
-from small import content, write_toy
+from small import content, letters, write_toy
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.recording import (
@@ -25,10 +25,7 @@ from feval.recording import (
 )
 from feval.recording.layout.format import Part
 
-POOLS = {
-    "alpha": [["4", "4", None], ["7"], [], ["1", "2"]],
-    "org/beta": [["4"], ["9"], ["9"], ["9"]],
-}
+POOLS = {"alpha": letters("44-", "7", "", "12"), "org/beta": letters("4", "9", "9", "9")}
 GOLDS = ["4", "5", None, "2"]
 JUDGE = ScorerInfo("org/judge", "judge", {"model": "some/model", "prompt": "v1"})
 ROWS = [

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from recorded_trees import GOLDS, TREES, tree, write_trees
-from small import change_column, pool, put_manifest, restate, write_rows, write_toy
+from small import change_column, letters, pool, put_manifest, restate, write_rows, write_toy
 
 from feval.errors import ConflictError, DamagedRecordingError, NotRecordedError, UsageError
 from feval.recording import Steps, extract, merge, open_recording, select, verify_recording
@@ -19,7 +19,7 @@ from feval.report.tables.recordings import info_headline, info_tables
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory):
     return write_trees(
-        tmp_path_factory.mktemp("trees") / "toy", whole={"alpha": [["4", "4"], ["5"], ["1"]]}
+        tmp_path_factory.mktemp("trees") / "toy", whole={"alpha": letters("44", "5", "1")}
     )
 
 

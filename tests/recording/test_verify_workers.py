@@ -7,12 +7,12 @@ from random import Random
 import pytest
 from parcels import Parcels
 from recording_fuzz import refill, spoil
-from small import restate, write_scored_toy
+from small import letters, restate, write_scored_toy
 
 from feval.errors import FevalError
 from feval.recording import verify_recording
 
-POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "beta": [["4"], ["9", None]]}
+POOLS = {"alpha": letters("44-", "757"), "beta": [["4"], ["9", None]]}
 
 
 @pytest.fixture(scope="module")

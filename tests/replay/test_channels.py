@@ -6,12 +6,12 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
-from small import pool, write_rows, write_toy
+from small import letters, pool, write_rows, write_toy
 
 from feval.errors import NotRecordedError, UsageError
 from feval.recording import merge, open_recording, select, verify_recording
 
-POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "org/beta": [["4"], ["9", None]]}
+POOLS = {"alpha": letters("44-", "757"), "org/beta": [["4"], ["9", None]]}
 HASH_BEFORE_CHANNELS = "b8ebff76bf813dc62eec7a6bc0ec6b7bcbce4be63e0bfde7f92a240704510c26"
 
 RICH = replace(

@@ -10,17 +10,14 @@ from pickle import loads
 import numpy as np
 import pyarrow as pa
 import pytest
-from small import SCORER, pool, scored_pool, write_rows, write_scored_toy, write_toy
+from small import SCORER, letters, pool, scored_pool, write_rows, write_scored_toy, write_toy
 
 from feval.errors import NotRecordedError, UnknownNameError
 from feval.recording import ScorerInfo, ScoreRows, add_scores, select
 from feval.recording.parquet.reading import arrays_of_tables
 from feval.replay import load
 
-ANSWERS = {
-    "strong": [["a", "b", None, "a"], ["c", "c"], ["d", "e", "d"]],
-    "weak": [["a"], ["c", None, "b"], ["d"]],
-}
+ANSWERS = {"strong": letters("ab-a", "cc", "ded"), "weak": letters("a", "c-b", "d")}
 GOLDS = ["a", "c", "d"]
 
 

@@ -5,7 +5,7 @@ recorded.
 from dataclasses import replace
 
 import pytest
-from small import pool, write_rows, write_toy
+from small import letters, pool, write_rows, write_toy
 
 import feval
 from feval import self_consistency_curve
@@ -27,8 +27,8 @@ from feval.replay import load
 from feval.replay.loading import LoadRecipe
 
 POOLS = {
-    "gpt-3.5-turbo": [["4", "4", None, "3", "4"], ["7", "5", "7", None, "5"]],
-    "gpt-3.5-turbo@t=0.8": [["4", "4"], ["9", "9"]],
+    "gpt-3.5-turbo": letters("44-34", "757-5"),
+    "gpt-3.5-turbo@t=0.8": letters("44", "99"),
     "nobody/unpriced": [["4"], ["5"]],
 }
 GOLDS = ["4", "5"]
@@ -239,7 +239,7 @@ def test_a_metered_llm_shows_no_gold_and_no_id(gpt):
 
 
 def test_a_curve_names_all_recordings_that_were_opened(tmp_path, toy):
-    other = write_toy(tmp_path / "other", {"beta": [["3", None], ["5", "6"]]}, GOLDS)
+    other = write_toy(tmp_path / "other", {"beta": letters("3-", "56")}, GOLDS)
     hashes = {path: feval.open_recording(path).hash for path in (toy, other)}
     dataset, [beta, gpt] = load("toy", ["beta", "gpt-3.5-turbo"], [toy, other])
     assert gpt.pool.codes[0, 3] == beta.pool.codes[0, 0]  # both said "3"
@@ -298,7 +298,7 @@ def test_an_answer_is_right_if_its_canonical_form_is_the_gold(tmp_path):
 
 
 def test_a_dataset_and_an_llm_of_different_loads_do_not_mix(tmp_path, toy):
-    other = write_toy(tmp_path / "other", {"beta": [["3", "4"], ["5", "6"]]}, GOLDS)
+    other = write_toy(tmp_path / "other", {"beta": letters("34", "56")}, GOLDS)
     dataset, [gpt] = load("toy", ["gpt-3.5-turbo"], toy)
     again, [same] = load("toy", ["gpt-3.5-turbo"], toy, seed=1)
     numbers, [beta] = load("toy", ["beta"], other)  # here "3" has the code that "4" has there
@@ -375,7 +375,7 @@ def test_llms_that_share_noise_share_their_draws(tmp_path):
 
 
 def test_another_process_loads_the_same_by_a_recipe(tmp_path, toy):
-    other = write_toy(tmp_path / "other", {"beta": [["3", "4"], ["5", "6"]]}, GOLDS)
+    other = write_toy(tmp_path / "other", {"beta": letters("34", "56")}, GOLDS)
     dataset, [_, gpt] = load("toy", ["beta", "gpt-3.5-turbo"], [toy, other], billing="per_round")
     recipe = LoadRecipe.from_loaded(dataset, [gpt.seeded(9)])
     again, [same] = recipe.load()

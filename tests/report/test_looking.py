@@ -14,7 +14,7 @@ from command_line import feval, said
 from recorded_trees import write_trees
 from recorded_turns import write_turns
 from rich.console import Console
-from small import pool, write_rows, write_toy
+from small import letters, pool, write_rows, write_toy
 
 from feval import from_dataframe
 from feval.cli.output import Output
@@ -32,7 +32,7 @@ POOLS = {
         ["5", "5", None, None],
         [EVIL, "1", "1", "1"],
     ],
-    "two": [["1", "1", "1"], ["9", "9"], ["5"], [None, "1", "2"]],
+    "two": letters("111", "99", "5", "-12"),
 }
 GOLDS = ["1", "3", None, EVIL]
 

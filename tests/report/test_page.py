@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import pytest
 from chromium import first_data, outside_data
-from small import TOY, pool, question
+from small import TOY, letters, pool, question
 
 from feval.comparison.comparison import compare, traces
 from feval.comparison.plan import ComparedMethod, Plan
@@ -35,12 +35,7 @@ EVIL = (
 CHEAP, STRONG = "gpt-4o-mini", "gpt-3.5-turbo"
 GOLDS = ["1", "2", "3", EVIL]
 POOLS = {
-    CHEAP: [
-        ["1", "1", "2", None],
-        ["9", "2", "2", "9"],
-        ["4", "4", "4", "4"],
-        [None, None, None, None],
-    ],
+    CHEAP: letters("112-", "9229", "4444", "----"),
     STRONG: [
         ["1", "1", "1", "1"],
         ["9", "9", "9", "9"],

@@ -14,7 +14,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
-from small import write_toy
+from small import letters, write_toy
 
 from feval import (
     EarlyStopping,
@@ -140,7 +140,7 @@ def test_a_wide_table_scrolls_inside_its_notebook_cell(shown, browser, tmp_path)
 
 
 def test_without_any_price_no_table_has_dollars(tmp_path):
-    answers = {"my-own": [["a", "b", "a"], ["b", "b", "a"]]}
+    answers = {"my-own": letters("aba", "bba")}
     recording = open_recording(write_toy(tmp_path / "rec", answers, ["a", "b"]))
     dataset, llms = load("toy", None, recording)
     comparison = compare(recording, [SelfConsistency(1), SelfConsistency(3)], resamples=50)

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from serving_doubles import asked_by_text, reply_to, rows, texts_of, write
-from small import write_toy
+from small import letters, write_toy
 from typer.testing import CliRunner
 
 from feval import SelfConsistency, evaluate, load
@@ -20,7 +20,7 @@ from feval.serving import Application, Call, grade
 from feval.serving.grading import grade_saved, read_answers, read_ledger
 
 MODEL = "gpt-3.5-turbo"
-POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
+POOLS = letters("aaba", "xy-y", "bbbb", "cdc-")
 GOLDS = ["a", "y", "b", "d"]
 ANSWERS = {"toy/0": "a", "toy/1": "y", "toy/2": "c"}
 

@@ -3,17 +3,12 @@
 from collections import Counter
 from fractions import Fraction
 
-from small import write_toy
+from small import letters, write_toy
 
 from feval.replay import load
 
 NAME = "gpt-3.5-turbo"
-POOLS = [
-    ["a", "b", "a", None, "c", "a"],
-    ["b", "a", "b", "b", "c", "a"],
-    ["a", "a", "a", "a", "a", "a"],
-    ["c", "b", None, "b", "d", "a"],
-]
+POOLS = letters("aba-ca", "babbca", "aaaaaa", "cb-bda")
 GOLDS = ["a", "a", "a", "a"]
 
 

@@ -2,14 +2,11 @@
 
 from dataclasses import replace
 
-from small import TOY, pool, write_rows
+from small import TOY, letters, pool, write_rows
 
 from feval.recording import LLMInfo, ProbeRows
 
-ANSWERS = {
-    "alpha": [["4", "4", None], ["7"], [], ["1", "2"]],
-    "org/beta": [["4"], ["9"], ["9"], ["9"]],
-}
+ANSWERS = {"alpha": letters("44-", "7", "", "12"), "org/beta": letters("4", "9", "9", "9")}
 GOLDS = ["4", "5", None, "2"]
 ALPHA = [
     ProbeRows(

@@ -10,12 +10,13 @@ from importlib.util import find_spec
 
 import pytest
 from command_line import feval
+from small import letters
 
 from recorders.asking.pace import Limits
 from recorders.scoring.scorers import make_scorer
 from recorders.scoring.scoring import CoTScoring, run_scoring
 
-POOLS = {"alpha": [["4", "4", None], ["7"]], "org/beta": [["4"], ["9", "5"]]}
+POOLS = {"alpha": letters("44-", "7"), "org/beta": [["4"], ["9", "5"]]}
 GOLDS = ["SECRETGOLD", "5"]
 KEY = "sk-marked-0123456789abcdef"
 needs_client = pytest.mark.skipif(

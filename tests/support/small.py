@@ -50,6 +50,11 @@ def pool(index, answers, *, tokens=None, **fields):
     )
 
 
+def letters(*rows):
+    """Answers of a letter each, as lists; "-" is none."""
+    return [[None if each == "-" else each for each in row] for row in rows]
+
+
 def write_toy(out, pools, golds, *, counter="words", prices="2025-06-02", dataset="toy"):
     """A recording of one dataset: per LLM one list of answers per question."""
     llms = (
