@@ -136,11 +136,20 @@ def _write_lines(
 def _lines(block: Block) -> tuple[int, bytes]:
     """Return how many CoTs of a block have a verdict, and a line for each."""
     made: list[bytes] = []
-    shared = _shared(block.recording(), block.dataset, block.llm)
+    recording = block.recording()
+    shared = _shared(recording, block.dataset, block.llm)
+    graders = recording.graders(block.dataset, block.llm)
     for about, _, columns in questions_of(block):
         right, verdicts = columns.get("correct", [None]), columns.get("verdict", ())
         if right[0] is None and any(verdict is not None for verdict in verdicts):
-            right = columns["correct"] = [verdict or 0.0 for verdict in verdicts]
+            if len(graders) > 1:
+                raise UsageError(
+                    f"A record of Every Eval Ever has one score, and {block.llm} has verdicts of"
+                    f" {' and '.join(graders)} on {block.dataset}. Export a recording that one of"
+                    " them graded, or a table, which has a column for each: --to csv."
+                )
+            alone = [v.get(graders[0]) if isinstance(v, dict) else v for v in verdicts]
+            right = columns["correct"] = [verdict or 0.0 for verdict in alone]
         if right[0] is None:
             continue
         asked = shared | _question(about)

@@ -8,7 +8,8 @@ import pytest
 from command_line import said
 
 from feval import load
-from feval.errors import ConflictError, FevalError, SourceError
+from feval.errors import ConflictError, FevalError, SourceError, UsageError
+from feval.exporters import export_recording
 from feval.importers import import_recording
 from feval.importers.layouts import Layout
 from feval.recording import merge, open_recording
@@ -81,6 +82,10 @@ def test_verdicts_of_several_graders_come_back_from_tables(tmp_path, to):
     said("import", kind, table, "--out", back, needs)
     assert open_recording(back).hash == recording.hash
     assert {*open_recording(back).graders("d", "small")} == {"judge", "pytest"}
+    with pytest.raises(UsageError, match=r"has one score, and small has verdicts of .* and "):
+        export_recording(back, tmp_path / "eee", "every-eval-ever")
+    one = export_recording(back, tmp_path / "eee", "every-eval-ever", llms=["large"])
+    assert one.rows == len(VERDICTS["large"])
 
 
 def test_every_eval_ever_has_verdicts_where_no_gold_is(both, tmp_path):
