@@ -121,27 +121,27 @@ __all__ = [
     "verify_recording",
 ]
 
-_MODULES: dict[str, tuple[str, ...]] = {
-    "comparison.comparison": ("Comparison", "compare"),
-    "evaluation.curves": ("Curve", "CurvePoint", "method_curve", "self_consistency_curve"),
-    "evaluation.environment": ("BudgetEnvironment", "as_method"),
-    "errors": ("FevalError",),
-    "executors": ("distributed", "set_progress"),
-    "evaluation.evaluation": ("Evaluation", "evaluate"),
-    "methods.oracle": ("Oracle",),
-    "evaluation.questions": ("train_test_rows",),
-    "exporters": ("export_recording",),
-    "importers": ("from_dataframe", "import_recording"),
-    "methods.vote": ("plurality",),
-    "cards.names": ("DatasetType", "LLMType"),
-    "comparison.plan": ("Plan",),
-    "cards.prices": ("PriceList", "price_list"),
-    "receipts.repricing": ("reprice",),
-    "receipts.verifying": ("verify_receipt",),
-    "recording": ("merge", "open_recording", "select", "verify_recording"),
-    "replay": ("LLM", "Dataset", "load"),
-    "report.pictures": ("style",),
+_MODULES = {
+    "comparison.comparison": "Comparison compare",
+    "evaluation.curves": "Curve CurvePoint method_curve self_consistency_curve",
+    "evaluation.environment": "BudgetEnvironment as_method",
+    "errors": "FevalError",
+    "executors": "distributed set_progress",
+    "evaluation.evaluation": "Evaluation evaluate",
+    "methods.oracle": "Oracle",
+    "evaluation.questions": "train_test_rows",
+    "exporters": "export_recording",
+    "importers": "from_dataframe import_recording",
+    "methods.vote": "plurality",
+    "cards.names": "DatasetType LLMType",
+    "comparison.plan": "Plan",
+    "cards.prices": "PriceList price_list",
+    "receipts.repricing": "reprice",
+    "receipts.verifying": "verify_receipt",
+    "recording": "merge open_recording select verify_recording",
+    "replay": "LLM Dataset load",
+    "report.pictures": "style",
 }
 # every other name is a method
-_MODULES["methods"] = tuple({*__all__} - {"__version__"}.union(*_MODULES.values()))
+_MODULES["methods"] = " ".join({*__all__} - {"__version__", *" ".join(_MODULES.values()).split()})
 __getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -11,15 +11,17 @@ from typing import Any
 
 
 def lazy_names(
-    package: str, modules: Mapping[str, tuple[str, ...]]
+    package: str, modules: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a package whose public names live in its modules
-    (dotted, relative to it).
+    (dotted, relative to it), each with its names in one text.
 
     A module listed without names is itself an attribute: `from feval import hub;
     hub.recordings.pull(...)` loads it on use.
     """
-    homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
+    homes = {
+        name: f"{package}.{module}" for module, names in modules.items() for name in names.split()
+    }
     whole = {module: f"{package}.{module}" for module, names in modules.items() if not names}
 
     def get(name: str) -> object:

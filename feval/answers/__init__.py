@@ -37,21 +37,11 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "kinds": (
-            "EXTRACTOR_VERSION",
-            "KINDS",
-            "AnswerKeys",
-            "AnswerKind",
-            "answer_kind",
-            "canonical",
-            "canonical_gold",
-            "extract",
-            "keys",
-            "normal_forms",
-        ),
-        "number": ("decimal_key",),
-        "equality": (),
-        "equivalence": (),
-        "thoughts": (),
+        "kinds": "EXTRACTOR_VERSION KINDS AnswerKeys AnswerKind answer_kind canonical"
+        " canonical_gold extract keys normal_forms",
+        "number": "decimal_key",
+        "equality": "",
+        "equivalence": "",
+        "thoughts": "",
     },
 )

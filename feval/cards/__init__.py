@@ -44,19 +44,12 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "cards": (
-            "DatasetCard",
-            "LLMCard",
-            "dataset_card",
-            "llm_card",
-            "find_dataset_card",
-            "find_llm_card",
-        ),
-        "billing": ("Price",),
-        "front_matter": ("read_card",),
-        "prices": ("PriceList", "price_list"),
-        "serving": ("ServingProfile", "serving_profile"),
-        "tokens": ("count_words", "token_counter"),
-        "names": ("DatasetType", "LLMType"),
+        "cards": "DatasetCard LLMCard dataset_card llm_card find_dataset_card find_llm_card",
+        "billing": "Price",
+        "front_matter": "read_card",
+        "prices": "PriceList price_list",
+        "serving": "ServingProfile serving_profile",
+        "tokens": "count_words token_counter",
+        "names": "DatasetType LLMType",
     },
 )

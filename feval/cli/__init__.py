@@ -27,4 +27,4 @@ def main() -> None:
     run()
 
 
-__getattr__, __dir__ = lazy_names(__name__, {"commands": ("app",)})
+__getattr__, __dir__ = lazy_names(__name__, {"commands": "app"})

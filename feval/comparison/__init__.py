@@ -11,6 +11,4 @@ if TYPE_CHECKING:
     from feval.comparison.comparison import compare as compare
     from feval.comparison.plan import Plan as Plan
 
-__getattr__, __dir__ = lazy_names(
-    __name__, {"comparison": ("Comparison", "compare"), "plan": ("Plan",)}
-)
+__getattr__, __dir__ = lazy_names(__name__, {"comparison": "Comparison compare", "plan": "Plan"})

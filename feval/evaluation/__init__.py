@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "evaluation": ("budgets", "evaluate"),
-        "method_names": ("field_names", "make_method"),
-        "rightness": ("Judged", "judged", "right_parties"),
+        "evaluation": "budgets evaluate",
+        "method_names": "field_names make_method",
+        "rightness": "Judged judged right_parties",
     },
 )
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "workers": ("distributed", "require_portable"),
-        "progress": ("reports", "set_progress"),
-        "tasks": ("results",),
+        "workers": "distributed require_portable",
+        "progress": "reports set_progress",
+        "tasks": "results",
     },
 )
 

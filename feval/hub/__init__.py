@@ -45,11 +45,11 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "addresses": ("Address", "is_address", "parse_address", "split_places"),
-        "places": ("local_folder", "open_place"),
-        "recordings": ("PullResult", "pull"),
-        "snapshots": ("fetch_file", "fetch_table"),
-        "questions": ("question_files",),
-        "commits": ("PushResult", "RepoState", "push_files", "read_page", "render_page", "state"),
+        "addresses": "Address is_address parse_address split_places",
+        "places": "local_folder open_place",
+        "recordings": "PullResult pull",
+        "snapshots": "fetch_file fetch_table",
+        "questions": "question_files",
+        "commits": "PushResult RepoState push_files read_page render_page state",
     },
 )

@@ -23,9 +23,9 @@ __all__ = ["IMPORTERS", "Importer", "from_dataframe", "import_recording", "under
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "conversion": ("IMPORTERS", "import_recording"),
-        "frames": ("from_dataframe",),
-        "source": ("Importer",),
-        "tables": ("understood",),
+        "conversion": "IMPORTERS import_recording",
+        "frames": "from_dataframe",
+        "source": "Importer",
+        "tables": "understood",
     },
 )

@@ -69,9 +69,9 @@ _HOMES = {
 METHODS: Mapping[str, type[Any]] = LazyMapping(__name__, _HOMES)
 """Name on the command line -> method."""
 
-_names: dict[str, tuple[str, ...]] = {"oracle": ("CallMeasure", "Oracle")}
+_names = {"oracle": "CallMeasure Oracle"}
 for _module, _, _class in (home.partition(":") for home in _HOMES.values()):
-    _names[_module] = (*_names.get(_module, ()), _class)
+    _names[_module] = f"{_names.get(_module, '')} {_class}"
 __getattr__, __dir__ = lazy_names(__name__, _names)
 
 

@@ -43,5 +43,5 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     # `release` has all of them but one
-    {"release": (*__all__,), "scan": ("Finding",)},
+    {"release": " ".join(__all__), "scan": "Finding"},
 )

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "document": ("receipt",),
-        "repricing": ("reprice",),
-        "verifying": ("ReceiptCheck", "verify_receipt"),
-        "grading": ("Grade", "grade_answers"),
+        "document": "receipt",
+        "repricing": "reprice",
+        "verifying": "ReceiptCheck verify_receipt",
+        "grading": "Grade grade_answers",
     },
 )

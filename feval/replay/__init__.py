@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "clock": ("SECONDS", "Clock", "makespan"),
-        "dataset": ("Dataset", "DatasetEntry"),
-        "llm": ("LLM",),
-        "loading": ("load", "open_recordings"),
-        "meter": ("MeteredLLM", "Node"),
-        "pools": ("Pool",),
-        "responses": ("CoT", "CoTMetadata", "LLMRequest", "LLMResponse"),
-        "rightness": ("Judges", "Rightness", "checked_rule", "graders_of", "rightness_of"),
-        "source": ("RecordedSource",),
+        "clock": "SECONDS Clock makespan",
+        "dataset": "Dataset DatasetEntry",
+        "llm": "LLM",
+        "loading": "load open_recordings",
+        "meter": "MeteredLLM Node",
+        "pools": "Pool",
+        "responses": "CoT CoTMetadata LLMRequest LLMResponse",
+        "rightness": "Judges Rightness checked_rule graders_of rightness_of",
+        "source": "RecordedSource",
     },
 )

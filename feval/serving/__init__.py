@@ -37,15 +37,11 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "application": ("Application", "grade"),
-        "grading": (),
-        "server": ("serve",),
-        "transport": (
-            "AsyncReplayTransport",
-            "ReplayTransport",
-            "replay_async_http_client",
-            "replay_http_client",
-        ),
-        "wire": ("Call", "Reply"),
+        "application": "Application grade",
+        "grading": "",
+        "server": "serve",
+        "transport": "AsyncReplayTransport ReplayTransport replay_async_http_client"
+        " replay_http_client",
+        "wire": "Call Reply",
     },
 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from feval.evaluation.user_methods.calling import require_arguments as require_arguments
     from feval.evaluation.user_methods.host import MethodHost
 
-__getattr__, __dir__ = lazy_names(__name__, {"calling": ("answers", "require_arguments")})
+__getattr__, __dir__ = lazy_names(__name__, {"calling": "answers require_arguments"})
 
 
 @dataclass(frozen=True)

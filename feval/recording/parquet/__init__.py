@@ -9,4 +9,4 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from feval.recording.parquet import reading as reading
 
-__getattr__, __dir__ = lazy_names(__name__, {"reading": ()})
+__getattr__, __dir__ = lazy_names(__name__, {"reading": ""})

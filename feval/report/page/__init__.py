@@ -11,4 +11,4 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from feval.report.page import page as page
 
-__getattr__, __dir__ = lazy_names(__name__, {"page": ()})
+__getattr__, __dir__ = lazy_names(__name__, {"page": ""})

@@ -53,16 +53,8 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "lines": (*__all__,),  # has all of them but these
-        "drawing": ("style",),
-        "panels": (
-            "coupling",
-            "curve_panels",
-            "figure",
-            "figure_png",
-            "figure_svg",
-            "price_map",
-            "surface",
-        ),
+        "lines": " ".join(__all__),  # has all of them but these
+        "drawing": "style",
+        "panels": "coupling curve_panels figure figure_png figure_svg price_map surface",
     },
 )

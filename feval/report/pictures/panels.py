@@ -89,7 +89,7 @@ def curve_panels(figure: Drawing, panels: Sequence[Sequence[Curve]], _: PlotOpti
         frame_curves(axes, everything if title == "prices" else curves, axis)
         axes.tick_params(labelsize=7.5)
         axes.xaxis.label.set_fontsize(7.5)
-        axes.set_title(shortened(getattr(curves[0], title), 32), loc="left", fontsize=9)
+        axes.set_title(shortened(getattr(curves[0], title), 96 // columns), loc="left", fontsize=9)
         if i + columns < len(panels):  # a panel stands below it
             axes.set_xlabel("")
         if i % columns:

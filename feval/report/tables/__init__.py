@@ -15,5 +15,5 @@ if TYPE_CHECKING:
 __all__ = ["questions_parquet", "records_parquet", "rich_table"]
 
 __getattr__, __dir__ = lazy_names(
-    __name__, {"parquet": ("questions_parquet", "records_parquet"), "rich_tables": ("rich_table",)}
+    __name__, {"parquet": "questions_parquet records_parquet", "rich_tables": "rich_table"}
 )
