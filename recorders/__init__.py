@@ -30,8 +30,8 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "live": (),
-        "request": ("Backend", "Completion", "Decoding", "Message", "Request"),
-        "work.record": ("RecordingTask", "estimate_dataset", "record_dataset"),
+        "live": "",
+        "request": "Backend Completion Decoding Message Request",
+        "work.record": "RecordingTask estimate_dataset record_dataset",
     },
 )

@@ -102,7 +102,7 @@ def _curve(numbers: Record, method: Record, prices: PriceList, cautions: Sequenc
     points = _points(method)
     facts = numbers | method | points[0]  # in a comparison, each point says what it rests on
     label, field = method.get("label") or facts["method"], facts.get("sweep", facts.get("field"))
-    fields = facts.get("fields", facts.get("settings"))
+    fields: Record = facts["fields" if "fields" in facts else "settings"]
     questions, every = facts["questions"], numbers["questions"]
     scored = any("usd" in row for point in points for row in point["billed"])
     said = (

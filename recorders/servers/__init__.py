@@ -12,4 +12,4 @@ if TYPE_CHECKING:
     from recorders.servers import proxy as proxy
     from recorders.servers import tiny_server as tiny_server
 
-__getattr__, __dir__ = lazy_names(__name__, {"proxy": (), "tiny_server": ()})
+__getattr__, __dir__ = lazy_names(__name__, {"proxy": "", "tiny_server": ""})
