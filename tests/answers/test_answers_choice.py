@@ -4,16 +4,15 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import read_data
 
 from feval.answers import canonical, canonical_gold, extract, keys
 from feval.answers.choice import any_of, caseless
 
+CASES = read_data("answers.json")
+
 PLACES = [("A", "Paris"), ("B", "the cat"), ("C", "chess game"), ("D", "game"), ("E", "New York")]
-SHAPES = [
-    ("A", "circle"), ("B", "heptagon"), ("C", "hexagon"), ("D", "kite"), ("E", "line"), ("F",
-    "octagon"),
-    ("G", "pentagon"), ("H", "rectangle"), ("I", "sector"), ("J", "triangle"), ("K", "trapezoid"),
-]  # fmt: skip
+SHAPES = CASES["shapes"]
 NUMBERS = [("A", "1"), ("B", "240"), ("C", "4,000"), ("D", "60 minutes"), ("E", "-2")]
 DATES = [("A", "05/13/1985"), ("B", "04/03/1985")]
 LOGIC = [("valid", "valid"), ("invalid", "invalid")]
@@ -26,68 +25,18 @@ def answered(text, choices):
     return canonical("choice", extract("choice", text, choices), choices)
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        "(B)", "B.", "b", "B", " B) ", "B) the cat", "**B**", "\\text{(B)}", "(b) The cat.",
-        "option B", "the cat",
-        "The Cat.", "cat",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("raw", CASES["an option"])
 def test_a_label_and_its_text_are_one_answer(raw):
     assert canonical("choice", raw, PLACES) == "B"
     assert answered(raw, PLACES) == "B"
 
 
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("The answer is (B).", "B"),
-        ("The answer is B, because A is wrong.", "B"),
-        ("the answer is not A but B", "B"),
-        ("(A) cannot be. The answer is A. Wait, no. The answer is B.", "B"),
-        ("The answer is a cat", "B"),
-        ("The answer is the cat.", "B"),
-        ("The answer is New York, not Paris.", "E"),
-        ("The answer is game", "D"),
-        ("The answer is E because Paris is smaller", "E"),
-        ("The correct option is D: game", "D"),
-        ("I would choose (E) here.", "E"),
-        ("Option C is correct.", "C"),
-        ("(A) is wrong. (B) is correct.", "B"),
-        ("\\boxed{B}", "B"),
-        ("\\boxed{\\text{(B)}} and not \\text{A}", "B"),
-        ("Answer: B", "B"),
-        ("**Answer:** (E) New York", "E"),
-        ("It's D", "D"),
-        ("The answer is chess game", "C"),
-        ("Final Answer\n\n**B**", "B"),
-        ("B\n\nBecause it purrs.", "B"),
-        ("Let us think.\nTherefore, B.", "B"),
-        ("Let us think.\nI think E", "E"),
-        ("<answer>B</answer>", "B"),
-        ("The answer is (D) game, and I pick up no other.", "D"),
-        ("So it must be the chess game.", "C"),
-        ("A person would go to Paris.", "A"),
-        ("A: Let's think. The answer is (D)", "D"),
-        ("The answer is B.\nQ: What next?\nA: The answer is C.", "B"),
-    ],
-)
+@pytest.mark.parametrize(("text", "label"), CASES["options in CoTs"])
 def test_the_chosen_option_of_a_cot(text, label):
     assert answered(text, PLACES) == label
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "B, C, D", "A\nB\nC\nD", "A | B",
-        "A. Paris is old\nB. the cat purrs\nC. so what\nNone fits.",
-        "The answer is B or C", "Neither Paris nor the cat", "The answer is not Paris",
-        "Answer: I am not sure, B came to mind first", "Vitamin C", "e.g. this",
-        "A person would think so.",
-        "I think so.",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", CASES["no option"])
 def test_a_cot_that_chooses_none_or_several_has_no_answer(text):
     assert answered(text, PLACES) is None
 
@@ -122,21 +71,7 @@ def test_which_answers_vote_together_does_not_depend_on_the_gold(gold):
 SMALL = [("a", "one"), ("b", "two"), ("c", "three")]
 
 
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("(a) is correct", "a"),
-        ("b is correct.", "b"),
-        ("The answer is (B).", "b"),
-        ("b two", "b"),
-        ("Therefore, c.", "c"),
-        ("two", "b"),
-        ('The statement "x" is correct.', None),
-        ("a, b", None),
-        ("a dog is correct", None),
-        ("That is a good idea for a man", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "label"), CASES["small labels"])
 def test_labels_may_be_small_letters(text, label):
     assert answered(text, SMALL) == label
 
@@ -161,19 +96,8 @@ LABELS = st.one_of(
 )  # fmt: skip
 TEXTS = st.one_of(
     st.text(max_size=30),
-    st.lists(
-        st.sampled_from(
-            [
-                "(a)", "(A) ", "A", "b", "B. ", "a ", "the answer is ", "Answer: ", "not ", "but ",
-                "or ", ", ", "\n",
-                "is correct", "mango", "\\boxed{", "}", '{"answer": "', '"}', "1", "True",
-                "neither", "Option ", "ẞ",
-                "\\text{", "|", "A:", ".",
-            ]
-        ),
-        max_size=12,
-    ).map("".join),
-)  # fmt: skip
+    st.lists(st.sampled_from(CASES["pieces of options"]), max_size=12).map("".join),
+)
 
 
 @settings(deadline=None)

@@ -3,21 +3,14 @@ import datetime as dt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import read_data
 
 from feval.answers import canonical, extract
 
+CASES = read_data("answers.json")
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        "04/21/2021", "4/21/2021", "04-21-2021", "2021-04-21", "2021/4/21", "2021-04-21T10:00:00",
-        "April 21, 2021",
-        "Apr. 21st, 2021", "apr 21 2021", "21 April 2021", "21st of April, 2021",
-        "Wednesday, April 21, 2021",
-        "**04/21/2021**.", "04/21/2021\n\n# part 2", "A: 04/21/2021", "The date is 04/21/2021",
-        "If today is 4/20/2021, then tomorrow is 4/21/2021.",
-    ],
-)  # fmt: skip
+
+@pytest.mark.parametrize("raw", CASES["dates"])
 def test_spellings_of_one_date_have_one_key(raw):
     assert canonical("date", raw) == "04/21/2021"
 
@@ -48,40 +41,7 @@ def test_what_does_not_look_like_a_date_is_no_answer(raw):
     assert canonical("date", raw) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "raw"),
-    [
-        (
-            "Explain: Yesterday was April 30, 2021, so today is May 1, 2021.\nA: 05/01/2021",
-            "05/01/2021",
-        ),
-        ("The answer is 05/01/2021, since yesterday was 04/30/2021.", "05/01/2021"),
-        ("Answer: Today is 05/01/2021. Tomorrow is 05/02/2021.", "05/02/2021"),
-        ("\\boxed{05/01/2021} comes after 04/30/2021", "05/01/2021"),
-        (
-            "A: May 1, 2021\n\nQ: Today is 07/12/1931. What is tomorrow?\nA: 07/13/1931",
-            "May 1, 2021",
-        ),
-        ("Today is 09/09/1909. Therefore, tomorrow is 09/10/1909.", "09/10/1909"),
-        ("Today is 09/09/1909.\nA: unknown", None),
-        ("A: 02/29/2008 (Note: in other years the answer would be 02/28/2008.)", "02/29/2008"),
-        ("A: 02/29/2008\n(Note: in other years the answer would be 02/28/2008.)", "02/29/2008"),
-        ("A: 05/04/2004\n\nAnswers:", "05/04/2004"),
-        ("The answer is not 05/01/2021 but 05/02/2021.", "05/02/2021"),
-        ("Yesterday was 04/30/2021. The answer is not 05/01/2021.", None),
-        (
-            (
-                "Today is 07/09/1972, as far as I know, but I cannot provide an exact answer to"
-                " this question."
-            ),
-            None,
-        ),
-        (
-            '{"yesterday": "04/30/2021", "answer": "05/01/2021", "tomorrow": "05/02/2021"}',
-            "05/01/2021",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "raw"), CASES["dates in CoTs"])
 def test_the_date_of_a_cot(text, raw):
     assert extract("date", text) == raw
 

@@ -3,40 +3,22 @@
 import time
 
 import pytest
+from places import read_data
 
 from feval.answers import KINDS, canonical, canonical_gold, extract
+
+CASES = read_data("answers.json")
 
 SIZE = 20_000
 # CPU time; linear work takes a tenth of a second, quadratic work at least as long as this
 SECONDS = 4.0
 OPTIONS = [("A", "Paris"), ("B", "the cat"), ("C", "x y"), ("D", "1")]
 
-UNITS = [
-    "1", "1,111,", "11,11,", "1/", "1 ", "1.234", "1e", "1^", "1:00", "2:30", "½", "-", "3 3", "٣",
-    "= 5 + ",
-    "10 - 3 = ", "\\boxed{", "{", "}", "\\frac{", "\\frac", "\\sqrt", "\\sqrt[", "\\text{",
-    "\\text{a}", "^", "_{",
-    "\\\\", "\\", "sqrt(", "\\begin{matrix}", "$", "$x$ ", "\\(", "\\[", "\\( x ", "x=", "\\in",
-    "(", "[", "\n", " ",
-    "\t", "\x00", "*", "_", "answer", "answer to 3", "answer is ", "answer: ", "answer (",
-    "answer\n",
-    "the answer is A, ", "####", "#### 1\n", "A:\n", "Q: ", "choose ", "A", "A\n", "(A) ",
-    "A. x\nB. y\n", "A or B ",
-    "B is ", "not ", "not A but ", "the the ", "yes or ", "no ", "valid or invalid ", "in",
-    "1 000 ", "1,5 ", "1,",
-    "10k ", "$1M", ".000", "not 5 ", "not 5 but ", "it is not ", "(note ", "Answer: (",
-    "A: 5\nNote ", "{\n",
-    '{"answer": ', '{"answer": {\n', '{"a": [', "```", "cannot provide an answer ", "unable to ",
-    "Answers:\n", "ans",
-    "'a' ", '"', "'", '"a', "a ", "a-", "é", "İ", "May 1, ", "12 may ", "1/1/", "01/01/2021 ",
-    "US$", "Rs.",
-]  # fmt: skip
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"verbatim"}))
 def test_hostile_text_takes_linear_time(kind):
-    for unit in UNITS:
+    for unit in CASES["hostile"]:
         text = (unit * (SIZE // len(unit) + 1))[:SIZE]
         start = time.process_time()
         extract(kind, text + "}1.", OPTIONS)

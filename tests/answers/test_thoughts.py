@@ -7,6 +7,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import read_data
 
 from feval.answers import thoughts
 from feval.answers.thoughts import (
@@ -26,80 +27,10 @@ from feval.answers.thoughts import (
     written_marks,
 )
 
-EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
-    ("<think>\nTwo and two.\n</think>\n\nThe answer is 4.", "The answer is 4.", "Two and two."),
-    ("<think>hm</think>\n<answer>4</answer>", "<answer>4</answer>", "hm"),
-    ("<thought>hm</thought>4", "4", "hm"),
-    ("[THINK]hm[/THINK]4", "4", "hm"),
-    ("<seed:think>hm</seed:think>4", "4", "hm"),
-    ("<mm:think>hm</mm:think>4", "4", "hm"),
-    ("<longcat_think>\nhm\n</longcat_think>\n4", "4", "hm"),
-    ("◁think▷hm◁/think▷4", "4", "hm"),
-    ("<|channel>thought\nhm<channel|>4", "4", "hm"),
-    ("<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>4<|END_RESPONSE|>", "4", "hm"),
-    (
-        (
-            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>Let"
-            " me see.<|end|><|start|>assistant<|channel|>final<|message|>4<|return|>"
-        ),
-        "4",
-        "hm",
-    ),
-    (
-        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>4",
-        "4",
-        "hm",
-    ),
-    ("Here is my thought process: hm\nHere is my response: 4", "4", "hm"),
-    ("Here's my thought process: hm\nHere's my response: 4", "4", "hm"),
-    # gpt-oss without special tokens, and without the one that ends a message.
-    ("analysisLet me see. So 5? No.assistantfinal**7**", "**7**", "Let me see. So 5? No."),
-    (
-        'analysisI call.assistantcommentary to=f json{"x": 5}assistantanalysisSo 6.assistantfinal7',
-        "7",
-        "I call.So 6.",
-    ),
-    ("analysisSo 5.assistantcommentaryI say 6.assistantfinal7", "7", "So 5."),
-    ("So 5? No.assistantfinal7", "7", "So 5? No."),
-    (
-        "<|channel|>analysis<|message|>So 5.<|start|>assistant<|channel|>final<|message|>7",
-        "7",
-        "So 5.",
-    ),
-    ("<|channel|>analysis<|message|>So 5.<|channel|>final<|message|>7<|return|>", "7", "So 5."),
-    # Prompted tags, in any case.
-    *(
-        (f"<{tag}>\nSo 5.\n</{tag}>\n7", "7", "So 5.")
-        for tag in "reasoning Thought thought THINK Think thinking scratchpad reflection inner_monologue REASONING".split()  # noqa: E501, SIM905
-    ),
-    ("<|begin_of_thought|>\n\nSo 5.\n\n<|end_of_thought|>\n\n7", "7", "So 5."),
-    (
-        (
-            "<|begin_of_thought|>So"
-            " 5.<|end_of_thought|>\n\n<|begin_of_solution|>\n\n7\n\n<|end_of_solution|>"
-        ),
-        "7\n\n",
-        "So 5.",
-    ),
-    # Behind a first word or line.
-    ("Okay.\n\n<think>\nSo 5.\n</think>\n7", "Okay.\n\n7", "So 5."),
-    ("I think first:\n<reasoning>\nSo 5.\n</reasoning>\n7", "I think first:\n7", "So 5."),
-    # JSON texts of content blocks.
-    (
-        '[{"text": "So \\"5\\".\\n", "thought": true}, {"text": "It is "}, {"text": "\\u0037"}]',
-        "It is 7",
-        'So "5".\n',
-    ),
-    (
-        (
-            '[{"type": "thinking", "thinking": "So 5.", "signature": "x"}, {"type": "text", "text":'
-            ' "7"}]\n'
-        ),
-        "7",
-        "So 5.",
-    ),
-    ('[{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "7"}]', "7", None),
-]
+CASES = read_data("answers.json")
+
+# by group: texts with their reply and thoughts
+EVERY_FAMILY = [case for cases in CASES["thoughts of families"].values() for case in cases]
 
 
 @pytest.mark.parametrize(("text", "reply", "thoughts"), EVERY_FAMILY)
@@ -131,27 +62,7 @@ def test_a_closing_mark_alone_ends_a_thought_that_the_template_opened(closing):
 
 @pytest.mark.parametrize(
     ("text", "reply", "thoughts"),
-    [
-        # Interleaved: what stands between and after thoughts is the reply, and its parts do not run
-        # into each other.
-        ("<think>a</think>\nIt is 4.\n\n<think>b</think>\n\n2 cats.", "It is 4.\n\n2 cats.", "ab"),
-        ("<think>a</think>x<think>b</think>y", "xy", "ab"),
-        # A special token may follow a sentence of reply.
-        ("Let me see. [THINK]a[/THINK] 4", "Let me see. 4", "a"),
-        ("Let me see\n[THINK]a[/THINK]\n4", "Let me see\n4", "a"),
-        # Marks do not nest: the first closing mark closes.
-        ("<think>a <think> b</think> 4 </think>", "4 </think>", "a <think> b"),
-        # What a reply quotes after its thoughts stays in it.
-        (
-            "<think>a</think>The tag <think> opens a thought.",
-            "The tag <think> opens a thought.",
-            "a",
-        ),
-        # A thought of a template that quotes the opening mark.
-        ("What does <think> mean?\n</think>\nIt opens.", "It opens.", "What does <think> mean?"),
-        # White space before the mark, and thoughts that were switched off.
-        ("\n <think>\n\n</think>\n\n4", "4", ""),
-    ],
+    [case for cases in CASES["thoughts apart"].values() for case in cases],
 )
 def test_replies_and_thoughts_are_told_apart(text, reply, thoughts):
     parts = split(text)
@@ -159,45 +70,12 @@ def test_replies_and_thoughts_are_told_apart(text, reply, thoughts):
     assert join(parts.reply, parts.reasoning, parts.marks) == text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "The answer is 4.", "Write `<think>` first, then `</think>`. The answer is 4.",
-        "The tags <think> and </think> mark thoughts. The answer is 4.",
-        'It prints "</think>" and stops. The answer is 4.',
-        "```\n<think>\nhm\n</think>\n```\nThe answer is 4.",
-        "Press `[THINK]` to go on. The answer is 4.", "The answer is 4.<|end|>",
-        "The tokens <|END_RESPONSE|> and <|return|> end a reply. It is 4.",
-        "I use <thinking>words</thinking> here.",
-        "So: Here is my thought process: hm. Here is my response: 4",
-        "Write `x = <think> + </think>` there. It is 4.", "So:\n```\n</think>\n```\nIt is 4.",
-        "analysis of it gives 4.",
-        "Use <think> and </think> around it. It is 4.", "analysis",
-        '[{"type": "text", "text": "7"}]', "[1, 2]",
-        '[{"thought": true}, 5]', '[{"thought": true, "text": "5"}',
-        '[{"type": "thinking"}, {"answer": 4}]',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", CASES["quoted"])
 def test_marks_that_a_reply_quotes_are_part_of_it(text):
     assert split(text) == Split(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "reply"),
-    [
-        ("<think>\nThe answer is 7. No,", ""),
-        ("<think>", ""),
-        ("<|channel|>analysis<|message|>It is 7", ""),
-        ("It may be 7.\n[THINK]No,", "It may be 7.\n"),
-        ("<think>a</think>7 or so.\n<think>No,", "7 or so.\n"),
-        ("analysisSo 5", ""),
-        ("analysisso 5", ""),
-        ("Okay.\n\n<think>\nSo 5", "Okay.\n\n"),
-        ("Okay, <THINK>So 5", "Okay, "),
-        ("<|begin_of_thought|>So 5", ""),
-        ("<inner_monologue>So 5", ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "reply"), CASES["open thoughts"])
 def test_a_thought_that_is_never_closed_leaves_no_answer(text, reply):
     parts = split(text)
     assert (parts.reply, parts.closed, parts.answers) == (reply, False, False)
@@ -268,32 +146,7 @@ def test_marks_that_are_not_of_a_text_are_noticed():
     assert not fit("42", "hm", [Mark(1, "", 1, "x"), Mark(0, "", 1, "x")])
 
 
-PIECES = [
-    *(
-        "<think>", "</think>", "<thought>", "</thought>", "<thinking>", "</thinking>", "[THINK]",
-        "[/THINK]",
-        "<seed:think>",
-    ),
-    *(
-        "</seed:think>", "◁think▷", "◁/think▷", "<|channel>thought\n", "<channel|>",
-        "<|START_THINKING|>",
-        "<|END_THINKING|>",
-    ),
-    *(
-        "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|channel|>", "analysis", "commentary", "final",
-        "<|message|>",
-        "<|end|>",
-    ),
-    *(
-        "<|start|>assistant", "<|return|>", "Here is my thought process:", "Here's my response:",
-        "`", "```", '"', "\n",
-        " ",
-    ),
-    *(".", "word", "\x85", "\u2003", "<r>", "</r>", "assistantfinal", "assistantcommentary",
-    "<REASONING>", "</Reasoning>"),
-    *('[{"thought": true, "text": "a"}', ', {"text": "b"}', "]", "<|begin_of_thought|>",
-    "<|end_of_thought|>"),
-]  # fmt: skip
+PIECES = CASES["pieces of thoughts"]
 
 
 @settings(max_examples=300, deadline=None)

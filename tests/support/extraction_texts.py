@@ -16,7 +16,7 @@ import json
 import sys
 from random import Random
 
-from places import DATA, ROOT
+from places import DATA, ROOT, read_data
 
 from feval.answers import EXTRACTOR_VERSION, KINDS, canonical, extract
 from feval.answers.thoughts import split
@@ -27,20 +27,8 @@ READ = sorted(set(KINDS) - {"verbatim"})
 BLOCKS = 64
 TEXTS = 1_000  # per block
 
-CHOICES = (
-    (),
-    (("A", ""), ("B", ""), ("C", ""), ("D", "")),
-    (("A", "Paris"), ("B", "the cat"), ("C", "x y"), ("D", "1")),
-    (("A", "12"), ("B", "1/2"), ("C", "$1,200"), ("D", "none of these"), ("E", "12 kg")),
-    (("A", "05/01/2021"), ("B", "May 2, 2021"), ("C", "2021-05-03"), ("D", "4 May 2021")),
-    (("True", "True"), ("False", "False"), ("Uncertain", "Uncertain")),
-    (("valid", "valid"), ("invalid", "invalid")),
-    (("1", "5"), ("2", "B"), ("3", "Monsters"), ("4", "Inc")),
-    (("a", "one"), ("A", "two"), ("b", "kiſs"), ("\u212a", "İstanbul"), ("ß", "STRASSE")),
-    (("(i)", "a dog"), ("(ii)", "a dog and a cat"), ("(iii)", "cat"), ("I", "I")),
-)  # fmt: skip
-
-_PIECES = json.loads((DATA / "extraction_pieces.json").read_text("utf-8"))
+_PIECES = read_data("extraction_pieces.json")
+CHOICES = [tuple(map(tuple, choices)) for choices in _PIECES["choices"]]
 _SWAPS = dict(
     zip("skiIS -:A5", "\u017f\u212a\u0130\u0131\u1e9e\u00a0\u2212\uff1a\uff21\uff15", strict=True)
 )
