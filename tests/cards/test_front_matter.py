@@ -7,6 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from json_values import json_values
+from places import read_data
 
 from feval.cards import front_matter
 from feval.cards.front_matter import (
@@ -17,6 +18,8 @@ from feval.cards.front_matter import (
     read_front_matter,
 )
 from feval.errors import CardError
+
+CARDS = read_data("cards.json")
 
 
 def write(folder, text):
@@ -48,28 +51,7 @@ def test_reads_the_facts_between_the_two_lines(tmp_path, either_loader):
 
 
 def test_reads_json_values_and_leaves_all_other_words_as_text(tmp_path, either_loader):
-    lines = {
-        "no": "no",
-        "Yes": "Yes",
-        "on": "on",
-        "True": "True",
-        "2025-06-02": "2025-06-02",
-        "010": "010",
-        "12:30": "12:30",
-        ".inf": ".inf",
-        ".nan": ".nan",
-        "=": "=",
-        "<<": "<<",
-        "true": True,
-        "false": False,
-        "null": None,
-        "": None,
-        "0": 0,
-        "-7": -7,
-        "0.50": 0.5,
-        "-1.5e-3": -0.0015,
-        "1e3": 1000.0,
-    }
+    lines = CARDS["words"]
     text = "".join(f"k{number}: {word}\n" for number, word in enumerate(lines))
     read = read_front_matter(write(tmp_path, f"---\n{text}---\n"))
     assert list(read.values()) == list(lines.values())
@@ -83,24 +65,7 @@ def test_reads_a_file_with_a_byte_order_mark_and_foreign_line_ends(tmp_path):
     assert read_front_matter(write(tmp_path, b"---\rid: a\r---\r")) == {"id": "a"}
 
 
-BROKEN = {
-    "empty file": ("", "line 1 must be '---'"),
-    "no front matter": ("# A card\n", "line 1 must be '---'"),
-    "no end": ("---\nid: a\n", "does not end"),
-    "nothing inside": ("---\n---\n", "not a mapping"),
-    "broken YAML": ("---\nid: a\ntitle: [b\nx: }\n---\n", "line 4"),
-    "broken indentation": ("---\nid: a\n  title: b\n---\n", "line 3"),
-    "control character": ("---\nid: a\nb: \x07\n---\n", "cannot be read"),
-    "two documents": ("---\nid: a\n...\n%YAML 1.1\n--- \nb: c\n---\n", "cannot be read"),
-    "alias": ("---\na: &x [1]\nb: *x\n---\n", "alias in line 3"),
-    "bomb": ("---\na: &a [z, z]\nb: &b [*a, *a]\nc: [*b, *b]\n---\n", "alias in line 3"),
-    "code": ("---\na: !!python/object/apply:os.system [ls]\n---\n", "tag"),
-    "own tag": ("---\na: !mine b\n---\n", "tag"),
-    "set": ("---\na: !!set {b}\n---\n", "tag"),
-    "key twice": ("---\nid: a\nb:\n  c: 1\n  d: 2\n  c: 3\n---\n", "'c' twice, again in line 6"),
-    "number as key": ("---\na:\n  1: b\n---\n", "key in line 3"),
-    "list as key": ("---\n? [a]\n: b\n---\n", "key in line 2"),
-    "deep": ("---\na: " + "[" * 20 + "]" * 20 + "\n---\n", "deeper than 8 levels in line 2"),
+BROKEN = CARDS["front matter"] | {
     "very deep": ("---\na: " + "[" * 200_000 + "\n---\n", "deeper than 8 levels in line 2"),
     "digits": ("---\na: " + "9" * 10_000 + "\n---\n", "number"),
 }

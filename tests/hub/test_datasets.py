@@ -15,6 +15,7 @@ from hub_settings import TOKEN, run_feval
 from huggingface_hub import HfApi, constants
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import read_data
 
 from feval.cards.cards import HubColumns, HubSource, dataset_card
 from feval.cards.names import DatasetType
@@ -562,34 +563,7 @@ def test_options_are_read_in_each_form():
     assert one(row, "choice", "in-question") == ("Options: two.", "B", both)
 
 
-@pytest.mark.parametrize(
-    ("row", "fields", "words"),
-    [
-        ({"q": "?"}, {}, "has no 'a'; it has 'q'"),
-        ({"a": "1"}, {}, "has no 'q'"),
-        ({"q": 3, "a": "1"}, {}, "'q' of The row of d/0 should be text"),
-        ({"q": " ", "a": "1"}, {}, "no question in 'q'"),
-        ({"q": "?", "a": [1]}, {}, "should be text, a number, true, false or null"),
-        ({"q": "?", "a": "3"}, {"answer_after": "####"},
-        "no '####' in 'a', where its gold should follow"),
-        ({"q": "?", "a": "3"}, "labelled", "has no 'c'"),
-        ({"q": "?", "a": "3", "c": None}, "labelled",
-        "should be a list"),
-        ({"q": "?", "a": "3", "c": {"label": ["A"], "text": []}}, "labelled", "as many"),
-        ({"q": "?", "a": "3", "c": []}, "marked",
-        "a list of texts"),
-        ({"q": "?", "a": "3", "c": ["A) x", "A) y"]}, "marked", "a label twice"),
-        ({"q": "?", "a": "3", "c": ["x"]}, "marked",
-        "a label, a bracket and a text"),
-        ({"q": "?", "a": 2, "c": ["x", "y"]}, "plain",
-        "position of one of its 2"),
-        ({"q": "?", "a": 2, "c": ["x"] * 27}, "plain",
-        "at most 26 texts"),
-        ({"q": "?\nOptions:\nx", "a": "x"}, "in-question",
-        "'- text'"),
-        ({"q": "?", "a": "x", "n": "first"}, {"order": "n"}, "text that ends in a number"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("row", "fields", "words"), read_data("cards.json")["rows"])
 def test_a_row_of_another_shape_is_said(row, fields, words):
     fields = {"form": fields} if isinstance(fields, str) else fields
     with pytest.raises(SourceError, match=words):
