@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import read_data
 from two_call_cases import PROBABILITY
 
 from feval.estimators.completions import ldgp_completion, maxent_completion
@@ -70,20 +71,9 @@ def test_the_intervals_of_table_3_are_reproduced(tables):
 
 # Table 3's QQP rows: the only pair table of 8,192 questions that rounds to the printed mu and rho,
 # and the printed intervals.
-QQP = [
-    ((5112, 481, 2599), [61.60, 69.27], [61.02, 69.62]),
-    ((3993, 2198, 2001), [56.90, 70.98], [54.07, 74.85]),
-    ((3415, 3025, 1752), [57.33, 68.54], [55.95, 73.17]),
-    ((5704, 164, 2324), [68.46, 72.82], [68.36, 72.88]),
-    ((5420, 731, 2041), [66.27, 75.69], [65.04, 76.39]),
-    ((5307, 1010, 1875), [66.15, 77.17], [64.33, 78.39]),
-    ((6615, 67, 1510), [79.70, 82.61], [79.67, 82.63]),
-    ((6502, 300, 1390), [78.65, 83.96], [78.24, 84.10]),
-    ((6451, 357, 1384), [78.16, 84.00], [77.63, 84.18]),
-]
-
-
-@pytest.mark.parametrize(("cells", "three", "five"), QQP)
+@pytest.mark.parametrize(
+    ("cells", "three", "five"), read_data("figures.json")["intervals of table 3"]
+)
 def test_the_other_intervals_of_table_3_are_reproduced_as_printed(cells, three, five):
     for n, printed in ((1, three), (2, five)):
         result = wald_projection(PairTable.from_counts(*cells), n)

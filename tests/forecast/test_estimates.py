@@ -9,6 +9,7 @@ from itertools import combinations, product
 
 import pytest
 from forecasts import NAME, POOLS, accuracies, credit, drawn, majority, mean, toy, warned
+from places import read_data
 from small import letters, pool, write_rows
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError
@@ -118,17 +119,7 @@ def test_a_forecast_is_json_with_its_errors(loaded):
 
 
 @pytest.mark.parametrize(
-    ("g", "m", "methods", "pieces", "not_said"),
-    [
-        (3, [1, 4], "plug-in gaussian", ("plug-in, gaussian", "Beyond M = 3"), "M = 1:"),
-        (3, [1], "plug-in", (), "plug-in"),
-        (3, [1, 3], "plug-in", ("plug-in: shares", "up to M = 3", "use unbiased"), "Beyond"),
-        (3, [1, 3], "unbiased two-call", (), "biases"),
-        (3, [1, 6], "two-call", ("M = 6 equals M = 5",), "biases"),
-        (3, [1, 3], "two-call", (), "even M"),
-        (1, [1, 3], "plug-in", ("record more calls.",), "two-call"),
-        (6, [6, 7], "unbiased", ("6 calls per question", "beyond M = 6"), "biases"),
-    ],
+    ("g", "m", "methods", "pieces", "not_said"), read_data("figures.json")["warnings of estimates"]
 )
 def test_what_would_mislead_is_warned_of(loaded, g, m, methods, pieces, not_said):
     result = estimate(*loaded, g=g, m=m, methods=methods.split())

@@ -10,6 +10,7 @@ from golden_difficulty import difficulty, ranked
 from golden_methods import Real
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import read_data
 from recorded_pools import pool_of
 from scipy.stats import beta
 
@@ -139,15 +140,7 @@ def test_first_draws_look_at_hard_questions_or_all(fields, first, rounds):
 
 @pytest.mark.parametrize(
     ("recording", "ranking", "judged", "neighbours", "easy", "cots", "rounds"),
-    [
-        ("last_letters_gpt35", "distinct", 32, 16, 241, 2677, {"made": 747, "billed": 630}),
-        ("last_letters_gpt35", "distinct", 8, 16, 315, 2291, {"made": 711, "billed": 601}),
-        ("last_letters_gpt35", "length", 8, 4, 494, 626, {"made": 516, "billed": 511}),
-        ("date_cot1_40", "distinct", 32, 16, 140, 3792, {"made": 688, "billed": 467}),
-        ("date_cot1_40", "distinct", 4, 16, 265, 2549, {"made": 543, "billed": 400}),
-        ("date_cot1_40", "length", 32, 16, 0, 4040, {"made": 816, "billed": 576}),
-        ("date_cot1_40", "length", 8, 4, 201, 2397, {"made": 596, "billed": 499}),
-    ],
+    read_data("figures.json")["what the authors' code draws"],
 )
 def test_allocated_over_all_it_draws_and_bills_what_the_authors_code_does(
     shared, recording, ranking, judged, neighbours, easy, cots, rounds
