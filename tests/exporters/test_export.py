@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import feval
 from parcels import Parcels
+from places import read_data
 from small import content, pool, write_rows, write_toy
 
 from feval import import_recording
@@ -26,69 +27,8 @@ from feval.exporters import FORMATS, export_recording
 from feval.recording import DatasetInfo, ScorerInfo, ScoreRows, add_scores, merge, open_recording
 from recorders.demo import bundled_recording
 
-REQUEST = {
-    "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"}],
-    "prompt_tokens": 9,
-    "temperature": 0.5,
-    "max_tokens": 100,
-    "decoding": {"top_p": 0.9, "stop": ["\n"]},
-}
-LINES = [
-    {
-        "id": "q1", "question": "1 + 1?", "gold": "2", "llm": "a", **REQUEST, "probe_cue": "so",
-            "samples": [
-            {
-                "text": "<think>one, one</think>\n\nIt is 2.", "answer": "2", "tokens": 8,
-                "finish_reason": "stop",
-                "score": {'a "good" judge': 0.1, "length": 8}, "step_scores": {"prm": [0.5, 0.25]},
-                "seed": 3,
-                "duration_s": 0.5, "first_token_s": 0.125,
-                "recorded_at": "2026-01-02T03:04:05Z", "token_logprobs": [-0.5, -1.1],
-                "token_confidences": [1.5, 0.1],
-                "probes": [{"offset": 2, "answer": "3", "text": " 3", "tokens": 1,
-                "confidence": 0.3},
-                           {"offset": 5, "answer": None}],
-            },
-            {"text": 'say "2",\nor =3', "answer": None, "tokens": 4, "finish_reason": "length",
-            "score": {"length": 4}},
-        ],
-    },
-    {"id": "q2", "question": "=1+1", "llm": "a", "samples": [{"text": "-1,5", "reasoning": "apart",
-    "answer": "1.5", "tokens": 3,
-     "response_id": "r"}]},
-    {"id": "q3", "question": "Nobody was asked.", "gold": "7", "llm": "a", "samples": []},
-    {"id": "q1", "llm": "b", "samples": [{"text": "2", "answer": "2", "tokens": 1}]},
-    {"id": "q2", "llm": "b", "samples": []},
-    {"id": "q3", "llm": "b", "samples": [{"text": "six", "answer": "6", "tokens": 1}]},
-]  # fmt: skip
-TREE = {
-    "id": "q1", "question": "2 * 3 + 4?", "gold": "10", "llm": "m@steps", "step_stop": "\n",
-        "step_policy": "all", "steps": [
-        {"node": "a", "text": "6", "tokens": 2, "score": {"prm": 0.9}},
-        {"node": "b", "text": "7", "tokens": 2},
-        {"node": "c", "parent": "a", "text": "6 + 4 = 10", "tokens": 4, "answer": "10"},
-        {"node": "d", "parent": "a", "text": "no idea", "tokens": 4, "answer": None},
-    ],
-}  # fmt: skip
-
-TURNS = [
-    {
-        "id": "q1", "question": "1 + 1?", "gold": "2", "llm": "m@revise", **REQUEST, "samples": [
-            {"text": "3", "answer": "3", "tokens": 1, "score": {"prm": 0.1}, "turns": [
-                {"messages": "Sure?", "text": "<think>no</think>2", "answer": "2", "tokens": 4,
-                "prompt_tokens": 15,
-                 "score": {"prm": 0.9}, "finish_reason": "length"},
-                {"messages": [{"role": "user", "content": "Why?"}], "text": "So.", "answer": None,
-                "tokens": 2,
-                 "prompt_tokens": 21},
-            ]},
-            {"text": "2", "answer": "2", "tokens": 1},
-        ],
-    },
-    {"id": "q2", "llm": "m@revise", "question": "=1+1", "samples": [{"text": "2", "answer": "2",
-    "tokens": 1}]},
-    {"id": "q3", "llm": "m@revise", "question": "Nobody was asked.", "samples": []},
-]  # fmt: skip
+EXPORTED = read_data("exports.json")
+REQUEST, LINES, TREE, TURNS = map(EXPORTED.get, ("request", "lines", "tree", "turns"))
 
 
 def recorded(folder, lines, name="rec", dataset="toy", kind="number"):

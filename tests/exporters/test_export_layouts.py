@@ -6,22 +6,13 @@ import re
 
 import pytest
 from small import pool, write_rows
-from test_export import LINES, TREE, TURNS, recorded
+from test_export import EXPORTED, LINES, TREE, TURNS, recorded
 
 from feval.errors import NotRecordedError, UsageError
 from feval.exporters import export_recording
 from feval.recording import DatasetInfo, LLMInfo
 
-CHOICE = {
-    "id": "c", "question": "Which?", "gold": "B", "choices": [{"label": "A", "text": "one"},
-    {"label": "B", "text": "two"}],
-    "llm": "org/m@t=1", "temperature": 1.0, "decoding": {"stop": ["\n"], "top_p": 0.5},
-    "prompt": "Which?", "prompt_tokens": 4,
-    "samples": [{"text": "(B)", "answer": "B", "tokens": 3, "reasoning": "hm",
-    "reasoning_tokens": 2, "score": {"j": 0.25}},
-                {"text": "(A)", "answer": "A", "tokens": 4}, {"text": "No.", "answer": None,
-                "tokens": 5}],
-}  # fmt: skip
+CHOICE = EXPORTED["choice"]
 
 
 @pytest.fixture(scope="module")
