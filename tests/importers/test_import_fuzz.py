@@ -37,6 +37,7 @@ from foreign_sources import (
 )  # fmt: skip
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from places import read_data
 
 from feval.errors import FevalError
 from feval.importers import IMPORTERS, import_recording
@@ -46,17 +47,7 @@ from feval.recording import verify_recording
 pytestmark = pytest.mark.slow
 
 # Positions as golds, and the columns behind which channels lie.
-EVERYTHING = {
-    "sample_id": 0, "options": ["x", "1", "y"], "usage": {"completion_tokens": 3,
-    "prompt_tokens": 2, "total_tokens": 5},
-    "reasoning": "hm", "scores": {"a": 0.5, "b": None}, "step_scores": {"a": [0.5, 1]}, "seed": 1,
-    "temperature": 0.5,
-    "logprobs": {"content": [{"logprob": -1}]}, "sequence_logprob": -1, "token_confidences": [1.5],
-    "latency_ms": 20,
-    "max_tokens": 9, "probe_cue": "So",
-    "probes": [{"offset": 2, "answer": 1, "tokens": 3}, {"offset": 1, "answer": None,
-    "confidence": 0.5}],
-}  # fmt: skip
+EVERYTHING = read_data("importers.json")["everything"]
 SEEDS = {name: [data] for name, (data, _) in SMALL.items()} | {
     "jsonl": [
         lines(COT, COT | {"sample": 1, "llm": "m"}),

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from importing import check, notes
-from places import ROOT
+from places import ROOT, read_data
 
 import feval
 from feval.errors import FevalError
@@ -16,51 +16,12 @@ from feval.exporters import export_recording
 from feval.importers.layouts import layout_names, layout_of
 from feval.recording import select
 
+READ = read_data("importers.json")
+
 FIXTURES = ROOT / "tests/data/layouts"
 # of those that name their dataset, what they call it
 DATASETS = {"best-of-infinity": "aime2025", "evalchemy": "AIME24", "llmrouterbench": "math500",
             "routerbench": "mmlu", "tau-bench": "airline"}  # fmt: skip
-PUBLISHED = {
-    "best-of-infinity": {"golds": ["7", "2"], "answer": [None, "7", "2", "3", "2"],
-    "output_tokens": [500, 80, 100, 250, 75], "llms": ["Qwen3-4B", "gpt-oss-20b"],
-    "ids": ["aime2025/0", "aime2025/1"]},
-    "dart-math": {"golds": ["2"], "answer": ["2", "3"], "verdict": [1, 0]},
-    "evalchemy": {"golds": ["2"], "answer": ["2", "3"], "questions": ["What is 1 + 1?"]},
-    "every-eval-ever": {"golds": ["2"], "answer": ["2", "3", None], "ids": ["7"],
-    "verdict": [1, 0, 0], "output_tokens": [4, 6, 2], "prompt_tokens": [9], "llms": ["org/m"],
-    "text": ["So 2.", "So 3.", '[{"content":"?","role":"assistant","turn_idx":0}]']},
-    "large-language-monkeys": {"golds": ["So 2.\n#### 2"], "answer": ["2", "3"], "ids": ["17"],
-    "verdict": [1, 0], "text": ["It is 2.", "It is 3."]},
-    "livecodebench": {"golds": [None], "text": ["```print(2)```", "```print(3)```"],
-    "verdict": [1, 0]},
-    "llmrouterbench": {"golds": ["2", "2"], "answer": ["2", "2"], "llms": ["qwen3-8b"],
-    "output_tokens": [30, 30], "prompt_tokens": [20, 20], "verdict": [1, 1], "usd": [0.1, 0.1]},
-    "matharena": {"golds": ["2"], "answer": [None, "2"], "llms": ["o3", "r1"],
-    "output_tokens": [40, 40], "text": ["?", "So \\boxed{2}"], "prompt_tokens": [12]},
-    "nemo-skills": {"golds": ["2", "3"], "answer": ["3", "2", None, None],
-    "output_tokens": [9, 7, 9, 7], "verdict": [0, 1, 0, 0]},
-    "openmathreasoning": {"golds": ["2"], "answer": ["2"], "llms": ["DeepSeek-R1", "QwQ-32B"]},
-    "openr1-math": {"golds": ["2", "4"], "answer": ["2", "3", "4", "4"], "verdict": [1, 0, 1, 1],
-    "finish_reason": ["stop", "length", "unknown", "unknown"]},
-    "ppe-best-of-k": {"golds": [None], "answer": [None] * 10, "verdict": [0, 1] * 5},
-    "prm800k": {"golds": [None], "answer": ["2", "3"], "verdict": [1, 0], "orm": [0.75, 0.25],
-    "prm": [0.5, 0.125]},
-    "qwen2.5-math": {"golds": ["2", "3"], "answer": ["2", "3", None] * 2, "ids": ["0", "1"],
-    "text": ["So \\boxed{2}", "\\boxed{3}", "?"] * 2},
-    "routerarena": {"golds": [None] * 2, "answer": ["2", "3"], "verdict": [0.75, 0],
-    "llms": ["claude-3-haiku"], "usd": [0.00025] * 2, "prompt_tokens": [9, 9]},
-    "routerbench": {"golds": [None] * 2, "verdict": [1, 0.75], "usd": [0.002, 0.003],
-    "llms": ["gpt-4", "mixtral"], "text": ["It is 2.", "It is 5."]},
-    "search-and-learn": {"golds": ["2"], "answer": ["2", "3"], "ids": ["test/1.json"],
-    "output_tokens": [9, 4], "prm": [[0.5, 0.25], [0.125]]},
-    "synthetic-1": {"golds": [None], "answer": [None] * 2, "verdict": [1, 0], "ids": ["p1"]},
-    "synthetic-2": {"golds": ["2"], "answer": ["2", "3"], "llms": ["Qwen3-32B", "R1"]},
-    "tau-bench": {"golds": [None] * 2, "verdict": [1, 0, 0, 0], "llms": ["gpt-4o"]},
-    "tau2-bench": {"golds": [None], "verdict": [1, 0], "usd": [0.02, 0.01], "seed": [300, 301],
-    "duration_s": [12.5, 8.0]},
-    "weaver": {"golds": [None], "answer": ["2", "3"], "verdict": [1, 0], "weaver": [0.9, 0.1],
-    "GRMLlama32": [0.75, -0.5], "Qwen72B_verdict": [1, 0], "QwenPRM_step": [[0.5, 1], [0.25]]},
-}  # fmt: skip
 PARTS = {"answer", "duration_s", "finish_reason", "golds", "ids", "llms", "output_tokens",
          "prompt_tokens", "questions", "seed", "text", "usd"}  # fmt: skip
 
@@ -87,7 +48,7 @@ def test_published_layout(imported, tmp_path, name):
     export.
     """
     [source] = FIXTURES.glob(f"{name}*")
-    expected, dataset = PUBLISHED[name], DATASETS.get(name, "toy")
+    expected, dataset = READ["published layouts"][name], DATASETS.get(name, "toy")
     if ".parquet" in source.suffixes:
         rows = [json.loads(line) for line in source.read_text().splitlines()]
         source = tmp_path / "rows.parquet"
@@ -162,24 +123,7 @@ def test_refuses_other_mapping_files(save, text, sentence):
         layout_of(save("own.toml", text.encode()))
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"layout": "matharen"}, "no layout 'matharen'. Did you mean 'matharena'"),
-        (
-            {"layout": "matharena", "trusted": False},
-            "written from the data card and has not read a real file .* `trust_layout`",
-        ),
-        ({"layout": "missing.toml"}, "missing.toml cannot be read: No such file"),
-        ({"columns": ["question"]}, "`map` takes NAME=COLUMN"),
-        ({"columns": ["question=a", "question=b"]}, "two columns, 'a' and 'b'"),
-        ({"scores": ["=x"]}, "scores takes SCORER=COLUMN or COLUMN"),
-        (
-            {"scores": ["x"], "ignored": ["x"]},
-            "The column 'x' is named by map or scores, and by ignore='x'",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("options", "sentence"), READ["unknown layouts"])
 def test_refuses_other_words(options, sentence):
     with pytest.raises(FevalError, match=sentence):
         layout_of(**options)

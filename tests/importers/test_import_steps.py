@@ -5,18 +5,13 @@ from pathlib import Path
 
 from foreign_sources import lines
 from importing import notes, refusals, rows
+from places import read_data
 
 from feval.recording import verify_recording
 
 QUESTION = {"id": "q1", "question": "What is 2 + 2?", "gold": "4"}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tree.jsonl"
-NODES = [
-    {"node": 3, "parent": "b", "text": "4.", "tokens": 3, "answer": "4", "score": 0.5},
-    {"node": "a", "text": "One.", "tokens": 1, "score": {"prm": 0.25, "other": 1}},
-    {"node": "b", "parent": None, "text": "Two.", "tokens": 2},
-    {"node": "a.0", "parent": "a", "text": "<think> 5.", "tokens": 4, "ends": False},
-    {"node": "b.1", "parent": "b", "text": "6", "tokens": 5, "ends": True},
-]
+NODES = read_data("importers.json")["nodes"]
 
 
 def line(nodes, **fields):

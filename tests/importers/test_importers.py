@@ -27,12 +27,15 @@ from foreign_sources import (
     switch_entry,
 )
 from importing import check, manifest, notes, probe_rows, refusals, requests, rows
+from places import read_data
 
 from feval.errors import FevalError, SourceError, UnknownNameError, UsageError
 from feval.importers import IMPORTERS, import_recording, reading
 from feval.importers.papers import mmlu_answer
 from feval.importers.questions import read_questions
 from feval.importers.reading import Reader
+
+READ = read_data("importers.json")
 
 
 def test_reads_a_mot_cascade_file(imported):
@@ -154,14 +157,7 @@ def test_reads_an_esc_file_by_its_authors_rule(imported):
     assert recording.questions("toy")[0].answer_key == "yajO"
 
 
-@pytest.mark.parametrize(
-    ("reply", "letter"),
-    [
-        ("B", "B"), ("A.", "A"), ('"C"', "C"), ("D) the last", "D"), ("B,\nand", "B"), ("C\n\nD",
-        "C"), (" A", "E"), ("", "E"),
-        ("a", "E"), ("Answer: A", "E"), ("B\n", "B"), ("nan", "E"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("reply", "letter"), READ["MMLU replies"])
 def test_reads_mmlu_replies_by_their_authors_rule(reply, letter):
     assert mmlu_answer(reply) == letter
 
@@ -597,24 +593,7 @@ def test_the_card_gives_the_answer_kind(imported):
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"answer_kind": "nonsense"}, "no answer kind 'nonsense'"),
-        ({"answers": "guessed"}, "'guessed'"),
-        ({"counter": "guess"}, "token counter 'guess'"),
-        ({"counter": "usage"}, "this mot-cascade source has none for toy-llm"),
-        ({"prices": "1999-01-01"}, "1999-01-01"),
-        ({"temperature": -1.0}, "temperature"),
-        ({"max_tokens": 0}, "is 1 to 2147483647; 0"),
-        ({"llm": "@t=0.8"}, "put the name before"),
-        ({"llm": None}, "none was given; pass its name, llm='NAME'"),
-        ({"llm": ["a", "b"]}, "2 were given"),
-        ({"llm": "bad\nname"}, "control characters"),
-        ({"dataset": ""}, "name"),
-        ({"questions": "absent.jsonl"}, "there is nothing"),
-    ],
-)
+@pytest.mark.parametrize(("options", "sentence"), READ["import options"])
 def test_refuses_other_options(imported, options, sentence):
     imported.refuses(sentence, "mot-cascade", dumped([mot_entry()]), FevalError, **options)
 

@@ -32,13 +32,15 @@ from foreign_sources import (
 from hypothesis import given
 from hypothesis import strategies as st
 from importing import Columns, Import, check, manifest, notes, refusals, requests, rows
-from places import DATA
+from places import DATA, read_data
 
 from feval.answers.thoughts import split
 from feval.errors import SourceError, TokenCounterError, UnknownNameError, UsageError
 from feval.importers import reading as archives
 from feval.importers.papers import game24_answer as answer_of
 from feval.importers.reading import Reader
+
+READ = read_data("importers.json")
 
 SAMPLES = "lm-eval/samples_tiny_sums_2026-11-21T19-33-23.832881.jsonl"
 CUT_SAMPLES = "lm-eval/samples_tiny_sums_plain_2026-11-21T19-33-23.832881.jsonl"
@@ -122,15 +124,7 @@ def test_the_metrics_of_lighteval_are_accuracy_and_majority(logs, name, model):
 
 
 @pytest.mark.parametrize(
-    ("name", "llm", "temperature", "limit", "counter", "shape"),
-    [
-        ("lm-eval", "feval/tiny-42k", 1.0, 64, "words", (4, 3)),
-        ("lm-eval cut", "feval/tiny-42k", 1.0, 8, "words", (4, 2)),
-        ("inspect-ai archive", "openai-api/local/feval/tiny-42k", 1.0, 48, "usage", (2, 3)),
-        ("inspect-ai JSON", "openai/feval/tiny-42k", 1.0, 8, "usage", (3, 2)),
-        ("lighteval transformers", "tiny-42k", 1.0, 64, "usage", (4, 3)),
-        ("lighteval litellm", "openai/feval/tiny-42k", 1.0, 64, "words", (4, 3)),
-    ],
+    ("name", "llm", "temperature", "limit", "counter", "shape"), READ["who was asked"]
 )
 def test_the_logs_say_who_was_asked_and_how(logs, name, llm, temperature, limit, counter, shape):
     recording = logs(name)
@@ -318,28 +312,7 @@ def test_results_beside_the_samples_say_more(save, imported):
 
 test_refuses_other_samples = refusals(
     "lm-eval",
-    [
-        (
-            {"resps": [[[-1.5, True]], [[-2.5, False]]]},
-            "'resps' of line 2 of x.jsonl holds 2 requests or their log",
-        ),
-        ({"resps": [[[-1.5, True]]]}, "output_type generate_until"),
-        ({"resps": [["a", 1]]}, "Sample 1 of line 2"),
-        ({"doc_id": -1}, "a whole number from 0"),
-        ({"target": {}}, "The gold answer of line 2"),
-        ({"arguments": {}}, "has no 'gen_args_0'"),
-        ({"arguments": {"gen_args_0": {"arg_0": 1}}}, "The request of line 2"),
-        (
-            {"arguments": {"gen_args_0": {"arg_0": ["no JSON"]}}},
-            "of line 2 of x.jsonl is not valid JSON",
-        ),
-        ({"arguments": {"gen_args_0": {"arg_0": ['{"role": 1}']}}}, "a list of messages"),
-        ({"doc_id": 0}, "doc_id 0 a second time for the filter 'every'"),
-        (
-            {"doc_id": 0, "filter": "b", "doc": {"question": "Other?"}},
-            "another question, target, request or other texts",
-        ),
-    ],
+    READ["lm-eval samples"],
     lambda changed: lines(harness_line(), harness_line(**{"doc_id": 1, **changed})),
 )
 
@@ -704,16 +677,7 @@ def test_labels_stand_for_texts_that_linc_does_not_store(save, imported):
     imported.refuses("llm='NAME'", "linc", source, error=UsageError, llm=None)
 
 
-@pytest.mark.parametrize(
-    ("parts", "sentence"),
-    [
-        ({"references": ["True"]}, "has 1 gold labels and .* 2 questions"),
-        ({"references": [1, 2]}, "should be text"),
-        ({"references": {}}, "should be a JSON array"),
-        ({"generations_raw": [["a"], ["b", "c"]]}, "other numbers of questions or samples"),
-        ({"generations_raw": ["a", "b"]}, "should be a list of samples"),
-    ],
-)
+@pytest.mark.parametrize(("parts", "sentence"), READ["linc files"])
 def test_refuses_linc_files_of_different_runs(save, imported, parts, sentence):
     imported.refuses(sentence, "linc", linc_run(save, **parts))
 
@@ -831,18 +795,7 @@ def thoughts(recording):
     return None if pool.reasoning is None else list(pool.reasoning)
 
 
-@pytest.mark.parametrize(
-    ("part", "expected"),
-    [
-        ({"type": "reasoning", "reasoning": "hm"}, "hm"),
-        (
-            {"type": "reasoning", "reasoning": "gAAAA", "summary": "In short.", "redacted": True},
-            "In short.",
-        ),
-        ({"type": "reasoning", "reasoning": "gAAAA", "redacted": True}, None),
-        ({"type": "reasoning", "reasoning": "attachment://a1"}, "Long thoughts."),
-    ],
-)
+@pytest.mark.parametrize(("part", "expected"), READ["reasoning of inspect"])
 def test_the_reasoning_of_inspect_is_kept(imported, part, expected):
     output = inspect_sample()["output"]
     said = {"role": "assistant", "content": [part, {"type": "text", "text": "It is 2."}]}

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from command_line import failed, feval, said
 from importing import check, notes, rows
+from places import read_data
 
 from feval import SingleCall, evaluate, load
 from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
@@ -208,23 +209,7 @@ def test_facts_of_a_grader_and_verdicts_that_are_cut(imported):
     )
 
 
-CASES = {
-    "lists of texts": (
-        {"generations": ["a", "b"], "finish_reasons": ["stop", "length"], "correct": [True, False],
-        "options": ["x", "y"], "answers": ["2", None]},
-        {"generations": "text", "finish_reasons": "finish_reason", "options": "choices",
-        "answers": "answer"},
-    ),
-    "lists of objects": (
-        {"samples": [{"text": "a", "answer": "2", "tokens": 3}, {"text": "b", "tokens": 4}]},
-        {"samples.text": "text", "samples.answer": "answer", "samples.tokens": "tokens"},
-    ),
-    "lists as text": ({"output_list": '["a", "b"]', "scores": "[1, 0]"},
-    {"output_list": "text", "scores": "score"}),
-    "lists of another length": ({"outputs": ["a", "b"], "tokens": [1, 2, 3]},
-    {"outputs": "text", "tokens": "tokens"}),
-    "a text beside": ({"completion": "a", "samples": ["b"]}, {"completion": "text"}),
-}  # fmt: skip
+CASES = read_data("importers.json")["lists of CoTs"]
 
 
 @pytest.mark.parametrize("case", CASES)
