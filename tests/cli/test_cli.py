@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 from command_line import failed, feval, words
-from places import ROOT
+from places import ROOT, read_data
 from small import content, letters, pool, put_manifest, write_rows
 from typer.testing import CliRunner
 
@@ -166,17 +166,7 @@ def test_wrong_usage_exits_with_2(arguments):
     assert "Usage: feval" in result.output
 
 
-@pytest.mark.parametrize(
-    ("text", "counts"),
-    [
-        ("20", [20]),
-        ("1..3", [1, 2, 3]),
-        ("1,5,10", [1, 5, 10]),
-        ("1..10..4", [1, 5, 9]),
-        ("10, 1..3 ,2", [1, 2, 3, 10]),
-        ("7..7", [7]),
-    ],
-)
+@pytest.mark.parametrize(("text", "counts"), read_data("commands.json")["lists of counts"])
 def test_counts(text, counts):
     assert parse_counts(text) == counts
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from command_line import failed, feval
+from places import read_data
 from settings_files import settings_file
 
 from feval.cards.front_matter import card_folder
@@ -18,6 +19,8 @@ from feval.recording import open_recording, verify_recording
 from recorders.asking.engine import Progress
 from recorders.errors import Fatal
 from recorders.work.settings import RecordingSettings, load_questions, make_task
+
+SAID = read_data("commands.json")
 
 TINY = "--dataset tiny_sums --llm feval/tiny-30k --temperature 1 --max-tokens 100"
 
@@ -90,25 +93,7 @@ def test_a_cost_limit_stops_and_the_same_command_goes_on(tmp_path):
     assert verify_recording(out).ok
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "words"),
-    [
-        ("--backend telepathy", 2, "There is no backend 'telepathy'"),
-        ("--first 201", 2, "tiny_sums has 200 questions"),
-        ("--samples 0", 2, "at least 1 CoT"),
-        ("--base-url http://127.0.0.1:1", 2, "asks no server"),
-        ("--set prompt=nobody", 2, "nobody"),
-        ("--set concurrency=0", 2, "concurrency"),
-        ("--set prices=1999", 2, "There is no price list"),
-        ("--backend openai --set api_key_env=NO_SUCH_KEY", 2, "NO_SUCH_KEY"),
-        ("--backend transformers", 2, "--model"),
-        ("--samples 3000000000", 2, "1 to 1,048,576 CoTs per question; 3,000,000,000 were asked"),
-        ("--max-tokens 99999999999999999999999", 2, "max_tokens must be 1 to 2^63 - 1"),
-        ("--seed 99999999999999999999999", 2, "seed must be 0 to"),
-        ("--llm=", 2, "LLM names have 1 to"),
-        ("--first 0", 2, "Ask for 1 to 200"),
-    ],
-)
+@pytest.mark.parametrize(("options", "code", "words"), SAID["record"])
 def test_what_cannot_work_is_said(tmp_path, options, code, words):
     failed(record(tmp_path / "r", options), code, words)
     assert list(tmp_path.iterdir()) == []
@@ -323,24 +308,7 @@ def test_paths_in_a_file_start_from_its_folder(tmp_path):
     assert json.loads(estimate.stdout)["cots"] == 0
 
 
-@pytest.mark.parametrize(
-    ("line", "code", "words"),
-    [
-        ("retris = 3", 2, "Did you mean 'retries'?"),
-        ('retries = "3"', 2, "has '3' in the field 'retries' (input should be a valid integer)"),
-        ("retries", 2, "is not valid TOML"),
-        ("retries = -1", 2, "retries must be at least 0"),
-        ("top_p = inf", 2, "finite number"),
-        ("extra_body = [1]", 2, "in the field 'extra_body'"),
-        ("extra_body = { a = nan }", 2, "it cannot be sent as JSON"),
-        ("extra_body = { a = 2026-01-01 }", 2, "it cannot be sent as JSON"),
-        ("top_p = 0", 2, "top_p must be a number above 0 and at most 1; 0.0 was given"),
-        ("noise_seed = 1", 2, "add --coupled"),
-        ('mode = "sometimes"', 2, "sometimes"),
-        ('mode = "none"', 1, "asks for nothing"),
-        ('counter = "abacus"', 2, "abacus"),
-    ],
-)
+@pytest.mark.parametrize(("line", "code", "words"), SAID["settings of record"])
 def test_a_file_that_cannot_be_used_is_said(tmp_path, line, code, words):
     failed(record(tmp_path / "r", *settings_file(tmp_path, line)), code, words)
     assert [path.name for path in tmp_path.iterdir()] == ["settings.toml"]

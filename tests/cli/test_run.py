@@ -5,6 +5,7 @@ import re
 
 import pytest
 from command_line import failed, feval
+from places import read_data
 from small import letters, write_toy
 
 from feval.errors import MethodError, UnknownNameError, UsageError
@@ -14,6 +15,7 @@ from feval.methods import METHODS, SelfConsistency
 from feval.methods.adaptive_consistency import THRESHOLDS
 from feval.methods.fields import json_field
 
+SAID = read_data("commands.json")
 POOLS = letters("aaba", "xy-y", "bbbb")
 SIX_LINES = """
 def agree(question, llm):
@@ -96,29 +98,7 @@ def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy):
     assert "per_round" not in run("self-consistency", *arguments).stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        ("self-consistancy", 2, "'self-consistency'"),
-        ("self-consistency --set k=3", 2, "fields of self-consistency"),
-        ("self-consistency --set n", 2, "FIELD=VALUE"),
-        ("self-consistency --set n=3 --set n=4", 2, "set twice"),
-        ("self-consistency --set n=many", 2, "takes a whole number, 1 or more; n='many' was given"),
-        ("self-consistency --set n=2.5", 2, "takes a whole number"),
-        ("self-consistency --set n=0", 2, "n='0' was given"),
-        ("self-consistency --set n=5", 1, "5 were asked for"),
-        ("self-consistency --order sorted", 2, "sorted"),
-        ("oracle --order seeded", 2, "oracle"),
-        (
-            "path-consistency",
-            1,
-            "was recorded as whole CoTs, which cannot be expanded step by step",
-        ),
-        ("self-consistency --sandbox", 2, "--sandbox is for a method of your own"),
-        ("nowhere.py:method", 2, "no file 'nowhere.py'"),
-        ("self-consistency --set n=3 --train-fraction 2", 2, "less than 1"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code", "words"), SAID["run"])
 def test_what_run_refuses(arguments, code, words, toy):
     done = run(arguments, "--recording", toy, "--llm gpt-3.5-turbo")
     failed(done, code, words)
@@ -217,18 +197,7 @@ class Needy:
 """
 
 
-@pytest.mark.parametrize(
-    ("function", "code", "words"),
-    [
-        ("exits", 1, "raised SystemExit: 3 ("),
-        ("asks", 1, "raised EOFError: "),
-        ("three", 2, "cannot be called with a question and 1 LLM: missing a required argument"),
-        ("text", 1, "mine.py, line 7)"),
-        ("Needy", 1, "Needy.__init__() missing"),
-        ("textt", 2, "Did you mean 'text'?"),
-        ("", 2, "names no function"),
-    ],
-)
+@pytest.mark.parametrize(("function", "code", "words"), SAID["badly behaved"])
 def test_a_badly_behaved_method_ends_in_a_sentence(function, code, words, toy, tmp_path):
     (file := tmp_path / "mine.py").write_text(BADLY_BEHAVED)
     done = run(f"{file}:{function}", "--recording", toy, "--llm gpt-3.5-turbo --order recorded")

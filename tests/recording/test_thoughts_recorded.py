@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from command_line import feval
 from parcels import Parcels
+from places import read_data
 from recording_doubles import FakeBackend
 
 from feval import load
@@ -518,34 +519,7 @@ def test_hidden_reasoning_is_not_split_by_visible_text():
     assert "evenly" not in shown.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("message", "reasoning"),
-    [
-        ({"thinking": "r"}, "r"),
-        (
-            {
-                "reasoning_details": [
-                    {"type": "reasoning.text", "text": "r"},
-                    {"type": "reasoning.encrypted", "data": "x"},
-                ]
-            },
-            "r",
-        ),
-        ({"reasoning_details": [{"type": "reasoning.summary", "summary": "s"}]}, "s"),
-        ({"reasoning": "r", "reasoning_details": [{"type": "reasoning.text", "text": "r"}]}, "r"),
-        (
-            {
-                "content": [
-                    {"type": "thinking", "thinking": "r"},
-                    {"type": "redacted_thinking", "data": "x"},
-                ]
-            },
-            "r",
-        ),
-        ({"content": [{"text": "r", "thought": True}, {"text": "a"}]}, "r"),
-        ({"content": [{"type": "reasoning", "text": "r"}, {"type": "text", "text": "a"}]}, "r"),
-    ],
-)
+@pytest.mark.parametrize(("message", "reasoning"), read_data("replies.json")["thoughts"])
 def test_every_field_that_holds_thoughts_is_read(message, reasoning):
     (completion,) = read([{"content": "a"} | message], {"completion_tokens": 5}).completions
     assert completion.reasoning == reasoning

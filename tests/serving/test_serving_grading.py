@@ -6,6 +6,7 @@ import csv
 import json
 
 import pytest
+from places import read_data
 from serving_doubles import asked_by_text, reply_to, rows, texts_of, write
 from small import letters, write_toy
 from typer.testing import CliRunner
@@ -269,18 +270,7 @@ def test_sentences_of_the_command(served, toy, tmp_path):
     assert "no dataset that the run 'mine' asked about, called 'sums'" in stderr
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "words"),
-    [
-        ({"answers": {"toy/3": "a"}}, 400, "never asked"),
-        ({"answers": 5}, 400, "int was given"),
-        ({"answers": {}, "run": 5}, 400, "`run` must be a name"),
-        ({"answers": {}, "run": "nobody"}, 404, "nobody"),
-        ({"answers": {}, "dataset": "sums"}, 400, "'sums'"),
-        ({}, 400, "lacks `answers`"),
-        ([], 400, "lacks `answers`"),
-    ],
-)
+@pytest.mark.parametrize(("body", "status", "words"), read_data("served.json")["grading refused"])
 def test_what_cannot_be_graded_over_http(body, status, words, served):
     ask(served, 0)
     error = post(served, "/run/mine/feval/grade", body, status)["error"]

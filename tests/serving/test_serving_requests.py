@@ -6,8 +6,11 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import read_data
 
 from feval.serving.wire import CompletionRequest, RequestError, conversation, parse
+
+SERVED = read_data("served.json")
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 
@@ -96,19 +99,7 @@ def test_a_sample_that_is_no_place_is_refused(sample):
     assert "X-Feval-Sample" in str(refused(CHAT, x_feval_sample=sample))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("model", None), ("model", ""), ("model", 3), ("messages", None), ("messages", []),
-        ("messages", "hello"),
-        ("n", 0), ("n", -1), ("n", 1.0), ("n", True), ("n", "2"), ("stream", "yes"),
-        ("stream_options", []),
-        ("logprobs", 3), ("top_logprobs", -1), ("temperature", "hot"), ("temperature", True),
-        ("max_tokens", 1.5),
-        ("seed", "x"), ("stop", [1]), ("stop", {}), ("tools", {}), ("response_format", "json"),
-        ("metadata", "x"), ("feval", 1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "value"), SERVED["wrong types"])
 def test_a_value_of_the_wrong_type_is_named(name, value):
     result = refused(CHAT | {name: value})
     assert result.parameter == name
@@ -116,19 +107,7 @@ def test_a_value_of_the_wrong_type_is_named(name, value):
     assert result.status == 400
 
 
-@pytest.mark.parametrize(
-    ("messages", "parameter"),
-    [
-        (["hello"], "messages[0]"),
-        ([{"content": "hello"}], "messages[0].role"),
-        ([{"role": "user", "content": 3}], "messages[0].content"),
-        ([{"role": "user", "content": ["x"]}], "messages[0].content[0]"),
-        (
-            [{"role": "user", "content": [{"type": "text", "text": 3}]}],
-            "messages[0].content[0].text",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("messages", "parameter"), SERVED["broken messages"])
 def test_a_broken_message_is_named_by_its_place(messages, parameter):
     assert refused(CHAT | {"messages": messages}).parameter == parameter
 

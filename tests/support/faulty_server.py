@@ -30,6 +30,8 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+from places import read_data
+
 SLOW_S = 30.0
 WORST = (
     'NUL \x00, right-to-left \u202eabc\u202c, four bytes \U0001f9ee, "quoted\\", \u2028 line,'
@@ -86,32 +88,7 @@ def in_an_hour():
 
 
 # Status, message, headers and fields of errors.
-ERRORS = {
-    "429": (429, "Rate limit reached for requests"),
-    "429 seconds": (429, "Slow down", {"retry-after": "0.01"}),
-    "429 milliseconds": (429, "Slow down", {"retry-after-ms": "20", "retry-after": "9"}),
-    "429 nonsense": (429, "Slow down", {"retry-after": "soon"}),
-    "429 quota": (429, "You exceeded your current quota", {}, {"code": "insufficient_quota"}),
-    "408": (408, "Timed out upstream"),
-    "409": (409, "Conflict"),
-    "500": (500, "The server had an error"),
-    "503": (503, "Overloaded"),
-    "503 seconds": (503, "Overloaded", {"retry-after": "0.01"}),
-    "400": (400, "Invalid 'messages': too strange", {}, {"param": "messages"}),
-    "400 too long": (
-        400, "This model's maximum context length is 4096 tokens", {}, {"param": "max_tokens"},
-    ),
-    "400 setting": (
-        400, "Unsupported value: 'temperature' does not support 0.7", {},
-        {"param": "temperature"},
-    ),
-    "400 policy": (400, "The response was filtered", {}, {"code": "content_filter"}),
-    "413": (413, "Request too large"),
-    "401": (401, "Incorrect API key provided", {}, {"code": "invalid_api_key"}),
-    "402": (402, "Insufficient Balance"),
-    "403": (403, "Your project has no access to this model"),
-    "404": (404, "The model `nonesuch` does not exist", {}, {"param": "model"}),
-}  # fmt: skip
+ERRORS = read_data("replies.json")["errors"]
 PAGE = {"content-type": "text/html"}
 
 # Each takes the whole reply that would have been sent, and says what is sent.
