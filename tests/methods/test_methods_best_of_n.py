@@ -9,6 +9,7 @@ import pytest
 from dealt import answers_of, assert_both_forms_agree, letters_of, pools_of, scores_of
 from hypothesis import given
 from hypothesis import strategies as st
+from places import read_data
 
 from feval.errors import NotRecordedError, UsageError
 from feval.estimators.plurality import subset_best_accuracy
@@ -58,15 +59,7 @@ def weight_by_definition(transform, score, scores):
     return math.exp(score) / (1 + math.exp(score)) if transform == "sigmoid" else math.exp(score)
 
 
-@pytest.mark.parametrize(
-    ("name", "asks"),
-    [
-        ("loss", True), ("valLoss", True), ("gpt2_ppl", True), ("neg_log_likelihood", True),
-        ("energy-1", True), ("RMSE", True),
-        ("logloss", True), ("crossentropy", True), ("bpb", True),
-        ("reward", False), ("neg_loss", False), ("glossary", False), ("log_likelihood", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "asks"), read_data("figures.json")["names of losses"])
 def test_a_score_named_like_a_loss_asks_for_its_direction(name, asks):
     channels = ArrayChannels({name: scores_of(np.array([[0.1, 0.9, 0.8]]), {})})
     [pool] = pools_of([["a", "b", "b"]], channels=[channels])

@@ -10,6 +10,7 @@ from itertools import count
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from places import read_data
 from small import change_column
 
 from feval import evaluate, load
@@ -327,18 +328,7 @@ def test_a_method_is_judged_by_what_its_answer_means(tmp_path, answer):
 
 
 @pytest.mark.parametrize(
-    ("kind", "equality", "gold", "recorded_answers"),
-    [
-        ("latex", "math-verify", "x+1", ["1+x"]),
-        ("latex", "normal-form", "x+1", ["7"]),
-        ("latex", "math-verify", "So $x+1$.\n#### $x+1$", ["1+x"]),
-        ("number", "tolerance-0.01", "100", ["100.5"]),
-        ("number", "tolerance-0.01", "It is 90 + 10.\nThe answer is 100.", ["7"]),
-        ("number", "normal-form", "#### 1,000", ["7"]),
-        ("choice", "normal-form", "The answer is B.", ["A"]),
-        ("text", "normal-form", "Answer: two cats", ["a cat"]),
-        ("verbatim", "normal-form", "#### 7", ["7"]),
-    ],
+    ("kind", "equality", "gold", "recorded_answers"), read_data("answers.json")["recorded golds"]
 )
 def test_the_golds_own_text_is_right_under_every_equality(
     tmp_path, kind, equality, gold, recorded_answers

@@ -40,6 +40,8 @@ from recorders.work.record import RecordingTask, record_dataset
 from recorders.work.seal import JournaledLLM, seal
 from recorders.work.settings import default_decoding
 
+FORMS = read_data("replies.json")
+
 RAW = [
     "<think>\nIt is \\boxed{7}.\n</think>\n\nThe answer is 4.",
     "It is 7, or so.</think>The answer is 4.",
@@ -519,7 +521,7 @@ def test_hidden_reasoning_is_not_split_by_visible_text():
     assert "evenly" not in shown.notes[0]
 
 
-@pytest.mark.parametrize(("message", "reasoning"), read_data("replies.json")["thoughts"])
+@pytest.mark.parametrize(("message", "reasoning"), FORMS["thoughts"])
 def test_every_field_that_holds_thoughts_is_read(message, reasoning):
     (completion,) = read([{"content": "a"} | message], {"completion_tokens": 5}).completions
     assert completion.reasoning == reasoning
@@ -528,18 +530,7 @@ def test_every_field_that_holds_thoughts_is_read(message, reasoning):
 
 @pytest.mark.parametrize(
     ("usage", "output", "reasoning"),
-    [
-        # Gemini's thoughts are not among its candidates' tokens.
-        ({"thoughts_token_count": 100}, 110, 100),
-        ({"thoughts_token_count": 100, "total_tokens": 113}, 110, 100),
-        # they are inside: the total shows it
-        ({"thoughts_token_count": 4, "total_tokens": 13}, 10, None),
-        # as its OpenAI-compatible door has it: in the total alone
-        ({"total_tokens": 113}, 110, 100),
-        ({"total_tokens": 13}, 10, None),
-        ({"total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 2}}, 10, None),
-        ({"output_tokens_details": {"reasoning_tokens": 4}}, 10, 4),
-    ],
+    [case for cases in FORMS["thoughts beside"].values() for case in cases],
 )
 def test_thoughts_beside_the_completion_are_output(usage, output, reasoning):
     (completion,) = read(

@@ -524,26 +524,7 @@ def read_one(message, top=None, usage=None, **fields):
     return completion
 
 
-TEXT = {"type": "text", "text": "a"}
-
-
-@pytest.mark.parametrize(
-    ("message", "text", "reasoning"),
-    [
-        ({"content": "a"}, "a", None),
-        ({"content": None}, "", None),
-        ({}, "", None),
-        ({"content": "a", "reasoning_content": "r"}, "a", "r"),
-        ({"content": "a", "reasoning": "r"}, "a", "r"),
-        ({"content": "a", "reasoning": {"effort": "low"}}, "a", None),
-        ({"content": "a", "reasoning_content": ""}, "a", None),
-        ({"content": [TEXT, TEXT]}, "aa", None),
-        ({"content": [{"type": "thinking", "thinking": [TEXT]}, TEXT]}, "a", "a"),
-        ({"content": [{"type": "text", "text": [[["deep"]]]}]}, "", None),
-        ({"content": "", "refusal": "no"}, "no", None),
-        ({"content": "yes", "refusal": "no"}, "yes", None),
-    ],
-)
+@pytest.mark.parametrize(("message", "text", "reasoning"), REPLIES["forms of a message"])
 def test_the_forms_of_a_message(message, text, reasoning):
     completion = read_one(message)
     assert (completion.text, completion.reasoning) == (text, reasoning)
@@ -564,44 +545,18 @@ def test_names_that_a_server_sends_have_bounds():
     assert len(completion.response_id or "") == len(completion.served_model or "") == 1000
 
 
-NONE = (None,) * 4
-
-
 @pytest.mark.parametrize(
     ("output", "counts", "more"),
-    [
-        (5, (3, 5, None, None), {"prompt_tokens": 3}),
-        (5.0, (3, 5, None, None), {"prompt_tokens": 3.0}),
-        (5, (None, 5, 2, None), {"completion_tokens_details": {"reasoning_tokens": 2}}),
-        (
-            5,
-            (None, 5, None, 1),
-            {"completion_tokens_details": None, "prompt_tokens_details": {"cached_tokens": 1}},
-        ),
-        (5, (3, 5, None, 2), {"prompt_tokens": 3, "prompt_cache_hit_tokens": 2}),
-        # xAI counts reasoning beside the completion, and the total shows it.
-        (
-            5,
-            (3, 7, 2, None),
-            {
-                "prompt_tokens": 3,
-                "total_tokens": 10,
-                "completion_tokens_details": {"reasoning_tokens": 2},
-            },
-        ),
-        (5, NONE, {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 9}}),
-        (5, NONE, {"completion_tokens_details": {"reasoning_tokens": 9}}),
-        (None, NONE, {}),
-    ],
+    [case for cases in REPLIES["forms of usage"].values() for case in cases],
 )
 def test_the_forms_of_usage(output, counts, more):
     found = read_one({"content": "a"}, usage={"completion_tokens": output} | more)
-    assert (
+    assert counts == [
         found.prompt_tokens,
         found.output_tokens,
         found.reasoning_tokens,
         found.cached_tokens,
-    ) == counts
+    ]
     assert read_one({"content": "a"}, usage=[]).output_tokens is None
 
 

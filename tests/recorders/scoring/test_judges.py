@@ -1,6 +1,7 @@
 """Judges and self-checks: what is sent, and how replies are read."""
 
 import pytest
+from places import read_data
 from scoring_doubles import KEY, Server, chat, needs_client, run, token
 
 from feval.recording import Question, open_recording
@@ -32,23 +33,7 @@ def test_grades_of_a_judge_are_read(text, expected):
     assert scorers._grade(text, {}) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("85", 0.85),
-        ("85%", 0.85),
-        ("Confidence: 85/100", 0.85),
-        ("I am 95 % confident in answer 7.", 0.95),
-        ("0", 0.0),
-        ("100.", 1.0),
-        ("99.5", 0.995),
-        ("85, or 90", None),
-        ("1,000", None),
-        ("120", None),
-        ("-5", None),
-        ("high", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), read_data("replies.json")["stated confidences"])
 def test_stated_confidence_is_read(text, expected):
     assert scorers._confidence(text, {}) == expected
 

@@ -13,6 +13,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from command_line import feval
+from places import read_data
 from scoring_doubles import Server, chat, command
 from settings_files import settings_file
 from small import pool, question, write_rows
@@ -137,24 +138,7 @@ def assert_alike(coupling):
     assert told(coupling, "rank") == [1] * 6
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Both fine.\nVerdict: A", 1.0),
-        ("verdict: b", 0.0),
-        ("**Verdict:** tie.\n\n", 0.5),
-        ("> Verdict: **B**", 0.0),
-        ("Verdict: A\nsome thoughts\nVerdict: A", 1.0),
-        ("Verdict: A\nOn second thoughts\nVerdict: B", None),
-        ("Verdict: A or B", None),
-        ("Verdict: A\nThat is all.", None),
-        ("Verdict: C", None),
-        ("I prefer A", None),
-        ("My verdict: A", None),
-        ("Verdict: Answer A", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), read_data("replies.json")["verdicts"])
 def test_a_verdict_is_the_last_line_and_the_only_one(text, expected):
     assert scorers._preference(text, {}) == expected
 

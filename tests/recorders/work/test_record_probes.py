@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from command_line import feval
+from places import read_data
 from watched import Watched, gone_on, recorded
 
 from feval.errors import FevalError, StorageError, UsageError
@@ -141,16 +142,7 @@ def test_what_comes_behind_a_prefix_decides_nothing():
 
 @pytest.mark.parametrize(
     ("text", "apart", "cut", "opening", "begun", "closing"),
-    [
-        ("no thoughts at all", None, 5, "", "no th", ""),
-        ("<think>a b c</think>so 4", None, 10, "", "<think>a b", "</think>"),
-        ("<think>a b c</think>so 4", None, 22, "", "<think>a b c</think>so", ""),
-        ("a b c\n</think>\n\nso 4", None, 3, "<think>\n", "a b", "</think>"),
-        ("a b c\n</think>\n\nso 4", None, 18, "<think>\n", "a b c\n</think>\n\nso", ""),
-        ("so 4", "a b c", 3, "<think>\n", "a b", "\n</think>"),
-        ("so 4", "a b c", 7, "<think>\n", "a b c\n</think>\n\nso", ""),
-        ("[THINK]a b[/THINK]so", None, 9, "", "[THINK]a ", "[/THINK]"),
-    ],
+    read_data("replies.json")["cut thoughts"],
 )
 def test_a_thought_that_is_cut_is_closed_before_the_cue(text, apart, cut, opening, begun, closing):
     assert prefix({"text": text, "reasoning": apart}, cut, None) == (
