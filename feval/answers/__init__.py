@@ -19,19 +19,19 @@ NORMAL_FORM = "normal-form"
 """The name of the equality under which answers are equal only where their normal forms are."""
 
 if TYPE_CHECKING:
-    from feval.answers import equality as equality
-    from feval.answers import equivalence as equivalence
-    from feval.answers import thoughts as thoughts
-    from feval.answers.kinds import EXTRACTOR_VERSION as EXTRACTOR_VERSION
-    from feval.answers.kinds import KINDS as KINDS
-    from feval.answers.kinds import AnswerKeys as AnswerKeys
-    from feval.answers.kinds import AnswerKind as AnswerKind
-    from feval.answers.kinds import answer_kind as answer_kind
-    from feval.answers.kinds import canonical as canonical
-    from feval.answers.kinds import canonical_gold as canonical_gold
-    from feval.answers.kinds import extract as extract
-    from feval.answers.kinds import keys as keys
-    from feval.answers.kinds import normal_forms as normal_forms
+    from feval.answers import equality as equality, equivalence as equivalence, thoughts as thoughts
+    from feval.answers.kinds import (
+        EXTRACTOR_VERSION as EXTRACTOR_VERSION,
+        KINDS as KINDS,
+        AnswerKeys as AnswerKeys,
+        AnswerKind as AnswerKind,
+        answer_kind as answer_kind,
+        canonical as canonical,
+        canonical_gold as canonical_gold,
+        extract as extract,
+        keys as keys,
+        normal_forms as normal_forms,
+    )
     from feval.answers.number import decimal_key as decimal_key
 
 __getattr__, __dir__ = lazy_names(

@@ -37,8 +37,7 @@ from functools import lru_cache, partial
 from os.path import commonprefix
 from typing import NamedTuple
 
-from feval.answers import date, markers, number
-from feval.answers import text as free_text
+from feval.answers import date, markers, number, text as free_text
 
 _LETTERS = tuple((letter, "") for letter in string.ascii_uppercase)
 _LONGEST = 400

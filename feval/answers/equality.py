@@ -30,8 +30,7 @@ import threading
 import time
 from contextlib import suppress
 from functools import cache, partial
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed
+from importlib.metadata import PackageNotFoundError, version as installed
 from typing import Any
 
 from feval.answers import NORMAL_FORM, latex

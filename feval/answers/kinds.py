@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from feval.answers import choice, closed, date, latex, letters, markers, number, verbatim
-from feval.answers import text as free_text
+from feval.answers import (
+    choice,
+    closed,
+    date,
+    latex,
+    letters,
+    markers,
+    number,
+    text as free_text,
+    verbatim,
+)
 from feval.answers.equality import comparison, named_equality
 from feval.answers.equivalence import classify
 from feval.errors import require_known

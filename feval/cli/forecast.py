@@ -33,9 +33,7 @@ from feval.cli.options import (
 from feval.cli.output import Output, quiet_matplotlib
 from feval.errors import SourceError, UsageError
 from feval.evaluation.requests import BudgetPlanRequest, EstimateRequest
-from feval.forecast import PlanBudget as Budget
-from feval.forecast import estimate as forecast_votes
-from feval.forecast import plan as plan_budget
+from feval.forecast import PlanBudget as Budget, estimate as forecast_votes, plan as plan_budget
 from feval.forecast.coupled import couple as couple_llms
 from feval.receipts.document import receipt
 from feval.recording import open_recording

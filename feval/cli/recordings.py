@@ -35,10 +35,14 @@ from feval.hub.places import local_folder, open_place
 from feval.importers.layouts import Layout, layout_of
 from feval.receipts.document import is_receipt, local_receipt
 from feval.receipts.verifying import verify_receipt
-from feval.recording import Recording, open_recording, verify_recording
-from feval.recording import extract as extract_answers
-from feval.recording import merge as merge_recordings
-from feval.recording import select as select_from
+from feval.recording import (
+    Recording,
+    extract as extract_answers,
+    merge as merge_recordings,
+    open_recording,
+    select as select_from,
+    verify_recording,
+)
 from feval.replay.loading import only_dataset
 from feval.report.files import check_folder, save_files
 from feval.report.looking import (

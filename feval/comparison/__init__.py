@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.comparison.comparison import Comparison as Comparison
-    from feval.comparison.comparison import compare as compare
+    from feval.comparison.comparison import Comparison as Comparison, compare as compare
     from feval.comparison.plan import Plan as Plan
 
 __getattr__, __dir__ = lazy_names(__name__, {"comparison": "Comparison compare", "plan": "Plan"})

@@ -29,6 +29,7 @@ from feval.methods.oracle import Oracle
 from feval.methods.protocol import is_exact
 from feval.replay import load
 from feval.replay.draws import SharedDraws
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -43,7 +44,7 @@ _EXACT = 40  # CoTs whose handing out takes about as long as an expectation
 _CEILING = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 60, 80, 100)
 
 
-@dataclass(frozen=True)
+@frozen
 class MethodCurve:
     """One method over its budgets.
 
@@ -75,7 +76,7 @@ class MethodCurve:
         return swept_text(field, fields.get(field), fields)
 
 
-@dataclass(frozen=True)
+@frozen
 class FailedMethod:
     """A method, or one of its points, that could not be evaluated, and why."""
 
@@ -319,7 +320,7 @@ _FIRST_QUESTIONS, _MOST_QUESTIONS = 4, 4096
 _TRIAL_SECONDS, _LONG_SECONDS = 0.1, 1.0
 
 
-@dataclass(frozen=True)
+@frozen
 class MethodDuration:
     """Seconds that a method will take at all its budgets in one process, from those on
     `measured_questions`.
@@ -332,7 +333,7 @@ class MethodDuration:
     seconds: float
 
 
-@dataclass(frozen=True)
+@frozen
 class Durations:
     """What the evaluations of a comparison will take; its statistics and files are not among them.
 

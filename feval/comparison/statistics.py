@@ -36,6 +36,7 @@ from feval.estimators.intervals import (
     difference_test,
 )
 from feval.methods.protocol import Bools, Floats, Integers, Rows
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from feval.comparison.plan import Plan
@@ -57,7 +58,7 @@ _ALIKE = (
 _CHUNK = 1000  # resamples worked on at once where arrays are [R, K, K] or several times [R, P]
 
 
-@dataclass(frozen=True)
+@frozen
 class FrontierPoint:
     """A point that no other point of any method dominates.
 
@@ -74,7 +75,7 @@ class FrontierPoint:
     stays: float
 
 
-@dataclass(frozen=True)
+@frozen
 class BestPoint:
     """The most accurate point within a budget, of equals the cheapest, and those that may be as
     good.
@@ -100,7 +101,7 @@ class BestPoint:
     accuracy_high: float | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class HullArea:
     """Average height of a curve's non-decreasing convex hull over the costs that all curves share
     (RouterBench's AIQ).
@@ -120,7 +121,7 @@ class HullArea:
     area_high: float
 
 
-@dataclass(frozen=True)
+@frozen
 class AccuracyDifference:
     """Accuracy of one method minus another's: at one cost, or each at its most expensive point
     where they share none.
@@ -153,7 +154,7 @@ class AccuracyDifference:
     skewness: float = 0.0
 
 
-@dataclass(frozen=True)
+@frozen
 class CostToReach:
     """What one method costs at a given accuracy.
 
@@ -171,7 +172,7 @@ class CostToReach:
     never: float
 
 
-@dataclass(frozen=True)
+@frozen
 class Saving:
     """What one method costs more or less than another at the same accuracy.
 
@@ -202,7 +203,7 @@ class Saving:
     never_b: float
 
 
-@dataclass(frozen=True)
+@frozen
 class Rank:
     """A method's place among all.
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.evaluation.evaluation import budgets as budgets
-    from feval.evaluation.evaluation import evaluate as evaluate
-    from feval.evaluation.method_names import field_names as field_names
-    from feval.evaluation.method_names import make_method as make_method
-    from feval.evaluation.rightness import Judged as Judged
-    from feval.evaluation.rightness import judged as judged
-    from feval.evaluation.rightness import right_parties as right_parties
+    from feval.evaluation.evaluation import budgets as budgets, evaluate as evaluate
+    from feval.evaluation.method_names import field_names as field_names, make_method as make_method
+    from feval.evaluation.rightness import (
+        Judged as Judged,
+        judged as judged,
+        right_parties as right_parties,
+    )
 
 __getattr__, __dir__ = lazy_names(
     __name__,

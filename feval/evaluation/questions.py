@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -31,10 +30,10 @@ from feval.errors import (
 from feval.estimators.arrays import Integers, Result
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.user_methods import MethodFile
-from feval.methods.protocol import Bools
-from feval.methods.protocol import Rows as Rows
+from feval.methods.protocol import Bools, Rows as Rows
 from feval.replay.draws import ABSENT_SAMPLE, uniforms
 from feval.replay.pools import without_gaps
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
@@ -46,7 +45,7 @@ CHOICES = ("refuse", "drop")
 _SHOWN_IDS = 5
 
 
-@dataclass(frozen=True)
+@frozen
 class LeftOut:
     """Ids of the questions that the caller chose to leave out; false where there are none.
 
@@ -321,7 +320,7 @@ def learnt_from(
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class ClusterSizes:
     """How many clusters some questions are, and how many questions the largest has."""
 

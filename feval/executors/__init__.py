@@ -18,11 +18,12 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from feval.executors.progress import reports as reports
-    from feval.executors.progress import set_progress as set_progress
+    from feval.executors.progress import reports as reports, set_progress as set_progress
     from feval.executors.tasks import results as results
-    from feval.executors.workers import distributed as distributed
-    from feval.executors.workers import require_portable as require_portable
+    from feval.executors.workers import (
+        distributed as distributed,
+        require_portable as require_portable,
+    )
 
 __getattr__, __dir__ = lazy_names(
     __name__,

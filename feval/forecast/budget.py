@@ -238,7 +238,7 @@ def _purchase(options: Sequence[VoteOption], questions: int) -> Purchase:
 _MOST_CALLS = 100_000  # per question, in the split for estimating
 
 
-@dataclass(frozen=True)
+@frozen
 class QuestionCosts(MeanCosts):
     """Mean costs of a question, and what a budget pays of them."""
 

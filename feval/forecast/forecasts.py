@@ -120,7 +120,7 @@ class PoolCurves:
     majority: tuple[float | None, ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class MeanCosts:
     """Means over some questions, in tokens (`None` where not all were counted), and how they are
     billed; `price` is `None` where it is not known, `stated_usd` where CoTs state no USD.

@@ -21,8 +21,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import platformdirs
-from huggingface_hub import HfApi, constants
-from huggingface_hub import errors as hub_errors
+from huggingface_hub import HfApi, constants, errors as hub_errors
 from huggingface_hub.utils.logging import get_verbosity, set_verbosity
 from huggingface_hub.utils.tqdm import (
     are_progress_bars_disabled,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from huggingface_hub import (
     DatasetCard,
     DatasetCardData,
     HfApi,
+    RepoFile as ListedFile,
 )
-from huggingface_hub import RepoFile as ListedFile
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
 from feval.cards.reading import open_regular
@@ -160,7 +160,7 @@ def push_files(
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class _Push:
     """One call of `push_files`."""
 

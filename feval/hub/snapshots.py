@@ -22,8 +22,7 @@ from typing import Any
 from urllib.parse import quote
 
 import yaml
-from huggingface_hub import RepoFile as ListedFile
-from huggingface_hub import constants, try_to_load_from_cache
+from huggingface_hub import RepoFile as ListedFile, constants, try_to_load_from_cache
 from huggingface_hub.errors import (
     LocalEntryNotFoundError,
     RevisionNotFoundError,

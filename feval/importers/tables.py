@@ -45,8 +45,8 @@ from feval.importers.files import (
     opened_table,
     other_tables,
     plain,
+    table_files as files_of,
 )
-from feval.importers.files import table_files as files_of
 from feval.importers.layouts import Layout, layout_of
 from feval.importers.questions import known_answer_kind, read_questions
 from feval.importers.reading import Reader

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from feval.methods.adaptive_consistency import AdaptiveConsistency as AdaptiveConsistency
     from feval.methods.answer_convergence import AnswerConvergence as AnswerConvergence
     from feval.methods.automix import AutoMix as AutoMix
-    from feval.methods.beam_search import DVTS as DVTS
-    from feval.methods.beam_search import BeamSearch as BeamSearch
-    from feval.methods.best_of_n import BestOfN as BestOfN
-    from feval.methods.best_of_n import WeightedBestOfN as WeightedBestOfN
+    from feval.methods.beam_search import DVTS as DVTS, BeamSearch as BeamSearch
+    from feval.methods.best_of_n import BestOfN as BestOfN, WeightedBestOfN as WeightedBestOfN
     from feval.methods.cascade import Cascade as Cascade
     from feval.methods.confidence_weighted import ConfidenceWeighted as ConfidenceWeighted
     from feval.methods.deep_confidence import DeepConfidence as DeepConfidence
@@ -30,14 +28,15 @@ if TYPE_CHECKING:
     from feval.methods.early_stopping import EarlyStopping as EarlyStopping
     from feval.methods.mixture_of_thoughts import MixtureOfThoughts as MixtureOfThoughts
     from feval.methods.model_switch import ModelSwitch as ModelSwitch
-    from feval.methods.oracle import CallMeasure as CallMeasure
-    from feval.methods.oracle import Oracle as Oracle
+    from feval.methods.oracle import CallMeasure as CallMeasure, Oracle as Oracle
     from feval.methods.parallel_probe import ParallelProbe as ParallelProbe
     from feval.methods.particle_filtering import ParticleFiltering as ParticleFiltering
     from feval.methods.path_consistency import PathConsistency as PathConsistency
     from feval.methods.probe_confidence import ProbeConfidence as ProbeConfidence
-    from feval.methods.self_consistency import SelfConsistency as SelfConsistency
-    from feval.methods.self_consistency import SingleCall as SingleCall
+    from feval.methods.self_consistency import (
+        SelfConsistency as SelfConsistency,
+        SingleCall as SingleCall,
+    )
     from feval.methods.sequential_revision import SequentialRevision as SequentialRevision
     from feval.methods.token_budget import TokenBudget as TokenBudget
 

@@ -30,8 +30,7 @@ from feval.methods.vote import (
     weighted_plurality,
     weighted_plurality_codes,
 )
-from feval.replay.draws import orders as seeded_orders
-from feval.replay.draws import pool_key
+from feval.replay.draws import orders as seeded_orders, pool_key
 
 SEQUENCE_PROBABILITY = "sequence-probability"
 """The confidence that needs no further call: the CoT's own probability, length-normalised."""

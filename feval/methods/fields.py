@@ -40,8 +40,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic.dataclasses import dataclass as pydantic_dataclass
-from pydantic.dataclasses import is_pydantic_dataclass
+from pydantic.dataclasses import dataclass as pydantic_dataclass, is_pydantic_dataclass
 from pydantic_core import ArgsKwargs, CoreSchema, PydanticCustomError, core_schema
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError

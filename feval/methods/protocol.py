@@ -24,11 +24,15 @@ import numpy as np
 
 from feval import replay
 from feval.errors import ShortPoolError, UsageError
-from feval.estimators.arrays import Bools as Bools
-from feval.estimators.arrays import Floats as Floats
-from feval.estimators.arrays import Int64, Numbers, Result
-from feval.estimators.arrays import Integers as Integers
-from feval.estimators.arrays import Rows as Rows
+from feval.estimators.arrays import (
+    Bools as Bools,
+    Floats as Floats,
+    Int64,
+    Integers as Integers,
+    Numbers,
+    Result,
+    Rows as Rows,
+)
 from feval.replay.draws import Orders as Orders
 from feval.replay.pools import Pool as Pool
 

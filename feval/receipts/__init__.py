@@ -8,11 +8,12 @@ from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
     from feval.receipts.document import receipt as receipt
-    from feval.receipts.grading import Grade as Grade
-    from feval.receipts.grading import grade_answers as grade_answers
+    from feval.receipts.grading import Grade as Grade, grade_answers as grade_answers
     from feval.receipts.repricing import reprice as reprice
-    from feval.receipts.verifying import ReceiptCheck as ReceiptCheck
-    from feval.receipts.verifying import verify_receipt as verify_receipt
+    from feval.receipts.verifying import (
+        ReceiptCheck as ReceiptCheck,
+        verify_receipt as verify_receipt,
+    )
 
 __getattr__, __dir__ = lazy_names(
     __name__,

@@ -13,7 +13,6 @@ import math
 import os
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +38,7 @@ from feval.receipts.document import comparison_numbers, read_receipt
 from feval.receipts.grading import grade_answers
 from feval.recording.layout.format import Record, cached_from
 from feval.replay.loading import load
+from feval.values import frozen
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -52,7 +52,7 @@ TOLERANCE = 1e-12
 _ROUNDING = 1e-15  # of shares that should be nothing
 
 
-@dataclass(frozen=True)
+@frozen
 class ChangedValue:
     """A value that came out otherwise; `where` is its place, such as "accuracy" or
     "points[3].usd_per_question".
@@ -71,7 +71,7 @@ class ChangedValue:
         return f"{self.where}: the receipt says {self.receipt!r:.80}, now {self.now!r:.80}"
 
 
-@dataclass(frozen=True)
+@frozen
 class ReceiptCheck:
     """The outcome of verifying a receipt.
 
@@ -281,7 +281,7 @@ def _counters(
     return {llm: pairs.get((dataset, llm), {}).get("counter") for llm in receipt.counters}
 
 
-@dataclass(frozen=True)
+@frozen
 class _Inputs:
     """What a receipt pins, at hand again: recordings, the price list, and users' methods by the
     hash of their source; `running` has the arguments that say where numbers are computed.

@@ -7,26 +7,25 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.replay.clock import SECONDS as SECONDS
-    from feval.replay.clock import Clock as Clock
-    from feval.replay.clock import makespan as makespan
-    from feval.replay.dataset import Dataset as Dataset
-    from feval.replay.dataset import DatasetEntry as DatasetEntry
+    from feval.replay.clock import SECONDS as SECONDS, Clock as Clock, makespan as makespan
+    from feval.replay.dataset import Dataset as Dataset, DatasetEntry as DatasetEntry
     from feval.replay.llm import LLM as LLM
-    from feval.replay.loading import load as load
-    from feval.replay.loading import open_recordings as open_recordings
-    from feval.replay.meter import MeteredLLM as MeteredLLM
-    from feval.replay.meter import Node as Node
+    from feval.replay.loading import load as load, open_recordings as open_recordings
+    from feval.replay.meter import MeteredLLM as MeteredLLM, Node as Node
     from feval.replay.pools import Pool as Pool
-    from feval.replay.responses import CoT as CoT
-    from feval.replay.responses import CoTMetadata as CoTMetadata
-    from feval.replay.responses import LLMRequest as LLMRequest
-    from feval.replay.responses import LLMResponse as LLMResponse
-    from feval.replay.rightness import Judges as Judges
-    from feval.replay.rightness import Rightness as Rightness
-    from feval.replay.rightness import checked_rule as checked_rule
-    from feval.replay.rightness import graders_of as graders_of
-    from feval.replay.rightness import rightness_of as rightness_of
+    from feval.replay.responses import (
+        CoT as CoT,
+        CoTMetadata as CoTMetadata,
+        LLMRequest as LLMRequest,
+        LLMResponse as LLMResponse,
+    )
+    from feval.replay.rightness import (
+        Judges as Judges,
+        Rightness as Rightness,
+        checked_rule as checked_rule,
+        graders_of as graders_of,
+        rightness_of as rightness_of,
+    )
     from feval.replay.source import RecordedSource as RecordedSource
 
 __getattr__, __dir__ = lazy_names(

@@ -29,8 +29,7 @@ from feval.receipts.document import receipt
 from feval.receipts.grading import Grade, answers_by_id, grade_answers
 from feval.replay.loading import load
 from feval.report.tables.tables import text_of_cell
-from feval.serving.ledger import Example, HandoutRecord, LedgerFile
-from feval.serving.ledger import read_ledger as read_lines
+from feval.serving.ledger import Example, HandoutRecord, LedgerFile, read_ledger as read_lines
 from feval.serving.prompts import PromptCounts, prompt_remarks
 from feval.serving.runs import run_name
 

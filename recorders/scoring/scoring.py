@@ -34,8 +34,14 @@ from feval.recording.derived.rewriting import add_scorers
 from feval.report.text import counted
 from feval.values import frozen
 from recorders.asking.engine import Assignment, Control, Progress, RunBar, TokenEstimate, ask, run
-from recorders.asking.pace import Budget, CostEstimate, Limits, check_cost_limit, find_price
-from recorders.asking.pace import cost as usd_of
+from recorders.asking.pace import (
+    Budget,
+    CostEstimate,
+    Limits,
+    check_cost_limit,
+    cost as usd_of,
+    find_price,
+)
 from recorders.errors import InterruptedByUser, RefusalError
 from recorders.journal import is_written, journal_folder
 from recorders.scoring.scorers import LOCAL

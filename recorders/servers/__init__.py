@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from recorders.servers import proxy as proxy
-    from recorders.servers import tiny_server as tiny_server
+    from recorders.servers import proxy as proxy, tiny_server as tiny_server
 
 __getattr__, __dir__ = lazy_names(__name__, {"proxy": "", "tiny_server": ""})

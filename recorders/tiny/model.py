@@ -42,6 +42,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, require_known
+from feval.values import frozen
 from recorders.request import require_sampling
 from recorders.shared_noise import GOLDEN, exponentials, mixed
 
@@ -49,7 +50,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@frozen
 class TinyPrompt:
     """A prompt that is read once, for any number of answers, with the logits [vocabulary] of an
     answer's first token.
@@ -93,7 +94,7 @@ class Cache:
         return order
 
 
-@dataclass(frozen=True)
+@frozen
 class _Layer:
     queries_keys_values: Floats  # [width, 3 * width]
     attention_out: Floats  # [width, width]
@@ -279,7 +280,7 @@ def weights_file(name: str) -> AbstractContextManager[Path]:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class Shape:
     """A Llama-style decoder: RMSNorm, rotary positions, SwiGLU, no biases, one matrix for reading
     and writing tokens.
@@ -380,7 +381,7 @@ _SCHEME = "feval-tiny-noise-1"
 _ROWS = 128  # drawn together; more would only need more memory
 
 
-@dataclass(frozen=True)
+@frozen
 class TinyDecoding:
     """How tokens are drawn.
 

@@ -20,10 +20,11 @@ from __future__ import annotations
 import operator
 from bisect import bisect
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import accumulate
 from typing import Literal
+
+from feval.values import frozen
 
 DATASET_ID = "tiny_sums"
 TEST_QUESTIONS = 200
@@ -71,7 +72,7 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class Step:
     """One operation, "+", "-", "*" or "/", and its number."""
 
@@ -83,7 +84,7 @@ class Step:
         return _OPERATIONS[self.operation](total, self.number)
 
 
-@dataclass(frozen=True)
+@frozen
 class Problem:
     """A word problem: the question, the chain of thought that a model is trained to answer with,
     and the arithmetic.

@@ -1,8 +1,7 @@
 import datetime as dt
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from places import read_data
 
 from feval.answers import canonical, extract

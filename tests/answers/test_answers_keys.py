@@ -4,8 +4,7 @@ import sys
 from datetime import date
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from places import ROOT, read_data
 
 from feval.answers import KINDS, canonical, canonical_gold, equality, extract, keys

@@ -1,8 +1,7 @@
 from collections import defaultdict
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from feval.answers import KINDS, canonical, equality, keys
 from feval.answers.equivalence import (

@@ -4,8 +4,7 @@ import time
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from json_values import json_values
 from places import read_data
 

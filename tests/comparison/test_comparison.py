@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import feval, said
 from compared import GOLDS, STRONG, WEAK
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from places import read_data
 from scipy.stats import skew
 from small import write_toy

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from command_line import feval, said
-from compared import GOLDS as LETTERS
-from compared import LLMS, STRONG, WEAK
+from compared import GOLDS as LETTERS, LLMS, STRONG, WEAK
 from recorded_trees import GOLDS, TREES, write_full_trees, write_trees
 from recorded_turns import write_full_turns
 from small import pool, write_rows, write_toy

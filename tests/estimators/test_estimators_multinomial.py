@@ -8,8 +8,7 @@ from math import comb, prod
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from vote_cases import SHARES, credit, one_question
 
 from feval.estimators.multinomial import (

@@ -9,8 +9,7 @@ from math import comb
 import numpy as np
 import pytest
 from golden_estimators import objective
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from two_call_cases import PROBABILITY, table_of_moments
 
 from feval.estimators.moments import Moments, PairTable

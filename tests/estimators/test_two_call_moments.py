@@ -9,8 +9,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from places import read_data
 from two_call_cases import PROBABILITY
 

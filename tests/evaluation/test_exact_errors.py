@@ -12,8 +12,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 from command_line import said
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from real_files import real_codes
 from recorded_pools import Recorded, not_asked, pool_of
 

@@ -10,8 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 from recording_doubles import FakeBackend, task
-from scoring_doubles import FUNCTIONS
-from scoring_doubles import run as score
+from scoring_doubles import FUNCTIONS, run as score
 
 import feval
 from feval.executors import progress

@@ -13,8 +13,7 @@ import pytest
 from hub_double import Failure
 from hub_settings import TOKEN, run_feval
 from huggingface_hub import HfApi, constants
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from places import read_data
 
 from feval.cards.cards import HubColumns, HubSource, dataset_card
@@ -28,8 +27,7 @@ from feval.errors import (
     UnknownNameError,
     UsageError,
 )
-from feval.hub import question_files
-from feval.hub import questions as hub_questions_module
+from feval.hub import question_files, questions as hub_questions_module
 from feval.hub.client import cache_folder
 from feval.hub.datasets import hub_questions, questions, questions_sha256, remarks, split_options
 from feval.hub.questions import split_files

@@ -35,8 +35,7 @@ from foreign_sources import (
     probed_entry,
     switch_entry,
 )  # fmt: skip
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from places import read_data
 
 from feval.errors import FevalError

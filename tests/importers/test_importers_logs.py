@@ -29,8 +29,7 @@ from foreign_sources import (
     inspect_sample,
     lines,
 )
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from importing import Columns, Import, check, manifest, notes, refusals, requests, rows
 from places import DATA, read_data
 

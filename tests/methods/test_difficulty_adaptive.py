@@ -8,8 +8,7 @@ import pytest
 from dealt import in_recorded_order
 from golden_difficulty import difficulty, ranked
 from golden_methods import Real
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from places import read_data
 from recorded_pools import pool_of
 from scipy.stats import beta

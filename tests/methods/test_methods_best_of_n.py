@@ -7,8 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 from dealt import answers_of, assert_both_forms_agree, letters_of, pools_of, scores_of
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from places import read_data
 
 from feval.errors import NotRecordedError, UsageError

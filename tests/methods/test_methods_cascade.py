@@ -8,8 +8,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 from dealt import answers_of, dealt, in_recorded_order, letters_of, pools_of, scores_of
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.methods import Cascade, MixtureOfThoughts

@@ -16,8 +16,7 @@ from dealt import (
     ragged,
     scores_of,
 )
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from feval.errors import NotRecordedError, UsageError
 from feval.estimators.trace_confidence import (

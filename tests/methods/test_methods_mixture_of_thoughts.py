@@ -4,8 +4,7 @@ from fractions import Fraction
 
 import pytest
 from dealt import answers_of, in_recorded_order, letters_of, pools_of
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from small import letters
 
 from feval.errors import UsageError

@@ -12,8 +12,7 @@ import pytest
 from dealt import answers_of, in_recorded_order, letters_of, pools_of
 from golden_cascades import sampled_orders
 from golden_methods import Real
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import entropy
 from small import letters
 

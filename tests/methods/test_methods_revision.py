@@ -9,8 +9,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 from dealt import letters_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from probed import assert_forms_agree, metered, orders_of
 from searched import Walk, tree_pool
 

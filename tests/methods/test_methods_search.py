@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from dealt import letters_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from probed import assert_forms_agree, metered, orders_of
 from searched import Walk, beam_walk, dvts_walk, full_trees, particle_walk, path_walk, tree_pool
 

@@ -8,8 +8,7 @@ import zlib
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from feval.errors import DamagedRecordingError, ReleaseError, UsageError
 from feval.publish.scan import scan

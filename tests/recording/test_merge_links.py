@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from small import content, in_parts, letters, pool, restate, scored_pool, write_rows
 
 from feval.errors import ConflictError, DamagedRecordingError

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import feval
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from recorded_probes import ALPHA, ANSWERS, BETA, CUE, GOLDS, as_words, probe_words, write_probed
 from small import change_column, put_manifest, restate, write_toy
 

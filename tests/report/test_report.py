@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from matplotlib.figure import Figure
 from small import write_toy
 
@@ -28,6 +27,7 @@ from feval.report.tables.tables import (
     POINT_COLUMNS,
     Table,
     TableColumn,
+    columns as columns_of,
     csv_text,
     curves_csv,
     curves_table,
@@ -35,7 +35,6 @@ from feval.report.tables.tables import (
     subtitles,
     text_of_cell,
 )
-from feval.report.tables.tables import columns as columns_of
 from feval.report.text import fixed, percent, plain_number, signed_points, usd_per_1000, visible
 
 

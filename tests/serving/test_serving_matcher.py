@@ -1,8 +1,7 @@
 """Which question is meant: found where it stands, missed with the reason, and never guessed."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from places import read_data
 from serving_doubles import (
     asked_by_text,

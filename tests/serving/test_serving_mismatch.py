@@ -8,8 +8,7 @@ import textwrap
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from serving_doubles import (
     asked_by_text,
     assistant,

@@ -4,8 +4,7 @@ can break the reader.
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from places import read_data
 
 from feval.serving.wire import CompletionRequest, RequestError, conversation, parse

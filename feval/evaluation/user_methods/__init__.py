@@ -18,8 +18,10 @@ from feval.evaluation import TIME_LIMIT
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.evaluation.user_methods.calling import answers as answers
-    from feval.evaluation.user_methods.calling import require_arguments as require_arguments
+    from feval.evaluation.user_methods.calling import (
+        answers as answers,
+        require_arguments as require_arguments,
+    )
     from feval.evaluation.user_methods.host import MethodHost
 
 __getattr__, __dir__ = lazy_names(__name__, {"calling": "answers require_arguments"})

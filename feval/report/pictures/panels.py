@@ -17,8 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from feval.comparison.flips import VariedPrice
-from feval.comparison.flips import price_map as price_map_of
+from feval.comparison.flips import VariedPrice, price_map as price_map_of
 from feval.report.palette import COLOURS
 from feval.report.pictures.drawing import (
     DASHED,

@@ -6,8 +6,7 @@ import asyncio
 import signal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from recording_doubles import FakeBackend, FakeClock, reply, request
 
 from feval.cards.billing import Price

@@ -16,8 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 from faulty_server import BIG, FAULTS, HALF, REASONING, REFUSAL, WORST, FaultyServer, Reply, text_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from places import read_data
 from recording_doubles import completions
 

@@ -7,8 +7,7 @@ import re
 from hashlib import sha256
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from recorders.tiny import problems
 from recorders.tiny.model import ANSWER, END, QUESTION, SPECIAL, UNKNOWN, tokenizer
