@@ -22,7 +22,7 @@ from feval.executors.progress import Progress, reports
 from feval.recording import verify_recording
 from feval.recording.layout.files import NewFolder, storage_errors
 from feval.recording.verify import StepCounter
-from feval.replay.loading import load
+from feval.replay import load
 from feval.report import pictures
 from feval.report.files import save_files
 from feval.report.tables.tables import curves_csv, records_csv, surface_records

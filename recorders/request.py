@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from feval.cards.tokens import count_words
+from feval.cards import count_words
 from feval.errors import OutOfRangeError, UsageError
 from feval.values import frozen
 from recorders.shared_noise import NOISE_SCHEME

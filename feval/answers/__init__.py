@@ -9,8 +9,6 @@ with equal keys vote together; a recording may also treat different normal forms
 Text from models is untrusted: every function is linear in its length and evaluates nothing.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names

@@ -1,7 +1,5 @@
 """What is known about datasets, LLMs and prices: cards, price lists, token counters."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names

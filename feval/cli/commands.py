@@ -30,7 +30,7 @@ from feval import __version__
 from feval.cli.interrupts import INTERRUPTED, end_at_once
 from feval.cli.output import Output, say
 from feval.errors import FevalError, FevalWarning, command_line
-from feval.executors.progress import set_progress
+from feval.executors import set_progress
 from feval.publish.secrets import shown
 
 _P = ParamSpec("_P")

@@ -27,11 +27,9 @@ from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan, path_from
 from feval.comparison.runner import durations
 from feval.errors import UsageError
-from feval.evaluation import TIME_LIMIT
-from feval.evaluation.method_names import make_method
+from feval.evaluation import TIME_LIMIT, make_method
 from feval.evaluation.requests import beside
-from feval.hub.addresses import is_address, parse_address
-from feval.hub.places import open_place
+from feval.hub import is_address, open_place, parse_address
 from feval.receipts.document import comparison_receipt
 from feval.report.files import save_files
 from feval.report.page.page import IN_MEMORY, result_files

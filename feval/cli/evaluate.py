@@ -39,8 +39,8 @@ from feval.cli.options import (
 )
 from feval.cli.output import Output, announce_long_run, quiet_matplotlib
 from feval.errors import UsageError
+from feval.evaluation import evaluate
 from feval.evaluation.curves import budget_field, swept_cascade
-from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import (
     field_names,
     is_in_range,
@@ -51,7 +51,7 @@ from feval.evaluation.method_names import (
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest, SurfaceRequest
 from feval.evaluation.surfaces import surface as width_depth_surface
 from feval.evaluation.user_methods import MethodFile
-from feval.hub.places import open_place
+from feval.hub import open_place
 from feval.methods import METHODS
 from feval.recording import open_recording
 from feval.report import page, pictures, tables

@@ -21,7 +21,7 @@ from feval.cli.options import Drop, fold_prices, price_changes, recording_folder
 from feval.errors import FevalError, StorageError, UsageError, require_known
 from feval.evaluation.method_names import takes_several
 from feval.evaluation.requests import beside
-from feval.hub.places import open_place
+from feval.hub import open_place
 from feval.methods import METHODS
 from feval.replay.loading import load, only_dataset, only_name
 from feval.report.files import Content, check_folder, encoded, save_files, save_sealed

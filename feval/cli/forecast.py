@@ -35,7 +35,7 @@ from feval.errors import SourceError, UsageError
 from feval.evaluation.requests import BudgetPlanRequest, EstimateRequest
 from feval.forecast import PlanBudget as Budget, estimate as forecast_votes, plan as plan_budget
 from feval.forecast.coupled import couple as couple_llms
-from feval.receipts.document import receipt
+from feval.receipts import receipt
 from feval.recording import open_recording
 from feval.recording.arrays import verdicts_name
 from feval.replay.loading import load, only_dataset

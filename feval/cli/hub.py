@@ -19,7 +19,7 @@ from feval.cli.options import OnlyDatasets, OnlyLLMs, read_text
 from feval.cli.output import Output, quiet_matplotlib, say
 from feval.errors import HubError, UsageError
 from feval.evaluation.requests import Request
-from feval.hub.places import local_folder
+from feval.hub import local_folder
 from feval.publish.front_matter import (
     OTHER,
     USUAL,

@@ -23,8 +23,7 @@ from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.recordings import show_recording
 from feval.errors import UsageError
 from feval.evaluation.requests import Request, beside
-from feval.hub.addresses import is_address
-from feval.hub.places import local_folder
+from feval.hub import is_address, local_folder
 from feval.publish.secrets import check_variable, known_secrets, refuse_secrets, shown
 from feval.recording import open_recording
 from feval.report.tables.recordings import info_headline

@@ -29,12 +29,11 @@ from feval.cli.options import (
 )
 from feval.cli.output import Output, say
 from feval.errors import NotRecordedError, OutOfRangeError, SourceError, UsageError
-from feval.evaluation.method_names import make_method
-from feval.hub.addresses import is_address, parse_address
-from feval.hub.places import local_folder, open_place
+from feval.evaluation import make_method
+from feval.hub import is_address, local_folder, open_place, parse_address
 from feval.importers.layouts import Layout, layout_of
+from feval.receipts import verify_receipt
 from feval.receipts.document import is_receipt, local_receipt
-from feval.receipts.verifying import verify_receipt
 from feval.recording import (
     Recording,
     extract as extract_answers,

@@ -12,8 +12,7 @@ from typer import Argument, Option
 from feval import serving
 from feval.answers import KINDS
 from feval.answers.equality import named_equality
-from feval.cards.cards import find_dataset_card
-from feval.cards.tokens import token_counter
+from feval.cards import find_dataset_card, token_counter
 from feval.cli.options import AnswerKind, Equality, OnlyDatasets, OnlyLLMs, prices_option
 from feval.cli.output import Output
 from feval.errors import StorageError, UsageError, require_known

@@ -1,7 +1,5 @@
 """Compare methods: the plan, the curves, paired statistics, traces."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names

@@ -20,7 +20,7 @@ import numpy as np
 
 from feval import executors
 from feval.arguments import checked
-from feval.cards.serving import serving_profile
+from feval.cards import serving_profile
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
 from feval.comparison.runner import FailedMethod, MethodCurve, Runner, kinds_of, prepared
@@ -38,14 +38,12 @@ from feval.executors.progress import Progress, reports, silent
 from feval.lazy import Plottable, views
 from feval.methods import METHODS
 from feval.methods.protocol import BatchMethod, capabilities
-from feval.replay import load
-from feval.replay.loading import open_recordings
+from feval.replay import load, open_recordings
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from feval.cards.prices import PriceList
-    from feval.cards.serving import ServingProfile
+    from feval.cards import PriceList, ServingProfile
     from feval.evaluation.questions import ClusterNames
     from feval.recording import Recording
     from feval.replay import LLM, Dataset

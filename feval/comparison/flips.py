@@ -21,7 +21,7 @@ from feval.errors import UnknownNameError, UsageError, require_known
 from feval.estimators.arrays import Result
 
 if TYPE_CHECKING:
-    from feval.cards.billing import Price
+    from feval.cards import Price
     from feval.evaluation.evaluation import Evaluation
     from feval.methods.protocol import Floats, Integers
 

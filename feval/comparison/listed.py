@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from feval.cards.prices import PriceList
+from feval.cards import PriceList
 from feval.comparison.plan import ComparedMethod, Plan
 from feval.comparison.runner import FailedMethod
 from feval.errors import FevalError, ShortPoolError, UsageError

@@ -37,13 +37,13 @@ from pydantic import (
 )
 
 from feval.arguments import checked
+from feval.cards import serving_profile
 from feval.cards.prices import moved_prices
 from feval.cards.reading import read_toml
-from feval.cards.serving import serving_profile
 from feval.comparison.flips import VariedPrice
 from feval.errors import FevalError, OutOfRangeError, UsageError
+from feval.evaluation import make_method
 from feval.evaluation.measures import COSTS
-from feval.evaluation.method_names import make_method
 from feval.evaluation.questions import read_clusters
 from feval.evaluation.requests import (
     MOST_NAMES,
@@ -56,7 +56,7 @@ from feval.evaluation.requests import (
     option,
 )
 from feval.evaluation.user_methods import MethodFile
-from feval.hub.addresses import is_address
+from feval.hub import is_address
 from feval.lazy import Displayable
 from feval.replay.draws import ORDERS
 

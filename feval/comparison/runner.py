@@ -23,9 +23,8 @@ from feval.evaluation.evaluation import Evaluation, budgets, evaluate
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.evaluation.user_methods import MethodFile
 from feval.executors.progress import Progress, silent
-from feval.hub.places import open_place
-from feval.methods import SelfConsistency, SingleCall
-from feval.methods.oracle import Oracle
+from feval.hub import open_place
+from feval.methods import Oracle, SelfConsistency, SingleCall
 from feval.methods.protocol import is_exact
 from feval.replay import load
 from feval.replay.draws import SharedDraws
@@ -34,7 +33,7 @@ from feval.values import frozen
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from feval.cards.prices import PriceList
+    from feval.cards import PriceList
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
 

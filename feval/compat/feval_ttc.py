@@ -36,12 +36,10 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from feval import replay
-from feval.cards import names
+from feval.cards import count_words, names, price_list
 from feval.cards.billing import usd
 from feval.cards.cards import our_dataset_id
 from feval.cards.names import FINISH_REASONS, LLMType, ReferenceDataset
-from feval.cards.prices import price_list
-from feval.cards.tokens import count_words
 from feval.errors import (
     NotARecordingError,
     NotRecordedError,

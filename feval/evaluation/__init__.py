@@ -2,8 +2,6 @@
 budgets.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names

@@ -59,8 +59,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.evaluation.evaluation import Evaluation
-    from feval.replay import LLM, Dataset
-    from feval.replay.pools import Pool
+    from feval.replay import LLM, Dataset, Pool
 
 
 _BUDGET_FIELDS = ("n", "samples", "budget")

@@ -47,10 +47,9 @@ if TYPE_CHECKING:
     from feval.evaluation.measures import Columns
     from feval.evaluation.user_methods.calling import MethodAnswer
     from feval.methods.protocol import Expectation, Orders
-    from feval.recording.arrays import Scores
+    from feval.recording import Scores
+    from feval.replay import Dataset, Pool
     from feval.replay.clock import Timing
-    from feval.replay.dataset import Dataset
-    from feval.replay.pools import Pool
 
 
 _MOST_REPLICATES, _LEAST_REPLICATES, _DRAWS = 100, 10, 2_000_000

@@ -26,9 +26,9 @@ from pydantic import (
     model_validator,
 )
 
+from feval.cards import ServingProfile, serving_profile
 from feval.cards.billing import billing_rule, billing_text
 from feval.cards.reading import sentence
-from feval.cards.serving import ServingProfile, serving_profile
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.curves import Curve, method_curve, self_consistency_curve
 from feval.evaluation.measures import COSTS

@@ -29,7 +29,7 @@ from feval.methods.protocol import (
     capabilities,
     drawn,
 )
-from feval.replay.rightness import Rightness
+from feval.replay import Rightness
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset

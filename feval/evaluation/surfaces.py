@@ -29,8 +29,7 @@ from feval.methods.cuts import Cuts
 from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
-    from feval.replay import LLM, Dataset
-    from feval.replay.pools import Pool
+    from feval.replay import LLM, Dataset, Pool
 
 
 MOST_POINTS = 100_000

@@ -20,10 +20,10 @@ from feval.errors import DamagedRecordingError, UsageError
 from feval.executors.progress import UncountedProgress
 from feval.importers.exported import FACTS, FACTS_VERSION, pairs_of
 from feval.importers.source import Row
+from feval.recording import Recording
 from feval.recording.content import PoolRows, ProbeRows, ScoreRows, read_messages
 from feval.recording.derived.rewriting import Block, blocks
 from feval.recording.parts import EXTRA_COLUMNS, has_value
-from feval.recording.reader import Recording
 from feval.values import frozen
 
 TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()

@@ -24,16 +24,16 @@ import numpy.typing as npt
 import orjson
 
 from feval import __version__
-from feval.cards.cards import find_dataset_card
+from feval.cards import find_dataset_card
 from feval.errors import NotRecordedError, UsageError
+from feval.executors import results
 from feval.executors.progress import UncountedProgress
-from feval.executors.tasks import results
 from feval.exporters.arrow import AHEAD, Export, blocks_of, questions_of
 from feval.importers.exported import pairs_of
 from feval.importers.source import Row
+from feval.recording import Recording
 from feval.recording.derived.rewriting import Block
 from feval.recording.layout.files import HashedFile, NewFolder, write_file
-from feval.recording.reader import Recording
 
 _SCHEMA_VERSION = "0.3.0"
 _COLUMNS = (

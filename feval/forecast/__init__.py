@@ -5,8 +5,6 @@ loaded LLMs.
 compares LLMs that share noise.
 """
 
-from __future__ import annotations
-
 from feval.forecast.budget import (
     BudgetPlan,
     EstimationSplit,

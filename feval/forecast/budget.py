@@ -25,7 +25,7 @@ from feval.estimators.vote_intervals import vote_interval
 from feval.estimators.wald_regions import simultaneous_gains
 from feval.evaluation.cautions import judged_by
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, Rows, question_set
-from feval.executors.progress import reports
+from feval.executors import reports
 from feval.forecast.forecasts import (
     MeanCosts,
     SampleMoments,

@@ -39,7 +39,7 @@ from feval.estimators.winrates import (
 )
 from feval.evaluation.cautions import judged_by
 from feval.evaluation.questions import question_set
-from feval.executors.progress import reports
+from feval.executors import reports
 from feval.recording.arrays import verdicts_name
 from feval.replay import LLM, Dataset
 from feval.values import frozen

@@ -28,7 +28,7 @@ from feval.estimators.vote_intervals import vote_interval
 from feval.estimators.wald_regions import simultaneous_gains
 from feval.evaluation.cautions import judged_by
 from feval.evaluation.questions import LeftOut, Rows, question_set
-from feval.executors.progress import reports
+from feval.executors import reports
 from feval.forecast.forecasts import rare_pairs, sample_moments
 from feval.methods.protocol import drawn
 from feval.replay import LLM, Dataset

@@ -7,8 +7,6 @@ Tokens are huggingface_hub's business (`hf auth login`, HF_TOKEN): feval neither
 them.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names

@@ -35,13 +35,13 @@ from feval.cards.cards import (
     find_dataset_card,
 )
 from feval.errors import CardError, DamagedRecordingError, SourceError
-from feval.executors.progress import reports
+from feval.executors import reports
 from feval.importers.columns import choices_of, member, refuse, scalar_text
 from feval.importers.files import shortest_floats
 from feval.importers.questions import known_answer_kind, positions_as_labels, read_questions
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.source import SourceQuestion
-from feval.recording.content import Question
+from feval.recording import Question
 from feval.recording.parquet.bounds import SizeBounds
 
 Row = dict[str, Any]

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePath
 
 from feval.hub.addresses import is_address
-from feval.recording import open_recording
-from feval.recording.reader import Recording
+from feval.recording import Recording, open_recording
 
 
 def open_place(place: str | PurePath) -> Recording:

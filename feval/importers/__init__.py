@@ -6,8 +6,6 @@ counts tokens and writes. `docs/importing.md` is the user's guide, `docs/own-imp
 how to add an importer.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names

@@ -18,8 +18,8 @@ from feval.answers import EXTRACTOR_VERSION, canonical_gold, extract, normal_for
 from feval.answers.equality import named_equality
 from feval.answers.thoughts import reply_behind
 from feval.arguments import checked, in_python
+from feval.cards import price_list
 from feval.cards.cards import find_dataset_card, thoughts_of
-from feval.cards.prices import price_list
 from feval.cards.tokens import NONE, token_counter
 from feval.errors import (
     ConflictError,

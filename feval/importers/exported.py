@@ -20,8 +20,7 @@ from feval.errors import NotRecordedError, SourceError, UnknownNameError
 from feval.importers.files import TableRow
 from feval.importers.reading import PARQUET, starts_with
 from feval.importers.source import Row, SourceContent
-from feval.recording.content import ScorerInfo
-from feval.recording.reader import Recording
+from feval.recording import Recording, ScorerInfo
 
 FACTS = b"feval"
 """Key of the metadata."""

@@ -28,7 +28,7 @@ from feval.importers.source import (
     SourceQuestion,
     chat,
 )
-from feval.recording.content import LLMInfo
+from feval.recording import LLMInfo
 
 
 def read(source: Path, request: ImportRequest) -> SourceContent:

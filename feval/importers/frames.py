@@ -17,7 +17,7 @@ from feval.arguments import in_python
 from feval.errors import SourceWarning, UsageError
 from feval.importers.conversion import import_recording
 from feval.importers.files import plain
-from feval.recording.reader import Recording, open_recording
+from feval.recording import Recording, open_recording
 
 _INDEX = "__index_level_"  # what pandas calls the columns of an index without a name
 # pandas' types of few bits -> NumPy's, which are written in as many digits as they stand for

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.errors import ConflictError, SourceError
-from feval.executors.tasks import results
+from feval.executors import results
 from feval.importers.columns import (
     RowReader,
     json_object,

@@ -20,9 +20,9 @@ import orjson
 from feval.answers import NORMAL_FORM, canonical_gold, extract, keys, normal_forms
 from feval.answers.thoughts import SplitColumns, Thoughts, opened_by_template, split_columns
 from feval.errors import FevalError, SourceError, UsageError
-from feval.executors.tasks import results
+from feval.executors import results
 from feval.importers.source import Importer, Prompt, SourcePool, SourceQuestion, chat
-from feval.recording.content import PoolRows
+from feval.recording import PoolRows
 from feval.recording.layout.files import Spill
 from feval.values import frozen
 

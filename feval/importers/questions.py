@@ -17,7 +17,7 @@ from pathlib import Path
 
 from feval.answers import KINDS, canonical, canonical_gold
 from feval.answers.choice import WHOLE
-from feval.cards.cards import find_dataset_card
+from feval.cards import find_dataset_card
 from feval.cards.reading import parse_json
 from feval.errors import ConflictError, SourceError, UsageError, require_known
 from feval.importers.columns import RowReader, member, question_names, sentence_start, text

@@ -13,7 +13,7 @@ from typing import Any
 
 from feval.arguments import checked
 from feval.errors import ConflictError, SourceError, UsageError
-from feval.executors.progress import reports
+from feval.executors import reports
 from feval.importers.columns import (
     identifier,
     names_of,
@@ -29,10 +29,9 @@ from feval.importers.reading import Reader, fingerprint
 from feval.importers.source import Row
 from feval.importers.stored_rows import StoredRows
 from feval.importers.tables import parsed
+from feval.recording import Recording, ScorerInfo, ScoreRows, open_recording
 from feval.recording.arrays import direction_question
-from feval.recording.content import ScorerInfo, ScoreRows
 from feval.recording.derived.rewriting import add_scorers
-from feval.recording.reader import Recording, open_recording
 from feval.values import frozen
 
 Pair = tuple[str, str]

@@ -14,7 +14,7 @@ import orjson
 
 from feval.errors import SourceError, UsageError, require_known
 from feval.importers.layouts import Layout
-from feval.recording.content import LLMInfo, ScorerInfo, ScoreRows
+from feval.recording import LLMInfo, ScorerInfo, ScoreRows
 from feval.values import frozen
 
 Row = dict[str, Any]

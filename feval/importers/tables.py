@@ -23,8 +23,7 @@ from typing import Any
 import orjson
 
 from feval.answers import KINDS, canonical_gold
-from feval.cards.cards import find_dataset_card
-from feval.cards.tokens import count_words
+from feval.cards import count_words, find_dataset_card
 from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
 from feval.importers.columns import (
     COLUMNS,

@@ -35,7 +35,7 @@ from feval.methods.protocol import (
 from feval.methods.self_consistency import SelfConsistency, longest_of_draws
 
 if TYPE_CHECKING:
-    from feval.recording.arrays import Probes
+    from feval.recording import Probes
 
 
 CUTS = replace(EXACT, cuts_cots=True)

@@ -32,7 +32,7 @@ from feval.methods.protocol import (
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
-    from feval.replay.clock import Clock
+    from feval.replay import Clock
 
 
 _REPLICATES = 128  # worked on at once

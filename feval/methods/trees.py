@@ -29,7 +29,7 @@ from feval.methods.vote import best_rated_codes
 from feval.replay.source import called, missing_messages, shortage
 
 if TYPE_CHECKING:
-    from feval.recording.arrays import Steps
+    from feval.recording import Steps
 
 
 Places = npt.NDArray[np.intp]

@@ -5,8 +5,6 @@ pushed.
 first used.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names

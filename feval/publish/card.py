@@ -18,8 +18,7 @@ from itertools import chain
 from typing import Any
 
 from feval import hub
-from feval.cards.cards import find_dataset_card
-from feval.cards.prices import PriceList
+from feval.cards import PriceList, find_dataset_card
 from feval.cards.reading import parse_json
 from feval.cards.tokens import NONE, SPLIT_USAGE, USAGE
 from feval.errors import RecordingError

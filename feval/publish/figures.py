@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from feval.cards import PriceList, price_list
 from feval.cards.cards import price_ids
 from feval.cards.names import FINISH_REASONS, UNANSWERED
-from feval.cards.prices import PriceList, price_list
 from feval.cards.tokens import NONE
 from feval.estimators.plurality import LARGEST_POOL
 from feval.evaluation.curves import Curve, self_consistency_curve
@@ -21,8 +21,7 @@ from feval.evaluation.surfaces import coarse_surface
 from feval.publish.markdown import code, folded, plain, share, table
 from feval.recording import Recording
 from feval.recording.layout.manifest import named_prices
-from feval.replay import LLM, Dataset
-from feval.replay.loading import load
+from feval.replay import LLM, Dataset, load
 from feval.report import pictures
 from feval.report.text import counted, visible
 

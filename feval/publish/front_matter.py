@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from feval.cards.cards import find_dataset_card, find_llm_card
+from feval.cards import find_dataset_card, find_llm_card
 from feval.cards.front_matter import refuse_bombs
 from feval.cards.reading import open_regular
 from feval.errors import CardError, DamagedRecordingError, UsageError

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from feval.cards.prices import PriceList
+from feval.cards import PriceList
 from feval.errors import CardError, ConflictError, HubError, ReleaseError
 from feval.executors.progress import Progress, reports
 from feval.hub import open_place

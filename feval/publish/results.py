@@ -18,12 +18,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from feval.cards.prices import PriceList
+from feval.cards import PriceList
 from feval.cards.reading import parse_json
-from feval.comparison.plan import Plan
+from feval.comparison import Plan
 from feval.errors import ConflictError, FevalError, ReleaseError
 from feval.evaluation.cautions import mixed_counters
-from feval.hub.addresses import is_address, parse_address
+from feval.hub import is_address, parse_address
 from feval.hub.commits import Files
 from feval.publish.markdown import END, code, plain
 from feval.receipts.document import read_receipt

@@ -1,7 +1,5 @@
 """Receipts: what numbers were computed from, and how they are computed again."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names

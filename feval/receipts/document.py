@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, Field
 
 from feval import __version__, hub
-from feval.cards.prices import PriceList
+from feval.cards import PriceList
 from feval.cards.reading import parse_json, read_regular
 from feval.comparison.comparison import load_compared
 from feval.comparison.plan import ComparisonRequest, path_from
 from feval.errors import FevalError, UsageError, require_known
-from feval.evaluation.method_names import make_method
+from feval.evaluation import make_method
 from feval.evaluation.requests import (
     MOST_NAMES,
     CurveRequest,
@@ -31,12 +31,12 @@ from feval.evaluation.requests import (
     SurfaceRequest,
 )
 from feval.evaluation.user_methods import MethodFile
-from feval.hub.addresses import is_address
+from feval.hub import is_address
 from feval.recording.layout.format import Record, cached_from, is_safe_path
 from feval.replay.draws import SCHEME as DRAWS
 
 if TYPE_CHECKING:
-    from feval.comparison.comparison import Comparison
+    from feval.comparison import Comparison
     from feval.replay import LLM, Dataset
 
 

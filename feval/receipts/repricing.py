@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval.arguments import checked
+from feval.cards import PriceList, price_list
 from feval.cards.billing import usd
-from feval.cards.prices import PriceList, price_list
 from feval.errors import UsageError
 from feval.estimators.arrays import pareto
 from feval.evaluation.cautions import mixed_counters, swept_text
@@ -22,7 +22,7 @@ from feval.receipts.document import local_receipt, read_receipt
 from feval.replay import Judges
 
 if TYPE_CHECKING:
-    from feval.comparison.comparison import Comparison
+    from feval.comparison import Comparison
     from feval.evaluation.evaluation import Evaluation
     from feval.recording.layout.format import Record
 

@@ -18,32 +18,30 @@ from typing import TYPE_CHECKING, Any
 
 from feval import __version__
 from feval.arguments import checked
+from feval.cards import price_list
 from feval.cards.cards import price_ids
 from feval.cards.genai import GENAI
-from feval.cards.prices import price_list
 from feval.cards.reading import open_regular
-from feval.comparison.comparison import compare
+from feval.comparison import compare
 from feval.comparison.plan import ComparisonRequest
 from feval.errors import ConflictError, FevalError, MethodError, RecordingError, UsageError
-from feval.evaluation.evaluation import evaluate
-from feval.evaluation.method_names import make_method
+from feval.evaluation import evaluate, make_method
 from feval.evaluation.requests import CurveRequest, EstimateRequest, RunRequest, SurfaceRequest
 from feval.evaluation.surfaces import surface
 from feval.evaluation.user_methods import MethodFile
 from feval.executors.progress import UncountedProgress, reports, silent
 from feval.forecast import estimate
-from feval.hub.addresses import is_address
-from feval.hub.places import open_place
+from feval.hub import is_address, open_place
 from feval.receipts.document import comparison_numbers, read_receipt
 from feval.receipts.grading import grade_answers
 from feval.recording.layout.format import Record, cached_from
-from feval.replay.loading import load
+from feval.replay import load
 from feval.values import frozen
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from feval.cards.prices import PriceList
+    from feval.cards import PriceList
     from feval.evaluation.requests import Request
     from feval.receipts.document import Receipt
     from feval.recording import Recording

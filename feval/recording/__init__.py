@@ -1,7 +1,5 @@
 """Recordings on disk: the only code that knows the bytes. Opening one to vote needs no pyarrow."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names

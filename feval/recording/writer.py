@@ -51,7 +51,7 @@ from feval.recording.verify import check_votes
 from feval.recording.votes_building import Scratch, VotesBuilder, merge_equal_answers
 
 if TYPE_CHECKING:
-    from feval.cards.prices import PriceList
+    from feval.cards import PriceList
 
 _WITHOUT_VERDICT = {
     "undecided": "could not be compared in time",

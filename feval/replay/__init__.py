@@ -1,7 +1,5 @@
 """Load recordings and replay them: LLMs, datasets, pools, draws."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names

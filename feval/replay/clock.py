@@ -15,7 +15,7 @@ from feval.errors import NotRecordedError, UsageError
 from feval.recording.layout.flat import Floats, Int64, Numbers, Rows
 
 if TYPE_CHECKING:
-    from feval.cards.serving import ServingProfile
+    from feval.cards import ServingProfile
 
 
 SECONDS = "seconds"

@@ -20,10 +20,8 @@ from feval.recording.layout.flat import Floats, Rows, UInt64
 from feval.replay.draws import Orders, orders, pool_key, uniforms
 
 if TYPE_CHECKING:
-    from feval.cards.billing import Price
-    from feval.cards.prices import PriceList
-    from feval.recording.content import LLMInfo
-    from feval.recording.reader import Recording
+    from feval.cards import Price, PriceList
+    from feval.recording import LLMInfo, Recording
     from feval.recording.view import DatasetView
     from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool

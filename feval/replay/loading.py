@@ -25,12 +25,10 @@ from feval.arguments import checked
 from feval.cards.billing import billing_text
 from feval.cards.prices import PriceList, changed_prices, price_list
 from feval.errors import ConflictError, FevalWarning, NotRecordedError, UsageError
-from feval.hub import split_places as places
-from feval.hub.addresses import is_address
-from feval.hub.places import open_place
+from feval.hub import is_address, open_place, split_places as places
+from feval.recording import Recording
 from feval.recording.layout.format import cached_from
 from feval.recording.layout.manifest import named_prices
-from feval.recording.reader import Recording
 from feval.recording.view import DatasetView, open_view
 from feval.replay.dataset import Dataset
 from feval.replay.llm import LLM, LazyPrices

@@ -31,7 +31,7 @@ from feval.recording.arrays import (
 from feval.recording.layout.flat import Floats, Int32, Int64, Integers, Rows, UInt64
 
 if TYPE_CHECKING:
-    from feval.recording.reader import Recording
+    from feval.recording import Recording
     from feval.replay.clock import Clock
 
 __all__ = ["ArrayChannels", "Channels", "Pool", "RaggedArray", "ScoringTokens", "TokenLogprobs"]

@@ -17,7 +17,7 @@ from feval.recording.layout.flat import Floats
 from feval.values import frozen
 
 if TYPE_CHECKING:
-    from feval.cards.billing import Price
+    from feval.cards import Price
     from feval.replay.pools import Pool
 
 MessageList = list[dict[str, Any]]

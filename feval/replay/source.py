@@ -17,8 +17,8 @@ from feval.errors import FevalError, NotRecordedError, ShortPoolError, UsageErro
 from feval.replay.responses import REQUEST, MessageList, Need, ProbeReply, Source, TraceState
 
 if TYPE_CHECKING:
-    from feval.cards.billing import Price
-    from feval.recording.arrays import Steps
+    from feval.cards import Price
+    from feval.recording import Steps
     from feval.replay.llm import LLM
     from feval.replay.pools import Pool
 

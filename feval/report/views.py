@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from feval.comparison.statistics import Statistics
 from feval.errors import NotRecordedError, UnknownNameError, UsageError
-from feval.replay.loading import load
+from feval.replay import load
 from feval.report import pictures
 from feval.report.looking import find_question, question_pieces, recorded_questions
 from feval.report.page.page import save_comparison
@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from feval.comparison.comparison import Comparison
-    from feval.comparison.plan import Plan
+    from feval.comparison import Comparison, Plan
     from feval.evaluation.evaluation import Evaluation
     from feval.evaluation.surfaces import Surface
     from feval.recording import Recording

@@ -4,8 +4,6 @@ An application without a web framework (`application`) answers requests. It is u
 client's transport in this process (`transport`) and by a server (`server`).
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names

@@ -14,10 +14,10 @@ from urllib.parse import parse_qs
 
 from feval import __version__
 from feval.arguments import checked
-from feval.cards.prices import PriceList
+from feval.cards import PriceList
 from feval.cards.reading import parse_json
 from feval.errors import ConflictError, FevalError, ReplayWarning, UsageError, require_known
-from feval.recording.reader import Recording
+from feval.recording import Recording
 from feval.serving.completions import CompletionBuilder, created, match_headers, require_texts
 from feval.serving.cots import Cutter, TextCache
 from feval.serving.grading import RunGrade, grade_run

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from feval.cards.billing import Price, usd
 from feval.errors import NotRecordedError
+from feval.recording import Recording
 from feval.recording.arrays import TokenLogprobs
-from feval.recording.reader import Recording
 from feval.replay import LLM
 from feval.serving.cots import ServedCot
 from feval.serving.matcher import Match

@@ -25,9 +25,9 @@ from feval.cards.reading import parse_json, read_regular
 from feval.errors import ConflictError, UnknownNameError, UsageError
 from feval.estimators.arrays import Result
 from feval.evaluation.requests import Consumption
-from feval.receipts.document import receipt
+from feval.receipts import receipt
 from feval.receipts.grading import Grade, answers_by_id, grade_answers
-from feval.replay.loading import load
+from feval.replay import load
 from feval.report.tables.tables import text_of_cell
 from feval.serving.ledger import Example, HandoutRecord, LedgerFile, read_ledger as read_lines
 from feval.serving.prompts import PromptCounts, prompt_remarks

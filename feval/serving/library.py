@@ -13,9 +13,8 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from feval.errors import NotRecordedError
-from feval.recording.reader import Recording
-from feval.replay import LLM, Dataset
-from feval.replay.loading import load, open_recordings
+from feval.recording import Recording
+from feval.replay import LLM, Dataset, load, open_recordings
 from feval.serving.prompts import TextIndex
 from feval.serving.wire import Conversation, RequestError, conversation
 from feval.values import frozen

@@ -23,7 +23,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, cast
 from feval import __version__
 from feval.arguments import checked
 from feval.errors import FevalError, StorageError, UsageError
-from feval.recording.reader import Recording
+from feval.recording import Recording
 from feval.serving.application import Application, ApplicationOptions
 from feval.serving.loopback import is_loopback, refusal
 from feval.serving.wire import (

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from feval.recording.content import LLMInfo
+from feval.recording import LLMInfo
 from feval.serving.wire import CompletionRequest, Conversation
 
 _SHOWN = 60

@@ -30,7 +30,7 @@ from feval.serving.application import Application, ApplicationOptions, grade
 from feval.serving.wire import Call, Reply, Sender
 
 if TYPE_CHECKING:
-    from feval.recording.reader import Recording
+    from feval.recording import Recording
     from feval.serving.grading import RunGrade
 
     Source = str | Path | Recording | Sequence[str | Path | Recording] | Application | None

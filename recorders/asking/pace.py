@@ -20,8 +20,8 @@ import time
 from dataclasses import asdict
 from typing import Any, Protocol
 
+from feval.cards import price_list
 from feval.cards.billing import Price, usd
-from feval.cards.prices import price_list
 from feval.errors import OutOfRangeError, PriceNotFoundError
 from feval.values import frozen
 

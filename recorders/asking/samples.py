@@ -20,9 +20,8 @@ from typing import Any
 import orjson
 
 from feval.answers.thoughts import Thoughts, interruption, split, written_marks
-from feval.cards.billing import Price
+from feval.cards import Price, count_words
 from feval.cards.names import UNANSWERED
-from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError, UsageError
 from feval.values import frozen
 from recorders.asking.engine import Assignment, Progress, TokenEstimate, ask

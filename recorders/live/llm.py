@@ -26,18 +26,16 @@ from feval.answers import canonical, extract
 from feval.answers.equality import comparison, named_equality
 from feval.answers.equivalence import Classifier
 from feval.answers.thoughts import Thoughts, reply_behind, split_columns
+from feval.cards import PriceList, count_words, price_list
 from feval.cards.billing import Price, billed_prompts, usd
 from feval.cards.cards import thoughts_of
 from feval.cards.names import UNANSWERED
-from feval.cards.prices import PriceList, price_list
-from feval.cards.tokens import count_words
 from feval.errors import NotRecordedError, OutOfRangeError, PriceNotFoundError, UsageError
 from feval.recording import Question
 from feval.recording.arrays import path_texts
 from feval.recording.layout.format import name_key
+from feval.replay import MeteredLLM, Pool
 from feval.replay.draws import uniforms
-from feval.replay.meter import MeteredLLM
-from feval.replay.pools import Pool
 from feval.replay.responses import (
     REQUEST,
     LLMRequest,

@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from feval.cards.tokens import token_counter
+from feval.cards import token_counter
 from feval.errors import ConflictError, FevalError, OutOfRangeError, StorageError, UsageError
 from feval.executors.progress import Progress, reports
 from feval.recording import Question

@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
-from feval.cards.tokens import count_words
+from feval.cards import count_words
 from feval.errors import (
     DamagedRecordingError,
     FevalError,
@@ -27,7 +27,7 @@ from feval.errors import (
     StorageError,
     UsageError,
 )
-from feval.executors.progress import reports
+from feval.executors import reports
 from feval.recording import Recording, ScorerInfo, ScoreRows, open_recording, verify_recording
 from feval.recording.arrays import conversation, path_texts
 from feval.recording.derived.rewriting import add_scorers

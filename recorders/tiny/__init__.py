@@ -2,8 +2,6 @@
 `docs/tiny-models.md`.
 """
 
-from __future__ import annotations
-
 from recorders.tiny.model import (
     FAMILY,
     TinyCompletion,

@@ -64,7 +64,7 @@ from feval.cards.front_matter import (
 )
 from feval.cards.reading import sentence
 from feval.errors import CardError, OutOfRangeError, SourceError, UnknownNameError, UsageError
-from feval.recording.content import Question
+from feval.recording import Question
 from feval.values import frozen
 from recorders.asking.trees import Protocol
 from recorders.request import Message

@@ -26,7 +26,7 @@ from feval.appendlog import difference
 from feval.cards.cards import find_dataset_card, thoughts_of
 from feval.cards.tokens import SPLIT_USAGE, is_usage, token_counter
 from feval.errors import ConflictError, NotARecordingError, StorageError, UsageError, require_known
-from feval.executors.progress import reports
+from feval.executors import reports
 from feval.publish.secrets import known_secrets, refuse_key_fields, refuse_secrets
 from feval.recording import (
     DatasetInfo,

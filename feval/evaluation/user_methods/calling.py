@@ -23,9 +23,7 @@ from feval.methods.protocol import LEDGER_FIELDS, Rows
 from feval.replay.meter import close_ledger, handed_out, require_recorded
 
 if TYPE_CHECKING:
-    from feval.replay.dataset import Dataset
-    from feval.replay.llm import LLM
-    from feval.replay.meter import MeteredLLM
+    from feval.replay import LLM, Dataset, MeteredLLM
 
 
 ID = "<question>"

@@ -42,8 +42,7 @@ from feval.methods.protocol import LEDGER_FIELDS
 
 if TYPE_CHECKING:
     from feval.methods.protocol import Rows
-    from feval.replay.dataset import Dataset
-    from feval.replay.llm import LLM
+    from feval.replay import LLM, Dataset
     from feval.replay.pools import Channels, Pool
 
     Training = tuple[Dataset, Sequence[LLM], Rows]

@@ -51,15 +51,13 @@ from feval.evaluation.user_methods.calling import (
     encoded,
     require_arguments,
 )
-from feval.recording.arrays import Probes, Scores, Steps
-from feval.recording.content import ScorerInfo
-from feval.replay.clock import Clock
-from feval.replay.llm import LLM
+from feval.recording import Probes, ScorerInfo, Scores, Steps
+from feval.replay import LLM, Clock
 from feval.replay.meter import handed_out
 from feval.replay.pools import Channel, Channels, Pool, RaggedArray, TokenLogprobs
 
 if TYPE_CHECKING:
-    from feval.cards.prices import PriceList
+    from feval.cards import PriceList
 
 
 _GRACE_SECONDS = 5.0

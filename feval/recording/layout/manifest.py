@@ -27,7 +27,7 @@ from pydantic_core.core_schema import (
     typed_dict_schema,
 )
 
-from feval.cards.prices import PriceList
+from feval.cards import PriceList
 from feval.cards.reading import sentence
 from feval.errors import (
     ConflictError,

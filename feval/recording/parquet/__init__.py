@@ -1,7 +1,5 @@
 """Parquet files, read and written. Its modules import pyarrow, so they are loaded on first use."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names

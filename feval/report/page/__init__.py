@@ -2,8 +2,6 @@
 loaded when it is first used, since it needs those of comparisons.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names

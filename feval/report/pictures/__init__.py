@@ -2,8 +2,6 @@
 when one of these names is first used.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from feval.lazy import lazy_names

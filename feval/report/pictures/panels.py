@@ -47,7 +47,7 @@ from feval.report.tables.tables import surface_notes
 from feval.report.text import counted, plain_number, shortened
 
 if TYPE_CHECKING:
-    from feval.comparison.comparison import Comparison
+    from feval.comparison import Comparison
     from feval.evaluation.curves import Curve
     from feval.evaluation.surfaces import Surface
     from feval.forecast.coupled import Coupling

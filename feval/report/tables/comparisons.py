@@ -45,7 +45,7 @@ from feval.report.text import (
 )
 
 if TYPE_CHECKING:
-    from feval.comparison.comparison import Comparison
+    from feval.comparison import Comparison
     from feval.comparison.statistics import AccuracyDifference, BestPoint
     from feval.evaluation.evaluation import Evaluation
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from feval.answers import KINDS
+from feval.cards import price_list
 from feval.cards.cards import (
     SetCard,
     dataset_card,
@@ -20,7 +21,6 @@ from feval.cards.cards import (
 )
 from feval.cards.front_matter import card_files
 from feval.cards.genai import genai_history
-from feval.cards.prices import price_list
 from feval.errors import UsageError
 from feval.evaluation.method_names import method_fields
 from feval.importers import IMPORTERS
@@ -31,7 +31,7 @@ from feval.report.tables.tables import Fields, Table, columns, make_table
 from feval.report.text import shortened
 
 if TYPE_CHECKING:
-    from feval.recording.content import Question
+    from feval.recording import Question
 
 Row = dict[str, Any]
 

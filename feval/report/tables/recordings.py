@@ -9,8 +9,8 @@ import numpy as np
 
 from feval import evaluation
 from feval.answers import NORMAL_FORM
+from feval.cards import price_list
 from feval.cards.cards import price_ids
-from feval.cards.prices import price_list
 from feval.cards.tokens import NONE
 from feval.replay import load
 from feval.report.tables.tables import (
@@ -27,8 +27,7 @@ from feval.report.tables.tables import (
 from feval.report.text import counted, size
 
 if TYPE_CHECKING:
-    from feval.recording import Recording
-    from feval.recording.derived.extraction import Extraction
+    from feval.recording import Extraction, Recording
     from feval.recording.layout.flat import Bools
 
 _SHARES: Mapping[str, int | None] = {"no_answer": None, "unclosed_thoughts": 0, "empty_replies": 0}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
     from feval.evaluation.evaluation import Evaluation
     from feval.evaluation.surfaces import Surface, SurfacePoint
-    from feval.receipts.grading import Grade
+    from feval.receipts import Grade
     from feval.replay.clock import Timing
 
 
