@@ -27,10 +27,11 @@ from feval.errors import ConflictError, FevalError, SourceError, StorageError
 from feval.publish.secrets import Mask, known_secrets, open_private
 from feval.recording import recording_around
 from feval.recording.layout.files import sync_folder
+from feval.values import Record, RecordLike
 
 VERSION = 1
 
-Record = TypeVar("Record")
+Entry = TypeVar("Entry")
 Key = TypeVar("Key")
 
 _CRC_BYTES = len(b',"crc":"00000000"}\n')
@@ -46,7 +47,7 @@ class Line(NamedTuple):
     data: bytes
 
 
-class AppendLog(ABC, Generic[Record, Key]):
+class AppendLog(ABC, Generic[Entry, Key]):
     """The file at a path; a context manager that closes it. Each kind of log is a subclass.
 
     Lines may be collected and committed from different threads; two commits wait for each other.
@@ -79,13 +80,13 @@ class AppendLog(ABC, Generic[Record, Key]):
         self.path, self.folder = path, path.parent
         self.existed = False
         self.recovered: str | None = None
-        self.header: Mapping[str, Any] = {}
+        self.header: RecordLike = {}
         self._failed: str | None = None
         self._mask = Mask(known_secrets().values())
         self._size = 0
         self._file = -1
         self._pending = bytearray()
-        self._uncounted: list[tuple[Record, int]] = []
+        self._uncounted: list[tuple[Entry, int]] = []
         self._collecting, self._committing = threading.Lock(), threading.Lock()
 
     def __enter__(self) -> Self:
@@ -133,19 +134,19 @@ class AppendLog(ABC, Generic[Record, Key]):
         """Number of items that count."""
         raise NotImplementedError
 
-    def _count(self, record: Record, offset: int) -> Key:
+    def _count(self, record: Entry, offset: int) -> Key:
         """Count a record whose line is on the disk, and return its key."""
         raise NotImplementedError
 
     def _admit(self, size: int) -> None:
         """Raise if a file of this size, which is locked, must not be begun or continued."""
 
-    def _line(self, record: Mapping[str, Any]) -> bytes:
+    def _line(self, record: RecordLike) -> bytes:
         """Return a record as a line, without the known secrets."""
         data = line({"v": VERSION, **record})
         return line({"v": VERSION, **self._mask.value(record)}) if self._mask.is_in(data) else data
 
-    def _collect(self, lines: Iterable[bytes], records: Iterable[Record] = ()) -> None:
+    def _collect(self, lines: Iterable[bytes], records: Iterable[Entry] = ()) -> None:
         """Add lines to the next commit, the last ones with their records; call it while holding
         `_collecting`.
         """
@@ -161,7 +162,7 @@ class AppendLog(ABC, Generic[Record, Key]):
             self._pending += each
         self._uncounted += zip(records, places[len(lines) - len(records) :], strict=True)
 
-    def _open(self, identity: Mapping[str, Any], **about: Any) -> None:
+    def _open(self, identity: RecordLike, **about: Any) -> None:
         """Lock the file and read it, or begin it; closed again if that raises."""
         place = self.path.absolute().parent
         if (holder := recording_around(place)) is not None:
@@ -193,7 +194,7 @@ class AppendLog(ABC, Generic[Record, Key]):
             self.close()
             raise
 
-    def _read(self, identity: Mapping[str, Any] | None = None) -> Line | None:
+    def _read(self, identity: RecordLike | None = None) -> Line | None:
         """Check the header, against an identity if one is given, and take each line after it;
         return an incomplete last line.
         """
@@ -257,7 +258,7 @@ class AppendLog(ABC, Generic[Record, Key]):
             raise
         self._size += len(view)
 
-    def _parse(self, number: int, data: bytes) -> dict[str, Any]:
+    def _parse(self, number: int, data: bytes) -> Record:
         content, end = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
         if end != b',"crc":"%08x"}\n' % zlib.crc32(content):
             raise self._damaged(number, "does not match its checksum")
@@ -363,7 +364,7 @@ class LineIndex(Generic[Key]):
         return [*dict(sorted(zip(lines[::2], lines[1::2], strict=True))).values()]
 
 
-def difference(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> str | None:
+def difference(recorded: RecordLike, current: RecordLike) -> str | None:
     """Return the first difference between two identities, such as "decoding temperature is 0.7, not
     0.9"; `None` if equal.
     """
@@ -377,7 +378,7 @@ def difference(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> str |
     return None
 
 
-def line(record: Mapping[str, Any]) -> bytes:
+def line(record: RecordLike) -> bytes:
     """Return a record as a line with its checksum."""
     content = orjson.dumps(record)[:-1]
     return b'%b,"crc":"%08x"}\n' % (content, zlib.crc32(content))

@@ -1,9 +1,17 @@
-"""What most classes of feval are: frozen values, which nobody changes once they are made."""
+"""What most of feval consists of: frozen values, which nobody changes once they are made, and
+records, which have values by name.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
+
+Record = dict[str, Any]
+"""What a JSON object, a row of a table or a set of options has, by name."""
+RecordLike = Mapping[str, Any]
+"""A record that is only read."""
 
 _T = TypeVar("_T")
 

@@ -37,6 +37,7 @@ from feval.cards import count_words
 from feval.cards.names import FINISH_REASONS
 from feval.errors import FevalError, require_known
 from feval.publish.secrets import make_private
+from feval.values import Record, RecordLike
 from recorders.errors import JournalError, LockedJournalError
 from recorders.request import Completion, Request, as_json
 
@@ -59,21 +60,21 @@ MODES: Mapping[str, str] = {
 # kind of line -> the field that only it has
 _KINDS = {"request": "request", "note": "note", "probe": "probing", "batch": "batch"}
 # As JSON holds the fields of a completion; the tuples are lists.
-_JSON_TYPES: Mapping[str, Any] = {
+_JSON_TYPES: RecordLike = {
     "str": str,
     "str | None": (str, NoneType),
     "int | None": (int, NoneType),
     "float | None": (float, int, NoneType),
     "bool | None": (bool, NoneType),
 }
-_OF_REPLIES: Mapping[str, Any] = {
+_OF_REPLIES: RecordLike = {
     "key": str,
     "recorded_at": str,
     "seed": (int, NoneType),
     **{each.name: _JSON_TYPES.get(str(each.type), (list, NoneType)) for each in fields(Completion)},
 }
 # kind of line -> its fields and their types
-_TYPES: Mapping[str, Mapping[str, Any]] = {
+_TYPES: Mapping[str, RecordLike] = {
     "note": {"note": str},
     "batch": {"batch": str},
     "request": {"request": str, "messages": list},
@@ -119,7 +120,7 @@ class Totals:
     probe_output_tokens: int = 0
     probe_prompt_tokens: int = 0
 
-    def count(self, record: Mapping[str, Any]) -> None:
+    def count(self, record: RecordLike) -> None:
         """Add the line of one CoT or probe."""
         if "probing" in record:
             self.probes += 1
@@ -142,10 +143,10 @@ class JournalEntry(NamedTuple):
     number: int
     offset: int
     kind: str
-    record: dict[str, Any]
+    record: Record
 
 
-class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
+class Journal(AppendLog[Record, tuple[str, int]]):
     """The journal in one folder, locked for this process; made by `Journal.open`, used as a context
     manager.
     """
@@ -162,16 +163,16 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         self._cots = LineIndex[str]()
         self._probes = LineIndex[tuple[str, str, int]]()
         self._notes: set[str] = set()
-        self.batches: dict[str, dict[str, Any]] = {}
+        self.batches: dict[str, Record] = {}
 
     @classmethod
     def open(
         cls,
         folder: str | Path,
-        identity: Mapping[str, Any],
+        identity: RecordLike,
         *,
         mode: str = "new_episodes",
-        about: Mapping[str, Any] | None = None,
+        about: RecordLike | None = None,
     ) -> Self:
         """Open the journal in a folder, or begin one.
 
@@ -226,11 +227,11 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         """Return the offsets at which a CoT was probed in one way."""
         return self._probes.numbers((probing, key, sample))
 
-    def cots(self, key: str) -> list[dict[str, Any]]:
+    def cots(self, key: str) -> list[Record]:
         """Read the CoTs of a request that count, by sample."""
         return self.read_many(self._cots.offsets(key))
 
-    def probes(self, probing: str, key: str, sample: int) -> list[dict[str, Any]]:
+    def probes(self, probing: str, key: str, sample: int) -> list[Record]:
         """Read the probes of a CoT that were made in one way, by offset."""
         return self.read_many(self._probes.offsets((probing, key, sample)))
 
@@ -244,7 +245,7 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         recorded_at: str,
         seeds: Sequence[int | None] | None = None,
         refused: str | None = None,
-        choices: Sequence[Mapping[str, Any]] | None = None,
+        choices: Sequence[RecordLike] | None = None,
         parent: int | None = None,
     ) -> None:
         """Collect one reply; it counts after the next `commit`.
@@ -343,7 +344,7 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         """Read the committed lines again, without the header."""
         return map(self._entry, self._committed_lines())
 
-    def read_many(self, offsets: Sequence[int]) -> list[dict[str, Any]]:
+    def read_many(self, offsets: Sequence[int]) -> list[Record]:
         """Read the CoTs or probes whose lines begin at some offsets (of `entries`), in that
         order.
         """
@@ -364,7 +365,7 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
             self.close()
             self._file = self._locked()
 
-    def _count(self, record: dict[str, Any], offset: int) -> tuple[str, int]:
+    def _count(self, record: Record, offset: int) -> tuple[str, int]:
         key, sample = record["key"], record["sample"]
         if "probing" in record:
             self._probes.add((record["probing"], key, sample), record["offset"], offset)
@@ -409,7 +410,7 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         return JournalEntry(line.number, line.offset, kind, record)
 
 
-def completion_of(record: Mapping[str, Any]) -> Completion:
+def completion_of(record: RecordLike) -> Completion:
     """Return the reply in the line of a CoT or probe."""
     return Completion(
         **{each.name: record[each.name] for each in fields(Completion) if each.name in record}
@@ -437,7 +438,7 @@ def _cleaned(messages: Any) -> list[dict[str, str]]:
     return [{name: clean(text) for name, text in message.items()} for message in messages]
 
 
-def _record(completion: Completion, **others: Any) -> dict[str, Any]:
+def _record(completion: Completion, **others: Any) -> Record:
     """Return a reply as the journal holds it, with other fields; what is `None` is left out."""
     values = others | {each.name: getattr(completion, each.name) for each in fields(completion)}
     for name in ("token_logprobs", "token_confidences"):
@@ -471,7 +472,7 @@ def _are_messages(value: object) -> bool:
     )
 
 
-def _wrong_field(kind: str, record: Mapping[str, Any]) -> str | None:
+def _wrong_field(kind: str, record: RecordLike) -> str | None:
     for name, types in _TYPES[kind].items():
         if not isinstance(record.get(name), types):
             return name

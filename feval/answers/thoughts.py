@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from feval.values import frozen
+from feval.values import RecordLike, frozen
 
 Thoughts = str | tuple[str, str]
 """How an LLM marks its thoughts: a key of `FAMILIES`, or an opening and a closing mark of its
@@ -313,7 +313,7 @@ def _content_blocks(text: str) -> tuple[str, str | None] | None:
     return read_blocks(blocks)
 
 
-def read_blocks(blocks: Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
+def read_blocks(blocks: Sequence[RecordLike]) -> tuple[str, str | None]:
     """Return the reply and the thoughts of a message's content blocks.
 
     Thoughts are blocks of type `thinking` (Mistral, Anthropic) or `reasoning`, and those marked
@@ -331,7 +331,7 @@ def read_blocks(blocks: Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
     return replies, thoughts or None
 
 
-def block_text(block: Mapping[str, Any], name: str) -> str:
+def block_text(block: RecordLike, name: str) -> str:
     """Return the text of a content block, which some servers nest one level deeper."""
     value = block.get(name)
     if isinstance(value, list):

@@ -21,6 +21,7 @@ from pydantic_core import ValidationError
 
 from feval.cards.reading import read_regular, sentence, shorten
 from feval.errors import CardError, UnknownNameError
+from feval.values import Record, RecordLike
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -141,7 +142,7 @@ def read_card_text(path: Path) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def read_front_matter(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_front_matter(path: str | os.PathLike[str]) -> Record:
     """Return the facts of a card: the mapping between its two lines `---`, unchecked beyond JSON's
     types.
 
@@ -154,7 +155,7 @@ def read_front_matter(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_card(
-    kind: str, path: Path, model: type[_Model], facts: Mapping[str, Any] | None = None
+    kind: str, path: Path, model: type[_Model], facts: RecordLike | None = None
 ) -> _Model:
     """Return a card of a kind (a key of `CARD_KINDS`, for messages) as a model, from its front
     matter or from other `facts`; the `CardError` names wrong fields.
@@ -163,10 +164,7 @@ def read_card(
 
 
 def check_card(
-    kind: str,
-    path: Path,
-    check: Callable[[object], _Checked],
-    facts: Mapping[str, Any] | None = None,
+    kind: str, path: Path, check: Callable[[object], _Checked], facts: RecordLike | None = None
 ) -> _Checked:
     """Return what pydantic's check of the facts returns; else as `read_card`."""
     try:
@@ -212,7 +210,7 @@ def _front_matter(path: Path, text: str) -> str:
 
 
 @lru_cache(16)
-def _parse(path: Path, text: str) -> dict[str, Any]:
+def _parse(path: Path, text: str) -> Record:
     """Read YAML text whose line numbers are those of the card; every recording and every evaluation
     reads the same few cards.
     """
@@ -227,7 +225,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
                     " 'id: gsm8k'."
                 )
             _refuse_odd_nodes(path, root)
-            facts: dict[str, Any] = loader.construct_document(root)
+            facts: Record = loader.construct_document(root)
         finally:
             loader.dispose()
     except yaml.YAMLError as error:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from feval.cards.billing import Price
 from feval.cards.front_matter import iso_date
 from feval.errors import PriceNotFoundError, UnknownNameError, UsageError, require_known
+from feval.values import Record, RecordLike
 
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
@@ -29,7 +30,7 @@ _RATES = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "c
 _HOURS = ("start_time", "end_time")
 
 
-def genai_facts(name: str, llms: Iterable[str]) -> dict[str, Any]:
+def genai_facts(name: str, llms: Iterable[str]) -> Record:
     """Return date, source, prices and notes of a list `genai-prices@DATE[THH:MM][:LLM=PROVIDER,..]`
     for some base names of LLMs.
 
@@ -145,7 +146,7 @@ def _prices_of_day(provider: Provider, model: ModelInfo, day: date) -> dict[time
     prices = {}
     for hour in sorted(hours):
         moment = datetime.combine(day, hour, UTC)
-        batch: dict[str, Any] = {}
+        batch: Record = {}
         for rule, tier, rates in _entries(model):
             if own and tier == "batch" and (rule is None or rule.active(moment)):
                 batch = rates | batch  # the first has the say
@@ -155,7 +156,7 @@ def _prices_of_day(provider: Provider, model: ModelInfo, day: date) -> dict[time
     return prices
 
 
-def _price(rates: Mapping[str, Any]) -> Price | None:
+def _price(rates: RecordLike) -> Price | None:
     """Return a price; `None` where that of input or output tokens is missing.
 
     Beyond a start of its tiers all tokens of a kind cost more, as for our steps; a kind that
@@ -177,7 +178,7 @@ def _price(rates: Mapping[str, Any]) -> Price | None:
     return replace(beyond(0), steps=tuple((start, beyond(start)) for start in starts if start))
 
 
-def _entries(model: ModelInfo) -> Iterator[tuple[Any, str, dict[str, Any]]]:
+def _entries(model: ModelInfo) -> Iterator[tuple[Any, str, Record]]:
     """Yield the condition, the tier and the rates of each price that the package holds."""
     listed = model.prices if isinstance(model.prices, list) else [model]
     for each in (*listed, *(model.price_variants or ())):

@@ -45,7 +45,7 @@ from feval.cards.front_matter import (
 from feval.cards.genai import GENAI, genai_facts, sellers_of
 from feval.cards.reading import parse_json, sentence, shorten
 from feval.errors import CardError, OutOfRangeError, PriceNotFoundError, UsageError, require_known
-from feval.values import frozen
+from feval.values import Record, frozen
 
 _CHANGED = re.compile(r"(.*?)(?:(?:^|\s)with (\S+=\S+))?(?:(?:^|\s)in (batch))?", re.DOTALL)
 TIERS = ("batch",)
@@ -136,7 +136,7 @@ def _as_price(value: object) -> Price:
     """Read what may stand for a price: a `Price`, two numbers, or a mapping with its fields."""
     if isinstance(value, Price):
         return value
-    facts: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
+    facts: Record = dict(value) if isinstance(value, Mapping) else {}
     if isinstance(value, (list, tuple)) and len(value) == 2:
         facts = dict(zip(PRICE_FIELDS, value, strict=False))
     rates = {name: facts.pop(name) for name in PRICE_FIELDS if name in facts}
@@ -169,7 +169,7 @@ def _as_price(value: object) -> Price:
         raise ValueError(str(error).removesuffix(".")) from error
 
 
-def _check_notes(card: dict[str, Any]) -> dict[str, Any]:
+def _check_notes(card: Record) -> Record:
     for llm in card.get("notes", ()):
         if llm not in card["prices"]:
             raise ValueError(f"it has a note on {shorten(llm)} and no price for it")
@@ -433,7 +433,7 @@ def _read_prices(path: Path) -> tuple[PriceList, str | None]:
     return PriceList(**card), base
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> Record:
     text = read_card_text(path)
     try:
         facts = parse_json(text)

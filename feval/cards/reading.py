@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from feval.errors import UsageError
+from feval.values import Record
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -90,7 +91,7 @@ def require_shallow(value: Any) -> None:
             raise ValueError(f"it nests deeper than {MOST_DEPTH} levels")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> Record:
     fields = dict(pairs)
     twice = (
         next((key for key, value in pairs if fields[key] != value), None)
@@ -164,7 +165,7 @@ def shorten(value: object) -> str:
 MAX_BYTES = 1 << 20
 
 
-def read_toml(path: Path, noun: str, advice: str) -> dict[str, Any]:
+def read_toml(path: Path, noun: str, advice: str) -> Record:
     """Return the content of a file; the `UsageError` for one that cannot be read calls it by its
     noun.
     """

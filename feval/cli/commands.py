@@ -32,6 +32,7 @@ from feval.cli.output import Output, say
 from feval.errors import FevalError, FevalWarning, command_line
 from feval.executors import set_progress
 from feval.publish.secrets import shown
+from feval.values import Record
 
 _P = ParamSpec("_P")
 _QUIET = ContextVar("_QUIET", default=False)  # --quiet, the program's own option
@@ -93,7 +94,7 @@ COMMANDS = {
 """Name -> command, in the order of `feval --help`."""
 
 
-class _Commands(dict[str, Any]):
+class _Commands(Record):
     """The commands for Typer, each built from its module when it is looked up."""
 
     def __init__(self) -> None:
@@ -136,7 +137,7 @@ class _Group(TyperGroup):
                 formatter.write(f"  {name:{width}}  {summary}\n")
 
 
-_LOOKS: dict[str, Any] = {
+_LOOKS: Record = {
     "rich_markup_mode": None,  # rich would cost every call, `--help` too, a tenth of a second
     "pretty_exceptions_enable": False,
     "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -206,7 +207,7 @@ def _interrupted_code(error: KeyboardInterrupt) -> int:
 
 
 def expanded(
-    name: str, parameters: Sequence[inspect.Parameter], build: Callable[[dict[str, Any]], Any]
+    name: str, parameters: Sequence[inspect.Parameter], build: Callable[[Record], Any]
 ) -> Decorator:
     """Make a decorator that puts parameters in place of the one of this name, which is built from
     their values.

@@ -25,6 +25,7 @@ from feval.hub import open_place
 from feval.methods import METHODS
 from feval.replay.loading import load, only_dataset, only_name
 from feval.report.files import Content, check_folder, encoded, save_files, save_sealed
+from feval.values import Record, RecordLike
 
 if TYPE_CHECKING:
     from feval.cli.output import Output
@@ -60,7 +61,7 @@ def request_options(
     `overriding`, the options stand in place of what the command's own file says: those not given
     are not in the dict.
     """
-    fields: Mapping[str, Any] = {
+    fields: RecordLike = {
         name: field
         for name, field in model.model_fields.items()
         if "rare" in _extra(field) and name not in without
@@ -84,7 +85,7 @@ def request_options(
     if not overriding:
         parameters.append(keyword("settings_file", _SettingsFile, None))
 
-    def build(values: dict[str, Any]) -> dict[str, Any]:
+    def build(values: Record) -> Record:
         dropped = {drop_field(name): "drop" for name in values.pop("drop") or ()}
         path = values.pop("settings_file", None)
         in_file = (
@@ -128,8 +129,8 @@ def result_options(files: str) -> Decorator:
     return expanded("saved", parameters, lambda values: ResultFiles(**values))
 
 
-def _extra(field: Any) -> Mapping[str, Any]:
-    extra: Mapping[str, Any] = field.json_schema_extra or {}
+def _extra(field: Any) -> RecordLike:
+    extra: RecordLike = field.json_schema_extra or {}
     return extra
 
 
@@ -181,9 +182,9 @@ class ResultFiles:
     def show(
         self,
         show: Output,
-        numbers: dict[str, Any],
+        numbers: Record,
         *tables: str | Table,
-        receipt: Callable[[Path], Mapping[str, Any]],
+        receipt: Callable[[Path], RecordLike],
         files: Callable[[], Mapping[str, Content]] | None = None,
     ) -> None:
         """Write the files and the receipt, and print the results, also where writing failed.
@@ -221,9 +222,7 @@ def _receipts_folder() -> Path | None:
     return user_state_path("feval", appauthor=False) / "receipts"
 
 
-def _keep(
-    show: Output, receipt: Callable[[Path], Mapping[str, Any]], *, replace: bool
-) -> list[Path]:
+def _keep(show: Output, receipt: Callable[[Path], RecordLike], *, replace: bool) -> list[Path]:
     """Write a receipt to the default folder, if there is one; if that fails, print a note."""
     folder = _receipts_folder()
     if folder is None:

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from pydantic import Field
@@ -32,6 +32,7 @@ from feval.publish.front_matter import (
 from feval.report.files import save_files
 from feval.report.tables.tables import Table, columns
 from feval.report.text import counted, size
+from feval.values import Record
 
 _SHOWN_FINDINGS = 5
 
@@ -138,7 +139,7 @@ def push(
             raise
         show.note(f"The page is that of a new repository, since the Hub does not answer: {error}")
         seen = publish.RepositorySnapshot(repository)
-    options: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
+    options: Record = {"tag": tag, "allow": allow or [], "results": results or []}
     if recording is None:
         if words or page or prices:
             raise UsageError(
@@ -199,7 +200,7 @@ def push(
     )
 
 
-def _read_words(path: Path) -> dict[str, Any]:
+def _read_words(path: Path) -> Record:
     """Return the arguments of `publish.prepare` in a file: the section, and what its front matter
     says.
     """

@@ -17,6 +17,7 @@ from feval.cards.reading import read_regular
 from feval.cli.commands import expanded, keyword
 from feval.errors import OutOfRangeError, SourceError, UsageError
 from feval.hub import split_places as places
+from feval.values import Record
 
 if TYPE_CHECKING:
     from feval.cli.output import Output
@@ -76,7 +77,7 @@ Right = Annotated[
     str | None,
     Option(metavar="RULE", help="gold, verdict, 'verdict>=0.5' or verdict:GRADER, as for run."),
 ]
-_PRICE_CHANGES: dict[str, Any] = {
+_PRICE_CHANGES: Record = {
     "price": Annotated[
         list[str] | None,
         Option(
@@ -142,7 +143,7 @@ DryRun = Annotated[
 NewFolder = Annotated[Path, Option(metavar="DIR", help="The recording to make: a new folder.")]
 
 
-def fold_prices(options: dict[str, Any], prices: str | None = None) -> Any:
+def fold_prices(options: Record, prices: str | None = None) -> Any:
     """Put what `price_changes` gave into the option `prices`, or into a list where there is none;
     return that option.
     """
@@ -161,7 +162,7 @@ Machines = AbstractContextManager[Any]
 """The executor that --workers asks for, or `None`."""
 
 
-def _machines(values: dict[str, Any]) -> Machines:
+def _machines(values: Record) -> Machines:
     """Return a number of processes, or the cluster of a Dask scheduler; see
     `feval.executors.opened`.
     """

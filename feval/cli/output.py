@@ -8,13 +8,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from feval.executors.progress import Progress, ProgressBar
 from feval.publish.secrets import shown
 from feval.report import tables
 from feval.report.tables.tables import plain, plain_text, without_spares
 from feval.report.text import duration, visible
+from feval.values import Record
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +38,7 @@ class Output:
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self.json, self.quiet = as_json, quiet
 
-    def result(self, value: dict[str, Any], *shown: str | Table) -> None:
+    def result(self, value: Record, *shown: str | Table) -> None:
         """Print the JSON object, or else the sentences and tables, or with --quiet nothing."""
         if self.json:
             # ASCII: no terminal, locale or control character can spoil it.
@@ -49,7 +50,7 @@ class Output:
                 else:
                     print_table(piece, apart=before is not None and not isinstance(before, str))
 
-    def pages(self, value: dict[str, Any], *pieces: Line | Table) -> None:
+    def pages(self, value: Record, *pieces: Line | Table) -> None:
         """Print the JSON object, or else lines and tables: on a terminal in colour and through a
         pager.
         """

@@ -29,6 +29,7 @@ from feval.recording import open_recording
 from feval.report.tables.recordings import info_headline
 from feval.report.tables.tables import curves_table
 from feval.report.text import counted, duration, percent
+from feval.values import Record
 from recorders.asking.engine import Progress, RunBar
 from recorders.asking.pace import Limits, dollars
 from recorders.backends.openai_compatible import Endpoint
@@ -95,10 +96,10 @@ class AskingSettings(Request):
     ] = None
     prices: str | None = None
 
-    _in_file: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _in_file: Record = PrivateAttr(default_factory=dict)
 
     @property
-    def in_file(self) -> dict[str, Any]:
+    def in_file(self) -> Record:
         """What the file says and no option of the command line overrides."""
         return self._in_file
 
@@ -132,7 +133,7 @@ def settings_options(model: type[AskingSettings]) -> Decorator:
     option = Option("--settings", metavar="FILE", help=_SETTINGS_HELP)
     parameters.append(keyword("settings", Annotated[Path | None, option], None))
 
-    def build(options: dict[str, Any]) -> AskingSettings:
+    def build(options: Record) -> AskingSettings:
         """Settings of a file and of the command line, which comes first. Paths in the file start
         from its folder.
         """
@@ -251,7 +252,7 @@ def estimated_usd(estimate: CostEstimate, prices: str) -> str:
     )
 
 
-def _json_values(values: dict[str, Any]) -> dict[str, Any]:
+def _json_values(values: Record) -> Record:
     try:
         json.dumps(values, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -311,7 +312,7 @@ class RecordSettings(AskingSettings):
     logprobs: Annotated[
         int | None, Option(metavar="K", min=0, help="Keep log-probabilities of the top K.")
     ] = None
-    extra_body: Annotated[dict[str, Any], AfterValidator(_json_values)] | None = None
+    extra_body: Annotated[Record, AfterValidator(_json_values)] | None = None
     allow_fields: list[str] | None = None
     probe_every: Annotated[
         int | None, Option(metavar="N", help="Probe each CoT after N, 2N, ... output tokens.")
@@ -561,7 +562,7 @@ class ScoreSettings(AskingSettings):
         """What is to be scored, checked."""
         if not self.pairwise and (self.calls, self.orders) != ("both", "both"):
             raise UsageError("calls and orders are for --pairwise, which was not given.")
-        which: dict[str, Any] = {"datasets": self.dataset, "llms": self.llm}
+        which: Record = {"datasets": self.dataset, "llms": self.llm}
         which["retry_refused"] = self.retry_refused
         if self.pairwise:
             return PairwiseComparison.from_recording(

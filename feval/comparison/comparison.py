@@ -39,6 +39,7 @@ from feval.lazy import Plottable, views
 from feval.methods import METHODS
 from feval.methods.protocol import BatchMethod, capabilities
 from feval.replay import load, open_recordings
+from feval.values import Record
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -300,7 +301,7 @@ class Comparison(Plottable, Statistics):
         places = ((curve, place) for curve in self.curves for place in range(len(curve.points)))
         points = [point_columns(*place) for place in places]
         sizes = [len(point["question"]) for point in points]
-        columns: dict[str, Any] = {}
+        columns: Record = {}
         for name, first in points[0].items():
             values = [point[name] for point in points]
             if isinstance(first, str):
@@ -335,7 +336,7 @@ class Comparison(Plottable, Statistics):
         classes.
         """
         widest = self.widest
-        content: dict[str, Any] = {
+        content: Record = {
             "dataset": self.plan.dataset,
             "questions": widest.questions,
             "train_questions": widest.train_questions,
@@ -379,7 +380,7 @@ def point_columns(curve: MethodCurve, place: int) -> dict[str, Any]:
     }
 
 
-def _curve_dict(curve: MethodCurve) -> dict[str, Any]:
+def _curve_dict(curve: MethodCurve) -> Record:
     sweep = None if curve.entry.sweep is None else curve.entry.sweep[0]
     points = [point.to_dict() for point in curve.points]
     return {"label": curve.label, "llms": list(curve.entry.llms), "sweep": sweep, "points": points}
@@ -499,7 +500,7 @@ def compare(
             evaluated; the message gives the reasons.
     """
     own_prices = None if isinstance(prices, str) else prices
-    given: dict[str, Any] = {
+    given: Record = {
         "seed": seed,
         "replicates": replicates,
         "order": order,

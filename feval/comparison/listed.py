@@ -26,6 +26,7 @@ from feval.recording import Recording
 from feval.recording.arrays import are_verdicts
 from feval.replay import LLM
 from feval.replay.loading import load, only_dataset
+from feval.values import Record, RecordLike
 
 _SUGGESTED_COUNTS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
 _FORM = "(label, method, LLMs, budgets)"
@@ -38,7 +39,7 @@ class MethodList(NamedTuple):
     """
 
     plan: Plan
-    methods: Mapping[str, Any]
+    methods: RecordLike
     absent: tuple[FailedMethod, ...] = ()
 
 
@@ -49,7 +50,7 @@ def listed_plan(
     dataset: str | None = None,
     llms: Sequence[str] | None = None,
     budgets: Any = None,
-    fields: Mapping[str, Any] | None = None,
+    fields: RecordLike | None = None,
     price_list: PriceList | str | None = None,
     **options: Any,
 ) -> MethodList:
@@ -74,7 +75,7 @@ def listed_plan(
     if isinstance(methods, str) or not isinstance(methods, Sequence):
         methods = [methods]
     dataset = only_dataset(dataset, recordings)
-    loading: dict[str, Any] = {"prices": price_list, "right": options.get("right")}
+    loading: Record = {"prices": price_list, "right": options.get("right")}
     questions, replayed = load(dataset, llms, list(recordings), **loading)
     drop = options.get("short_pools") == "drop"
     most = {llm.name: llm.pool.usual if drop else llm.pool.smallest for llm in replayed}
@@ -91,11 +92,11 @@ def listed_plan(
         # the nearest to dollars that every LLM has
         cost = "output-tokens" if all(llm.is_counted for llm in replayed) else "samples"
     trees = frozenset(llm.name for llm in replayed if llm.pool.channels.has_steps)
-    users: dict[str, Any] = {}
+    users: Record = {}
     absent: list[FailedMethod] = []
     share, seed = options.get("train_fraction"), options.get("split_seed")
 
-    def cascade(names: Sequence[str]) -> dict[str, Any]:
+    def cascade(names: Sequence[str]) -> Record:
         asked = replayed
         try:
             if set(names) - set(most):  # those of a method alone
@@ -123,7 +124,7 @@ def listed_plan(
     return MethodList(Plan.from_dict(content).changed(**options), users, tuple(absent))
 
 
-def _suggested(llms: Sequence[LLM], most: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+def _suggested(llms: Sequence[LLM], most: Mapping[str, int]) -> Iterator[Record]:
     """The usual methods that the recordings support, over budgets that the pools can serve.
 
     Cascades ask the LLMs in their order: the cheap ones come first.
@@ -149,7 +150,7 @@ def _suggested(llms: Sequence[LLM], most: Mapping[str, int]) -> Iterator[dict[st
         yield from _tables(_depths(llm, most[llm.name]))
 
 
-def _tables(rows: Iterable[_Row]) -> list[dict[str, Any]]:
+def _tables(rows: Iterable[_Row]) -> list[Record]:
     """Methods, LLMs, fields and budgets as a comparison file writes them, where there are
     budgets.
     """
@@ -165,7 +166,7 @@ def _usual_counts(most: int) -> list[int]:
     return [n for n in _SUGGESTED_COUNTS if n <= most]
 
 
-def _suggested_methods(llms: Sequence[str], most: int) -> list[dict[str, Any]]:
+def _suggested_methods(llms: Sequence[str], most: int) -> list[Record]:
     """Methods on one LLM, or on several together, whose pools have so many CoTs, as a comparison
     file writes them.
     """
@@ -261,11 +262,11 @@ class _Lister:
     most: Mapping[str, int]
     trees: frozenset[str]
     budgets: Any
-    fields: Mapping[str, Any]
-    users: dict[str, Any]
-    cascade: Callable[[Sequence[str]], dict[str, Any]] | None
+    fields: RecordLike
+    users: Record
+    cascade: Callable[[Sequence[str]], Record] | None
 
-    def tables(self, given: Any) -> Iterator[dict[str, Any]]:
+    def tables(self, given: Any) -> Iterator[Record]:
         """One entry for each LLM, or for each group of LLMs that the method takes together."""
         if isinstance(given, ComparedMethod):
             given = given.to_dict()
@@ -283,7 +284,7 @@ class _Lister:
             field: value for field, value in self.fields.items() if field in known
         } | settings
         for group in groups:
-            table: dict[str, Any] = {"name": name, "llms": list(group), "fields": settings}
+            table: Record = {"name": name, "llms": list(group), "fields": settings}
             if (
                 name == "cascade"
                 and not (settings or isinstance(budgets, Mapping))
@@ -299,7 +300,7 @@ class _Lister:
                 table["label"] = f"{label} ({' > '.join(group)})" if len(groups) > 1 else label
             yield table
 
-    def _named(self, method: Any) -> tuple[str, dict[str, Any]]:
+    def _named(self, method: Any) -> tuple[str, Record]:
         """Name and fields of a method: text, a value or a class of `feval.methods`, or a function
         of the caller's.
         """
@@ -335,7 +336,7 @@ class _Lister:
             )
         return [(name,) for name in names]
 
-    def _usual(self, name: str, llms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    def _usual(self, name: str, llms: Sequence[str], settings: RecordLike) -> Record:
         """What `feval compare --init` would write for a method, or the usual numbers of CoTs that
         it accepts.
         """
@@ -349,7 +350,7 @@ class _Lister:
         return {"budgets": {counted: counts}} if counts else {}
 
 
-def _swept(name: str, settings: Mapping[str, Any], budgets: Any) -> dict[str, Any]:
+def _swept(name: str, settings: RecordLike, budgets: Any) -> Record:
     """The fields and budgets of an entry, for budgets that a caller gave; a method that counts no
     CoTs has none.
     """
@@ -396,7 +397,7 @@ def _are_names(llms: Any) -> bool:
     )
 
 
-def _settings(method: Any) -> dict[str, Any]:
+def _settings(method: Any) -> Record:
     """The fields in which a method differs from its defaults."""
     return {
         each.name: value
@@ -418,7 +419,7 @@ def _place(function: Any) -> str:
     return f"{path if path is not None and Path(path).is_file() and not inner else 'python'}:{name}"
 
 
-def _labelled(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _labelled(tables: Sequence[Record]) -> list[Record]:
     """The same tables, all with a label: where several have it, with their LLMs."""
     labels = [
         table.get("label") or str(table.get("name", "")).rpartition(":")[2] for table in tables

@@ -59,6 +59,7 @@ from feval.evaluation.user_methods import MethodFile
 from feval.hub import is_address
 from feval.lazy import Displayable
 from feval.replay.draws import ORDERS
+from feval.values import Record, RecordLike
 
 _ONE_OF_COSTS = "|".join(COSTS)
 _MAX_POINTS, _MAX_ALL_POINTS = 1000, 10_000
@@ -171,7 +172,7 @@ class ComparedMethod(Request):
 
     def to_dict(self) -> dict[str, Any]:
         """The method as a comparison file holds it."""
-        table: dict[str, Any] = {"name": self.method, "label": self.label, "llms": list(self.llms)}
+        table: Record = {"name": self.method, "label": self.label, "llms": list(self.llms)}
         if self.fields:
             table["fields"] = {name: _lists(value) for name, value in self.fields.items()}
         if self.sweep is not None:
@@ -210,7 +211,7 @@ def _methods(tables: Any) -> Any:
     )
 
 
-def _method(place: int, table: Mapping[str, Any], shared: bool) -> ComparedMethod:
+def _method(place: int, table: RecordLike, shared: bool) -> ComparedMethod:
     name = table.get("name")
     named = isinstance(name, str)
     where = f"Method {place} of the comparison file" + (f" ({name})" if named and name else "")
@@ -402,7 +403,7 @@ class Plan(Displayable, EvaluationOptions):
                 a plan runs no code by itself.
         """
         given = [method for name in names if isinstance(method := make_method(name), MethodFile)]
-        methods: dict[str, Any] = {}
+        methods: Record = {}
         for name in dict.fromkeys(entry.method for entry in self.entries if ":" in entry.method):
             path, _, function = name.rpartition(":")
             place = f"{base / path}:{function}"

@@ -28,7 +28,7 @@ from feval.methods import Oracle, SelfConsistency, SingleCall
 from feval.methods.protocol import is_exact
 from feval.replay import load
 from feval.replay.draws import SharedDraws
-from feval.values import frozen
+from feval.values import Record, RecordLike, frozen
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -90,7 +90,7 @@ def prepared(
     *,
     recordings: Sequence[Recording] | None = None,
     prices: PriceList | None = None,
-    methods: Sequence[str | MethodFile] | Mapping[str, Any] = (),
+    methods: Sequence[str | MethodFile] | RecordLike = (),
     executor: Executor | None = None,
     time_limit: float | None = None,
     progress: Progress = silent,
@@ -173,7 +173,7 @@ class Runner:
     rows: Rows
     executor: Executor | None
     time_limit: float | None
-    methods: Mapping[str, Any]
+    methods: RecordLike
     work: Work
     inexact: str | None = None
     left_out: LeftOut = NONE_LEFT_OUT
@@ -265,7 +265,7 @@ class Runner:
             points = [self._evaluated(Oracle(n), [llm], "exact") for n in counts]
             yield MethodCurve(llm.name, entry, tuple(points))
 
-    def _method(self, entry: ComparedMethod, settings: dict[str, Any]) -> Any:
+    def _method(self, entry: ComparedMethod, settings: Record) -> Any:
         if entry.method == "oracle":
             raise UsageError(
                 "The oracle looks at the gold answers, so it cannot be compared with methods; its"
@@ -356,7 +356,7 @@ class Durations:
             each.seconds / (1 if each.kinds == ("exact",) else workers) for each in self.methods
         )
 
-    def to_dict(self, workers: int = 1) -> dict[str, Any]:
+    def to_dict(self, workers: int = 1) -> Record:
         """The durations as JSON values."""
         return {
             "plan": self.plan.to_dict(),
@@ -374,7 +374,7 @@ def durations(
     *,
     base: Path | None = None,
     time_limit: float | None = TIME_LIMIT,
-    methods: Sequence[str | MethodFile] | Mapping[str, Any] = (),
+    methods: Sequence[str | MethodFile] | RecordLike = (),
 ) -> Durations:
     """Measure what `compare` will take; arguments and errors are its own."""
     missing: list[FailedMethod] = []

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from inspect import getdoc
 from pathlib import Path
@@ -17,10 +16,11 @@ from feval import methods
 from feval.errors import FevalError, OutOfRangeError, UnknownNameError, UsageError, require_known
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.fields import field_value, takes
+from feval.values import Record, RecordLike
 
 
 def make_method(
-    name: str | MethodFile, settings: Mapping[str, Any] | None = None, *, sandbox: bool = False
+    name: str | MethodFile, settings: RecordLike | None = None, *, sandbox: bool = False
 ) -> Any:
     """Return a method by its name.
 
@@ -71,7 +71,7 @@ def make_method(
     return kind(**given)
 
 
-def is_in_range(name: str, settings: Mapping[str, Any]) -> bool:
+def is_in_range(name: str, settings: RecordLike) -> bool:
     """Whether a method accepts the sizes of its fields; what else is wrong is said when it is
     made.
     """
@@ -100,7 +100,7 @@ def field_names(name: str) -> list[str]:
     return [f.name for f in fields(_kind(name)) if f.init]
 
 
-def method_fields(name: str) -> list[dict[str, Any]]:
+def method_fields(name: str) -> list[Record]:
     """Return name, default, possible values and meaning of each field of a built-in method."""
     kind = _kind(name)
     about = _attributes(getdoc(kind) or "")

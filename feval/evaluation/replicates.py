@@ -40,6 +40,7 @@ from feval.replay import LLM
 from feval.replay.draws import MAX_REPLICATES, require_places
 from feval.replay.loading import LoadRecipe
 from feval.replay.pools import without_gaps
+from feval.values import Record
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -126,7 +127,7 @@ class _Sums(dict[str, Int64]):
     """
 
     def __init__(self, llms: int, questions: int) -> None:
-        counts: dict[str, Any] = dict.fromkeys(("asked", *LEDGER_FIELDS), (llms,))
+        counts: Record = dict.fromkeys(("asked", *LEDGER_FIELDS), (llms,))
         counts |= {"longest_trace_tokens": (1,), "right": (2,)} | dict.fromkeys(_WIDE, (llms, 2))
         counts |= dict.fromkeys(("none", "early", "routed", "uncompared"), ())
         super().__init__({name: np.zeros((*n, questions), np.int64) for name, n in counts.items()})
@@ -166,7 +167,7 @@ class _Sums(dict[str, Int64]):
         unit = replicates * _WHOLE
         split = (self["early"] / unit, self["routed"] / unit) if self.split else (None, None)
         shares = ErrorShares(_compact(self["none"] / replicates), *map(_compact, split))
-        counts: dict[str, Any] = {
+        counts: Record = {
             name: None
             if name in self.unknown
             else [_compact(joined(own) if own.ndim > 1 else own) for own in self[name]]
@@ -241,7 +242,7 @@ def expectation(
         known = expected.sequential_tokens is not None
         return _latency(method, pool, exact(pool) if known else expected)
 
-    counts: dict[str, Any] = {
+    counts: Record = {
         name: [column]
         for name in LEDGER_FIELDS
         if (column := getattr(expected, name, None)) is not None
@@ -274,7 +275,7 @@ def _among(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Ou
         [(pool.codes == gold) & (gold >= 0) for pool in pools] if judges is None else judges.right
     )
     found = method.among(pools, right, costs)
-    counts: dict[str, Any] = {
+    counts: Record = {
         name: [getattr(own, name) for own in found] for name in ("rounds", "cots", "output_tokens")
     }
     counts |= {"asked": counts["rounds"], "longest_trace_tokens": None, "sequential_tokens": None}

@@ -11,6 +11,7 @@ from feval.estimators.arrays import Floats, Integers
 from feval.estimators.intervals import accuracy_interval
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.questions import NONE_LEFT_OUT, ClusterSizes, LeftOut
+from feval.values import Record
 
 if TYPE_CHECKING:
     from feval.estimators.per_question import PerQuestion
@@ -82,9 +83,9 @@ class DatasetResult:
             *self.cautions,
         )
 
-    def _shared_dict(self) -> dict[str, Any]:
+    def _shared_dict(self) -> Record:
         """JSON values that every result has, or has where there is something to say."""
-        values: dict[str, Any] = {
+        values: Record = {
             "dataset": self.dataset,
             "questions": self.questions,
             "billing": self.billing,
@@ -101,7 +102,7 @@ class DatasetResult:
             values["left_out"] = self.left_out.to_dict()
         return values
 
-    def _points_dict(self, *names: str) -> dict[str, Any]:
+    def _points_dict(self, *names: str) -> Record:
         """JSON values of a result with points, and of attributes of its own."""
         shared = ("llm", "counter", "confidence")
         return self._shared_dict() | {

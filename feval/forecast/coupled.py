@@ -42,7 +42,7 @@ from feval.evaluation.questions import question_set
 from feval.executors import reports
 from feval.recording.arrays import verdicts_name
 from feval.replay import LLM, Dataset
-from feval.values import frozen
+from feval.values import Record, frozen
 
 if TYPE_CHECKING:
     from feval.estimators.coupling import CoupledStatistics
@@ -112,7 +112,7 @@ def couple(
     rows = np.flatnonzero(dataset.gold >= 0)
     if judge is None:
         rows = question_set(dataset, unlabelled=unlabelled).rows
-    settings: dict[str, Any] = {"confidence": confidence, "resamples": resamples, "seed": seed}
+    settings: Record = {"confidence": confidence, "resamples": resamples, "seed": seed}
     together: list[LLMCalls] = []
     apart: list[LLMCalls] | None = None
     if len(rows):
@@ -497,7 +497,7 @@ class PairOfLLMs(Result):
                 f"The error is that of 1 independent pair or more; {samples} were given."
             )
         number = min(samples, independent.size)
-        worth: dict[str, Any] = {}
+        worth: Record = {}
         if (
             coupled.shape == independent.shape
             and np.ptp(independent) > 0

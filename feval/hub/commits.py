@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any
 
 from huggingface_hub import (
     CommitInfo,
@@ -25,7 +24,7 @@ from feval.errors import ConflictError, HubError, StorageError, UsageError
 from feval.hub.client import Client, RepoFile, StaleParentError, public_endpoint
 from feval.hub.snapshots import fetch_file
 from feval.recording.layout.format import is_safe_path
-from feval.values import frozen
+from feval.values import RecordLike, frozen
 
 _REPO_ID = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9])?/[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?"
@@ -394,7 +393,7 @@ def read_page(state: RepoState) -> str | None:
         ) from error
 
 
-def render_page(template: str, fields: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+def render_page(template: str, fields: RecordLike, facts: RecordLike) -> str:
     """Return a dataset card: YAML front matter from `fields`, Markdown from a Jinja template and
     `facts`.
     """

@@ -20,6 +20,7 @@ from feval.cards.reading import read_regular, require_shallow, sentence
 from feval.errors import FevalError, SourceError, UsageError, require_known
 from feval.recording.content import CAUTION
 from feval.recording.layout.format import check_name
+from feval.values import Record, RecordLike
 
 _MOST_BYTES = 256 << 10
 _IGNORE = "ignore="
@@ -98,10 +99,10 @@ class Layout(BaseModel):
     distinct: bool = False
     answer_kind: str = ""
     answer_as_text: bool = False
-    grader: dict[str, Any] = Field(default_factory=dict)
+    grader: Record = Field(default_factory=dict)
     clip: bool = False
     outcomes: dict[str, str] = Field(default_factory=dict)
-    usd: dict[str, Any] = Field(default_factory=dict)
+    usd: Record = Field(default_factory=dict)
     features: tuple[str, ...] = ()
     probe_interval: str = ""
     named: frozenset[str] = Field(default=frozenset(), exclude=True)
@@ -135,7 +136,7 @@ class Layout(BaseModel):
         """Return whether a list has an entry per CoT of a column, or the object it is in."""
         return not {column, column.split(".")[0]}.isdisjoint(self.lists)
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Record:
         """Return it as JSON values for a manifest, without what is empty."""
         values = self.model_dump(mode="json")
         return {name: value for name, value in values.items() if value}
@@ -163,7 +164,7 @@ def layout_of(
     ignored: Iterable[str] = (),
     *,
     outcome: Mapping[str, str] | Iterable[str] = (),
-    usd: Mapping[str, Any] | Iterable[str] = (),
+    usd: RecordLike | Iterable[str] = (),
     feature: Iterable[str] = (),
     trusted: bool = True,
 ) -> Layout:
@@ -253,7 +254,7 @@ def _price(llm: str, price: Any) -> str | float:
     return amount
 
 
-def _pairs(texts: Mapping[str, Any] | Iterable[str], option: str) -> dict[str, str]:
+def _pairs(texts: RecordLike | Iterable[str], option: str) -> dict[str, str]:
     if isinstance(texts, Mapping):
         return {str(name): str(column) for name, column in texts.items()}
     pairs = dict[str, str]()

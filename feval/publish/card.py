@@ -50,7 +50,7 @@ from feval.publish.markdown import (
 from feval.recording import Recording
 from feval.recording.layout.format import slug
 from feval.report.text import counted, size, visible
-from feval.values import frozen
+from feval.values import RecordLike, frozen
 
 PICTURE = "figures/cost-accuracy.png"
 """The picture's path in the repository."""
@@ -89,7 +89,7 @@ class Page:
     tag: str | None = None
     words: str = ""
     languages: Sequence[str] = ()
-    kept_fields: Mapping[str, Any] = field(default_factory=dict)
+    kept_fields: RecordLike = field(default_factory=dict)
     picture: str | None = None
     surfaces: Mapping[str, str] = field(default_factory=dict)
     prices: PriceList | None = None
@@ -571,7 +571,7 @@ def provenance(recording: Recording) -> str:
     return f"{head}\n\n{items}"
 
 
-def _sentence(operation: Mapping[str, Any]) -> str:
+def _sentence(operation: RecordLike) -> str:
     """Return what made a recording, from the operation in its manifest, in words."""
     name = operation.get("name")
     if name == "record":
@@ -592,9 +592,9 @@ def _sentence(operation: Mapping[str, Any]) -> str:
     return f"Made by {code(str(name))}" if name else "Made in a way that is not stated"
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: Any) -> RecordLike:
     return value if isinstance(value, Mapping) else {}
 
 
-def _code(values: Mapping[str, Any], key: str) -> str:
+def _code(values: RecordLike, key: str) -> str:
     return code(str(values.get(key) or "not stated"))

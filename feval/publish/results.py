@@ -29,6 +29,7 @@ from feval.publish.markdown import END, code, plain
 from feval.receipts.document import read_receipt
 from feval.report.files import encoded
 from feval.report.text import counted
+from feval.values import RecordLike
 
 FOLDER = "results"
 """The folder of a repository that holds the results."""
@@ -146,7 +147,7 @@ def _portable(start: str, files: Files, recording_hash: str) -> dict[str, bytes]
     return {**portable, start + _RECEIPT: encoded(receipt)}
 
 
-def _place(path: Path, entry: Mapping[str, Any], recording_hash: str) -> str:
+def _place(path: Path, entry: RecordLike, recording_hash: str) -> str:
     """Return where everybody finds a recording that a receipt rests on."""
     if entry["hash"] == recording_hash:
         return _TOP
@@ -276,7 +277,7 @@ def result_block(name: str, files: Files, repo_id: str, shown: PriceList | None)
     return "\n\n".join(pieces)
 
 
-def _subject(kind: str, numbers: Mapping[str, Any]) -> str:
+def _subject(kind: str, numbers: RecordLike) -> str:
     """Return what was computed, in words that are safe on a page."""
     if kind == "compare":
         what = ", ".join(dict.fromkeys(plain(str(curve["label"])) for curve in numbers["curves"]))

@@ -28,6 +28,7 @@ from feval.evaluation.requests import Consumption, GradeRequest
 from feval.evaluation.results import DatasetResult, interval_ends, rests_on
 from feval.methods.protocol import Bools, Rows
 from feval.replay import LLM, Dataset
+from feval.values import Record
 
 _NAMES = ("question", "question_id", "id")
 
@@ -110,7 +111,7 @@ class Grade(Averages, DatasetResult):
             "by_llm": by_llm,
         }
 
-    def _llm_numbers(self) -> Iterator[dict[str, Any]]:
+    def _llm_numbers(self) -> Iterator[Record]:
         ledger = self.ledger
         for place in range(len(ledger.payers)):
             requests, cots, output = (
@@ -343,7 +344,7 @@ def _ledger(llms: Sequence[LLM], placed: _Placed, rows: Rows) -> QuestionLedger:
         output[at], is_cut = sum(told), is_cut or told != recorded
         if (llm := llms[place]).states_usd:
             paid[at] = np.rint(llm.stated_usd[row, list(entry.samples)].sum() * PICODOLLARS)
-    counts: dict[str, Any] = {"asked": rounds > 0, "rounds": rounds, "cots": cots}
+    counts: Record = {"asked": rounds > 0, "rounds": rounds, "cots": cots}
     counts |= {"output_tokens": output, "picodollars": None if is_cut else paid}
     return QuestionLedger([*map(payer, llms)], prompts, counts)
 

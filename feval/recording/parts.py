@@ -111,7 +111,7 @@ class PartSpec:
         if self.has_one_row:
             return {column.name: [getattr(rows, column.field)] for column in self.columns}
         columns = [column for column in self.columns if column.field]
-        found: dict[str, Any] = {
+        found: Record = {
             column.name: rows.extra.get(column.name)
             if column.field == "extra"
             else getattr(rows, column.field)

@@ -29,6 +29,7 @@ from feval.recording.arrays import (
     stated_direction,
 )
 from feval.recording.layout.flat import Floats, Int32, Int64, Integers, Rows, UInt64
+from feval.values import Record
 
 if TYPE_CHECKING:
     from feval.recording import Recording
@@ -64,7 +65,7 @@ class Channels(ABC):
         self.owner = owner
         self._cache: dict[Hashable, Any] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Record:
         """Leave out what can be read or computed again: another process is not sent arrays."""
         return self.__dict__ | {"_cache": {}}
 
@@ -311,12 +312,12 @@ class RecordedChannels(Channels):
         self._recording: Recording = recording
         self._pair = dataset, llm
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Record:
         """Send the recording's path and hash; the other process opens it anew."""
         state = super().__getstate__()
         return state | {"_recording": (str(self._recording.path), self._recording.hash)}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Record) -> None:
         from feval.hub import open_place  # the process of a user's method opens nothing
         from feval.recording.layout.format import cached_from
 
@@ -398,7 +399,7 @@ def _rows_of(channel: Any, rows: Rows) -> Any:
         return TokenLogprobs(*(_rows_of(array, rows) for array in arrays))
     if isinstance(channel, Scores):
         names = ("values", "scored", "prompt_tokens", "output_tokens")
-        own: dict[str, Any] = {name: getattr(channel, name)[rows] for name in names}
+        own: Record = {name: getattr(channel, name)[rows] for name in names}
         return replace(channel, steps=_rows_of(channel.steps, rows), **own)
     return channel.rows(rows)
 

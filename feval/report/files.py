@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 from feval.errors import StorageError
 from feval.recording import recording_around
 from feval.recording.layout.files import scratch_beside
+from feval.values import RecordLike
 
 Content = bytes | BinaryIO
 """What a file is to hold: bytes, or an open file with them, which is read from its beginning."""
@@ -78,7 +79,7 @@ def save_files(
 
 
 def save_sealed(
-    folder: Path, files: Mapping[str, Content], receipt: Mapping[str, Any], *, replace: bool = False
+    folder: Path, files: Mapping[str, Content], receipt: RecordLike, *, replace: bool = False
 ) -> list[Path]:
     """Write report files as `save_files` does, and their receipt, with the hash of each."""
     hashes = {name: sha256(data) for name, data in files.items()}
@@ -86,7 +87,7 @@ def save_sealed(
     return save_files(folder, {**files, "receipt.json": sealed}, replace=replace)
 
 
-def encoded(value: Mapping[str, Any]) -> bytes:
+def encoded(value: RecordLike) -> bytes:
     """Return the bytes of a JSON file."""
     return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from feval.replay import load
 from feval.report.tables.recordings import disagreements
 from feval.report.tables.tables import Line, Table, TableColumn, columns
 from feval.report.text import counted, percent, shortened, visible
-from feval.values import frozen
+from feval.values import Record, RecordLike, frozen
 
 if TYPE_CHECKING:
     from feval.recording import ProbeRows, Question, Recording, ScoreRows
@@ -101,10 +101,10 @@ def overview(
     return Overview(known, accuracy, cots, agreement, order, disagree)
 
 
-def overview_dict(shown: Overview, rows: Sequence[int]) -> list[dict[str, Any]]:
+def overview_dict(shown: Overview, rows: Sequence[int]) -> list[Record]:
     """Return some questions (by row) as JSON values."""
 
-    def by_llm(values: Any) -> dict[str, Any]:
+    def by_llm(values: Any) -> Record:
         known = (None if value != value else value for value in values.tolist())
         return dict(zip(shown.known.llm_names, known, strict=True))
 
@@ -244,7 +244,7 @@ def readable(text: str | None, most: int = _FOLDED) -> str | None:
         return text  # some other JSON
 
 
-def by_role(messages: Iterable[Mapping[str, Any]], most: int = _FOLDED) -> str:
+def by_role(messages: Iterable[RecordLike], most: int = _FOLDED) -> str:
     """Return messages behind their roles; of a tool call, and of what a tool replies, so many
     characters, and how many there are.
     """
@@ -400,15 +400,13 @@ def answer_span(text: str, *answers: str | None) -> tuple[int, int] | None:
     return None
 
 
-def question_dict(
-    asked: RecordedQuestion, samples: Collection[int] | None = None
-) -> dict[str, Any]:
+def question_dict(asked: RecordedQuestion, samples: Collection[int] | None = None) -> Record:
     """Return a question with its CoTs, or some of them by sample index, as JSON values."""
     llms = [_llm_dict(asked, on, samples) for on in asked.llms]
     return {"dataset": asked.dataset, **question_values(asked.question), "llms": llms}
 
 
-def question_values(question: Question) -> dict[str, Any]:
+def question_values(question: Question) -> Record:
     """Return what a dataset says of a question, as JSON values."""
     return {
         "id": question.id,
@@ -422,7 +420,7 @@ def question_values(question: Question) -> dict[str, Any]:
 
 def _llm_dict(
     asked: RecordedQuestion, on: LLMOnQuestion, samples: Collection[int] | None
-) -> dict[str, Any]:
+) -> Record:
     return {
         "llm": on.llm,
         "counts": [
@@ -437,9 +435,9 @@ def _llm_dict(
     }
 
 
-def _sample_dict(on: LLMOnQuestion, place: int, *, right: bool | float | None) -> dict[str, Any]:
+def _sample_dict(on: LLMOnQuestion, place: int, *, right: bool | float | None) -> Record:
     pool, tokens = on.pool, on.pool.output_tokens[place]
-    sample: dict[str, Any] = {
+    sample: Record = {
         "sample": place,
         "answer": pool.answers[place],
         "right": right,
@@ -517,7 +515,7 @@ def question_pieces(
     return pieces
 
 
-def _counts(asked: RecordedQuestion, shown: Sequence[Mapping[str, Any]]) -> Table:
+def _counts(asked: RecordedQuestion, shown: Sequence[RecordLike]) -> Table:
     """How many CoTs of each LLM gave each answer."""
     counts = [{each["answer"]: each for each in own["counts"]} for own in shown]
     codes: dict[str | None, int] = {answer: code for code, answer in enumerate(asked.candidates)}
@@ -549,7 +547,7 @@ def _counts(asked: RecordedQuestion, shown: Sequence[Mapping[str, Any]]) -> Tabl
     )
 
 
-def _verdict(given: Mapping[str, Any]) -> tuple[str, str]:
+def _verdict(given: RecordLike) -> tuple[str, str]:
     """An answer behind its mark, and their style."""
     answer, right = given["answer"], given["right"]
     if answer is None and not right:
@@ -562,7 +560,7 @@ def _verdict(given: Mapping[str, Any]) -> tuple[str, str]:
     return (f"✓ {words}", RIGHT) if right else (f"✗ {words}", WRONG)
 
 
-def _about(sample: Mapping[str, Any], *more: str) -> tuple[str, str]:
+def _about(sample: RecordLike, *more: str) -> tuple[str, str]:
     """Tokens and scores of a CoT or step."""
     scores = (
         f"{name} {score:.4g}" for name, score in sample["scores"].items() if score is not None
@@ -573,7 +571,7 @@ def _about(sample: Mapping[str, Any], *more: str) -> tuple[str, str]:
 
 
 def _cot(
-    llm: str, sample: Mapping[str, Any], answers: Sequence[str | None], *, reasoning: bool
+    llm: str, sample: RecordLike, answers: Sequence[str | None], *, reasoning: bool
 ) -> Iterator[Line]:
     finish, thoughts, text = sample["finish_reason"], sample["reasoning"], sample["text"]
     about = _about(sample, *([] if finish == "unknown" else [finish]))
@@ -621,7 +619,7 @@ def _lines(text: str, style: str = PLAIN, before: str = "") -> list[Line]:
 
 
 def _tree(
-    steps: Sequence[Mapping[str, Any]], samples: Collection[int] | None, *, has_turns: bool
+    steps: Sequence[RecordLike], samples: Collection[int] | None, *, has_turns: bool
 ) -> Iterator[Line]:
     """The steps of a tree, each behind the one it goes on from and indented."""
     children: dict[int | None, list[int]] = {}

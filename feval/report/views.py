@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields
 from html import escape
 from importlib import import_module
@@ -44,6 +44,7 @@ from feval.report.tables.tables import (
     surface_table,
 )
 from feval.report.text import counted, percent, shortened, visible
+from feval.values import Record, RecordLike
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +80,7 @@ class View(NamedTuple):
 
     sentence: Callable[[Any], str]
     pieces: Callable[[Any], Pieces]
-    columns: Callable[..., Mapping[str, Any]]
+    columns: Callable[..., RecordLike]
     plot: Any = None
     takes: frozenset[str] = frozenset()
 
@@ -222,7 +223,7 @@ def _html(piece: Any) -> str:
     )
 
 
-def _columns(each: Iterable[Mapping[str, Any]], names: Iterable[str] = ()) -> dict[str, Any]:
+def _columns(each: Iterable[RecordLike], names: Iterable[str] = ()) -> Record:
     """Records as columns, of which some are named even without records."""
     records = list(each)
     return {name: [own.get(name) for own in records] for name in (*records[:1], names)[0]}
@@ -274,7 +275,7 @@ def _dataset_pieces(dataset: Dataset) -> Pieces:
     )
 
 
-def _dataset_columns(dataset: Dataset) -> dict[str, Any]:
+def _dataset_columns(dataset: Dataset) -> Record:
     entries = [entry for _, entry in dataset]
     own = {
         "question": list(dataset.question_ids),
@@ -344,7 +345,7 @@ def _evaluation_sentence(result: Evaluation) -> str:
     )
 
 
-def _evaluation_columns(result: Evaluation) -> dict[str, Any]:
+def _evaluation_columns(result: Evaluation) -> Record:
     measures = result.ledger.measures("always", cost=result.cost).values()
     names = ("right", *measures, "output_tokens", "no_answer", "stopped_early", "routed_wrong")
     return {
@@ -366,7 +367,7 @@ def _evaluation_plot(result: Evaluation, options: PlotOptions) -> Picture:
     return pictures.questions(shares, options, title=title, lines=lines, label=unit)
 
 
-def _comparison_columns(comparison: Comparison, rows: str = "points") -> dict[str, Any]:
+def _comparison_columns(comparison: Comparison, rows: str = "points") -> Record:
     kinds = get_type_hints(Statistics)
     if rows == "questions":
         return comparison.per_question()

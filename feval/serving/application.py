@@ -5,7 +5,7 @@ The in-process transport (`transport`) and the server (`web`) both call it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ from feval.serving.wire import (
     json_reply,
     parse,
 )
-from feval.values import frozen
+from feval.values import RecordLike, frozen
 
 _QUESTION_BYTES = 32 << 20
 _QUESTION_OVERHEAD = 2000  # bytes of a match
@@ -87,7 +87,7 @@ class Application:
         matcher: Matcher,
         runs: Runs,
         file: LedgerFile | None,
-        pinned: Mapping[str, Any],
+        pinned: RecordLike,
         *,
         allow_mismatch: bool,
     ) -> None:

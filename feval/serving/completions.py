@@ -20,6 +20,7 @@ from feval.serving.matcher import Match
 from feval.serving.runs import Handout, RunName
 from feval.serving.settings import OFFERS, recorded
 from feval.serving.wire import CompletionRequest, MissError, Reply, completion_reply, usage
+from feval.values import Record
 
 _CALLS = ("tool_calls", "function_call")
 _SHOWN = 64
@@ -46,7 +47,7 @@ class CompletionBuilder:
     ) -> Reply:
         """Return the reply to a request: which CoTs the run gets for each conversation."""
         unknown: dict[str, None] = {}
-        choices: list[dict[str, Any]] = []
+        choices: list[Record] = []
         for handout in handouts:
             choices += self._choices(request, handout, len(choices), unknown)
         llm = handouts[0].request.llm
@@ -69,7 +70,7 @@ class CompletionBuilder:
 
     def _choices(
         self, request: CompletionRequest, handout: Handout, first: int, unknown: dict[str, None]
-    ) -> list[dict[str, Any]]:
+    ) -> list[Record]:
         cots = handout.cots
         is_chat, fresh = request.kind == "chat", len(cots) - handout.recycled
         scores: list[_Logprobs] = [(None, {})] * len(cots)
@@ -192,7 +193,7 @@ def created(recording: Recording) -> int:
         return 0
 
 
-def _message(text: str | None, reasoning: str | None) -> dict[str, Any]:
+def _message(text: str | None, reasoning: str | None) -> Record:
     if not reasoning:
         return {"role": "assistant", "content": text, "refusal": None}
     # Some clients read one name of the reasoning, some the other.
@@ -210,7 +211,7 @@ def _identity(run: RunName, handouts: Sequence[Handout]) -> str:
     return blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def _usage(handouts: Sequence[Handout], unknown: dict[str, None]) -> dict[str, Any]:
+def _usage(handouts: Sequence[Handout], unknown: dict[str, None]) -> Record:
     prompts = [handout.request.prompt_tokens for handout in handouts]
     if min(prompts) < 0:
         unknown["prompt_tokens"] = None
@@ -251,7 +252,7 @@ def _logprobs_of(kind: str, recorded: TokenLogprobs, row: int, cot: ServedCot) -
     sequence = float(recorded.sequence[row, cot.sample])
     if cot.is_cut:
         sequence = math.fsum(logprobs) if logprobs else math.nan
-    extra: dict[str, Any] = {"token_confidences": confidences} if confidences else {}
+    extra: Record = {"token_confidences": confidences} if confidences else {}
     if not math.isnan(sequence):
         extra["sequence_logprob"] = sequence
     if not logprobs:
@@ -264,7 +265,7 @@ def _logprobs_of(kind: str, recorded: TokenLogprobs, row: int, cot: ServedCot) -
             "top_logprobs": None,
             "text_offset": None,
         }, extra
-    content: list[dict[str, Any]] = [
+    content: list[Record] = [
         {"token": "", "logprob": value, "bytes": None, "top_logprobs": []} for value in logprobs
     ]
     return {"content": content, "refusal": None}, extra

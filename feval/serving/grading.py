@@ -32,6 +32,7 @@ from feval.report.tables.tables import text_of_cell
 from feval.serving.ledger import Example, HandoutRecord, LedgerFile, read_ledger as read_lines
 from feval.serving.prompts import PromptCounts, prompt_remarks
 from feval.serving.runs import run_name
+from feval.values import Record, RecordLike
 
 if TYPE_CHECKING:
     from feval.recording import Recording
@@ -131,7 +132,7 @@ class SavedLedger(BaseModel, strict=True):
         if name is None and len(names) != 1:
             shown = ", ".join(names[:10]) + ", ..." * (len(names) > 10) or "nothing"
             raise UsageError(f"{self.path} has {len(names)} runs: {shown}. Name one with --run.")
-        ledger: Mapping[str, Any] = self.runs[name or names[0]]
+        ledger: RecordLike = self.runs[name or names[0]]
         return ledger
 
 
@@ -196,7 +197,7 @@ def read_ledger(path: Path) -> SavedLedger:
     text, first = read_text(path), None
     with suppress(ValueError, RecursionError):
         first = json.loads(text.partition("\n")[0])
-    head: Mapping[str, Any]
+    head: RecordLike
     runs: Any
     if isinstance(first, dict) and LedgerFile.HEADER in first:
         head, entries = read_lines(path)
@@ -244,13 +245,11 @@ class _Run(BaseModel, strict=True):
 _RUNS = TypeAdapter(list[_Run])
 
 
-def _joined(
-    header: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _joined(header: RecordLike, entries: Iterable[RecordLike]) -> list[Record]:
     """Join the requests of a ledger file to the ledgers of its runs, by dataset, LLM and
     question.
     """
-    asked: dict[str, dict[tuple[str, ...], dict[str, Any]]] = {}
+    asked: dict[str, dict[tuple[str, ...], Record]] = {}
     templates: defaultdict[str, PromptCounts] = defaultdict(PromptCounts)
     for entry in entries:
         run = entry["run"]
@@ -325,7 +324,7 @@ def _parsed(text: str, where: str) -> Any:
         raise UsageError(f"{where} is not valid JSON: {error}. {advice}") from error
 
 
-def _rows(path: Path, text: str) -> list[dict[str, Any]]:
+def _rows(path: Path, text: str) -> list[Record]:
     try:
         table = csv.DictReader(io.StringIO(text), strict=True)
         rows = list(table)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from feval.appendlog import AppendLog, Line
 from feval.errors import SourceError, StorageError
+from feval.values import Record, RecordLike
 
 _LOG = logging.getLogger("feval.serving")
 _FLUSH_S = 0.2
 _MOST_WAITING = 16 << 20  # bytes that a disk may be behind
 
 
-class LedgerFile(AppendLog[Mapping[str, Any], None]):
+class LedgerFile(AppendLog[RecordLike, None]):
     """A ledger file; its header says what is served, `entries` are the requests that it held
     before.
 
@@ -35,12 +36,12 @@ class LedgerFile(AppendLog[Mapping[str, Any], None]):
 
     def __init__(self, path: str | Path, *, resume: bool = False) -> None:
         super().__init__(Path(path))
-        self.entries: list[dict[str, Any]] = []
+        self.entries: list[Record] = []
         self._resume = resume
         self._closing = Event()
         self._thread = Thread(target=self._write_on, name="ledger", daemon=True)
 
-    def open(self, header: Mapping[str, Any]) -> None:
+    def open(self, header: RecordLike) -> None:
         """Open the file for appending, or begin one.
 
         Raises:
@@ -60,7 +61,7 @@ class LedgerFile(AppendLog[Mapping[str, Any], None]):
         """
         return self._failed is not None or len(self._pending) > _MOST_WAITING
 
-    def add(self, entries: Sequence[Mapping[str, Any]], *, at_once: bool) -> None:
+    def add(self, entries: Sequence[RecordLike], *, at_once: bool) -> None:
         """Append requests, `at_once` or soon; `StorageError` if they cannot be written at once, and
         then none of them is.
         """
@@ -131,7 +132,7 @@ class LedgerFile(AppendLog[Mapping[str, Any], None]):
                     self._flush()
 
 
-def read_ledger(path: str | Path) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
+def read_ledger(path: str | Path) -> tuple[RecordLike, list[Record]]:
     """Return the header and the requests of a ledger file, without an incomplete last line;
     docs/serving.md describes them.
 

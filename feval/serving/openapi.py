@@ -11,15 +11,16 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from feval import __version__
 from feval.serving.runs import COUNTED
 from feval.serving.wire import FEW_SHOT, ChatRequest, TextRequest
+from feval.values import Record
 
 RUN_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@(recorded|[0-9]{1,9}))?$"
 
 _Schema = dict[str, Any]
 
 
-def description(models: Sequence[str] = ()) -> dict[str, Any]:
+def description(models: Sequence[str] = ()) -> Record:
     """Return the description as a JSON object, with the names of some served models as examples."""
-    paths: dict[str, Any] = {}
+    paths: Record = {}
     for path, method, name, operation in _operations(models):
         paths.setdefault(path, {})[method] = {"operationId": name} | operation
         in_run = paths.setdefault(f"/run/{{run}}{path}", {"parameters": [_RUN_IN_PATH]})
@@ -46,7 +47,7 @@ def description(models: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def _operations(models: Sequence[str]) -> list[tuple[str, str, str, dict[str, Any]]]:
+def _operations(models: Sequence[str]) -> list[tuple[str, str, str, Record]]:
     """Path, method, id and the rest of every operation."""
     name = {"type": "string", "minLength": 1} | ({"examples": list(models[:8])} if models else {})
     model = {"name": "model", "in": "path", "required": True, "schema": name}
@@ -66,7 +67,7 @@ def _operations(models: Sequence[str]) -> list[tuple[str, str, str, dict[str, An
     ]
 
 
-def _completion(what: str) -> dict[str, Any]:
+def _completion(what: str) -> Record:
     ok = {
         "description": "Recorded CoTs; as events where the request says `stream`.",
         "headers": {
@@ -88,7 +89,7 @@ def _operation(
     parameters: Sequence[_Schema] = (),
     body: str | None = None,
     ok: _Schema | None = None,
-) -> dict[str, Any]:
+) -> Record:
     statuses = ("400", "404", "401", "403", "405", *(["413"] if body else []))
     errors = {status: _content("Error", _STATUSES[status]) for status in statuses}
     operation = {
@@ -104,7 +105,7 @@ def _operation(
     return operation
 
 
-def _content(schema: str, text: str) -> dict[str, Any]:
+def _content(schema: str, text: str) -> Record:
     return {"description": text, "content": {"application/json": {"schema": _ref(schema)}}}
 
 

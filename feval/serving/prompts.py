@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.serving.wire import Conversation
+from feval.values import Record, RecordLike
 
 _ANCHORS = (16, 4, 1)  # powers of two: a window's hash is made by doubling
 _MULTIPLIER = 0x9E3779B97F4A7C15
@@ -264,7 +265,7 @@ class PromptUse(NamedTuple):
     mismatch: str | None = None
 
 
-def use_of_entry(entry: Mapping[str, Any]) -> PromptUse:
+def use_of_entry(entry: RecordLike) -> PromptUse:
     """Return how a request of a ledger file put its question."""
     return PromptUse(entry["dataset"], entry["template"], entry["match"], entry.get("mismatch"))
 
@@ -304,18 +305,18 @@ class PromptCounts:
         """
         self._examples[dataset, digest] = list(example)
 
-    def count_entry(self, entry: Mapping[str, Any]) -> None:
+    def count_entry(self, entry: RecordLike) -> None:
         """Count a request of a ledger file."""
         use = use_of_entry(entry)
         self.count(use)
         if use.digest is not None and entry.get("example"):
             self.add_example(use.dataset, use.digest, entry["example"])
 
-    def to_list(self) -> list[dict[str, Any]]:
+    def to_list(self) -> list[Record]:
         """Return an object per template: dataset, template (digest or null), requests, matches,
         mismatches and example.
         """
-        joined: dict[tuple[str, str | None], dict[str, Any]] = {}
+        joined: dict[tuple[str, str | None], Record] = {}
         for use, count in self._counts.items():
             row = joined.setdefault(
                 (use.dataset, use.digest), {"requests": 0, "matches": {}, "mismatches": {}}
@@ -335,7 +336,7 @@ class PromptCounts:
         ]
 
 
-def prompt_remarks(prompts: Sequence[Mapping[str, Any]]) -> list[str]:
+def prompt_remarks(prompts: Sequence[RecordLike]) -> list[str]:
     """Return what a reader of a run's results should know about its prompts (of one dataset), as
     sentences.
     """

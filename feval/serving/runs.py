@@ -30,6 +30,7 @@ from feval.serving.library import BoundedCache
 from feval.serving.matcher import PoolRequest
 from feval.serving.prompts import PromptCounts, difference, use_of_entry
 from feval.serving.wire import RequestError, Sender, UsedUpError
+from feval.values import Record, RecordLike
 
 ORDERS = ("recorded", "seeded")
 """What a run without a replicate draws: the order of the recording, or replicate 0."""
@@ -137,7 +138,7 @@ class Runs:
                 self._file.add([{"run": name.label, "reset": True}], at_once=self._file.is_late)
             del self._runs[name.label]
 
-    def summary(self, label: str, *, detail: bool = False) -> dict[str, Any]:
+    def summary(self, label: str, *, detail: bool = False) -> Record:
         """Return the ledger of a run, see `Application.ledger`; `NotRecordedError` if it has asked
         nothing.
         """
@@ -236,7 +237,7 @@ class Runs:
         sentences.append(f"Or {todo}." if len(sentences) > 1 else f"{todo[0].upper()}{todo[1:]}.")
         raise UsedUpError(" ".join(sentences), parameter="n")
 
-    def _replay(self, entry: Mapping[str, Any], find: Find) -> None:
+    def _replay(self, entry: RecordLike, find: Find) -> None:
         """Repeat a request of a ledger file."""
         name = run_name(entry["run"], self.order)
         if entry.get("reset"):
@@ -325,7 +326,7 @@ def _pool(request: PoolRequest, size: int) -> str:
     )
 
 
-def _entry(name: RunName, handout: Handout, example: Sequence[str] | None) -> dict[str, Any]:
+def _entry(name: RunName, handout: Handout, example: Sequence[str] | None) -> Record:
     request, use, cots = handout.request, handout.request.use, handout.cots
     entry = {
         "run": name.label,
@@ -563,7 +564,7 @@ class Account:
         """Return LLM, row and cursor of every question that was asked."""
         return [(*key, copy(cursor)) for key, cursor in self._cursors.items()]
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Record:
         """Return the ledger of the run; see `Application.ledger`."""
         by_name: defaultdict[str, dict[LLM, Counter[str]]] = defaultdict(dict)
         for llm, counts in self._counts.items():
@@ -592,7 +593,7 @@ COUNTED = (
 """What the ledger of a run counts."""
 
 
-def _summed(counts: Mapping[LLM, Counter[str]]) -> dict[str, Any]:
+def _summed(counts: Mapping[LLM, Counter[str]]) -> Record:
     """The counts of several LLMs, and the total in USD, or why there is none."""
     total, missing = 0.0, None
     for llm, each in counts.items():
@@ -608,7 +609,7 @@ def _summed(counts: Mapping[LLM, Counter[str]]) -> dict[str, Any]:
             missing = f"The prompt tokens of {llm.name} were not recorded for every question."
         else:
             total += usd(llm.price, each["prompt_tokens"], each["output_tokens"])
-    sums: dict[str, Any] = {name: sum(each[name] for each in counts.values()) for name in COUNTED}
+    sums: Record = {name: sum(each[name] for each in counts.values()) for name in COUNTED}
     if missing is not None:
         return sums | {"usd": None, "usd_missing": missing}
     return sums | {"usd": total}

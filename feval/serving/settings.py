@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 from feval.recording import LLMInfo
 from feval.serving.wire import CompletionRequest, Conversation
+from feval.values import RecordLike
 
 _SHOWN = 60
 
 # The defaults of every server, which are the same as no value.
-_NEUTRAL: Mapping[str, Any] = {
+_NEUTRAL: RecordLike = {
     "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}, "stop": [],
     "tools": [], "functions": [],
     "parallel_tool_calls": True, "tool_choice": "none", "response_format": {"type": "text"},
@@ -68,7 +69,7 @@ class Bounds(NamedTuple):
     is_longer: bool = False
 
 
-def bounds(settings: Mapping[str, Any], info: LLMInfo) -> Bounds | None:
+def bounds(settings: RecordLike, info: LLMInfo) -> Bounds | None:
     """Return what ends the CoTs of a request elsewhere than the recording has it; `None` if nothing
     does.
     """
@@ -146,7 +147,7 @@ def warnings(
         )
 
 
-def other_format(settings: Mapping[str, Any], info: LLMInfo) -> str | None:
+def other_format(settings: RecordLike, info: LLMInfo) -> str | None:
     """Return the field of a request that demands JSON or a tool call, if that was not demanded of
     the recorded CoTs.
     """
@@ -183,7 +184,7 @@ def _is_forced(choice: Any) -> bool:
     return bool(mode != "auto" and _kind(choice) not in ("auto", "none"))
 
 
-def _heeded(settings: Mapping[str, Any], name: str, info: LLMInfo) -> bool:
+def _heeded(settings: RecordLike, name: str, info: LLMInfo) -> bool:
     """Whether replies have a field's value: it was recorded, or a recorded CoT can be cut to it."""
     if name in LIMITS:
         return info.max_tokens is None or (name in settings and settings[name] <= info.max_tokens)
@@ -192,7 +193,7 @@ def _heeded(settings: Mapping[str, Any], name: str, info: LLMInfo) -> bool:
     return not differs(settings, name, info)
 
 
-def telling(settings: Mapping[str, Any], infos: Sequence[LLMInfo]) -> list[str]:
+def telling(settings: RecordLike, infos: Sequence[LLMInfo]) -> list[str]:
     """Return the fields by which a request can tell variants of an LLM apart: those that were
     recorded with several values.
     """
@@ -210,7 +211,7 @@ def telling(settings: Mapping[str, Any], infos: Sequence[LLMInfo]) -> list[str]:
 
 
 def differences(
-    settings: Mapping[str, Any], info: LLMInfo, names: Sequence[str], *, cuts: bool
+    settings: RecordLike, info: LLMInfo, names: Sequence[str], *, cuts: bool
 ) -> list[str]:
     """Return those of some fields in which a request differs from what was recorded.
 
@@ -223,7 +224,7 @@ def differences(
     ]
 
 
-def excess(settings: Mapping[str, Any], info: LLMInfo) -> tuple[float, int]:
+def excess(settings: RecordLike, info: LLMInfo) -> tuple[float, int]:
     """Return how far recorded CoTs go beyond a request: by how many tokens at most, and beyond how
     many of its stops.
     """
@@ -235,7 +236,7 @@ def excess(settings: Mapping[str, Any], info: LLMInfo) -> tuple[float, int]:
     return tokens, len(stops.difference(_recorded_stops(info)))
 
 
-def differs(settings: Mapping[str, Any], name: str, info: LLMInfo) -> bool:
+def differs(settings: RecordLike, name: str, info: LLMInfo) -> bool:
     """Whether a field of a request differs from what was recorded."""
     values = [_canonical(name, value) for value in (settings.get(name), recorded(info, name))]
     value, expected = (
@@ -244,7 +245,7 @@ def differs(settings: Mapping[str, Any], name: str, info: LLMInfo) -> bool:
     return bool(value != expected)
 
 
-def both_sides(settings: Mapping[str, Any], names: Sequence[str], info: LLMInfo) -> str:
+def both_sides(settings: RecordLike, names: Sequence[str], info: LLMInfo) -> str:
     """Return the values of some fields of a request, and the recorded ones, in words."""
     return ", ".join(
         f"{name} {brief(settings.get(name))} (recorded: {brief(recorded(info, name))})"

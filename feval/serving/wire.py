@@ -27,7 +27,7 @@ import orjson
 from pydantic import BaseModel, Field, ValidationError, WithJsonSchema
 
 from feval.errors import FevalError, NotRecordedError, StorageError, UsageError
-from feval.values import frozen
+from feval.values import Record, RecordLike, frozen
 
 _LOG = logging.getLogger("feval.serving")
 _JSON = "application/json"
@@ -145,7 +145,7 @@ def completion_reply(
     return Reply(200, shared | dict(headers or {}), _events(completion, with_usage=with_usage))
 
 
-def _events(completion: Mapping[str, Any], *, with_usage: bool) -> Iterator[bytes]:
+def _events(completion: RecordLike, *, with_usage: bool) -> Iterator[bytes]:
     chunk = {name: value for name, value in completion.items() if name not in {"choices", "usage"}}
     parts = _text_parts
     if chunk["object"] != "text_completion":
@@ -155,19 +155,19 @@ def _events(completion: Mapping[str, Any], *, with_usage: bool) -> Iterator[byte
         for part in parts(choice):
             yield b"data: %b\n\n" % orjson.dumps(chunk | {"choices": [part]} | empty)
     if with_usage:
-        total: dict[str, Any] = {"choices": [], "usage": completion.get("usage")}
+        total: Record = {"choices": [], "usage": completion.get("usage")}
         yield b"data: %b\n\n" % orjson.dumps(chunk | total)
     yield b"data: [DONE]\n\n"
 
 
-def _text_parts(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _text_parts(choice: RecordLike) -> Iterator[Record]:
     """The text word by word, then the finish reason with the log-probabilities."""
     for word in _WORD.findall(choice["text"] or ""):
         yield {**choice, "text": word, "logprobs": None, "finish_reason": None}
     yield {**choice, "text": ""}
 
 
-def _chat_parts(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _chat_parts(choice: RecordLike) -> Iterator[Record]:
     """The role, the reasoning, the text token by token (or word by word), then the finish
     reason.
     """
@@ -189,7 +189,7 @@ def _chat_parts(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield part | {"finish_reason": choice.get("finish_reason")}
 
 
-def _pop_reasoning(message: dict[str, Any]) -> dict[str, str]:
+def _pop_reasoning(message: Record) -> dict[str, str]:
     """Take the reasoning out of a message: the fields that hold the same text as the first of
     them.
     """
@@ -198,7 +198,7 @@ def _pop_reasoning(message: dict[str, Any]) -> dict[str, str]:
     return {name: message.pop(name) for name, text in fields.items() if text == first}
 
 
-def _pieces(content: str, logprobs: object) -> Iterator[tuple[str, dict[str, Any] | None]]:
+def _pieces(content: str, logprobs: object) -> Iterator[tuple[str, Record | None]]:
     tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(tokens, list) or not tokens:
         yield from ((word, None) for word in _WORD.findall(content))
@@ -513,7 +513,7 @@ def conversation(messages: Sequence[Any]) -> Conversation:
 
 
 def _refusal(
-    error: ValidationError, fields: Mapping[str, Any], expected: Mapping[str, str]
+    error: ValidationError, fields: RecordLike, expected: Mapping[str, str]
 ) -> RequestError:
     """Return the first thing that is wrong, by the name of its field."""
     first = error.errors(include_url=False)[0]
@@ -537,10 +537,10 @@ def _refusal(
     return _wrong(name, expected.get(name, what), value)
 
 
-def _extension(asked: _Fields, headers: Mapping[str, str]) -> dict[str, Any]:
+def _extension(asked: _Fields, headers: Mapping[str, str]) -> Record:
     """Read what only feval understands: question, dataset, sample and few_shot."""
     extension, metadata = asked.feval or Extension(), asked.metadata or {}
-    values: dict[str, Any] = {}
+    values: Record = {}
     for name in ("question", "dataset"):
         tag = metadata.get(f"feval_{name}")
         if not isinstance(tag, str | None):

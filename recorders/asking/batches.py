@@ -24,6 +24,7 @@ from itertools import groupby
 from secrets import token_hex
 from typing import Any, TypeAlias
 
+from feval.values import Record
 from recorders.asking.pace import Limits, backoff
 from recorders.asking.samples import MissingSamples, SamplePlan
 from recorders.backends import replies
@@ -98,7 +99,7 @@ class BatchedOpenAI(OpenAICompatible):
         earlier = [self._earlier.pop((key, sample), None) for sample in samples]
         sent, batch = earlier[0] or (samples, None)
 
-        async def send(body: dict[str, Any]) -> bytes | Answer:
+        async def send(body: Record) -> bytes | Answer:
             task, is_done = batch or self._added(key, sent, body)
             await is_done.wait()
             try:
@@ -125,7 +126,7 @@ class BatchedOpenAI(OpenAICompatible):
             if sample in samples
         ]
 
-    def _added(self, key: str, samples: Sequence[int], body: dict[str, Any]) -> Bringer:
+    def _added(self, key: str, samples: Sequence[int], body: Record) -> Bringer:
         """Add a line to the file that is being filled, and return what brings its results."""
         name = line_id(key, samples)
         line = {"custom_id": name, "method": "POST", "url": _PATH, "body": body}
@@ -230,7 +231,7 @@ class BatchedOpenAI(OpenAICompatible):
         """Look for a batch on the server's list, by its key, or by its file where the server keeps
         no metadata.
         """
-        file, after = self._journal.batches[name]["file"], dict[str, Any]()
+        file, after = self._journal.batches[name]["file"], Record()
         while True:
             page = await self._asked_for(
                 lambda api, after=after: api.batches.list(limit=100, **after),

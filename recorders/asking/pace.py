@@ -18,12 +18,12 @@ import hashlib
 import math
 import time
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Protocol
 
 from feval.cards import price_list
 from feval.cards.billing import Price, usd
 from feval.errors import OutOfRangeError, PriceNotFoundError
-from feval.values import frozen
+from feval.values import Record, frozen
 
 
 @frozen
@@ -273,7 +273,7 @@ class CostEstimate:
     usd_cached: float | None = None
     usd_batch: float | None = None
 
-    def account(self) -> dict[str, Any]:
+    def account(self) -> Record:
         """Return its values; those of probes, turns and batches only where there are any."""
         later = {"probes", "uncached_prompt_tokens", "usd_cached", "usd_batch"}
         return {

@@ -11,7 +11,7 @@ a cue behind it, and answered greedily with a few tokens. A probe sees its prefi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from itertools import accumulate, chain
@@ -23,7 +23,7 @@ from feval.answers.thoughts import Thoughts, interruption, split, written_marks
 from feval.cards import Price, count_words
 from feval.cards.names import UNANSWERED
 from feval.errors import OutOfRangeError, UsageError
-from feval.values import frozen
+from feval.values import Record, RecordLike, frozen
 from recorders.asking.engine import Assignment, Progress, TokenEstimate, ask
 from recorders.asking.pace import (
     Budget,
@@ -442,7 +442,7 @@ class Probing:
             )
         require_template("probe_template", self.template)
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> Record:
         """Return what a recording says about its probes, as JSON values."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
@@ -461,9 +461,7 @@ class Probing:
         return Decoding(0.0, max_tokens=self.max_tokens, logprobs=0, extra_body=decoding.extra_body)
 
 
-def prefix(
-    record: Mapping[str, Any], characters: int, thoughts: Thoughts | None
-) -> tuple[Prefill, str]:
+def prefix(record: RecordLike, characters: int, thoughts: Thoughts | None) -> tuple[Prefill, str]:
     """Return the first characters of a CoT (thoughts that came separately, then text), and what
     ends the thought they are in.
     """
@@ -477,7 +475,7 @@ def prefix(
     return Prefill(f"{apart}\n{closing}\n\n{text[: characters - len(apart)]}", f"{opening}\n"), ""
 
 
-def trace_tokens(record: Mapping[str, Any]) -> int:
+def trace_tokens(record: RecordLike) -> int:
     """Return how many output tokens a CoT has; 0 where there is nothing to probe."""
     if "refused" in record or record["finish_reason"] in UNANSWERED:
         return 0
@@ -567,7 +565,7 @@ class MissingProbes(MissingSamples):
                     asked = replace(request, decoding=decoding, prefill=prefill)
                     yield Lack(asked, key, [record["sample"]], offset)
 
-    def _ends(self, record: Mapping[str, Any], model: str) -> Callable[[int], int]:
+    def _ends(self, record: RecordLike, model: str) -> Callable[[int], int]:
         """Return where in a CoT so many of its tokens end, in characters: by its tokens if they are
         known, else by its length.
         """
@@ -583,7 +581,7 @@ class MissingProbes(MissingSamples):
         return lambda offset: size * offset // tokens
 
 
-def missing_offsets(probing: Probing, journal: Journal, record: Mapping[str, Any]) -> list[int]:
+def missing_offsets(probing: Probing, journal: Journal, record: RecordLike) -> list[int]:
     """Return the offsets at which a journal lacks probes of a CoT."""
     probed = journal.probed(probing.key(), record["key"], record["sample"])
     return [offset for offset in probing.offsets(trace_tokens(record)) if offset not in probed]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, field, replace
 from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple
@@ -23,7 +23,7 @@ from feval.cards import Price, count_words
 from feval.cards.names import UNANSWERED
 from feval.errors import OutOfRangeError, UsageError
 from feval.replay.draws import ABSENT_SAMPLE
-from feval.values import frozen
+from feval.values import RecordLike, frozen
 from recorders.asking.pace import CostEstimate, cost
 from recorders.asking.samples import Lack, MissingSamples, SampleBatch, SamplePlan, prefix
 from recorders.errors import Fatal, RefusalError
@@ -37,9 +37,6 @@ MOST_STEPS = ABSENT_SAMPLE - 1
 """Most steps of a question in a recording."""
 
 _SEEDS = 0x7FFFFFFF
-
-Record = Mapping[str, Any]
-"""A journal's line of a CoT."""
 
 
 class TreePlace(NamedTuple):
@@ -104,7 +101,9 @@ class _Numbered:
             return range(self.first)
         return range(self.first + step * self.branch, self.first + (step + 1) * self.branch)
 
-    def arranged(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[int | None]]:
+    def arranged(
+        self, records: Sequence[RecordLike]
+    ) -> tuple[Sequence[RecordLike], list[int | None]]:
         """Return the recorded steps of a question as a recording has them, and the place of the
         step before each.
         """
@@ -181,7 +180,7 @@ class Tree(_Numbered):
         }
         return values if self.template is None else values | {"template": self.template}
 
-    def text(self, record: Record) -> str:
+    def text(self, record: RecordLike) -> str:
         """Return a recorded step as the path holds it."""
         kept = self.stop.rstrip(" ") if record.get("stop_text") == self.stop else ""
         return f"{record['text']}{kept}"
@@ -189,7 +188,7 @@ class Tree(_Numbered):
     def behind(
         self,
         before: TreePlace,
-        record: Record,
+        record: RecordLike,
         _thoughts: Thoughts | None,  # a path holds them as they came
     ) -> tuple[TreePlace, bool]:
         """Return the place of a recorded step, and whether nothing comes behind it."""
@@ -417,7 +416,7 @@ class Turns(_Numbered):
         return values if protocol.template is None else values | {"template": protocol.template}
 
     def behind(
-        self, before: TreePlace, record: Record, thoughts: Thoughts | None
+        self, before: TreePlace, record: RecordLike, thoughts: Thoughts | None
     ) -> tuple[TreePlace, bool]:
         reply = reply_of(record, thoughts)
         said = [Message(**each) for each in record.get("messages", ())]
@@ -448,8 +447,8 @@ Levels = Tree | Turns
 
 
 def places(
-    levels: Levels, request: Request, records: Sequence[Record], thoughts: Thoughts | None
-) -> Iterator[tuple[Record, TreePlace, bool]]:
+    levels: Levels, request: Request, records: Sequence[RecordLike], thoughts: Thoughts | None
+) -> Iterator[tuple[RecordLike, TreePlace, bool]]:
     """Yield each recorded step of a question, in order, with its place and whether nothing comes
     behind it.
     """
@@ -464,14 +463,16 @@ def places(
 class LiveTurns:
     """Turns that a method asked for live: each says itself which one it replies to."""
 
-    def arranged(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[int | None]]:
+    def arranged(
+        self, records: Sequence[RecordLike]
+    ) -> tuple[Sequence[RecordLike], list[int | None]]:
         """Return the recorded turns of a question, turn by turn of a conversation, and the place of
         the one before each.
         """
-        replies: dict[int | None, list[Record]] = {}
+        replies: dict[int | None, list[RecordLike]] = {}
         for record in records:
             replies.setdefault(record.get("parent"), []).append(record)
-        turns: list[tuple[Record, int | None]] = [
+        turns: list[tuple[RecordLike, int | None]] = [
             (record, None) for record in replies.get(None, ())
         ]
         for place, (before, _) in enumerate(turns):  # grows meanwhile
@@ -479,7 +480,7 @@ class LiveTurns:
         return [record for record, _ in turns], [place for _, place in turns]
 
 
-def reply_of(record: Record, thoughts: Thoughts | None) -> str:
+def reply_of(record: RecordLike, thoughts: Thoughts | None) -> str:
     """Return a recorded reply as a conversation holds it: without its thoughts."""
     apart = record.get("reasoning")
     columns = split_columns(

@@ -36,6 +36,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from feval.errors import OutOfRangeError, UsageError
 from feval.publish.secrets import MASK, Mask, check_variable, forms, known_secrets
 from feval.serving.loopback import is_loopback
+from feval.values import Record, RecordLike
 from recorders.backends import replies
 from recorders.errors import (
     BackendError,
@@ -126,14 +127,14 @@ class OpenAICompatible:
             self._note(sentence)
         return list(reading.completions)
 
-    async def chat(self, body: dict[str, Any], max_tokens: int) -> Mapping[str, Any]:
+    async def chat(self, body: Record, max_tokens: int) -> RecordLike:
         """Ask once with a body of one's own, but for the limit on output tokens."""
         reply, _, _ = await self._asked(body, max_tokens, self._send)
         return reply
 
     async def _asked(
-        self, body: dict[str, Any], max_tokens: int | None, send: Send
-    ) -> tuple[Mapping[str, Any], int, float]:
+        self, body: Record, max_tokens: int | None, send: Send
+    ) -> tuple[RecordLike, int, float]:
         """Return the reply to a body, how many choices were asked for, and the seconds it took."""
         while True:
             if not self._takes_n:
@@ -167,7 +168,7 @@ class OpenAICompatible:
         await self._clients.close()
         self._endpoint.redaction.leave_logs()
 
-    async def _send(self, body: dict[str, Any]) -> bytes | Answer:
+    async def _send(self, body: Record) -> bytes | Answer:
         url, kind = self._text_url if "prompt" in body else self._url, self._clients.response_type
         return await self._answer(lambda client: client.post(url, cast_to=kind, body=body))
 
@@ -207,7 +208,7 @@ class OpenAICompatible:
         # Raised here and not above, where Python would chain the client's error to it.
         raise failure
 
-    def _body(self, request: Request, samples: Sequence[int]) -> dict[str, Any]:
+    def _body(self, request: Request, samples: Sequence[int]) -> Record:
         """Return the body but for the limit on output tokens; what is `None` is left out."""
         decoding = request.decoding
         fields = {
@@ -598,7 +599,7 @@ class Answer:
         # `detail`, a string, or a list of errors.
         outer = body[0] if isinstance(body, list) and body else body
         inner = outer.get("error", outer) if isinstance(outer, dict) else outer
-        fields: Mapping[str, Any] = inner if isinstance(inner, dict) else {}
+        fields: RecordLike = inner if isinstance(inner, dict) else {}
         self.status = status
         self.headers = headers
         self.message = str(fields.get("message") or fields.get("detail") or inner or "")
@@ -662,7 +663,7 @@ def answer_error(answer: Answer, endpoint: Endpoint, model: str) -> BackendError
     return Fatal(f"{reason}. Check the base URL ({endpoint.url}), which usually ends in /v1.")
 
 
-def error_in_reply(reply: Mapping[str, Any], endpoint: Endpoint, model: str) -> BackendError | None:
+def error_in_reply(reply: RecordLike, endpoint: Endpoint, model: str) -> BackendError | None:
     """Return the error that routers send in place of choices with status 200; `None` if there is
     none.
     """

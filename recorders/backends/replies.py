@@ -11,7 +11,7 @@ import json
 import math
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, pairwise
 from operator import add
 from typing import Any, NamedTuple, TypeGuard, TypeVar
@@ -21,6 +21,7 @@ import orjson
 from feval.answers.thoughts import block_text, read_blocks
 from feval.cards.names import FINISH_REASONS
 from feval.cards.tokens import Usage
+from feval.values import Record, RecordLike
 from recorders.errors import Fatal, Transient
 from recorders.request import Completion, note_on_number
 
@@ -79,7 +80,7 @@ async def body(response: Any, host: str, most_bytes: int | None = None) -> bytes
     return bytes(content)
 
 
-def parse(content: bytes) -> Mapping[str, Any]:
+def parse(content: bytes) -> RecordLike:
     """Return a reply's JSON object; `Transient` if it is none: cut short, or a page of something in
     between.
     """
@@ -98,7 +99,7 @@ def parse(content: bytes) -> Mapping[str, Any]:
 
 
 def read(
-    reply: Mapping[str, Any],
+    reply: RecordLike,
     asked: int,
     top: int | None,
     clean: Callable[[str], str],
@@ -152,13 +153,13 @@ def read(
     return ReplyReading(completions[:asked], tuple(dict.fromkeys(notes)))
 
 
-def choices_of(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def choices_of(reply: RecordLike) -> list[RecordLike]:
     """Return the choices that have a message, in the order of their index."""
     choices = reply.get("choices")
     if not isinstance(choices, list):
         return []
     choices = [_as_chat(choice) for choice in choices]
-    whole: list[Mapping[str, Any]] = [
+    whole: list[RecordLike] = [
         choice
         for choice in choices
         if isinstance(choice, dict) and isinstance(choice.get("message"), dict)
@@ -211,7 +212,7 @@ def _lengths(tokens: tuple[bytes, ...] | None, text: _Texts) -> tuple[int, ...] 
     return tuple(end - start for start, end in pairwise(kept))
 
 
-def _stop_text(choice: Mapping[str, Any]) -> str | None:
+def _stop_text(choice: RecordLike) -> str | None:
     """Return the stop text that vLLM and SGLang state; they state a token or null where a reply
     ended by itself.
     """
@@ -240,7 +241,7 @@ class _Texts(NamedTuple):
 
     @classmethod
     def from_message(
-        cls, message: Mapping[str, Any], notes: list[str], clean: Callable[[str], str]
+        cls, message: RecordLike, notes: list[str], clean: Callable[[str], str]
     ) -> _Texts:
         """Read a message: its content, reasoning that some servers send separately, a refusal."""
         content, thoughts = _content(message.get("content"))
@@ -268,7 +269,7 @@ def _content(content: object) -> tuple[str, str | None]:
         isinstance(content, list) and all(isinstance(part, dict) for part in content)
     ):
         raise Transient(f"the content of a reply is not text (a {type(content).__name__})")
-    parts: list[dict[str, Any]] = content or []
+    parts: list[Record] = content or []
     if parts and not any(part.get("type", "text") in _PARTS for part in parts):
         raise Transient("the content of a reply is not text (a list without any)")
     return read_blocks(parts)
@@ -346,7 +347,7 @@ def _all(values: Iterable[T | None]) -> tuple[T, ...] | None:
     return known if len(known) == len(found) else None
 
 
-def _bytes(token: Mapping[str, Any]) -> bytes | None:
+def _bytes(token: RecordLike) -> bytes | None:
     """Return what a token spells; some servers state bytes, which part of a character needs."""
     stated, text = token.get("bytes"), token.get("token")
     if isinstance(stated, list) and all(
@@ -411,7 +412,7 @@ def _usage(usage: object, notes: list[str]) -> Usage:
 def _doubt(
     stated: object,
     usage: Usage,
-    choices: Sequence[Mapping[str, Any]],
+    choices: Sequence[RecordLike],
     texts: Sequence[_Texts],
     max_tokens: int | None,
 ) -> str | None:

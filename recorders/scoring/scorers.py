@@ -48,6 +48,7 @@ from feval.answers.thoughts import split
 from feval.errors import UsageError, require_known
 from feval.executors.tasks import run_task
 from feval.recording import ScorerInfo
+from feval.values import Record, RecordLike
 from recorders.backends import replies
 from recorders.backends.local import torch_libraries
 from recorders.backends.openai_compatible import (
@@ -140,9 +141,9 @@ class Check(NamedTuple):
 
     kind: str
     version: str
-    fields: Mapping[str, Any]
+    fields: RecordLike
     ask: Callable[[Item], list[dict[str, str]]]
-    read: Callable[[str, Mapping[str, Any]], float | None]
+    read: Callable[[str, RecordLike], float | None]
 
 
 class ChatScorer(Scorer):
@@ -279,7 +280,7 @@ _NUMBER = re.compile(
 )
 
 
-def _grade(text: str, _: Mapping[str, Any]) -> float | None:
+def _grade(text: str, _: RecordLike) -> float | None:
     """Return a tenth of N in a judge's last "Score: N"."""
     grades = _GRADE.findall(text)
     return float(grades[-1]) / 10 if grades and float(grades[-1]) <= 10 else None
@@ -289,7 +290,7 @@ _VERDICT = re.compile(r"[\s*_`#>]*verdict[\s*_`]*:[\s*_`]*(a|b|tie|none)[\s*_`.]
 _PREFERENCES = {"a": 1.0, "b": 0.0, "tie": 0.5, "none": math.nan}
 
 
-def _preference(text: str, _: Mapping[str, Any]) -> float | None:
+def _preference(text: str, _: RecordLike) -> float | None:
     """Return 1 for A, 0 for B, 0.5 for a tie, NaN for none: the last line's verdict, if no other
     line has a different one.
     """
@@ -300,7 +301,7 @@ def _preference(text: str, _: Mapping[str, Any]) -> float | None:
     return _PREFERENCES[verdicts[-1]]
 
 
-def _confidence(text: str, _: Mapping[str, Any]) -> float | None:
+def _confidence(text: str, _: RecordLike) -> float | None:
     """Return the one number from 0 to 100 in a reply as a fraction; of several, the one written as
     N% or N/100.
     """
@@ -313,7 +314,7 @@ def _confidence(text: str, _: Mapping[str, Any]) -> float | None:
     return number / 100 if number <= 100 else None
 
 
-def _p_true(_: str, choice: Mapping[str, Any]) -> float | None:
+def _p_true(_: str, choice: RecordLike) -> float | None:
     """Return P(Yes) / (P(Yes) + P(No)) among the likeliest tokens at the first word of the
     reply.
     """
@@ -606,7 +607,7 @@ class FunctionScorer(Scorer):
         self.batch = 16 if executor is None else _BATCH_OF_WORKERS
         self.concurrency = 1 if executor is None else None
         self._function = _load_function(where)
-        parameters: dict[str, Any] = {"function": where}
+        parameters: Record = {"function": where}
         try:  # a changed scorer is another scorer
             if path := inspect.getsourcefile(self._function):
                 source = Path(path).read_bytes()

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 
 from feval.appendlog import AppendLog, Line, LineIndex, clean
 from feval.recording import Question, ScorerInfo
-from feval.values import frozen
+from feval.values import RecordLike, frozen
 from recorders.errors import JournalError, LockedJournalError
 
 
@@ -192,7 +192,7 @@ class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
         self.prompt_tokens = self.output_tokens = self.replies_with_usage = 0
 
     @classmethod
-    def open(cls, folder: str | Path, identity: Mapping[str, Any]) -> Self:
+    def open(cls, folder: str | Path, identity: RecordLike) -> Self:
         """Open the journal in a folder, or begin one; that of another scorer or recording
         (`identity`) is refused.
         """

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from feval.cards import count_words
 from feval.errors import (
@@ -32,7 +32,7 @@ from feval.recording import Recording, ScorerInfo, ScoreRows, open_recording, ve
 from feval.recording.arrays import conversation, path_texts
 from feval.recording.derived.rewriting import add_scorers
 from feval.report.text import counted
-from feval.values import frozen
+from feval.values import Record, frozen
 from recorders.asking.engine import Assignment, Control, Progress, RunBar, TokenEstimate, ask, run
 from recorders.asking.pace import (
     Budget,
@@ -94,14 +94,14 @@ class ScoringTask(ABC):
     earlier: Collection[Pair] = ()
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Record:
         """What must be equal for a journal to be continued."""
         info = self.scorer.info
         about = {"recording": self.source.hash, "scorer": info.name, "kind": info.kind}
         return about | {"parameters": dict(info.parameters), **self.asked()}
 
     @abstractmethod
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> Record:
         """Return what of the recording the scorer is shown, and in which way."""
 
     @property
@@ -493,7 +493,7 @@ class CoTScoring(ScoringTask):
             )
         return cls(source, scorer, pairs, frozenset(refused), retry_refused, scored)
 
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> Record:
         """Return the pairs of dataset and LLM."""
         return {"pairs": [list(pair) for pair in self.pairs]}
 

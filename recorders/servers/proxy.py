@@ -56,7 +56,7 @@ from feval.serving.wire import (
     conversation,
     usage,
 )
-from feval.values import frozen
+from feval.values import Record, RecordLike, frozen
 from recorders.backends import replies
 from recorders.backends.openai_compatible import Endpoint, Redaction
 from recorders.errors import BackendError, JournalError
@@ -120,7 +120,7 @@ class _Settings(BaseModel, strict=True):
 class _ChatRequest:
     """A chat completion that can be recorded."""
 
-    fields: Mapping[str, Any]
+    fields: RecordLike
     request: Request
     key: str
     number: int
@@ -274,7 +274,7 @@ class Proxy:
                 " tools are not",
             )
         samples = self._take(chat)
-        new: list[dict[str, Any]] = []
+        new: list[Record] = []
         if len(samples) < chat.number:
             try:
                 result = await self._recorded(call, chat, chat.number - len(samples))
@@ -307,7 +307,7 @@ class Proxy:
             call,
         )
 
-    def _read(self, samples: Sequence[_Sample]) -> list[Mapping[str, Any]]:
+    def _read(self, samples: Sequence[_Sample]) -> list[RecordLike]:
         offsets = [sample for sample in samples if isinstance(sample, int)]
         records = iter(self._journal.read_many(offsets) if offsets else ())
         return [next(records) if isinstance(sample, int) else sample for sample in samples]
@@ -331,7 +331,7 @@ class Proxy:
 
     async def _recorded(
         self, call: HTTPRequest, chat: _ChatRequest, number: int
-    ) -> list[dict[str, Any]] | Response:
+    ) -> list[Record] | Response:
         """Forward a request and write the reply; return the records of its choices, or what came
         instead of choices.
         """
@@ -386,10 +386,7 @@ class Proxy:
         return Response(content, status, headers)
 
     def _commit(
-        self,
-        chat: _ChatRequest,
-        completions: Sequence[Completion],
-        choices: Sequence[Mapping[str, Any]],
+        self, chat: _ChatRequest, completions: Sequence[Completion], choices: Sequence[RecordLike]
     ) -> None:
         """Write one reply and sync it to the disk."""
         with self._lock:
@@ -524,7 +521,7 @@ def _messages(value: object) -> tuple[Message, ...] | None:
     return tuple(Message(role, text) for role, text in parsed.messages)
 
 
-def _completion(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:
+def _completion(records: Sequence[RecordLike], model: str) -> Record:
     """Make one chat completion of recorded choices."""
     first = records[0]
     output = sum(record.get("output_tokens") or 0 for record in records)
@@ -547,14 +544,14 @@ def _completion(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, A
     }
 
 
-def _lacking(choices: Iterable[Mapping[str, Any]]) -> list[str]:
+def _lacking(choices: Iterable[RecordLike]) -> list[str]:
     """Return the fields of replies' messages that a recording does not hold."""
     # A choice that was read has a message.
     names = (name for choice in choices for name, value in choice["message"].items() if value)
     return [name[:_SHOWN] for name in dict.fromkeys(names) if name not in _KEPT]
 
 
-def _storable(choices: Sequence[Mapping[str, Any]]) -> str:
+def _storable(choices: Sequence[RecordLike]) -> str:
     """Choices as JSON that a file can hold; lone surrogates become U+FFFD."""
     try:
         return orjson.dumps(choices).decode()
@@ -681,10 +678,7 @@ def _requests(journal: Journal, dataset: str) -> list[Request]:
             continue
         record = entry.record
         try:
-            decoding: dict[str, Any] = {
-                **record["decoding"],
-                "stop": tuple(record["decoding"]["stop"]),
-            }
+            decoding: Record = {**record["decoding"], "stop": tuple(record["decoding"]["stop"])}
             messages = tuple(Message(**message) for message in record["messages"])
             request = Request(
                 dataset, record["question_id"], messages, record["model"], Decoding(**decoding)

@@ -36,6 +36,7 @@ from feval.serving.wire import (
     parse,
     usage,
 )
+from feval.values import Record
 from recorders.tiny.model import (
     END,
     FAMILY,
@@ -118,7 +119,7 @@ class TinyModels:
             )
         return request
 
-    def _completion(self, request: CompletionRequest) -> dict[str, Any]:
+    def _completion(self, request: CompletionRequest) -> Record:
         model = load_model(request.model)
         seed = _bounded(request, "seed", 0, _SEEDS)
         first = secrets.randbelow(_SEEDS) if seed is None else seed
@@ -179,11 +180,11 @@ def tiny_server(
     return Server(models, models.routes, host=host, port=port, token=token)
 
 
-def _card(name: str) -> dict[str, Any]:
+def _card(name: str) -> Record:
     return {"id": name, "object": "model", "created": _CREATED, "owned_by": "feval"}
 
 
-def _logprobs(completion: TinyCompletion, count: int) -> list[dict[str, Any]]:
+def _logprobs(completion: TinyCompletion, count: int) -> list[Record]:
     """The tokens in the API's shape; their texts add up to the CoT's text, before a stop text cut
     it.
     """
@@ -203,7 +204,7 @@ def _logprobs(completion: TinyCompletion, count: int) -> list[dict[str, Any]]:
     return tokens
 
 
-def _token(token: int, logprob: float, *, first: bool) -> dict[str, Any]:
+def _token(token: int, logprob: float, *, first: bool) -> Record:
     text = "" if token == END else tokenizer().piece(token)
     if first:
         text = text.removeprefix(" ")

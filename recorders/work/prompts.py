@@ -38,10 +38,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -65,7 +65,7 @@ from feval.cards.front_matter import (
 from feval.cards.reading import sentence
 from feval.errors import CardError, OutOfRangeError, SourceError, UnknownNameError, UsageError
 from feval.recording import Question
-from feval.values import frozen
+from feval.values import RecordLike, frozen
 from recorders.asking.trees import Protocol
 from recorders.request import Message
 
@@ -319,10 +319,7 @@ def _folded(text: str, choices: Choices) -> str:
 
 
 def with_train_exemplars(
-    card: PromptCard,
-    rows: Iterable[Mapping[str, Any]],
-    count: int,
-    questions: Iterable[Question] = (),
+    card: PromptCard, rows: Iterable[RecordLike], count: int, questions: Iterable[Question] = ()
 ) -> PromptCard:
     """Return the prompt with exemplars from the dataset's train split in place of its own.
 
@@ -367,7 +364,7 @@ def with_train_exemplars(
     return replace(card, exemplars=chosen, source="train")
 
 
-def _checked(row: Mapping[str, Any], form: TrainForm, name: str, number: int) -> Mapping[str, Any]:
+def _checked(row: RecordLike, form: TrainForm, name: str, number: int) -> RecordLike:
     for field in form.fields:
         value = row.get(field)
         texts = value if field == "options" else [value]
@@ -402,7 +399,7 @@ class TrainForm(NamedTuple):
 
     kind: str
     fields: tuple[str, ...]
-    exemplar: Callable[[Mapping[str, Any]], Exemplar | None]
+    exemplar: Callable[[RecordLike], Exemplar | None]
 
 
 _CALCULATION = re.compile(r"<<[^<>\n]{0,200}>>")
@@ -413,7 +410,7 @@ _VERDICT = re.compile(
 )
 
 
-def _gsm8k(row: Mapping[str, Any]) -> Exemplar | None:
+def _gsm8k(row: RecordLike) -> Exemplar | None:
     """GSM8K: `answer` is a worked solution with calculator notes in << >>, then "#### " and the
     number.
     """
@@ -423,7 +420,7 @@ def _gsm8k(row: Mapping[str, Any]) -> Exemplar | None:
     return Exemplar(row["question"].strip(), cot, answer) if mark and answer and cot else None
 
 
-def _aqua(row: Mapping[str, Any]) -> Exemplar | None:
+def _aqua(row: RecordLike) -> Exemplar | None:
     """AQuA: `options` such as "A)21", a `rationale`, often with a verdict ("Answer: B") at its end,
     and `correct`.
     """

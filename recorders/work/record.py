@@ -40,7 +40,7 @@ from feval.recording import (
 from feval.recording.layout.format import LeafHash, check_name, recording_around
 from feval.recording.parts import llm_leaf, question_line
 from feval.recording.verify import open_sound
-from feval.values import frozen
+from feval.values import Record, RecordLike, frozen
 from recorders.asking.batches import BatchedOpenAI, BatchedSamples
 from recorders.asking.engine import Control, Progress, RunBar, run
 from recorders.asking.pace import CostEstimate, Limits, check_cost_limit, find_price
@@ -180,7 +180,7 @@ def record_dataset(
                 " Python: the backend BatchedOpenAI) to collect them."
             )
         control = Control()
-        options: dict[str, Any] = {
+        options: Record = {
             "limits": limits,
             "price": price, "cost_limit_usd": cost_limit_usd,
             "progress": progress,
@@ -257,7 +257,7 @@ def estimate_dataset(
             0, 0, 0, 0, 0.0, "the recording, which is sealed and complete", at_most=False
         )
     folder = journal_folder(out) if journal is None else Path(journal)
-    options: dict[str, Any] = {"price": find_price(prices, task.llm_name), "limits": limits}
+    options: Record = {"price": find_price(prices, task.llm_name), "limits": limits}
     plan, is_new = task.plan(), not (folder / JOURNAL).exists()
     if mode == "all" or (is_new and start is None):
         return _estimate(task, plan, None, options)
@@ -271,7 +271,7 @@ def estimate_dataset(
 
 
 def _estimate(
-    task: RecordingTask, plan: SamplePlan, journal: Journal | None, options: Mapping[str, Any]
+    task: RecordingTask, plan: SamplePlan, journal: Journal | None, options: RecordLike
 ) -> CostEstimate:
     if isinstance(task.tree, Tree):
         return estimate_tree(task.tree, plan, journal, options["price"])
@@ -363,10 +363,10 @@ def start_from(
     journal.commit()
 
 
-def _asked(llm: LLMInfo) -> dict[str, Any]:
+def _asked(llm: LLMInfo) -> Record:
     """Return how an LLM was asked, as JSON holds it."""
     limits = {"temperature": llm.temperature, "max_tokens": llm.max_tokens}
-    values: dict[str, Any] = json.loads(json.dumps(limits | dict(llm.decoding)))
+    values: Record = json.loads(json.dumps(limits | dict(llm.decoding)))
     return values
 
 
@@ -427,7 +427,7 @@ def _add(journal: Journal, request: Request, pool: PoolRows, counter: str) -> No
         "sequence_logprob": pool.sequence_logprobs,
         **pool.extra,
     }
-    key, base, records = request.key(), request.decoding.seed, list[tuple[int, dict[str, Any]]]()
+    key, base, records = request.key(), request.decoding.seed, list[tuple[int, Record]]()
     for row in range(len(pool.texts)):
         record = {name: values[row] for name, values in columns.items() if values is not None}
         seed = record.get("seed")

@@ -36,7 +36,7 @@ from feval.recording import (
 )
 from feval.recording.parts import EXTRA_COLUMNS
 from feval.report.text import counted
-from feval.values import frozen
+from feval.values import RecordLike, frozen
 from recorders.asking.samples import Probing
 from recorders.asking.trees import Levels, LiveTurns, Tree, places, reply_of
 from recorders.errors import JournalError
@@ -71,7 +71,7 @@ def seal(
     replies: Sequence[JournaledLLM],
     out: str | Path,
     *,
-    operation: Mapping[str, Any],
+    operation: RecordLike,
     prices: str = "none",
     notes: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
@@ -114,7 +114,7 @@ def seal(
     return Path(out)
 
 
-def _column(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+def _column(records: Sequence[RecordLike], name: str) -> list[Any]:
     return [record.get(name) for record in records]
 
 
@@ -227,7 +227,7 @@ class _Sealing:
         }
         return sentences + [text for name, text in others.items() if seen[name]]
 
-    def _notice(self, key: str, records: Sequence[Mapping[str, Any]]) -> None:
+    def _notice(self, key: str, records: Sequence[RecordLike]) -> None:
         seen = self._seen
         if key in self._keys:
             seen["shared"] += 1
@@ -256,7 +256,7 @@ class _Sealing:
         seen["repeated ids"] += len(ids) - len(set(ids))
 
     def _pool(
-        self, question: Question, request: Request, records: Sequence[Mapping[str, Any]]
+        self, question: Question, request: Request, records: Sequence[RecordLike]
     ) -> PoolRows:
         parents = ends = messages = prompts = None
         if self._tree is not None:
@@ -317,7 +317,7 @@ class _Sealing:
             turn_prompt_tokens=prompts,
         )
 
-    def _output_tokens(self, records: Sequence[Mapping[str, Any]]) -> list[int]:
+    def _output_tokens(self, records: Sequence[RecordLike]) -> list[int]:
         if self._count is None:
             return [record["output_tokens"] for record in records]
         # Thoughts that come apart from the text are sampled and billed like it.
@@ -327,7 +327,7 @@ class _Sealing:
         ]
 
     def _turn_prompts(
-        self, request: Request, records: Sequence[Mapping[str, Any]], parents: Sequence[int | None]
+        self, request: Request, records: Sequence[RecordLike], parents: Sequence[int | None]
     ) -> list[int | None]:
         """Return the prompt tokens of each turn, `None` of a first CoT; a turn that was refused was
         not billed.
@@ -348,7 +348,7 @@ class _Sealing:
             behind.append(sent + self._count(reply_of(record, self._thoughts)))
         return prompts
 
-    def _prompt_tokens(self, request: Request, records: Sequence[Mapping[str, Any]]) -> int | None:
+    def _prompt_tokens(self, request: Request, records: Sequence[RecordLike]) -> int | None:
         if self._count is not None:
             return sum(self._count(message.content) for message in request.messages)
         first = (record for record in records if "messages" not in record)
@@ -419,7 +419,7 @@ def start_probes(
         journal.commit()
 
 
-def confidence_of(record: Mapping[str, Any], answer: str | None) -> float | None:
+def confidence_of(record: RecordLike, answer: str | None) -> float | None:
     """Return the probability of the tokens that a probe's answer is made of; `None` where they are
     not known.
     """

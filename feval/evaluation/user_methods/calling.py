@@ -9,7 +9,7 @@ import base64
 import inspect
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy as np
 from feval.errors import FevalError, MethodError, UsageError
 from feval.methods.protocol import LEDGER_FIELDS, Rows
 from feval.replay.meter import close_ledger, handed_out, require_recorded
+from feval.values import Record, RecordLike
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset, MeteredLLM
@@ -149,7 +150,7 @@ LENGTH = struct.Struct("<I")
 """The length before a message."""
 
 
-def encoded(message: Mapping[str, Any]) -> bytes:
+def encoded(message: RecordLike) -> bytes:
     """Return a message as it goes through a pipe. Text that is no valid Unicode (lone surrogates)
     survives.
     """
@@ -157,7 +158,7 @@ def encoded(message: Mapping[str, Any]) -> bytes:
     return LENGTH.pack(len(text)) + text
 
 
-def decoded(text: bytes, revived: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
+def decoded(text: bytes, revived: Callable[[Record], Any] | None = None) -> Record:
     """Return a message from its JSON text, of whose objects `revived` makes what was sent;
     `ValueError` for anything else.
     """

@@ -39,6 +39,7 @@ from feval.errors import (
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.user_methods.calling import ID, LENGTH, MethodAnswer, decoded, encoded
 from feval.methods.protocol import LEDGER_FIELDS
+from feval.values import Record
 
 if TYPE_CHECKING:
     from feval.methods.protocol import Rows
@@ -178,12 +179,12 @@ class MethodHost:
         if (channel := self._channel) is not None:
             _kill(channel.process)
 
-    def _one(self, command: str, request: dict[str, Any], where: str, seconds: float | None) -> Any:
+    def _one(self, command: str, request: Record, where: str, seconds: float | None) -> Any:
         [value] = self._exchange(command, request, [where], seconds)
         return value
 
     def _exchange(
-        self, command: str, request: dict[str, Any], wheres: Sequence[str], seconds: float | None
+        self, command: str, request: Record, wheres: Sequence[str], seconds: float | None
     ) -> Generator[Any, None, None]:
         """Send a request and yield one reply for each place; where anything goes wrong, the process
         is ended.
@@ -281,7 +282,7 @@ class _Channel:
         printing.start()
         self.end = weakref.finalize(self, _end, self.process, printing, os.getpid())
 
-    def send(self, message: dict[str, Any], deadline: _Deadline) -> None:
+    def send(self, message: Record, deadline: _Deadline) -> None:
         """Send a message; where the process is gone, the reply that does not come says so."""
         left = memoryview(encoded(message))
         with suppress(BrokenPipeError):
@@ -311,7 +312,7 @@ class _Channel:
                     raise getattr(errors, kind)(text)
                 raise MethodError(f"{deadline.where} {text}")
 
-    def _message(self, deadline: _Deadline) -> dict[str, Any]:
+    def _message(self, deadline: _Deadline) -> Record:
         [size] = LENGTH.unpack(self._read(LENGTH.size, deadline))
         if size > _MOST_BYTES:
             raise MethodError(
@@ -390,7 +391,7 @@ class BlindDataset:
         self._channels: list[Channels] = []
         self._numbers: dict[int, tuple[LLM, list[dict[int, int]]]] = {}
 
-    def questions(self, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any]:
+    def questions(self, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Record:
         """Return some questions and the pools of some LLMs on them."""
         self._llms, self._rows = llms, rows.tolist()
         self._hide(dataset, rows)
@@ -403,7 +404,7 @@ class BlindDataset:
             "prices": prices and prices.to_json(),
         }
 
-    def training(self, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any]:
+    def training(self, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Record:
         """Return pools and golds of training questions."""
         self._hide(dataset, rows)
         return {
@@ -416,7 +417,7 @@ class BlindDataset:
         self._hidden = {repr(dataset.question_ids[row]): repr(ID) for row in rows.tolist()}
         self._hidden |= {str(path): "The recording" for path in dataset.recording_paths}
 
-    def _pool(self, pool: Pool) -> dict[str, Any]:
+    def _pool(self, pool: Pool) -> Record:
         """Return the arrays of a pool."""
         self._channels.append(pool.channels)
         names = (
@@ -429,7 +430,7 @@ class BlindDataset:
             "has_steps": pool.channels.has_steps,
         }
 
-    def _with_answers(self, llm: LLM, rows: Rows) -> dict[str, Any]:
+    def _with_answers(self, llm: LLM, rows: Rows) -> Record:
         """Return a pool with its answers, numbered as they were recorded: among all codes of a
         question is the gold's.
         """
@@ -450,7 +451,7 @@ class BlindDataset:
         more = {"candidates": np.array([*map(len, answers)]), "answers": answers}
         return pool | {"codes": codes} | more
 
-    def reply(self, call: Any) -> dict[str, Any]:
+    def reply(self, call: Any) -> Record:
         """Return the reply to a call, which may be anything that JSON can say; damage to a
         recording is an error here.
         """
@@ -472,7 +473,7 @@ class BlindDataset:
 
     def _call_text(self, kind: str, number: int, place: int) -> Any:
         llm, row = self._llms[number], self._rows[place]
-        readers: dict[str, Any] = {
+        readers: Record = {
             "prompt": lambda row: llm.request(row).raw_text,
             "texts": llm.texts,
             "reasoning": llm.reasoning,
@@ -494,7 +495,7 @@ class BlindDataset:
         }
         return reads[channel](*scorer)
 
-    def _probes(self, number: int) -> dict[str, Any]:
+    def _probes(self, number: int) -> Record:
         """Return probes with the answers that only they gave; of training questions, their own."""
         probes = self._channels[number].probes()
         if number not in self._numbers:

@@ -27,7 +27,7 @@ import signal
 import sys
 import threading
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
@@ -55,6 +55,7 @@ from feval.recording import Probes, ScorerInfo, Scores, Steps
 from feval.replay import LLM, Clock
 from feval.replay.meter import handed_out
 from feval.replay.pools import Channel, Channels, Pool, RaggedArray, TokenLogprobs
+from feval.values import Record, RecordLike
 
 if TYPE_CHECKING:
     from feval.cards import PriceList
@@ -89,13 +90,13 @@ class _Parent:
         os.dup2(2, 1)
         sys.stdout = sys.stderr
 
-    def receive(self) -> dict[str, Any]:
+    def receive(self) -> Record:
         """Return the next message."""
         if len(head := self.requests.read(LENGTH.size)) < LENGTH.size:
             _end()
         return decoded(self.requests.read(*LENGTH.unpack(head)), _revived)
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Record) -> None:
         """Send a message."""
         if os.getpid() != self._own:
             os._exit(1)  # the user's code forked, and its child came back here
@@ -139,7 +140,7 @@ def _end() -> None:
     os._exit(1)
 
 
-def _replies(worker: _Worker, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _replies(worker: _Worker, request: Record) -> Iterator[Record]:
     command = request.pop("command")
     try:
         for value in getattr(worker, command)(**request):
@@ -173,14 +174,12 @@ class _Worker:
         require_arguments(self._method, self._name, llms)
         yield None
 
-    def fit(self, pools: list[dict[str, Any]], gold: np.ndarray[Any, Any]) -> Iterator[None]:
+    def fit(self, pools: list[Record], gold: np.ndarray[Any, Any]) -> Iterator[None]:
         with contained(""):
             self._method = self._method.fit([_pool(each, self._call) for each in pools], gold)
         yield None
 
-    def open(
-        self, questions: list[str], llms: list[dict[str, Any]], **shared: Any
-    ) -> Iterator[None]:
+    def open(self, questions: list[str], llms: list[Record], **shared: Any) -> Iterator[None]:
         self._questions = questions
         self._llms = [BlindLLM(place, llm, shared, self._call) for place, llm in enumerate(llms)]
         yield None
@@ -259,9 +258,7 @@ class BlindLLM(LLM):
         drawn: [Q, S] the draw of all questions that feval is at; `None` for the recorded order.
     """
 
-    def __init__(
-        self, place: int, values: dict[str, Any], shared: Mapping[str, Any], call: Call
-    ) -> None:
+    def __init__(self, place: int, values: Record, shared: RecordLike, call: Call) -> None:
         answers = values.pop("answers")
         self.pool = _pool(values, call, answers)
         self.name, self.dataset, self.billing = self.pool.llm, shared["dataset"], shared["billing"]
@@ -281,7 +278,7 @@ class BlindLLM(LLM):
         return float(self._call("uniform", row, list(places), seed))
 
 
-def _price_list(values: Mapping[str, Any] | None) -> PriceList | None:
+def _price_list(values: RecordLike | None) -> PriceList | None:
     if values is None:
         return None
     # it takes long to import, and few methods ask for dollars
@@ -342,7 +339,7 @@ _KINDS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _revived(value: dict[str, Any]) -> Any:
+def _revived(value: Record) -> Any:
     """Return the array or the data class that an object of a message stands for."""
     kind = value.pop(KIND, None)
     if kind is None:
@@ -355,7 +352,7 @@ def _revived(value: dict[str, Any]) -> Any:
     return _KINDS[kind](**value)
 
 
-def _pool(values: dict[str, Any], call: Call, answers: Sequence[list[str]] = ()) -> Pool:
+def _pool(values: Record, call: Call, answers: Sequence[list[str]] = ()) -> Pool:
     """Return a pool from its arrays; `answers` are those of each question by code, which grow when
     probes are read.
     """

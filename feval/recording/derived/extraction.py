@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from feval import answers
 from feval.answers.equality import named_equality
@@ -33,7 +33,7 @@ from feval.recording.layout.format import PROBES
 from feval.recording.reader import Recording, open_recording
 from feval.recording.verify import StepCounter, open_sound
 from feval.recording.writer import RecordingWriter
-from feval.values import frozen
+from feval.values import Record, frozen
 
 ANSWERS = ("text", "stored")
 """Where raw answers come from: the texts (or the stored answer, where there is no text), or always
@@ -187,7 +187,7 @@ def extract(
         sum(parent.manifest.datasets[dataset]["questions"] for dataset, _ in parent.manifest.pairs),
         progress,
     )
-    operation: dict[str, Any] = {
+    operation: Record = {
         "name": "extract",
         "answers": source,
         "extractors": {info.id: info.extractor for info in infos},

@@ -22,9 +22,7 @@ from feval.errors import (
     StorageError,
     UsageError,
 )
-
-Record = dict[str, Any]
-"""An object in JSON: what the manifest or the header of a file says of one thing."""
+from feval.values import Record as Record
 
 FORMAT = "feval-recording"
 FORMAT_VERSION = 8

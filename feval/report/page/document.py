@@ -18,6 +18,7 @@ from feval import __version__
 from feval.report.palette import page_colours
 from feval.report.tables.tables import Cell, Table
 from feval.report.text import visible
+from feval.values import Record
 
 UNVERIFIED = ["This page has no receipt beside it."]
 
@@ -59,7 +60,7 @@ _UNSAFE_IN_SCRIPT = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 def html_page(
     title: str,
     lede: Sequence[str],
-    data: dict[str, Any],
+    data: Record,
     scripts: Sequence[str] = ("figure", "tables", "depth", "questions", "page"),
     blocks: Iterable[str] = (),
     result: Iterable[str] = (),
@@ -105,7 +106,7 @@ def escaped_json(value: Any) -> str:
     return _UNSAFE_IN_SCRIPT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def table_data(table: Table) -> dict[str, Any]:
+def table_data(table: Table) -> Record:
     """Return a table as JSON values: cells have their text and their sort key."""
     return {
         "id": table.id,

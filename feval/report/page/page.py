@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 from warnings import warn
 
 from feval import __version__
@@ -40,6 +40,7 @@ from feval.report.tables.tables import (
     surface_table,
 )
 from feval.report.text import counted, percent
+from feval.values import Record
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison, Traces
@@ -200,7 +201,7 @@ def _facts(comparison: Comparison, llms: Sequence[LLM]) -> list[tuple[str, str]]
     return facts
 
 
-def _data(comparison: Comparison) -> dict[str, Any]:
+def _data(comparison: Comparison) -> Record:
     evaluations = _evaluations(comparison)
     looks = curve_looks(comparison.curves, comparison.curves)
     known = [name for name in COSTS if any(one.mean_cost(name) for one in evaluations)]
@@ -232,7 +233,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _axis(comparison: Comparison, name: str) -> dict[str, Any]:
+def _axis(comparison: Comparison, name: str) -> Record:
     label, short = cost_words(name, comparison.timing)
     mark = cost_mark(short, comparison.counters)
     return {
@@ -244,11 +245,11 @@ def _axis(comparison: Comparison, name: str) -> dict[str, Any]:
     }
 
 
-def _points(curve: MethodCurve) -> list[dict[str, Any]]:
+def _points(curve: MethodCurve) -> list[Record]:
     return [_point(one, curve.budget_text(i)) for i, one in enumerate(curve.points)]
 
 
-def _point(evaluation: Evaluation, budget: str) -> dict[str, Any]:
+def _point(evaluation: Evaluation, budget: str) -> Record:
     return {
         "b": budget,
         "x": {name: evaluation.mean_cost(name) for name in COSTS},
@@ -268,7 +269,7 @@ def surface_page(surface: Surface, verify: Sequence[str] = ()) -> str:
         " for all n and tokens. It is exact: an expectation over all draws."
     )
     kind, grid = surface_notes(surface)
-    data: dict[str, Any] = {name: [] for name in ("axes", "curves", "baselines", "ceilings")} | {
+    data: Record = {name: [] for name in ("axes", "curves", "baselines", "ceilings")} | {
         "frontier": {},
         "pictures": [_surface_picture(surface)],
         "tables": [table_data(surface_table(surface, page=True))],

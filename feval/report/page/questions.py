@@ -20,7 +20,7 @@ from feval.report.page.document import escaped_json, html_page, table_data
 from feval.report.tables.recordings import info_tables, pool_kinds
 from feval.report.tables.tables import Fields, make_table, number, share
 from feval.report.text import counted, size
-from feval.values import frozen
+from feval.values import Record, frozen
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Traces
@@ -98,7 +98,7 @@ def _party_shares(pools: Iterable[tuple[Sequence[int], Sequence[float]]]) -> dic
 
 def question_book(
     dataset: Dataset, llms: Sequence[LLM], traces: Traces, seed: int, caps: Caps
-) -> dict[str, Any]:
+) -> Record:
     """Return the questions of a report, with CoTs and what the methods did in draws of one seed, as
     JSON values.
     """
@@ -238,7 +238,7 @@ def _depth(
     place: int,
     row: int,
     caps: Caps,
-) -> dict[str, Any]:
+) -> Record:
     """By LLM, its traces with their probes or its tree; by method, point and LLM, tokens of each
     trace or the steps taken.
     """
@@ -355,7 +355,7 @@ def view_page(
         progress: called with (questions done, most of a dataset).
     """
     llms = list(dict.fromkeys(llm for names in pairs.values() for llm in names))
-    questions: list[dict[str, Any]] = []
+    questions: list[Record] = []
     blocks: list[str] = []
     left_out: list[str] = []
     room, long = limits.texts, 0
@@ -412,7 +412,7 @@ def _questions(
     rows: range,
     right: str | None,
     limits: Caps,
-) -> Iterator[tuple[dict[str, Any], str, int]]:
+) -> Iterator[tuple[Record, str, int]]:
     """Each question's entry in the index, its texts as JSON, and how many of these were cut."""
     _, llms = load(dataset, names, recording, prices="none", right="gold")
     every = recorded_questions(recording, dataset, names, rows, right)
@@ -440,7 +440,7 @@ def _index(on: LLMOnQuestion) -> list[Any]:
     return [codes, list(on.pool.output_tokens), finish, [round(right, 4) for right in on.right]]
 
 
-def _texts(llm: LLM, row: int, on: LLMOnQuestion, limits: Caps) -> dict[str, Any]:
+def _texts(llm: LLM, row: int, on: LLMOnQuestion, limits: Caps) -> Record:
     """Texts, where they say their answers, thoughts, scores, and traces or tree of an LLM on a
     question.
     """
@@ -458,7 +458,7 @@ def _texts(llm: LLM, row: int, on: LLMOnQuestion, limits: Caps) -> dict[str, Any
         for own in (pool.texts, pool.reasoning)
     )
     spans = map(_span, texts, pool.raw_answers, pool.answers)
-    content: dict[str, Any] = {"x": texts, "s": list(spans)}
+    content: Record = {"x": texts, "s": list(spans)}
     if any(thoughts):
         content["r"] = thoughts
     if on.scores:
@@ -476,9 +476,7 @@ def _span(text: str | None, *answers: str | None) -> list[int] | None:
     return [len(text[:end].encode("utf-16-le", "surrogatepass")) // 2 for end in span]
 
 
-def _table(
-    recording: Recording, pairs: Mapping[str, Sequence[str]], right: str | None
-) -> dict[str, Any]:
+def _table(recording: Recording, pairs: Mapping[str, Sequence[str]], right: str | None) -> Record:
     """How every LLM did on every dataset, over all of its questions."""
     manifest = recording.manifest.pairs
     held = pool_kinds(manifest[dataset, llm] for dataset, llms in pairs.items() for llm in llms)

@@ -25,6 +25,7 @@ from feval.report.tables.tables import (
     share,
 )
 from feval.report.text import counted, size
+from feval.values import Record, RecordLike
 
 if TYPE_CHECKING:
     from feval.recording import Extraction, Recording
@@ -38,7 +39,7 @@ _MANIFEST_KEYS = (
 )  # fmt: skip
 
 
-def info_dict(recording: Recording) -> dict[str, Any]:
+def info_dict(recording: Recording) -> Record:
     """Return a recording's manifest as one JSON object, without the lists of files and leaves.
 
     Every pair gets extra fields: `no_answer_rate`, `unclosed_thoughts_rate` and
@@ -70,7 +71,7 @@ def disagreements(recording: Recording, dataset: str, llm: str, grader: str) -> 
     return both, both & ((values >= 0.5) != right)
 
 
-def _verdicts(recording: Recording) -> Iterator[dict[str, Any]]:
+def _verdicts(recording: Recording) -> Iterator[Record]:
     """How many CoTs of each LLM a grader judged, and how often golds agree with it, where both
     are: a verdict from 0.5 on says right. Mixed parties have CoTs that are not equally right.
     """
@@ -99,7 +100,7 @@ def _verdicts(recording: Recording) -> Iterator[dict[str, Any]]:
             }
 
 
-def _pair(recording: Recording, pair: Mapping[str, Any]) -> dict[str, Any]:
+def _pair(recording: Recording, pair: RecordLike) -> Record:
     cots = pair["cots"]
     counts = {name: pair.get(name, missing) for name, missing in _SHARES.items()}
     rates = {
@@ -128,7 +129,7 @@ def info_headline(recording: Recording) -> str:
     )
 
 
-def _equality(dataset: Mapping[str, Any]) -> str:
+def _equality(dataset: RecordLike) -> str:
     """Name of the equality of answers, with the number of pairs without a verdict, which count as
     different.
     """
@@ -231,7 +232,7 @@ def pools_table(recording: Recording) -> Table:
     return _pools(info_dict(recording)["pairs"])
 
 
-def _facts(info: Mapping[str, Any], recording: Recording) -> Table:
+def _facts(info: RecordLike, recording: Recording) -> Table:
     rows = [
         ("recording", str(info["path"])),
         ("hash", str(info["recording_hash"])),
@@ -274,10 +275,10 @@ def _prices(named: str, llms: Sequence[str], recording: Recording) -> str:
     )
 
 
-def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
+def _pools(pairs: Sequence[RecordLike]) -> Table:
     """The pools, with columns for unclosed thoughts and empty replies if there are any."""
 
-    def per_question(pair: Mapping[str, Any]) -> str:
+    def per_question(pair: RecordLike) -> str:
         ends = dict.fromkeys((pair.get("smallest_pool"), pair.get("largest_pool")))
         return " to ".join(map(json_text, ends))
 
@@ -299,13 +300,13 @@ def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
     return make_table("pools", fields, pairs)
 
 
-def pool_kinds(pairs: Iterable[Mapping[str, Any]]) -> str:
+def pool_kinds(pairs: Iterable[RecordLike]) -> str:
     """Return what the pools of some of a manifest's pairs consist of: CoTs, steps, turns."""
     kinds = {kind for pair in pairs for kind in _kind(pair).split(" and ")}
     return ", ".join(sorted(kinds)) or "CoTs"
 
 
-def _kind(pair: Mapping[str, Any]) -> str:
+def _kind(pair: RecordLike) -> str:
     """What the pools of an LLM on a dataset consist of."""
     return "CoTs and turns" if pair.get("turns") else "steps" if "depth" in pair else "CoTs"
 
