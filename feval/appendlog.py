@@ -25,8 +25,7 @@ import orjson
 from feval.cards.reading import open_regular
 from feval.errors import ConflictError, FevalError, SourceError, StorageError
 from feval.publish.secrets import Mask, known_secrets, open_private
-from feval.recording import recording_around
-from feval.recording.layout.files import sync_folder
+from feval.recording import recording_around, sync_folder
 from feval.values import Record, RecordLike
 
 VERSION = 1

@@ -16,11 +16,10 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from feval.errors import DamagedRecordingError, FevalError, StorageError
+from feval.evaluation import Surface, surface
 from feval.evaluation.curves import Curve, self_consistency_curve
-from feval.evaluation.surfaces import Surface, surface
-from feval.executors.progress import Progress, reports
-from feval.recording import verify_recording
-from feval.recording.layout.files import NewFolder, storage_errors
+from feval.executors import Progress, reports
+from feval.recording import NewFolder, storage_errors, verify_recording
 from feval.recording.verify import StepCounter
 from feval.replay import load
 from feval.report import pictures

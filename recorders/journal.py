@@ -33,8 +33,7 @@ from types import NoneType
 from typing import Any, NamedTuple, Self
 
 from feval.appendlog import AppendLog, Line, LineIndex, clean
-from feval.cards import count_words
-from feval.cards.names import FINISH_REASONS
+from feval.cards import FINISH_REASONS, count_words
 from feval.errors import FevalError, require_known
 from feval.publish.secrets import make_private
 from feval.values import Record, RecordLike

@@ -13,14 +13,18 @@ if TYPE_CHECKING:
         find_dataset_card,
         find_llm_card,
         llm_card,
+        price_ids,
+        thoughts_of,
     )
     from feval.cards.front_matter import read_card
-    from feval.cards.names import DatasetType, LLMType
+    from feval.cards.names import FINISH_REASONS, UNANSWERED, DatasetType, LLMType
     from feval.cards.prices import PriceList, price_list
     from feval.cards.serving import ServingProfile, serving_profile
     from feval.cards.tokens import count_words, token_counter
 
 __all__ = [
+    "FINISH_REASONS",
+    "UNANSWERED",
     "DatasetCard",
     "DatasetType",
     "LLMCard",
@@ -33,21 +37,24 @@ __all__ = [
     "find_dataset_card",
     "find_llm_card",
     "llm_card",
+    "price_ids",
     "price_list",
     "read_card",
     "serving_profile",
+    "thoughts_of",
     "token_counter",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "cards": "DatasetCard LLMCard dataset_card llm_card find_dataset_card find_llm_card",
+        "cards": "DatasetCard LLMCard dataset_card llm_card find_dataset_card find_llm_card"
+        " thoughts_of price_ids",
         "billing": "Price",
         "front_matter": "read_card",
         "prices": "PriceList price_list",
         "serving": "ServingProfile serving_profile",
         "tokens": "count_words token_counter",
-        "names": "DatasetType LLMType",
+        "names": "DatasetType LLMType FINISH_REASONS UNANSWERED",
     },
 )

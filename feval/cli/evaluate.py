@@ -39,7 +39,7 @@ from feval.cli.options import (
 )
 from feval.cli.output import Output, announce_long_run, quiet_matplotlib
 from feval.errors import UsageError
-from feval.evaluation import evaluate
+from feval.evaluation import MethodFile, evaluate
 from feval.evaluation.curves import budget_field, swept_cascade
 from feval.evaluation.method_names import (
     field_names,
@@ -50,7 +50,6 @@ from feval.evaluation.method_names import (
 )
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest, SurfaceRequest
 from feval.evaluation.surfaces import surface as width_depth_surface
-from feval.evaluation.user_methods import MethodFile
 from feval.hub import open_place
 from feval.methods import METHODS
 from feval.recording import open_recording
@@ -70,7 +69,7 @@ from feval.report.tables.tables import (
 from feval.report.text import counted
 
 if TYPE_CHECKING:
-    from feval.evaluation.surfaces import Surface
+    from feval.evaluation import Surface
 
 
 @request_options(EvaluationOptions)

@@ -23,7 +23,7 @@ from feval.evaluation.method_names import takes_several
 from feval.evaluation.requests import beside
 from feval.hub import open_place
 from feval.methods import METHODS
-from feval.replay.loading import load, only_dataset, only_name
+from feval.replay import load, only_dataset, only_name
 from feval.report.files import Content, check_folder, encoded, save_files, save_sealed
 from feval.values import Record, RecordLike
 

@@ -38,7 +38,7 @@ from feval.forecast.coupled import couple as couple_llms
 from feval.receipts import receipt
 from feval.recording import open_recording
 from feval.recording.arrays import verdicts_name
-from feval.replay.loading import load, only_dataset
+from feval.replay import load, only_dataset
 from feval.report import pictures
 from feval.report.files import encoded, save_files
 from feval.report.tables.forecasts import (

@@ -42,7 +42,7 @@ from feval.recording import (
     select as select_from,
     verify_recording,
 )
-from feval.replay.loading import only_dataset
+from feval.replay import only_dataset
 from feval.report.files import check_folder, save_files
 from feval.report.looking import (
     find_question,

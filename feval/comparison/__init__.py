@@ -7,5 +7,8 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison as Comparison, compare as compare
     from feval.comparison.plan import Plan as Plan
+    from feval.comparison.runner import MethodCurve as MethodCurve
 
-__getattr__, __dir__ = lazy_names(__name__, {"comparison": "Comparison compare", "plan": "Plan"})
+__getattr__, __dir__ = lazy_names(
+    __name__, {"runner": "MethodCurve", "comparison": "Comparison compare", "plan": "Plan"}
+)

@@ -28,13 +28,12 @@ from feval.comparison.statistics import AccuracyDifference, Statistics, statisti
 from feval.errors import FevalError, FevalWarning, UsageError
 from feval.estimators.arrays import Integers, Result, Rows, pareto
 from feval.estimators.intervals import difference_test
-from feval.evaluation import TIME_LIMIT
+from feval.evaluation import TIME_LIMIT, Evaluation
 from feval.evaluation.cautions import billed_once, few_questions, mixed_counters
-from feval.evaluation.evaluation import Evaluation
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, fit, question_clusters, read_clusters
 from feval.evaluation.replicates import called, decisions, method_answers
 from feval.evaluation.user_methods import learns
-from feval.executors.progress import Progress, reports, silent
+from feval.executors import Progress, reports, silent
 from feval.lazy import Plottable, views
 from feval.methods import METHODS
 from feval.methods.protocol import BatchMethod, capabilities
@@ -47,8 +46,7 @@ if TYPE_CHECKING:
     from feval.cards import PriceList, ServingProfile
     from feval.evaluation.questions import ClusterNames
     from feval.recording import Recording
-    from feval.replay import LLM, Dataset
-    from feval.replay.clock import Timing
+    from feval.replay import LLM, Dataset, Timing
 
 
 # skewness over the square root of Q: tails of 2.5 % are wrong by more than 1.5 %, to first order

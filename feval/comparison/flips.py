@@ -22,7 +22,7 @@ from feval.estimators.arrays import Result
 
 if TYPE_CHECKING:
     from feval.cards import Price
-    from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation import Evaluation
     from feval.methods.protocol import Floats, Integers
 
 RATES = dict(zip(("input", "output", "cached", "written"), PRICE_FIELDS, strict=False))

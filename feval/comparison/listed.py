@@ -24,8 +24,7 @@ from feval.methods import METHODS
 from feval.methods.protocol import capabilities
 from feval.recording import Recording
 from feval.recording.arrays import are_verdicts
-from feval.replay import LLM
-from feval.replay.loading import load, only_dataset
+from feval.replay import LLM, load, only_dataset
 from feval.values import Record, RecordLike
 
 _SUGGESTED_COUNTS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)

@@ -42,7 +42,7 @@ from feval.cards.prices import moved_prices
 from feval.cards.reading import read_toml
 from feval.comparison.flips import VariedPrice
 from feval.errors import FevalError, OutOfRangeError, UsageError
-from feval.evaluation import make_method
+from feval.evaluation import MethodFile, make_method
 from feval.evaluation.measures import COSTS
 from feval.evaluation.questions import read_clusters
 from feval.evaluation.requests import (
@@ -55,10 +55,9 @@ from feval.evaluation.requests import (
     one_of,
     option,
 )
-from feval.evaluation.user_methods import MethodFile
 from feval.hub import is_address
 from feval.lazy import Displayable
-from feval.replay.draws import ORDERS
+from feval.replay import ORDERS
 from feval.values import Record, RecordLike
 
 _ONE_OF_COSTS = "|".join(COSTS)

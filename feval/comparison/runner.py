@@ -17,12 +17,10 @@ import numpy as np
 
 from feval.comparison.plan import ComparedMethod, Plan
 from feval.errors import FevalError, NotExactError, StorageError, UnknownNameError, UsageError
-from feval.evaluation import TIME_LIMIT
+from feval.evaluation import TIME_LIMIT, Evaluation, MethodFile, budgets, evaluate
 from feval.evaluation.cautions import swept_text
-from feval.evaluation.evaluation import Evaluation, budgets, evaluate
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, Rows, question_set
-from feval.evaluation.user_methods import MethodFile
-from feval.executors.progress import Progress, silent
+from feval.executors import Progress, silent
 from feval.hub import open_place
 from feval.methods import Oracle, SelfConsistency, SingleCall
 from feval.methods.protocol import is_exact

@@ -36,11 +36,10 @@ from feval.estimators.intervals import (
     difference_test,
 )
 from feval.methods.protocol import Bools, Floats, Integers, Rows
-from feval.values import frozen
 
 if TYPE_CHECKING:
     from feval.comparison.plan import Plan
-    from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation import Evaluation
 
 _GRID = 3
 """Number of costs (per pair) and accuracies (for all) at which methods are compared where the plan
@@ -58,7 +57,7 @@ _ALIKE = (
 _CHUNK = 1000  # resamples worked on at once where arrays are [R, K, K] or several times [R, P]
 
 
-@frozen
+@dataclass(frozen=True)
 class FrontierPoint:
     """A point that no other point of any method dominates.
 
@@ -75,7 +74,7 @@ class FrontierPoint:
     stays: float
 
 
-@frozen
+@dataclass(frozen=True)
 class BestPoint:
     """The most accurate point within a budget, of equals the cheapest, and those that may be as
     good.
@@ -101,7 +100,7 @@ class BestPoint:
     accuracy_high: float | None = None
 
 
-@frozen
+@dataclass(frozen=True)
 class HullArea:
     """Average height of a curve's non-decreasing convex hull over the costs that all curves share
     (RouterBench's AIQ).
@@ -121,7 +120,7 @@ class HullArea:
     area_high: float
 
 
-@frozen
+@dataclass(frozen=True)
 class AccuracyDifference:
     """Accuracy of one method minus another's: at one cost, or each at its most expensive point
     where they share none.
@@ -154,7 +153,7 @@ class AccuracyDifference:
     skewness: float = 0.0
 
 
-@frozen
+@dataclass(frozen=True)
 class CostToReach:
     """What one method costs at a given accuracy.
 
@@ -172,7 +171,7 @@ class CostToReach:
     never: float
 
 
-@frozen
+@dataclass(frozen=True)
 class Saving:
     """What one method costs more or less than another at the same accuracy.
 
@@ -203,7 +202,7 @@ class Saving:
     never_b: float
 
 
-@frozen
+@dataclass(frozen=True)
 class Rank:
     """A method's place among all.
 

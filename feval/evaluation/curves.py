@@ -47,13 +47,12 @@ from feval.evaluation.replicates import (
     joined,
 )
 from feval.evaluation.results import DatasetResult, interval_ends, rests_on
-from feval.executors.progress import Progress, reports, silent
+from feval.executors import Progress, reports, silent
 from feval.lazy import Plottable
 from feval.methods.protocol import Floats, Integers, Rows, capabilities, drawn, is_exact, may_search
 from feval.methods.vote import plurality_is_right
 from feval.recording.arrays import are_verdicts
-from feval.replay.draws import ORDERS
-from feval.replay.pools import without_gaps
+from feval.replay import ORDERS, without_gaps
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

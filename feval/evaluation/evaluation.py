@@ -79,14 +79,11 @@ from feval.evaluation.replicates import (
 )
 from feval.evaluation.results import DatasetResult, interval_ends, rests_on
 from feval.evaluation.user_methods import MethodFile, learns, require_arguments
-from feval.executors.progress import Progress, silent
+from feval.executors import Progress, silent
 from feval.lazy import Plottable
 from feval.methods.fields import json_field, set_fields
 from feval.methods.protocol import BatchMethod, Floats, Rows, capabilities, is_exact, may_search
-from feval.replay import LLM, load
-from feval.replay.clock import Timing
-from feval.replay.draws import ORDERS
-from feval.replay.pools import without_gaps
+from feval.replay import LLM, ORDERS, Timing, load, without_gaps
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

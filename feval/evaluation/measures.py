@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from feval.cards.billing import BillingRule, Price
     from feval.methods.protocol import Floats
-    from feval.replay import LLM, Pool
-    from feval.replay.clock import Timing
+    from feval.replay import LLM, Pool, Timing
 
     Columns = Sequence[npt.NDArray[Any]] | npt.NDArray[Any]
     """[Q] per LLM, or one array for all LLMs together."""

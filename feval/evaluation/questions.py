@@ -31,8 +31,8 @@ from feval.estimators.arrays import Integers, Result
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.protocol import Bools, Rows as Rows
+from feval.replay import without_gaps
 from feval.replay.draws import ABSENT_SAMPLE, uniforms
-from feval.replay.pools import without_gaps
 from feval.values import frozen
 
 if TYPE_CHECKING:

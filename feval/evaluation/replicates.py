@@ -21,7 +21,7 @@ from feval.estimators.arrays import Int64, Result
 from feval.evaluation import TIME_LIMIT, user_methods
 from feval.evaluation.measures import QuestionLedger, payer
 from feval.evaluation.user_methods import MethodFile
-from feval.executors.progress import Progress, silent
+from feval.executors import Progress, silent
 from feval.methods.protocol import (
     LEDGER_FIELDS,
     BatchMethod,
@@ -36,10 +36,9 @@ from feval.methods.protocol import (
     in_seconds,
 )
 from feval.methods.vote import split_errors
-from feval.replay import LLM
+from feval.replay import LLM, without_gaps
 from feval.replay.draws import MAX_REPLICATES, require_places
 from feval.replay.loading import LoadRecipe
-from feval.replay.pools import without_gaps
 from feval.values import Record
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ if TYPE_CHECKING:
     from feval.evaluation.user_methods.calling import MethodAnswer
     from feval.methods.protocol import Expectation, Orders
     from feval.recording import Scores
-    from feval.replay import Dataset, Pool
-    from feval.replay.clock import Timing
+    from feval.replay import Dataset, Pool, Timing
 
 
 _MOST_REPLICATES, _LEAST_REPLICATES, _DRAWS = 100, 10, 2_000_000

@@ -34,8 +34,7 @@ from feval.evaluation.curves import Curve, method_curve, self_consistency_curve
 from feval.evaluation.measures import COSTS
 from feval.evaluation.questions import CHOICES, Rows, read_clusters, train_test_rows
 from feval.evaluation.replicates import default_replicates
-from feval.replay import LLM, Dataset, checked_rule
-from feval.replay.draws import ORDERS
+from feval.replay import LLM, ORDERS, Dataset, checked_rule
 
 MOST_RESAMPLES = 1_000_000
 MOST_REPLICATES = 100_000

@@ -16,8 +16,7 @@ from feval.values import Record
 if TYPE_CHECKING:
     from feval.estimators.per_question import PerQuestion
     from feval.methods.protocol import Rows
-    from feval.replay import LLM, Dataset, Judges
-    from feval.replay.clock import Timing
+    from feval.replay import LLM, Dataset, Judges, Timing
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -23,10 +23,10 @@ from feval.evaluation.curves import CurvePoint, ascending, interval_columns
 from feval.evaluation.measures import QuestionLedger
 from feval.evaluation.questions import ClusterNames, cluster_sizes, question_clusters, question_set
 from feval.evaluation.results import DatasetResult, rests_on
-from feval.executors.progress import Progress, reports, silent
+from feval.executors import Progress, reports, silent
 from feval.lazy import Plottable
 from feval.methods.cuts import Cuts
-from feval.replay.pools import without_gaps
+from feval.replay import without_gaps
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset, Pool

@@ -18,7 +18,13 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from feval.executors.progress import reports as reports, set_progress as set_progress
+    from feval.executors.progress import (
+        Progress as Progress,
+        UncountedProgress as UncountedProgress,
+        reports as reports,
+        set_progress as set_progress,
+        silent as silent,
+    )
     from feval.executors.tasks import results as results
     from feval.executors.workers import (
         distributed as distributed,
@@ -29,7 +35,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "workers": "distributed require_portable",
-        "progress": "reports set_progress",
+        "progress": "reports set_progress Progress UncountedProgress silent",
         "tasks": "results",
     },
 )

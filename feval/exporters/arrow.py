@@ -17,7 +17,7 @@ import pyarrow as pa
 from feval import executors
 from feval.cards.tokens import NONE
 from feval.errors import DamagedRecordingError, UsageError
-from feval.executors.progress import UncountedProgress
+from feval.executors import UncountedProgress
 from feval.importers.exported import FACTS, FACTS_VERSION, pairs_of
 from feval.importers.source import Row
 from feval.recording import Recording

@@ -26,8 +26,7 @@ import orjson
 from feval import __version__
 from feval.cards import find_dataset_card
 from feval.errors import NotRecordedError, UsageError
-from feval.executors import results
-from feval.executors.progress import UncountedProgress
+from feval.executors import UncountedProgress, results
 from feval.exporters.arrow import AHEAD, Export, blocks_of, questions_of
 from feval.importers.exported import pairs_of
 from feval.importers.source import Row

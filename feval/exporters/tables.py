@@ -24,8 +24,7 @@ from feval.answers import EXTRACTOR_VERSION
 from feval.arguments import checked
 from feval.cards.tokens import USAGE
 from feval.errors import StorageError, UsageError, require_known
-from feval.executors import results
-from feval.executors.progress import UncountedProgress, reports
+from feval.executors import UncountedProgress, reports, results
 from feval.exporters.arrow import (
     AHEAD,
     COLUMNS,
@@ -43,9 +42,8 @@ from feval.exporters.arrow import (
 from feval.exporters.every_eval_ever import export_every_eval_ever
 from feval.importers.exported import FACTS, pairs_of
 from feval.importers.files import shortest_floats
-from feval.recording import Recording, open_recording, recording_around
+from feval.recording import Recording, open_recording, recording_around, scratch_beside, sync_folder
 from feval.recording.derived.rewriting import Block
-from feval.recording.layout.files import scratch_beside, sync_folder
 
 FORMATS = ("jsonl", "csv", "parquet", "every-eval-ever")
 

@@ -36,12 +36,11 @@ from feval.evaluation.cautions import few_questions, judged_by
 from feval.evaluation.curves import ascending
 from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.evaluation.replicates import loaded, with_numbers
-from feval.executors.progress import UncountedProgress, reports
+from feval.executors import UncountedProgress, reports
 from feval.lazy import Plottable
 from feval.methods.protocol import drawn
-from feval.replay import LLM, Dataset
+from feval.replay import LLM, Dataset, without_gaps
 from feval.replay.loading import LoadRecipe
-from feval.replay.pools import without_gaps
 from feval.values import frozen
 
 if TYPE_CHECKING:

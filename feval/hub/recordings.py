@@ -22,12 +22,11 @@ from urllib.parse import quote
 import orjson
 
 from feval.errors import StorageError
-from feval.executors.progress import Progress
+from feval.executors import Progress
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.client import RepoFile, cache_folder
 from feval.hub.snapshots import Snapshot, open_snapshot
-from feval.recording import Recording, open_recording
-from feval.recording.layout.files import NewFolder, storage_errors
+from feval.recording import NewFolder, Recording, open_recording, storage_errors
 from feval.recording.layout.format import MANIFEST, MOST_BYTES, README, Part
 from feval.recording.verify import check_leaf, check_votes, listed_parts, paths_of, write_origin
 from feval.values import frozen

@@ -40,7 +40,7 @@ from feval.errors import (
     UnpinnedWarning,
     UsageError,
 )
-from feval.executors.progress import Progress, reports, silent
+from feval.executors import Progress, reports, silent
 from feval.hub.addresses import Address, is_commit, parse_address
 from feval.hub.client import (
     Client,

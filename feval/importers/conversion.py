@@ -18,8 +18,7 @@ from feval.answers import EXTRACTOR_VERSION, canonical_gold, extract, normal_for
 from feval.answers.equality import named_equality
 from feval.answers.thoughts import reply_behind
 from feval.arguments import checked, in_python
-from feval.cards import price_list
-from feval.cards.cards import find_dataset_card, thoughts_of
+from feval.cards import find_dataset_card, price_list, thoughts_of
 from feval.cards.tokens import NONE, token_counter
 from feval.errors import (
     ConflictError,
@@ -31,7 +30,7 @@ from feval.errors import (
     UsageError,
     require_known,
 )
-from feval.executors.progress import Progress, reports
+from feval.executors import Progress, reports
 from feval.importers import feval_ttc, inspect_ai, jsonl, lighteval, lm_eval, papers, tables
 from feval.importers.columns import LARGEST
 from feval.importers.exported import Facts, facts_of
@@ -49,10 +48,17 @@ from feval.importers.source import (
     counted_notes,
 )
 from feval.importers.stored_rows import StoredRows
-from feval.recording import DatasetInfo, ProbeRows, Question, RecordingWriter, ScorerInfo, ScoreRows
+from feval.recording import (
+    DatasetInfo,
+    ProbeRows,
+    Question,
+    RecordingWriter,
+    ScorerInfo,
+    ScoreRows,
+    storage_errors,
+)
 from feval.recording.arrays import direction_question
 from feval.recording.content import VERDICT
-from feval.recording.layout.files import storage_errors
 
 _HINT_BYTES = 16 << 20
 _MOST_IDS = 5  # that a note lists

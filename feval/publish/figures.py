@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from feval.cards import PriceList, price_list
-from feval.cards.cards import price_ids
-from feval.cards.names import FINISH_REASONS, UNANSWERED
+from feval.cards import FINISH_REASONS, UNANSWERED, PriceList, price_ids, price_list
 from feval.cards.tokens import NONE
 from feval.estimators.plurality import LARGEST_POOL
 from feval.evaluation.curves import Curve, self_consistency_curve

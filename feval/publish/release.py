@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from feval.cards import PriceList
 from feval.errors import CardError, ConflictError, HubError, ReleaseError
-from feval.executors.progress import Progress, reports
+from feval.executors import Progress, reports
 from feval.hub import open_place
 from feval.hub.commits import Files, PushResult, RepoState, push_files, read_page, state
 from feval.publish.card import PICTURE, SURFACES, Page, card, default_title

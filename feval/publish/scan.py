@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 from feval.cards.reading import open_regular
 from feval.errors import DamagedRecordingError, ReleaseError, UsageError
-from feval.executors.progress import Progress
+from feval.executors import Progress
 from feval.publish.secrets import KEYS, Rule, forms, in_base64, key_rules, known_secrets
 from feval.report.text import counted, visible
 from feval.values import frozen

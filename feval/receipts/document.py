@@ -20,7 +20,7 @@ from feval.cards.reading import parse_json, read_regular
 from feval.comparison.comparison import load_compared
 from feval.comparison.plan import ComparisonRequest, path_from
 from feval.errors import FevalError, UsageError, require_known
-from feval.evaluation import make_method
+from feval.evaluation import MethodFile, make_method
 from feval.evaluation.requests import (
     MOST_NAMES,
     CurveRequest,
@@ -30,7 +30,6 @@ from feval.evaluation.requests import (
     RunRequest,
     SurfaceRequest,
 )
-from feval.evaluation.user_methods import MethodFile
 from feval.hub import is_address
 from feval.recording.layout.format import Record, cached_from, is_safe_path
 from feval.replay.draws import SCHEME as DRAWS

@@ -16,14 +16,14 @@ from feval.cards import PriceList, price_list
 from feval.cards.billing import usd
 from feval.errors import UsageError
 from feval.estimators.arrays import pareto
+from feval.evaluation import Curve, CurvePoint
 from feval.evaluation.cautions import mixed_counters, swept_text
-from feval.evaluation.curves import Curve, CurvePoint
 from feval.receipts.document import local_receipt, read_receipt
 from feval.replay import Judges
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison
-    from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation import Evaluation
     from feval.recording.layout.format import Record
 
 

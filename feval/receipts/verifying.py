@@ -18,18 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from feval import __version__
 from feval.arguments import checked
-from feval.cards import price_list
-from feval.cards.cards import price_ids
+from feval.cards import price_ids, price_list
 from feval.cards.genai import GENAI
 from feval.cards.reading import open_regular
 from feval.comparison import compare
 from feval.comparison.plan import ComparisonRequest
 from feval.errors import ConflictError, FevalError, MethodError, RecordingError, UsageError
-from feval.evaluation import evaluate, make_method
+from feval.evaluation import MethodFile, evaluate, make_method, surface
 from feval.evaluation.requests import CurveRequest, EstimateRequest, RunRequest, SurfaceRequest
-from feval.evaluation.surfaces import surface
-from feval.evaluation.user_methods import MethodFile
-from feval.executors.progress import UncountedProgress, reports, silent
+from feval.executors import UncountedProgress, reports, silent
 from feval.forecast import estimate
 from feval.hub import is_address, open_place
 from feval.receipts.document import comparison_numbers, read_receipt

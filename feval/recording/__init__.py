@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from feval.recording.derived.merging import merge
     from feval.recording.derived.rewriting import add_scores, aggregate_scores
     from feval.recording.derived.selection import select
+    from feval.recording.layout.files import NewFolder, scratch_beside, storage_errors, sync_folder
     from feval.recording.layout.format import recording_around
     from feval.recording.reader import Recording, open_recording
     from feval.recording.verify import Verification, verify_recording
@@ -32,6 +33,7 @@ __all__ = [
     "DatasetInfo",
     "Extraction",
     "LLMInfo",
+    "NewFolder",
     "PoolRows",
     "ProbeRows",
     "Probes",
@@ -49,13 +51,17 @@ __all__ = [
     "merge",
     "open_recording",
     "recording_around",
+    "scratch_beside",
     "select",
+    "storage_errors",
+    "sync_folder",
     "verify_recording",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "layout.files": "NewFolder scratch_beside storage_errors sync_folder",
         "arrays": "Probes Scores Steps",
         "content": "DatasetInfo LLMInfo PoolRows ProbeRows Question ScorerInfo ScoreRows",
         "derived.extraction": "Extraction extract",

@@ -27,7 +27,7 @@ from feval.errors import (
     NotARecordingError,
     UsageError,
 )
-from feval.executors.progress import Progress, reports
+from feval.executors import Progress, reports
 from feval.executors.tasks import portable
 from feval.recording import parquet
 from feval.recording.content import PairTally, QuestionTable

@@ -56,7 +56,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from feval.cards.names import FINISH_REASONS
+from feval.cards import FINISH_REASONS
 from feval.recording.arrays import Probes, Steps
 from feval.recording.layout.flat import (
     Int32,

@@ -22,7 +22,7 @@ from feval.answers.equivalence import (
     classes_from_verdicts,
     classify,
 )
-from feval.cards.names import FINISH_REASONS
+from feval.cards import FINISH_REASONS
 from feval.errors import DamagedRecordingError
 from feval.recording import parquet
 from feval.recording.arrays import message_numbers, unknown_as_minus_one

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from feval.cards.names import FINISH_REASONS
+from feval.cards import FINISH_REASONS
 from feval.errors import FevalError, NotRecordedError, ShortPoolError, UsageError
 from feval.replay.responses import REQUEST, MessageList, Need, ProbeReply, Source, TraceState
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from feval.errors import StorageError
-from feval.recording import recording_around
-from feval.recording.layout.files import scratch_beside
+from feval.recording import recording_around, scratch_beside
 from feval.values import RecordLike
 
 Content = bytes | BinaryIO

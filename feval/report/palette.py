@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from feval.comparison.runner import MethodCurve
+    from feval.comparison import MethodCurve
 
 Look = tuple[int, int, int]
 """Which colour, marker and dashes a line has."""

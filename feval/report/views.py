@@ -52,8 +52,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from feval.comparison import Comparison, Plan
-    from feval.evaluation.evaluation import Evaluation
-    from feval.evaluation.surfaces import Surface
+    from feval.evaluation import Evaluation, Surface
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
     from feval.report.pictures import Picture, PlotOptions

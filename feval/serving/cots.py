@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from feval.answers import extract
 from feval.answers.thoughts import Mark, Split, apart, beginning, join, of_content_blocks, raw_place
-from feval.cards.names import FINISH_REASONS
+from feval.cards import FINISH_REASONS
 from feval.cards.tokens import Beginning, beginnings, is_usage
 from feval.errors import FevalError
 from feval.replay import LLM

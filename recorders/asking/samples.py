@@ -20,8 +20,7 @@ from typing import Any
 import orjson
 
 from feval.answers.thoughts import Thoughts, interruption, split, written_marks
-from feval.cards import Price, count_words
-from feval.cards.names import UNANSWERED
+from feval.cards import UNANSWERED, Price, count_words
 from feval.errors import OutOfRangeError, UsageError
 from feval.values import Record, RecordLike, frozen
 from recorders.asking.engine import Assignment, Progress, TokenEstimate, ask

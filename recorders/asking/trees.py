@@ -19,8 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from feval.answers.thoughts import Thoughts, split_columns
 from feval.appendlog import clean
-from feval.cards import Price, count_words
-from feval.cards.names import UNANSWERED
+from feval.cards import UNANSWERED, Price, count_words
 from feval.errors import OutOfRangeError, UsageError
 from feval.replay.draws import ABSENT_SAMPLE
 from feval.values import RecordLike, frozen

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeGuard, TypeVar
 import orjson
 
 from feval.answers.thoughts import block_text, read_blocks
-from feval.cards.names import FINISH_REASONS
+from feval.cards import FINISH_REASONS
 from feval.cards.tokens import Usage
 from feval.values import Record, RecordLike
 from recorders.errors import Fatal, Transient

@@ -26,10 +26,8 @@ from feval.answers import canonical, extract
 from feval.answers.equality import comparison, named_equality
 from feval.answers.equivalence import Classifier
 from feval.answers.thoughts import Thoughts, reply_behind, split_columns
-from feval.cards import PriceList, count_words, price_list
+from feval.cards import UNANSWERED, PriceList, count_words, price_list, thoughts_of
 from feval.cards.billing import Price, billed_prompts, usd
-from feval.cards.cards import thoughts_of
-from feval.cards.names import UNANSWERED
 from feval.errors import NotRecordedError, OutOfRangeError, PriceNotFoundError, UsageError
 from feval.recording import Question
 from feval.recording.arrays import path_texts

@@ -22,7 +22,7 @@ import orjson
 
 from feval.cards import token_counter
 from feval.errors import ConflictError, FevalError, OutOfRangeError, StorageError, UsageError
-from feval.executors.progress import Progress, reports
+from feval.executors import Progress, reports
 from feval.recording import Question
 from feval.recording.verify import StepCounter
 from recorders.asking.trees import LiveTurns

@@ -46,8 +46,7 @@ from starlette.routing import Route
 
 from feval.errors import FevalError, StorageError, UsageError
 from feval.publish.secrets import refuse_key_fields
-from feval.recording import Question, merge, open_recording
-from feval.recording.layout.files import scratch_beside
+from feval.recording import Question, merge, open_recording, scratch_beside
 from feval.serving.wire import (
     RequestError,
     ServingError,

@@ -23,7 +23,7 @@ from typing import Any
 from feval.answers import EXTRACTOR_VERSION, KINDS
 from feval.answers.equality import named_equality
 from feval.appendlog import difference
-from feval.cards.cards import find_dataset_card, thoughts_of
+from feval.cards import find_dataset_card, thoughts_of
 from feval.cards.tokens import SPLIT_USAGE, is_usage, token_counter
 from feval.errors import ConflictError, NotARecordingError, StorageError, UsageError, require_known
 from feval.executors import reports

@@ -20,9 +20,7 @@ import orjson
 
 from feval.answers import canonical_gold, extract, normal_forms
 from feval.answers.thoughts import SplitColumns, opened_by_template, reply_behind, split_columns
-from feval.cards import price_list
-from feval.cards.cards import thoughts_of
-from feval.cards.names import UNANSWERED
+from feval.cards import UNANSWERED, price_list, thoughts_of
 from feval.cards.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
 from feval.recording import (
     DatasetInfo,

@@ -11,7 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from feval.answers import extract
-from feval.cards.cards import LLMCard, find_dataset_card, find_llm_card, thoughts_of
+from feval.cards import LLMCard, find_dataset_card, find_llm_card, thoughts_of
 from feval.cards.front_matter import card_folder, find_card
 from feval.errors import OutOfRangeError, UsageError, require_known
 from feval.hub.datasets import questions, remarks, train_rows

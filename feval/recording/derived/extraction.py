@@ -17,10 +17,9 @@ from typing import NamedTuple
 from feval import answers
 from feval.answers.equality import named_equality
 from feval.answers.thoughts import Thoughts, opened_by_template, reply_behind, split, split_columns
-from feval.cards.cards import thoughts_of
+from feval.cards import thoughts_of
 from feval.errors import AnswerError, UsageError, require_known
-from feval.executors import results
-from feval.executors.progress import Progress, reports
+from feval.executors import Progress, reports, results
 from feval.recording.content import DatasetInfo, PoolRows, ProbeRows, Question
 from feval.recording.derived.rewriting import (
     Block,

@@ -15,7 +15,7 @@ import numpy as np
 
 from feval.arguments import checked
 from feval.errors import ConflictError, UsageError
-from feval.executors.progress import Progress, reports
+from feval.executors import Progress, reports
 from feval.recording.content import PoolRows, ProbeRows, ScoreRows
 from feval.recording.derived.rewriting import (
     common_info,

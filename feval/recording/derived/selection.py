@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from feval.arguments import checked
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError
-from feval.executors.progress import Progress, reports
+from feval.executors import Progress, reports
 from feval.recording.content import PoolRows, ProbeRows, ScoreRows
 from feval.recording.derived.rewriting import carried_notes, derived_writer, known_verdicts
 from feval.recording.parts import rows_at

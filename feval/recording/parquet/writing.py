@@ -12,7 +12,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from feval.cards.names import FINISH_REASONS
+from feval.cards import FINISH_REASONS
 from feval.errors import UsageError
 from feval.recording.content import PairTally, PoolRows, QuestionTable, utc_time
 from feval.recording.layout.files import HashedFile

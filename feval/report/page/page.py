@@ -43,10 +43,9 @@ from feval.report.text import counted, percent
 from feval.values import Record
 
 if TYPE_CHECKING:
+    from feval.comparison import MethodCurve
     from feval.comparison.comparison import Comparison, Traces
-    from feval.comparison.runner import MethodCurve
-    from feval.evaluation.evaluation import Evaluation
-    from feval.evaluation.surfaces import Surface
+    from feval.evaluation import Evaluation, Surface
     from feval.replay import LLM, Dataset
 
 IN_MEMORY = 1 << 26

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from feval.cards.names import FINISH_REASONS
+from feval.cards import FINISH_REASONS
 from feval.evaluation.replicates import drawn_orders
-from feval.executors.progress import Progress, reports, silent
+from feval.executors import Progress, reports, silent
 from feval.recording import Recording
 from feval.replay import LLM, load
 from feval.report.looking import LLMOnQuestion, answer_span, overview, readable, recorded_questions

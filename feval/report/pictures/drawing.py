@@ -33,8 +33,7 @@ from feval.report.text import plain_number, shortened
 from feval.values import frozen
 
 if TYPE_CHECKING:
-    from feval.evaluation.curves import CurvePoint
-    from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation import CurvePoint, Evaluation
 
 DASHED, DOTTED = ((0, each) for each in CEILINGS[:2])
 INK, GREY = "#222222", "#777777"

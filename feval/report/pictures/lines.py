@@ -50,11 +50,9 @@ from feval.report.tables.tables import billing_note, cost_mark, cost_words, subt
 from feval.report.text import counted, counted_questions, interval_name, shortened
 
 if TYPE_CHECKING:
-    from feval.comparison import Comparison
+    from feval.comparison import Comparison, MethodCurve
     from feval.comparison.plan import ComparedMethod
-    from feval.comparison.runner import MethodCurve
-    from feval.evaluation.curves import Curve, CurvePoint
-    from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation import Curve, CurvePoint, Evaluation
     from feval.forecast import BudgetPlan, EstimatedCurve, Forecast
     from feval.methods.protocol import Floats
 

@@ -48,8 +48,7 @@ from feval.report.text import counted, plain_number, shortened
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison
-    from feval.evaluation.curves import Curve
-    from feval.evaluation.surfaces import Surface
+    from feval.evaluation import Curve, Surface
     from feval.forecast.coupled import Coupling
     from feval.forecast.figures import Figure, Panel, Series
     from feval.methods.protocol import Floats

@@ -47,7 +47,7 @@ from feval.report.text import (
 if TYPE_CHECKING:
     from feval.comparison import Comparison
     from feval.comparison.statistics import AccuracyDifference, BestPoint
-    from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation import Evaluation
 
 _MEANINGS = {
     "frontier %": (

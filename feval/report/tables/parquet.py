@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from feval.comparison.comparison import point_columns
 
 if TYPE_CHECKING:
-    from feval.comparison import Comparison
-    from feval.comparison.runner import MethodCurve
+    from feval.comparison import Comparison, MethodCurve
     from feval.report.tables.tables import Records
 
 _ROW_GROUP = 1 << 16

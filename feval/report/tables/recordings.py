@@ -9,8 +9,7 @@ import numpy as np
 
 from feval import evaluation
 from feval.answers import NORMAL_FORM
-from feval.cards import price_list
-from feval.cards.cards import price_ids
+from feval.cards import price_ids, price_list
 from feval.cards.tokens import NONE
 from feval.replay import load
 from feval.report.tables.tables import (

@@ -36,11 +36,10 @@ from feval.report.text import (
 from feval.values import frozen
 
 if TYPE_CHECKING:
-    from feval.evaluation.curves import Curve
-    from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation import Curve, Evaluation
     from feval.evaluation.surfaces import Surface, SurfacePoint
     from feval.receipts import Grade
-    from feval.replay.clock import Timing
+    from feval.replay import Timing
 
 
 Line = tuple[tuple[str, str], ...]
