@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from feval.cards.billing import PICODOLLARS, billing_rule, require_plain, usd
 from feval.errors import UsageError
+from feval.values import Record
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -250,7 +251,7 @@ class QuestionLedger:
 
     payers: Sequence[Payer]
     prompt_tokens: Columns
-    counts: dict[str, Any]
+    counts: Record
     draws: int = 1
     timing: Timing | None = None
     _means: dict[str, float | None] = field(default_factory=dict, init=False, repr=False)
@@ -335,9 +336,7 @@ class QuestionLedger:
         payers = [one._replace(price=prices.get(one.name, one.price)) for one in self.payers]
         return replace(self, payers=payers)
 
-    def bill_rows(
-        self, *, place: int | None = None, longest: int | None = None
-    ) -> list[dict[str, Any]]:
+    def bill_rows(self, *, place: int | None = None, longest: int | None = None) -> list[Record]:
         """What is billed, as JSON values that any prices can be put to: means per question, for
         each LLM and each step of its price; none where they are not known, or CoTs state USD.
 
@@ -352,7 +351,7 @@ class QuestionLedger:
         def own(column: Any) -> float:
             return float(column.mean() if place is None else column[place]) / self.draws
 
-        rows: list[dict[str, Any]] = []
+        rows: list[Record] = []
         for bill in [] if self.payers[0].states_usd else self.billed() or ():
             steps = [start for start, _ in bill.payer.price.steps] if bill.payer.price else []
             for beyond, end in pairwise((0, *steps, 1 << 63)):
