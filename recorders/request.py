@@ -10,16 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Protocol
 
 import orjson
 
 from feval.cards import count_words
 from feval.errors import OutOfRangeError, UsageError
-from feval.values import frozen
+from feval.values import Record, RecordLike, frozen
 from recorders.shared_noise import NOISE_SCHEME
 
 _ROOM_FOR_SAMPLES = 2**32 - 1  # sample i is asked for with seed + i
@@ -78,7 +78,7 @@ class Decoding:
     stop: tuple[str, ...] = ()
     seed: int | None = None
     logprobs: int | None = None
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    extra_body: RecordLike = field(default_factory=dict)
     noise_seed: int | None = None
 
     def check(self) -> None:
@@ -115,7 +115,7 @@ class Decoding:
                     f"The setting {name} must be {least} to {top}; {value} was given."
                 )
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> Record:
         """Return every parameter except the seed, as JSON values: what all samples of a request
         share.
         """

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         price_ids,
         thoughts_of,
     )
-    from feval.cards.front_matter import read_card
     from feval.cards.names import FINISH_REASONS, UNANSWERED, DatasetType, LLMType
     from feval.cards.prices import PriceList, price_list
     from feval.cards.serving import ServingProfile, serving_profile
@@ -39,7 +38,6 @@ __all__ = [
     "llm_card",
     "price_ids",
     "price_list",
-    "read_card",
     "serving_profile",
     "thoughts_of",
     "token_counter",
@@ -51,7 +49,6 @@ __getattr__, __dir__ = lazy_names(
         "cards": "DatasetCard LLMCard dataset_card llm_card find_dataset_card find_llm_card"
         " thoughts_of price_ids",
         "billing": "Price",
-        "front_matter": "read_card",
         "prices": "PriceList price_list",
         "serving": "ServingProfile serving_profile",
         "tokens": "count_words token_counter",

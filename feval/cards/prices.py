@@ -245,7 +245,7 @@ class PriceList:
             json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
         ).hexdigest()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Record:
         """JSON values that `PriceList(**values)` takes back, without the notes."""
         prices = {llm: price.to_json() for llm, price in self.prices.items()}
         return {"id": self.id, "date": self.date, "source": self.source, "prices": prices}

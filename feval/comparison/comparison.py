@@ -38,7 +38,7 @@ from feval.lazy import Plottable, views
 from feval.methods import METHODS
 from feval.methods.protocol import BatchMethod, capabilities
 from feval.replay import load, open_recordings
-from feval.values import Record
+from feval.values import Record, RecordLike
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -106,7 +106,7 @@ class Comparison(Plottable, Statistics):
     baselines: tuple[Evaluation, ...]
     ceilings: tuple[MethodCurve, ...]
     left_out: LeftOut = NONE_LEFT_OUT
-    methods: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    methods: RecordLike = field(default_factory=dict, compare=False)
     base: Path = field(default=Path(), compare=False)
     loaded: tuple[Dataset, Mapping[str, LLM]] | None = field(default=None, compare=False)
     inexact: str | None = None
@@ -273,7 +273,7 @@ class Comparison(Plottable, Statistics):
     def __str__(self) -> str:
         return str(views().printed(self))
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """A row of name -> value per point: the columns of `results.csv`; `None` for what is not
         known.
         """
@@ -288,7 +288,7 @@ class Comparison(Plottable, Statistics):
             rows.append(row | {"frontier": role == "method" and (label, place) in on})
         return rows
 
-    def per_question(self) -> dict[str, Any]:
+    def per_question(self) -> Record:
         """Columns of one row per point of a method and question: lists of text, and arrays.
 
         `method` (label), `point` (its place in the curve), `budget` (value of the swept field, as
@@ -329,7 +329,7 @@ class Comparison(Plottable, Statistics):
         paths: list[Path] = views().save(self, Path(folder), overwrite=overwrite)
         return paths
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """All averages and statistics as JSON values; `None` for what has no finite value, see the
         classes.
         """
@@ -358,7 +358,7 @@ class Comparison(Plottable, Statistics):
         return content | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
-def point_columns(curve: MethodCurve, place: int) -> dict[str, Any]:
+def point_columns(curve: MethodCurve, place: int) -> Record:
     """The columns of `Comparison.per_question` for one point: ids and numbers of its questions, and
     what all of them share.
     """

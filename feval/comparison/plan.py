@@ -128,7 +128,7 @@ class ComparedMethod(Request):
 
     label: Text
     method: Text = Field(validation_alias="name")
-    fields: Annotated[dict[str, Any], AfterValidator(_plain)] = {}  # noqa: RUF012  pydantic copies it
+    fields: Annotated[Record, AfterValidator(_plain)] = {}  # noqa: RUF012  pydantic copies it
     llms: Annotated[Names, BeforeValidator(_listed)]
     sweep: Annotated[
         tuple[str, Annotated[tuple[Any, ...], Field(strict=False), AfterValidator(_plain)]] | None,
@@ -144,7 +144,7 @@ class ComparedMethod(Request):
                 " budget."
             )
 
-    def points(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+    def points(self) -> tuple[tuple[str, Record], ...]:
         """Every point: its label, and its fields with that of the budget."""
         if self.sweep is None:
             return ((self.label, dict(self.fields)),)
@@ -153,7 +153,7 @@ class ComparedMethod(Request):
             (f"{self.label}, {name}={value}", {**self.fields, name: value}) for value in values
         )
 
-    def make(self, settings: Mapping[str, Any], users_methods: Mapping[str, Any]) -> Any:
+    def make(self, settings: RecordLike, users_methods: RecordLike) -> Any:
         """The method itself, as `make_method` gives it; a user's method is the one given, or the
         error given for it.
         """
@@ -169,7 +169,7 @@ class ComparedMethod(Request):
             )
         return method
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """The method as a comparison file holds it."""
         table: Record = {"name": self.method, "label": self.label, "llms": list(self.llms)}
         if self.fields:
@@ -360,7 +360,7 @@ class Plan(Displayable, EvaluationOptions):
         return cls.from_dict(content).in_folder(Path(path).parent)
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Plan:
+    def from_dict(cls, content: RecordLike) -> Plan:
         """The plan in the content of a comparison file; unknown keys and wrong types are a
         `UsageError`.
         """
@@ -369,7 +369,7 @@ class Plan(Displayable, EvaluationOptions):
             {key: value for key, value in content.items() if value is not None},
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """The plan as JSON values; `from_dict` takes it back."""
         names = dict.fromkeys(("dataset", "recordings", *type(self).model_fields))
         values = {name: _lists(getattr(self, name)) for name in names if name != "entries"}
@@ -393,7 +393,7 @@ class Plan(Displayable, EvaluationOptions):
         prices = self.prices and moved_prices(self.prices, partial(beside, base))
         return [place if is_address(place) else base / place for place in self.recordings], prices
 
-    def users_methods(self, names: Sequence[str | MethodFile], base: Path) -> dict[str, Any]:
+    def users_methods(self, names: Sequence[str | MethodFile], base: Path) -> Record:
         """The users' methods of the plan by their name in it; one whose file is absent stands as
         the error that says so.
 

@@ -53,6 +53,7 @@ from feval.methods.protocol import Floats, Integers, Rows, capabilities, drawn, 
 from feval.methods.vote import plurality_is_right
 from feval.recording.arrays import are_verdicts
 from feval.replay import ORDERS, without_gaps
+from feval.values import Record, RecordLike
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -107,7 +108,7 @@ class Curve(DatasetResult, Plottable):
     replicates: int | None
     points: tuple[CurvePoint, ...]
     field: str = "n"
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settings: RecordLike = dataclasses.field(default_factory=dict)
     measures: tuple[str, ...] = ()
 
     def by_measure(self) -> list[Curve]:
@@ -131,7 +132,7 @@ class Curve(DatasetResult, Plottable):
     def _paid(self) -> Sequence[tuple[str, Any]]:
         return [(f"{self.method} with {self.field}={point.n}", point) for point in self.points]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Return the curve as JSON values."""
         names = "method", "recording_hash", "seed", "replicates", "field"
         own = self._points_dict(*names) | {"settings": dict(self.settings)}
@@ -427,7 +428,7 @@ def swept_cascade(
     *,
     train_fraction: float | None = None,
     split_seed: int | None = None,
-) -> dict[str, Any]:
+) -> Record:
     """The cascade that the recordings support, as a comparison file writes it: over six training
     budgets from so many CoTs of its cheapest LLM to as many of its dearest, in USD per question.
 
@@ -444,7 +445,7 @@ def swept_cascade(
         if not are_verdicts(name) and all(name in llm.pool.channels.scorers() for llm in llms)
     ]
     samples = 1 if scorers else 5
-    fields: dict[str, Any] = {"score": "vote-share", "samples": samples}
+    fields: Record = {"score": "vote-share", "samples": samples}
     if scorers:
         fields |= {"score": "recorded", "scorer": scorers[0]}
     # of prompts of the usual length

@@ -24,6 +24,7 @@ from feval.evaluation.questions import question_set
 from feval.methods.protocol import Rows
 from feval.methods.vote import plurality
 from feval.replay.draws import uniforms
+from feval.values import Record
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset, MeteredLLM
@@ -170,7 +171,7 @@ class BudgetEnvironment:
         *,
         seed: int | None = None,
         options: Any = None,  # noqa: ARG002  Gymnasium passes it
-    ) -> tuple[Observation, dict[str, Any]]:
+    ) -> tuple[Observation, Record]:
         """Begin an episode.
 
         Args:
@@ -188,7 +189,7 @@ class BudgetEnvironment:
         self._open()
         return self._observation(), self._info()
 
-    def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[Observation, float, bool, bool, Record]:
         """Take an action.
 
         Returns:
@@ -240,7 +241,7 @@ class BudgetEnvironment:
             self._dataset[self._queue[0]].question, left, len(self._queue)
         )
 
-    def _info(self) -> dict[str, Any]:
+    def _info(self) -> Record:
         mask = self._current.mask() if self._queue else [False] * len(ACTIONS)
         return {
             "action_mask": mask,

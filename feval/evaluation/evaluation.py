@@ -28,7 +28,7 @@ Both begin in cli/evaluate.py, the command; `evaluating.open_request` loads the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -84,6 +84,7 @@ from feval.lazy import Plottable
 from feval.methods.fields import json_field, set_fields
 from feval.methods.protocol import BatchMethod, Floats, Rows, capabilities, is_exact, may_search
 from feval.replay import LLM, ORDERS, Timing, load, without_gaps
+from feval.values import Record, RecordLike
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -123,7 +124,7 @@ class Evaluation(Averages, DatasetResult, Plottable):
     """
 
     method: str
-    fields: Mapping[str, Any]
+    fields: RecordLike
     kind: str
     replicates: int | None
     question_ids: Sequence[str]
@@ -209,7 +210,7 @@ class Evaluation(Averages, DatasetResult, Plottable):
         vote = max(1 - self.accuracy - none - early - routed, 0.0)  # rounding
         return dict(zip(ERRORS, (none, vote, early, routed), strict=True))
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """One row of name -> number, as tables hold it; `feval.evaluation.measures.MEANS` says
         which measures they are.
         """
@@ -217,7 +218,7 @@ class Evaluation(Averages, DatasetResult, Plottable):
         averages = self.ledger.averages("always", "files", cost=self.cost)
         return [{"method": self.method, "llms": self.llm, "kind": self.kind} | own | averages]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """The averages as JSON values: what `feval run --json` prints."""
         names = (
             "method",

@@ -35,6 +35,7 @@ from feval.evaluation.measures import COSTS
 from feval.evaluation.questions import CHOICES, Rows, read_clusters, train_test_rows
 from feval.evaluation.replicates import default_replicates
 from feval.replay import LLM, ORDERS, Dataset, checked_rule
+from feval.values import Record, RecordLike
 
 MOST_RESAMPLES = 1_000_000
 MOST_REPLICATES = 100_000
@@ -141,7 +142,7 @@ class Request(BaseModel):
             raise usage_error(error, noun or self.noun, type(self)) from error
 
     @classmethod
-    def parse(cls, noun: str, values: Mapping[str, Any]) -> Self:
+    def parse(cls, noun: str, values: RecordLike) -> Self:
         """A request from outside; `noun` is what error messages call it."""
         make: Any = cls
         request: Self = make(noun, **values)
@@ -151,7 +152,7 @@ class Request(BaseModel):
         """The same request with other values in some fields, checked like a new one."""
         return type(self)(**{name: getattr(self, name) for name in self.model_fields_set} | values)
 
-    def pinned(self) -> dict[str, Any]:
+    def pinned(self) -> Record:
         """The request as a receipt holds it: JSON values, without the price list, which the receipt
         pins by its hash.
         """
@@ -210,7 +211,7 @@ class ReplayOptions(Request):
             values["billing"] = billing_text(values.get("billing", "once"), *more)
         return values
 
-    def loading(self) -> dict[str, Any]:
+    def loading(self) -> Record:
         """The keyword arguments of `load`."""
         return {name: getattr(self, name) for name in ReplayOptions.model_fields}
 
@@ -225,7 +226,7 @@ class QuestionOptions(ReplayOptions):
         "refuse", "Questions with fewer CoTs than the largest budget.", rare=True
     )
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> Record:
         """The keyword arguments of what computes the numbers, such as `estimate`: all fields but
         what is loaded.
         """
@@ -275,7 +276,7 @@ class EvaluationOptions(QuestionOptions):
         """Check the order here, since subclasses know others."""
         _checked_name(self.order, "order", self.orders)
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> Record:
         """The keyword arguments of `evaluate`."""
         return {
             name: getattr(self, name)
@@ -321,7 +322,7 @@ class RunRequest(EvaluationOptions):
     """
 
     method: str
-    settings: dict[str, Any]
+    settings: Record
     dataset: str
     llms: Names
     source_sha256: str | None = None

@@ -111,7 +111,7 @@ class DatasetResult:
         }
 
 
-def rests_on(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any]:
+def rests_on(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Record:
     """The fields of a `DatasetResult` that its dataset, LLMs and questions decide."""
     return {
         "dataset": dataset.id,

@@ -42,7 +42,7 @@ from feval.evaluation.questions import question_set
 from feval.executors import reports
 from feval.recording.arrays import verdicts_name
 from feval.replay import LLM, Dataset
-from feval.values import Record, frozen
+from feval.values import Record, RecordLike, frozen
 
 if TYPE_CHECKING:
     from feval.estimators.coupling import CoupledStatistics
@@ -281,7 +281,7 @@ class Coupling:
     recording_hashes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """The result as JSON values, without the values per question."""
         left_out = {"curves", "covariances", "variances", "pairs", "ranking", "changes"}
         values = {
@@ -486,7 +486,7 @@ class PairOfLLMs(Result):
         return np.stack([coupled.variance_coupled, apart])
 
     def figures(
-        self, area: str | None, at: Rows, samples: int, settings: Mapping[str, Any]
+        self, area: str | None, at: Rows, samples: int, settings: RecordLike
     ) -> CoupledPair:
         """All figures on some questions."""
         statistics = self.coupled.statistics(at)
@@ -564,7 +564,7 @@ SCHEMES = ("coupled", "independent")
 
 
 def ranked_llms(
-    names: Sequence[str], outcomes: tuple[Floats, Floats], settings: Mapping[str, Any]
+    names: Sequence[str], outcomes: tuple[Floats, Floats], settings: RecordLike
 ) -> tuple[list[RankedLLM], list[tuple[str, str, float]]]:
     """Rank the LLMs under both schemes; return the entries, and the pairs that change places with
     their p-values.
@@ -596,7 +596,7 @@ def ranked_llms(
 
 
 def ranking_warnings(
-    names: Sequence[str], scheme: str, table: Floats, settings: Mapping[str, Any]
+    names: Sequence[str], scheme: str, table: Floats, settings: RecordLike
 ) -> list[str]:
     """Warn where the comparisons of a scheme give no ranking."""
     if not table[..., :2].any():

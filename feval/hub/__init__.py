@@ -13,7 +13,7 @@ from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
     from feval.hub.addresses import Address, is_address, parse_address, split_places
-    from feval.hub.commits import PushResult, RepoState, push_files, read_page, render_page, state
+    from feval.hub.commits import PushResult, RepoState, push_files, render_page, state
     from feval.hub.places import local_folder, open_place
     from feval.hub.questions import question_files
     from feval.hub.recordings import PullResult, pull
@@ -34,7 +34,6 @@ __all__ = [
     "pull",
     "push_files",
     "question_files",
-    "read_page",
     "render_page",
     "split_places",
     "state",
@@ -48,6 +47,6 @@ __getattr__, __dir__ = lazy_names(
         "recordings": "PullResult pull",
         "snapshots": "fetch_file fetch_table",
         "questions": "question_files",
-        "commits": "PushResult RepoState push_files read_page render_page state",
+        "commits": "PushResult RepoState push_files render_page state",
     },
 )

@@ -13,17 +13,15 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from feval.importers.conversion import IMPORTERS, import_recording
     from feval.importers.frames import from_dataframe
-    from feval.importers.source import Importer
     from feval.importers.tables import understood
 
-__all__ = ["IMPORTERS", "Importer", "from_dataframe", "import_recording", "understood"]
+__all__ = ["IMPORTERS", "from_dataframe", "import_recording", "understood"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "conversion": "IMPORTERS import_recording",
         "frames": "from_dataframe",
-        "source": "Importer",
         "tables": "understood",
     },
 )

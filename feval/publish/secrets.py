@@ -138,16 +138,11 @@ def key_rules() -> tuple[Rule, ...]:
     )
 
 
-def known_secrets(
-    variable: str | None = None, environment: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def known_secrets(variable: str | None = None) -> dict[str, str]:
     """Return the known secrets by environment variable: those named like one, and the one in
     `variable`.
     """
-    values = (
-        (name, value.strip())
-        for name, value in (os.environ if environment is None else environment).items()
-    )
+    values = ((name, value.strip()) for name, value in os.environ.items())
     return {
         name: value
         for name, value in values

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -85,7 +84,7 @@ class Grade(Averages, DatasetResult):
         """Number of questions that were asked in more than one pass."""
         return len({entry.question for entry in self.consumed if entry.passes > 1})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """The numbers as JSON values: what `feval grade --json` prints, and a receipt holds."""
         names = ("run", "replicate", "dataset", "questions", "dataset_questions", "unanswered",
                  "accuracy", "accuracy_low", "accuracy_high", "as_drawn", "asked_again", "seed",

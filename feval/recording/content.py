@@ -16,7 +16,7 @@ from feval.cards.tokens import Usage
 from feval.errors import UsageError
 from feval.recording.layout.flat import Integers, Rows, Strings, UInt8, UInt32, UInt64, offsets_of
 from feval.recording.layout.format import Record, name_key
-from feval.values import frozen
+from feval.values import RecordLike, frozen
 
 if TYPE_CHECKING:
     from feval.answers.thoughts import Mark
@@ -88,7 +88,7 @@ class LLMInfo:
     name: str
     temperature: float | None = None
     max_tokens: int | None = None
-    decoding: Mapping[str, Any] = field(default_factory=dict)
+    decoding: RecordLike = field(default_factory=dict)
 
     @property
     def base(self) -> str:
@@ -325,7 +325,7 @@ class ScorerInfo:
 
     name: str
     kind: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: RecordLike = field(default_factory=dict)
 
 
 @frozen

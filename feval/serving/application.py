@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Self, TypedDict
 from urllib.parse import parse_qs
 
 from feval import __version__
@@ -39,7 +39,7 @@ from feval.serving.wire import (
     json_reply,
     parse,
 )
-from feval.values import RecordLike, frozen
+from feval.values import Record, RecordLike, frozen
 
 _QUESTION_BYTES = 32 << 20
 _QUESTION_OVERHEAD = 2000  # bytes of a match
@@ -194,7 +194,7 @@ class Application:
         except Exception as error:  # noqa: BLE001  a bug must not end the connection without an answer
             return bug_reply(error)
 
-    def ledger(self, run: str | None = None, *, detail: bool = False) -> dict[str, Any]:
+    def ledger(self, run: str | None = None, *, detail: bool = False) -> Record:
         """Return what was handed out.
 
         Args:

@@ -11,7 +11,7 @@ import csv
 import io
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -47,17 +47,17 @@ class RunGrade(Result):
     grade: Grade
     dataset: Dataset
     llms: Sequence[LLM]
-    prompts: Sequence[Mapping[str, Any]] = ()
+    prompts: Sequence[RecordLike] = ()
 
     def remarks(self) -> list[str]:
         """Return what a reader of the accuracy must know, as sentences."""
         return [*self.grade.remarks(), *prompt_remarks(self.prompts)]
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Record:
         """Return the numbers, and the prompts of the run, as JSON values."""
         return self.grade.to_dict() | {"prompts": list(self.prompts)}
 
-    def receipt(self, folder: Path | None = None) -> dict[str, Any]:
+    def receipt(self, folder: Path | None = None) -> Record:
         """Return what the numbers are computed from; `feval verify` computes them again.
 
         Args:
@@ -68,13 +68,13 @@ class RunGrade(Result):
             self.grade.request(), self.grade.to_dict(), self.dataset, self.llms, folder or Path()
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Return what POST /feval/grade replies."""
         return {"grade": self.result(), "remarks": self.remarks(), "receipt": self.receipt()}
 
 
 def grade_run(
-    ledger: Mapping[str, Any],
+    ledger: RecordLike,
     find: Callable[[str, list[str]], tuple[Dataset, list[LLM]]],
     answers: object,
     dataset: str | None,
@@ -120,9 +120,9 @@ class SavedLedger(BaseModel, strict=True):
     seed: int
     billing: str
     prices: str
-    runs: dict[str, Any]
+    runs: Record
 
-    def run(self, name: str | None) -> Mapping[str, Any]:
+    def run(self, name: str | None) -> RecordLike:
         """Return the ledger of a run, for `None` that of the only one; `UnknownNameError` or
         `UsageError` without such a run.
         """

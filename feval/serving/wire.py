@@ -110,9 +110,7 @@ def bug_reply(error: Exception) -> Reply:
     return error_reply(FevalError(f"An internal error occurred ({name}); the server logged it."))
 
 
-def usage(
-    prompt: int, output: int, *, reasoning: Sequence[int | None], cached: int = 0
-) -> dict[str, Any]:
+def usage(prompt: int, output: int, *, reasoning: Sequence[int | None], cached: int = 0) -> Record:
     """Return the usage of a completion; its reasoning tokens are null unless those of every part
     are known.
     """
@@ -130,7 +128,7 @@ def usage(
 
 
 def completion_reply(
-    completion: Mapping[str, Any],
+    completion: RecordLike,
     *,
     stream: bool,
     with_usage: bool = True,
@@ -364,7 +362,7 @@ class _Fields(BaseModel, strict=True, extra="allow"):
     max_completion_tokens: _Positive | None = None
     seed: int | None = None
     stop: _Words | list[_Words] | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Record | None = None
     feval: Extension | None = None
 
 
@@ -375,7 +373,7 @@ class ChatRequest(_Fields):
     logprobs: bool | None = None
     top_logprobs: _Count | None = None
     tools: list[Any] | None = None
-    response_format: dict[str, Any] | None = None
+    response_format: Record | None = None
 
 
 class TextRequest(_Fields):
@@ -427,7 +425,7 @@ class CompletionRequest(NamedTuple):
     dataset: str | None
     sample: int | None
     few_shot: str | None
-    settings: Mapping[str, Any]
+    settings: RecordLike
 
 
 def parse(

@@ -562,7 +562,7 @@ class RecordingTask:
         ]
         return SamplePlan(requests, self.samples if self.tree is None else self.tree.steps)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Record:
         """Return what must be equal for a journal to be continued."""
         return {
             "dataset": self.dataset,

@@ -21,14 +21,15 @@ from feval.publish.secrets import (
 KEY = 'zq81-marked/0123456789+"abc\\def'
 
 
-def test_known_are_long_values_of_variables_that_are_named_like_keys_or_by_the_command():
+def test_known_are_long_values_of_variables_named_like_keys_or_by_the_command(monkeypatch):
     environment = {
         "A_API_KEY": f" {KEY}\n", "HF_TOKEN": "t" * 16, "SHORT_KEY": "t" * 15, "MONKEYS": "m" * 20,
         "ODD": "o" * 20,
         "SSH_KEY": str(Path(__file__)),
     }  # fmt: skip
-    assert known_secrets(None, environment) == {"A_API_KEY": KEY, "HF_TOKEN": "t" * 16}
-    assert known_secrets("ODD", environment).keys() == {"A_API_KEY", "HF_TOKEN", "ODD"}
+    monkeypatch.setattr(os, "environ", environment)
+    assert known_secrets() == {"A_API_KEY": KEY, "HF_TOKEN": "t" * 16}
+    assert known_secrets("ODD").keys() == {"A_API_KEY", "HF_TOKEN", "ODD"}
 
 
 def test_every_form_of_a_secret_is_masked_at_any_depth():
