@@ -185,8 +185,9 @@ def test_every_statistic_has_a_frame(shown, rows):
     assert all(len(values) == len(records) for values in frame.values())
     for place, record in enumerate(records):
         assert {name: values[place] for name, values in frame.items()} == vars(record)
-    assert rows in {"areas", "ranking", "differences", "savings", "unequal_costs"} or records
-    assert {"accuracy", "budget", "difference", "area"} & {*frame}
+    may_be_none = {"areas", "ranking", "differences", "savings", "unequal_costs", "flips"}
+    assert rows in may_be_none or records
+    assert {"accuracy", "budget", "difference", "area", "price"} & {*frame}
 
 
 def test_points_have_what_their_evaluations_have(shown):
