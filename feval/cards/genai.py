@@ -56,6 +56,11 @@ def genai_facts(name: str, llms: Iterable[str]) -> Record:
     notes: dict[str, str] = {}
     for llm in llms:
         provider, model, of_day = _sold(llm, sellers.get(llm), day)
+        if any("requests_kcount" in rates for _, _, rates in _entries(model)):
+            raise PriceNotFoundError(
+                f"{provider.id} sells {llm!r} for a fee per request, too, which no price here"
+                f" holds. Give the price of its tokens by hand: --price {llm}=IN,OUT."
+            )
         if clock is None and len({*of_day.values()}) > 1:
             shown = "; ".join(
                 f"from {hour:%H:%M} {price.words()}" for hour, price in of_day.items()

@@ -376,12 +376,15 @@ def _found(
             "Recorded USD are those of whole CoTs, which no price and no tier changes. Name a list"
             " of prices."
         )
-    if changed:
+    name = f"{prices.id} with {own}" + f" in {tier}" * bool(tier)
+    if tier:
+        prices = prices.in_batch(llm for llm in bases if llm not in changed)
+    if changed:  # a price by hand is that of a batch, too
         prices = replace(
-            prices, id=f"{prices.id} with {own}", prices={**prices.prices, **changed},
+            prices, id=name, prices={**prices.prices, **changed},
             source=f"{prices.source}; by hand: {own}", notes={},
         )  # fmt: skip
-    return prices.in_batch(bases) if tier else prices
+    return prices
 
 
 def _listed(id_or_path: str | Path, llms: Sequence[str], above: tuple[Path, ...]) -> PriceList:

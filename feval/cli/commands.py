@@ -55,6 +55,7 @@ GROUPS = {
         "demo": ("See it work, offline, in seconds.", "record:demo"),
         "record": ("Ask an LLM once per CoT and keep everything.", "record:record"),
         "curve": ("Accuracy against cost of one method.", "evaluate:curve"),
+        "ls": ("Datasets and their questions, LLMs, prices, methods.", "known:ls"),
     },
     "Recordings": {
         "import": ("Make a recording from an existing file.", "recordings:import_"),
@@ -84,7 +85,6 @@ GROUPS = {
         "proxy": ("Record what a client asks of a live endpoint.", "servers:proxy"),
         "tiny-server": ("Serve the small LLMs that come with feval.", "servers:tiny_server"),
     },
-    "Look up": {"ls": ("Datasets and their questions, LLMs, prices, methods.", "known:ls")},
 }
 """Heading -> name -> summary and home of its commands, in the order of `feval --help`."""
 

@@ -5,7 +5,7 @@ answers of another program.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -266,7 +266,7 @@ def curve(
         curves_table([result]),
         receipt=partial(receipts.receipt, request, result.to_dict(), questions, replayed),
         files=lambda: _files(
-            "curve", result.to_dict(), curve_records(result), pictures.curves([result])
+            "curve", result.to_dict(), curve_records(result), lambda: pictures.curves([result])
         ),
     )
 
@@ -373,13 +373,14 @@ def _limits(text: str) -> tuple[int | None, ...]:
 
 def _surface_files(result: Surface) -> dict[str, bytes]:
     records = surface_records(result)
-    files = _files("surface", result.to_dict(), records, pictures.surface(result))
+    files = _files("surface", result.to_dict(), records, lambda: pictures.surface(result))
     made = page.page.surface_page(result, verification("receipt.json"))
     return files | {"surface.html": made.encode()}
 
 
-def _files(name: str, numbers: Any, records: Any, picture: pictures.Picture) -> dict[str, bytes]:
+def _files(name: str, numbers: Any, records: Any, draw: Callable[[], Any]) -> dict[str, bytes]:
     quiet_matplotlib()
+    picture = draw()
     return {
         f"{name}.csv": records_csv(records).encode(),
         f"{name}.parquet": tables.records_parquet(records),
@@ -424,7 +425,7 @@ def reprice(
     ]
     numbers, written = {"points": points}, []
     if saved.out is not None:
-        files = _files("reprice", numbers, points, pictures.curve_panels(lists))
+        files = _files("reprice", numbers, points, lambda: pictures.curve_panels(lists))
         written = save_files(saved.out, files, replace=saved.force)
     shown = (repricing_table(curves, whole=show_all) for curves in lists)
     show.result(numbers, *shown, *(f"wrote {path}" for path in written))

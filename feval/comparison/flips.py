@@ -4,8 +4,9 @@ Costs are linear in any one price, so that two methods cost the same at one valu
 
     USD_A(p) = a_A + b_A p,   USD_A(p) = USD_B(p)  at  p = (a_B - a_A) / (b_A - b_B)
 
-Answers, cached tokens and what was decided stay as they are. `a` is what a method costs where the
-price is 0, and `a + b` where it is 1, so that both come from its ledger, whatever its bill is.
+Answers, cached tokens, what was decided and what scores cost stay as they are. `a` is what a method
+costs where the price is 0, and `a + b` where it is 1, so that both come from its ledger, whatever
+its bill is.
 """
 
 from __future__ import annotations
@@ -122,10 +123,10 @@ class VariedPrice(NamedTuple):
             self._at(price, 0.0)
             price = dict(price.steps)[self.beyond]
         rate: float | None = None if price is None else getattr(price, RATES[self.rate])
-        if rate is None:
+        if not rate:
             raise UsageError(
-                f"There is no {self.rate} price of {self.llm} that could vary. Give a price list"
-                " that has one: --prices LIST."
+                f"There is no {self.rate} price of {self.llm} above 0 that could vary. Give a price"
+                " list that has one: --prices LIST."
             )
         return rate
 
@@ -160,8 +161,8 @@ def flip_price(fixed: Floats, slope: Floats) -> Floats:
         slope: [..., 2] what a unit of the price adds.
     """
     rise = slope[..., 0] - slope[..., 1]
-    # of equal methods they differ by rounding
-    steep = np.abs(rise) > 1e-12 * np.abs(slope).max(axis=-1)
+    # of equal methods they differ by rounding, also that of resampled means
+    steep = np.abs(rise) > 1e-10 * np.abs(slope).max(axis=-1)
     price = (fixed[..., 1] - fixed[..., 0]) / np.where(steep, rise, np.nan)
     return np.where(price > 0, price, np.nan)
 

@@ -193,7 +193,7 @@ class Bill(NamedTuple):
 
     Attributes:
         request: input tokens of one request, which decide on the step of a price.
-        beyond: input tokens of other calls, whose length is at most so much more.
+        beyond: input tokens of other calls, each of which has at most so many more.
     """
 
     payer: Payer
@@ -215,7 +215,7 @@ class Bill(NamedTuple):
         """[Q] USD; `None` where there is no price, or nobody knows which of its steps holds."""
         price, most = self.payer.price, self.request + self.beyond
         if price is None or any(
-            ((self.request <= start) & (most > start)).any() for start, _ in price.steps
+            ((most > start) & (self.beyond > 0)).any() for start, _ in price.steps
         ):
             return None
         return usd(
@@ -357,7 +357,9 @@ class QuestionLedger:
             for beyond, end in pairwise((0, *steps, 1 << 63)):
                 within = (bill.request <= end) & ((bill.request > beyond) | (beyond == 0))
                 most = longest or int((within * (bill.request + bill.beyond)).max())
-                row = {"llm": bill.payer.name, "beyond": beyond, "longest": most}
+                others = _is_any(within * bill.beyond)  # of any length
+                least = 0 if others else beyond
+                row = {"llm": bill.payer.name, "beyond": least, "longest": most}
                 kinds = zip(_KINDS, (bill.input, bill.output, bill.read, bill.kept), strict=True)
                 row |= {kind: own(within * tokens) for kind, tokens in kinds if tokens is not None}
                 rows += [row] * bool(within.any())

@@ -16,7 +16,13 @@ import numpy as np
 
 from feval import evaluation, executors, methods
 from feval.cards.billing import PICODOLLARS, billing_rule, usd
-from feval.errors import NotARecordingError, NotRecordedError, OutOfRangeError, UsageError
+from feval.errors import (
+    NotARecordingError,
+    NotExactError,
+    NotRecordedError,
+    OutOfRangeError,
+    UsageError,
+)
 from feval.estimators.arrays import Int64, Result
 from feval.evaluation import TIME_LIMIT, user_methods
 from feval.evaluation.measures import QuestionLedger, payer
@@ -256,7 +262,13 @@ def expectation(
         counts[name] = latency if source == "sequential_tokens" else [own.output_tokens]
     if (first := _first_cots(method, llms)) is not None:
         counts["first_cots"] = [np.broadcast_to(float(own), expected.rounds.shape) for own in first]
-    return Outcome(expected.right, error_shares, _ledger(llms, rows, counts, timing))
+    ledger = _ledger(llms, rows, counts, timing)
+    known = int(ledger.prompt_tokens[0].min()) >= 0
+    if known and billing_rule(llm.billing).cache != "none" and ledger.billed() is None:
+        raise NotExactError(
+            f"No expectation of what a cache holds is known for {methods.method_name(method)}."
+        )
+    return Outcome(expected.right, error_shares, ledger)
 
 
 def _among(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Outcome:

@@ -18,6 +18,7 @@ from feval.errors import UsageError
 from feval.estimators.arrays import pareto
 from feval.evaluation import Curve, CurvePoint
 from feval.evaluation.cautions import mixed_counters, swept_text
+from feval.methods import METHODS
 from feval.receipts.document import local_receipt, read_receipt
 from feval.replay import Judges
 
@@ -104,10 +105,10 @@ def _curve(numbers: Record, method: Record, prices: PriceList, cautions: Sequenc
     label, field = method.get("label") or facts["method"], facts.get("sweep", facts.get("field"))
     fields: Record = facts["fields" if "fields" in facts else "settings"]
     questions, every = facts["questions"], numbers["questions"]
-    scored = any("usd" in row for point in points for row in point["billed"])
+    scored = hasattr(METHODS.get(facts["method"]), "scorer")
     said = (
         (fields.get("prices"), f"is fitted to budgets in USD: decided at {facts['prices']}"),
-        (scored, f"pays for scores as at {facts['prices']}"),
+        (scored, f"pays for scores what it paid at {facts['prices']}, if anything"),
         (questions < every, f"is judged on {questions} of {every}, and not on the frontier"),
     )
     return Curve(

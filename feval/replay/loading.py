@@ -16,15 +16,17 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Self
 
 from feval.arguments import checked
 from feval.cards.billing import billing_text
+from feval.cards.genai import GENAI
 from feval.cards.prices import PriceList, changed_prices, price_list
-from feval.errors import ConflictError, FevalWarning, NotRecordedError, UsageError
+from feval.errors import ConflictError, FevalError, FevalWarning, NotRecordedError, UsageError
 from feval.hub import is_address, open_place, split_places as places
 from feval.recording import Recording
 from feval.recording.layout.format import cached_from
@@ -225,7 +227,8 @@ def _lazy_prices(
     if isinstance(name, PriceList):
         listed = price_list(changed_prices("", tier=tier) or "", llms, named=lambda: name)
         return lambda: listed
-    known = {llm for recording in recordings for llm in recording.manifest.llms} | {
+    known = {llm for recording in recordings for llm in recording.manifest.llms}
+    models = {
         str(scorer["parameters"].get("model"))
         for recording in recordings
         for scorer in recording.manifest.raw["scorers"]
@@ -237,7 +240,13 @@ def _lazy_prices(
             samples = view.votes.dataset
             if any(view.of(llm).recording.unpaid(samples, llm) for llm in llms):
                 return None
-        return price_list(name, llms, named=own, known=known)
+        listed = price_list(name, llms, named=own, known=known | models)
+        # genai-prices has only the LLMs that it is asked for
+        for model in models - {*llms} if GENAI in str(name) else ():
+            with suppress(FevalError):
+                scoring = price_list(name, [model], named=own, known=known | models).prices
+                listed = replace(listed, prices={**scoring, **listed.prices})
+        return listed
 
     if prices is not None or tier is not None:
         read_prices()

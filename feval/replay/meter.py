@@ -6,7 +6,7 @@ which come next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import count
 from typing import Any, TypeVar, overload
@@ -188,12 +188,13 @@ class MeteredLLM:
 
     __slots__ = (
         "_advanced", "_auxiliary", "_before", "_closed", "_nodes", "_places", "_probes", "_refusal",
-        "_rounds", "_source", "_tokens", "_traces", "_waited",
+        "_rounds", "_source", "_tokens", "_traced", "_traces", "_waited",
     )  # fmt: skip
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._rounds: list[slice] = []
+        self._traced: list[slice] = []  # those whose CoTs `advance` counts as they grow
         self._places: list[int] = []
         self._tokens: list[int] = []
         self._before: dict[int, int] = {}  # number of a step or turn -> tokens of the path to it
@@ -263,14 +264,17 @@ class MeteredLLM:
         A round is a `sample`, an `advance`, an `expand` or a `reply`. Probes and auxiliary calls
         are left out.
         """
-        return self._advanced + sum(max(self._tokens[own], default=0) for own in self._rounds)
+        return self._advanced + sum(max(self._tokens[own], default=0) for own in self._whole())
+
+    def _whole(self) -> Iterator[slice]:
+        return (own for own in self._rounds if own not in self._traced)
 
     @property
     def sequential_microseconds(self) -> int:
         """Microseconds that the rounds took, one after the other; 0 where the LLM has no clock, see
         `LLM.clocked`.
         """
-        rounds = ((self._places[own], self._tokens[own]) for own in self._rounds)
+        rounds = ((self._places[own], self._tokens[own]) for own in self._whole())
         return self._waited + sum(
             self._source.wait(places, [0] * len(places), tokens) for places, tokens in rounds
         )
@@ -388,7 +392,7 @@ class MeteredLLM:
         traces = [Trace(state, self._source, self._probe) for state in states]
         self._traces.update(zip(traces, states, strict=True))
         self._hand(places, [0] * k)
-        self._rounds[-1] = slice(0)  # what they generate is counted by `advance`
+        self._traced.append(self._rounds[-1])
         return traces
 
     def advance(self, traces: Trace | Sequence[Trace], tokens: int | None = None) -> None:

@@ -189,3 +189,16 @@ def test_a_card_corrects_what_it_names_of_its_base(tmp_path):
     path.write_text(json.dumps(card | {"base": "other.json"}))
     with pytest.raises(CardError, match=r"each other's base: .*mine.json > .*other.json > .*mine"):
         price_list(path)
+
+
+def test_a_fee_per_request_is_no_price_per_token():
+    with pytest.raises(PriceNotFoundError, match="perplexity sells 'sonar' for a fee per request"):
+        price_list("genai-prices@2026-11-01", ["sonar"])
+
+
+def test_a_price_by_hand_is_that_of_a_batch():
+    prices = price_list("genai-prices@2026-11-01 with mine=2,8 in batch", ["mine", "o3"])
+    assert prices.id == "genai-prices@2026-11-01 with mine=2,8 in batch"
+    assert prices.price("mine").to_json() == [2.0, 8.0]
+    batch = price_list("genai-prices@2026-11-01 in batch", ["o3"])
+    assert prices.price("o3") == batch.price("o3")

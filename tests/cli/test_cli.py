@@ -410,7 +410,7 @@ def test_ls_prices_of_an_llm_shows_what_it_cost_when():
 KEYS = {"method", "recording_hash", "prices", "billing", "counter", "questions", "points"}
 POINT_KEYS = {
     "n", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question", "tokens_per_question",
-    "pass_at_n", "kind", "samples_per_question",
+    "pass_at_n", "kind", "samples_per_question", "billed",
     "calls_per_question", "usd_per_question_per_round", "tokens_per_question_per_round",
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ import pytest
 from command_line import failed, feval
 from small import write_toy
 
-from feval import EarlyStopping, ModelSwitch, SelfConsistency, compare, evaluate, load
+from feval import EarlyStopping, ModelSwitch, PriceList, SelfConsistency, compare, evaluate, load
 from feval.comparison.flips import VariedPrice, price_map
 from feval.errors import UnknownNameError, UsageError
 from feval.estimators.intervals import bootstrap_means
@@ -89,10 +89,20 @@ def test_the_interval_is_that_of_resampled_evaluations_at_two_prices(folder):
     assert row.no_flip == pytest.approx(1 - len(known) / 500)
 
 
+def test_methods_that_use_an_llm_alike_flip_at_no_price(folder):
+    prices = PriceList("dear", "2026-01-01", "made up", {SMALL: (150.0, 600.0), LARGE: (0.9, 4.0)})
+    methods = [(name, ModelSwitch(n), [SMALL, LARGE]) for name, n in (("one", 2), ("two", 3))]
+    methods += [("small", *METHODS["small"]), ("more", SelfConsistency(3), [SMALL])]
+    found = compare(folder, methods, vary=f"{LARGE}=input", prices=prices, replicates=4)
+    [row] = [row for row in found.flips if (row.a, row.b) == ("small", "more")]
+    assert (row.price, row.low, row.high, row.no_flip) == (None, None, None, 1.0)
+    assert all(row.high is None or row.high < 1e7 for row in found.flips)
+
+
 def test_input_and_steps_vary_by_themselves(folder):
     steps = {"id": "mine", "date": "2026-01-01", "source": "made up"}
     price = {"input_usd_per_mtok": 1.0, "output_usd_per_mtok": 2.0, "steps": [[4, [3.0, 5.0]]]}
-    prices = feval_list(steps | {"prices": {SMALL: [1.0, 2.0], LARGE: price}})
+    prices = PriceList(**steps, prices={SMALL: [1.0, 2.0], LARGE: price})
     methods = [(name, *METHODS[name]) for name in ("small", "large")]
     options = {"prices": prices, "order": "exact"}
     found = compare(folder, methods, vary=f"{LARGE}=input", **options)
@@ -107,12 +117,6 @@ def test_input_and_steps_vary_by_themselves(folder):
     fixed = b.usd.mean() - 3e-6 * (prompts * ~short).mean()
     expected = (a.usd.mean() - fixed) / (1e-6 * (prompts * ~short).mean())
     assert beyond.price == (pytest.approx(expected) if expected > 0 else None)
-
-
-def feval_list(values):
-    from feval import PriceList
-
-    return PriceList(**values)
 
 
 def test_a_map_shows_the_best_method_within_each_budget(folder):

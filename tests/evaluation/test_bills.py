@@ -12,10 +12,11 @@ from feval import evaluate, load, method_curve, self_consistency_curve
 from feval.cards.billing import BillingRule, Price, billing_rule
 from feval.cards.prices import PriceList
 from feval.errors import NotRecordedError, UnknownNameError, UsageError
+from feval.evaluation.measures import Bill, Payer
 from feval.evaluation.method_names import make_method
 from feval.forecast import estimate
 from feval.methods import BestOfN, SelfConsistency
-from feval.recording.content import ScorerInfo, ScoreRows
+from feval.recording.content import ProbeRows, ScorerInfo, ScoreRows
 from feval.replay.meter import handed_out
 
 PROMPTS = [300, 1_100, 2_500]
@@ -198,3 +199,45 @@ def test_the_command_line_names_the_rule(folder):
     assert "billing per_round, cache prefix:1024,128" in shown
     assert "billing once, scorers none" in said("run best-of-n --set n=2 --scorer-cost none",
                                                 options, folder)  # fmt: skip
+
+
+@pytest.mark.parametrize("billing", ["per_round", "per_sample"])
+@pytest.mark.parametrize("cache", ["none", "recorded", RULE])
+def test_traces_are_requests_as_whole_cots_are(tmp_path, cache, billing):
+    rows = [
+        pool(i, ["a", "b", "a"], prompt_tokens=1_200, extra={"cached_tokens": [0, 1_024, 1_024]})
+        for i in range(2)
+    ]
+    probes = [
+        ProbeRows(f"toy/{i}", [0, 1, 2], [3] * 3, ["a."] * 3, ["a"] * 3, output_tokens=[1] * 3)
+        for i in range(2)
+    ]
+    place = write_rows(tmp_path / "rec", ["a", "b"], ("m", rows), probes={"m": probes}, cue="So:")
+    dataset, llm = opened(place, billing=billing, cache=cache)
+
+    def grown(question, own):
+        own.advance(own.start(3), tokens=99)
+        return "a"
+
+    traced = evaluate(grown, dataset, llm, order="recorded")
+    whole = evaluate(SelfConsistency(3), dataset, llm, order="recorded")
+    assert traced.usd.tolist() == pytest.approx(whole.usd.tolist(), rel=1e-12)
+    assert traced.sequential_tokens.tolist() == whole.sequential_tokens.tolist()
+
+
+def test_without_a_closed_form_of_a_cache_draws_are_taken(folder):
+    dataset, llm = opened(folder, billing="per_round", cache="recorded")
+    method = make_method("early-stopping", {"window": 2, "budget": 4})
+    result = evaluate(method, dataset, llm)
+    assert (result.kind, result.usd is None) == ("seeded", False)
+    assert any("what a cache holds" in caution for caution in result.cautions)
+
+
+def test_other_calls_may_be_shorter_than_a_step():
+    payer = Payer("m", PRICES.prices["m"], "once", False, True)
+    alone, beside = (
+        Bill(payer, np.array([2_500.0]), np.array([1.0]), np.array([2_500]), beyond)
+        for beyond in (np.array([0]), np.array([50]))
+    )
+    assert alone.usd == pytest.approx(2_500 * 5e-6 + 9e-6)
+    assert beside.usd is None
