@@ -13,6 +13,7 @@ request paid.
 from __future__ import annotations
 
 import math
+import re
 from functools import cache as cached
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
@@ -36,6 +37,7 @@ so; `prefix:LEAST,BLOCK`, what was sent before for the same question, in whole b
 many tokens on.
 """
 _PREFIX = "1024,128"
+_COUNT = re.compile("[0-9]{1,9}")
 
 _Counts = TypeVar("_Counts", int, "NDArray[Any]")
 PRICE_FIELDS = (
@@ -176,6 +178,8 @@ def billing_rule(text: str) -> BillingRule:
     parts = {name: value for name, _, value in (each.partition(" ") for each in more)}
     for name in parts:
         require_known("part of a billing", name, ("cache", "scorers"))
+    if len(parts) < len(more):
+        raise UsageError(f"A billing names its cache and its scorers once; {text!r:.80} was given.")
     cache, _, sizes = parts.get("cache", "none").partition(":")
     require_known("cache", cache, CACHES)
     least, _, block = (sizes or _PREFIX).partition(",")
@@ -185,13 +189,13 @@ def billing_rule(text: str) -> BillingRule:
             f"Billed once, no prompt is sent twice, and a cache ({cache}) saves nothing. Bill"
             " per_round or per_sample: --billing per_round (in Python: billing='per_round')."
         )
-    are_counts = least.isdecimal() and block.isdecimal() and int(block) > 0
+    are_counts = all(map(_COUNT.fullmatch, (least, block))) and int(block) > 0
     if (sizes and cache != "prefix") or not are_counts:
         raise UsageError(
             f"A prefix cache is named with the least tokens that it keeps and the tokens of a"
             f" block, such as prefix:{_PREFIX}; {parts['cache']!r:.40} was given."
         )
-    if scorers not in ("", "recorded", "none") and not _is_price(scorers):
+    if "scorers" in parts and scorers not in ("recorded", "none") and not _is_price(scorers):
         raise UsageError(
             f"What a score costs is recorded, none or a number of USD from 0 to {MOST_USD:,};"
             f" {scorers!r:.40} was given."

@@ -119,7 +119,7 @@ def _price_by_hand(text: str) -> tuple[str, Price]:
 
 def _list_id(text: str) -> str:
     base = _changes(text)[0]
-    is_plain = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", base) and "--" not in base
+    is_plain = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{,99}", base) and "--" not in base
     if base == "none" or not (is_plain or base.startswith(GENAI)):
         raise ValueError("an id has letters, digits, '.', '-' and '_', no '--', and is not 'none'")
     return text
@@ -253,8 +253,10 @@ class PriceList:
     @property
     def is_shipped(self) -> bool:
         """Whether it is a card that comes with feval, so that its id and digest say all."""
-        path = card_folder() / "prices" / f"{self.id}.md"
-        return path.is_file() and _read_prices(path)[0].digest == self.digest
+        shipped = (card_folder() / "prices").glob("*.md")
+        return any(
+            path.stem == self.id and _read_prices(path)[0].digest == self.digest for path in shipped
+        )
 
     def in_batch(self, llms: Iterable[str]) -> PriceList:
         """Return the list of what the same costs in a batch; a `PriceNotFoundError` where one of
@@ -433,6 +435,11 @@ def _read_prices(path: Path) -> tuple[PriceList, str | None]:
     card = check_card("prices", path, _CARD.validate_python, facts)
     card.pop("title", None)  # for people
     base = card.pop("base", None)
+    if card["id"].startswith(GENAI) or _changes(card["id"])[0] != card["id"]:
+        raise CardError(
+            f"The price list {path} has the id {card['id']!r:.80}, which says where prices come"
+            " from: its own is a name without 'with', 'in batch' and genai-prices@."
+        )
     return PriceList(**card), base
 
 

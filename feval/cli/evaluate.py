@@ -52,6 +52,7 @@ from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunReques
 from feval.evaluation.surfaces import surface as width_depth_surface
 from feval.hub import open_place
 from feval.methods import METHODS
+from feval.receipts.repricing import PRICED
 from feval.recording import open_recording
 from feval.report import page, pictures, tables
 from feval.report.files import encoded, save_files
@@ -403,7 +404,11 @@ def reprice(
     *,
     prices: Annotated[
         list[str],
-        Option("--prices", metavar="LIST", help="Id or file of a price list. Repeat for several."),
+        Option(
+            "--prices",
+            metavar="LIST",
+            help="Id or file of a price list, 'LIST with LLM=IN,OUT', 'LIST in batch'. Repeat.",
+        ),
     ],
     show_all: ShowAll = False,
     saved: ResultFiles,
@@ -415,7 +420,7 @@ def reprice(
 
     Example: feval reprice comparison --prices 2025-06-02 --prices genai-prices@2026-11-01
     """
-    lists = receipts.reprice(last_receipt() if result is None else result, prices)
+    lists = receipts.reprice(result or last_receipt(*PRICED), prices)
     points = [
         {"prices": curve.prices, "method": curve.method, "llms": curve.llm}
         | {name: value for name, value in point.items() if name != "n"}
@@ -423,11 +428,12 @@ def reprice(
         for curve in curves
         for point in curve.points
     ]
-    numbers, written = {"points": points}, []
+    said = dict.fromkeys(each for curves in lists for curve in curves for each in curve.cautions)
+    numbers, written = {"points": points, "warnings": [*said]}, []
+    shown = [repricing_table(curves, whole=show_all) for curves in lists]
     if saved.out is not None:
         files = _files("reprice", numbers, points, lambda: pictures.curve_panels(lists))
         written = save_files(saved.out, files, replace=saved.force)
-    shown = (repricing_table(curves, whole=show_all) for curves in lists)
     show.result(numbers, *shown, *(f"wrote {path}" for path in written))
 
 

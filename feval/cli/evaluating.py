@@ -248,14 +248,16 @@ def _keep(show: Output, receipt: Callable[[Path], RecordLike], *, replace: bool)
     return [path]
 
 
-def last_receipt() -> Path:
-    """The newest receipt in the default folder."""
+def last_receipt(*kinds: str) -> Path:
+    """The newest receipt in the default folder, of some kinds, or of any."""
     folder = _receipts_folder()
-    kept = () if folder is None else folder.glob("*/receipt.json")
-    receipts = [(path.stat().st_mtime_ns, path) for path in kept]
+    named = [f"{kind}-*" for kind in kinds] or ["*"]
+    kept = [] if folder is None else [each for it in named for each in folder.glob(f"{it}/*.json")]
+    receipts = [(path.stat().st_mtime_ns, path) for path in kept if path.name == "receipt.json"]
     if not receipts:
+        where = "FEVAL_RECEIPTS keeps none" if folder is None else f"there is none in {folder}"
         raise UsageError(
-            f"There is no receipt in {folder}, where commands without --out keep theirs. Name one"
-            " to verify."
+            f"No receipt was named, and of those that commands without --out keep, {where}. Name"
+            " one."
         )
     return max(receipts)[1]

@@ -11,6 +11,7 @@ its bill is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,7 +84,7 @@ class VariedPrice(NamedTuple):
         """
         llm, _, rest = text.rpartition("=")
         rate, colon, beyond = rest.partition(":")
-        if not llm or not (not colon or beyond.isdecimal()):
+        if not llm or (colon and not re.fullmatch("[0-9]{1,9}", beyond)):
             raise UsageError(
                 "A price that varies is LLM=RATE, such as o3=output, or o3=output:200000 for that"
                 f" beyond 200,000 input tokens; {text!r:.80} was given."

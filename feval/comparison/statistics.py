@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval.comparison.flips import FlipPrice, VariedPrice, flip_price
+from feval.errors import UsageError
 from feval.estimators.arrays import Result, pareto
 from feval.estimators.comparisons import (
     accuracy_at,
@@ -663,6 +664,8 @@ def _flips(plan: Plan, lines: Sequence[_CostCurve], paired: _PairTests) -> tuple
         for column in varied.lines(line.points[i])
     ]
     means = np.array([column.mean() for column in columns]).reshape(-1, 2)
+    if not means[:, 1].any():
+        raise UsageError(f"Nothing is billed at the price that varies ({plan.vary}); vary another.")
     resampled = bootstrap_means(
         np.stack([dealt.sums(column) for column in columns], axis=1),
         resamples=plan.resamples, seed=seed, dealt=dealt,

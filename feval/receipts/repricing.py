@@ -6,6 +6,7 @@ Answers and decisions stay as they were: what was fitted to a budget in USD says
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from feval.evaluation import Evaluation
     from feval.recording.layout.format import Record
 
+PRICED = ("run", "curve", "compare")
+"""The commands whose receipts hold the tokens that are billed."""
+_LONGEST = 500
+
 
 @checked
 def reprice(
@@ -42,8 +47,8 @@ def reprice(
     Returns:
         For each list the curves of the result. Their points have `usd_per_question`;
         `usd_per_right`, mean USD over accuracy, `None` where nothing is right; `setting`, the field
-        that varies with its value; and `frontier`, whether no other point at these prices, on as
-        many questions, is as right for as little.
+        that varies with its value; and `frontier`, whether no other point at these prices is as
+        right for as little, `None` for methods that are judged on fewer questions.
 
     Raises:
         UsageError: no such receipt; no list; USD that CoTs state; tokens that are not known, or not
@@ -51,46 +56,67 @@ def reprice(
         PriceNotFoundError: a list has no price of an LLM.
     """
     if not prices:
-        raise UsageError("Name the prices to put to a result: --prices LIST, once for each list.")
+        raise UsageError("No price list was named to put to the result; name one or several.")
     if not isinstance(result, (str, Path)):
-        return _repriced(result.to_dict(), result.counters, prices)
+        if not hasattr(result, "to_dict"):
+            raise UsageError(f"A result has prices; {result!r:.80} is none, and no receipt of one.")
+        basis: Any = getattr(result, "plan", result)
+        return _repriced(result.to_dict(), result.counters, basis.confidence, prices)
     place = Path(result)
     receipt = read_receipt(local_receipt(place / "receipt.json" if place.is_dir() else place))
-    if receipt.kind not in ("run", "curve", "compare"):
+    if receipt.kind not in PRICED:
         raise UsageError(
-            f"{place} is a receipt of feval {receipt.kind}; those of run, curve and compare hold"
-            " the tokens that are billed."
+            f"{place} is a receipt of feval {receipt.kind}; those of {', '.join(PRICED)} hold the"
+            " tokens that are billed."
         )
+    level = receipt.request.get("plan", receipt.request).get("confidence")
     try:
-        return _repriced(receipt.numbers, receipt.counters.values(), prices)
+        return _repriced(receipt.numbers, receipt.counters.values(), level, prices)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UsageError(
-            f"{place} is a damaged receipt: its numbers are not those of feval {receipt.kind}"
-            f" ({error!r:.80}). Take an unchanged copy."
+            f"{place} is a damaged receipt: its numbers are not those of feval {receipt.kind}."
+            " Take an unchanged copy."
         ) from error
 
 
-def _repriced(numbers: Record, counters: Any, prices: Sequence[Any]) -> list[list[Curve]]:
+def _repriced(
+    numbers: Record, counters: Any, level: float | None, prices: Sequence[Any]
+) -> list[list[Curve]]:
     """Return JSON values of a result at other prices."""
     methods: list[Record] = numbers.get("curves", [numbers])
     rows = [row for each in methods for point in _points(each) for row in point["billed"]]
-    llms = sorted({row["llm"] for row in rows if "llm" in row})
+    llms = sorted({_text(row["llm"]) for row in rows if "llm" in row})
+    most = max(_facts(numbers, method)["questions"] for method in methods)
     cautions, lists = mixed_counters(counters), []
     for given in prices:
-        listed = given if isinstance(given, PriceList) else price_list(given, llms)
+        is_list = isinstance(given, PriceList)
+        listed = given if is_list else price_list(given, llms, known=llms)
         curves = [_curve(numbers, method, listed, cautions) for method in methods]
-        points = [
-            (point.usd_per_question, point.accuracy)
-            for curve in curves
-            for point in curve.points
-            if curve.questions == numbers["questions"]
-        ]
-        best = iter(pareto(*np.array(points).T).tolist())
-        for curve in curves:
-            for point in curve.points:
-                point["frontier"] = curve.questions == numbers["questions"] and next(best)
-        lists.append(curves)
+        judged = [point for curve in curves for point in curve.points if curve.questions == most]
+        best = pareto(*np.array([(it.usd_per_question, it.accuracy) for it in judged]).T)
+        for point, on in zip(judged, best.tolist(), strict=True):
+            point["frontier"] = on
+        lists.append([replace(curve, confidence=level) for curve in curves])
     return lists
+
+
+def _text(value: Any) -> str:
+    """Return a name of a receipt, checked."""
+    if not isinstance(value, str) or not value.isprintable() or len(value) > _LONGEST:
+        raise ValueError("a name is a line of text")
+    return value
+
+
+def _number(value: Any, most: float = 1e15) -> float:
+    """Return a number of a receipt, checked."""
+    if isinstance(value, bool) or not 0 <= float(value) <= most:
+        raise ValueError("a number is out of range")
+    return float(value)
+
+
+def _facts(numbers: Record, method: Record) -> Record:
+    """Return what a method rests on; in a comparison, each point says it."""
+    return numbers | method | _points(method)[0]
 
 
 def _points(method: Record) -> list[Record]:
@@ -101,19 +127,24 @@ def _points(method: Record) -> list[Record]:
 def _curve(numbers: Record, method: Record, prices: PriceList, cautions: Sequence[str]) -> Curve:
     """Return one method of a result at other prices."""
     points = _points(method)
-    facts = numbers | method | points[0]  # in a comparison, each point says what it rests on
-    label, field = method.get("label") or facts["method"], facts.get("sweep", facts.get("field"))
+    facts = _facts(numbers, method)
+    label, field = (
+        _text(method.get("label") or facts["method"]),
+        facts.get("sweep", facts.get("field")),
+    )
     fields: Record = facts["fields" if "fields" in facts else "settings"]
-    questions, every = facts["questions"], numbers["questions"]
+    questions, every = (int(_number(each["questions"])) for each in (facts, numbers))
+    # a cascade may decide by votes
     scored = hasattr(METHODS.get(facts["method"]), "scorer")
+    scored = scored and fields.get("score", "recorded") == "recorded"
     said = (
         (fields.get("prices"), f"is fitted to budgets in USD: decided at {facts['prices']}"),
         (scored, f"pays for scores what it paid at {facts['prices']}, if anything"),
         (questions < every, f"is judged on {questions} of {every}, and not on the frontier"),
     )
     return Curve(
-        dataset=facts["dataset"],
-        llms=tuple(facts["llms"] if "llms" in facts else [facts["llm"]]),
+        dataset=_text(facts["dataset"]),
+        llms=tuple(map(_text, facts["llms"] if "llms" in facts else [facts["llm"]])),
         counters=(),
         recording_hashes=(),
         recording_hash="",
@@ -121,13 +152,12 @@ def _curve(numbers: Record, method: Record, prices: PriceList, cautions: Sequenc
         billing=facts["billing"],
         seed=facts["seed"],
         questions=questions,
-        confidence=facts.get("confidence"),
         judges=Judges(**facts["judges"]) if "judges" in facts else None,
         cautions=(*cautions, *(f"{label} {words}." for is_so, words in said if is_so)),
         method=label,
         replicates=facts["replicates"],
         points=tuple(_point(point, field or "", fields, label, prices) for point in points),
-        field=field or "",
+        field=_text(field or "point"),
         settings=fields,
     )
 
@@ -142,28 +172,34 @@ def _point(
             " other prices cannot be put to it."
         )
     shares = {name: numbers[name] for name in ("accuracy", "accuracy_low", "accuracy_high")}
-    own = {name: None if value is None else float(value) for name, value in shares.items()}
-    paid, right = 0.0, own["accuracy"]
+    own = {name: None if value is None else _number(value, 1) for name, value in shares.items()}
+    paid, right = 0.0, _number(numbers["accuracy"], 1)
     for row in numbers["billed"]:
         if "usd" in row:
-            paid += row["usd"]
+            paid += _number(row["usd"])
             continue
-        price, longest = prices.price(row["llm"]), row["longest"]
+        price, longest = prices.price(row["llm"]), _number(row["longest"])
         for start, _ in price.steps:
             if row["beyond"] < start < longest:
                 raise UsageError(
                     f"The price of {row['llm']} in {prices.id} changes at {start:,} input tokens,"
                     f" and the result does not say how much {label} bills beyond: its requests have"
-                    f" up to {longest:,}. Evaluate it again, with --prices {prices.id}."
+                    f" up to {longest:,.0f}. Evaluate it again, with --prices {prices.id}."
                 )
         tokens = {f"{name}_tokens": row.get(name) for name in ("cached", "written")}
-        paid += float(usd(price, row["input"], row["output"], context=longest, **tokens))
-    value = numbers.get("n", numbers.get("fields", {}).get(field))
+        tokens = {
+            name: value if value is None else _number(value) for name, value in tokens.items()
+        }
+        sent, output = _number(row["input"]), _number(row["output"])
+        paid += float(usd(price, sent, output, context=longest, **tokens))
+    value = numbers["n"] if "n" in numbers else numbers["fields"].get(field)
     return CurvePoint(
-        n=value,
-        setting=swept_text(field, value, fields),
-        kind=str(numbers["kind"]),
+        n=1 if value is None else value,
+        setting=_text(swept_text(field, value, fields)),
+        kind=_text(numbers["kind"]),
+        pass_at_n=None,
+        frontier=None,
         **own,
         usd_per_question=paid,
-        usd_per_right=paid / right if right else None,
+        usd_per_right=paid / right if right > 1e-12 else None,
     )

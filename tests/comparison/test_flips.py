@@ -105,18 +105,16 @@ def test_input_and_steps_vary_by_themselves(folder):
     prices = PriceList(**steps, prices={SMALL: [1.0, 2.0], LARGE: price})
     methods = [(name, *METHODS[name]) for name in ("small", "large")]
     options = {"prices": prices, "order": "exact"}
-    found = compare(folder, methods, vary=f"{LARGE}=input", **options)
+    with pytest.raises(UsageError, match="Nothing is billed at the price that varies"):
+        compare(folder, methods, vary=f"{LARGE}=input", **options)  # all prompts are beyond
+    found = compare(folder, methods, vary=f"{LARGE}=input:4", **options)
     [row], [a, b] = found.flips, [curve.points[0] for curve in found.curves]
     prompts = load("toy", [LARGE], folder)[1][0].pool.prompt_tokens
-    short = prompts <= 4
-    # the vote pays every short prompt once, at the price that varies
-    fixed = b.usd.mean() - 1e-6 * (prompts * short).mean()
-    expected = (a.usd.mean() - fixed) / (1e-6 * (prompts * short).mean()) if short.any() else None
-    assert row.price == (pytest.approx(expected) if expected and expected > 0 else None)
-    [beyond] = compare(folder, methods, vary=f"{LARGE}=input:4", **options).flips
-    fixed = b.usd.mean() - 3e-6 * (prompts * ~short).mean()
-    expected = (a.usd.mean() - fixed) / (1e-6 * (prompts * ~short).mean())
-    assert beyond.price == (pytest.approx(expected) if expected > 0 else None)
+    assert (prompts > 4).all()
+    # the vote pays every prompt once, at the price that varies
+    each = 1e-6 * prompts.mean()
+    expected = (a.usd.mean() - (b.usd.mean() - 3 * each)) / each
+    assert row.price == (pytest.approx(expected) if expected > 0 else None)
 
 
 def test_a_map_shows_the_best_method_within_each_budget(folder):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import pytest
 from command_line import failed, feval, said
@@ -121,7 +122,7 @@ def test_what_a_result_cannot_be_priced_at_is_refused(folder, tmp_path):
     assert reprice(result, [far])[0][0].points[0].usd_per_question > 0
     with pytest.raises(PriceNotFoundError, match="no price for the LLM 'm'"):
         reprice(result, [PriceList("other", "2026-11-02", "made up", {"o": (1.0, 1.0)})])
-    with pytest.raises(UsageError, match="Name the prices"):
+    with pytest.raises(UsageError, match="No price list was named"):
         reprice(result, [])
     unknown = [pool(i, own, prompt_tokens=None) for i, own in enumerate(ANSWERS)]
     bare = write_rows(tmp_path / "bare", ["a", "x", "d"], ("m", unknown))
@@ -218,3 +219,50 @@ def test_a_receipt_that_holds_no_bill_is_refused(tmp_path):
         receipt["numbers"]["billed"] = billed
         path.write_text(json.dumps(receipt))
         failed(feval("reprice", path, "--prices 2025-06-02"), 2)
+
+
+PLACES = [
+    "curves",
+    "questions",
+    "curves.0.label",
+    "curves.0.llms",
+    "curves.0.sweep",
+    "curves.0.points",
+] + [
+    f"curves.0.points.0.{name}"
+    for name in [
+        "accuracy",
+        "accuracy_low",
+        "kind",
+        "fields",
+        "method",
+        "questions",
+        "billed.0.input",
+        "billed.0.llm",
+        "billed.0.longest",
+    ]
+]
+HOSTILE = [None, -1, 1e308, 1e-320, True, "x", "\x1b[1m", [], [None], {}, 9**999]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_whatever_a_receipt_says_a_sentence_or_a_result_comes(tmp_path, value):
+    toy = tmp_path / "toy"
+    write_toy(toy, {"gpt-3.5-turbo": ANSWERS}, ["a", "x", "d"])
+    said("curve self-consistency early-stopping --n 2,3 --recording", toy, "--out", tmp_path / "r")
+    path = tmp_path / "r" / "receipt.json"
+    text = path.read_text("utf-8")
+    for place in PLACES:
+        receipt = json.loads(text)
+        *way, last = (int(each) if each.isdecimal() else each for each in place.split("."))
+        inner = receipt["numbers"]
+        for each in way:
+            inner = inner[each]
+        inner[last] = value
+        path.write_text(json.dumps(receipt))
+        done = feval("reprice", path, "--prices 2025-06-02 --force --out", tmp_path / "out")
+        assert "did not expect" not in done.output, place
+        assert done.exit_code == 0 or not (tmp_path / "out").exists(), place
+        if done.exit_code == 0:
+            assert "nan" not in done.output.lower(), place
+            shutil.rmtree(tmp_path / "out")

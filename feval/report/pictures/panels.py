@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 9.6
 _MOST_COLUMNS = 4
+_FEW_POINTS = 6
 
 
 @picture(has_panels=True)
@@ -72,8 +74,12 @@ def curve_panels(figure: Drawing, panels: Sequence[Sequence[Curve]], _: PlotOpti
     grid = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     everything = [curve for curves in panels for curve in curves]
     axis = along(everything)
-    differs = "method" if len({curve.method for curve in everything}) > 1 else "llm"
     title = "dataset" if len({curve.dataset for curve in everything}) > 1 else "prices"
+    several = title == "prices" or len({curve.method for curve in everything}) > 1
+    differs = "method" if several else "llm"
+    titles = [str(getattr(curves[0], title)) for curves in panels]
+    begin = len(commonprefix(titles)) * (len(titles) > 1)  # noqa: RUF071  they are no paths
+    width = 96 // columns
     names = dict.fromkeys(getattr(curve, differs) for curve in everything)
     looks = {name: look(i) for i, name in enumerate(names)}
     for i, (axes, curves) in enumerate(zip(grid, panels, strict=False)):
@@ -81,13 +87,15 @@ def curve_panels(figure: Drawing, panels: Sequence[Sequence[Curve]], _: PlotOpti
             x = [place(point, axis[0]) for point in curve.points]
             y = shares(curve.points)
             style = looks[getattr(curve, differs)] | {"markersize": 4}
-            axes.plot(x, y, markevery=[-1], zorder=3, **style)
+            few = range(1, len(x)) if len(x) <= _FEW_POINTS else [-1]
+            axes.plot(x, y, markevery=[*few], zorder=3, **style)
             axes.plot(x[:1], y[:1], markerfacecolor="white", zorder=4, **style)
         # prices are compared on the same axes
         frame_curves(axes, everything if title == "prices" else curves, axis)
         axes.tick_params(labelsize=7.5)
         axes.xaxis.label.set_fontsize(7.5)
-        axes.set_title(shortened(getattr(curves[0], title), 96 // columns), loc="left", fontsize=9)
+        words = titles[i] if len(titles[i]) <= width else f"… {titles[i][begin:]}"
+        axes.set_title(shortened(words, width), loc="left", fontsize=9)
         if i + columns < len(panels):  # a panel stands below it
             axes.set_xlabel("")
         if i % columns:

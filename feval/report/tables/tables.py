@@ -596,11 +596,13 @@ def repricing_table(curves: Sequence[Curve], *, whole: bool = False) -> Table:
         "#USD per 1,000 right": numbers("usd_per_right", write=partial(cost_number, "usd")),
         **({"on frontier": "frontier"} if whole else {}),
     }
-    left = len(rows) - len(shown)
+    left = sum(row[0]["frontier"] is False for row in rows) * (not whole)
     notes = [f"{counted(left, 'point')} with no higher accuracy for more: --all"] * bool(left)
     notes += dict.fromkeys(said for curve in curves for said in curve.cautions)
     shown.sort(key=lambda row: row[0].usd_per_question)
-    return make_table(f"Prices {curves[0].prices}", fields, shown, notes)
+    most = counted(max(curve.questions for curve in curves), "question")
+    title = f"{'All points' if whole else 'Frontier'} on {most}, prices {curves[0].prices}"
+    return make_table(title, fields, shown, notes)
 
 
 def _with_interval(measure: str) -> Write:
