@@ -148,7 +148,7 @@ def test_a_receipt_nobody_named_a_place_for_goes_to_the_state_folder(name, toy, 
 
 def test_the_newest_receipt_is_verified_by_its_age(toy, state):
     none = feval("verify --last")
-    assert (none.exit_code, "There is no receipt in" in none.stderr) == (2, True)
+    assert (none.exit_code, "No receipt was named" in none.stderr) == (2, True)
     for seed in (1, 2, 1):  # the third adds nothing, and the first is the newest again
         printed = json.loads(
             feval(RUNS["seeded"], "--seed", seed, "--recording", toy, "--json").stdout

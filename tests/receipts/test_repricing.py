@@ -245,6 +245,7 @@ PLACES = [
 HOSTILE = [None, -1, 1e308, 1e-320, True, "x", "\x1b[1m", [], [None], {}, 9**999]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", HOSTILE)
 def test_whatever_a_receipt_says_a_sentence_or_a_result_comes(tmp_path, value):
     toy = tmp_path / "toy"
