@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 PRICED = ("run", "curve", "compare")
 """The commands whose receipts hold the tokens that are billed."""
 _LONGEST = 500
+_ROUNDING = 1e-9
 
 
 @checked
@@ -108,8 +109,8 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any, most: float = 1e15) -> float:
-    """Return a number of a receipt, checked."""
-    if isinstance(value, bool) or not 0 <= float(value) <= most:
+    """Return a number of a receipt, checked; the mean of shares may be above 1 by rounding."""
+    if isinstance(value, bool) or not -_ROUNDING <= float(value) <= most + _ROUNDING:
         raise ValueError("a number is out of range")
     return float(value)
 

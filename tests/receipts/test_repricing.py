@@ -3,7 +3,9 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from command_line import failed, feval, said
 from small import pool, write_rows, write_toy
@@ -143,6 +145,13 @@ def test_what_was_fitted_to_a_budget_says_at_which_prices(folder):
     assert votes.points[0]["frontier"]
     assert not cascade.points[0]["frontier"]
     assert cascade.points[0]["setting"] == "budget=500 USD per 1,000"
+
+
+def test_a_mean_of_shares_may_be_above_1_by_rounding(folder):
+    result = evaluate(SelfConsistency(3), *loaded(folder, OLD))
+    certain = replace(result, right=np.full(3, 1 + 2**-52), accuracy_high=1 + 2**-52)
+    [[curve]] = reprice(certain, [NEW])
+    assert curve.points[0].accuracy == certain.accuracy > 1
 
 
 def test_a_right_answer_costs_what_retries_cost(folder):
