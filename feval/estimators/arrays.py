@@ -5,7 +5,7 @@ Feval's own; they assume nothing about the calls.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
@@ -24,7 +24,7 @@ Rows = npt.NDArray[np.intp]
 UInt64 = npt.NDArray[np.uint64]
 
 
-@dataclass_transform(frozen_default=True, eq_default=False)
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 class Result:
     """Base of results: its subclasses are frozen dataclasses that are equal to themselves only,
     since `==` on arrays has no single answer.

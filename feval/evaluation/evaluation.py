@@ -28,7 +28,7 @@ Both begin in cli/evaluate.py, the command; `evaluating.open_request` loads the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -61,11 +61,10 @@ from feval.evaluation.cautions import (
 )
 from feval.evaluation.measures import Averages, QuestionLedger
 from feval.evaluation.questions import (
+    ByRow,
     ClusterNames,
-    QuestionIds,
     cluster_sizes,
     fit,
-    learnt_from,
     question_clusters,
     question_set,
     train_test_rows,
@@ -367,7 +366,6 @@ def evaluate(
         serving = cards.serving_profile(serving)
     timing = Timing.from_options(cost, serving, parallel)
     kind, train, inexact = _kind(method, order, cost, parallel), np.empty(0, np.intp), None
-    learnt: Iterable[str] = ()
     with named_errors(method, used):
         most = budgets(method, used)
         questions = question_set(
@@ -375,9 +373,10 @@ def evaluate(
         )
         chosen = questions.rows
         if train_fraction is not None:
-            train, chosen = train_test_rows(dataset, train_fraction, split_seed, chosen)
+            train, chosen = train_test_rows(
+                dataset, train_fraction, split_seed, chosen, clusters=clusters
+            )
             if learns(method):
-                learnt = learnt_from(dataset, train, chosen, clusters)
                 method = fit(method, dataset, used, train, time_limit)
         replicates = default_replicates(len(chosen)) if replicates is None else replicates
         if not len(chosen):
@@ -419,7 +418,7 @@ def evaluate(
         fields={} if isinstance(method, MethodFile) else set_fields(method),
         kind=kind,
         replicates=draws,
-        question_ids=QuestionIds(dataset, chosen),
+        question_ids=ByRow(dataset.question_ids.__getitem__, chosen),
         question_keys=dataset.question_keys[without_gaps(chosen)],
         right=outcome.right,
         ledger=outcome.ledger,
@@ -441,7 +440,6 @@ def evaluate(
             *other_models(used),
             *(method.cautions([llm.name for llm in used]) if hasattr(method, "cautions") else ()),
             *not_exact(inexact),
-            *learnt,
         ),
         cost=cost,
         timing=timing,

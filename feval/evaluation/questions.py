@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
 from feval import evaluation
 from feval.arguments import checked
+from feval.cards.billing import PICODOLLARS, Price
 from feval.cards.reading import read_regular
 from feval.errors import (
     NotRecordedError,
@@ -30,7 +32,7 @@ from feval.errors import (
 from feval.estimators.arrays import Integers, Result
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.user_methods import MethodFile
-from feval.methods.protocol import Bools, Rows as Rows
+from feval.methods.protocol import Bools, Questions, Rows as Rows, Training
 from feval.replay import without_gaps
 from feval.replay.draws import ABSENT_SAMPLE, uniforms
 from feval.values import frozen
@@ -38,6 +40,8 @@ from feval.values import frozen
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
+
+_T = TypeVar("_T")
 
 CHOICES = ("refuse", "drop")
 """What to do about questions that cannot be evaluated."""
@@ -68,23 +72,23 @@ class LeftOut:
 NONE_LEFT_OUT = LeftOut()
 
 
-class QuestionIds(Sequence[str]):
-    """The ids of some rows of a dataset, each read when it is looked up."""
+class ByRow(Sequence[_T]):
+    """What some rows of a dataset have, such as their ids, each read when it is looked up."""
 
-    def __init__(self, dataset: Dataset, rows: Rows) -> None:
-        self._dataset, self._rows = dataset, rows
+    def __init__(self, read: Callable[[int], _T], rows: Rows) -> None:
+        self._read, self._rows = read, rows
 
     def __len__(self) -> int:
         return len(self._rows)
 
     @overload
-    def __getitem__(self, index: int) -> str: ...
+    def __getitem__(self, index: int) -> _T: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+    def __getitem__(self, index: slice) -> Sequence[_T]: ...
+    def __getitem__(self, index: int | slice) -> _T | Sequence[_T]:
         if isinstance(index, slice):
-            return QuestionIds(self._dataset, self._rows[index])
-        return self._dataset.question_ids[int(self._rows[index])]
+            return ByRow(self._read, self._rows[index])
+        return self._read(int(self._rows[index]))
 
     def __eq__(self, other: object) -> bool:
         return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
@@ -306,20 +310,6 @@ def question_clusters(
     return codes
 
 
-def learnt_from(
-    dataset: Dataset, train: Rows, test: Rows, given: ClusterNames | None = None
-) -> Iterator[str]:
-    """Yield a warning where test questions are of the clusters of training questions."""
-    rows = np.sort(np.concatenate([train, test]))
-    codes, learnt = question_clusters(dataset, rows, given), np.isin(rows, train)
-    if codes is not None and (seen := int(np.isin(codes[~learnt], codes[learnt]).sum())):
-        yield (
-            f"{seen:,} of the {len(test):,} questions have the text of a training question or are"
-            " in a cluster with one, so what was learnt may be flattered. Leave repeated questions"
-            " out, or judge on others."
-        )
-
-
 @frozen
 class ClusterSizes:
     """How many clusters some questions are, and how many questions the largest has."""
@@ -369,24 +359,35 @@ def _joined(codes: Integers, names: list[str | None]) -> Integers:
 
 @checked
 def train_test_rows(
-    dataset: Dataset, train_fraction: float, split_seed: int = 0, rows: Rows | None = None
+    dataset: Dataset,
+    train_fraction: float,
+    split_seed: int = 0,
+    rows: Rows | None = None,
+    *,
+    group: str | None = None,
+    clusters: ClusterNames | None = None,
 ) -> tuple[Rows, Rows]:
     """Split questions at random into training and test questions, each in recorded order.
 
     Questions are sorted by a hash of their key and the seed, and the first are for training, so
-    that the order in which they were recorded makes no difference.
+    that the order in which they were recorded makes no difference. Questions with equal texts stay
+    on one side, and the share is then met as nearly as their number allows.
 
     Args:
         dataset: whose questions.
         train_fraction: between 0 and 1; at least one question is on each side.
         split_seed: other seeds give other splits.
         rows: which questions are split; `None` for all.
+        group: a feature; questions with the same value of it stay on one side, too.
+        clusters: the same for question id -> cluster, or a CSV file of these.
 
     Returns:
         Rows of training and of test questions.
 
     Raises:
-        OutOfRangeError: a fraction that is not between 0 and 1, or fewer than two questions.
+        OutOfRangeError: a fraction that is not between 0 and 1, or fewer than two groups of
+            questions.
+        NotRecordedError: a question lacks the feature.
     """
     rows = np.arange(len(dataset)) if rows is None else rows
     if not 0 < train_fraction < 1 or len(rows) < 2:
@@ -394,13 +395,117 @@ def train_test_rows(
             f"A split takes a share between 0 and 1 of two questions or more; {train_fraction} of"
             f" {len(rows)} was asked for."
         )
+    groups = _split_groups(dataset, rows, split_seed, group, clusters)
+    sizes = np.bincount(groups)
+    if len(sizes) < 2:
+        raise OutOfRangeError(
+            f"All {len(rows)} questions stay together, as equal texts, clusters and --group say, so"
+            " that none is left to be judged."
+        )
+    ends = sizes.cumsum()
+    cut = int(np.abs(ends[:-1] - round(train_fraction * len(rows))).argmin())
+    return rows[groups <= cut], rows[groups > cut]
+
+
+def fold_numbers(
+    dataset: Dataset,
+    folds: int,
+    split_seed: int = 0,
+    rows: Rows | None = None,
+    *,
+    group: str | None = None,
+    clusters: ClusterNames | None = None,
+) -> Integers:
+    """[Q] the fold, from 0, in which each question is judged by what was learnt from all other
+    folds; arguments are those of `train_test_rows`.
+
+    Raises:
+        OutOfRangeError: fewer than two folds, or fewer groups of questions than folds.
+        NotRecordedError: a question lacks the feature.
+    """
+    rows = np.arange(len(dataset)) if rows is None else rows
+    groups = _split_groups(dataset, rows, split_seed, group, clusters)
+    sizes = np.bincount(groups)
+    if not 2 <= folds <= len(sizes):
+        raise OutOfRangeError(
+            f"{folds} folds were asked for; 2 or more can be had, and no more than there are"
+            f" questions or groups of them that stay together, {len(sizes)}."
+        )
+    of_group, held = np.empty(len(sizes), np.intp), np.zeros(folds, np.intp)
+    for number, size in enumerate(sizes.tolist()):
+        of_group[number] = held.argmin()
+        held[of_group[number]] += size
+    return of_group[groups]
+
+
+def _split_groups(
+    dataset: Dataset, rows: Rows, seed: int, feature: str | None, clusters: ClusterNames | None
+) -> Integers:
+    """[Q] the number of the group of questions that stay together, from 0, in random order."""
+    codes = question_clusters(dataset, rows, clusters)
+    codes = np.arange(len(rows)) if codes is None else codes
+    if feature is not None:
+        values = [dataset[row].features.get(feature) for row in rows.tolist()]
+        if None in values:
+            raise NotRecordedError(
+                f"{values.count(None)} of {len(rows)} questions of {dataset.id} have no feature"
+                f" {feature!r}, such as {dataset.question_ids[int(rows[values.index(None)])]!r};"
+                " questions are kept together by a feature that all of them have."
+            )
+        codes = _joined(np.unique(codes, return_index=True)[1][codes], values)
+    keys = dataset.question_keys[without_gaps(rows)]
     # A sample that no draw has, so that the coins of methods are not those that chose the test
     # questions.
     absent = np.full((1, len(rows), 1), ABSENT_SAMPLE, np.uint16)
-    coins = uniforms(dataset.question_keys[rows], absent, split_seed)[0, :, 0]
-    order = np.argsort(coins, kind="stable")
-    count = min(max(round(train_fraction * len(rows)), 1), len(rows) - 1)
-    return np.sort(rows[order[:count]]), np.sort(rows[order[count:]])
+    coins = uniforms(keys, absent, seed)[0, :, 0]
+    by_key = np.argsort(keys, kind="stable")  # the coin of a group is that of its least key
+    _, first, groups = np.unique(codes[by_key], return_index=True, return_inverse=True)
+    numbers = np.empty(len(rows), np.intp)
+    numbers[by_key] = np.argsort(np.argsort(coins[by_key][first], kind="stable"))[groups]
+    return numbers
+
+
+def questions_of(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Questions:
+    """Some questions as a method that has learnt sees them before it asks anything."""
+    stated = [llm.states_usd for llm in llms]
+    pools = [
+        replace(pool, output_tokens=pool.stating(["picodollars"]).amounts["picodollars"])
+        if paid
+        else pool
+        for pool, paid in zip((llm.pool.rows(rows) for llm in llms), stated, strict=True)
+    ]
+    prices = [_STATED if paid else llm.price for llm, paid in zip(llms, stated, strict=True)]
+
+    def text(row: int) -> str:
+        entry = dataset[row]
+        return "\n".join([entry.question, *(f"{label}) {own}" for label, own in entry.choices)])
+
+    return Questions(
+        pools,
+        texts=ByRow(text, rows),
+        features=ByRow(lambda row: dataset[row].features, rows),
+        replies=lambda llm: ByRow(llms[llm].texts, rows),
+        prices=[price for price in prices if price] if all(prices) else (),
+    )
+
+
+_STATED = Price(0, 1e6 / PICODOLLARS)  # of CoTs that state what they cost, per picodollar
+
+
+def training(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Training:
+    """Some questions as a method learns from them.
+
+    Raises:
+        UsageError: what is right is no party of answers, and the method needs that, or CoTs that
+            are right or wrong.
+    """
+    dataset.require(llms)
+    own, gold = questions_of(dataset, llms, rows), dataset.gold[rows]
+    judges = evaluation.judged(method, dataset, llms, rows) if dataset.rightness else None
+    values = {each.name: getattr(own, each.name) for each in fields(own)}
+    if judges:
+        values["pools"], gold = judges.to_learn_from(method, own.pools)
+    return Training(gold=gold, **values)
 
 
 def fit(
@@ -414,16 +519,11 @@ def fit(
     `feval.methods.protocol.Learner`.
 
     Raises:
-        UsageError: what is right is no party of answers, and the method needs that, or CoTs that
-            are right or wrong.
+        UsageError: as for `training`, or no question.
     """
-    dataset.require(llms)
-    judges = evaluation.judged(method, dataset, llms, rows) if dataset.rightness else None
-    pools = [llm.pool.rows(rows) for llm in llms]
-    if judges:
-        return method.fit(*judges.to_learn_from(method, pools))
-    if isinstance(method, MethodFile):
-        method = method.started(time_limit)
-        method.host.fit((dataset, llms, rows), time_limit)
-        return method
-    return method.fit(pools, dataset.gold[rows])
+    train = training(method, dataset, llms, rows)
+    if not isinstance(method, MethodFile):
+        return method.fit(train)
+    method = method.started(time_limit)
+    method.host.fit((dataset, llms, rows, train), time_limit)
+    return method

@@ -44,6 +44,7 @@ from feval.methods.protocol import (
     Pools,
     Rows,
     Samples,
+    Training,
     require_draws,
 )
 from feval.methods.vote import plurality, plurality_codes, reaches, votes_needed
@@ -214,7 +215,7 @@ class Cascade:
         if self.thresholds is None:
             raise UsageError(
                 "The cascade has no thresholds yet. Let it learn them from questions that are then"
-                " not evaluated (--train-fraction, or `method.fit(pools, gold)`), or give them:"
+                " not evaluated (--train-fraction, --folds, or `method.fit(train)`), or give them:"
                 " thresholds=0.2, one for each LLM but the last."
             )
         return [as_fraction(threshold) for threshold in self.thresholds]
@@ -224,7 +225,7 @@ class Cascade:
         """Whether it has thresholds."""
         return self.thresholds is not None
 
-    def fit(self, pools: Pools, gold: Integers) -> Self:
+    def fit(self, train: Training) -> Self:
         """The cascade with the thresholds, and the order, that are best on training questions; see
         `Learner.fit`.
 
@@ -237,7 +238,7 @@ class Cascade:
             NotRecordedError: no scores, or no prompt tokens.
             UsageError: no training question.
         """
-        unfitted = replace(self, thresholds=None)
+        pools, gold, unfitted = train.pools, train.gold, replace(self, thresholds=None)
         needed = unfitted.draws(len(pools))
         if not len(gold):
             raise UsageError(

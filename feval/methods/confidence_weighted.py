@@ -16,10 +16,10 @@ from feval.methods.protocol import (
     Capabilities,
     Decisions,
     Floats,
-    Integers,
     OneLLM,
     PoolOrders,
     Pools,
+    Training,
     decide_at_once,
     sums_of_draws,
     with_calls,
@@ -83,7 +83,7 @@ class ConfidenceWeighted(OneLLM):
         """Whether it has a temperature."""
         return self.temperature is not None
 
-    def fit(self, pools: Pools, gold: Integers) -> Self:
+    def fit(self, train: Training) -> Self:
         """The method with the temperature from `TEMPERATURES` that is right most often on training
         questions; see `Learner.fit`.
 
@@ -94,25 +94,20 @@ class ConfidenceWeighted(OneLLM):
             UsageError: no training question.
             NotRecordedError: the confidences were not recorded.
         """
-        self.draws(len(pools))
-        [pool] = pools
+        self.draws(len(train.pools))
+        [pool], gold = train.pools, train.gold
         if not len(gold):
             raise UsageError(
                 "CISC learns its temperature from training questions; there is none. Raise"
                 " --train-fraction."
             )
-        keys = (
-            np.arange(len(gold), dtype=np.uint64)
-            if pool.question_keys is None
-            else pool.question_keys
-        )
         order = seeded_orders(
-            pool_key(0, "fit", pool.llm), keys, pool.sizes, range(_FIT_REPLICATES), self.n
+            pool_key(0, "fit", pool.llm), train.keys, pool.sizes, range(_FIT_REPLICATES), self.n
         )
 
         def right(temperature: float) -> int:
             method = replace(self, self_check="free", temperature=temperature)
-            decided = method.decide(pools, [order]).answer
+            decided = method.decide([pool], [order]).answer
             return int(((decided == gold) & (gold >= 0)).sum())
 
         best = max(TEMPERATURES, key=lambda temperature: (right(temperature), temperature))
@@ -168,7 +163,7 @@ class ConfidenceWeighted(OneLLM):
         if self.temperature is None:
             raise UsageError(
                 "CISC needs a temperature. Let it learn one from questions that are then not"
-                " evaluated (`method.fit(pools, gold)`, --train-fraction), or give it:"
+                " evaluated (`method.fit(train)`, --train-fraction, --folds), or give it:"
                 " temperature=0.5."
             )
         return self.temperature

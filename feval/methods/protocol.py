@@ -15,14 +15,16 @@ scores and `UsageError` where they are of a kind that the method cannot use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from math import prod
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from feval import replay
+from feval.cards.billing import Price, usd
 from feval.errors import ShortPoolError, UsageError
 from feval.estimators.arrays import (
     Bools as Bools,
@@ -33,8 +35,10 @@ from feval.estimators.arrays import (
     Result,
     Rows as Rows,
 )
+from feval.recording.layout.flat import UInt64
 from feval.replay.draws import Orders as Orders
 from feval.replay.pools import Pool as Pool
+from feval.values import Record
 
 Pools = Sequence[Pool]
 """One per LLM, of the same Q questions."""
@@ -228,22 +232,187 @@ def is_exact(method: object, cost: str | None, parallel: int | None = None) -> b
     return can.exact and (latency or cost not in (SEQUENTIAL, replay.SECONDS))
 
 
+class Question(str):
+    """The text of a question, as a method's readable form is handed it.
+
+    Attributes:
+        features: what else is known of it, by name; nothing is paid for looking.
+        key: its 64-bit key, see `Questions.keys`; -1 where it is hidden.
+    """
+
+    features: Mapping[str, str]
+    key: int
+
+    def __new__(cls, text: str, features: Mapping[str, str] | None = None, key: int = -1) -> Self:
+        """A text with what belongs to it."""
+        question = super().__new__(cls, text)
+        question.features, question.key = features or {}, key
+        return question
+
+
+class Questions(Result):
+    """Questions as a method that learns may see them, with all CoTs that replay can hand out.
+
+    Attributes:
+        pools: one per LLM, of these Q questions; where costs are recorded USD, their output tokens
+            are the picodollars of each CoT.
+        texts: [Q] the questions with their choices; empty texts where none were recorded.
+        features: [Q] what else is known of each, by name.
+        replies: place of an LLM -> texts of its CoTs on each question, read when called.
+        prices: of each LLM; none where some LLM has no price, and costs are in tokens.
+    """
+
+    pools: Pools
+    texts: Sequence[str] = field(default=(), kw_only=True)
+    features: Sequence[Mapping[str, str]] = field(default=(), kw_only=True)
+    replies: Callable[[int], Sequence[Sequence[str | None]]] = field(
+        default=lambda _: (), kw_only=True, repr=False
+    )
+    prices: Sequence[Price] = field(default=(), kw_only=True)
+
+    @property
+    def unit(self) -> str:
+        """Of costs: "USD" or "tokens"."""
+        return "USD" if self.prices else "tokens"
+
+    @property
+    def keys(self) -> UInt64:
+        """[Q] keys that tell questions apart; where a pool has none, their places."""
+        keys = self.pools[0].question_keys
+        return np.arange(len(self.pools[0].sizes), dtype=np.uint64) if keys is None else keys
+
+    def price(self, llm: int, prompt_tokens: Any, output_tokens: Any) -> Any:
+        """What one request to an LLM costs, by its place, in `unit`; NaN where its prompt tokens
+        are not known (below 0) and cost something. Arrays broadcast.
+        """
+        if not self.prices:
+            cost = 1.0 * prompt_tokens + output_tokens
+        elif not (price := self.prices[llm]).input_usd_per_mtok:
+            return usd(price, np.maximum(prompt_tokens, 0), output_tokens)
+        else:
+            cost = usd(price, prompt_tokens, output_tokens)
+        return np.where(np.less(prompt_tokens, 0), np.nan, cost)
+
+    @property
+    def costs(self) -> list[Floats]:
+        """Of each LLM, [Q, S] what a request for each one CoT costs, in `unit`; NaN where there is
+        no CoT, or the cost is not known.
+        """
+        return [
+            np.where(
+                pool.codes > -2,
+                self.price(llm, pool.prompt_tokens[:, None], pool.output_tokens),
+                np.nan,
+            )
+            for llm, pool in enumerate(self.pools)
+        ]
+
+
+class Training(Questions):
+    """Questions with their golds, which a method learns from.
+
+    Attributes:
+        gold: [Q] code of each one's gold answer, -1 where there is none; for a method that chooses
+            among CoTs, the code of those that are right.
+    """
+
+    gold: Integers
+
+
+class Predictions(Result):
+    """What a fitted method says of questions, as data: decisions rest on it, and a receipt holds
+    it, so that neither needs the learner again.
+
+    Attributes:
+        keys: [Q] of the questions, see `Questions.keys`.
+        values: name -> [Q, ...].
+    """
+
+    keys: UInt64
+    values: Mapping[str, Floats]
+
+    def rows(self, keys: UInt64 | None) -> Rows:
+        """[Q'] the places of questions.
+
+        Raises:
+            UsageError: it says nothing of one of them.
+        """
+        keys = self.keys if keys is None else keys
+        order = np.argsort(self.keys, kind="stable")
+        places = order[np.minimum(np.searchsorted(self.keys[order], keys), len(order) - 1)]
+        if missing := int((self.keys[places] != keys).sum()):
+            raise UsageError(
+                f"The fitted method says nothing of {missing} of {len(keys)} questions. Let"
+                " `evaluate` fit it (train_fraction, folds), or fit it again for these."
+            )
+        return places
+
+    def to_dict(self) -> Record:
+        """Return it as JSON values, which `from_dict` takes."""
+        own = {name: each.astype(object) for name, each in self.values.items()}
+        for name, each in self.values.items():
+            own[name][np.isnan(each)] = None
+        values = {name: each.tolist() for name, each in own.items()}
+        return {"keys": [f"{key:016x}" for key in self.keys.tolist()], "values": values}
+
+    @classmethod
+    def from_dict(cls, given: Any) -> Self:
+        """The predictions that JSON values hold; `UsageError` for anything else."""
+        try:
+            keys = np.array([int(key, 16) for key in given["keys"]], np.uint64)
+            values = {str(name): np.array(own, np.float64) for name, own in given["values"].items()}
+            if any(own.shape[:1] != keys.shape for own in values.values()) or not len(keys):
+                raise ValueError("not one value for each question")
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise UsageError(f"These are no predictions of a method: {error!s:.80}.") from error
+        return cls(keys, values)
+
+
+class Predicting:
+    """Base of a method that, once fitted, says something of each question by `predicted(questions:
+    Questions) -> Self`, and then decides by that alone.
+
+    Attributes:
+        model: what it has learnt, in memory only; `None` before it is fitted.
+        predictions: what it says of the questions at hand; `None` before.
+    """
+
+    model: Any = None
+    predictions: Predictions | None = None
+
+    def having(self, **learnt: Any) -> Self:
+        """The same method with another model or other predictions, which are no fields of it."""
+        other = copy(self)
+        for name, value in learnt.items():
+            object.__setattr__(other, name, value)  # a method is frozen
+        return other
+
+    def predicts(self, keys: UInt64 | None) -> Mapping[str, Floats]:
+        """What it says of questions, by name [Q, ...]; `UsageError` for a question of which it says
+        nothing.
+        """
+        if self.predictions is None:
+            raise UsageError(
+                f"{type(self).__name__} decides by what it has learnt. Let it learn from questions"
+                " that are then not evaluated: --train-fraction or --folds, or `method.fit(train)`."
+            )
+        rows = self.predictions.rows(keys)
+        return {name: values[rows] for name, values in self.predictions.values.items()}
+
+
 class Learner(Protocol):
     """A method that learns. It decides only after `fit`, unless it was given what it would
     learn.
+
+    One that says something of each question beforehand is `Predicting`.
     """
 
     @property
     def fitted(self) -> bool:
         """Whether it can decide: `evaluate` fits only methods that are not fitted."""
 
-    def fit(self, pools: Pools, gold: Integers) -> Self:
-        """The method fitted on training questions.
-
-        Args:
-            pools: one per LLM, of the training questions.
-            gold: [Q] code of each one's gold answer, -1 where there is none.
-        """
+    def fit(self, train: Training) -> Self:
+        """The method fitted on training questions."""
 
 
 def drawn(values: Numbers, orders: Orders) -> Numbers:

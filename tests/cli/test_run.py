@@ -143,9 +143,9 @@ LEARNER = """
 class Popular:
     answer = None
 
-    def fit(self, pools, gold):
+    def fit(self, train):
         learnt = Popular()
-        learnt.answer = str(len(gold))
+        learnt.answer = str(len(train.gold))
         return learnt
 
     def __call__(self, question, llm):

@@ -135,10 +135,10 @@ class Popular:
 
     fitted = False
 
-    def fit(self, pools, gold):
+    def fit(self, train):
         print("learning")
-        learnt = Popular()
-        learnt.fitted = f"{len(gold)} {sorted(gold.tolist())} {pools[0].codes.tolist()}"
+        learnt, gold, [pool] = Popular(), train.gold, train.pools
+        learnt.fitted = f"{len(gold)} {sorted(gold.tolist())} {pool.codes.tolist()}"
         return learnt
 
     def __call__(self, question, llm):
@@ -146,7 +146,7 @@ class Popular:
 
 
 class Slow:
-    def fit(self, pools, gold):
+    def fit(self, train):
         os._exit(7)
 
     def __call__(self, question, llm):

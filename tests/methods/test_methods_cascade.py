@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings, strategies as st
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.methods import Cascade, MixtureOfThoughts
 from feval.methods.cascade import bars, written
+from feval.methods.protocol import Training
 from feval.replay.pools import ArrayChannels
 
 GOLD = np.array([0, 0, 0, 0])
@@ -154,7 +155,7 @@ def test_fit_finds_what_trying_everything_finds(score, strict, data):
     most = data.draw(st.sampled_from(costs))
     within = [result for result in tried if -result[1] <= most]
     budget = (most + 0.5) / (orders[0].shape[0] * len(gold))
-    fitted = replace(base, budget=budget).fit(pools, gold)
+    fitted = replace(base, budget=budget).fit(Training(pools, gold))
     assert judged(fitted, pools, orders, gold) == max(within)
 
 
@@ -177,7 +178,7 @@ def test_the_share_accepted_does_not_decrease_from_stage_to_stage(data):
         for i in range(5)
         for j in range(i, 5)
     ]
-    assert judged(base.fit(pools, gold), pools, orders, gold) == max(tried)
+    assert judged(base.fit(Training(pools, gold)), pools, orders, gold) == max(tried)
 
 
 def answered(pools):
@@ -192,25 +193,26 @@ def answered(pools):
 def test_a_budget_in_dollars_and_one_that_nothing_meets():
     right_when_sure = (["a", "a", "b", "b"], [[0.9], [0.8], [0.2], [0.1]])
     pools = scored(right_when_sure, (["a", "a", "a", "a"], [[None]] * 4))
-    fitted = Cascade().fit(pools, GOLD)
+    fitted = Cascade().fit(Training(pools, GOLD))
     assert answers_of(fitted, pools) == ["a"] * 4
     assert in_recorded_order(fitted, pools).ledgers[1].rounds[0].tolist() == [0, 0, 1, 1]
     prices = ((0.0, 0.0), (1.0, 0.0))  # a prompt of the second LLM is 20 tokens
-    one = Cascade(prices=prices, budget=20e-6 / 4).fit(pools, GOLD)
+    one = Cascade(prices=prices, budget=20e-6 / 4).fit(Training(pools, GOLD))
     assert in_recorded_order(one, pools).ledgers[1].rounds.sum() == 1
-    none = Cascade(prices=prices, budget=19e-6 / 4).fit(pools, GOLD)
+    none = Cascade(prices=prices, budget=19e-6 / 4).fit(Training(pools, GOLD))
     assert in_recorded_order(none, pools).ledgers[1].rounds.sum() == 0
     with pytest.raises(OutOfRangeError, match="cheapest LLM alone takes"):
-        Cascade(budget=1).fit(pools, GOLD)
+        Cascade(budget=1).fit(Training(pools, GOLD))
 
 
 def test_the_last_llm_need_not_be_scored_unless_the_order_may_change():
     pools = scored((["a", "b", "a", "b"], [[1.0], [0.0], [1.0], [0.0]]), (["a"] * 4, [[None]] * 4))
     unscored = [pools[0], pools_of(["a"] * 4, ["a"] * 4)[1]]
-    assert Cascade().fit(unscored, GOLD).order == (0, 1)
+    assert Cascade().fit(Training(unscored, GOLD)).order == (0, 1)
     with pytest.raises(NotRecordedError):
-        Cascade(chains="permutations").fit(unscored, GOLD)
-    assert Cascade(chains="any").fit(pools[::-1], GOLD).order == (0,)  # it is always right, alone
+        Cascade(chains="permutations").fit(Training(unscored, GOLD))
+    alone = Cascade(chains="any").fit(Training(pools[::-1], GOLD))
+    assert alone.order == (0,)  # it is always right
 
 
 def test_an_unfitted_cascade_refuses_to_decide():
@@ -219,7 +221,7 @@ def test_an_unfitted_cascade_refuses_to_decide():
         in_recorded_order(Cascade(), pools)
     with pytest.raises(UsageError, match="fit"):
         Cascade()("?", *pools)  # it is refused before anything is asked
-    fitted = Cascade().fit(pools, GOLD)
+    fitted = Cascade().fit(Training(pools, GOLD))
     assert fitted == Cascade(fitted.thresholds, order=(0, 1))
     assert hash(fitted) == hash(
         Cascade(list(fitted.thresholds or ()), order=[0, 1])
@@ -229,14 +231,14 @@ def test_an_unfitted_cascade_refuses_to_decide():
 def test_what_cannot_be_fitted_is_said():
     pools = scored((["a"] * 4, [[1.0]] * 4), (["b"] * 4, [[1.0]] * 4))
     with pytest.raises(ShortPoolError):
-        Cascade(samples=2).fit(pools, GOLD)
+        Cascade(samples=2).fit(Training(pools, GOLD))
     with pytest.raises(UsageError, match="no question"):
-        Cascade().fit([pool.rows(np.arange(0)) for pool in pools], GOLD[:0])
+        Cascade().fit(Training([pool.rows(np.arange(0)) for pool in pools], GOLD[:0]))
     with pytest.raises(OutOfRangeError, match="set grid to"):
-        Cascade(grid=3000).fit([*pools, pools[0]], GOLD)
+        Cascade(grid=3000).fit(Training([*pools, pools[0]], GOLD))
     unknown = [replace(pool, prompt_tokens=np.full(4, -1)) for pool in pools]
     with pytest.raises(NotRecordedError, match="prompt tokens"):
-        Cascade().fit(unknown, GOLD)
+        Cascade().fit(Training(unknown, GOLD))
 
 
 def test_fields_must_fit_the_llms():

@@ -27,6 +27,7 @@ from feval.estimators.trace_confidence import (
 )
 from feval.methods import ConfidenceWeighted, DeepConfidence
 from feval.methods.confidence_weighted import TEMPERATURES
+from feval.methods.protocol import Training
 from feval.replay.pools import ArrayChannels, TokenLogprobs
 
 
@@ -96,19 +97,19 @@ def test_a_temperature_is_learnt_from_training_questions_only():
     with pytest.raises(UsageError, match="needs a temperature"):
         answered(untrained, training)
     with pytest.raises(UsageError, match="there is none"):
-        untrained.fit([training.rows(np.array([], np.intp))], np.array([], int))
+        untrained.fit(Training([training.rows(np.array([], np.intp))], np.array([], int)))
     gold = np.zeros(10, int)
-    fitted = untrained.fit([training], gold)
+    fitted = untrained.fit(Training([training], gold))
     assert fitted == replace(untrained, temperature=fitted.temperature)
     # "a" wins from exp(0.4 / T) > 2 on: the largest such value is taken, and no larger one would
     # do.
     limit = 0.4 / math.log(2)
     assert fitted.temperature == max(t for t in TEMPERATURES if t < limit)
     assert answered(fitted, training) == ["a"] * 10
-    assert untrained.fit([training], gold + 1).temperature == TEMPERATURES[-1]
-    assert untrained.fit([replace(training, question_keys=None)], gold) == fitted
+    assert untrained.fit(Training([training], gold + 1)).temperature == TEMPERATURES[-1]
+    assert untrained.fit(Training([replace(training, question_keys=None)], gold)) == fitted
     # no gold: nothing is ever right
-    assert untrained.fit([training], gold - 1).temperature == TEMPERATURES[-1]
+    assert untrained.fit(Training([training], gold - 1)).temperature == TEMPERATURES[-1]
     assert len(TEMPERATURES) == len(set(TEMPERATURES)) == 80
 
 

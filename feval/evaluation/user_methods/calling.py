@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from feval.errors import FevalError, MethodError, UsageError
-from feval.methods.protocol import LEDGER_FIELDS, Rows
+from feval.methods.protocol import LEDGER_FIELDS, Question, Rows
 from feval.replay.meter import close_ledger, handed_out, require_recorded
 from feval.values import Record, RecordLike
 
@@ -67,7 +67,9 @@ def answers(
     for row in map(int, rows):
         metered = [llm.ask(row, replicate) for llm in llms]
         where = f"The method {name} on question {dataset.question_ids[row]!r}"
-        answer = call_method(method, where, dataset[row].question, metered)
+        entry = dataset[row]
+        question = Question(entry.question, entry.features, int(dataset.question_keys[row]))
+        answer = call_method(method, where, question, metered)
         yield MethodAnswer(
             answer, closed_ledgers(metered), [*map(handed_out, metered)] if closely else ()
         )

@@ -42,12 +42,12 @@ from feval.methods.protocol import LEDGER_FIELDS
 from feval.values import Record
 
 if TYPE_CHECKING:
-    from feval.methods.protocol import Rows
+    from feval.methods.protocol import Rows, Training
     from feval.replay import LLM, Dataset
     from feval.replay.pools import Channels, Pool
 
-    Training = tuple[Dataset, Sequence[LLM], Rows]
-    """What a method learns from: a dataset with LLMs, and the rows of the training questions."""
+    Learnt = tuple[Dataset, Sequence[LLM], Rows, Training]
+    """What a method learns from: the training questions, and where they are from."""
 
 
 _START_SECONDS = 120.0  # for Python and NumPy, before the user's code runs
@@ -77,7 +77,7 @@ class MethodHost:
         self._data = BlindDataset()
         self._channel: _Channel | None = None
         self._learns = False
-        self.training: Training | None = None
+        self.training: Learnt | None = None
         self._opened: object = None
 
     def start(self, seconds: float | None = TIME_LIMIT) -> None:
@@ -115,15 +115,15 @@ class MethodHost:
             where = f"Inspecting the method {self._function}"
             self._one("check", {"llms": llms}, where, TIME_LIMIT)
 
-    def fit(self, training: Training, seconds: float | None) -> None:
+    def fit(self, training: Learnt, seconds: float | None) -> None:
         """Let the method learn, in `seconds` per training question, of ten at least."""
         with self._lock:
             self.training = None
             self.start(seconds)
-            dataset, llms, rows = training
+            rows = training[2]
             limit = None if seconds is None else seconds * max(_SETUP_QUESTIONS, len(rows))
             where = f"The method {self._function}, learning from {len(rows)} questions,"
-            self._one("fit", self._data.training(dataset, llms, rows), where, limit)
+            self._one("fit", self._data.training(*training), where, limit)
             self.training, self._learns = training, False
 
     def answers(
@@ -398,18 +398,26 @@ class BlindDataset:
         prices = llms[0].prices
         return {
             "dataset": dataset.id,
-            "questions": [dataset[row].question for row in self._rows],
+            "questions": [[dataset[row].question, dataset[row].features] for row in self._rows],
             "llms": [self._with_answers(llm, rows) for llm in llms],
             "billing": llms[0].billing,
             "prices": prices and prices.to_json(),
         }
 
-    def training(self, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Record:
-        """Return pools and golds of training questions."""
+    def training(
+        self, dataset: Dataset, llms: Sequence[LLM], rows: Rows, train: Training
+    ) -> Record:
+        """Return what there is of training questions, but for texts of CoTs, which are asked
+        for.
+        """
         self._hide(dataset, rows)
+        self._learnt = llms, rows.tolist()
         return {
-            "pools": [self._pool(llm.pool.rows(rows)) for llm in llms],
-            "gold": dataset.gold[rows],
+            "pools": [*map(self._pool, train.pools)],
+            "gold": train.gold,
+            "texts": [*train.texts],
+            "features": [*train.features],
+            "prices": train.prices,
         }
 
     def _hide(self, dataset: Dataset, rows: Rows) -> None:
@@ -480,6 +488,10 @@ class BlindDataset:
             "messages": llm.messages,
         }
         return readers[kind](row)
+
+    def _call_reply(self, number: int, place: int) -> Any:
+        llms, rows = self._learnt
+        return llms[number].texts(rows[place])
 
     def _call_uniform(self, place: int, samples: list[int], seed: int) -> float:
         return self._llms[0].uniform(self._rows[place], samples, seed)

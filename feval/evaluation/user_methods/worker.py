@@ -7,7 +7,7 @@ and no message becomes code. A request has a "command":
     ready   has Python started?                                     reply: null
     load    run the user's file                                     reply: whether the method learns
     check   can the method be called with so many LLMs?             reply: null
-    fit     let the method learn from pools and golds               reply: null
+    fit     let the method learn from training questions            reply: null
     open    take questions and pools, in place of those before      reply: null
     ask     ask the method these questions, in one draw             each: [answer, ledgers, handed]
 
@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval import errors
+from feval.cards.billing import Price
 from feval.errors import FevalError, MethodError, UnknownNameError
 from feval.evaluation.user_methods.calling import (
     ID,
@@ -51,6 +52,7 @@ from feval.evaluation.user_methods.calling import (
     encoded,
     require_arguments,
 )
+from feval.methods.protocol import Question, Training
 from feval.recording import Probes, ScorerInfo, Scores, Steps
 from feval.replay import LLM, Clock
 from feval.replay.meter import handed_out
@@ -174,13 +176,19 @@ class _Worker:
         require_arguments(self._method, self._name, llms)
         yield None
 
-    def fit(self, pools: list[Record], gold: np.ndarray[Any, Any]) -> Iterator[None]:
+    def fit(self, pools: list[Record], gold: Any, **known: Any) -> Iterator[None]:
+        def replies(llm: int) -> list[list[str]]:
+            return [self._call("reply", llm, place) for place in range(len(gold))]
+
         with contained(""):
-            self._method = self._method.fit([_pool(each, self._call) for each in pools], gold)
+            train = [_pool(each, self._call) for each in pools]
+            self._method = self._method.fit(Training(train, gold=gold, replies=replies, **known))
         yield None
 
-    def open(self, questions: list[str], llms: list[Record], **shared: Any) -> Iterator[None]:
-        self._questions = questions
+    def open(
+        self, questions: list[tuple[str, Record]], llms: list[Record], **shared: Any
+    ) -> Iterator[None]:
+        self._questions = [Question(*each) for each in questions]
         self._llms = [BlindLLM(place, llm, shared, self._call) for place, llm in enumerate(llms)]
         yield None
 
@@ -335,7 +343,7 @@ class _BlindChannels(Channels):
 
 _KINDS: dict[str, Callable[..., Any]] = {
     kind.__name__: kind
-    for kind in (Clock, Probes, RaggedArray, ScorerInfo, Scores, Steps, TokenLogprobs)
+    for kind in (Clock, Price, Probes, RaggedArray, ScorerInfo, Scores, Steps, TokenLogprobs)
 }
 
 
