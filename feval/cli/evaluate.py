@@ -246,7 +246,7 @@ def curve(
                 values=tuple(own["budgets"]["budget"]),
                 settings=own["fields"],
                 llms=tuple(own["llms"]),
-                train_fraction=own["train_fraction"],
+                train_fraction=None if request.folds else own["train_fraction"],
             )
         elif not values:
             most = max(1, min(*(llm.pool.smallest for llm in replayed), DEFAULT_COUNTS))

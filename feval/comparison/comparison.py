@@ -30,7 +30,8 @@ from feval.estimators.arrays import Integers, Result, Rows, pareto
 from feval.estimators.intervals import difference_test
 from feval.evaluation import TIME_LIMIT, Evaluation
 from feval.evaluation.cautions import billed_once, few_questions, mixed_counters
-from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, fit, question_clusters, read_clusters
+from feval.evaluation.fitting import fits
+from feval.evaluation.questions import NONE_LEFT_OUT, LeftOut, question_clusters, read_clusters
 from feval.evaluation.replicates import called, decisions, method_answers
 from feval.evaluation.user_methods import learns
 from feval.executors import Progress, reports, silent
@@ -405,6 +406,8 @@ def compare(
     unlabelled: str | None = None,
     short_pools: str | None = None,
     train_fraction: float | None = None,
+    folds: int | None = None,
+    group: str | None = None,
     split_seed: int | None = None,
     clusters: ClusterNames | None = None,
     serving: str | Path | ServingProfile | None = None,
@@ -465,7 +468,9 @@ def compare(
         short_pools: "refuse" or "drop" questions with fewer CoTs than the largest budget.
         train_fraction: share of the questions that methods which learn are fitted on, in (0, 1);
             all are judged on the others. No split.
-        split_seed: of that split: 0.
+        folds: in its place, as for `evaluate`: all questions are judged.
+        group: feature whose questions stay together then, as for `evaluate`.
+        split_seed: of the split or the folds: 0.
         clusters: which questions are one piece of evidence: question id -> cluster, or a CSV file
             of these.
         serving: name, file or value of a serving profile that models seconds.
@@ -511,6 +516,8 @@ def compare(
         "unlabelled": unlabelled,
         "short_pools": short_pools,
         "train_fraction": train_fraction,
+        "folds": folds,
+        "group": group,
         "split_seed": split_seed,
         "clusters": None if clusters is None else dict(read_clusters(clusters)),
         "serving": None if serving is None else serving_profile(serving),
@@ -680,7 +687,7 @@ def traces(
     by_name = {llm.name: llm.seeded(plan.seed) for llm in llms}
     left_out = {*comparison.left_out.unlabelled, *comparison.left_out.short_pools}
     ids = dataset.question_ids if left_out else range(len(dataset))
-    split = np.array([row for row, name in enumerate(ids) if name not in left_out], np.intp)
+    asked = np.array([row for row, name in enumerate(ids) if name not in left_out], np.intp)
     judged = _judged(dataset, comparison.curves)
     rows = judged[:questions]
 
@@ -689,31 +696,40 @@ def traces(
         llms = [by_name[name] for name in point.llms]
         swept = {entry.sweep[0]: point.fields[entry.sweep[0]]} if entry.sweep else {}
         method = entry.make({**entry.fields, **swept}, comparison.methods)
-        train = plan.learning(entry).split(dataset, split)[0]
-        if len(train) and learns(method):
-            method = fit(method, dataset, llms, train, time_limit)
+        parts = [(method, judged)]
+        if learns(method) and (split := plan.learning(entry).split(dataset, asked)):
+            parts = [(e.method, e.rows) for e in fits(method, dataset, llms, split, time_limit)]
+        answer, cots = np.empty(len(rows), np.int64), np.empty((len(llms), len(rows)), np.int64)
+        grown: dict[int, Any] = {}
         channels = [llm.pool.channels for llm in llms]
-        deep = closely > 0 and any(own.has_probes or own.has_steps for own in channels)
-        if isinstance(method, BatchMethod):
-            can = capabilities(method)
-            drawn = judged if can.whole_set else rows
-            decided = next(iter(decisions(method, llms, order=order, rows=drawn)))
-            probing = any(ledger.probe_calls is not None for ledger in decided.ledgers)
-            deep &= callable(method) and (probing or can.searches)
-        else:
-            decided = called(method, dataset, llms, rows, replicate, time_limit)
-        # Traces and steps are known to the readable form, which has the same draw and ledger as
-        # the batch form.
-        handed = method, dataset, llms, rows[:closely], replicate, time_limit
-        close = method_answers(*handed, closely=True) if deep else ()
-        shown = slice(len(rows))
+        for method, own in parts:
+            here = np.flatnonzero(np.isin(rows, own))
+            deep = closely > 0 and any(own.has_probes or own.has_steps for own in channels)
+            drawn = rows[here]
+            if isinstance(method, BatchMethod):
+                can = capabilities(method)
+                drawn = own if can.whole_set else drawn
+                decided = next(iter(decisions(method, llms, order=order, rows=drawn)))
+                probing = any(ledger.probe_calls is not None for ledger in decided.ledgers)
+                deep &= callable(method) and (probing or can.searches)
+            else:
+                decided = called(method, dataset, llms, drawn, replicate, time_limit)
+            shown = np.isin(drawn, rows)
+            answer[here] = decided.answer[0, shown]
+            cots[:, here] = [ledger.cots[0, shown] for ledger in decided.ledgers]
+            # Traces and steps are known to the readable form, which has the same draw and ledger
+            # as the batch form.
+            near = rows[here[here < closely]]
+            handed = method, dataset, llms, near, replicate, time_limit
+            close = method_answers(*handed, closely=True) if deep else ()
+            grown |= {row: one.grown for row, one in zip(near.tolist(), close, strict=False)}
         return MethodTrace(
             curve.label,
             curve.budget_text(place),
             point.llms,
-            decided.answer[0, shown],
-            np.stack([ledger.cots[0, shown] for ledger in decided.ledgers]),
-            tuple(one.grown for one in close),
+            answer,
+            cots,
+            tuple(grown[row] for row in rows.tolist() if row in grown),
         )
 
     curves: list[tuple[MethodTrace, ...]] = []

@@ -258,7 +258,8 @@ class Plan(Displayable, EvaluationOptions):
             CoTs of an LLM than the largest budget of the comparison, for all methods.
         train_fraction: share of the questions that methods which learn are fitted on; all methods
             are judged on the others.
-        split_seed: random seed of that split.
+        folds, group: in place of the share, and what stays together, as for `evaluate`.
+        split_seed: random seed of the split or the folds.
         confidence: of every interval.
         resamples: of the bootstrap over questions.
         cost: what a budget is counted in, one of `COSTS`.
@@ -318,7 +319,7 @@ class Plan(Displayable, EvaluationOptions):
 
     def learning(self, entry: ComparedMethod) -> Self:
         """The same plan, with the share of the questions that a method learns from."""
-        share = self.train_fraction or entry.train_fraction
+        share = None if self.folds else self.train_fraction or entry.train_fraction
         return self.model_copy(update={"train_fraction": share})
 
     def in_folder(self, folder: Path) -> Self:

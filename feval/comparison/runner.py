@@ -124,7 +124,7 @@ def prepared(
     questions = question_set(
         dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools, by_cot=True
     )
-    plan = plan.with_replicates(len(plan.split(dataset, questions.rows)[1]))
+    plan = plan.with_replicates(len(plan.judged(dataset, questions.rows)))
     return replace(runner, plan=plan, rows=questions.rows, left_out=questions.left_out)
 
 

@@ -59,22 +59,24 @@ from feval.evaluation.cautions import (
     unpaid_scores,
     unscored_cots,
 )
+from feval.evaluation.fitting import Fit, fields_of, fits, ready
 from feval.evaluation.measures import Averages, QuestionLedger
 from feval.evaluation.questions import (
     ByRow,
     ClusterNames,
     cluster_sizes,
-    fit,
     question_clusters,
     question_set,
-    train_test_rows,
+    splits,
 )
 from feval.evaluation.replicates import (
+    Outcome,
     default_replicates,
     expectation,
     replicated,
     scores_read,
     scoring_costs,
+    together,
 )
 from feval.evaluation.results import DatasetResult, interval_ends, rests_on
 from feval.evaluation.user_methods import MethodFile, learns, require_arguments
@@ -118,6 +120,7 @@ class Evaluation(Averages, DatasetResult, Plottable):
         error_shares: returns how wrong answers came about, see `no_answer`, `stopped_early` and
             `routed_wrong`. For an exact evaluation it is computed on the first call.
         train_questions: how many other questions were set aside for training; 0 for none.
+        learnt: what the method has learnt: from one split, or for each fold.
         accuracy_low, accuracy_high: ends of the confidence interval, `None` where none was asked
             for.
     """
@@ -132,6 +135,7 @@ class Evaluation(Averages, DatasetResult, Plottable):
     ledger: QuestionLedger = field(repr=False)
     error_shares: Callable[[], ErrorShares]
     train_questions: int = 0
+    learnt: tuple[Fit, ...] = field(default=(), repr=False)
     accuracy_low: float | None = None
     accuracy_high: float | None = None
 
@@ -209,6 +213,25 @@ class Evaluation(Averages, DatasetResult, Plottable):
         vote = max(1 - self.accuracy - none - early - routed, 0.0)  # rounding
         return dict(zip(ERRORS, (none, vote, early, routed), strict=True))
 
+    @property
+    def training(self) -> Record:
+        """What a learnt method rests on: the `questions` that it has learnt from and the `cost` of
+        all their CoTs in `unit`, in each of the `folds` where there are several; the mean cost per
+        question that it was fitted to (`budget`) and what it `spends` where it is judged; `None`
+        for what is not known. Empty for a method that has learnt nothing.
+        """
+        if not self.learnt:
+            return {}
+        first, costs = self.learnt[0], [each.cost for each in self.learnt]
+        return {
+            "questions": [each.questions for each in self.learnt],
+            "cost": costs,
+            "unit": first.unit,
+            "budget": self.fields.get("budget"),
+            "spends": self.usd_per_question if first.unit == "USD" else self.tokens_per_question,
+            "fields": [fields_of(each.method) for each in self.learnt],
+        }
+
     def records(self) -> list[Record]:
         """One row of name -> number, as tables hold it; `feval.evaluation.measures.MEANS` says
         which measures they are.
@@ -242,6 +265,8 @@ class Evaluation(Averages, DatasetResult, Plottable):
             result["errors_estimate"] = asdict(self.errors_estimate)
         if self.train_questions:
             result["train_questions"] = self.train_questions
+        if self.learnt:
+            result["learnt"] = self.training
         if self.kind == "recorded":
             named = {name: getattr(self, name) for name in _TOTALS}
             whole = self.right if (self.right % 1 == 0).all() else None  # no partial credit
@@ -275,6 +300,8 @@ def evaluate(
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
     train_fraction: float | None = None,
+    folds: int | None = None,
+    group: str | None = None,
     split_seed: int = 0,
     cost: str | None = None,
     serving: str | Path | ServingProfile | None = None,
@@ -309,7 +336,11 @@ def evaluate(
         train_fraction: share of the questions set aside to fit a method that learns; every method
             is evaluated on the rest. A method that was given what it would learn (a temperature,
             thresholds) keeps it.
-        split_seed: of that split, see `train_test_rows`.
+        folds: in its place, so many parts of the questions: each is judged by what was learnt from
+            all others, so that every question is judged once.
+        group: a feature; questions with the same value of it are never learnt from and judged.
+            Nor are those with the same text, or of one cluster.
+        split_seed: of the split or the folds, see `train_test_rows`.
         cost: what will be looked at, one of `feval.evaluation.measures.COSTS`; seconds are replayed
             only where it names them.
         serving: name, file or value of a serving profile that models seconds; `None` for recorded
@@ -365,49 +396,66 @@ def evaluate(
     if serving is not None:
         serving = cards.serving_profile(serving)
     timing = Timing.from_options(cost, serving, parallel)
-    kind, train, inexact = _kind(method, order, cost, parallel), np.empty(0, np.intp), None
+    kind, inexact = _kind(method, order, cost, parallel), None
+    learnt: list[Fit] = []
     with named_errors(method, used):
         most = budgets(method, used)
         questions = question_set(
             dataset, most, rows=rows, unlabelled=unlabelled, short_pools=short_pools, by_cot=True
         )
         chosen = questions.rows
-        if train_fraction is not None:
-            train, chosen = train_test_rows(
-                dataset, train_fraction, split_seed, chosen, clusters=clusters
-            )
-            if learns(method):
-                method = fit(method, dataset, used, train, time_limit)
+        split = splits(dataset, chosen, train_fraction, folds, split_seed, group, clusters)
+        if split:
+            chosen = np.sort(np.concatenate([test for _, test in split]))
         replicates = default_replicates(len(chosen)) if replicates is None else replicates
         if not len(chosen):
             raise UsageError(
                 f"An evaluation needs a question; {dataset.id} was to be evaluated on none."
             )
-        unscored, unpaid = _unscored(method, used, chosen), _unpaid(method, used, chosen)
+        if split and learns(method):
+            learnt = fits(method, dataset, used, split, time_limit)
+            parts = [(each.method, each.rows) for each in learnt]
+        else:
+            parts = [(ready(method, dataset, used, chosen), chosen)]
+        if len(parts) == 1:
+            [(method, _)] = parts
+        unscored, unpaid = _unscored(parts, used), _unpaid(*parts[0], used)
         timing = None if timing is None else timing.require(used, chosen)
         for llm in used:
             llm.pool.rows(chosen).stating(llm.stated)  # all that state none are counted at once
+        outcomes: list[Outcome] = []
         if kind == "exact":
             try:
-                outcome = expectation(method, dataset, used, chosen, timing)
+                outcomes = [expectation(each, dataset, used, rows, timing) for each, rows in parts]
             except NotExactError as error:
                 if order is not None:
                     raise
                 kind, inexact = "seeded", error.reason
         if kind != "exact":
             with executors.opened(workers, given=executor) as opened:
-                outcome = replicated(
-                    method,
-                    dataset,
-                    used,
-                    chosen,
-                    order=kind,
-                    replicates=replicates,
-                    time_limit=time_limit,
-                    timing=timing,
-                    executor=opened,
-                    progress=progress,
-                )
+                done = 0
+
+                def counted(own: int, _: int) -> None:
+                    progress(done + own, len(chosen))
+
+                for each, rows in parts:
+                    outcomes.append(
+                        replicated(
+                            each,
+                            dataset,
+                            used,
+                            rows,
+                            order=kind,
+                            replicates=replicates,
+                            time_limit=time_limit,
+                            timing=timing,
+                            executor=opened,
+                            progress=counted,
+                        )
+                    )
+                    done += len(rows)
+        places = np.searchsorted(chosen, np.concatenate([rows for _, rows in parts]))
+        outcome = together(outcomes, places)
     grouped = None if confidence is None else question_clusters(dataset, chosen, clusters)
     low, high = next(interval_ends(outcome.right[:, None], confidence, grouped))
     probed = outcome.ledger.mean("probe_calls")
@@ -423,7 +471,8 @@ def evaluate(
         right=outcome.right,
         ledger=outcome.ledger,
         error_shares=outcome.error_shares,
-        train_questions=len(train),
+        train_questions=len(split[0][0]) if len(split) == 1 else 0,
+        learnt=tuple(learnt),
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,
@@ -440,6 +489,7 @@ def evaluate(
             *other_models(used),
             *(method.cautions([llm.name for llm in used]) if hasattr(method, "cautions") else ()),
             *not_exact(inexact),
+            *_overspent(method, learnt, outcome.ledger),
         ),
         cost=cost,
         timing=timing,
@@ -480,23 +530,39 @@ def budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
     return []
 
 
-def _unscored(method: Any, llms: Sequence[LLM], rows: Rows) -> dict[str, tuple[int, int]]:
+def _unscored(parts: Sequence[tuple[Any, Rows]], llms: Sequence[LLM]) -> dict[str, tuple[int, int]]:
     """LLM -> how many of its CoTs lack the score that the method compares them by, and how many
     there are; of a search, steps instead of CoTs.
     """
-    if not hasattr(method, "ratings"):
-        return {}
-    pools = [llm.pool.rows(rows) for llm in llms]
-    counts = {}
-    for pool, ratings in zip(pools, method.ratings(pools), strict=True):
-        compared = pool.codes >= (-1 if capabilities(method).searches else 0)
-        unscored = 0 if ratings is None else int((compared & np.isnan(ratings)).sum())
-        if unscored:
-            counts[pool.llm] = unscored, int(compared.sum())
+    counts: dict[str, tuple[int, int]] = {}
+    for method, rows in parts if hasattr(parts[0][0], "ratings") else ():
+        pools = [llm.pool.rows(rows) for llm in llms]
+        for pool, ratings in zip(pools, method.ratings(pools), strict=True):
+            compared = pool.codes >= (-1 if capabilities(method).searches else 0)
+            unscored = 0 if ratings is None else int((compared & np.isnan(ratings)).sum())
+            if unscored:
+                before = counts.get(pool.llm, (0, 0))
+                counts[pool.llm] = before[0] + unscored, before[1] + int(compared.sum())
     return counts
 
 
-def _unpaid(method: Any, llms: Sequence[LLM], rows: Rows) -> list[str]:
+def _overspent(method: Any, learnt: Sequence[Fit], ledger: QuestionLedger) -> Iterator[str]:
+    """Yield a sentence where what was fitted to a mean cost spends more where it is judged."""
+    budget = getattr(method, "budget", None) if learnt else None
+    spent = ledger.mean("usd" if learnt and learnt[0].unit == "USD" else "tokens")
+    if isinstance(budget, (int, float)) and spent is not None and spent > budget * (1 + 1e-9) > 0:
+        unit, times = (
+            ("USD per 1,000 questions", 1000)
+            if learnt[0].unit == "USD"
+            else ("tokens per question", 1)
+        )
+        yield (
+            f"It was fitted to a mean cost of {times * budget:.6g} {unit}, and takes"
+            f" {times * spent:.6g} where it is judged, {100 * (spent / budget - 1):.3g} % more."
+        )
+
+
+def _unpaid(method: Any, rows: Rows, llms: Sequence[LLM]) -> list[str]:
     """The scorers whose scores a method reads for nothing, though nobody asked for that."""
     pools = [llm.pool.rows(rows) for llm in llms]
     read = [] if billing_rule(llms[0].billing).scorers else scores_read(method, pools)

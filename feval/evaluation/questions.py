@@ -11,15 +11,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 import numpy as np
 
-from feval import evaluation
 from feval.arguments import checked
-from feval.cards.billing import PICODOLLARS, Price
 from feval.cards.reading import read_regular
 from feval.errors import (
     NotRecordedError,
@@ -30,9 +27,7 @@ from feval.errors import (
     require_known,
 )
 from feval.estimators.arrays import Integers, Result
-from feval.evaluation import TIME_LIMIT
-from feval.evaluation.user_methods import MethodFile
-from feval.methods.protocol import Bools, Questions, Rows as Rows, Training
+from feval.methods.protocol import Bools, Rows as Rows
 from feval.replay import without_gaps
 from feval.replay.draws import ABSENT_SAMPLE, uniforms
 from feval.values import frozen
@@ -438,6 +433,39 @@ def fold_numbers(
     return of_group[groups]
 
 
+def splits(
+    dataset: Dataset,
+    rows: Rows,
+    train_fraction: float | None,
+    folds: int | None,
+    split_seed: int,
+    group: str | None,
+    clusters: ClusterNames | None,
+) -> list[tuple[Rows, Rows]]:
+    """Rows of training and of test questions: of one split, of each fold, or none; see
+    `train_test_rows` and `fold_numbers`.
+
+    Raises:
+        UsageError: both a share and folds, or a group and neither.
+    """
+    if (train_fraction is not None) + (folds is not None) != 1:
+        if train_fraction is None and folds is None and group is None:
+            return []
+        raise UsageError(
+            "Methods learn from a share of the questions (--train-fraction) or from all other folds"
+            " (--folds), one of the two, and --group keeps questions together there;"
+            f" train_fraction={train_fraction}, folds={folds}, group={group!r} was given."
+        )
+    if train_fraction is not None:
+        return [
+            train_test_rows(
+                dataset, train_fraction, split_seed, rows, group=group, clusters=clusters
+            )
+        ]
+    number = fold_numbers(dataset, folds or 0, split_seed, rows, group=group, clusters=clusters)
+    return [(rows[number != fold], rows[number == fold]) for fold in range(folds or 0)]
+
+
 def _split_groups(
     dataset: Dataset, rows: Rows, seed: int, feature: str | None, clusters: ClusterNames | None
 ) -> Integers:
@@ -463,67 +491,3 @@ def _split_groups(
     numbers = np.empty(len(rows), np.intp)
     numbers[by_key] = np.argsort(np.argsort(coins[by_key][first], kind="stable"))[groups]
     return numbers
-
-
-def questions_of(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Questions:
-    """Some questions as a method that has learnt sees them before it asks anything."""
-    stated = [llm.states_usd for llm in llms]
-    pools = [
-        replace(pool, output_tokens=pool.stating(["picodollars"]).amounts["picodollars"])
-        if paid
-        else pool
-        for pool, paid in zip((llm.pool.rows(rows) for llm in llms), stated, strict=True)
-    ]
-    prices = [_STATED if paid else llm.price for llm, paid in zip(llms, stated, strict=True)]
-
-    def text(row: int) -> str:
-        entry = dataset[row]
-        return "\n".join([entry.question, *(f"{label}) {own}" for label, own in entry.choices)])
-
-    return Questions(
-        pools,
-        texts=ByRow(text, rows),
-        features=ByRow(lambda row: dataset[row].features, rows),
-        replies=lambda llm: ByRow(llms[llm].texts, rows),
-        prices=[price for price in prices if price] if all(prices) else (),
-    )
-
-
-_STATED = Price(0, 1e6 / PICODOLLARS)  # of CoTs that state what they cost, per picodollar
-
-
-def training(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Training:
-    """Some questions as a method learns from them.
-
-    Raises:
-        UsageError: what is right is no party of answers, and the method needs that, or CoTs that
-            are right or wrong.
-    """
-    dataset.require(llms)
-    own, gold = questions_of(dataset, llms, rows), dataset.gold[rows]
-    judges = evaluation.judged(method, dataset, llms, rows) if dataset.rightness else None
-    values = {each.name: getattr(own, each.name) for each in fields(own)}
-    if judges:
-        values["pools"], gold = judges.to_learn_from(method, own.pools)
-    return Training(gold=gold, **values)
-
-
-def fit(
-    method: Any,
-    dataset: Dataset,
-    llms: Sequence[LLM],
-    rows: Rows,
-    time_limit: float | None = TIME_LIMIT,
-) -> Any:
-    """The method fitted on some questions, on which it must not be evaluated; see
-    `feval.methods.protocol.Learner`.
-
-    Raises:
-        UsageError: as for `training`, or no question.
-    """
-    train = training(method, dataset, llms, rows)
-    if not isinstance(method, MethodFile):
-        return method.fit(train)
-    method = method.started(time_limit)
-    method.host.fit((dataset, llms, rows, train), time_limit)
-    return method

@@ -182,6 +182,40 @@ class _Sums(dict[str, Int64]):
         return Outcome(right, lambda: shares, ledger, int(self["uncompared"].sum()))
 
 
+def together(outcomes: Sequence[Outcome], places: Rows) -> Outcome:
+    """The outcome on all questions from those on parts of them, which say where each is."""
+    if len(outcomes) == 1:
+        return outcomes[0]
+    back, first = np.argsort(places), outcomes[0].ledger
+
+    def joined_columns(own: Sequence[Columns | None]) -> Columns | None:
+        known = [columns for columns in own if columns is not None]
+        if len(known) < len(own):
+            return None
+        return [np.concatenate(column)[back] for column in zip(*known, strict=True)]
+
+    def count(name: str) -> Columns | None:
+        return joined_columns([each.ledger.count(name) for each in outcomes])
+
+    def error_shares() -> ErrorShares:
+        shares = [each.error_shares() for each in outcomes]
+        found: Record = {}
+        for name in ("no_answer", "stopped_early", "routed_wrong"):
+            parts = [getattr(each, name) for each in shares]
+            known = all(part is not None for part in parts)
+            found[name] = np.concatenate(parts)[back] if known else None
+        return ErrorShares(**found)
+
+    prompts: Any = joined_columns([each.ledger.prompt_tokens for each in outcomes])
+    counts = {
+        name: partial(count, name)
+        for name in dict.fromkeys(name for each in outcomes for name in each.ledger.counts)
+    }
+    ledger = QuestionLedger(first.payers, prompts, counts, first.draws, first.timing)
+    right = np.concatenate([each.right for each in outcomes])[back]
+    return Outcome(right, error_shares, ledger, sum(each.uncompared for each in outcomes))
+
+
 def _compact(column: Any) -> Any:
     """The same column; one that is the same everywhere takes the memory of one number."""
     if column is None or not (column == column[0]).all():

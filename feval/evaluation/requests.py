@@ -32,7 +32,7 @@ from feval.cards.reading import sentence
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.curves import Curve, method_curve, self_consistency_curve
 from feval.evaluation.measures import COSTS
-from feval.evaluation.questions import CHOICES, Rows, read_clusters, train_test_rows
+from feval.evaluation.questions import CHOICES, Rows, read_clusters, splits
 from feval.evaluation.replicates import default_replicates
 from feval.replay import LLM, ORDERS, Dataset, checked_rule
 from feval.values import Record, RecordLike
@@ -252,6 +252,10 @@ class EvaluationOptions(QuestionOptions):
     train_fraction: float | None = option(
         None, "Share of the questions to learn from; the others are judged.", "SHARE", gt=0, lt=1
     )
+    folds: int | None = option(
+        None, "Learn in so many folds; each question is judged by the others.", ge=2
+    )
+    group: str | None = option(None, "Feature whose questions stay in one fold.", "FEATURE")
     split_seed: int = option(0, "Random seed of that split.", rare=True)
     cost: Annotated[str | None, one_of("cost", COSTS)] = option(
         None, "What costs are counted in; usd is shown per 1,000 questions.", "|".join(COSTS)
@@ -292,16 +296,22 @@ class EvaluationOptions(QuestionOptions):
             return self
         return self.changed(replicates=default_replicates(questions))
 
-    def split(self, dataset: Dataset, rows: Rows) -> tuple[Rows, Rows]:
-        """Rows of the training questions, none where nothing is learnt, and of those that are
-        judged.
+    def split(self, dataset: Dataset, rows: Rows) -> list[tuple[Rows, Rows]]:
+        """Rows of the training questions and of those that are judged: of one split, of each fold,
+        or nothing where nothing is learnt.
         """
-        if self.train_fraction is None:
-            return np.array([], np.intp), rows
-        return train_test_rows(dataset, self.train_fraction, self.split_seed, rows)
+        names = "train_fraction", "folds", "split_seed", "group", "clusters"
+        return splits(dataset, rows, **{name: getattr(self, name) for name in names})
+
+    def judged(self, dataset: Dataset, rows: Rows) -> Rows:
+        """Those of the rows that are judged."""
+        split = self.split(dataset, rows)
+        return np.sort(np.concatenate([test for _, test in split])) if split else rows
 
     def split_text(self) -> str | None:
         """How the questions are split, in words for a reader; `None` where nothing is learnt."""
+        if self.folds is not None:
+            return f"{self.folds} folds, split seed {self.split_seed}; each judged by the others"
         if self.train_fraction is None:
             return None
         return (

@@ -374,10 +374,12 @@ class Predicting:
 
     Attributes:
         model: what it has learnt, in memory only; `None` before it is fitted.
+        learnt_from: the questions that it was fitted on, likewise.
         predictions: what it says of the questions at hand; `None` before.
     """
 
     model: Any = None
+    learnt_from: Training | None = None
     predictions: Predictions | None = None
 
     def having(self, **learnt: Any) -> Self:
@@ -386,6 +388,12 @@ class Predicting:
         for name, value in learnt.items():
             object.__setattr__(other, name, value)  # a method is frozen
         return other
+
+    def predicted(self, questions: Questions) -> Self:
+        """The fitted method with what it says of these questions; one that says nothing has no
+        `model`.
+        """
+        raise NotImplementedError
 
     def predicts(self, keys: UInt64 | None) -> Mapping[str, Floats]:
         """What it says of questions, by name [Q, ...]; `UsageError` for a question of which it says
