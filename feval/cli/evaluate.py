@@ -133,7 +133,9 @@ def run(
         show,
         result.to_dict(),
         *evaluation_tables([result]),
-        receipt=partial(receipts.receipt, request, result.to_dict(), questions, replayed),
+        receipt=partial(
+            receipts.receipt, request, result.to_dict(), questions, replayed, learnt=result.learnt
+        ),
     )
 
 
@@ -265,7 +267,9 @@ def curve(
         show,
         result.to_dict(),
         curves_table([result]),
-        receipt=partial(receipts.receipt, request, result.to_dict(), questions, replayed),
+        receipt=partial(
+            receipts.receipt, request, result.to_dict(), questions, replayed, learnt=result.learnt
+        ),
         files=lambda: _files(
             "curve", result.to_dict(), curve_records(result), lambda: pictures.curves([result])
         ),

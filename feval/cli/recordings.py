@@ -601,6 +601,9 @@ def verify(
         str | None, Option(metavar="LIST", help="A price list of your own that the receipt needs.")
     ] = None,
     *,
+    refit: Annotated[
+        bool, Option("--refit", help="Let methods learn again what the receipt says they learnt.")
+    ] = False,
     machines: Machines,
     show: Output,
 ) -> None:
@@ -627,7 +630,7 @@ def verify(
         local = local_receipt(recording)
         with machines as executor:
             check = verify_receipt(
-                local, recordings, methods=files, prices=prices, executor=executor
+                local, recordings, methods=files, prices=prices, refit=refit, executor=executor
             )
         show.note(*check.notes)
         summary = {
@@ -645,10 +648,10 @@ def verify(
         if (more := len(check.differences) - _MOST_DIFFERENCES) > 0:
             problems.append(f"{more:,} more of {check.numbers:,} values differ; --json lists all.")
     else:
-        if recordings or methods or sandbox or prices:
+        if recordings or methods or sandbox or prices or refit:
             raise UsageError(
-                f"--recording, --method, --sandbox and --prices belong to receipts; {recording} is"
-                " not a receipt."
+                "--recording, --method, --sandbox, --prices and --refit belong to receipts;"
+                f" {recording} is not a receipt."
             )
         path = str(recording)
         with machines as executor:

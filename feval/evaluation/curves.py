@@ -400,10 +400,10 @@ def method_curve(
             cautions.append("mg-pass@k is defined for even k, and left out at odd ones.")
         for k, each in zip(chosen, evaluated(order, None, chosen), strict=True):
             points[k] |= {measure + end: getattr(each, f"accuracy{end}") for end in _ENDS}
-    rows, learnt = questions.rows, tuple[str, ...]()
+    rows = questions.rows
+    learnt = [f"{sentence[0].upper()}{sentence[1:]}."] if (sentence := each.learnt_text) else []
     if each.train_questions:
         rows = rows[np.isin(dataset.question_keys[without_gaps(rows)], each.question_keys)]
-        learnt = (f"{each.train_questions:,} other questions were learned from.",)
     return Curve(
         **rests_on(dataset, llms, rows),
         method=method,
@@ -418,6 +418,7 @@ def method_curve(
         clusters=each.clusters,
         cost=cost,
         timing=each.timing,
+        learnt=tuple(fit for each in results for fit in each.learnt),
         cautions=(*learnt, *cautions),
     )
 

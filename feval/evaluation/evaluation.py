@@ -59,7 +59,7 @@ from feval.evaluation.cautions import (
     unpaid_scores,
     unscored_cots,
 )
-from feval.evaluation.fitting import Fit, fields_of, fits, ready
+from feval.evaluation.fitting import Fit, fits, ready
 from feval.evaluation.measures import Averages, QuestionLedger
 from feval.evaluation.questions import (
     ByRow,
@@ -120,7 +120,6 @@ class Evaluation(Averages, DatasetResult, Plottable):
         error_shares: returns how wrong answers came about, see `no_answer`, `stopped_early` and
             `routed_wrong`. For an exact evaluation it is computed on the first call.
         train_questions: how many other questions were set aside for training; 0 for none.
-        learnt: what the method has learnt: from one split, or for each fold.
         accuracy_low, accuracy_high: ends of the confidence interval, `None` where none was asked
             for.
     """
@@ -135,7 +134,6 @@ class Evaluation(Averages, DatasetResult, Plottable):
     ledger: QuestionLedger = field(repr=False)
     error_shares: Callable[[], ErrorShares]
     train_questions: int = 0
-    learnt: tuple[Fit, ...] = field(default=(), repr=False)
     accuracy_low: float | None = None
     accuracy_high: float | None = None
 
@@ -213,25 +211,6 @@ class Evaluation(Averages, DatasetResult, Plottable):
         vote = max(1 - self.accuracy - none - early - routed, 0.0)  # rounding
         return dict(zip(ERRORS, (none, vote, early, routed), strict=True))
 
-    @property
-    def training(self) -> Record:
-        """What a learnt method rests on: the `questions` that it has learnt from and the `cost` of
-        all their CoTs in `unit`, in each of the `folds` where there are several; the mean cost per
-        question that it was fitted to (`budget`) and what it `spends` where it is judged; `None`
-        for what is not known. Empty for a method that has learnt nothing.
-        """
-        if not self.learnt:
-            return {}
-        first, costs = self.learnt[0], [each.cost for each in self.learnt]
-        return {
-            "questions": [each.questions for each in self.learnt],
-            "cost": costs,
-            "unit": first.unit,
-            "budget": self.fields.get("budget"),
-            "spends": self.usd_per_question if first.unit == "USD" else self.tokens_per_question,
-            "fields": [fields_of(each.method) for each in self.learnt],
-        }
-
     def records(self) -> list[Record]:
         """One row of name -> number, as tables hold it; `feval.evaluation.measures.MEANS` says
         which measures they are.
@@ -265,8 +244,6 @@ class Evaluation(Averages, DatasetResult, Plottable):
             result["errors_estimate"] = asdict(self.errors_estimate)
         if self.train_questions:
             result["train_questions"] = self.train_questions
-        if self.learnt:
-            result["learnt"] = self.training
         if self.kind == "recorded":
             named = {name: getattr(self, name) for name in _TOTALS}
             whole = self.right if (self.right % 1 == 0).all() else None  # no partial credit

@@ -104,6 +104,11 @@ class Fit:
     unit: str
     key: str
 
+    def to_dict(self) -> Record:
+        """What was learnt, and from how much, as JSON values."""
+        own = {"questions": self.questions, "cost": self.cost, "unit": self.unit}
+        return own | {"fields": fields_of(self.method)}
+
     @property
     def data(self) -> Record:
         """What a receipt holds of a method that decides by `predictions`; nothing for another."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from feval.values import Record
 
 if TYPE_CHECKING:
     from feval.estimators.per_question import PerQuestion
+    from feval.evaluation.fitting import Fit
     from feval.methods.protocol import Rows
     from feval.replay import LLM, Dataset, Judges, Timing
 
@@ -41,6 +42,7 @@ class DatasetResult:
         cost: the cost that was asked for, one of `feval.evaluation.measures.COSTS`; `None` for
             none.
         timing: where seconds come from; `None` where nobody asked for them.
+        learnt: what the method has learnt, from one split or for each fold; of each point.
     """
 
     dataset: str
@@ -58,6 +60,7 @@ class DatasetResult:
     cautions: tuple[str, ...] = ()
     cost: str | None = None
     timing: Timing | None = None
+    learnt: tuple[Fit, ...] = field(default=(), repr=False)
 
     @property
     def llm(self) -> str:
@@ -82,6 +85,15 @@ class DatasetResult:
             *self.cautions,
         )
 
+    @property
+    def learnt_text(self) -> str:
+        """From how many questions was learnt, and what their CoTs cost; empty where nothing was."""
+        if not self.learnt:
+            return ""
+        most = max(self.learnt, key=lambda fit: (fit.questions, fit.cost or 0))
+        paid = "" if most.cost is None else f", whose CoTs cost {most.cost:.4g} {most.unit}"
+        return f"what was learnt is from {most.questions:,} questions{paid}"
+
     def _shared_dict(self) -> Record:
         """JSON values that every result has, or has where there is something to say."""
         values: Record = {
@@ -97,6 +109,8 @@ class DatasetResult:
             values["clusters"] = asdict(self.clusters)
         if self.timing is not None:
             values["seconds"] = str(self.timing)
+        if self.learnt:
+            values["learnt"] = [fit.to_dict() for fit in self.learnt]
         if self.left_out:
             values["left_out"] = self.left_out.to_dict()
         return values

@@ -36,10 +36,11 @@ from feval.replay.draws import SCHEME as DRAWS
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison
+    from feval.evaluation.fitting import Fit
     from feval.replay import LLM, Dataset
 
 
-SCHEME = 8
+SCHEME = 9
 """The scheme of receipts, raised when numbers come, go or mean something else: receipts of another
 one are computed again.
 """
@@ -104,6 +105,8 @@ class Receipt(Request):
         prices: the price list; `None` where dollars were switched off.
         counters: who counted the tokens of each LLM.
         served: of each LLM, the CoTs by the model that answered, where replies say it.
+        learnt: of methods that say something of each question beforehand, what they say and the
+            fields that they learnt, by `feval.evaluation.fitting.Fit.key`.
         files: name -> sha256 of the files of the same result, which lie beside the receipt.
         request: what was asked for, as `REQUESTS[kind]` holds it.
     """
@@ -120,6 +123,7 @@ class Receipt(Request):
     prices: PinnedPrices | None
     counters: dict[str, str]
     served: dict[str, dict[str, int]] = {}  # noqa: RUF012  pydantic copies it
+    learnt: dict[str, Record] = {}  # noqa: RUF012  pydantic copies it
     files: Annotated[
         dict[Annotated[str, AfterValidator(_beside)], str], Field(max_length=MOST_NAMES)
     ] = {}  # noqa: RUF012  pydantic copies it
@@ -191,7 +195,8 @@ def comparison_receipt(comparison: Comparison, base: Path, folder: Path) -> Reco
         if ":" in entry.method
     }
     request = ComparisonRequest(plan=moved, sources=sources)
-    return receipt(request, comparison_numbers(comparison), dataset, llms, folder)
+    learnt = [each for curve in comparison.curves for one in curve.points for each in one.learnt]
+    return receipt(request, comparison_numbers(comparison), dataset, llms, folder, learnt)
 
 
 def _source(name: str, method: Any) -> str | None:
@@ -223,7 +228,12 @@ def comparison_numbers(comparison: Comparison) -> Record:
 
 
 def receipt(
-    request: Request, numbers: Record, dataset: Dataset, llms: Sequence[LLM], folder: Path
+    request: Request,
+    numbers: Record,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    folder: Path,
+    learnt: Sequence[Fit] = (),
 ) -> Record:
     """The receipt of the numbers of an evaluation, curve, surface, forecast or grading, with the
     `load` that they were computed from.
@@ -233,6 +243,7 @@ def receipt(
     """
     prices = llms[0].prices
     served = {llm.name: dict(llm.served.names) for llm in llms if llm.served is not None}
+    said = {each.key: each.data for each in learnt if each.data}
     recordings = zip(dataset.recording_hashes, dataset.recording_paths, strict=True)
     content = {
         "feval_receipt": SCHEME,
@@ -250,6 +261,7 @@ def receipt(
         ),
         "counters": {llm.name: llm.counter for llm in llms},
         **({"served": served} if served else {}),
+        **({"learnt": said} if said else {}),
         "request": request.pinned(),
         "numbers": numbers,
     }

@@ -25,6 +25,7 @@ from feval.comparison import compare
 from feval.comparison.plan import ComparisonRequest
 from feval.errors import ConflictError, FevalError, MethodError, RecordingError, UsageError
 from feval.evaluation import MethodFile, evaluate, make_method, surface
+from feval.evaluation.fitting import given_fits
 from feval.evaluation.requests import CurveRequest, EstimateRequest, RunRequest, SurfaceRequest
 from feval.executors import UncountedProgress, reports, silent
 from feval.forecast import estimate
@@ -98,6 +99,7 @@ def verify_receipt(
     *,
     methods: Sequence[str | MethodFile] = (),
     prices: str | Path | None = None,
+    refit: bool = False,
     executor: Executor | None = None,
     progress: UncountedProgress = silent,
 ) -> ReceiptCheck:
@@ -111,6 +113,7 @@ def verify_receipt(
             receipt pins.
         prices: a price list's id or file, where the receipt's own is a card that is not there; to
             be compared with prices that the receipt holds.
+        refit: whether methods whose receipt holds what they say of each question learn it again.
         executor: of processes or a cluster, see `feval.evaluate`; `None` for this process.
         progress: called with (parts done, parts in all) of what is computed.
 
@@ -148,7 +151,17 @@ def verify_receipt(
     )
     inputs = _Inputs(opened, _pinned_prices(receipt, prices, notes), users, running)
     files = _changed_files(path, receipt.files, notes)
-    numbers = json.loads(json.dumps(_computed(request, inputs), allow_nan=False))
+    try:
+        with given_fits(None if refit else receipt.learnt):
+            computed = _computed(request, inputs)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        if refit or not receipt.learnt:
+            raise
+        raise UsageError(
+            f"What the receipt holds of a fitted method is damaged ({error!s:.80}). Take an"
+            " unchanged copy, or let it learn again: --refit (in Python: refit=True)."
+        ) from error
+    numbers = json.loads(json.dumps(computed, allow_nan=False))
     differences: list[ChangedValue] = []
     count = _compare("", receipt.numbers, numbers, differences)
     _compare("counters", receipt.counters, _counters(receipt, request, opened), differences)

@@ -549,6 +549,11 @@ def results_notes(comparison: Comparison) -> tuple[str, ...]:
         f"{', '.join(kinds)}{draws if 'seeded' in kinds else ''}{split}",
         billing_note(first.billing, first.prices, points),
         *timing_notes(comparison.timing),
+        *dict.fromkeys(
+            f"{each.label}: {each.points[-1].learnt_text}"
+            for each in comparison.curves
+            if each.points[-1].learnt
+        ),
         *comparison.warnings,
     )
 

@@ -539,6 +539,7 @@ def _notes(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
     if learnt := max(each.train_questions for each in evaluations):
         others = counted(learnt, "other question")
         notes.append(f"{others} were set aside for training and are not judged")
+    notes += [f"{each.method}: {each.learnt_text}" for each in evaluations if each.learnt]
     return (
         *(f"{label(each)} gets {outcome(each)}." for each in evaluations),
         *notes,
