@@ -162,12 +162,12 @@ class ComparedMethod(Request):
         method = users_methods.get(self.method) or UsageError(_unnamed(self.method, self.method))
         if isinstance(method, FevalError):
             raise method
-        if settings:
+        if settings and not isinstance(method, MethodFile):
             raise UsageError(
-                f"{self.method} is a user's method, which has no fields; {', '.join(settings)}"
-                " cannot be set."
+                f"{self.method} is a function that was given as it is; {', '.join(settings)} can be"
+                " set of a method from a file (FILE.py:NAME)."
             )
-        return method
+        return make_method(method, settings) if settings else method
 
     def to_dict(self) -> Record:
         """The method as a comparison file holds it."""

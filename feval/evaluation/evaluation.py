@@ -440,7 +440,7 @@ def evaluate(
     return Evaluation(
         **rests_on(dataset, used, chosen),
         method=methods.method_name(method),
-        fields={} if isinstance(method, MethodFile) else set_fields(method),
+        fields=dict(method.settings) if isinstance(method, MethodFile) else set_fields(method),
         kind=kind,
         replicates=draws,
         question_ids=ByRow(dataset.question_ids.__getitem__, chosen),

@@ -211,7 +211,8 @@ def ready(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Any
 
 def fields_of(method: Any) -> Record:
     """The fields of a method as JSON values."""
-    return {name: json_field(value) for name, value in set_fields(method).items()}
+    own = dict(method.settings) if isinstance(method, MethodFile) else set_fields(method)
+    return {name: json_field(value) for name, value in own.items()}
 
 
 def _taken(method: Any, given: Any) -> Any:

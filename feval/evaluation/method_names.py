@@ -6,16 +6,15 @@ Nothing is registered: a name is a key of `METHODS`, or `FILE.py:FUNCTION` for a
 from __future__ import annotations
 
 import inspect
-import json
 from dataclasses import MISSING, fields
 from inspect import getdoc
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from feval import methods
 from feval.errors import FevalError, OutOfRangeError, UnknownNameError, UsageError, require_known
 from feval.evaluation.user_methods import MethodFile
-from feval.methods.fields import field_value, takes
+from feval.methods.fields import field_value, readings, takes
 from feval.values import Record, RecordLike
 
 
@@ -27,34 +26,29 @@ def make_method(
     Args:
         name: a key of `METHODS`, or `FILE.py:FUNCTION` for a user's own; what this function
             returned for one stays as it is.
-        settings: fields that differ from the defaults. Text is converted to the field's type.
+        settings: fields that differ from the defaults. Text is converted to the field's type; of a
+            user's method they are keyword arguments, see `MethodFile`.
         sandbox: whether a user's method runs in bubblewrap, without network and home.
 
     Raises:
         UnknownNameError: no such method or field; the message names the nearest.
-        UsageError: a value of the wrong type, fields for a user's method, or a sandbox for a
-            built-in one.
+        UsageError: a value of the wrong type, or a sandbox for a built-in method.
         OutOfRangeError: the method refuses a value.
     """
-    if isinstance(name, MethodFile):
-        return name
     settings = settings or {}
+    if isinstance(name, MethodFile):
+        return name.having(settings) if settings else name
     if ":" in name:
         path, _, function = name.rpartition(":")
         if not function:
             raise UsageError(
                 f"{name!r} names no function of the file; a user's method is FILE.py:FUNCTION."
             )
-        if settings:
-            raise UsageError(
-                f"{name} is a user's method, which has no fields; {', '.join(settings)} cannot be"
-                " set."
-            )
         if not Path(path).is_file():
             raise UsageError(
                 f"There is no file {path!r}; a user's method is named FILE.py:FUNCTION."
             )
-        return MethodFile(Path(path), function, sandbox)
+        return MethodFile(Path(path), function, sandbox, tuple(settings.items()))
     if sandbox:
         raise UsageError(
             f"--sandbox is for a method of your own (FILE.py:FUNCTION), and {name} is built in;"
@@ -65,9 +59,9 @@ def make_method(
         require_known("field", setting, known, f"These are the fields of {name}.")
     given = {}
     for key, value in settings.items():
-        readings = _readings(value)
+        own = readings(value)
         # A list of one may be given as its only value.
-        given[key] = field_value(kind, key, [*readings, *([one] for one in readings)], value)
+        given[key] = field_value(kind, key, [*own, *([one] for one in own)], value)
     return kind(**given)
 
 
@@ -144,35 +138,6 @@ def parse_settings(pairs: list[str]) -> dict[str, str]:
             raise UsageError(f"The field {key.strip()!r} is set twice.")
         settings[key.strip()] = value.strip()
     return settings
-
-
-def _readings(value: Any) -> list[Any]:
-    """Return what a text may stand for: nothing, true, false, a number or a list, and last the text
-    itself.
-    """
-    if not isinstance(value, str):
-        return [value]
-    words = {"none": None, "null": None, "true": True, "false": False}
-    if value.lower() in words:
-        return [words[value.lower()], value]
-    if (parsed := _parsed(value)) is not value:
-        return [parsed, value]
-    pieces = [piece.strip() for piece in value.strip("()").split(",")] if "," in value else []
-    return [*([[_parsed(piece) for piece in pieces if piece]] if pieces else []), value]
-
-
-def _parsed(text: str) -> Any:
-    """Parse JSON, or an infinity, else return the text. NaN is refused: no field takes it."""
-    try:
-        if text.lower().lstrip("+-") in {"inf", "infinity"}:
-            return float(text)
-        return json.loads(text, parse_constant=_refuse)
-    except ValueError:
-        return text
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(text)
 
 
 def takes_several(method: Any) -> bool:

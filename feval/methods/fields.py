@@ -7,6 +7,7 @@ says.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    NoReturn,
     TypeVar,
     Union,
     cast,
@@ -313,3 +315,32 @@ def json_field(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [json_field(part) for part in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def readings(value: Any) -> list[Any]:
+    """Return what a text may stand for: nothing, true, false, a number or a list, and last the text
+    itself.
+    """
+    if not isinstance(value, str):
+        return [value]
+    words = {"none": None, "null": None, "true": True, "false": False}
+    if value.lower() in words:
+        return [words[value.lower()], value]
+    if (parsed := _parsed(value)) is not value:
+        return [parsed, value]
+    pieces = [piece.strip() for piece in value.strip("()").split(",")] if "," in value else []
+    return [*([[_parsed(piece) for piece in pieces if piece]] if pieces else []), value]
+
+
+def _parsed(text: str) -> Any:
+    """Parse JSON, or an infinity, else return the text. NaN is refused: no field takes it."""
+    try:
+        if text.lower().lstrip("+-") in {"inf", "infinity"}:
+            return float(text)
+        return json.loads(text, parse_constant=_no_number)
+    except ValueError:
+        return text
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(text)

@@ -340,7 +340,9 @@ def _computed(request: Request, inputs: _Inputs) -> Record:
         result = request.compute(dataset, llms, **inputs.running)
     elif isinstance(request, RunRequest):
         method: Any = (
-            inputs.users_method(request.method, request.source_sha256)
+            make_method(
+                inputs.users_method(request.method, request.source_sha256), request.settings
+            )
             if ":" in request.method or request.source_sha256 is not None
             else make_method(request.method, request.settings)
         )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from feval.errors import UsageError
 from feval.evaluation import TIME_LIMIT
 from feval.lazy import lazy_names
+from feval.values import RecordLike
 
 if TYPE_CHECKING:
     from feval.evaluation.user_methods.calling import (
@@ -34,14 +35,17 @@ class MethodFile:
 
     Attributes:
         path: of the file.
-        function: name of the callable: a function, or a class that is instantiated without
-            arguments.
+        function: name of the callable: a function, or a class that is instantiated.
         sandbox: whether the process runs in bubblewrap; see `sandbox`.
+        settings: (name, value) of keyword arguments that the class, or each call of the function,
+            is given; text becomes a number, a list or a word such as true unless the argument's
+            type is `str`.
     """
 
     path: Path
     function: str
     sandbox: bool = False
+    settings: tuple[tuple[str, Any], ...] = ()
 
     @property
     def __name__(self) -> str:
@@ -68,12 +72,19 @@ class MethodFile:
         # naming a file starts no process
         from feval.evaluation.user_methods.host import MethodHost
 
-        return MethodHost(self.path, self.function, self.source, sandbox=self.sandbox)
+        return MethodHost(
+            self.path, self.function, self.source, self.settings, sandbox=self.sandbox
+        )
+
+    def having(self, settings: RecordLike) -> MethodFile:
+        """Return the same source with other settings."""
+        method = replace(self, settings=tuple(settings.items()))
+        method.__dict__["source"] = self.source
+        return method
 
     def started(self, time_limit: float | None = TIME_LIMIT) -> MethodFile:
         """Return it in a process of its own, which has run the file."""
-        method = replace(self)
-        method.__dict__["source"] = self.source
+        method = self.having(dict(self.settings))
         method.host.start(time_limit)
         return method
 

@@ -38,6 +38,7 @@ from feval.errors import (
 )
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.user_methods.calling import ID, LENGTH, MethodAnswer, decoded, encoded
+from feval.methods.fields import readings
 from feval.methods.protocol import LEDGER_FIELDS
 from feval.values import Record
 
@@ -71,8 +72,17 @@ class MethodHost:
         training: what the method has learnt from; `None` for nothing.
     """
 
-    def __init__(self, path: Path, function: str, source: bytes, *, sandbox: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        function: str,
+        source: bytes,
+        settings: Sequence[tuple[str, Any]],
+        *,
+        sandbox: bool,
+    ) -> None:
         self._path, self._function, self._source, self._sandbox = path, function, source, sandbox
+        self._settings = [(name, readings(value)) for name, value in settings]
         self._lock = threading.RLock()
         self._data = BlindDataset()
         self._channel: _Channel | None = None
@@ -97,6 +107,7 @@ class MethodHost:
                 "function": self._function,
                 "module_path": sys.path,
                 "source": b64encode(self._source).decode(),
+                "settings": self._settings,
             }
             limit = None if seconds is None else seconds * _SETUP_QUESTIONS
             self._learns = bool(self._one("load", file, f"The file {self._path}", limit))

@@ -21,6 +21,7 @@ parent ends this process when a time limit is up; if the parent dies, this proce
 
 from __future__ import annotations
 
+import inspect
 import os
 import select
 import signal
@@ -39,7 +40,7 @@ import numpy as np
 
 from feval import errors
 from feval.cards.billing import Price
-from feval.errors import FevalError, MethodError, UnknownNameError
+from feval.errors import FevalError, MethodError, UnknownNameError, require_known
 from feval.evaluation.user_methods.calling import (
     ID,
     KIND,
@@ -164,10 +165,12 @@ class _Worker:
     def ready(self) -> Iterator[None]:
         yield None
 
-    def load(self, path: str, function: str, source: str, module_path: list[str]) -> Iterator[bool]:
+    def load(
+        self, path: str, function: str, source: str, module_path: list[str], settings: list[Any]
+    ) -> Iterator[bool]:
         self._name = function
         sys.path[:] = module_path
-        self._method = _loaded(Path(path), function, b64decode(source))
+        self._method = _loaded(Path(path), function, b64decode(source), settings)
         with contained(""):
             learns = hasattr(self._method, "fit") and not getattr(self._method, "fitted", False)
         yield bool(learns)
@@ -238,8 +241,8 @@ class _PinnedSource(SourceFileLoader):
         return self._source
 
 
-def _loaded(path: Path, function: str, source: bytes) -> Any:
-    """Run a user's file and return its method; a class is instantiated."""
+def _loaded(path: Path, function: str, source: bytes, settings: list[Any]) -> Any:
+    """Run a user's file and return its method, with what is set of it; a class is instantiated."""
     name = "feval_users_method"
     loader = _PinnedSource(name, path, source)
     module = module_from_spec(ModuleSpec(name, loader, origin=str(path)))
@@ -255,8 +258,32 @@ def _loaded(path: Path, function: str, source: bytes) -> Any:
         raise UnknownNameError.among(
             "callable", function, names, f"It should be defined in {path}."
         )
+    given = _arguments(method, function, settings) if settings else {}
     with contained(""):
-        return method() if isinstance(method, type) else method
+        if isinstance(method, type):
+            return method(**given)
+        return partial(method, **given) if given else method
+
+
+def _arguments(method: Any, function: str, settings: list[Any]) -> Record:
+    """The keyword arguments that settings stand for, each the first of its readings, or the text
+    where that is what the argument takes.
+    """
+    parameters = inspect.signature(method).parameters.values()
+    known = {
+        each.name: each.annotation in (str, "str")
+        for each in parameters
+        if each.kind is each.KEYWORD_ONLY
+        or (
+            each.kind is each.POSITIONAL_OR_KEYWORD
+            and (isinstance(method, type) or each.default is not each.empty)
+        )
+    }
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        known = {name: False for name, _ in settings} | known
+    for name, _ in settings:
+        require_known("field", name, [*known], f"These can be set of {function}.")
+    return {name: given[-1 if known[name] else 0] for name, given in settings}
 
 
 class BlindLLM(LLM):
