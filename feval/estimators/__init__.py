@@ -8,6 +8,7 @@
 - Two calls per question: `moments`, `vote_intervals`, `polynomial_objectives`, `wald_regions`,
   `completions` and `mixtures`, over `vote_polynomials`.
 - Shared noise: `coupling`, `winrates`. Questions as evidence: `intervals`, `comparisons`.
+- Several LLMs by price: `routing`, what a router gains over all shares of calls.
 - Below them all: `arrays`, types and checks; `per_question`, counts of votes, values and answer
   probabilities.
 """

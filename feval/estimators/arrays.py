@@ -163,6 +163,13 @@ TIED = 1e-11  # rounding error between equals
 _BITS = 36  # leading bits by which costs are compared
 
 
+def leading_bits(values: Floats) -> Floats:
+    """The values with 36 bits, so that equals that were computed differently are equal."""
+    mantissa, exponent = np.frexp(values)
+    rounded: Floats = np.ldexp(np.rint(np.ldexp(mantissa, _BITS)), exponent - _BITS)
+    return rounded
+
+
 def pareto(costs: Floats, accuracy: Floats) -> Bools:
     """Which points are on the Pareto frontier: no other point is as cheap and as good, and better
     in one of the two.
@@ -175,8 +182,7 @@ def pareto(costs: Floats, accuracy: Floats) -> Bools:
     Returns:
         [..., P]; equal points are on it together.
     """
-    mantissa, exponent = np.frexp(costs)
-    costs = np.ldexp(np.rint(np.ldexp(mantissa, _BITS)), exponent - _BITS)
+    costs = leading_bits(costs)
     order = np.lexsort((-accuracy, costs), axis=-1)
     cost, right = np.take_along_axis(costs, order, -1), np.take_along_axis(accuracy, order, -1)
     best = np.maximum.accumulate(right, axis=-1)

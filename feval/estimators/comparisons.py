@@ -31,7 +31,16 @@ from typing import Any
 import numpy as np
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import TIED, Bools, Floats, Integers, Numbers, Result, Rows
+from feval.estimators.arrays import (
+    TIED,
+    Bools,
+    Floats,
+    Integers,
+    Numbers,
+    Result,
+    Rows,
+    require_each,
+)
 
 _EQUAL = 1e-11  # rounding error of a difference of zero
 
@@ -143,7 +152,7 @@ def holm(p_values: Numbers | list[float]) -> Floats:
     return adjusted
 
 
-def hull_area(costs: Floats, accuracy: Floats, low: float, high: float) -> Floats:
+def hull_area(costs: Floats, accuracy: Floats, low: float | Floats, high: float | Floats) -> Floats:
     """Average height of the non-decreasing convex hull of a curve over a range of costs:
     RouterBench's AIQ.
 
@@ -154,9 +163,10 @@ def hull_area(costs: Floats, accuracy: Floats, low: float, high: float) -> Float
     https://arxiv.org/abs/2403.12031, section 3). Cost is linear here, as there.
 
     Args:
-        costs: [P], the same for all resamples.
+        costs: [P], the same for all resamples, or [R, P].
         accuracy: [R, P] mean accuracies.
-        low: lower end of the range, not below the cheapest point, where there is no hull.
+        low: lower end of the range, one or [R], not below the cheapest point, where there is no
+            hull.
         high: upper end, above `low`; beyond the last point the hull is level.
 
     Returns:
@@ -165,25 +175,31 @@ def hull_area(costs: Floats, accuracy: Floats, low: float, high: float) -> Float
     Raises:
         OutOfRangeError: an empty range, or one that begins below the cheapest point.
     """
-    if not high > low or low < costs.min() * (1 - TIED):
-        raise OutOfRangeError(
-            f"The area under a hull that begins at {costs.min():g} cannot be taken from {low:g} to"
-            f" {high:g}; take a range of some width above the cheapest point."
-        )
+    costs = np.broadcast_to(costs, accuracy.shape)
+    least = costs.min(axis=1)
+    low, high = (np.broadcast_to(end, least.shape) for end in (low, high))
+    require_each(
+        (high > low) & (low >= least * (1 - TIED)),
+        "The area under a hull that begins at {0:g} cannot be taken from {1:g} to {2:g}; take a"
+        " range of some width above the cheapest point.",
+        least,
+        low,
+        high,
+    )
     # The hull begins at the best of the cheapest points; each step follows the steepest rise.
-    cheapest = np.flatnonzero(costs == costs.min())
-    at = cheapest[np.argmax(accuracy[:, cheapest], axis=1)]
+    at = np.where(costs == least[:, None], accuracy, -np.inf).argmax(axis=1)
     area = np.zeros(len(accuracy))
     walking = np.arange(len(accuracy))
     while len(walking):
-        heights, here = accuracy[walking], costs[at][:, None]
-        height = heights[np.arange(len(at)), at]
-        run, rise = costs - here, heights - height[:, None]
+        heights, own, rows = accuracy[walking], costs[walking], np.arange(len(at))
+        height, start = heights[rows, at], own[rows, at]
+        run, rise = own - start[:, None], heights - height[:, None]
         slopes = np.where((run > 0) & (rise > TIED), rise / np.where(run > 0, run, 1.0), 0.0)
         to = np.argmax(slopes, axis=1)
-        slope = slopes[np.arange(len(to)), to]
-        start, end = here[:, 0], np.where(slope > 0, costs[to], max(high, float(costs.max())))
-        left, right = np.clip(start, low, high), np.clip(end, low, high)
+        slope = slopes[rows, to]
+        first, last = low[walking], high[walking]
+        end = np.where(slope > 0, own[rows, to], np.maximum(last, own.max(axis=1)))
+        left, right = np.clip(start, first, last), np.clip(end, first, last)
         area[walking] += (right - left) * (height + slope * ((left + right) / 2 - start))
         walking, at = walking[slope > 0], to[slope > 0]
     return area / (high - low)

@@ -40,7 +40,9 @@ resamples.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -360,20 +362,26 @@ def _resampled_means(
         sizes = dealt.sizes
     rows = distinct.rows
     grid, unit = _on_grid(distinct.values)
-    means = np.empty((grid.shape[1], resamples))
+    means, start = np.empty((grid.shape[1], resamples)), 0
+    for weights in _weights(bits, rows, len(grid), resamples):
+        end = start + len(weights)
+        means[:, start:end] = (weights @ grid / (weights @ sizes)[:, None]).T
+        start = end
+    means *= unit[:, None]
+    return means
+
+
+def _weights(bits: np.random.Philox, rows: Any, groups: int, resamples: int) -> Iterator[Floats]:
+    """Yield, for some resamples at a time, [r, G] how often each of G groups is drawn, in which the
+    entries [Q] that are drawn with replacement lie.
+    """
     step = max(1, _CHUNK_DRAWS // len(rows))
     for start in range(0, resamples, step):
         count = min(step, resamples - start)
         places = rows[_draws(bits, count, len(rows))]
-        places += np.arange(count)[:, None] * len(grid)
-        weights = (
-            np.bincount(places.ravel(), minlength=count * len(grid))
-            .reshape(count, len(grid))
-            .astype(np.float64)
-        )
-        means[:, start : start + count] = (weights @ grid / (weights @ sizes)[:, None]).T
-    means *= unit[:, None]
-    return means
+        places += np.arange(count)[:, None] * groups
+        drawn = np.bincount(places.ravel(), minlength=count * groups).reshape(count, groups)
+        yield drawn.astype(np.float64)
 
 
 class Clusters:
@@ -400,6 +408,20 @@ class Clusters:
         dealt = np.argsort(bits.random_raw(self.drawn), kind="stable") if self.drawn else None
         self._places = dealt
         self.sizes = self._grouped(self.sizes)
+
+    def weights(self, resamples: int, seed: int) -> Iterator[Floats]:
+        """Yield, for some resamples at a time, [r, Q] how often each question counts; for
+        statistics that are no functions of means.
+        """
+        groups = np.arange(len(self.sizes))
+        if self._places is not None:
+            groups = np.empty(len(self._places), np.intp)
+            groups[self._places] = np.arange(len(groups)) % CLUSTERS
+        own = groups if self._given is None else groups[self._given]
+        bits = np.random.Philox(key=seed)
+        bits.random_raw(self.drawn, output=False)
+        for drawn in _weights(bits, np.arange(len(self.sizes)), len(self.sizes), resamples):
+            yield drawn[:, own]
 
     def sums(self, values: Floats) -> Floats:
         """[G] sums of a column [Q]."""
