@@ -437,3 +437,15 @@ def written(number: Fraction) -> str:
     """A fraction as text: a decimal where it has one, such as "0.35", else "1/3"."""
     decimal = str(Decimal(number.numerator) / number.denominator)
     return decimal if Fraction(decimal) == number else str(number)
+
+
+def known_costs(train: Training) -> list[Floats]:
+    """`Questions.costs` of training questions; `NotRecordedError` where some are not known."""
+    costs = train.costs
+    for pool, cost in zip(train.pools, costs, strict=True):
+        if np.isnan(cost[pool.codes > -2]).any():
+            raise NotRecordedError(
+                f"The prompt tokens of {pool.llm} are not known on every question, so neither is"
+                " what it costs to ask it. Record the LLM with a token counter."
+            )
+    return costs

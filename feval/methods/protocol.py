@@ -657,13 +657,13 @@ class ErrorShares(Result):
     estimate: MonteCarloPart | None = None
 
 
-def with_calls(decisions: Decisions, calls: Sequence[Integers]) -> Decisions:
-    """The same decisions with auxiliary calls of the first LLM, their prompt tokens and their
-    output tokens, [R, Q] each; nothing for none.
+def with_calls(decisions: Decisions, calls: Sequence[Integers], llm: int = 0) -> Decisions:
+    """The same decisions with auxiliary calls of the first LLM, or of another by its place, their
+    prompt tokens and their output tokens, [R, Q] each; nothing for none.
     """
-    first, *others = decisions.ledgers
-    own = dict(zip(LEDGER_FIELDS[3:6], calls, strict=False))
-    return replace(decisions, ledgers=(replace(first, **own), *others))
+    ledgers, own = list(decisions.ledgers), dict(zip(LEDGER_FIELDS[3:6], calls, strict=False))
+    ledgers[llm] = replace(ledgers[llm], **own)
+    return replace(decisions, ledgers=tuple(ledgers))
 
 
 _BLOCK = 1 << 17  # draws

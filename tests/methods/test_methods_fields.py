@@ -202,6 +202,6 @@ def test_fields_that_there_are_not_are_refused():
         SelfConsistency(no_answer=cast("Any", "votes"))
     with pytest.raises(
         OutOfRangeError,
-        match=r"'threshold' of auto-mix takes .* at least 0 and at most 1; threshold=2",
+        match=r"'threshold' of auto-mix takes .* at least 0 and at most 1 or none; threshold=2",
     ):
         AutoMix(2)
