@@ -70,8 +70,10 @@ from feval.evaluation.questions import (
     splits,
 )
 from feval.evaluation.replicates import (
+    Draws,
     Outcome,
     default_replicates,
+    draws,
     expectation,
     replicated,
     scores_read,
@@ -119,6 +121,7 @@ class Evaluation(Averages, DatasetResult, Plottable):
         ledger: what the method consumed.
         error_shares: returns how wrong answers came about, see `no_answer`, `stopped_early` and
             `routed_wrong`. For an exact evaluation it is computed on the first call.
+        draw_again: gives `draws`.
         train_questions: how many other questions were set aside for training; 0 for none.
         accuracy_low, accuracy_high: ends of the confidence interval, `None` where none was asked
             for.
@@ -133,6 +136,7 @@ class Evaluation(Averages, DatasetResult, Plottable):
     right: Floats
     ledger: QuestionLedger = field(repr=False)
     error_shares: Callable[[], ErrorShares]
+    draw_again: Callable[[], Draws] = field(repr=False)
     train_questions: int = 0
     accuracy_low: float | None = None
     accuracy_high: float | None = None
@@ -141,6 +145,21 @@ class Evaluation(Averages, DatasetResult, Plottable):
     def accuracy(self) -> float:
         """Mean over questions of the probability of being right."""
         return float(self.right.mean())
+
+    @cached_property
+    def draws(self) -> Draws:
+        """The answer to every question in every draw, and how right it is; the method is asked
+        again.
+
+        Raises:
+            UsageError: the evaluation is exact, and has no draws.
+        """
+        if self.kind == "exact":
+            raise UsageError(
+                "An exact evaluation is an expectation over all draws, of which it made none; take"
+                " order='seeded' or 'recorded'."
+            )
+        return self.draw_again()
 
     @property
     def usd_per_right(self) -> float | None:
@@ -433,21 +452,31 @@ def evaluate(
                     done += len(rows)
         places = np.searchsorted(chosen, np.concatenate([rows for _, rows in parts]))
         outcome = together(outcomes, places)
+
+    def draw_again() -> Draws:
+        settings = kind, replicates, time_limit
+        each = [draws(method, dataset, used, rows, *settings) for method, rows in parts]
+        back = np.argsort(places)
+        names = ("answer", "right")
+        joined = [np.concatenate([getattr(own, name) for own in each], axis=1) for name in names]
+        return Draws(*(own[:, back] for own in joined))
+
     grouped = None if confidence is None else question_clusters(dataset, chosen, clusters)
     low, high = next(interval_ends(outcome.right[:, None], confidence, grouped))
     probed = outcome.ledger.mean("probe_calls")
-    draws = {"exact": None, "recorded": 1, "seeded": replicates}[kind]
+    drawn = {"exact": None, "recorded": 1, "seeded": replicates}[kind]
     return Evaluation(
         **rests_on(dataset, used, chosen),
         method=methods.method_name(method),
         fields=dict(method.settings) if isinstance(method, MethodFile) else set_fields(method),
         kind=kind,
-        replicates=draws,
+        replicates=drawn,
         question_ids=ByRow(dataset.question_ids.__getitem__, chosen),
         question_keys=dataset.question_keys[without_gaps(chosen)],
         right=outcome.right,
         ledger=outcome.ledger,
         error_shares=outcome.error_shares,
+        draw_again=draw_again,
         train_questions=len(split[0][0]) if len(split) == 1 else 0,
         learnt=tuple(learnt),
         accuracy_low=low,
@@ -460,7 +489,7 @@ def evaluate(
             *probes_for_nothing(
                 [llm.name for llm in used if probed and llm.pool.has_uncounted_probes()]
             ),
-            *uncompared(outcome.uncompared, len(chosen) * (draws or 1)),
+            *uncompared(outcome.uncompared, len(chosen) * (drawn or 1)),
             *unscored_cots(unscored),
             *unpaid_scores(unpaid if outcome.ledger.mean("usd") is not None else []),
             *other_models(used),

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -452,13 +452,14 @@ def called(
     Raises:
         MethodError: the method failed; the message names it and the question.
     """
-    answer = np.empty((1, len(rows)), np.int64)
+    answer, said = np.empty((1, len(rows)), np.int64), []
     ledgers = np.empty((len(llms), len(LEDGER_FIELDS), 1, len(rows)), np.int64)
     outcomes = method_answers(method, dataset, llms, rows, replicate, time_limit)
     for place, (row, outcome) in enumerate(zip(rows.tolist(), outcomes, strict=True)):
         answer[0, place] = _code(outcome.answer, dataset, row)
+        said.append(outcome.answer)
         ledgers[:, :, 0, place] = outcome.ledgers
-    return Decisions(answer, tuple(Ledger(*ledger) for ledger in ledgers))
+    return Decisions(answer, tuple(Ledger(*ledger) for ledger in ledgers), said=said)
 
 
 def _code(answer: str | None, dataset: Dataset, row: int) -> int:
@@ -523,13 +524,62 @@ def _block_sums(
 ) -> _Sums:
     gold = dataset.gold[rows]
     sums = _Sums(len(llms), len(rows))
-    judges = evaluation.judged(method, dataset, llms, rows) if dataset.rightness else None
     is_batch = isinstance(method, BatchMethod)
-    sums.split = is_batch and judges is None and not capabilities(method).searches
+    plain = not dataset.rightness or evaluation.judged(method, dataset, llms, rows) is None
+    sums.split = is_batch and plain and not capabilities(method).searches
+    first = _first_cots(method, llms) if is_batch else [0]
+    if first is None:
+        sums.unknown.add("first_cots")
     if not is_batch:
+        # a meter without a clock counts 0
+        sums.unknown |= _TIMED if timing is None else set()
+        sums.unknown |= set.union(*_AMOUNTS) - {*llms[0].stated}
+    for batch, right, pools, orders in judged_batches(
+        method, dataset, llms, rows, order, replicates, time_limit, timing
+    ):
+        sums.add(batch, right)
+        sums["uncompared"] += (batch.answer == _UNCOMPARED).sum(axis=0)
+        if sums.split and any(
+            (ledger.cots < own.shape[2]).any()
+            for ledger, own in zip(batch.ledgers, orders, strict=True)
+        ):
+            for name, part in zip(
+                ("early", "routed"), split_errors(batch, right, gold, pools, orders), strict=True
+            ):
+                sums[name] += np.rint(part * _WHOLE).astype(np.int64).sum(axis=0)
+    if is_batch and first is not None:
+        sums["first_cots"] += sums["asked"] * np.array(first)[:, None]
+    return sums
+
+
+class Batch(NamedTuple):
+    """Decisions of some replicates, how right they are [R, Q], and the pools and orders that they
+    were made on; none for a callable.
+    """
+
+    decisions: Decisions
+    right: Any
+    pools: Sequence[Pool] = ()
+    orders: Sequence[Orders] = ()
+
+
+def judged_batches(
+    method: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    order: str,
+    replicates: int,
+    time_limit: float | None,
+    timing: Timing | None = None,
+) -> Iterator[Batch]:
+    """Yield what a method decides on some questions, some replicates at a time."""
+    gold = dataset.gold[rows]
+    judges = evaluation.judged(method, dataset, llms, rows) if dataset.rightness else None
+    if not isinstance(method, BatchMethod):
         if timing is not None:
             llms = [llm.clocked(timing.at_once) for llm in llms]
-        if stated := llms[0].stated:
+        if llms[0].stated:
             llms = [llm.stating() for llm in llms]
         for replicate in range(replicates) if order == "seeded" else [None]:
             batch = called(method, dataset, llms, rows, replicate, time_limit)
@@ -548,11 +598,8 @@ def _block_sums(
                     nobody = np.full((1, len(rows), 1), -1)
                     batch = replace(batch, members=nobody)
                 right = judges.of_decisions(method, batch, pools, taken)
-            sums.add(batch, right)
-            sums["uncompared"] += batch.answer[0] == _UNCOMPARED
-        # a meter without a clock counts 0
-        sums.unknown |= (_TIMED if timing is None else set()) | set.union(*_AMOUNTS) - {*stated}
-        return sums
+            yield Batch(batch, right)
+        return
     pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
     if judges is not None and capabilities(method).chooses:
         pools = judges.apart(pools)
@@ -560,28 +607,47 @@ def _block_sums(
     if timing is not None:
         clocked = [in_seconds(method, pool.clocked(timing.at_once)) for pool in pools]
         others.append(("sequential_microseconds", "sequential_tokens", clocked))
-    if (first := _first_cots(method, llms)) is None:
-        sums.unknown.add("first_cots")
     for orders in batches:
         batch = method.decide(pools, orders)
         for name, source, others_pools in others:
             replay = method.decide(others_pools, orders)
             batch = _replayed(method, batch, name, source, replay)
-        hits = (batch.answer == gold) & (gold >= 0)
-        sums.add(
-            batch, hits if judges is None else judges.of_decisions(method, batch, pools, orders)
-        )
-        if sums.split and any(
-            (ledger.cots < order.shape[2]).any()
-            for ledger, order in zip(batch.ledgers, orders, strict=True)
-        ):
-            for name, part in zip(
-                ("early", "routed"), split_errors(batch, hits, gold, pools, orders), strict=True
-            ):
-                sums[name] += np.rint(part * _WHOLE).astype(np.int64).sum(axis=0)
-    if first is not None:
-        sums["first_cots"] += sums["asked"] * np.array(first)[:, None]
-    return sums
+        right = (batch.answer == gold) & (gold >= 0)
+        if judges is not None:
+            right = judges.of_decisions(method, batch, pools, orders)
+        yield Batch(batch, right, pools, orders)
+
+
+class Draws(Result):
+    """What a method answered, draw by draw.
+
+    Attributes:
+        answer: [R, Q] texts: canonical, but as it gave them where the method is a callable; `None`
+            for no answer.
+        right: [R, Q] how right they are, from 0 to 1.
+    """
+
+    answer: np.ndarray[Any, Any]
+    right: Floats
+
+
+def draws(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, *settings: Any) -> Draws:
+    """What a method answered to some questions; the settings are order, replicates and time limit
+    of `judged_batches`.
+    """
+    answers, right = [], []
+    for batch in judged_batches(method, dataset, llms, rows, *settings):
+        codes, said = batch.decisions.answer, batch.decisions.said
+        answer = np.array([said], object) if said else np.empty(codes.shape, object)
+        own = [llm.pool.rows(rows).codes for llm in llms]
+        if batch.pools and not np.array_equal(batch.pools[0].codes, own[0]):  # of CoTs set apart
+            every = np.concatenate(own, axis=1)
+            codes = np.where(codes < 0, -1, every[np.arange(len(rows)), np.maximum(codes, 0)])
+        for place, row in enumerate(rows.tolist() if not said else ()):
+            answer[:, place] = llms[0].answer_texts(row, codes[:, place].tolist())
+        answers.append(answer)
+        right.append(batch.right.astype(np.float64))
+    return Draws(np.concatenate(answers), np.concatenate(right))
 
 
 def _in_units(

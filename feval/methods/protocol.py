@@ -586,12 +586,14 @@ class Decisions(Result):
             for none; `None` for the CoTs that were drawn.
         answered_by: of several LLMs, [R, Q] the place of the one whose CoT the answer is, where it
             has one; `None`, and elsewhere: of the first that has one.
+        said: of a callable, the texts of its Q answers; `None` of others.
     """
 
     answer: Integers
     ledgers: tuple[Ledger, ...]
     members: Integers | None = None
     answered_by: Integers | None = None
+    said: Sequence[str | None] | None = None
 
 
 class Expectation(Result):

@@ -395,7 +395,9 @@ class MeteredLLM:
         self._traced.append(self._rounds[-1])
         return traces
 
-    def advance(self, traces: Trace | Sequence[Trace], tokens: int | None = None) -> None:
+    def advance(
+        self, traces: Trace | Sequence[Trace], tokens: int | Sequence[int | None] | None = None
+    ) -> None:
         """Let traces grow, all at once: one round.
 
         Each grows by so many tokens, or to its end or its limit if that is nearer. Replayed, it can
@@ -403,19 +405,26 @@ class MeteredLLM:
 
         Args:
             traces: one or several that are running; of none nothing happens.
-            tokens: how many; `None` for as many as each has up to its next probe, which a live one
-                does not have.
+            tokens: how many, for all or one number per trace; `None` for as many as each has up to
+                its next probe, which a live one does not have.
 
         Raises:
             NotRecordedError: there is no probe at that place; the message says where there are. It
                 ends the method, also where it is caught: where there are probes is known only when
                     a trace comes there.
             OutOfRangeError: tokens below 1.
-            UsageError: a trace is not running, comes twice or is another LLM's, or the ledger is
-                closed.
+            UsageError: a trace is not running, comes twice or is another LLM's, there is not one
+                number for each, or the ledger is closed.
         """
-        self._require("traces", 1 if tokens is None else tokens, "token")
         chosen = [traces] if isinstance(traces, Trace) else list(traces)
+        bursts = [*tokens] if isinstance(tokens, Sequence) else [tokens] * len(chosen)
+        for burst in bursts or [None]:
+            self._require("traces", 1 if burst is None else burst, "token")
+        if len(bursts) != len(chosen):
+            raise UsageError(
+                f"{len(chosen)} traces of {self.name} take as many numbers of tokens, or one for"
+                f" all; {len(bursts)} were given."
+            )
         states = [self._traces[each] for each in dict.fromkeys(chosen) if each in self._traces]
         if len(states) < len(chosen):
             raise UsageError(
@@ -429,7 +438,7 @@ class MeteredLLM:
                     " advanced."
                 )
         before = [state.tokens for state in states]
-        self._refusing(lambda: self._source.advance(states, tokens))
+        self._refusing(lambda: self._source.advance(states, bursts))
         after = [state.tokens for state in states]
         for state in states:
             self._tokens[state.index] = state.tokens

@@ -113,8 +113,10 @@ class Source(Protocol):
     def start(self, k: int) -> Sequence[int]:
         """Return the places of the next k CoTs, of which nothing is generated yet."""
 
-    def advance(self, states: Sequence[TraceState], tokens: int | None) -> None:
-        """Let traces that are running grow by so many tokens, `None` for up to the next probe."""
+    def advance(self, states: Sequence[TraceState], tokens: Sequence[int | None]) -> None:
+        """Let traces that are running grow, each by so many tokens; `None` for up to its next
+        probe.
+        """
 
     def probe(self, state: TraceState) -> ProbeReply:
         """Return what the LLM answers where a trace stands, `state.reply` itself where that was

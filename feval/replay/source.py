@@ -126,8 +126,8 @@ class RecordedSource(Source):
 
     start = sample
 
-    def advance(self, states: Sequence[TraceState], tokens: int | None) -> None:
-        reached = [self._after(state, tokens) for state in states]
+    def advance(self, states: Sequence[TraceState], tokens: Sequence[int | None]) -> None:
+        reached = [self._after(*each) for each in zip(states, tokens, strict=True)]
         for state, (total, finished) in zip(states, reached, strict=True):
             state.grow(total, finished=finished)
 

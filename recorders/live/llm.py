@@ -504,18 +504,19 @@ class LiveSource(Source):
         traces = [_Said(self._said[REQUEST].behind, seeds) for seeds in self._paths(REQUEST, k)]
         return self._add(traces)
 
-    def advance(self, states: Sequence[TraceState], tokens: int | None) -> None:
-        if tokens is None:
+    def advance(self, states: Sequence[TraceState], tokens: Sequence[int | None]) -> None:
+        known = [burst for burst in tokens if burst is not None]
+        if len(known) < len(tokens):
             raise UsageError(
                 f"A live trace of {self.name} grows by a number of tokens; give it, since there are"
                 " no probes yet."
             )
-        self._loop.run(self._grow_all(states, tokens))
+        self._loop.run(self._grow_all(states, known))
 
-    async def _grow_all(self, states: Sequence[TraceState], tokens: int) -> None:
+    async def _grow_all(self, states: Sequence[TraceState], tokens: Sequence[int]) -> None:
         most = self._llm.decoding.max_tokens or math.inf
 
-        async def grow(state: TraceState) -> None:
+        async def grow(state: TraceState, tokens: int) -> None:
             said = self._said[state.place]
             asked = int(min(tokens, most - state.tokens, (state.limit or math.inf) - state.tokens))
             beginning = self._beginning(said.text)[0] if said.text else None
@@ -534,7 +535,7 @@ class LiveSource(Source):
             if state.finished:
                 said.answer = self._read(_Said(said.behind), Completion(said.text, "unknown"))
 
-        await asyncio.gather(*map(grow, states))
+        await asyncio.gather(*map(grow, states, tokens))
 
     def _beginning(self, text: str) -> tuple[Prefill, str]:
         """Return a text as the beginning of a reply, and what ends the thought that it is in."""

@@ -3,11 +3,13 @@
 import json
 import re
 
+import numpy as np
 import pytest
 from command_line import failed, feval
 from places import read_data
 from small import letters, write_toy
 
+from feval import load
 from feval.errors import MethodError, UnknownNameError, UsageError
 from feval.evaluation.method_names import field_names, make_method, method_fields, parse_settings
 from feval.evaluation.user_methods import MethodFile
@@ -122,8 +124,8 @@ def test_a_file_that_cannot_be_used(tmp_path):
     file.write_text("x = 1\ndef method(q, llm): pass\n")
     with pytest.raises(UnknownNameError, match=r"methd.*'method'"):
         make_method(f"{file}:methd").host.learns()
-    with pytest.raises(UsageError, match="has no fields"):
-        make_method(f"{file}:method", {"n": 1})
+    with pytest.raises(UnknownNameError, match=r"'n'.*can be set of method"):
+        make_method(f"{file}:method", {"n": 1}).host.learns()
     file.write_text("1 / 0\n")
     with pytest.raises(
         MethodError, match=r"raised ZeroDivisionError: division by zero \(.*mine.py, line 1\)"
@@ -170,6 +172,44 @@ def test_a_users_method_that_learns_is_fitted_on_the_training_questions(toy, tmp
     many = run(*common[:-1], 0.4, "--workers 2")
     assert many.exit_code == 2
     assert "take one worker" in many.output.replace("\n", " ")
+
+
+SET = """
+from dataclasses import dataclass
+
+@dataclass
+class Noted:
+    n: int = 1
+    word: str = "-"
+    pair: tuple[int, ...] = ()
+
+    def __call__(self, question, llm):
+        return f"{self.n + 1} {self.word} {self.pair}"
+
+def noted(question, llm, *, n, word: str = "-"):
+    return f"{n + 1} {word}"
+"""
+
+
+def test_fields_of_a_users_method_are_set(toy, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(SET)
+    dataset, llms = load("toy", ["gpt-3.5-turbo"], toy)
+
+    def said(name, **settings):
+        method = make_method(f"{file}:{name}", settings)
+        [answers] = [each.host.answers(dataset, llms, np.arange(1), None, 9) for each in [method]]
+        return answers[0].answer
+
+    assert said("Noted") == "2 - ()"
+    assert said("Noted", n="3", word="4", pair="1,2") == "4 4 [1, 2]"
+    assert said("noted", n="3", word="true") == "4 true"
+    with pytest.raises(UnknownNameError, match="'m'. Known: n, pair, word"):
+        said("Noted", m="3")
+    own = "--recording", toy, "--llm gpt-3.5-turbo --json --set n=3 --out", tmp_path / "out"
+    assert json.loads(run(f"{file}:noted", *own).stdout)["fields"] == {"n": "3"}
+    receipt = tmp_path / "out" / "receipt.json"
+    assert feval("verify", receipt, f"--method {file}:noted").exit_code == 0
 
 
 def test_settings_are_read_as_their_fields_want_them():

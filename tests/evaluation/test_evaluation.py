@@ -534,3 +534,20 @@ def test_billing_per_round_is_named_where_it_changes_the_second_digit(per_round,
         usd_per_question=0.01, usd_per_question_per_round=per_round, calls_per_question=2.0
     )
     assert bool(list(billed_once("once", [("mine", costs)]))) is said
+
+
+def second(question, llm):
+    return llm.sample(2).answers[1]
+
+
+@pytest.mark.parametrize("method", [SelfConsistency(3), vote_of_three, second])
+@pytest.mark.parametrize("order", ["seeded", "recorded"])
+def test_draws_show_each_answer_and_how_right_it_is(replay, method, order):
+    dataset, [strong, _] = replay
+    result = evaluate(method, dataset, strong, order=order, replicates=6)
+    draws = result.draws
+    assert draws.answer.shape == draws.right.shape == (1 if order == "recorded" else 6, 4)
+    assert draws.right.mean(axis=0).tolist() == pytest.approx(result.right.tolist())
+    assert (draws.answer == np.array(GOLDS, object)).tolist() == draws.right.tolist()
+    with pytest.raises(UsageError, match="expectation over all draws, of which it made none"):
+        evaluate(SelfConsistency(2), dataset, strong).draws  # noqa: B018  it is computed

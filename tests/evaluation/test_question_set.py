@@ -33,7 +33,8 @@ from feval.errors import (
     UsageError,
 )
 from feval.evaluation.environment import NEXT_LLM, STOP
-from feval.evaluation.questions import fit, question_set
+from feval.evaluation.fitting import fits
+from feval.evaluation.questions import question_set
 
 FULL = letters("aaba", "xy-y", "bbbb", "cdc-", "efee")
 SHORT = letters("aaba", "", "bb", "cdc-", "feef")
@@ -290,12 +291,12 @@ def test_a_report_follows_what_was_learnt_on_the_same_questions(recordings, monk
     settings |= {"train_fraction": 0.5, "replicates": 2}
     fitted = []
 
-    def noted(method, dataset, llms, rows, *limit):
-        fitted.append(rows.tolist())
-        return fit(method, dataset, llms, rows, *limit)
+    def noted(method, dataset, llms, splits, *limit):
+        fitted.extend(rows.tolist() for rows, _ in splits)
+        return fits(method, dataset, llms, splits, *limit)
 
     for user in ("evaluation.evaluation", "comparison.comparison"):
-        monkeypatch.setattr(f"feval.{user}.fit", noted)
+        monkeypatch.setattr(f"feval.{user}.fits", noted)
     result = compare(Plan.from_dict(settings | {"method": [entry]}), base=recordings)
     dataset, llms = load_compared(result, recordings)
     assert traces(result, dataset, llms).missing == ()

@@ -51,6 +51,21 @@ def test_several_intervals_can_be_one_round():
     assert (traces[0].tokens, traces[0].probe(), llm.sequential_tokens) == (34, "c", 37 + 4)
 
 
+def test_unequal_bursts_are_one_round():
+    llm = metered(POOL)
+    traces = llm.start(3)
+    llm.advance(traces, tokens=[20, None, 10])
+    assert [trace.tokens for trace in traces] == [20, 10, 10]
+    assert (llm.sequential_tokens, llm.rounds) == (20, 1)
+    llm.advance(traces[0], tokens=[10])
+    assert (traces[0].tokens, llm.sequential_tokens) == (30, 30)
+    with pytest.raises(UsageError, match=r"2 traces of .* take as many numbers of tokens.* 1 were"):
+        llm.advance(traces[:2], tokens=[10])
+    with pytest.raises(OutOfRangeError, match="0 were asked for"):
+        llm.advance(traces[:2], tokens=[10, 0])
+    assert llm.sequential_tokens == 30
+
+
 def test_a_stopped_trace_costs_what_it_generated():
     llm = metered(POOL)
     first, second = llm.start(2)

@@ -1,0 +1,222 @@
+"""What learns sees training questions alone, and is judged on others: splits, folds, groups, costs,
+and what a receipt holds of it.
+"""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from feval import Cascade, SelfConsistency, compare, evaluate, import_recording, load
+from feval.comparison.comparison import load_compared, traces
+from feval.errors import NotRecordedError, OutOfRangeError, UsageError
+from feval.evaluation.fitting import questions_of, ready, training
+from feval.evaluation.questions import fold_numbers, train_test_rows
+from feval.methods.protocol import Predicting, Predictions, Question
+
+LLMS = ["small", "large"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """24 questions, the first six in pairs of equal texts, by five authors; large is dearer."""
+    folder = tmp_path_factory.mktemp("fitting")
+    rows = [
+        {"id": f"q{q}", "question": f"What is {max(q, 6) if q > 5 else q // 2}?", "gold": "1"}
+        | {"features": {"author": f"a{q % 5}"} | ({"level": "1"} if q else {})}
+        | {"llm": llm, "text": f"so {answer}", "answer": answer, "tokens": 10 + q + s}
+        | {"prompt_tokens": 5 + q}
+        for q in range(24)
+        for llm in LLMS
+        for s, answer in enumerate("101"[q % 2 :] + "1" if llm == "small" else "1101")
+    ]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    list_ = {"id": "p", "date": "2026-01-01", "source": "by hand", "prices": {}}
+    for llm, price in zip(LLMS, (1, 10), strict=True):
+        list_["prices"][llm] = {"input_usd_per_mtok": price, "output_usd_per_mtok": price}
+    (folder / "prices.json").write_text(json.dumps(list_))
+    return import_recording(
+        "jsonl", folder / "rows.jsonl", folder / "made", dataset="d", answer_kind="text",
+        prices=str(folder / "prices.json"),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def replay(place):
+    return load("d", LLMS, place)
+
+
+@dataclass(frozen=True)
+class Noting:
+    """Answers with an LLM that it chose by what it was shown."""
+
+    taught: tuple[Any, ...] | None = None
+
+    @property
+    def fitted(self):
+        return self.taught is not None
+
+    def fit(self, train):
+        return Noting((tuple(train.keys.tolist()), len(train.gold)))
+
+    def __call__(self, question, *llms):
+        assert question.key not in self.taught[0]
+        return llms[len(question.features) % 2].sample(1).answers[0]
+
+
+def test_training_has_what_is_known_of_its_questions_alone(replay):
+    dataset, llms = replay
+    rows = np.array([3, 9])
+    train = training(dataset, llms, rows)
+    assert [*train.texts] == ["What is 1?", "What is 9?"]
+    assert [*train.features][1] == {"author": "a4", "level": "1"}
+    assert train.replies(1)[0] == ["so 1", "so 1", "so 0", "so 1"]
+    assert train.unit == "USD"
+    # USD of one request: prompt 5 + q, reply 10 + q + s, at 1 and 10 USD per million
+    assert train.costs[1][0].tolist() == pytest.approx([1e-5 * (21 + s) for s in range(4)])
+    assert train.costs[0][1, :3].tolist() == pytest.approx([1e-6 * (33 + s) for s in range(3)])
+    assert np.isnan(train.costs[0][1, 3:]).all()
+    assert train.gold.tolist() == dataset.gold[rows].tolist()
+    assert not hasattr(questions_of(dataset, llms, rows), "gold")
+
+
+def test_equal_texts_stay_on_one_side(replay):
+    dataset, _ = replay
+    texts = [entry.question for _, entry in dataset]
+    for seed in range(30):
+        train, test = train_test_rows(dataset, 0.4, seed)
+        assert sorted([*train, *test]) == [*range(24)]
+        assert {texts[row] for row in train}.isdisjoint({texts[row] for row in test})
+        assert abs(len(train) - 10) <= 1
+        folds = fold_numbers(dataset, 5, seed)
+        assert all(len({folds[row] for row in rows}) == 1 for rows in ((0, 1), (2, 3), (4, 5)))
+        assert max(Counter(folds.tolist()).values()) - min(Counter(folds.tolist()).values()) <= 2
+    authors = np.array([entry.features["author"] for _, entry in dataset])
+    # authors share texts: a0 and a1, a2 and a3, a4 and a0
+    train, test = train_test_rows(dataset, 0.5, group="author")
+    assert {frozenset(authors[train]), frozenset(authors[test])} == {
+        frozenset({"a0", "a1", "a4"}), frozenset({"a2", "a3"})
+    }  # fmt: skip
+
+
+def test_folds_judge_each_question_once_by_the_fit_without_it(replay):
+    dataset, llms = replay
+    split = {"folds": 4, "split_seed": 3, "replicates": 5}
+    result = evaluate(Noting(), dataset, llms, **split)
+    assert [*result.question_ids] == [*dataset.question_ids]
+    number = fold_numbers(dataset, 4, 3)
+    learnt = {key for fit in result.learnt for key in fit.method.taught[0]}
+    assert learnt == {*dataset.question_keys.tolist()}
+    cascade = Cascade(score="vote-share", samples=2)
+    folds = evaluate(cascade, dataset, llms, **split)
+    assert folds.fields["thresholds"] is None
+    for fold in range(4):
+        fitted = cascade.fit(training(dataset, llms, np.flatnonzero(number != fold)))
+        rows = np.flatnonzero(number == fold)
+        alone = evaluate(fitted, dataset, llms, rows=rows, replicates=5)
+        for name in ("right", "usd", "output_tokens", "no_answer", "stopped_early"):
+            assert getattr(folds, name)[rows].tolist() == getattr(alone, name).tolist()
+        assert folds.learnt[fold].to_dict()["fields"]["thresholds"] == list(fitted.thresholds)
+    plain = evaluate(SelfConsistency(2), dataset, llms[0], **split)
+    assert plain.right.tolist() == evaluate(SelfConsistency(2), dataset, llms[0]).right.tolist()
+
+
+def test_what_the_calls_of_training_questions_cost_is_said(replay):
+    dataset, llms = replay
+    cascade = Cascade(score="vote-share", samples=2)
+    result = evaluate(cascade, dataset, llms, train_fraction=0.5)
+    [fit] = result.learnt
+    rows = [row for row in range(24) if row not in fit.rows]
+    expected = sum(
+        price * (llm.pool.prompt_tokens[row] + llm.pool.output_tokens[row].sum())
+        for llm, price in zip(llms, (1e-6, 1e-5), strict=True)
+        for row in rows
+    )
+    assert fit.cost == pytest.approx(expected)
+    assert result.to_dict()["learnt"][0]["questions"] == len(rows) == result.train_questions
+    assert f"{len(rows)} questions, whose CoTs cost {fit.cost:.4g} USD" in result.learnt_text
+
+
+def test_a_report_follows_what_was_learnt_in_folds(place, replay):
+    fields = {"samples": 2, "score": "vote-share"}
+    result = compare(
+        place, [{"name": "cascade", "label": "c", "llms": LLMS, "fields": fields}],
+        folds=3, order="recorded", dataset="d",
+    )  # fmt: skip
+    found = traces(result, *load_compared(result))
+    [[trace]] = found.curves
+    [point] = result.curves[0].points
+    assert found.rows.tolist() == [*range(24)]
+    assert ((trace.answer == replay[0].gold) == (point.right == 1)).all()
+    assert trace.cots.sum(axis=0).tolist() == point.samples.tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"folds": 3, "train_fraction": 0.5}, UsageError, "one of the two"),
+        ({"group": "author"}, UsageError, "keeps questions together there"),
+        ({"folds": 22}, OutOfRangeError, "22 folds were asked for; .* stay together, 21"),
+        ({"folds": 1}, OutOfRangeError, "1 folds"),
+        ({"folds": 2, "group": "level"}, NotRecordedError, "1 of 24 questions of d .*'q0'"),
+        ({"train_fraction": 0.5, "group": "none"}, NotRecordedError, "24 of 24 questions"),
+    ],
+)
+def test_splits_that_cannot_be_had(replay, options, error, words):
+    with pytest.raises(error, match=words):
+        evaluate(Noting(), *replay, **options)
+
+
+class Said(Predicting):
+    """Fitted to nothing; it says the number of letters of each question."""
+
+    fitted = True
+
+    def predicted(self, questions):
+        lengths = np.array([*map(len, questions.texts)], float)
+        return self.having(predictions=Predictions(questions.keys, {"length": lengths}))
+
+    def __call__(self, question, llm):
+        [length] = self.predicts(np.array([question.key], np.uint64))["length"]
+        assert length == len(question)
+        return llm.sample(1).answers[0]
+
+
+def test_what_was_fitted_elsewhere_is_judged_on_other_questions(replay, place):
+    dataset, llms = replay
+    method = Said().having(model=1, learnt_from=training(dataset, llms[:1], np.arange(6)))
+    result = evaluate(method, dataset, llms[0], rows=range(8, 20), replicates=2)
+    assert result.questions == 12
+    for other, rows, words in (
+        (llms[0], range(5, 9), "learnt from 1 of the 4 questions"),
+        (llms[1], range(8, 9), "learnt from small, and is to be judged with large"),
+        (load("d", LLMS, place, prices="none")[1][0], range(8, 9), "at other prices"),
+    ):
+        used = load("d", LLMS, place, prices="none")[0] if "prices" in words else dataset
+        with pytest.raises(UsageError, match=words):
+            evaluate(method, used, other, rows=rows, replicates=2)
+    judged = ready(method, dataset, llms[:1], np.arange(8, 12))
+    with pytest.raises(UsageError, match="says nothing of 1 of 2 questions"):
+        judged.predicts(dataset.question_keys[11:13])
+
+
+def test_predictions_come_back_from_json():
+    values = {"share": np.array([[0.1, np.nan], [1, 0]])}
+    said = Predictions(np.array([2**64 - 1, 3], np.uint64), values)
+    back = Predictions.from_dict(json.loads(json.dumps(said.to_dict())))
+    assert back.keys.tolist() == said.keys.tolist()
+    np.testing.assert_array_equal(back.values["share"], values["share"])
+    for damaged in (None, {}, {"keys": ["x"], "values": {}}, {"keys": [], "values": {}},
+                    {"keys": ["1"], "values": {"a": [1, 2]}}, {"keys": ["1"], "values": 3},
+                    {"keys": ["1"], "values": {"a": [[1], 2]}}):  # fmt: skip
+        with pytest.raises(UsageError, match="no predictions"):
+            Predictions.from_dict(damaged)
+
+
+def test_a_question_is_text_with_features():
+    plain, question = Question("a"), Question("a", {"b": "c"}, 3)
+    assert plain == question == "a"
+    assert (plain.features, question.features, question.key) == ({}, {"b": "c"}, 3)
