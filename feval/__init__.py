@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from feval.evaluation.curves import Curve, CurvePoint, method_curve, self_consistency_curve
     from feval.evaluation.environment import BudgetEnvironment, as_method
     from feval.evaluation.evaluation import Evaluation, evaluate
+    from feval.evaluation.fitting import training
     from feval.evaluation.questions import train_test_rows
     from feval.executors.progress import set_progress
     from feval.executors.workers import distributed
@@ -117,6 +118,7 @@ __all__ = [
     "set_progress",
     "style",
     "train_test_rows",
+    "training",
     "verify_receipt",
     "verify_recording",
 ]
@@ -129,6 +131,7 @@ _MODULES = {
     "executors": "distributed set_progress",
     "evaluation.evaluation": "Evaluation evaluate",
     "methods.oracle": "Oracle",
+    "evaluation.fitting": "training",
     "evaluation.questions": "train_test_rows",
     "exporters": "export_recording",
     "importers": "from_dataframe import_recording",
