@@ -16,7 +16,7 @@ from feval.serving import Application, replay_http_client
 
 PUBLIC = [
     "AdaptiveConsistency", "AnswerConvergence", "AutoMix", "BeamSearch", "BestOfN",
-    "BudgetEnvironment", "Cascade", "Comparison",
+    "BudgetEnvironment", "BudgetPolicy", "Cascade", "Comparison",
     "ConfidenceWeighted", "Curve", "CurvePoint", "DVTS", "Dataset", "DatasetType", "DeepConfidence",
     "DifficultyAdaptive",
     "EarlyStopping", "Evaluation", "FevalError", "LLM", "LLMType", "METHODS", "MixtureOfThoughts",

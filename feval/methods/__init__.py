@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from feval.methods.automix import AutoMix as AutoMix
     from feval.methods.beam_search import DVTS as DVTS, BeamSearch as BeamSearch
     from feval.methods.best_of_n import BestOfN as BestOfN, WeightedBestOfN as WeightedBestOfN
+    from feval.methods.budget_policy import BudgetPolicy as BudgetPolicy
     from feval.methods.cascade import Cascade as Cascade
     from feval.methods.confidence_weighted import ConfidenceWeighted as ConfidenceWeighted
     from feval.methods.deep_confidence import DeepConfidence as DeepConfidence
@@ -52,6 +53,7 @@ _HOMES = {
     "mixture-of-thoughts": "mixture_of_thoughts:MixtureOfThoughts",
     "cascade": "cascade:Cascade",
     "automix": "automix:AutoMix",
+    "budget-policy": "budget_policy:BudgetPolicy",
     "confidence-weighted": "confidence_weighted:ConfidenceWeighted",
     "deep-confidence": "deep_confidence:DeepConfidence",
     "token-budget": "token_budget:TokenBudget",

@@ -103,7 +103,7 @@ class Capabilities:
         searches: it expands trees of steps. Its orders [R, Q, S] are of all steps, and `draws` is
             the least it takes.
         whole_set: it decides on one question by looking at the others, too, and has the batch form
-            only.
+            only. Where only some settings do, a method has a true `whole_set`.
         cuts_cots: it ends CoTs before their end, see `in_seconds`.
         chooses: its answer is that of one CoT, which it chooses whatever other CoTs answer. Where
             only some settings do, a method has a true `chooses`.
@@ -178,6 +178,8 @@ def capabilities(method: object) -> Capabilities:
     ]
     if getattr(method, "chooses", False) is True:
         stated = replace(stated, chooses=True)
+    if getattr(method, "whole_set", False) is True:
+        stated = replace(stated, whole_set=True)
     if any(form != forms[0] for form in forms):
         return replace(
             stated, exact=False, exact_errors=False, exact_latency=False, chooses=False,

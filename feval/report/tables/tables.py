@@ -421,6 +421,9 @@ _KINDS = {
 }
 
 
+_LONGEST_FIELD = 80  # what was learnt may have hundreds of entries
+
+
 def label(evaluation: Evaluation) -> str:
     """A method with its fields that differ from their defaults, on one line."""
     kind = METHODS.get(evaluation.method)
@@ -452,7 +455,8 @@ def outcome(point: Any) -> str:
 
 def _written(value: object) -> str:
     if isinstance(value, (tuple, list)):
-        return f"({', '.join(map(_written, value))})"
+        text = f"({', '.join(map(_written, value))})"
+        return text if len(text) <= _LONGEST_FIELD else f"({len(value)} entries)"
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
