@@ -70,6 +70,7 @@ from feval.evaluation.questions import (
     splits,
 )
 from feval.evaluation.replicates import (
+    Drawing,
     Draws,
     Outcome,
     default_replicates,
@@ -420,6 +421,10 @@ def evaluate(
         for llm in used:
             llm.pool.rows(chosen).stating(llm.stated)  # all that state none are counted at once
         outcomes: list[Outcome] = []
+
+        def asking(part: tuple[Any, Rows]) -> tuple[Any, Dataset, list[LLM], Rows]:
+            return part[0], dataset, used, part[1]
+
         if kind == "exact":
             try:
                 outcomes = [expectation(each, dataset, used, rows, timing) for each, rows in parts]
@@ -427,6 +432,7 @@ def evaluate(
                 if order is not None:
                     raise
                 kind, inexact = "seeded", error.reason
+        drawing = Drawing(kind, replicates, time_limit, timing)
         if kind != "exact":
             with executors.opened(workers, given=executor) as opened:
                 done = 0
@@ -434,32 +440,19 @@ def evaluate(
                 def counted(own: int, _: int) -> None:
                     progress(done + own, len(chosen))
 
-                for each, rows in parts:
-                    outcomes.append(
-                        replicated(
-                            each,
-                            dataset,
-                            used,
-                            rows,
-                            order=kind,
-                            replicates=replicates,
-                            time_limit=time_limit,
-                            timing=timing,
-                            executor=opened,
-                            progress=counted,
-                        )
-                    )
-                    done += len(rows)
+                for part in parts:
+                    outcomes.append(replicated(*asking(part), drawing, opened, counted))
+                    done += len(part[1])
         places = np.searchsorted(chosen, np.concatenate([rows for _, rows in parts]))
         outcome = together(outcomes, places)
 
     def draw_again() -> Draws:
-        settings = kind, replicates, time_limit
-        each = [draws(method, dataset, used, rows, *settings) for method, rows in parts]
-        back = np.argsort(places)
-        names = ("answer", "right")
-        joined = [np.concatenate([getattr(own, name) for own in each], axis=1) for name in names]
-        return Draws(*(own[:, back] for own in joined))
+        own = [draws(*asking(part), drawing._replace(timing=None)) for part in parts]
+        answer, right = (
+            np.concatenate([getattr(each, name) for each in own], axis=1)[:, np.argsort(places)]
+            for name in ("answer", "right")
+        )
+        return Draws(answer, right)
 
     grouped = None if confidence is None else question_clusters(dataset, chosen, clusters)
     low, high = next(interval_ends(outcome.right[:, None], confidence, grouped))

@@ -475,29 +475,35 @@ def _code(answer: str | None, dataset: Dataset, row: int) -> int:
     return _UNCOMPARED if dataset.is_uncompared(row, key) else _OTHER
 
 
+class Drawing(NamedTuple):
+    """Which draws a method decides on: the order, "seeded" or "recorded", and the number of
+    replicates; seconds for a question of a method from a file; and `timing`, which asks for
+    seconds.
+    """
+
+    order: str
+    replicates: int
+    time_limit: float | None = TIME_LIMIT
+    timing: Timing | None = None
+
+
 def replicated(
     method: Any,
     dataset: Dataset,
     llms: Sequence[LLM],
     rows: Rows,
-    *,
-    order: str,
-    replicates: int,
-    time_limit: float | None,
-    timing: Timing | None = None,
+    drawing: Drawing,
     executor: Executor | None = None,
     progress: Progress = silent,
 ) -> Outcome:
     """What a method, with a batch form or any callable, comes to on some questions, here or on an
     executor.
 
-    `timing` asks for seconds. `progress` is called with (questions done, questions in all).
+    `progress` is called with (questions done, questions in all).
     """
+    timing, whole = drawing.timing, False
     replayed = None if timing is None or timing.profile is not None else timing
-    work = partial(
-        _block_sums, order=order, replicates=replicates, time_limit=time_limit, timing=replayed
-    )
-    whole = False
+    work = partial(_block_sums, drawing=drawing._replace(timing=replayed))
     if isinstance(method, BatchMethod):
         _needed(method, llms, rows)  # so that the message does not depend on the blocks
         whole = capabilities(method).whole_set
@@ -508,19 +514,12 @@ def replicated(
         for block, part in block_results(work, method, dataset, llms, rows, executor):
             sums.put(block, part)
             progress(block.stop, len(rows))
-    return sums.outcome(1 if order == "recorded" else replicates, llms, rows, timing)
+    draws = 1 if drawing.order == "recorded" else drawing.replicates
+    return sums.outcome(draws, llms, rows, timing)
 
 
 def _block_sums(
-    method: Any,
-    dataset: Dataset,
-    llms: Sequence[LLM],
-    rows: Rows,
-    *,
-    order: str,
-    replicates: int,
-    time_limit: float | None,
-    timing: Timing | None,
+    method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, drawing: Drawing
 ) -> _Sums:
     gold = dataset.gold[rows]
     sums = _Sums(len(llms), len(rows))
@@ -532,11 +531,9 @@ def _block_sums(
         sums.unknown.add("first_cots")
     if not is_batch:
         # a meter without a clock counts 0
-        sums.unknown |= _TIMED if timing is None else set()
+        sums.unknown |= _TIMED if drawing.timing is None else set()
         sums.unknown |= set.union(*_AMOUNTS) - {*llms[0].stated}
-    for batch, right, pools, orders in judged_batches(
-        method, dataset, llms, rows, order, replicates, time_limit, timing
-    ):
+    for batch, right, pools, orders in judged_batches(method, dataset, llms, rows, drawing):
         sums.add(batch, right)
         sums["uncompared"] += (batch.answer == _UNCOMPARED).sum(axis=0)
         if sums.split and any(
@@ -564,16 +561,10 @@ class Batch(NamedTuple):
 
 
 def judged_batches(
-    method: Any,
-    dataset: Dataset,
-    llms: Sequence[LLM],
-    rows: Rows,
-    order: str,
-    replicates: int,
-    time_limit: float | None,
-    timing: Timing | None = None,
+    method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, drawing: Drawing
 ) -> Iterator[Batch]:
     """Yield what a method decides on some questions, some replicates at a time."""
+    order, replicates, time_limit, timing = drawing
     gold = dataset.gold[rows]
     judges = evaluation.judged(method, dataset, llms, rows) if dataset.rightness else None
     if not isinstance(method, BatchMethod):
@@ -631,12 +622,12 @@ class Draws(Result):
     right: Floats
 
 
-def draws(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, *settings: Any) -> Draws:
-    """What a method answered to some questions; the settings are order, replicates and time limit
-    of `judged_batches`.
-    """
+def draws(
+    method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, drawing: Drawing
+) -> Draws:
+    """What a method answered to some questions."""
     answers, right = [], []
-    for batch in judged_batches(method, dataset, llms, rows, *settings):
+    for batch in judged_batches(method, dataset, llms, rows, drawing):
         codes, said = batch.decisions.answer, batch.decisions.said
         answer = np.array([said], object) if said else np.empty(codes.shape, object)
         own = [llm.pool.rows(rows).codes for llm in llms]
