@@ -71,6 +71,14 @@ class RoutingLine(Result):
     right: Floats
     alone: Floats
 
+    @property
+    def bars(self) -> Floats:
+        """[P] a bar for each point, at which just the steps up to it are taken."""
+        last = self.score[-1] if np.isfinite(self.score[-1]) else 0.0
+        below = np.append(self.score[1:], last - abs(last) - 1)
+        bars: Floats = below + 1e-9 * np.abs(below)  # scores were rounded
+        return bars
+
 
 def sent_up(score: Numbers) -> Routes:
     """Return the routes from a weak LLM, the first, to a strong one, the second.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from feval.methods.particle_filtering import ParticleFiltering as ParticleFiltering
     from feval.methods.path_consistency import PathConsistency as PathConsistency
     from feval.methods.probe_confidence import ProbeConfidence as ProbeConfidence
+    from feval.methods.router import Router as Router
     from feval.methods.self_consistency import (
         SelfConsistency as SelfConsistency,
         SingleCall as SingleCall,
@@ -54,6 +55,7 @@ _HOMES = {
     "cascade": "cascade:Cascade",
     "automix": "automix:AutoMix",
     "budget-policy": "budget_policy:BudgetPolicy",
+    "router": "router:Router",
     "confidence-weighted": "confidence_weighted:ConfidenceWeighted",
     "deep-confidence": "deep_confidence:DeepConfidence",
     "token-budget": "token_budget:TokenBudget",

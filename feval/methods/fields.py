@@ -136,6 +136,9 @@ GridSize = Annotated[
 Positive = Annotated[float, Field(gt=0, description="a number above 0"), _PLAIN]
 """A number above 0, infinity included."""
 
+Finite = Annotated[float, Field(allow_inf_nan=False, description="a finite number"), _PLAIN]
+"""A number that may be below 0."""
+
 Cost = Annotated[
     float, Field(ge=0, allow_inf_nan=False, description="a finite number, 0 or more"), _PLAIN
 ]

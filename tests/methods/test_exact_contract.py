@@ -47,8 +47,8 @@ COINS = 40  # sets of coins that a method which tosses some is averaged over
 CASES = [
     (name, case.at_most(6))
     for name, case in all_cases()
-    # whose chains have a test of their own
-    if capabilities(METHODS[name]).exact and not capabilities(METHODS[name]).searches
+    # chains of steps, and what chooses between LLMs, have tests of their own
+    if hasattr(METHODS[name], "exact") and not capabilities(METHODS[name]).searches
 ]
 EXACT_CASES = pytest.mark.parametrize(
     ("name", "case"), [pytest.param(*each, id="-".join(map(str, each))) for each in CASES]

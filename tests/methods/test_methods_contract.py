@@ -18,6 +18,7 @@ from recorded_turns import write_full_turns
 from small import write_scored_toy
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
+from feval.evaluation.fitting import questions_of, training
 from feval.evaluation.replicates import decisions
 from feval.methods import (
     METHODS,
@@ -27,7 +28,7 @@ from feval.methods import (
     SelfConsistency,
 )
 from feval.methods.confidence_weighted import TEMPERATURES
-from feval.methods.protocol import capabilities, in_seconds
+from feval.methods.protocol import Predicting, Question, capabilities, in_seconds
 from feval.replay import load
 
 REPLICATES = 12
@@ -100,6 +101,22 @@ def whole_set(name):
     return capabilities(METHODS[name]).whole_set
 
 
+def made(name, case, dataset, llms):
+    """The method of a case; one that says something of each question has learnt it from all."""
+    method = METHODS[name](**case.settings)
+    if isinstance(method, Predicting) and not method.fitted:
+        every = np.arange(len(dataset))
+        fitted = method.fit(training(dataset, llms, every, method))
+        method = fitted.predicted(questions_of(dataset, llms, every))
+    return method
+
+
+def asked(dataset, row):
+    """The text of a question with what belongs to it."""
+    entry = dataset[row]
+    return Question(entry.question, entry.features, int(dataset.question_keys[row]))
+
+
 def decide(method, llms, replicates=REPLICATES):
     [whole] = decisions(method, llms, order="seeded", replicates=replicates)
     return whole
@@ -110,12 +127,12 @@ def decide(method, llms, replicates=REPLICATES):
 )
 def test_both_forms_agree(name, case, given_llms):
     dataset, llms = given_llms
-    method = METHODS[name](**case.settings)
+    method = made(name, case, dataset, llms)
     batch = decide(method, llms)
     for replicate in range(REPLICATES):
-        for row, question_id in enumerate(dataset.question_ids):
+        for row in range(len(dataset)):
             metered = [llm.ask(row, replicate) for llm in llms]
-            answer = method(dataset[question_id].question, *metered)
+            answer = method(asked(dataset, row), *metered)
             code = int(batch.answer[replicate, row])
             assert answer == (None if code < 0 else dataset.candidates(row)[code])
             for llm, ledger in zip(metered, batch.ledgers, strict=True):
@@ -135,7 +152,7 @@ def test_both_forms_take_as_long(name, case, given_llms):
     are cut in both.
     """
     dataset, llms = given_llms
-    method = METHODS[name](**case.settings)
+    method = made(name, case, dataset, llms)
     for llm in llms:
         seconds, share = np.random.default_rng(len(llm.name)).random((2, *llm.pool.codes.shape))
         first = np.where(share < 0.7, seconds * share, np.nan)  # of some it is not known
@@ -151,7 +168,7 @@ def test_both_forms_take_as_long(name, case, given_llms):
         assert (plain.answer == batch.answer).all()
         for row in range(len(dataset)):
             metered = [llm.ask(row) for llm in clocked]
-            method(dataset[row].question, *metered)
+            method(asked(dataset, row), *metered)
             for meter, ledger in zip(metered, batch.ledgers, strict=True):
                 assert ledger.sequential_tokens is not None
                 assert meter.sequential_microseconds == int(ledger.sequential_tokens[0, row])
@@ -215,8 +232,8 @@ def test_numbers_behind_words_are_those_of_the_papers():
 
 @pytest.mark.parametrize(("name", "case"), cases())
 def test_chunks_of_replicates_do_not_show(name, case, given_llms, monkeypatch):
-    _, llms = given_llms
-    method = METHODS[name](**case.settings)
+    dataset, llms = given_llms
+    method = made(name, case, dataset, llms)
     whole = decide(method, llms)
     monkeypatch.setattr("feval.evaluation.replicates._CHUNK_CODES", 11)
     parts = list(decisions(method, llms, order="seeded", replicates=REPLICATES))
@@ -234,8 +251,8 @@ def test_nothing_depends_on_how_answers_are_numbered(name, case, given_llms):
     """Per question the codes are turned round; answers turn with them, and what was consumed
     stays.
     """
-    _, llms = given_llms
-    method = METHODS[name](**case.settings)
+    dataset, llms = given_llms
+    method = made(name, case, dataset, llms)
     pools = [llm.pool for llm in llms]
     last = pools[0].candidates - 1
     turned = [turned_round(pool, last) for pool in pools]

@@ -1,0 +1,255 @@
+"""Router: each question goes to one LLM, chosen before any is asked (arXiv 2410.10347)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from feval import replay
+from feval.errors import NotRecordedError, OutOfRangeError, UsageError
+from feval.estimators.routing import Routes, best_values, routing_line, sent_up
+from feval.methods.fields import Cost, Finite, frozen_method
+from feval.methods.learners import (
+    TextLearner,
+    deal_folds,
+    feature_numbers,
+    fit_learner,
+    make_learner,
+    out_of_fold,
+)
+from feval.methods.protocol import (
+    Capabilities,
+    Decisions,
+    Expectation,
+    Floats,
+    InTurn,
+    PoolOrders,
+    Pools,
+    Predicting,
+    Predictions,
+    Questions,
+    Rows,
+    Training,
+    require_pool,
+)
+
+_FOLDS = 5
+
+
+@frozen_method
+class Router(Predicting):
+    """One CoT of argmax_i q_i(x) - lambda c_i(x), of the cheaper LLM among equals.
+
+    q_i(x) is how likely LLM i is right on question x, learnt for each LLM from training questions;
+    c_i(x) what a call costs: its known prompt tokens and the mean of the output tokens of its CoTs
+    on training questions, in USD, or in tokens where an LLM has no price.
+
+    Dekoninck, Baader and Vechev, "A Unified Approach to Routing and Cascading for LLMs", section 2.
+    https://arxiv.org/abs/2410.10347
+
+    Attributes:
+        learner: "logistic" or "knn" on the question's text, "mean" over the groups of a feature,
+            FILE.py:NAME, see `feval.methods.learners`; "score" takes a feature as it is: of two
+            LLMs the dearer one is asked where the feature is larger than the trade-off.
+        feature: name of the feature, for "mean" and "score".
+        trade_off: lambda, the paper's trade-off of quality and cost: how much likelier a right
+            answer has to be for each USD (or token) that a call costs more.
+        budget: mean cost per question in place of it: of all trade-offs that stay within it on
+            training questions, predicted out of fold, the one that is right most often.
+    """
+
+    capabilities = Capabilities(exact=True, chooses=True)
+    n = 1
+
+    learner: str = "logistic"
+    feature: str | None = None
+    trade_off: Finite = 0.0
+    budget: Cost | None = None
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """One CoT of whichever LLM is asked."""
+        if llms < 2 or (self.learner == "score" and llms > 2):
+            takes = "two" if self.learner == "score" else "two LLMs or more"
+            raise UsageError(
+                f"A router chooses between LLMs, with learner={self.learner!r} between {takes};"
+                f" {llms} {'was' if llms == 1 else 'were'} given."
+            )
+        return (1,) * llms
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it has learnt from some questions, or says something of some."""
+        return self.model is not None or self.predictions is not None
+
+    def fit(self, train: Training) -> Self:
+        """The router fitted on training questions; see `Learner.fit`.
+
+        Raises:
+            UsageError: another number of LLMs, no question with a gold, all CoTs of an LLM right or
+                all wrong, no texts, or a feature that some questions lack.
+            NotRecordedError: what a call costs is not known.
+            OutOfRangeError: the cheapest LLM is above the budget.
+        """
+        self.draws(len(train.pools))
+        for pool in train.pools:
+            require_pool(self, pool, 1)
+        known = np.flatnonzero(train.gold >= 0)
+        texts, features = _of(train, known)
+        right = np.stack(
+            [
+                ((pool.codes == train.gold[:, None]).sum(axis=1) / pool.sizes)[known]
+                for pool in train.pools
+            ]
+        )
+        owners = [f"of {pool.llm}" for pool in train.pools]
+        tokens = [float(pool.output_tokens.sum() / pool.sizes.sum()) for pool in train.pools]
+        learners: list[TextLearner] = []
+        if self.learner != "score":
+            learners = [
+                fit_learner(self._new(), texts, features, own, whose)
+                for own, whose in zip(right, owners, strict=True)
+            ]
+        learnt = self.having(model=(learners, tokens), learnt_from=train)
+        costs = _known_costs(train, tokens)[:, known]
+        if self.budget is None:
+            return learnt
+        if self.learner == "score":
+            quality = self._scored(texts, features, costs)
+        else:
+            folds = deal_folds([*texts] if any(texts) else known.tolist(), _FOLDS)
+            quality = np.stack(
+                [
+                    out_of_fold(self._new, texts, features, own, folds, whose)
+                    for own, whose in zip(right, owners, strict=True)
+                ]
+            )
+        paid = np.stack([np.nanmean(own, axis=1)[known] for own in train.costs])
+        return replace(learnt, trade_off=self._within(quality, costs, right, paid)).having(
+            model=learnt.model, learnt_from=train
+        )
+
+    def _new(self) -> TextLearner:
+        return make_learner(self.learner, self.feature)
+
+    def _within(self, quality: Floats, costs: Floats, right: Floats, paid: Floats) -> float:
+        """The trade-off that is right most often within the budget."""
+        routes = self.routes(quality, costs)
+        line = routing_line(routes, right, paid)
+        allowed = line.cost[0] <= self.budget
+        if not allowed.any():
+            raise OutOfRangeError(
+                f"No router stays within {self.budget} per question; the cheapest LLM alone takes"
+                f" {paid.mean(axis=1).min():.6g}. Raise the budget."
+            )
+        best = int(np.where(allowed, line.accuracy[0], -np.inf).argmax())
+        return float(line.bars[best])
+
+    def _scored(self, texts: Sequence[str], features: Any, costs: Floats) -> Floats:
+        """[L, Q] the feature as quality of the dearer LLM, 0 of the other."""
+        if self.feature is None:
+            raise UsageError(
+                "The learner 'score' takes a feature as it is, and none is named; set it, such as"
+                " feature='length' (--set feature=length)."
+            )
+        quality = np.zeros(costs.shape)
+        quality[costs.mean(axis=1).argmax()] = feature_numbers(texts, features, self.feature)
+        return quality
+
+    def predicted(self, questions: Questions) -> Self:
+        """The router with qualities and costs of these questions, [Q, L] each; see `Predicting`."""
+        learners, tokens = self.model
+        costs = _known_costs(questions, tokens)
+        texts, features = _of(questions, np.arange(costs.shape[1]))
+        quality = (
+            np.stack([each.predict_proba(texts, features) for each in learners])
+            if learners
+            else self._scored(texts, features, costs)
+        )
+        said = {"quality": quality.T, "cost": costs.T}
+        return self.having(predictions=Predictions(questions.keys, said))
+
+    def routes(self, quality: Floats, costs: Floats) -> Routes:
+        """Which LLM each question goes to at every trade-off, from predictions [L, Q]."""
+        if self.learner != "score":
+            return best_values(quality, costs)
+        dearer = int(costs.mean(axis=1).argmax())
+        up = sent_up(quality[dearer])
+        return up if dearer else replace(up, first=up.first + 1, before=up.after, after=up.before)
+
+    def chosen(self, keys: Any) -> Rows:
+        """[Q] the place of the LLM that is asked, of questions by their keys."""
+        said = self.predicts(keys)
+        costs = said["cost"]
+        if self.learner == "score":  # the feature is compared as it is
+            costs = 1.0 * (np.arange(costs.shape[1]) == costs.mean(axis=0).argmax())
+        value = said["quality"] - self.trade_off * costs
+        best = value == value.max(axis=1, keepdims=True)
+        return np.where(best, -said["cost"], -np.inf).argmax(axis=1)
+
+    def __call__(self, question: str, *llms: replay.MeteredLLM) -> str | None:
+        """The answer to one question, which has its key; `None` if the LLM has none."""
+        key = getattr(question, "key", -1)
+        if key < 0:
+            raise UsageError(
+                "A router decides by what it has learnt of a question, which it knows by its key:"
+                " ask it a Question(text, features, key)."
+            )
+        [place] = self.chosen(np.array([key], np.uint64))
+        return llms[place].sample(1).answers[0]
+
+    def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
+        """The same for all questions and many replicates; see `BatchMethod.decide`."""
+        turn = InTurn(self, pools, orders)
+        chosen = np.tile(self._of_pools(pools), orders[0].shape[0])
+        for place, llm in enumerate(turn.llms):
+            rows = np.flatnonzero(chosen == place)
+            [turn.answer[rows]] = llm.sample(rows).codes
+            turn.answered_by[rows] = place
+        return turn.decisions()
+
+    def among(
+        self,
+        pools: Pools,
+        right: Sequence[Floats],
+        costs: Sequence[Floats],  # noqa: ARG002  of calls: a router has predicted them
+    ) -> list[Expectation]:
+        """What each LLM gives and takes, over all draws; see `Oracle.among`."""
+        chosen, found = self._of_pools(pools), []
+        for place, (pool, own) in enumerate(zip(pools, right, strict=True)):
+            require_pool(self, pool, 1)
+            asked = (chosen == place) / 1.0
+            tokens = pool.output_tokens.sum(axis=1) / pool.sizes
+            mean = own.sum(axis=1) / pool.sizes
+            found.append(Expectation(asked * mean, asked, asked, asked * tokens))
+        return found
+
+    def _of_pools(self, pools: Pools) -> Rows:
+        return self.chosen(pools[0].question_keys)
+
+
+def _of(questions: Questions, rows: Rows) -> tuple[list[str], list[Any]]:
+    """The texts and features of some questions."""
+    places = rows.tolist()
+    return [questions.texts[row] for row in places], [questions.features[row] for row in places]
+
+
+def _known_costs(questions: Questions, tokens: Sequence[float]) -> Floats:
+    """[L, Q] what one call is to cost, from the mean output tokens of each LLM."""
+    costs = np.stack(
+        [
+            np.broadcast_to(questions.price(place, pool.prompt_tokens, own), pool.sizes.shape)
+            for place, (pool, own) in enumerate(zip(questions.pools, tokens, strict=True))
+        ]
+    )
+    unknown = np.isnan(costs).any(axis=1)
+    if unknown.any():
+        name = questions.pools[int(unknown.argmax())].llm
+        raise NotRecordedError(
+            f"What a call of {name} costs is not known on every question, since its prompt tokens"
+            " are not; a router compares costs. Record them with a token counter, or import prompt"
+            " tokens."
+        )
+    return costs
