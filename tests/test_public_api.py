@@ -21,7 +21,7 @@ PUBLIC = [
     "DifficultyAdaptive",
     "EarlyStopping", "Evaluation", "FevalError", "LLM", "LLMType", "METHODS", "MixtureOfThoughts",
     "ModelSwitch", "Oracle",
-    "ParallelProbe", "ParticleFiltering", "PathConsistency", "Plan", "PriceList", "ProbeConfidence",
+    "ParallelProbe", "ParticleFiltering", "PathConsistency", "Plan", "PriceList", "ProbeConfidence", "Router",
     "SelfConsistency", "SequentialRevision", "SingleCall", "TokenBudget",
     "WeightedBestOfN", "__version__", "as_method", "compare", "distributed", "evaluate",
     "export_recording", "from_dataframe",

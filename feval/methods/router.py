@@ -10,6 +10,7 @@ import numpy as np
 
 from feval import replay
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
+from feval.estimators.arrays import TIED
 from feval.estimators.routing import Routes, best_values, routing_line, sent_up
 from feval.methods.fields import Cost, Finite, frozen_method
 from feval.methods.learners import (
@@ -53,12 +54,12 @@ class Router(Predicting):
     Attributes:
         learner: "logistic" or "knn" on the question's text, "mean" over the groups of a feature,
             FILE.py:NAME, see `feval.methods.learners`; "score" takes a feature as it is: of two
-            LLMs the dearer one is asked where the feature is larger than the trade-off.
+            LLMs the dearer one is asked where the feature is larger than the price.
         feature: name of the feature, for "mean" and "score".
-        trade_off: lambda, the paper's trade-off of quality and cost: how much likelier a right
-            answer has to be for each USD (or token) that a call costs more.
-        budget: mean cost per question in place of it: of all trade-offs that stay within it on
-            training questions, predicted out of fold, the one that is right most often.
+        price: lambda, of a USD (a token where some LLM has no price) in right answers: the paper's
+            trade-off of quality and cost. Below 0, dearer LLMs are preferred.
+        budget: largest mean cost per training question; `fit` takes the price within it that is
+            right most often, as predicted out of fold.
     """
 
     capabilities = Capabilities(exact=True, chooses=True)
@@ -66,7 +67,7 @@ class Router(Predicting):
 
     learner: str = "logistic"
     feature: str | None = None
-    trade_off: Finite = 0.0
+    price: Finite = 0.0
     budget: Cost | None = None
 
     def draws(self, llms: int) -> tuple[int, ...]:
@@ -116,6 +117,12 @@ class Router(Predicting):
         costs = _known_costs(train, tokens)[:, known]
         if self.budget is None:
             return learnt
+        paid = np.stack([np.nanmean(own, axis=1)[known] for own in train.costs])
+        if (least := paid.mean(axis=1).min()) > self.budget * (1 + TIED):
+            raise OutOfRangeError(
+                f"No router stays within {self.budget} {train.unit} per question; the cheapest LLM"
+                f" alone takes {least:.6g}. Raise the budget."
+            )
         if self.learner == "score":
             quality = self._scored(texts, features, costs)
         else:
@@ -126,26 +133,15 @@ class Router(Predicting):
                     for own, whose in zip(right, owners, strict=True)
                 ]
             )
-        paid = np.stack([np.nanmean(own, axis=1)[known] for own in train.costs])
-        return replace(learnt, trade_off=self._within(quality, costs, right, paid)).having(
+        line = routing_line(self.routes(quality, costs), right, paid)
+        allowed = line.cost[0] <= self.budget * (1 + TIED)
+        best = int(np.where(allowed, line.accuracy[0], -1.0).argmax())
+        return replace(self, price=float(line.bars[best])).having(
             model=learnt.model, learnt_from=train
         )
 
     def _new(self) -> TextLearner:
         return make_learner(self.learner, self.feature)
-
-    def _within(self, quality: Floats, costs: Floats, right: Floats, paid: Floats) -> float:
-        """The trade-off that is right most often within the budget."""
-        routes = self.routes(quality, costs)
-        line = routing_line(routes, right, paid)
-        allowed = line.cost[0] <= self.budget
-        if not allowed.any():
-            raise OutOfRangeError(
-                f"No router stays within {self.budget} per question; the cheapest LLM alone takes"
-                f" {paid.mean(axis=1).min():.6g}. Raise the budget."
-            )
-        best = int(np.where(allowed, line.accuracy[0], -np.inf).argmax())
-        return float(line.bars[best])
 
     def _scored(self, texts: Sequence[str], features: Any, costs: Floats) -> Floats:
         """[L, Q] the feature as quality of the dearer LLM, 0 of the other."""
@@ -172,7 +168,7 @@ class Router(Predicting):
         return self.having(predictions=Predictions(questions.keys, said))
 
     def routes(self, quality: Floats, costs: Floats) -> Routes:
-        """Which LLM each question goes to at every trade-off, from predictions [L, Q]."""
+        """Which LLM each question goes to at every price, from predictions [L, Q]."""
         if self.learner != "score":
             return best_values(quality, costs)
         dearer = int(costs.mean(axis=1).argmax())
@@ -185,9 +181,10 @@ class Router(Predicting):
         costs = said["cost"]
         if self.learner == "score":  # the feature is compared as it is
             costs = 1.0 * (np.arange(costs.shape[1]) == costs.mean(axis=0).argmax())
-        value = said["quality"] - self.trade_off * costs
+        value = said["quality"] - self.price * costs
         best = value == value.max(axis=1, keepdims=True)
-        return np.where(best, -said["cost"], -np.inf).argmax(axis=1)
+        places: Rows = np.where(best, -said["cost"], -np.inf).argmax(axis=1)
+        return places
 
     def __call__(self, question: str, *llms: replay.MeteredLLM) -> str | None:
         """The answer to one question, which has its key; `None` if the LLM has none."""
@@ -198,7 +195,8 @@ class Router(Predicting):
                 " ask it a Question(text, features, key)."
             )
         [place] = self.chosen(np.array([key], np.uint64))
-        return llms[place].sample(1).answers[0]
+        answer: str | None = llms[place].sample(1).answers[0]
+        return answer
 
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
