@@ -222,7 +222,8 @@ def curve(
             plan, saved, show, machines, show_all=show_all, recordings=opened, methods=users
         )
         return
-    field, values = _swept(method, "k" if measures else budget_field(method), n, sweep)
+    budget = "k" if measures else "price" if method == "router" else budget_field(method)
+    field, values = _swept(method, budget, n, sweep)
     if field in fields:
         raise UsageError(
             f"{field} varies, so it cannot be set as well; leave --set {field}={fields[field]} out."
@@ -250,6 +251,9 @@ def curve(
                 llms=tuple(own["llms"]),
                 train_fraction=None if request.folds else own["train_fraction"],
             )
+        elif (method, field) == ("router", "price"):
+            if request.train_fraction is None and request.folds is None:
+                request = request.changed(folds=_ROUTER_FOLDS)
         elif not values:
             most = max(1, min(*(llm.pool.smallest for llm in replayed), DEFAULT_COUNTS))
             counts = range(1, most + 1)  # some methods need more than one
@@ -274,6 +278,9 @@ def curve(
             "curve", result.to_dict(), curve_records(result), lambda: pictures.curves([result])
         ),
     )
+
+
+_ROUTER_FOLDS = 5  # where nobody says how a router learns
 
 
 def _swept(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         budgets as budgets,
         evaluate as evaluate,
     )
+    from feval.evaluation.fitting import fits as fits
     from feval.evaluation.method_names import field_names as field_names, make_method as make_method
     from feval.evaluation.rightness import (
         Judged as Judged,
@@ -29,6 +30,7 @@ __getattr__, __dir__ = lazy_names(
         "curves": "Curve CurvePoint",
         "surfaces": "Surface surface",
         "evaluation": "budgets evaluate Evaluation",
+        "fitting": "fits",
         "method_names": "field_names make_method",
         "rightness": "Judged judged right_parties",
     },

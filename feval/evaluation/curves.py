@@ -22,6 +22,7 @@ from feval import evaluation, executors, methods
 from feval.arguments import checked
 from feval.cards.billing import billing_rule
 from feval.errors import NotExactError, OutOfRangeError, UsageError, require_known
+from feval.estimators.arrays import UInt64
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.plurality import (
     distinct_vote_counts,
@@ -29,13 +30,22 @@ from feval.estimators.plurality import (
     pass_at_k,
     subset_plurality_accuracy,
 )
+from feval.estimators.routing import (
+    MEASURES as LINE_MEASURES,
+    SHARES,
+    RoutingLine,
+    line_measures,
+    mixture_line,
+    routing_line,
+)
 from feval.evaluation.cautions import not_exact, other_models
-from feval.evaluation.measures import MEANS, QuestionLedger
+from feval.evaluation.measures import COSTS, MEANS, MEASURES, QuestionLedger
 from feval.evaluation.questions import (
     ClusterNames,
     cluster_sizes,
     question_clusters,
     question_set,
+    splits,
     train_test_rows,
 )
 from feval.evaluation.replicates import (
@@ -49,7 +59,16 @@ from feval.evaluation.replicates import (
 from feval.evaluation.results import DatasetResult, interval_ends, rests_on
 from feval.executors import Progress, reports, silent
 from feval.lazy import Plottable
-from feval.methods.protocol import Floats, Integers, Rows, capabilities, drawn, is_exact, may_search
+from feval.methods.protocol import (
+    Floats,
+    Integers,
+    Predictions,
+    Rows,
+    capabilities,
+    drawn,
+    is_exact,
+    may_search,
+)
 from feval.methods.vote import plurality_is_right
 from feval.recording.arrays import are_verdicts
 from feval.replay import ORDERS, without_gaps
@@ -59,6 +78,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation.fitting import Fit
     from feval.replay import LLM, Dataset, Pool
 
 
@@ -66,6 +86,7 @@ _BUDGET_FIELDS = ("n", "samples", "budget")
 _CASCADE_QUESTIONS, _CASCADE_LLMS, _CASCADE_BUDGETS = 40, 3, 6
 
 
+_LINE_POINTS = 21  # of a router's line, where nobody says which
 _ENDS = ("", "_low", "_high")  # of the names of a share and its interval
 
 
@@ -101,6 +122,10 @@ class Curve(DatasetResult, Plottable):
         field: the method's field that varies over the points.
         settings: the method's other fields that were set.
         measures: what k calls reach, where `method_curve` was asked for it.
+        whole: of a router, the measures of its whole line with the ends of their intervals, by
+            name, such as "apgr", "apgr_low" and "apgr_high"; `None` where one is not defined. See
+            `feval.estimators.routing.MEASURES`.
+        beside: of a router, what each LLM alone reaches, by its name, and the "oracle" of them.
     """
 
     method: str
@@ -110,6 +135,8 @@ class Curve(DatasetResult, Plottable):
     field: str = "n"
     settings: RecordLike = dataclasses.field(default_factory=dict)
     measures: tuple[str, ...] = ()
+    whole: RecordLike = dataclasses.field(default_factory=dict)
+    beside: Mapping[str, CurvePoint] = dataclasses.field(default_factory=dict)
 
     def by_measure(self) -> list[Curve]:
         """A curve for each of the `measures`, which stands for the method and in place of the
@@ -138,6 +165,9 @@ class Curve(DatasetResult, Plottable):
         own = self._points_dict(*names) | {"settings": dict(self.settings)}
         if self.measures:
             own["measures"] = list(self.measures)
+        if self.whole:
+            beside = {name: dict(point) for name, point in self.beside.items()}
+            own |= {**self.whole, "beside": beside}
         return own if self.cost is None else own | {"cost": self.cost}
 
 
@@ -268,7 +298,9 @@ def budget_field(method: str) -> str | None:
             f"A curve varies a field, and {method}, a user's method, has none; evaluate it with"
             " `feval run`."
         )
-    return next((name for name in _BUDGET_FIELDS if name in evaluation.field_names(method)), None)
+    known, kind = evaluation.field_names(method), methods.METHODS.get(method)
+    counts = (n for n in _BUDGET_FIELDS if n in known and isinstance(getattr(kind, n, None), int))
+    return next(counts, None)
 
 
 @checked
@@ -297,7 +329,8 @@ def method_curve(
         llms: from the same `load`, in the order the method wants them.
         method: its name, a key of `METHODS`.
         field: which field varies, such as `budget_field(method)`, or a threshold.
-        values: its values, ascending on the curve.
+        values: its values, ascending on the curve; of the prices of a router, which is then fitted
+            once, none for some that lie along its whole line.
         settings: other fields that differ from their defaults.
         measures: of "single-call" over the field "n" (or "k"), what so many calls of one LLM
             reach, in expectation over all draws: "accuracy", the mean of all; "pass@k", one is
@@ -322,7 +355,8 @@ def method_curve(
         UnlabelledError: questions have no gold answer that can be read.
         UsageError: measures of another method, or of partial credit.
     """
-    if not values or len(set(values)) < len(values):
+    is_router = (method, field) == ("router", "price")
+    if not (values or is_router) or len(set(values)) < len(values):
         raise OutOfRangeError(
             f"A curve needs distinct values of {field}; {list(values)[:10]} was asked for."
         )
@@ -339,7 +373,7 @@ def method_curve(
         value: measured(value)
         if measures
         else evaluation.make_method(method, settings | {field: value})
-        for value in sorted(values)
+        for value in sorted(values or [0.0])
     }
     dataset.require(llms, steps=all(map(may_search, variants.values())))
     largest = [
@@ -348,6 +382,10 @@ def method_curve(
     questions = question_set(
         dataset, largest, unlabelled=unlabelled, short_pools=short_pools, by_cot=True
     )
+    rows, routed = questions.rows, None
+    if is_router:
+        routed = _Routed.learnt(dataset, llms, settings, rows, cost, options)
+        rows, variants = routed.rows, routed.variants(values)
     order, inexact = options.pop("order", None), None
     exact = all(is_exact(variant, cost, options.get("parallel")) for variant in variants.values())
 
@@ -361,7 +399,7 @@ def method_curve(
                     variant,
                     dataset,
                     llms,
-                    rows=questions.rows,
+                    rows=rows,
                     cost=cost,
                     executor=executor,
                     order=order,
@@ -379,20 +417,16 @@ def method_curve(
                 raise
             # all of them: a curve is of one kind
             results, inexact = evaluated("seeded", opened), error.reason
-    points = {}
-    for (value, variant), each in zip(variants.items(), results, strict=True):
-        ends = {name: getattr(each, name) for name in ("accuracy_low", "accuracy_high", "kind")}
-        own = {} if cost is None else {"cost": float(each.known_costs(cost).mean())}
-        points[value] = CurvePoint(
-            n=value,
-            accuracy=each.accuracy,
-            **ends,
-            pass_at_n=_pass_at_n(variant, dataset, llms, each),
-            billed=each.ledger.bill_rows(),
-            **each.ledger.averages("always", "curves", cost=cost),
-            **own,
-        )
+    points = {
+        value: _point(value, each, cost, pass_at_n=_pass_at_n(variant, dataset, llms, each))
+        for (value, variant), each in zip(variants.items(), results, strict=True)
+    }
+    if routed is not None:
+        results[-1] = dataclasses.replace(results[-1], learnt=routed.fits)
+        routed.complete(points, results[-1].question_keys)
+    each = results[-1]
     cautions, even = [*each.cautions, *not_exact(inexact)], [k for k in variants if k % 2 == 0]
+    cautions += [] if routed is None else routed.cautions
     for measure in measures:
         chosen = {k: measured(k, measure) for k in variants}
         if measure == "mg-pass@k" and 0 < len(even) < len(variants):
@@ -400,7 +434,6 @@ def method_curve(
             cautions.append("mg-pass@k is defined for even k, and left out at odd ones.")
         for k, each in zip(chosen, evaluated(order, None, chosen), strict=True):
             points[k] |= {measure + end: getattr(each, f"accuracy{end}") for end in _ENDS}
-    rows = questions.rows
     learnt = [f"{sentence[0].upper()}{sentence[1:]}."] if (sentence := each.learnt_text) else []
     if each.train_questions:
         rows = rows[np.isin(dataset.question_keys[without_gaps(rows)], each.question_keys)]
@@ -419,8 +452,137 @@ def method_curve(
         cost=cost,
         timing=each.timing,
         learnt=tuple(fit for each in results for fit in each.learnt),
+        whole={} if routed is None else routed.whole,
+        beside={} if routed is None else routed.beside,
         cautions=(*learnt, *cautions),
     )
+
+
+def _point(value: float, each: Evaluation, cost: str | None, **own: Any) -> CurvePoint:
+    """What an evaluation comes to, as the point of a curve."""
+    ends = {name: getattr(each, name) for name in ("accuracy_low", "accuracy_high", "kind")}
+    if cost is not None:
+        own["cost"] = float(each.known_costs(cost).mean())
+    return CurvePoint(
+        n=value,
+        accuracy=each.accuracy,
+        **ends,
+        billed=each.ledger.bill_rows(),
+        **each.ledger.averages("always", "curves", cost=cost),
+        **own,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Routed:
+    """A router that was fitted once, with the whole line of its prices.
+
+    Attributes:
+        router: ready for the questions that are judged.
+        rows: of these.
+        fits: what it has learnt.
+        line: of one call of each LLM, the cheapest first.
+        dearest: place of the dearest LLM, as they were given.
+        cost: the cost of the line.
+        whole, beside: see `Curve`.
+    """
+
+    router: Any
+    rows: Rows
+    fits: tuple[Fit, ...]
+    line: RoutingLine
+    dearest: int
+    cost: str
+    whole: Record
+    beside: dict[str, CurvePoint]
+
+    @classmethod
+    def learnt(
+        cls,
+        dataset: Dataset,
+        llms: Sequence[LLM],
+        settings: Record,
+        rows: Rows,
+        cost: str | None,
+        options: Record,
+    ) -> _Routed:
+        """Fit it; what says how goes from the options of `evaluate`."""
+        how = {name: options.pop(name, None) for name in ("train_fraction", "folds", "group")}
+        seed, clusters = options.pop("split_seed", 0), options.get("clusters")
+        split = splits(dataset, rows, **how, split_seed=seed, clusters=clusters)
+        router = evaluation.make_method("router", settings)
+        fitted = evaluation.fits(router, dataset, llms, split, options.get("time_limit"))
+        said = [each.method.predictions for each in fitted]
+        if said:
+            keys = np.concatenate([each.keys for each in said])
+            values = {
+                name: np.concatenate([each.values[name] for each in said])
+                for name in said[0].values
+            }
+            router = router.having(predictions=Predictions(keys, values))
+            rows = np.sort(np.concatenate([each.rows for each in fitted]))
+        routes = router.routes(dataset.question_keys[without_gaps(rows)])
+        kept: Record = {"rows": rows, "cost": cost, "clusters": clusters}
+        kept["confidence"] = confidence = options.get("confidence", 0.95)
+        evaluated: Any = partial(evaluation.evaluate, **kept)
+        alone = [evaluated(methods.SingleCall(), dataset, [llm]) for llm in llms]
+        oracle = evaluated(methods.Oracle(1), dataset, llms)
+        in_usd = all(each.usd is not None for each in alone)
+        cost_of = cost or ("usd" if in_usd else "tokens")
+        right, costs = (
+            np.stack(values)
+            for values in zip(*((e.right, e.known_costs(cost_of)) for e in alone), strict=True)
+        )
+        order = np.argsort(costs.mean(axis=1), kind="stable")
+        place = np.argsort(order)
+        ranked = {name: place[getattr(routes, name)] for name in ("first", "before", "after")}
+        routes, right, costs = dataclasses.replace(routes, **ranked), right[order], costs[order]
+        names = [name for name in LINE_MEASURES if len(llms) == 2 or name not in SHARES]
+        grouped = question_clusters(dataset, rows, clusters)
+        found = line_measures(
+            routes, right, costs, names=names, confidence=confidence, clusters=grouped
+        )
+        whole = {
+            name + end: None if np.isnan(value) else value
+            for name, values in found.items()
+            for end, value in zip(_ENDS, values, strict=True)
+        }
+        beside = {each.llm: _point(1, each, cost) for each in alone}
+        beside["oracle"] = _point(1, oracle, cost)
+        line = routing_line(routes, right, costs)
+        return cls(router, rows, tuple(fitted), line, int(order[-1]), cost_of, whole, beside)
+
+    def variants(self, prices: Sequence[float]) -> dict[float, Any]:
+        """The router at each price; where none is given, at some along the line."""
+        bars = self.line.bars
+        along = np.unique(np.linspace(0, len(bars) - 1, _LINE_POINTS).round().astype(int))
+        return {
+            price: dataclasses.replace(self.router, price=price).having(
+                predictions=self.router.predictions
+            )
+            for price in sorted(prices or {float(f"{bar:.6g}") for bar in bars[along].tolist()})
+        }
+
+    def complete(self, points: Mapping[float, CurvePoint], keys: UInt64) -> None:
+        """Add to each point the share of questions (by their keys) that go to the dearest LLM, and
+        the gain over the mixture of single LLMs of equal cost.
+        """
+        for price, variant in self.variants([*points]).items():
+            point = points[price]
+            cost = point.get("cost", point[MEASURES[COSTS[self.cost]].key])
+            mixture = mixture_line(np.array([[cost]]), self.line.alone, self.line.right)
+            point["share"] = float((variant.chosen(keys) == self.dearest).mean())
+            point["gain"] = point.accuracy - float(mixture[0, 0])
+
+    @property
+    def cautions(self) -> Iterator[str]:
+        """Sentences on what the measures leave out."""
+        if self.whole.get("apgr", 0) is None:
+            yield (
+                "APGR, CPT and delta IBC are not defined: the dearer LLM is no more accurate than"
+                " the cheaper one on these questions."
+            )
+        yield "The router was fitted once; what another fit would do is not in the intervals."
 
 
 def swept_cascade(

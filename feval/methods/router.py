@@ -11,7 +11,7 @@ import numpy as np
 from feval import replay
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.estimators.arrays import TIED
-from feval.estimators.routing import Routes, best_values, routing_line, sent_up
+from feval.estimators.routing import Routes, best_values, routing_line
 from feval.methods.fields import Cost, Finite, frozen_method
 from feval.methods.learners import (
     TextLearner,
@@ -124,7 +124,7 @@ class Router(Predicting):
                 f" alone takes {least:.6g}. Raise the budget."
             )
         if self.learner == "score":
-            quality = self._scored(texts, features, costs)
+            quality, costs = self._scored(texts, features, costs)
         else:
             folds = deal_folds([*texts] if any(texts) else known.tolist(), _FOLDS)
             quality = np.stack(
@@ -133,7 +133,7 @@ class Router(Predicting):
                     for own, whose in zip(right, owners, strict=True)
                 ]
             )
-        line = routing_line(self.routes(quality, costs), right, paid)
+        line = routing_line(best_values(quality, costs), right, paid)
         allowed = line.cost[0] <= self.budget * (1 + TIED)
         best = int(np.where(allowed, line.accuracy[0], -1.0).argmax())
         return replace(self, price=float(line.bars[best])).having(
@@ -143,45 +143,38 @@ class Router(Predicting):
     def _new(self) -> TextLearner:
         return make_learner(self.learner, self.feature)
 
-    def _scored(self, texts: Sequence[str], features: Any, costs: Floats) -> Floats:
-        """[L, Q] the feature as quality of the dearer LLM, 0 of the other."""
+    def _scored(self, texts: Sequence[str], features: Any, costs: Floats) -> tuple[Floats, Floats]:
+        """[L, Q] the feature as quality of the dearer LLM, which alone costs something: 1."""
         if self.feature is None:
             raise UsageError(
                 "The learner 'score' takes a feature as it is, and none is named; set it, such as"
                 " feature='length' (--set feature=length)."
             )
-        quality = np.zeros(costs.shape)
-        quality[costs.mean(axis=1).argmax()] = feature_numbers(texts, features, self.feature)
-        return quality
+        dearer = 1.0 * (np.arange(len(costs)) == costs.mean(axis=1).argmax())[:, None]
+        scores = feature_numbers(texts, features, self.feature)
+        return dearer * scores, dearer + 0 * costs
 
     def predicted(self, questions: Questions) -> Self:
         """The router with qualities and costs of these questions, [Q, L] each; see `Predicting`."""
         learners, tokens = self.model
         costs = _known_costs(questions, tokens)
         texts, features = _of(questions, np.arange(costs.shape[1]))
-        quality = (
-            np.stack([each.predict_proba(texts, features) for each in learners])
-            if learners
-            else self._scored(texts, features, costs)
-        )
+        if learners:
+            quality = np.stack([each.predict_proba(texts, features) for each in learners])
+        else:
+            quality, costs = self._scored(texts, features, costs)
         said = {"quality": quality.T, "cost": costs.T}
         return self.having(predictions=Predictions(questions.keys, said))
 
-    def routes(self, quality: Floats, costs: Floats) -> Routes:
-        """Which LLM each question goes to at every price, from predictions [L, Q]."""
-        if self.learner != "score":
-            return best_values(quality, costs)
-        dearer = int(costs.mean(axis=1).argmax())
-        up = sent_up(quality[dearer])
-        return up if dearer else replace(up, first=up.first + 1, before=up.after, after=up.before)
+    def routes(self, keys: Any) -> Routes:
+        """Which LLM each question goes to at every price, of questions by their keys."""
+        said = self.predicts(keys)
+        return best_values(said["quality"].T, said["cost"].T)
 
     def chosen(self, keys: Any) -> Rows:
         """[Q] the place of the LLM that is asked, of questions by their keys."""
         said = self.predicts(keys)
-        costs = said["cost"]
-        if self.learner == "score":  # the feature is compared as it is
-            costs = 1.0 * (np.arange(costs.shape[1]) == costs.mean(axis=0).argmax())
-        value = said["quality"] - self.price * costs
+        value = said["quality"] - self.price * said["cost"]
         best = value == value.max(axis=1, keepdims=True)
         places: Rows = np.where(best, -said["cost"], -np.inf).argmax(axis=1)
         return places

@@ -62,9 +62,8 @@ def gsm8k(shared):
 
 
 def apgr_of(method, questions):
-    said = method.predicted(questions).predictions.values
+    routes = method.predicted(questions).routes(questions.keys)
     right = np.array([pool.codes[:, 0] == 1 for pool in questions.pools]) / 1.0
-    routes = method.routes(said["quality"].T, said["cost"].T)
     return float(apgr(routing_line(routes, right, np.stack(questions.costs)[:, :, 0]))[0])
 
 
@@ -142,8 +141,7 @@ def test_the_largest_scores_go_to_the_dearer_llm_wherever_it_stands():
         method = Router("score", "length", price=5).fit(train).predicted(train)
         sent = method.chosen(None)
         assert (sent == dearer).tolist() == [False, True, False, False]
-        said = method.predictions.values
-        routes = method.routes(said["quality"].T, said["cost"].T)
+        routes = method.routes(None)
         assert routes.first.tolist() == [1 - dearer] * 4
         assert routes.after.tolist() == [dearer] * 4
         assert routes.score.tolist() == [3, 9, 5, 5]

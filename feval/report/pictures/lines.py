@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from feval.errors import UsageError, require_known
 from feval.estimators.arrays import pareto
+from feval.estimators.routing import mixture_line
 from feval.evaluation.cautions import mixed_counters
 from feval.evaluation.measures import COSTS, MEASURES
 from feval.report.palette import COLOURS, ceiling_looks, curve_looks, method_parts
@@ -149,10 +150,13 @@ def curves(axes: Axes, shown: Sequence[Curve], options: PlotOptions) -> Contents
     for position, curve in enumerate(shown):
         name = f"{curve.method}, {curve.llm}".removesuffix(whose) if several else curve.llm
         _draw_curve(axes, curve, axis[0], (position, name), contents, options)
+    beside = {name: point for curve in shown for name, point in curve.beside.items()}
+    if beside and axis[0] != "n":
+        _draw_mixture(axes, beside, axis[0], contents)
     points = [point for curve in shown for point in curve.points]
     ceilings = [share for share in shares(points, "pass_at_n") if share == share]
     ceilings *= options.ceilings
-    frame_curves(axes, shown, axis, ceilings, log=options.log)
+    frame_curves(axes, shown, axis, [*ceilings, *shares([*beside.values()])], log=options.log)
     if first.measures:
         axes.set_ylabel("mean over questions")
     methods, datasets = (
@@ -210,6 +214,27 @@ def _draw_curve(
         name = f"{curve.field} = {points[i].n}" if i in (0, last) else str(points[i].n)
         if options.annotate:
             contents.names.append(Name(name, (x[i], y[i]), colour))
+
+
+def _draw_mixture(
+    axes: Axes, beside: Mapping[str, CurvePoint], field: str, contents: Contents
+) -> None:
+    """Draw single LLMs with the line of their mixtures, which a router has to beat, and the oracle
+    of them.
+    """
+    alone = [point for name, point in beside.items() if name != "oracle"]
+    costs, right = np.array([[place(point, field), point.accuracy] for point in alone]).T
+    grid = np.geomspace(costs.min(), costs.max(), 99)[None]
+    looks: Entries = {"color": GREY, "linestyle": DASHED, "zorder": 3, **thin()}
+    axes.plot(grid[0], 100 * mixture_line(grid, costs[None], right[None])[0], **looks)
+    contents.signs["mixtures of single LLMs"] = handle(**looks)
+    ends = {"single LLM": ("s", costs, right)}
+    if (best := beside.get("oracle")) is not None:
+        ends["oracle"] = "*", [place(best, field)], np.array([best.accuracy])
+    for name, (marker, x, y) in ends.items():
+        mark: Entries = {"color": GREY, "linestyle": "none", "marker": marker}
+        axes.plot(x, 100 * y, zorder=3, **mark)
+        contents.signs[name] = handle(**mark)
 
 
 def _draw_line(

@@ -12,7 +12,7 @@ import csv
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -578,14 +578,34 @@ def curves_table(curves: Sequence[Curve]) -> Table:
         **cost_fields(("usd", "tokens")),
         **({} if first.measures else {"#pass@n %": share("pass_at_n")}),
         **own,
+        **({"#to dearest %": share("share"), "#gain %": share("gain")} if first.whole else {}),
         **per_round_field(first.billing, first.points),
     }
     title = f"{first.method} on {first.dataset}{'' if several else f', {first.llm}'}"
     if first.measures and first.confidence is not None:
         title += f" (with {interval_name(first.confidence)}s)"
     answer = () if several else (curve_answer(first),)
-    table = make_table(title, fields, rows, (*answer, *subtitles(first), *first.warnings))
+    notes = (*answer, *line_notes(first), *subtitles(first), *first.warnings)
+    table = make_table(title, fields, rows, notes)
     return marked(table, [name for curve in curves for name in curve.counter.split("; ")])
+
+
+_LINE_NAMES = {
+    "apgr": "APGR", "cpt20": "CPT(20 %)", "cpt50": "CPT(50 %)", "cpt80": "CPT(80 %)", "aiq": "AIQ",
+    "ibc": "delta IBC in %", "gain": "mean gain over the mixture of single LLMs",
+}  # fmt: skip
+
+
+def line_notes(curve: Curve) -> Iterator[str]:
+    """Yield what a router's whole line comes to, and each LLM alone; nothing for other curves."""
+    said = []
+    for name in [name for name in _LINE_NAMES if name in curve.whole]:
+        value, *ends = (curve.whole[name + end] for end in ("", "_low", "_high"))
+        within = "" if None in ends else f" ({ends[0]:.3g} to {ends[1]:.3g})"
+        said += [] if value is None else [f"{_LINE_NAMES[name]} {value:.3g}{within}"]
+    if curve.whole:
+        yield f"Of the whole line: {'; '.join(said)}."
+        yield "Alone: " + "; ".join(f"{n} {outcome(point)}" for n, point in curve.beside.items())
 
 
 def repricing_table(curves: Sequence[Curve], *, whole: bool = False) -> Table:
@@ -673,6 +693,7 @@ price).
 def curve_records(curve: Curve) -> Records:
     """Return a record per point, with `POINT_COLUMNS`, its measures and the curve's own cost."""
     names = (*POINT_COLUMNS, *(m + end for m in curve.measures for end in ("", "_low", "_high")))
+    names += ("share", "gain") if curve.whole else ()
     records = [{name: get(point, name) for name in names} for point in curve.points]
     if curve.cost in _MORE_COSTS:
         key = f"{curve.cost.replace('-', '_')}_per_question"
