@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.measure import Workspace
 
 NAMES = (
-    "open", "curve", "intervals", "replay", "methods", "depth", "cascades", "confidence",
+    "open", "curve", "intervals", "replay", "methods", "depth", "cascades", "routing", "confidence",
     "comparison", "estimators", "two_call",
     "startup", "importing", "recording", "report", "serving", "tiny", "hub", "coupled",
     "extraction", "executors", "scale",
