@@ -7,7 +7,9 @@ A learner is anything with `fit` and `predict_proba` as `TextLearner` has them: 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -115,6 +117,19 @@ _NEIGHBOURS = 40
 _LEARNERS: Mapping[str, Callable[[], TextLearner]] = {"logistic": Logistic, "knn": Neighbours}
 
 
+_NAMED: ContextVar[Sequence[str] | None] = ContextVar("named_learners", default=None)
+
+
+@contextmanager
+def only_named(learners: Sequence[str]) -> Iterator[None]:
+    """Run no FILE.py:NAME but these: a receipt or a comparison file runs no code by itself."""
+    token = _NAMED.set(learners)
+    try:
+        yield
+    finally:
+        _NAMED.reset(token)
+
+
 def make_learner(name: str, feature: str | None = None) -> TextLearner:
     """A new learner.
 
@@ -138,6 +153,11 @@ def make_learner(name: str, feature: str | None = None) -> TextLearner:
             )
         return GroupMean(feature)
     file, colon, kind = name.rpartition(":")
+    if colon and (named := _NAMED.get()) is not None and name not in named:
+        raise UsageError(
+            f"The learner {name} is Python code in a file, which runs only where you name it: read"
+            f" it, and pass --method {name} (in Python: methods=[{name!r}])."
+        )
     if colon:
         return _UsersLearner(name, _of_file(Path(file), kind))
     if name not in _LEARNERS:

@@ -30,6 +30,7 @@ from feval.evaluation.requests import CurveRequest, EstimateRequest, RunRequest,
 from feval.executors import UncountedProgress, reports, silent
 from feval.forecast import estimate
 from feval.hub import is_address, open_place
+from feval.methods.learners import only_named
 from feval.receipts.document import comparison_numbers, read_receipt
 from feval.receipts.grading import grade_answers
 from feval.recording.layout.format import Record, cached_from
@@ -152,7 +153,7 @@ def verify_receipt(
     inputs = _Inputs(opened, _pinned_prices(receipt, prices, notes), users, running)
     files = _changed_files(path, receipt.files, notes)
     try:
-        with given_fits(None if refit else receipt.learnt):
+        with given_fits(None if refit else receipt.learnt), only_named([*map(str, methods)]):
             computed = _computed(request, inputs)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         if refit or not receipt.learnt:

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 from command_line import said
 
-from feval import Router, evaluate, from_dataframe, load, method_curve, verify_receipt
+from feval import (
+    Plan,
+    Router,
+    compare,
+    evaluate,
+    from_dataframe,
+    load,
+    method_curve,
+    verify_receipt,
+)
 from feval.errors import OutOfRangeError, UsageError
 
 BY_LENGTH = {"learner": "score", "feature": "length"}
@@ -156,3 +165,46 @@ def test_the_command_shows_draws_and_verifies_the_line(small, tmp_path):
     assert "what another fit would do is not in the intervals" in shown
     assert "oracle" in shown
     assert verify_receipt(out / "receipt.json")
+
+
+LEARNER = """
+from pathlib import Path
+
+import numpy as np
+
+Path(__file__).with_suffix(".ran").touch()
+
+class Mean:
+    def fit(self, texts, features, right):
+        self.mean = right.mean()
+    def predict_proba(self, texts, features):
+        return np.full(len(texts), self.mean)
+"""
+
+
+def test_a_receipt_runs_no_learner_that_is_not_named(small, tmp_path):
+    learner = f"{tmp_path / 'mine.py'}:Mean"
+    (tmp_path / "mine.py").write_text(LEARNER)
+    given = "run", "router", "--recording", small, "--llm", "a", "--llm", "b", "--folds", "2"
+    said(*given, "--set", f"learner={learner}", "--out", tmp_path / "out")
+    ran = tmp_path / "mine.ran"
+    ran.unlink()
+    receipt = tmp_path / "out" / "receipt.json"
+    assert verify_receipt(receipt)
+    with pytest.raises(UsageError, match="runs only where you name it"):
+        verify_receipt(receipt, refit=True)
+    assert not ran.exists()
+    assert verify_receipt(receipt, refit=True, methods=[learner])
+    assert ran.exists()
+    plan = tmp_path / "plan.toml"
+    lines = [
+        'dataset = "routing"',
+        f'recordings = ["{small}"]',
+        "[[method]]",
+        'name = "router"',
+        'llms = ["a", "b"]',
+        f'fields = {{learner = "{learner}"}}',
+    ]
+    plan.write_text("\n".join(lines))
+    with pytest.raises(UsageError, match="runs no code by itself"):
+        compare(Plan.read(plan))
