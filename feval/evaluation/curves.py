@@ -355,6 +355,7 @@ def method_curve(
         UnlabelledError: questions have no gold answer that can be read.
         UsageError: measures of another method, or of partial credit.
     """
+    budget_field(method)  # refuses a user's method before its file would run
     is_router = (method, field) == ("router", "price")
     if not (values or is_router) or len(set(values)) < len(values):
         raise OutOfRangeError(
