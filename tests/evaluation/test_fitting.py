@@ -9,8 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import said
 
-from feval import Cascade, SelfConsistency, compare, evaluate, import_recording, load
+from feval import (
+    Cascade,
+    SelfConsistency,
+    compare,
+    evaluate,
+    import_recording,
+    load,
+    verify_receipt,
+)
 from feval.comparison.comparison import load_compared, traces
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.evaluation.fitting import questions_of, ready, training
@@ -220,3 +229,82 @@ def test_a_question_is_text_with_features():
     plain, question = Question("a"), Question("a", {"b": "c"}, 3)
     assert plain == question == "a"
     assert (plain.features, question.features, question.key) == ({}, {"b": "c"}, 3)
+
+
+@pytest.fixture(scope="module")
+def receipts(place, tmp_path_factory):
+    """Receipts of a router in folds: of a run, a curve and a comparison."""
+    folder, lines = tmp_path_factory.mktemp("receipts"), [f'recordings = ["{place}"]']
+    lines += ['dataset = "d"', "folds = 3", "[[method]]", 'name = "router"', f"llms = {LLMS}"]
+    lines += ['fields = { learner = "mean", feature = "author" }', "budgets = { price = [0, 9] }"]
+    (folder / "plan.toml").write_text("\n".join(lines))
+    given = "--recording", place, "--folds 3 --set learner=mean --set feature=author --out"
+    llms = [f"--llm {llm}" for llm in LLMS]
+    said("run router", *llms, *given, folder / "run")
+    said("curve router --sweep price=0,9", *llms, *given, folder / "curve")
+    said("compare", folder / "plan.toml", "--out", folder / "compare")
+    return {name: folder / name / "receipt.json" for name in ("run", "curve", "compare")}
+
+
+@pytest.mark.parametrize("kind", ["run", "curve", "compare"])
+def test_a_receipt_holds_what_was_learnt_and_needs_no_learner(kind, receipts, monkeypatch):
+    receipt = receipts[kind]
+    assert len(json.loads(receipt.read_text())["learnt"]) in (3, 6)
+    assert verify_receipt(receipt, refit=True).equal
+    refused = pytest.raises(RuntimeError, match="nobody learns")
+    monkeypatch.setattr("feval.methods.router.Router.fit", failing("nobody learns"))
+    assert verify_receipt(receipt).equal
+    with refused:
+        verify_receipt(receipt, refit=True)
+
+
+def failing(words):
+    """A function that fails."""
+
+    def fail(*arguments):
+        raise RuntimeError(words)
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"fields": {"price": "x"}},
+        {"fields": {"nothing": 1}},
+        {"fields": []},
+        {"said": {"keys": [], "values": {}}},
+        {"said": {"keys": ["00"], "values": {"right": [[0.5, 0.5]], "cost": [[1, 2]]}}},
+        {"said": None},
+        {"said": {"values": {"right": 3}}},
+        {"said": "short"},
+    ],
+)
+def test_a_receipt_whose_fits_are_damaged_says_so(damage, receipts, tmp_path):
+    content = json.loads(receipts["run"].read_text())
+    content["recordings"][0]["path"] = str(
+        (receipts["run"].parent / content["recordings"][0]["path"]).resolve()
+    )
+    for each in content["learnt"].values():
+        if damage.get("said") == "short":
+            keys = each["said"]["keys"]
+            each["said"]["values"] = {"quality": [[0.5]] * len(keys)}
+        else:
+            each |= damage
+    (tmp_path / "receipt.json").write_text(json.dumps(content))
+    with pytest.raises(UsageError):
+        verify_receipt(tmp_path / "receipt.json")
+
+
+def test_what_a_receipt_says_decides(receipts, tmp_path):
+    content = json.loads(receipts["run"].read_text())
+    content["recordings"][0]["path"] = str(
+        (receipts["run"].parent / content["recordings"][0]["path"]).resolve()
+    )
+    for each in content["learnt"].values():
+        values = each["said"]["values"]
+        for name in values:
+            values[name] = [own[::-1] for own in values[name]]
+    (tmp_path / "receipt.json").write_text(json.dumps(content))
+    changed = verify_receipt(tmp_path / "receipt.json")
+    assert any(each.where == "usd_per_question" for each in changed.differences)

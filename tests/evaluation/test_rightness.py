@@ -22,7 +22,7 @@ from feval.errors import (
     UsageError,
 )
 from feval.evaluation.curves import method_curve, self_consistency_curve
-from feval.evaluation.questions import fit
+from feval.evaluation.fitting import training
 from feval.importers import import_recording
 from feval.methods import (
     AdaptiveConsistency,
@@ -506,7 +506,7 @@ def test_a_cascade_learns_from_verdicts(tmp_path, answered):
     place = recording_of(tmp_path, rows)
     cascade = Cascade(samples=1, score="recorded")
     dataset, llms = load("d", LLMS, place)
-    learnt = fit(cascade, dataset, llms, np.arange(5))
+    learnt = cascade.fit(training(dataset, llms, np.arange(5), cascade))
     [most] = map(float, learnt.thresholds)  # of 1 - score
     wrong = max(row["score"] for row in rows if not row["verdict"])
     assert most == pytest.approx(1 - wrong)  # a score above that accepts
@@ -522,7 +522,8 @@ def test_a_cascade_learns_where_no_answer_is_wrong(tmp_path):
         for llm, answer in zip(LLMS, (None, "a"), strict=True)
     ]
     dataset, llms = load("d", LLMS, recording_of(tmp_path, rows))
-    learnt = fit(Cascade(samples=1, score="recorded"), dataset, llms, np.arange(1))
+    cascade = Cascade(samples=1, score="recorded")
+    learnt = cascade.fit(training(dataset, llms, np.arange(1), cascade))
     assert 1 - float(learnt.thresholds[0]) >= 0.9
 
 

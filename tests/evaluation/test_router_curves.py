@@ -190,11 +190,11 @@ def test_a_receipt_runs_no_learner_that_is_not_named(small, tmp_path):
     ran = tmp_path / "mine.ran"
     ran.unlink()
     receipt = tmp_path / "out" / "receipt.json"
-    assert verify_receipt(receipt)
+    assert verify_receipt(receipt).equal
     with pytest.raises(UsageError, match="runs only where you name it"):
         verify_receipt(receipt, refit=True)
     assert not ran.exists()
-    assert verify_receipt(receipt, refit=True, methods=[learner])
+    assert verify_receipt(receipt, refit=True, methods=[learner]).equal
     assert ran.exists()
     plan = tmp_path / "plan.toml"
     lines = [
