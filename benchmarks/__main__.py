@@ -20,7 +20,7 @@ from benchmarks.measure import Workspace
 
 NAMES = (
     "open", "curve", "intervals", "replay", "methods", "depth", "cascades", "routing", "confidence",
-    "comparison", "estimators", "two_call",
+    "budget", "comparison", "estimators", "two_call",
     "startup", "importing", "recording", "report", "serving", "tiny", "hub", "coupled",
     "extraction", "executors", "scale",
 )  # fmt: skip

@@ -13,6 +13,7 @@ EXAMPLES = ROOT / "examples"
 COMMANDS = {
     "calibration_study.py": [sys.executable, "-W", "error"],
     "compare_methods.py": [sys.executable, "-W", "error"],
+    "learn_budget.py": [sys.executable, "-W", "error"],
     "self_consistency_litellm.py": [sys.executable, "-W", "error"],
     "self_consistency_openai.py": [sys.executable, "-W", "error"],
     "coupled.sh": ["sh"],
@@ -53,7 +54,7 @@ def test_help_is_printed_and_nothing_is_done(name, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["compare_methods.py", "calibration_study.py"])
+@pytest.mark.parametrize("name", ["compare_methods.py", "calibration_study.py", "learn_budget.py"])
 def test_a_recording_that_is_not_there_is_a_sentence(name, tmp_path):
     done = run(name, "nowhere", folder=tmp_path)
     assert done.returncode == 1
@@ -65,3 +66,14 @@ def test_a_script_without_its_argument_says_so(name, tmp_path):
     done = run(name, folder=tmp_path)
     assert done.returncode != 0
     assert f"usage: sh examples/{name} OUT" in done.stderr
+
+
+def test_a_policy_learns_by_playing(tmp_path):
+    pytest.importorskip("gymnasium", reason="Gymnasium is not installed")
+    recording = str(ROOT / "recorders" / "tiny" / "recording")
+    done = run("learn_budget.py", recording, "--episodes", "40", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    _, *rows = done.stdout.splitlines()
+    worth = {row.split()[0]: float(row.split()[-1]) for row in rows}
+    assert len(worth) == 4
+    assert worth["learnt"] > worth["feval/tiny-42k"] + 0.1

@@ -14,21 +14,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from feval.arguments import checked
+from feval.cards.billing import billed_prompts, require_plain, usd
 from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.questions import question_set
 from feval.methods.protocol import Rows
-from feval.methods.vote import plurality
 from feval.replay.draws import uniforms
 from feval.values import Record
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset, MeteredLLM
 
+_AT_ONCE = 64  # questions whose draws are made together
 ASK_AGAIN, NEXT_LLM, STOP = 0, 1, 2
 ACTIONS = ("ask again", "next LLM", "stop")
 """The actions: one more CoT of the current LLM, one of the next LLM, or the end of this
@@ -69,45 +71,45 @@ Policy = Callable[[Observation, Sequence[bool]], int]
 
 
 class _OpenQuestion:
-    """The question under way, with its answers so far."""
+    """The question under way, with its answers so far.
 
-    def __init__(self, llms: Sequence[MeteredLLM]) -> None:
-        self._llms = llms
+    Args:
+        llms: how many.
+        ask: gives the next answer of an LLM, in any form; `None` for no answer.
+        left: how many CoTs an LLM has left.
+    """
+
+    def __init__(self, llms: int, ask: Callable[[int], Any], left: Callable[[int], int]) -> None:
+        self._llms, self._ask, self._left = llms, ask, left
         self.llm = -1
-        self.answers: list[str | None] = []
-        self._sources: list[int] = []
+        self._parties: tuple[tuple[int, int], ...] = ()
+        self._votes: dict[Any, list[int]] = {}  # of an answer: its party, and how many
 
     def act(self, action: int) -> None:
         self.llm += action == NEXT_LLM
-        self.answers += self._llms[self.llm].sample(1).answers
-        self._sources.append(self.llm)
-
-    def undo(self) -> None:
-        self.answers.pop()
-        self._sources.pop()
+        answer, party = self._ask(self.llm), -1
+        if answer is not None:
+            own = self._votes.setdefault(answer, [len(self._votes), 0])
+            own[1] += 1
+            party = own[0]
+        self._parties += ((self.llm, party),)
 
     def mask(self) -> list[bool]:
         """Return which actions are possible: pools end, and so does the list of LLMs."""
-        more = self.llm >= 0 and self._llms[self.llm].remaining > 0
+        asked, more = self.llm >= 0, self.llm + 1
         return [
-            more,
-            self.llm + 1 < len(self._llms) and self._llms[self.llm + 1].remaining > 0,
-            self.llm >= 0,
+            asked and self._left(self.llm) > 0,
+            more < self._llms and self._left(more) > 0,
+            asked,
         ]
 
     def observation(self, question: str, budget_left: float, questions_left: int) -> Observation:
-        known: dict[str, int] = {}
-        parties = [-1 if a is None else known.setdefault(a, len(known)) for a in self.answers]
-        return Observation(
-            question,
-            self.llm,
-            tuple(zip(self._sources, parties, strict=True)),
-            budget_left,
-            questions_left,
-        )
+        return Observation(question, self.llm, self._parties, budget_left, questions_left)
 
-    def answer(self) -> str | None:
-        return plurality(self.answers)
+    def answer(self) -> Any:
+        """Return the plurality; of tied answers the one seen first."""
+        votes = self._votes
+        return max(votes, key=lambda answer: votes[answer][1]) if votes else None
 
 
 class BudgetEnvironment:
@@ -160,11 +162,13 @@ class BudgetEnvironment:
         self._budget = float("inf") if budget is None else float(budget)
         self._episode = -1
         self._queue: list[int] = []
+        self._texts = dict[int, str]()
+        self._right = dict[tuple[int, int], bool]()  # by row and code
         for llm in llms:
             for row in self._rows[llm.pool.prompt_tokens[self._rows] < 0]:
                 llm.known_prompt_tokens(int(row), "its cost is not known")
             if unit == "usd":
-                llm.known_price()
+                require_plain(llm.billing, llm.known_price(), steps=False)
 
     def reset(
         self,
@@ -185,6 +189,7 @@ class BudgetEnvironment:
         coins = uniforms(keys, np.zeros((1, len(keys), 1), np.uint16), self._episode)[0, :, 0]
         order = np.argsort(coins, kind="stable")[: self._count]
         self._queue = self._rows[order].tolist()
+        self._dealt = dict[int, list[tuple[list[int], list[float]]]]()
         self._spent, self._closed, self.correct = 0.0, 0.0, 0
         self._open()
         return self._observation(), self._info()
@@ -202,7 +207,7 @@ class BudgetEnvironment:
         """
         if not self._queue:
             raise UsageError("No episode is under way; call reset first.")
-        mask = self._current.mask()
+        mask = self._mask
         if action not in range(len(ACTIONS)) or not mask[action]:
             possible = (
                 ", ".join(f"{i} ({name})" for i, name in enumerate(ACTIONS) if mask[i]) or "none"
@@ -211,22 +216,124 @@ class BudgetEnvironment:
         if action == STOP:
             reward = self._stop()
             return self._observation(), reward, not self._queue, False, self._info()
-        self._current.act(action)
-        self._spent = self._closed + sum(map(self._cost, self._metered))
-        if self._spent > self._budget:
-            self._current.undo()  # not affordable: the answer stays as it was
+        llm = self._current.llm + (action == NEXT_LLM)
+        self._costs[llm] = self._now[llm][1][self._used[llm] + 1]
+        self._spent = self._closed + sum(self._costs)
+        if self._spent > self._budget:  # not affordable: the answer stays as it was
             reward = self._stop()
             self._queue = []
             return self._observation(), reward, False, True, self._info()
+        self._current.act(action)
         return self._observation(), 0.0, False, False, self._info()
 
+    def as_gymnasium(self) -> Any:
+        """Return this environment as a `gymnasium.Env`, for Gymnasium's wrappers and learners.
+
+        An observation is a dict: "llm" as in `Observation`; "parties" [CoTs, 2] with rows of -2
+        where no CoT is yet; "budget_left" [1], as a share of the budget; "questions_left".
+        `info["action_mask"]` is what `action_space.sample` takes. Of a learner without masks, an
+        action that is not possible stops the question or, where nothing was asked, asks the next
+        LLM.
+
+        Raises:
+            UsageError: Gymnasium is not installed.
+        """
+        try:
+            gymnasium: Any = import_module("gymnasium")
+        except ImportError as error:
+            raise UsageError(
+                "Gymnasium is not installed, so there is no environment of its kind: pip install"
+                " gymnasium. `reset` and `step` of `BudgetEnvironment` need nothing."
+            ) from error
+        game, budget, spaces = self, self._budget, gymnasium.spaces
+        most = sum(int(llm.pool.sizes[self._rows].max()) for llm in self._llms)
+        observed = {
+            "llm": spaces.Discrete(len(self._llms) + 1, start=-1),
+            "parties": spaces.Box(-2, most, (most, 2), np.int64),
+            "budget_left": spaces.Box(0, 1, (1,), np.float64),
+            "questions_left": spaces.Discrete(self._count + 1),
+        }
+
+        class Game(gymnasium.Env):  # type: ignore[misc]  # of a package that may be missing
+            metadata: ClassVar[Record] = {"render_modes": []}
+            action_space = spaces.Discrete(len(ACTIONS))
+            observation_space = spaces.Dict(observed)
+
+            def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+                super().reset(seed=seed)
+                seen, info = game.reset(seed=seed, options=options)
+                return self._shown(seen), self._masked(info)
+
+            def step(self, action: Any) -> Any:
+                wanted = int(action)
+                if not self._mask[wanted]:
+                    wanted = STOP if self._mask[STOP] else NEXT_LLM
+                seen, *reward_and_ends, info = game.step(wanted)
+                return self._shown(seen), *reward_and_ends, self._masked(info)
+
+            def _shown(self, seen: Observation) -> Record:
+                parties = np.full((most, 2), -2)
+                parties[: len(seen.parties)] = np.array(seen.parties).reshape(-1, 2)
+                left = 1.0 if budget == float("inf") else seen.budget_left / budget
+                return {
+                    "llm": seen.llm,
+                    "parties": parties,
+                    "budget_left": np.array([left]),
+                    "questions_left": seen.questions_left,
+                }
+
+            def _masked(self, info: Record) -> Record:
+                self._mask = info["action_mask"]
+                return info | {"action_mask": np.array(self._mask, np.int8)}
+
+        return Game()
+
     def _open(self) -> None:
-        self._metered = [llm.ask(self._queue[0], self._episode) for llm in self._llms]
-        self._current = _OpenQuestion(self._metered)
+        row = self._queue[0]
+        if row not in self._dealt:
+            self._deal(np.array(self._queue[:_AT_ONCE], np.intp))
+        if row not in self._texts:
+            self._texts[row] = self._dataset[row].question
+        self._now = self._dealt.pop(row)
+        self._costs, self._used = [0.0] * len(self._now), [0] * len(self._now)
+        self._current = _OpenQuestion(
+            len(self._now), self._ask, lambda llm: len(self._now[llm][0]) - self._used[llm]
+        )
+
+    def _ask(self, llm: int) -> int | None:
+        self._used[llm] += 1
+        code = self._now[llm][0][self._used[llm] - 1]
+        return None if code < 0 else code
+
+    def _deal(self, rows: Rows) -> None:
+        """Look up the codes of some questions in draw order, and what each number of CoTs costs."""
+        each: dict[int, list[Any]] = {row: [] for row in rows.tolist()}
+        for llm in self._llms:
+            pool, sizes = llm.pool, llm.pool.sizes[rows].tolist()
+            [order] = llm.orders([self._episode], max(sizes), rows)
+            # absent places are cut off below
+            cells = rows[:, None], np.minimum(order, pool.codes.shape[1] - 1)
+            codes, tokens = pool.codes[cells], pool.output_tokens[cells].astype(np.int64)
+            context = pool.prompt_tokens[rows, None]
+            cots = np.arange(codes.shape[1] + 1)
+            output = np.concatenate([0 * tokens[:, :1], tokens.cumsum(axis=1)], axis=1)
+            prompts = billed_prompts(llm.billing, cots, cots) * context
+            costs: Any = prompts + output
+            if self._unit == "usd":
+                costs = usd(llm.known_price(), prompts, output, context=context)
+            lists = zip(each.values(), codes.tolist(), costs.tolist(), sizes, strict=True)
+            for own, code, cost, size in lists:
+                own.append((code[:size], cost))
+        self._dealt |= each
 
     def _stop(self) -> float:
-        row = self._queue.pop(0)
-        right = self._dataset.is_right(row, self._current.answer())
+        row, code = self._queue.pop(0), self._current.answer()
+        right = False
+        if code is not None:
+            if (row, code) not in self._right:
+                [answer] = self._llms[0].answer_texts(row, [code])
+                self._right[row, code] = self._dataset.is_right(row, answer)
+            right = self._right[row, code]
         self.correct += right
         self._closed = min(self._spent, self._budget)
         if self._queue:
@@ -237,20 +344,15 @@ class BudgetEnvironment:
         left = max(self._budget - self._spent, 0.0)
         if not self._queue:
             return Observation("", -1, (), left, 0)
-        return self._current.observation(
-            self._dataset[self._queue[0]].question, left, len(self._queue)
-        )
+        return self._current.observation(self._texts[self._queue[0]], left, len(self._queue))
 
     def _info(self) -> Record:
-        mask = self._current.mask() if self._queue else [False] * len(ACTIONS)
+        self._mask = self._current.mask() if self._queue else [False] * len(ACTIONS)
         return {
-            "action_mask": mask,
+            "action_mask": self._mask[:],
             "spent": min(self._spent, self._budget),
             "correct": self.correct,
         }
-
-    def _cost(self, llm: MeteredLLM) -> float:
-        return llm.dollar_cost if self._unit == "usd" else float(llm.tokens_billed)
 
 
 def as_method(policy: Policy) -> Callable[..., str | None]:
@@ -264,7 +366,9 @@ def as_method(policy: Policy) -> Callable[..., str | None]:
     """
 
     def method(question: str, *llms: MeteredLLM) -> str | None:
-        current = _OpenQuestion(llms)
+        current = _OpenQuestion(
+            len(llms), lambda llm: llms[llm].sample(1).answers[0], lambda llm: llms[llm].remaining
+        )
         while True:
             mask = current.mask()
             action = (
@@ -276,7 +380,8 @@ def as_method(policy: Policy) -> Callable[..., str | None]:
                     f" {mask}."
                 )
             if action == STOP:
-                return current.answer()
+                answer: str | None = current.answer()
+                return answer
             current.act(action)
 
     method.__name__ = getattr(policy, "__name__", type(policy).__name__)

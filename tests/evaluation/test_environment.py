@@ -1,5 +1,7 @@
 """The budget environment: steps, rewards, budgets, and a policy as a method."""
 
+import sys
+
 import pytest
 from small import letters, write_toy
 
@@ -128,3 +130,34 @@ def test_nonsense_is_refused(replay, tmp_path):
     other = load("toy", recording=write_toy(tmp_path / "odd", {"nobody": CHEAP}, ["a", "y", "b"]))
     with pytest.raises(PriceNotFoundError, match="nobody"):
         BudgetEnvironment(*other)
+
+
+def test_gymnasium_takes_it_for_one_of_its_own(replay, monkeypatch):
+    checker = pytest.importorskip(
+        "gymnasium.utils.env_checker", reason="Gymnasium is not installed"
+    )
+    for options in ({"budget": 60, "unit": "tokens"}, {"questions": 2}):
+        game = BudgetEnvironment(*replay, **options).as_gymnasium()
+        checker.check_env(game, skip_render_check=True)
+        # it is the same game, and an action that is not possible stops, or begins
+        plain, over = BudgetEnvironment(*replay, **options), False
+        seen, info = plain.reset(seed=8)
+        shown, masked = game.reset(seed=8)
+        for action in [ASK_AGAIN, NEXT_LLM, NEXT_LLM, NEXT_LLM, *[ASK_AGAIN] * 20]:
+            assert masked["action_mask"].tolist() == info["action_mask"]
+            known = [tuple(row) for row in shown["parties"].tolist() if row[0] >= 0]
+            assert (shown["llm"], known) == (seen.llm, [*seen.parties])
+            left = seen.budget_left / 60 if "budget" in options else 1
+            assert shown["budget_left"] == [left]
+            if over:
+                break
+            shown, *ends, masked = game.step(action)
+            if not info["action_mask"][action]:
+                action = STOP if info["action_mask"][STOP] else NEXT_LLM
+            seen, *own, info = plain.step(action)
+            assert ends == own
+            over = own[1] or own[2]
+        assert over
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(UsageError, match="pip install gymnasium"):
+        BudgetEnvironment(*replay).as_gymnasium()
