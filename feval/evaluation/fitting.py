@@ -95,6 +95,7 @@ class Fit:
             known.
         unit: "USD" or "tokens".
         key: which fit it is, among those of a receipt.
+        found: the fields that it has learnt.
     """
 
     method: Any
@@ -103,6 +104,7 @@ class Fit:
     cost: float | None
     unit: str
     key: str
+    found: tuple[str, ...] = ()
 
     def to_dict(self) -> Record:
         """What was learnt, and from how much, as JSON values."""
@@ -163,7 +165,7 @@ def _fit(
     names = [methods.method_name(method), fields_of(method), [llm.name for llm in llms]]
     keys = sorted(train.keys.tolist())
     key = hashlib.sha256(json.dumps([*names, keys]).encode()).hexdigest()[:32]
-    given = (_GIVEN.get() or {}).get(key)
+    given, before = (_GIVEN.get() or {}).get(key), fields_of(method)
     if isinstance(method, MethodFile):
         method = method.started(time_limit)
         method.host.fit((dataset, llms, rows, train), time_limit)
@@ -171,7 +173,9 @@ def _fit(
         method = _taken(method, given)
     else:
         method = ready(method.fit(train), dataset, llms, judged)
-    return Fit(method, judged, len(rows), None if np.isnan(cost) else cost, train.unit, key)
+    found = tuple(name for name, value in fields_of(method).items() if value != before.get(name))
+    known = None if np.isnan(cost) else cost
+    return Fit(method, judged, len(rows), known, train.unit, key, found)
 
 
 def ready(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Any:

@@ -425,13 +425,13 @@ _LONGEST_FIELD = 80  # what was learnt may have hundreds of entries
 
 
 def label(evaluation: Evaluation) -> str:
-    """A method with its fields that differ from their defaults, on one line."""
+    """A method with its fields that were set and differ from their defaults, on one line."""
     kind = METHODS.get(evaluation.method)
     usual = {} if kind is None else {f.name: f.default for f in dataclasses.fields(kind)}
     fields = [
         f"{name}={_written(value)}"
         for name, value in evaluation.fields.items()
-        if value != usual.get(name)
+        if value != usual.get(name) and not any(name in fit.found for fit in evaluation.learnt)
     ]
     return f"{evaluation.method}({', '.join(fields)})" if fields else evaluation.method
 
