@@ -69,8 +69,9 @@ class MethodCurve:
         that of 1,000 questions.
         """
         field = "" if self.entry.sweep is None else self.entry.sweep[0]
-        fields = self.points[point].fields
-        return swept_text(field, fields.get(field), fields)
+        result = self.points[point]
+        unit = result.learnt[0].unit if result.learnt else None
+        return swept_text(field, result.fields.get(field), unit)
 
 
 @frozen

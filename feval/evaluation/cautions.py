@@ -174,11 +174,11 @@ def _paid(costs: Any) -> tuple[float, float, str, str]:
     return 1000 * usd, 1000 * per_round, "USD", "1,000 questions"
 
 
-def swept_text(field: str, value: Any, fields: Mapping[str, Any]) -> str:
+def swept_text(field: str, value: Any, unit: str | None) -> str:
     """Return a field that varies and its value, such as "n=5", a budget in USD for 1,000 questions;
-    empty where none does. `fields` are those of the method.
+    empty where none does. `unit` is that of the costs that the method has learnt from, if it has.
     """
-    if field == "budget" and fields.get("prices"):
+    if field == "budget" and unit == "USD":
         return f"budget={amount(1000 * value)} USD per 1,000"
     return f"{field}={value}" if field else ""
 

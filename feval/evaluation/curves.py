@@ -664,7 +664,7 @@ def swept_cascade(
         float(rounded.create_decimal(repr(usd)))
         for usd in np.geomspace(least * (1 + 1e-9), costs[names[-1]], _CASCADE_BUDGETS).tolist()
     ]
-    fields |= {"chains": "any", "prices": [prices[name] for name in names]}
+    fields["chains"] = "any"
     return {
         "name": "cascade",
         "llms": names,

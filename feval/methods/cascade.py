@@ -13,13 +13,11 @@ from math import ceil, floor
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import Field
 
 from feval import replay
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.estimators.arrays import Numbers, Result
 from feval.methods.fields import (
-    AS_TUPLE,
     Aggregate,
     Cost,
     CountPerLLM,
@@ -31,6 +29,7 @@ from feval.methods.fields import (
     frozen_method,
     per_llm,
 )
+from feval.methods.learners import Logistic, deal_folds, fit_learner, out_of_fold
 from feval.methods.protocol import (
     BatchSampler,
     Bools,
@@ -39,9 +38,11 @@ from feval.methods.protocol import (
     Floats,
     Integers,
     InTurn,
-    Pool,
     PoolOrders,
     Pools,
+    Predicting,
+    Predictions,
+    Questions,
     Rows,
     Samples,
     Training,
@@ -49,15 +50,9 @@ from feval.methods.protocol import (
 )
 from feval.methods.vote import plurality, plurality_codes, reaches, votes_needed
 
-Prices = Annotated[
-    tuple[Annotated[tuple[Cost, Cost], AS_TUPLE], ...],
-    AS_TUPLE,
-    Field(description="an input and an output price, 0 or more, for each LLM"),
-]
-
 
 @frozen_method
-class Cascade:
+class Cascade(Predicting):
     """Ask LLMs in order; the first answer whose score g passes its threshold is returned, the last
     LLM's in any case.
 
@@ -77,16 +72,16 @@ class Cascade:
             paper takes one.
         score: "recorded" for a scorer's recorded score of the CoT that first gave the answer;
             "vote-share" for the share of the stage's CoTs that gave it, those without an answer
-            included.
+            included; "learnt" for a probability of being right that `fit` learns, of each LLM, from
+            the texts of question and CoT.
         scorer: whose recorded scores; `None` for the only scorer there is.
         aggregate: "score", or how step scores become one number: "last", "min", "prod" or "mean".
         strict: accept iff 1 - g < delta, else iff 1 - g <= delta.
         order: places of the LLMs to ask, first to last; `None` for all as they are given.
         chains: which orders `fit` may choose from: the one that is "given", "permutations" of it,
             or "any" chain of some of the LLMs.
-        budget: largest mean cost per training question; `None` for no limit.
-        prices: (input, output) USD per million tokens of each LLM, for a budget in USD; without
-            them it is in tokens.
+        budget: largest mean cost per training question, in USD where every LLM has a price, else in
+            tokens; `None` for no limit.
         non_decreasing: only thresholds that accept no smaller share of all answers at a later stage
             than at an earlier one.
         grid: how many quantiles of the training scores are tried as thresholds of a stage.
@@ -98,7 +93,9 @@ class Cascade:
 
     thresholds: ListOf[Annotated[str | float, ExactNumber()]] | None = None
     samples: CountPerLLM = 1
-    score: Literal["recorded", "vote-share"] = "recorded"
+    # The authors choose thresholds by scores of the questions that the scorer was trained on, where
+    # it is far too sure; ours are out of fold, and the scorer is then trained on all.
+    score: Literal["recorded", "vote-share", "learnt"] = "recorded"
     scorer: str | None = None
     aggregate: Aggregate = "score"
     # The authors' code accepts below the threshold; with `strict=False`, two LLMs and the vote
@@ -109,7 +106,6 @@ class Cascade:
     # shorter chain can be better and is among "any".
     chains: Literal["given", "permutations", "any"] = "given"
     budget: Cost | None = None
-    prices: Prices | None = None
     # As in the authors' search: quantile levels, not their values, since scores of different LLMs
     # are on different scales. We try all combinations on the grid; the authors polish the best one
     # with a simplex search, which our exact grid leaves out.
@@ -138,16 +134,13 @@ class Cascade:
                 f" {len(chain) - 1}; {len(self.thresholds)} were given:"
                 f" {', '.join(map(str, self.thresholds))}."
             )
-        if self.prices is not None and len(self.prices) != llms:
-            raise UsageError(
-                f"The cascade has prices of {len(self.prices)} LLMs; {llms} were given."
-            )
         return per_llm("samples", self.samples, llms)
 
-    def __call__(self, question: str, *llms: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, *llms: replay.MeteredLLM) -> str | None:
         """The answer to one question; `None` if the last LLM has none."""
         samples, deltas = self.draws(len(llms)), self._deltas()
         *early, last = self._chain(len(llms))
+        said = self.predicts_of(question) if early and self.score == "learnt" else {}
         for llm, delta in zip(early, deltas, strict=True):
             response = llms[llm].sample(samples[llm])
             answers = response.answers
@@ -158,7 +151,12 @@ class Cascade:
                 needed = votes_needed(1 - delta, len(answers), strict=self.strict)
                 trusted = answers.count(answer) >= needed
             else:
-                score = response.scores(self.scorer, self.aggregate)[answers.index(answer)]
+                place = answers.index(answer)
+                score: float | None
+                if self.score == "learnt":
+                    score = float(said[str(llm)][response.samples[place]])
+                else:
+                    score = response.scores(self.scorer, self.aggregate)[place]
                 trusted = score is not None and reaches(score, 1 - delta, strict=self.strict)
             if trusted:
                 return answer
@@ -176,6 +174,12 @@ class Cascade:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         turn, deltas = InTurn(self, pools, orders), self._deltas()
         *early, last = self._chain(len(pools))
+        scores = {}
+        if self.score == "recorded":
+            scores = {llm: pools[llm].aggregated(self.scorer, self.aggregate) for llm in early}
+        elif self.score == "learnt" and early:
+            said = self.predicts(pools[0].question_keys)
+            scores = {llm: said[str(llm)] for llm in early}
         for left in turn.blocks():
             for llm, delta in zip(early, deltas, strict=True):
                 turn.answered_by[left] = llm
@@ -185,8 +189,9 @@ class Cascade:
                     needed = votes_needed(1 - delta, len(samples.codes), strict=self.strict)
                     passed = (samples.codes == leader).sum(axis=0) >= needed
                 else:
-                    scores = self._recorded(pools[llm], samples, leader)
-                    passed = reaches(scores, 1 - delta, strict=self.strict)
+                    passed = reaches(
+                        _of_leader(scores[llm], samples, leader), 1 - delta, strict=self.strict
+                    )
                 trusted = (leader >= 0) & passed
                 turn.answer[left[trusted]] = leader[trusted]
                 left = left[~trusted]
@@ -194,19 +199,11 @@ class Cascade:
             turn.answer[left] = plurality_codes(turn.llms[last].sample(left).codes.T)
         return turn.decisions()
 
-    def _recorded(self, pool: Pool, samples: Samples, leader: Integers) -> Floats:
-        """[N] the recorded score of the CoT that first gave the leading answer; NaN where there is
-        none.
-        """
-        cells = samples.cells[(samples.codes == leader).argmax(axis=0), np.arange(len(leader))]
-        scores: Floats = pool.aggregated(self.scorer, self.aggregate).ravel()[cells]
-        return scores
-
     @property
     def chooses(self) -> bool:
-        """Whether each stage answers with its one CoT, and its recorded score decides."""
+        """Whether each stage answers with its one CoT, and the score of that decides."""
         each = self.samples if isinstance(self.samples, tuple) else (self.samples,)
-        return self.score == "recorded" and max(each) == 1
+        return self.score != "vote-share" and max(each) == 1
 
     def _chain(self, llms: int) -> tuple[int, ...]:
         return tuple(range(llms)) if self.order is None else self.order
@@ -222,8 +219,9 @@ class Cascade:
 
     @property
     def fitted(self) -> bool:
-        """Whether it has thresholds."""
-        return self.thresholds is not None
+        """Whether it has thresholds, and what they are compared with."""
+        knows = self.score != "learnt" or self.model is not None or self.predictions is not None
+        return knows and self.thresholds is not None
 
     def fit(self, train: Training) -> Self:
         """The cascade with the thresholds, and the order, that are best on training questions; see
@@ -235,8 +233,9 @@ class Cascade:
         Raises:
             OutOfRangeError: no choice stays within the budget, or the grid is too fine for so many
                 LLMs.
-            NotRecordedError: no scores, or no prompt tokens.
-            UsageError: no training question.
+            NotRecordedError: no scores, no texts, or no prompt tokens.
+            UsageError: no training question; to learn scores, CoTs of an LLM that are all right or
+                all wrong, or too few questions.
         """
         pools, gold, unfitted = train.pools, train.gold, replace(self, thresholds=None)
         needed = unfitted.draws(len(pools))
@@ -245,9 +244,10 @@ class Cascade:
                 f"{unfitted} cannot be fitted on no question; use a larger training split."
             )
         require_draws(unfitted, pools, [np.empty((0, len(gold), n), np.uint16) for n in needed])
+        known_costs(train)
         times = min(pool.smallest // n for pool, n in zip(pools, needed, strict=True))
         llms = self._chain(len(pools))
-        stages = {llm: self._stage(pools[llm], llm, needed[llm], times, gold, llms) for llm in llms}
+        stages = {llm: self._stage(train, llm, needed[llm], times, llms) for llm in llms}
         lengths = range(1, len(llms) + 1) if self.chains == "any" else [len(llms)]
         orders = (chain for length in lengths for chain in permutations(llms, length))
         choices = [
@@ -257,27 +257,42 @@ class Cascade:
         ]
         if not choices:
             least = min(float(stage.cost.mean()) for stage in stages.values())
-            unit, advice = "USD", ""
-            if self.prices is None:
-                unit, advice = "tokens", _IN_USD
             raise OutOfRangeError(
-                f"No cascade stays within {self.budget} {unit} per question; the cheapest LLM alone"
-                f" takes {least:.6g}.{advice}"
+                f"No cascade stays within {self.budget} {train.unit} per question; the cheapest LLM"
+                f" alone takes {least:.6g}."
             )
         best = max(choices, key=lambda choice: (choice.right, -choice.cost))
         early = zip(best.order, best.levels, strict=False)
-        return replace(
+        fitted = replace(
             self,
             thresholds=tuple(written(1 - stages[llm].bars[level]) for llm, level in early),
             order=best.order,
         )
+        model = None
+        if self.score == "learnt":
+            model = {}
+            for llm in best.order[:-1]:
+                texts, _, right, whose = _lesson(train, llm)
+                model[llm] = fit_learner(Logistic(), texts, [{}] * len(texts), right, whose)
+        return fitted.having(model=model, learnt_from=train)
+
+    def predicted(self, questions: Questions) -> Self:
+        """The cascade with g of each CoT [Q, S] of the LLMs that are judged, by their places; see
+        `Predicting`.
+        """
+        said = {}
+        for llm, learner in self.model.items():
+            texts, cells = _cots(questions, llm)
+            said[str(llm)] = _spread(questions, llm, cells, learner.predict_proba(texts, []))
+        return self.having(predictions=Predictions(questions.keys, said))
 
     def _stage(
-        self, pool: Pool, llm: int, samples: int, times: int, gold: Integers, llms: tuple[int, ...]
+        self, train: Training, llm: int, samples: int, times: int, llms: tuple[int, ...]
     ) -> Stage:
         """The answers, costs and scores of one LLM, asked several times on the training
         questions.
         """
+        pool, gold = train.pools[llm], train.gold
         order = np.arange(times * samples, dtype=np.uint16).reshape(times, 1, samples)
         sampler = BatchSampler(pool, np.broadcast_to(order, (times, len(gold), samples)), samples)
         cots = sampler.sample(np.arange(times * len(gold)))
@@ -287,21 +302,15 @@ class Cascade:
             score = np.full(len(leader), np.nan)  # the last LLM needs no scores
         elif by_votes:
             score = (cots.codes == leader).mean(axis=0)
+        elif self.score == "recorded":
+            score = _of_leader(pool.aggregated(self.scorer, self.aggregate), cots, leader)
         else:
-            score = self._recorded(pool, cots, leader)
+            score = _of_leader(_out_of_fold(train, llm), cots, leader)
         score[leader < 0] = np.nan
-        if int(pool.prompt_tokens.min()) < 0:
-            raise NotRecordedError(
-                f"The prompt tokens of {pool.llm} are not known on every question, so neither is"
-                " the cost of a cascade. Record the LLM with a token counter."
-            )
-        prompt, output = (
-            (1.0, 1.0) if self.prices is None else (1e-6 * price for price in self.prices[llm])
-        )
         tokens = sampler.ledger().output_tokens.ravel()
         return Stage(
             (leader >= 0) & (leader == np.tile(gold, times)),
-            prompt * np.tile(pool.prompt_tokens, times) + output * tokens,
+            train.price(llm, np.tile(pool.prompt_tokens, times), tokens),
             *bars(score, self.grid, strict=self.strict, samples=samples if by_votes else None),
         )
 
@@ -339,10 +348,7 @@ class Cascade:
         return BarChoice(round(most), float(cheapest[best]), order, tuple(map(int, best)))
 
 
-_IN_USD = (
-    " For a budget in USD per question, give the USD per million tokens of each LLM's input and"
-    " output, too: prices=[[0.5, 1.5], [30, 60]]."
-)
+_FOLDS = 5
 _MOST_CELLS = 1 << 22  # of the table of all combinations
 
 
@@ -437,6 +443,53 @@ def written(number: Fraction) -> str:
     """A fraction as text: a decimal where it has one, such as "0.35", else "1/3"."""
     decimal = str(Decimal(number.numerator) / number.denominator)
     return decimal if Fraction(decimal) == number else str(number)
+
+
+def _of_leader(scores: Floats, samples: Samples, leader: Integers) -> Floats:
+    """[N] the score [Q, S] of the CoT that first gave the leading answer; NaN where it has none."""
+    first = (samples.codes == leader).argmax(axis=0)
+    own: Floats = scores.ravel()[samples.cells[first, np.arange(len(leader))]]
+    return own
+
+
+def _cots(questions: Questions, llm: int) -> tuple[list[str], Rows]:
+    """Question and reply of each CoT of an LLM as one text, and its place in a flattened [Q, S]."""
+    pool, replies, texts, read = questions.pools[llm], questions.replies(llm), [], False
+    for row in range(len(pool.sizes)):
+        own = replies[row] if row < len(replies) else ()
+        read |= any(own)
+        texts += [f"{questions.texts[row]}\n{reply or ''}" for reply in own]
+    if not read:
+        raise NotRecordedError(
+            f"A cascade with score='learnt' learns from the texts of {pool.llm}, and none were"
+            " recorded. Import them, or use score='recorded' or 'vote-share'."
+        )
+    return texts, np.flatnonzero(pool.codes > -2)
+
+
+def _lesson(train: Training, llm: int) -> tuple[list[str], Rows, Floats, str]:
+    """The same, with what is learnt: whether each is right, and whose they are."""
+    pool, (texts, cells) = train.pools[llm], _cots(train, llm)
+    right = (pool.codes >= 0) & (pool.codes == train.gold[:, None])
+    return texts, cells, right.ravel()[cells].astype(np.float64), f"of {pool.llm}"
+
+
+def _out_of_fold(train: Training, llm: int) -> Floats:
+    """[Q, S] what is predicted of an LLM's CoTs by learners that saw neither the question nor one
+    with its text.
+    """
+    texts, cells, right, whose = _lesson(train, llm)
+    folds = deal_folds([*train.texts] if any(train.texts) else train.keys.tolist(), _FOLDS)
+    of_cots = folds[cells // train.pools[llm].codes.shape[1]]
+    g = out_of_fold(Logistic, texts, [{}] * len(texts), right, of_cots, whose)
+    return _spread(train, llm, cells, g)
+
+
+def _spread(questions: Questions, llm: int, cells: Rows, values: Floats) -> Floats:
+    """[Q, S] values of an LLM's CoTs; NaN where there is none."""
+    table = np.full(questions.pools[llm].codes.shape, np.nan)
+    table.ravel()[cells] = values
+    return table
 
 
 def known_costs(train: Training) -> list[Floats]:

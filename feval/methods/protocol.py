@@ -409,6 +409,15 @@ class Predicting:
         rows = self.predictions.rows(keys)
         return {name: values[rows] for name, values in self.predictions.values.items()}
 
+    def predicts_of(self, question: str) -> Mapping[str, Floats]:
+        """What it says of one question, by name, which has its key; see `predicts`."""
+        if (key := getattr(question, "key", -1)) < 0:
+            raise UsageError(
+                f"{type(self).__name__} decides by what it has learnt of a question, which it knows"
+                " by its key: ask it a Question(text, features, key)."
+            )
+        return {name: own[0] for name, own in self.predicts(np.array([key], np.uint64)).items()}
+
 
 class Learner(Protocol):
     """A method that learns. It decides only after `fit`, unless it was given what it would

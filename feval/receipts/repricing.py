@@ -134,12 +134,14 @@ def _curve(numbers: Record, method: Record, prices: PriceList, cautions: Sequenc
         facts.get("sweep", facts.get("field")),
     )
     fields: Record = facts["fields" if "fields" in facts else "settings"]
+    unit = facts["learnt"][0]["unit"] if facts.get("learnt") else None
+    in_usd = unit == "USD" and (field == "budget" or fields.get("budget") is not None)
     questions, every = (int(_number(each["questions"])) for each in (facts, numbers))
     # a cascade may decide by votes
     scored = hasattr(METHODS.get(facts["method"]), "scorer")
     scored = scored and fields.get("score", "recorded") == "recorded"
     said = (
-        (fields.get("prices"), f"is fitted to budgets in USD: decided at {facts['prices']}"),
+        (in_usd, f"is fitted to budgets in USD: decided at {facts['prices']}"),
         (scored, f"pays for scores what it paid at {facts['prices']}, if anything"),
         (questions < every, f"is judged on {questions} of {every}, and not on the frontier"),
     )
@@ -157,14 +159,14 @@ def _curve(numbers: Record, method: Record, prices: PriceList, cautions: Sequenc
         cautions=(*cautions, *(f"{label} {words}." for is_so, words in said if is_so)),
         method=label,
         replicates=facts["replicates"],
-        points=tuple(_point(point, field or "", fields, label, prices) for point in points),
+        points=tuple(_point(point, field or "", unit, label, prices) for point in points),
         field=_text(field or "point"),
         settings=fields,
     )
 
 
 def _point(
-    numbers: Record, field: str, fields: Record, label: str, prices: PriceList
+    numbers: Record, field: str, unit: str | None, label: str, prices: PriceList
 ) -> CurvePoint:
     """Return the numbers of a point at other prices."""
     if not numbers["billed"]:
@@ -196,7 +198,7 @@ def _point(
     value = numbers["n"] if "n" in numbers else numbers["fields"].get(field)
     return CurvePoint(
         n=1 if value is None else value,
-        setting=_text(swept_text(field, value, fields)),
+        setting=_text(swept_text(field, value, unit)),
         kind=_text(numbers["kind"]),
         pass_at_n=None,
         frontier=None,

@@ -10,6 +10,7 @@ import pytest
 from dealt import answers_of, dealt, in_recorded_order, letters_of, pools_of, scores_of
 from hypothesis import assume, given, settings, strategies as st
 
+from feval.cards.billing import Price
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.methods import Cascade, MixtureOfThoughts
 from feval.methods.cascade import bars, written
@@ -196,12 +197,13 @@ def test_a_budget_in_dollars_and_one_that_nothing_meets():
     fitted = Cascade().fit(Training(pools, GOLD))
     assert answers_of(fitted, pools) == ["a"] * 4
     assert in_recorded_order(fitted, pools).ledgers[1].rounds[0].tolist() == [0, 0, 1, 1]
-    prices = ((0.0, 0.0), (1.0, 0.0))  # a prompt of the second LLM is 20 tokens
-    one = Cascade(prices=prices, budget=20e-6 / 4).fit(Training(pools, GOLD))
+    prices = Price(0.0, 0.0), Price(1.0, 0.0)  # a prompt of the second LLM is 20 tokens
+    paid = Training(pools, GOLD, prices=prices)
+    one = Cascade(budget=20e-6 / 4).fit(paid)
     assert in_recorded_order(one, pools).ledgers[1].rounds.sum() == 1
-    none = Cascade(prices=prices, budget=19e-6 / 4).fit(Training(pools, GOLD))
+    none = Cascade(budget=19e-6 / 4).fit(paid)
     assert in_recorded_order(none, pools).ledgers[1].rounds.sum() == 0
-    with pytest.raises(OutOfRangeError, match="cheapest LLM alone takes"):
+    with pytest.raises(OutOfRangeError, match=r"1.0 tokens .* cheapest LLM alone takes 1"):
         Cascade(budget=1).fit(Training(pools, GOLD))
 
 
@@ -242,12 +244,7 @@ def test_what_cannot_be_fitted_is_said():
 
 
 def test_fields_must_fit_the_llms():
-    for method in (
-        Cascade(()),
-        Cascade((1, 1)),
-        Cascade((0.5,), order=(0, 2)),
-        Cascade(prices=((1, 1),)),
-    ):
+    for method in (Cascade(()), Cascade((1, 1)), Cascade((0.5,), order=(0, 2))):
         with pytest.raises(UsageError):
             method.draws(2)
 

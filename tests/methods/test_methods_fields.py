@@ -49,7 +49,6 @@ OF_ONE_LLM = [
         (Cascade, "thresholds", [("high",)]),
         (Cascade, "grid", [0]),
         (Cascade, "budget", [-1.0, INF]),
-        (Cascade, "prices", [((1.0,),), ((1.0, -1.0),)]),
         (MixtureOfThoughts, "threshold", [1.01, "-1/9", "half", NAN, "1/0"]),
         (MixtureOfThoughts, "samples", [0]),
         (ModelSwitch, "samples", [0, (), (5, 0)]),
@@ -176,9 +175,7 @@ def test_numbers_of_other_libraries_are_numbers():
     assert ConfidenceWeighted(temperature=1).temperature == 1
     assert ModelSwitch(LIST).samples == (1, 2)
     assert AdaptiveConsistency(seed=COUNT, top=COUNT) == AdaptiveConsistency(seed=3, top=3)
-    assert Cascade(prices=[[1, 2], [0.5, 1]], order=[COUNT, 0]) == Cascade(
-        prices=((1.0, 2.0), (0.5, 1.0)), order=(3, 0)
-    )
+    assert Cascade(order=[COUNT, 0]) == Cascade(order=(3, 0))
 
 
 def test_values_keep_what_they_mean():

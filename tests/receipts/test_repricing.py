@@ -133,7 +133,7 @@ def test_what_a_result_cannot_be_priced_at_is_refused(folder, tmp_path):
 
 
 def test_what_was_fitted_to_a_budget_says_at_which_prices(folder):
-    fields = {"score": "vote-share", "samples": 1, "prices": [[3.0, 1.0], [2.0, 8.0]]}
+    fields = {"score": "vote-share", "samples": 1}
     cascade = {"name": "cascade", "label": "cascade", "llms": ["k", "m"], "fields": fields,
                "budgets": {"budget": [0.5]}, "train_fraction": 0.5}  # fmt: skip
     result = compare(

@@ -568,7 +568,7 @@ def curves_table(curves: Sequence[Curve]) -> Table:
         write = partial(cost_number, first.cost)
         own = {f"#{cost_unit(first.cost, first.timing)}": numbers("cost", write=write)}
     swept: Fields = {f"#{first.field}": lambda row: str(row[0].n)}
-    if first.field == "budget" and first.settings.get("prices"):  # of USD per question
+    if first.field == "budget" and first.learnt and first.learnt[0].unit == "USD":
         swept = {"#budget, USD per 1,000": numbers("n", write=usd_per_1000)}
     fields = {
         **({"LLM": "llm"} if several else {}),
