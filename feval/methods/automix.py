@@ -29,6 +29,7 @@ from feval.methods.protocol import (
     Pool,
     PoolOrders,
     Pools,
+    Predicting,
     Rows,
     Training,
     require_pool,
@@ -55,7 +56,7 @@ Paths = Annotated[
 
 
 @frozen_method
-class AutoMix:
+class AutoMix(Predicting):
     """The small LLM's answer where its self-verification v says so, else a larger LLM's.
 
     v is the mean of several few-shot verifications of the same answer, recorded as the scores of a
@@ -290,14 +291,15 @@ class AutoMix:
         if self.rule == "pomdp":
             plans = _frontier(*states_of(seen, self.belief))
             best = self._best([outcome(weights, seen, p) for p in plans], seen[0], train.unit)
-            return replace(self, plan=tuple(_paths(plans[best], levels)))
+            fitted = replace(self, plan=tuple(_paths(plans[best], levels)))
+            return fitted.having(learnt_from=train)
         bars = np.unique(np.clip([0.0, 1.0, *np.nan_to_num(levels[0])], 0, 1)).tolist()
         plans = [
             {(0,): np.where(reaches(levels[0], as_fraction(bar), strict=self.strict), 0, 1)}
             for bar in bars
         ]
         best = self._best([outcome(weights, seen, p) for p in plans], seen[0], train.unit)
-        return replace(self, threshold=bars[best])
+        return replace(self, threshold=bars[best]).having(learnt_from=train)
 
     def _seen(self, train: Training, llm: int, cost: Floats) -> Seen:
         """What training questions say of one LLM, whose CoTs cost [Q, S]."""

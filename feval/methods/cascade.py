@@ -272,7 +272,7 @@ class Cascade(Predicting):
         if self.score == "learnt":
             model = {}
             for llm in best.order[:-1]:
-                texts, _, right, whose = _lesson(train, llm)
+                texts, _, right, whose = lesson(train, llm)
                 model[llm] = fit_learner(Logistic(), texts, [{}] * len(texts), right, whose)
         return fitted.having(model=model, learnt_from=train)
 
@@ -305,7 +305,7 @@ class Cascade(Predicting):
         elif self.score == "recorded":
             score = _of_leader(pool.aggregated(self.scorer, self.aggregate), cots, leader)
         else:
-            score = _of_leader(_out_of_fold(train, llm), cots, leader)
+            score = _of_leader(scores_out_of_fold(train, llm), cots, leader)
         score[leader < 0] = np.nan
         tokens = sampler.ledger().output_tokens.ravel()
         return Stage(
@@ -467,18 +467,18 @@ def _cots(questions: Questions, llm: int) -> tuple[list[str], Rows]:
     return texts, np.flatnonzero(pool.codes > -2)
 
 
-def _lesson(train: Training, llm: int) -> tuple[list[str], Rows, Floats, str]:
+def lesson(train: Training, llm: int) -> tuple[list[str], Rows, Floats, str]:
     """The same, with what is learnt: whether each is right, and whose they are."""
     pool, (texts, cells) = train.pools[llm], _cots(train, llm)
     right = (pool.codes >= 0) & (pool.codes == train.gold[:, None])
     return texts, cells, right.ravel()[cells].astype(np.float64), f"of {pool.llm}"
 
 
-def _out_of_fold(train: Training, llm: int) -> Floats:
+def scores_out_of_fold(train: Training, llm: int) -> Floats:
     """[Q, S] what is predicted of an LLM's CoTs by learners that saw neither the question nor one
     with its text.
     """
-    texts, cells, right, whose = _lesson(train, llm)
+    texts, cells, right, whose = lesson(train, llm)
     folds = deal_folds([*train.texts] if any(train.texts) else train.keys.tolist(), _FOLDS)
     of_cots = folds[cells // train.pools[llm].codes.shape[1]]
     g = out_of_fold(Logistic, texts, [{}] * len(texts), right, of_cots, whose)

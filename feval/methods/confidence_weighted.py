@@ -19,6 +19,7 @@ from feval.methods.protocol import (
     OneLLM,
     PoolOrders,
     Pools,
+    Predicting,
     Training,
     decide_at_once,
     sums_of_draws,
@@ -44,7 +45,7 @@ _FIT_REPLICATES = 32
 
 
 @frozen_method
-class ConfidenceWeighted(OneLLM):
+class ConfidenceWeighted(OneLLM, Predicting):
     """The answer with the largest sum of exp(c_i / T) over the n CoTs that give it, c_i the
     confidence of CoT i (CISC).
 
@@ -111,7 +112,7 @@ class ConfidenceWeighted(OneLLM):
             return int(((decided == gold) & (gold >= 0)).sum())
 
         best = max(TEMPERATURES, key=lambda temperature: (right(temperature), temperature))
-        return replace(self, temperature=best)
+        return replace(self, temperature=best).having(learnt_from=train)
 
     def __call__(self, question: str, llm: replay.MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; raises `UsageError` where no temperature was given or

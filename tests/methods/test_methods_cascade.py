@@ -10,12 +10,18 @@ import pytest
 from dealt import answers_of, dealt, in_recorded_order, letters_of, pools_of, scores_of
 from hypothesis import assume, given, settings, strategies as st
 
+from feval import evaluate, load
 from feval.cards.billing import Price
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
+from feval.estimators.routing import mixture_line
+from feval.evaluation.fitting import training
+from feval.evaluation.questions import train_test_rows
 from feval.methods import Cascade, MixtureOfThoughts
-from feval.methods.cascade import bars, written
+from feval.methods.cascade import bars, lesson, scores_out_of_fold, written
+from feval.methods.learners import Logistic, fit_learner
 from feval.methods.protocol import Training
 from feval.replay.pools import ArrayChannels
+from recorders.demo import bundled_recording
 
 GOLD = np.array([0, 0, 0, 0])
 
@@ -241,6 +247,106 @@ def test_what_cannot_be_fitted_is_said():
     unknown = [replace(pool, prompt_tokens=np.full(4, -1)) for pool in pools]
     with pytest.raises(NotRecordedError, match="prompt tokens"):
         Cascade().fit(Training(unknown, GOLD))
+
+
+class Remembers:
+    """A learner that knows what it has read, and of other texts nothing."""
+
+    def fit(self, texts, features, right):
+        self.known = dict(zip(texts, right, strict=True))
+        return self
+
+    def predict_proba(self, texts, features):
+        return np.array([self.known.get(text, 0.5) for text in texts])
+
+
+def taught(*answers, texts=None):
+    """Training questions by answers of the LLMs; `a` is right, and each reply is its answer."""
+    pools, number = pools_of(*answers), len(answers[0])
+    replies = [[list(own) for own in questions] for questions in answers]
+    texts = [f"question {q // 2}" for q in range(number)] if texts is None else texts
+    gold = np.zeros(number, int)
+    return Training(pools, gold, texts=texts, replies=lambda llm: replies[llm])
+
+
+PAIRS = ["ab", "ab", "ba", "ba", "aa", "aa", "bb", "bb", "ab", "ab"]  # of equal questions
+
+
+def test_thresholds_are_of_scores_that_saw_no_question_with_the_same_text(monkeypatch):
+    monkeypatch.setattr("feval.methods.cascade.Logistic", Remembers)
+    train = taught(PAIRS, ["aa"] * 10)
+    blind = scored((PAIRS, [[0.5, 0.5]] * 10), (["aa"] * 10, [[None, None]] * 10))
+    for budget in (30.0, 15.0):  # of both LLMs, and of the first alone
+        fitted = Cascade(score="learnt", budget=budget).fit(train)
+        expected = Cascade(budget=budget).fit(Training(blind, train.gold))
+        assert fitted.thresholds == expected.thresholds
+        # the learner that judges has read them all
+        ready = fitted.predicted(train)
+        said = ready.predictions.values["0"]
+        assert (said == [[answer == "a" for answer in own] for own in PAIRS]).all()
+        with pytest.raises(UsageError, match="by its key"):
+            ready("?", *train.pools)
+    unsure = replace(ready, thresholds=("1/2",)).having(predictions=ready.predictions)
+    assert in_recorded_order(unsure, train.pools).ledgers[1].rounds[0].tolist() == [
+        int(own[0] == "b") for own in PAIRS
+    ]
+
+
+def test_what_a_cascade_cannot_learn_is_said():
+    learnt = Cascade(score="learnt")
+    with pytest.raises(UsageError, match=r"All answers of llm0 .* are right"):
+        learnt.fit(taught(["aa"] * 10, ["aa"] * 10))
+    with pytest.raises(UsageError, match="5 folds need as many"):
+        learnt.fit(taught(PAIRS[:4], PAIRS[:4]))
+    with pytest.raises(NotRecordedError, match="texts of llm0, and none were recorded"):
+        learnt.fit(replace(taught(PAIRS, PAIRS), replies=lambda _: [[None, None]] * 10))
+
+
+@pytest.fixture(scope="module")
+def demo():
+    with bundled_recording() as folder:
+        yield load("tiny_sums", recording=folder)
+
+
+@pytest.mark.slow
+def test_what_is_learnt_of_the_demo_is_far_too_sure_where_it_was_learnt(demo):
+    """Area under the curve where the scorer has read the questions, out of fold, and elsewhere."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    dataset, llms = demo
+    train, test = (training(dataset, llms, rows) for rows in train_test_rows(dataset, 0.5))
+    for llm in range(3):
+        texts, _, right, whose = lesson(train, llm)
+        others, _, truth, _ = lesson(test, llm)
+        model = fit_learner(Logistic(), texts, [{}] * len(texts), right, whose)
+        seen, blind, new = (
+            metrics.roc_auc_score(*each)
+            for each in (
+                (right, model.predict_proba(texts, [])),
+                (right, scores_out_of_fold(train, llm).ravel()),
+                (truth, model.predict_proba(others, [])),
+            )
+        )
+        assert seen > 0.9
+        assert 0.45 < blind < 0.55
+        assert 0.6 < new < 0.7
+
+
+@pytest.mark.slow
+def test_a_learnt_cascade_is_no_worse_than_the_mixture_of_its_llms(demo):
+    """On the demo, at a budget for the dearer LLM: 20 splits."""
+    dataset, llms = demo[0], demo[1][1:]
+    method, gains = Cascade(score="learnt", chains="any", budget=1.2e-5), []
+    for seed in range(20):
+        result = evaluate(method, dataset, llms, train_fraction=0.5, split_seed=seed)
+        [fit] = result.learnt
+        own = training(dataset, llms, fit.rows)
+        costs = [np.nanmean(cost) for cost in own.costs]
+        right = [(pool.codes == own.gold[:, None]).mean() for pool in own.pools]
+        paid = np.array([[result.usd_per_question]])
+        line = mixture_line(paid, np.array([costs]), np.array([right])).item()
+        gains.append(result.accuracy - line)
+    mean, error = np.mean(gains), np.std(gains, ddof=1) / 20**0.5
+    assert mean > -2 * error, f"gain over the mixture line {mean:.4f}, standard error {error:.4f}"
 
 
 def test_fields_must_fit_the_llms():
