@@ -390,7 +390,7 @@ def test_why_all_are_seeded_is_said_of_a_method_that_is_missing(many):
         comparison = compare(open_recording(many), listed, train_fraction=0.5, **FEW)
     assert [one.label for one in comparison.missing] == ["cascade"]
     assert "All methods are seeded, since cascade has no exact" in " ".join(comparison.warnings)
-    assert "give the USD per million tokens of each LLM" in comparison.missing[0].reason
+    assert "stays within 1e-09 USD per question" in comparison.missing[0].reason
 
 
 def test_several_weak_llms_of_a_mixture_of_thoughts_are_said(many):
