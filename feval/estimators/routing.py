@@ -14,7 +14,9 @@ learnt as given: intervals do not hold what another fit would do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -136,29 +138,22 @@ def routing_line(
     )
     require_each(np.isfinite(costs), "A call has a finite cost; {0}{at}.", costs)
     require_each(~np.isnan(routes.score), "A score is a number; {0}{at}.", routes.score)
-    each = np.ones((1, right.shape[1])) if weights is None else weights
-    scores = leading_bits(routes.score)
-    order = np.argsort(-scores, kind="stable")
-    ends = np.flatnonzero(np.diff(scores[order], append=np.nan) != 0)
-    total, own = each.sum(axis=1, keepdims=True), each[:, routes.question[order]]
     every = np.arange(right.shape[1])
-    before, after, asked = (
-        places[order] for places in (routes.before, routes.after, routes.question)
-    )
-
-    def along(values: Numbers) -> Floats:
-        sums = (own * (values[after, asked] - values[before, asked])).cumsum(axis=1)[:, ends]
+    each = np.ones((1, len(every))) if weights is None else weights
+    scores, total = leading_bits(routes.score), each.sum(axis=1, keepdims=True)
+    order = np.argsort(-scores, kind="stable")
+    ends = np.flatnonzero(np.diff(scores[order], prepend=np.inf, append=-np.inf))
+    is_last = np.zeros(right.shape)
+    is_last[-1] = 1
+    asked = routes.question[order]
+    lines = []
+    for values in (is_last, right, costs):
+        change = values[routes.after[order], asked] - values[routes.before[order], asked]
         start = (each * values[routes.first, every]).sum(axis=1, keepdims=True)
-        means: Floats = np.concatenate([start, start + sums], axis=1) / total
-        return means
-
-    is_last = np.broadcast_to(np.arange(len(right))[:, None] == len(right) - 1, right.shape) * 1.0
-    alone = (np.stack([(each * v).sum(axis=1) for v in kind], 1) / total for kind in (right, costs))
-    return RoutingLine(
-        np.concatenate([[np.inf], scores[order][ends]]),
-        *map(along, (is_last, right, costs)),
-        *alone,
-    )
+        along = np.concatenate([start, each[:, asked] * change], axis=1).cumsum(axis=1)
+        lines.append(along[:, ends] / total)
+    alone = [np.stack([(each * own).sum(axis=1) for own in v], 1) / total for v in (right, costs)]
+    return RoutingLine(np.append(np.inf, scores[order])[ends], *lines, *alone)
 
 
 def oracle_line(right: Floats, costs: Floats, weights: Floats | None = None) -> RoutingLine:
@@ -175,7 +170,7 @@ def oracle_line(right: Floats, costs: Floats, weights: Floats | None = None) -> 
     paid = np.stack([costs[0], np.where(gain > 0, costs[1], costs[0])])
     line = routing_line(sent_up(gain), best, paid, weights)
     alone = routing_line(sent_up(gain), right, costs, weights)
-    return RoutingLine(line.score, line.share, line.accuracy, line.cost, alone.right, alone.alone)
+    return replace(line, right=alone.right, alone=alone.alone)
 
 
 def performance_gap_recovered(line: RoutingLine) -> Floats:
@@ -203,10 +198,8 @@ def apgr(line: RoutingLine, points: int | None = None) -> Floats:
     """
     recovered, share = performance_gap_recovered(line), line.share
     if points is not None:
-        grid = np.linspace(0.0, 1.0, points)
-        rows = zip(share, recovered, strict=True)
-        recovered = np.stack([np.interp(grid, *row) for row in rows])
-        share = np.broadcast_to(grid, recovered.shape)
+        share = np.linspace(0.0, 1.0, points)[None]
+        recovered = _at(share[0], line, recovered)
     return _integral(recovered, share)
 
 
@@ -265,6 +258,9 @@ def incremental_benefit(line: RoutingLine) -> Floats:
     return result - 100
 
 
+_SHARES = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+
+
 def mean_incremental_benefit(line: RoutingLine) -> Floats:
     """Return [R] the mean of delta IBC where 10, 30, 50, 70 and 90 % of calls go to the strong LLM.
 
@@ -274,14 +270,15 @@ def mean_incremental_benefit(line: RoutingLine) -> Floats:
     Args:
         line: of two LLMs.
     """
-    shares, rows = np.array([0.1, 0.3, 0.5, 0.7, 0.9]), range(len(line.share))
-    accuracy, cost = (
-        np.stack([np.interp(shares, line.share[row], values[row]) for row in rows])
-        for values in (line.accuracy, line.cost)
-    )
-    there = RoutingLine(shares, shares, accuracy, cost, line.right, line.alone)
+    accuracy, cost = (_at(_SHARES, line, values) for values in (line.accuracy, line.cost))
+    there = replace(line, accuracy=accuracy, cost=cost)
     means: Floats = incremental_benefit(there).mean(axis=1)
     return means
+
+
+def _at(shares: Floats, line: RoutingLine, values: Floats) -> Floats:
+    """[R, N] values [R, P] along a line, at N shares of strong calls."""
+    return np.stack([np.interp(shares, *own) for own in zip(line.share, values, strict=True)])
 
 
 def mixture_line(at: Floats, costs: Floats, right: Floats) -> Floats:
@@ -298,13 +295,11 @@ def mixture_line(at: Floats, costs: Floats, right: Floats) -> Floats:
     """
     at = np.maximum(at, costs.min(axis=1, keepdims=True))
     best = np.full(at.shape, -np.inf)
-    for i in range(costs.shape[1]):
-        low, height = costs[:, i, None], right[:, i, None]
-        for j in range(costs.shape[1]):
-            run, rise = costs[:, j, None] - low, right[:, j, None] - height
-            part = np.where(run > 0, (at - low) / np.where(run > 0, run, 1.0), 0.0)
-            here = height + np.minimum(part, 1.0) * np.maximum(rise, 0.0)
-            best = np.where(low <= at * (1 + TIED), np.maximum(best, here), best)
+    for pair in product(range(costs.shape[1]), repeat=2):
+        (low, high), (height, top) = ([own[:, k, None] for k in pair] for own in (costs, right))
+        part = np.minimum((at - low) / np.where(high > low, high - low, np.inf), 1.0)
+        here = height + part * np.maximum(top - height, 0.0)
+        best = np.where(low <= at * (1 + TIED), np.maximum(best, here), best)
     return best
 
 

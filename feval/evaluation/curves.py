@@ -22,7 +22,6 @@ from feval import evaluation, executors, methods
 from feval.arguments import checked
 from feval.cards.billing import billing_rule
 from feval.errors import NotExactError, OutOfRangeError, UsageError, require_known
-from feval.estimators.arrays import UInt64
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.plurality import (
     distinct_vote_counts,
@@ -33,13 +32,12 @@ from feval.estimators.plurality import (
 from feval.estimators.routing import (
     MEASURES as LINE_MEASURES,
     SHARES,
-    RoutingLine,
     line_measures,
     mixture_line,
     routing_line,
 )
 from feval.evaluation.cautions import not_exact, other_models
-from feval.evaluation.measures import COSTS, MEANS, MEASURES, QuestionLedger
+from feval.evaluation.measures import MEANS, QuestionLedger
 from feval.evaluation.questions import (
     ClusterNames,
     cluster_sizes,
@@ -78,7 +76,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.evaluation.evaluation import Evaluation
-    from feval.evaluation.fitting import Fit
     from feval.replay import LLM, Dataset, Pool
 
 
@@ -385,7 +382,8 @@ def method_curve(
     )
     rows, routed = questions.rows, None
     if is_router:
-        routed = _Routed.learnt(dataset, llms, settings, rows, cost, options)
+        router = evaluation.make_method(method, settings)
+        routed = _Routed(dataset, llms, router, rows, cost, options)
         rows, variants = routed.rows, routed.variants(values)
     order, inexact = options.pop("order", None), None
     exact = all(is_exact(variant, cost, options.get("parallel")) for variant in variants.values())
@@ -424,7 +422,7 @@ def method_curve(
     }
     if routed is not None:
         results[-1] = dataclasses.replace(results[-1], learnt=routed.fits)
-        routed.complete(points, results[-1].question_keys)
+        routed.complete(points)
     each = results[-1]
     cautions, even = [*each.cautions, *not_exact(inexact)], [k for k in variants if k % 2 == 0]
     cautions += [] if routed is None else routed.cautions
@@ -474,106 +472,90 @@ def _point(value: float, each: Evaluation, cost: str | None, **own: Any) -> Curv
     )
 
 
-@dataclass(frozen=True, eq=False)
 class _Routed:
-    """A router that was fitted once, with the whole line of its prices.
+    """A router that is fitted once, as the options of `evaluate` say (which go from them), and the
+    whole line of its prices.
 
     Attributes:
-        router: ready for the questions that are judged.
-        rows: of these.
+        rows: of the questions that are judged.
         fits: what it has learnt.
         line: of one call of each LLM, the cheapest first.
-        dearest: place of the dearest LLM, as they were given.
-        cost: the cost of the line.
         whole, beside: see `Curve`.
     """
 
-    router: Any
-    rows: Rows
-    fits: tuple[Fit, ...]
-    line: RoutingLine
-    dearest: int
-    cost: str
-    whole: Record
-    beside: dict[str, CurvePoint]
-
-    @classmethod
-    def learnt(
-        cls,
+    def __init__(
+        self,
         dataset: Dataset,
         llms: Sequence[LLM],
-        settings: Record,
+        router: Any,
         rows: Rows,
         cost: str | None,
         options: Record,
-    ) -> _Routed:
-        """Fit it; what says how goes from the options of `evaluate`."""
+    ) -> None:
         how = {name: options.pop(name, None) for name in ("train_fraction", "folds", "group")}
         seed, clusters = options.pop("split_seed", 0), options.get("clusters")
         split = splits(dataset, rows, **how, split_seed=seed, clusters=clusters)
-        router = evaluation.make_method("router", settings)
-        fitted = evaluation.fits(router, dataset, llms, split, options.get("time_limit"))
-        said = [each.method.predictions for each in fitted]
-        if said:
-            keys = np.concatenate([each.keys for each in said])
-            values = {
-                name: np.concatenate([each.values[name] for each in said])
-                for name in said[0].values
-            }
-            router = router.having(predictions=Predictions(keys, values))
-            rows = np.sort(np.concatenate([each.rows for each in fitted]))
+        self.fits = tuple(evaluation.fits(router, dataset, llms, split, options.get("time_limit")))
+        if self.fits:
+            said = [each.method.predictions for each in self.fits]
+            keys, *values = (
+                np.concatenate(own)
+                for own in zip(*((each.keys, *each.values.values()) for each in said), strict=True)
+            )
+            named = dict(zip(said[0].values, values, strict=True))
+            router = router.having(predictions=Predictions(keys, named))
+            rows = np.sort(np.concatenate([each.rows for each in self.fits]))
+        self._router, self.rows = router, rows
         routes = router.routes(dataset.question_keys[without_gaps(rows)])
-        kept: Record = {"rows": rows, "cost": cost, "clusters": clusters}
-        kept["confidence"] = confidence = options.get("confidence", 0.95)
-        evaluated: Any = partial(evaluation.evaluate, **kept)
+        confidence = options.get("confidence", 0.95)
+        evaluated: Any = partial(
+            evaluation.evaluate, rows=rows, cost=cost, clusters=clusters, confidence=confidence
+        )
         alone = [evaluated(methods.SingleCall(), dataset, [llm]) for llm in llms]
         oracle = evaluated(methods.Oracle(1), dataset, llms)
-        in_usd = all(each.usd is not None for each in alone)
-        cost_of = cost or ("usd" if in_usd else "tokens")
-        right, costs = (
-            np.stack(values)
-            for values in zip(*((e.right, e.known_costs(cost_of)) for e in alone), strict=True)
-        )
+        of_line = cost or ("tokens" if any(each.usd is None for each in alone) else "usd")
+        costs = np.stack([each.known_costs(of_line) for each in alone])
         order = np.argsort(costs.mean(axis=1), kind="stable")
-        place = np.argsort(order)
-        ranked = {name: place[getattr(routes, name)] for name in ("first", "before", "after")}
-        routes, right, costs = dataclasses.replace(routes, **ranked), right[order], costs[order]
-        names = [name for name in LINE_MEASURES if len(llms) == 2 or name not in SHARES]
-        grouped = question_clusters(dataset, rows, clusters)
+        ranked = {n: np.argsort(order)[getattr(routes, n)] for n in ("first", "before", "after")}
+        routes = dataclasses.replace(routes, **ranked)
+        right, costs = np.stack([each.right for each in alone])[order], costs[order]
         found = line_measures(
-            routes, right, costs, names=names, confidence=confidence, clusters=grouped
+            routes,
+            right,
+            costs,
+            names=[name for name in LINE_MEASURES if len(llms) == 2 or name not in SHARES],
+            confidence=confidence,
+            clusters=question_clusters(dataset, rows, clusters),
         )
-        whole = {
+        self.line = routing_line(routes, right, costs)
+        self.whole = {
             name + end: None if np.isnan(value) else value
             for name, values in found.items()
             for end, value in zip(_ENDS, values, strict=True)
         }
-        beside = {each.llm: _point(1, each, cost) for each in alone}
-        beside["oracle"] = _point(1, oracle, cost)
-        line = routing_line(routes, right, costs)
-        return cls(router, rows, tuple(fitted), line, int(order[-1]), cost_of, whole, beside)
+        self.beside = {each.llm: _point(1, each, cost) for each in alone}
+        self.beside["oracle"] = _point(1, oracle, cost)
 
     def variants(self, prices: Sequence[float]) -> dict[float, Any]:
         """The router at each price; where none is given, at some along the line."""
         bars = self.line.bars
-        along = np.unique(np.linspace(0, len(bars) - 1, _LINE_POINTS).round().astype(int))
+        along = np.linspace(0, len(bars) - 1, _LINE_POINTS).round().astype(int)
         return {
-            price: dataclasses.replace(self.router, price=price).having(
-                predictions=self.router.predictions
+            price: dataclasses.replace(self._router, price=price).having(
+                predictions=self._router.predictions
             )
             for price in sorted(prices or {float(f"{bar:.6g}") for bar in bars[along].tolist()})
         }
 
-    def complete(self, points: Mapping[float, CurvePoint], keys: UInt64) -> None:
-        """Add to each point the share of questions (by their keys) that go to the dearest LLM, and
-        the gain over the mixture of single LLMs of equal cost.
+    def complete(self, points: Mapping[float, CurvePoint]) -> None:
+        """Add to each point its share of calls to the dearest LLM and its gain over the mixture of
+        single LLMs of equal cost.
         """
-        for price, variant in self.variants([*points]).items():
-            point = points[price]
-            cost = point.get("cost", point[MEASURES[COSTS[self.cost]].key])
-            mixture = mixture_line(np.array([[cost]]), self.line.alone, self.line.right)
-            point["share"] = float((variant.chosen(keys) == self.dearest).mean())
-            point["gain"] = point.accuracy - float(mixture[0, 0])
+        line = self.line
+        gain = line.accuracy - mixture_line(line.cost, line.alone, line.right)
+        for price, point in points.items():
+            place = np.count_nonzero(line.score > price) - 1
+            point |= {"share": float(line.share[0, place]), "gain": float(gain[0, place])}
 
     @property
     def cautions(self) -> Iterator[str]:

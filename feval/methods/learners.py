@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -265,18 +265,16 @@ def feature_numbers(texts: Sequence[str], features: Features, name: str) -> Floa
     Raises:
         UsageError: some questions lack it, or one is no finite number.
     """
-    numbers = []
-    for text, value in zip(texts, feature_column(texts, features, name), strict=True):
-        try:
-            numbers.append(float(value))
-        except ValueError:
-            numbers.append(np.nan)
-        if not np.isfinite(numbers[-1]):
-            raise UsageError(
-                f"A score is a number, and the feature {name!r} of the question {text[:60]!r} is"
-                f" {value[:40]!r}. Take another feature, or the learner 'mean', which takes groups."
-            )
-    return np.array(numbers, np.float64)
+    column = feature_column(texts, features, name)
+    for text, value in zip(texts, column, strict=True):
+        with suppress(ValueError):
+            if np.isfinite(float(value)):
+                continue
+        raise UsageError(
+            f"A score is a number, and the feature {name!r} of the question {text[:60]!r} is"
+            f" {value[:40]!r}. Take another feature, or the learner 'mean', which takes groups."
+        )
+    return np.array(column, np.float64)
 
 
 def _tfidf(texts: Sequence[str]) -> tuple[Any, Any]:
@@ -289,10 +287,8 @@ def _tfidf(texts: Sequence[str]) -> tuple[Any, Any]:
     vectorizer = _sklearn("feature_extraction.text").TfidfVectorizer
     for least in (2, 1):
         model = vectorizer(sublinear_tf=True, min_df=least)
-        try:
+        with suppress(ValueError):  # no word is in so many texts
             return model, model.fit_transform(texts)
-        except ValueError:  # no word is in so many texts
-            continue
     raise UsageError(
         f"The {len(texts):,} training texts have no word of two letters or more, such as"
         f" {next(filter(str.strip, texts))[:60]!r}; learn from a feature (learner='mean')."
@@ -314,46 +310,30 @@ class _UsersLearner:
     """A user's learner, whose returns are checked."""
 
     def __init__(self, name: str, make: Any) -> None:
-        self._name = name
-        self._own = self._called(make)
-        lacking = [each for each in ("fit", "predict_proba") if not hasattr(self._own, each)]
-        if lacking:
+        self._name = f"The learner {name}"
+        with _contained(self._name):
+            self._own = make()
+        if not (hasattr(self._own, "fit") and hasattr(self._own, "predict_proba")):
             raise UsageError(
-                f"The learner {name} has no {' and no '.join(lacking)}. A learner has fit(texts,"
-                " features, right), which returns it, and predict_proba(texts, features)."
+                f"{self._name} has no fit or no predict_proba. A learner has fit(texts, features,"
+                " right), which returns it, and predict_proba(texts, features)."
             )
 
-    def _called(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return function(*arguments)
-        except FevalError:
-            raise
-        except Exception as error:
-            raise MethodError(
-                f"The learner {self._name} raised {type(error).__name__}: {error}"
-            ) from error
-
     def fit(self, texts: Sequence[str], features: Features, right: Floats) -> Self:
-        fitted = self._called(self._own.fit, texts, features, right)
+        with _contained(self._name):
+            fitted = self._own.fit(texts, features, right)
         self._own = self._own if fitted is None else fitted
         return self
 
     def predict_proba(self, texts: Sequence[str], features: Features) -> Floats:
-        found = np.asarray(self._called(self._own.predict_proba, texts, features))
-        if found.shape != (len(texts),) or found.dtype.kind not in "fiu":
+        with _contained(self._name):
+            found: Floats = np.asarray(self._own.predict_proba(texts, features), np.float64)
+        if found.shape != (len(texts),) or not ((found >= 0) & (found <= 1)).all():
             raise MethodError(
-                f"The learner {self._name} returned an array of shape {found.shape} and type"
-                f" {found.dtype} for {len(texts)} texts; predict_proba returns one probability of"
-                " being right for each."
+                f"{self._name} returned {found!r:.80}, of shape {found.shape}, for {len(texts)}"
+                " texts; predict_proba returns one probability of being right for each."
             )
-        values: Floats = found.astype(np.float64)
-        wrong = ~((values >= 0) & (values <= 1))
-        if wrong.any():
-            raise MethodError(
-                f"The learner {self._name} returned {values[wrong][0]} as probability of being"
-                f" right for the text {texts[int(np.argmax(wrong))][:60]!r}; it lies in [0, 1]."
-            )
-        return values
+        return found
 
 
 def _of_file(path: Path, name: str) -> Any:
@@ -365,12 +345,22 @@ def _of_file(path: Path, name: str) -> Any:
         )
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
-    try:
+    with _contained(f"The file {path}"):
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise MethodError(f"The file {path} raised {type(error).__name__}: {error}") from error
     made = getattr(module, name, None)
     if not callable(made):
-        names = [each for each, own in vars(module).items() if callable(own) and each[0] != "_"]
-        raise UnknownNameError.among("learner", name, names, f"It should be defined in {path}.")
+        raise UnknownNameError.among(
+            "learner", name, [*vars(module)], f"It should be defined in {path}."
+        )
     return made
+
+
+@contextmanager
+def _contained(what: str) -> Iterator[None]:
+    """Make a sentence of what a user's code raises."""
+    try:
+        yield
+    except FevalError:
+        raise
+    except Exception as error:
+        raise MethodError(f"{what} raised {type(error).__name__}: {error}") from error

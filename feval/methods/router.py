@@ -89,7 +89,7 @@ class Router(Predicting):
         """The router fitted on training questions; see `Learner.fit`.
 
         Raises:
-            UsageError: another number of LLMs, no question with a gold, all CoTs of an LLM right or
+            UsageError: another number of LLMs, all CoTs of an LLM right or
                 all wrong, no texts, or a feature that some questions lack.
             NotRecordedError: what a call costs is not known.
             OutOfRangeError: the cheapest LLM is above the budget.
@@ -97,48 +97,41 @@ class Router(Predicting):
         self.draws(len(train.pools))
         for pool in train.pools:
             require_pool(self, pool, 1)
-        known = np.flatnonzero(train.gold >= 0)
-        texts, features = _of(train, known)
         right = np.stack(
             [
-                ((pool.codes == train.gold[:, None]).sum(axis=1) / pool.sizes)[known]
+                ((pool.codes == train.gold[:, None]) & (pool.codes >= 0)).sum(axis=1) / pool.sizes
                 for pool in train.pools
             ]
         )
-        owners = [f"of {pool.llm}" for pool in train.pools]
         tokens = [float(pool.output_tokens.sum() / pool.sizes.sum()) for pool in train.pools]
-        learners: list[TextLearner] = []
-        if self.learner != "score":
-            learners = [
-                fit_learner(self._new(), texts, features, own, whose)
-                for own, whose in zip(right, owners, strict=True)
-            ]
-        learnt = self.having(model=(learners, tokens), learnt_from=train)
-        costs = _known_costs(train, tokens)[:, known]
+        costs, texts, features = _known_costs(train, tokens), [*train.texts], [*train.features]
+        owned = [(own, f"of {pool.llm}") for own, pool in zip(right, train.pools, strict=True)]
+        by_score = self.learner == "score"
+        learners = (
+            [] if by_score else [fit_learner(self._new(), texts, features, *each) for each in owned]
+        )
+        model = learners, tokens
         if self.budget is None:
-            return learnt
-        paid = np.stack([np.nanmean(own, axis=1)[known] for own in train.costs])
+            return self.having(model=model, learnt_from=train)
+        paid = np.stack([np.nanmean(own, axis=1) for own in train.costs])
         if (least := paid.mean(axis=1).min()) > self.budget * (1 + TIED):
             raise OutOfRangeError(
                 f"No router stays within {self.budget} {train.unit} per question; the cheapest LLM"
                 f" alone takes {least:.6g}. Raise the budget."
             )
-        if self.learner == "score":
+        if by_score:
             quality, costs = self._scored(texts, features, costs)
         else:
-            folds = deal_folds([*texts] if any(texts) else known.tolist(), _FOLDS)
+            groups = [text or row for row, text in enumerate(texts)]
+            folds = deal_folds(groups, _FOLDS)
             quality = np.stack(
-                [
-                    out_of_fold(self._new, texts, features, own, folds, whose)
-                    for own, whose in zip(right, owners, strict=True)
-                ]
+                [out_of_fold(self._new, texts, features, own, folds, whose) for own, whose in owned]
             )
         line = routing_line(best_values(quality, costs), right, paid)
         allowed = line.cost[0] <= self.budget * (1 + TIED)
         best = int(np.where(allowed, line.accuracy[0], -1.0).argmax())
-        return replace(self, price=float(line.bars[best])).having(
-            model=learnt.model, learnt_from=train
-        )
+        fitted = replace(self, price=float(line.bars[best]))
+        return fitted.having(model=model, learnt_from=train)
 
     def _new(self) -> TextLearner:
         return make_learner(self.learner, self.feature)
@@ -158,7 +151,7 @@ class Router(Predicting):
         """The router with qualities and costs of these questions, [Q, L] each; see `Predicting`."""
         learners, tokens = self.model
         costs = _known_costs(questions, tokens)
-        texts, features = _of(questions, np.arange(costs.shape[1]))
+        texts, features = [*questions.texts], [*questions.features]
         if learners:
             quality = np.stack([each.predict_proba(texts, features) for each in learners])
         else:
@@ -219,12 +212,6 @@ class Router(Predicting):
 
     def _of_pools(self, pools: Pools) -> Rows:
         return self.chosen(pools[0].question_keys)
-
-
-def _of(questions: Questions, rows: Rows) -> tuple[list[str], list[Any]]:
-    """The texts and features of some questions."""
-    places = rows.tolist()
-    return [questions.texts[row] for row in places], [questions.features[row] for row in places]
 
 
 def _known_costs(questions: Questions, tokens: Sequence[float]) -> Floats:

@@ -53,45 +53,35 @@ def figures(line):
     return {name: float(measure(line)[0]) for name, measure in MEASURES.items()}
 
 
+def close(line, expected, names="apgr cpt50 aiq"):
+    found = figures(line)
+    for name in names.split():
+        assert found[name] == pytest.approx(expected[name], abs=1e-12), name
+
+
 def test_the_longest_questions_of_gsm8k_go_to_the_strong_llm(gsm8k, golden):
     length, right, costs = gsm8k
     line, expected = routing_line(sent_up(length), right, costs), golden["gsm8k"]["length_exact"]
     assert line.share.shape == (1, expected["points"])
-    found = figures(line)
-    for name, key in [
-        ("apgr", "apgr"),
-        ("cpt20", "cpt20"),
-        ("cpt50", "cpt50"),
-        ("cpt80", "cpt80"),
-        ("aiq", "aiq_usd_0.0003_0.01"),
-    ]:
-        assert found[name] == pytest.approx(expected[key], abs=1e-12)
+    close(line, expected | {"aiq": expected["aiq_usd_0.0003_0.01"]}, "apgr cpt20 cpt50 cpt80 aiq")
     _, low, high = line_measures(sent_up(length), right, costs, names=["apgr"])["apgr"]
     assert (low, high) == pytest.approx(expected["apgr_bootstrap_95"], abs=0.003)
     odd = np.arange(1, len(length), 2)
-    expected = golden["routers_even_odd"]["gsm8k"]["length"]
-    found = figures(routing_line(sent_up(length[odd]), right[:, odd], costs[:, odd]))
-    assert {name: found[name] for name in ("apgr", "cpt50", "cpt80", "aiq")} == pytest.approx(
-        {name: expected[name] for name in ("apgr", "cpt50", "cpt80", "aiq")}, abs=1e-12
-    )
+    tested = routing_line(sent_up(length[odd]), right[:, odd], costs[:, odd])
+    close(tested, golden["routers_even_odd"]["gsm8k"]["length"], "apgr cpt50 cpt80 aiq")
 
 
 def test_one_score_for_all_is_a_router_at_random(gsm8k, golden):
     _, right, costs = gsm8k
-    found = figures(routing_line(sent_up(np.zeros(right.shape[1])), right, costs))
-    assert {name: found[name] for name in ("apgr", "cpt50", "aiq")} == pytest.approx(
-        golden["gsm8k"]["random"], abs=1e-12
-    )
-    assert (found["ibc"], found["gain"]) == pytest.approx((0, 0), abs=1e-9)
+    line = routing_line(sent_up(np.zeros(right.shape[1])), right, costs)
+    close(line, golden["gsm8k"]["random"])
+    assert (figures(line)["ibc"], figures(line)["gain"]) == pytest.approx((0, 0), abs=1e-9)
 
 
 def test_the_oracle_pays_only_where_the_strong_llm_alone_is_right(gsm8k, golden):
     _, right, costs = gsm8k
     line, expected = oracle_line(right, costs), golden["gsm8k"]["oracle"]
-    found = figures(line)
-    assert {name: found[name] for name in ("apgr", "cpt50", "aiq")} == pytest.approx(
-        {name: expected[name] for name in ("apgr", "cpt50", "aiq")}, abs=1e-12
-    )
+    close(line, expected)
     assert line.share[0, 1] == pytest.approx(expected["needs_strong"])
     assert line.accuracy[0, 1:] == pytest.approx([expected["ceiling"]] * 2)
     assert line.cost[0, 1] == line.cost[0, 2]
@@ -112,6 +102,7 @@ def test_the_measures_of_a_line_by_hand():
     assert line.score.tolist() == [np.inf, 3, 2, 1]
     assert line.share.tolist() == line.cost.tolist() == [[0, 0.25, 0.5, 1]]
     assert line.accuracy[0] == pytest.approx([0.5, 0.7, 0.65, 0.9])
+    assert performance_gap_recovered(line)[0] == pytest.approx([0, 0.5, 0.375, 1])
     assert apgr(line)[0] == pytest.approx(0.515625)
     assert call_performance_threshold(line, 0.5)[0] == 0.25
     assert call_performance_threshold(line, 0.2)[0] == pytest.approx(0.1)
@@ -243,12 +234,8 @@ def test_resamples_are_those_of_other_intervals(clusters):
     each = [apgr(routing_line(sent_up(score), right, costs, own[None]))[0] for own in weights]
     assert (low, high) == pytest.approx(tuple(np.quantile(each, [0.025, 0.975])), abs=1e-9)
     assert low < value < high
-
-
-def test_more_questions_than_are_resampled_one_by_one_are_dealt_to_groups():
-    weights = next(Clusters(20_000, 1).weights(1, 1))
-    assert weights.shape == (1, 20_000)
-    assert weights.sum() == pytest.approx(20_000, rel=0.05)
+    [many] = Clusters(20_000, 1).weights(1, 1)  # in random groups
+    assert many.sum() == pytest.approx(20_000, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -281,8 +268,3 @@ def test_a_router_by_noise_hardly_ever_seems_to_gain():
         )
         wrong += found["gain"][1] > 0
     assert wrong <= 60
-
-
-def test_pgr_is_the_share_of_the_gap():
-    line = routing_line(sent_up(by_hand()[0]), *by_hand()[1:])
-    assert performance_gap_recovered(line)[0] == pytest.approx([0, 0.5, 0.375, 1])

@@ -167,10 +167,10 @@ def test_a_users_learner_is_a_class_or_a_factory_in_a_file(tmp_path):
     for name in ("Constant", "factory"):
         assert predicted(f"{path}:{name}").tolist() == pytest.approx([0.6] * 5)
     for name, error, message in [
-        ("NoPredictions", UsageError, "has no predict_proba. A learner has fit"),
-        ("Pairs", MethodError, r"returned an array of shape \(5, 2\) and type float64 for 5 texts"),
-        ("Unsure", MethodError, "returned nan as probability .* for the text 'add lemmas'"),
-        ("Odds", MethodError, "returned 2.0 as probability"),
+        ("NoPredictions", UsageError, "has no fit or no predict_proba. A learner has fit"),
+        ("Pairs", MethodError, r"of shape \(5, 2\), for 5 texts; predict_proba returns one"),
+        ("Unsure", MethodError, r"returned array\(\[0.5, .*nan\]\), of shape \(5,\), for 5"),
+        ("Odds", MethodError, r"returned array\(\[2., 2.*for 5"),
         ("Failing", MethodError, "raised ZeroDivisionError: by hand"),
         ("number", UnknownNameError, "no learner 'number'"),
         ("Konstant", UnknownNameError, "no learner 'Konstant'.*Did you mean"),
