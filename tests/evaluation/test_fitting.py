@@ -149,6 +149,19 @@ def test_what_the_calls_of_training_questions_cost_is_said(replay):
     assert f"{len(rows)} questions, whose CoTs cost {fit.cost:.4g} USD" in result.learnt_text
 
 
+def test_what_spends_more_than_the_budget_it_was_fitted_to_says_so(replay):
+    dataset, llms = replay
+    over = []
+    for budget in (3.8e-5, 5e-5, 1e-4, 3e-4, 1):
+        cascade = Cascade(score="vote-share", budget=budget)
+        result = evaluate(cascade, dataset, llms, train_fraction=0.5)
+        spent = result.usd_per_question
+        over.append(spent > budget)
+        said = f"{1000 * budget:.6g} USD per 1,000 questions, and takes {1000 * spent:.6g} "
+        assert any(said in each for each in result.cautions) is over[-1]
+    assert {*over} == {True, False}
+
+
 def test_a_report_follows_what_was_learnt_in_folds(place, replay):
     fields = {"samples": 2, "score": "vote-share"}
     result = compare(
