@@ -55,6 +55,12 @@ Paths = Annotated[
 ]
 
 
+Tables = dict[Asked, tuple[Floats, Floats]]
+"""By the LLMs asked so far: [L, L', ...] probability of each sequence of levels and that the last
+LLM is right; [L, ...] expected cost of asking the last one, by the levels before.
+"""
+
+
 @frozen_method
 class AutoMix(Predicting):
     """The small LLM's answer where its self-verification v says so, else a larger LLM's.
@@ -287,10 +293,10 @@ class AutoMix(Predicting):
                 " questions are too many. Record means of a few verifications, or give it fewer"
                 " LLMs."
             )
-        weights = np.full(len(train.gold), 1 / len(train.gold))
+        tables = tables_of(np.full(len(train.gold), 1 / len(train.gold)), seen)
         if self.rule == "pomdp":
-            plans = _frontier(*states_of(seen, self.belief))
-            best = self._best([outcome(weights, seen, p) for p in plans], seen[0], train.unit)
+            plans = _frontier(tables_of(*states_of(seen, self.belief)))
+            best = self._best([outcome(tables, p) for p in plans], seen[0], train.unit)
             fitted = replace(self, plan=tuple(_paths(plans[best], levels)))
             return fitted.having(learnt_from=train)
         bars = np.unique(np.clip([0.0, 1.0, *np.nan_to_num(levels[0])], 0, 1)).tolist()
@@ -298,7 +304,7 @@ class AutoMix(Predicting):
             {(0,): np.where(reaches(levels[0], as_fraction(bar), strict=self.strict), 0, 1)}
             for bar in bars
         ]
-        best = self._best([outcome(weights, seen, p) for p in plans], seen[0], train.unit)
+        best = self._best([outcome(tables, p) for p in plans], seen[0], train.unit)
         return replace(self, threshold=bars[best]).having(learnt_from=train)
 
     def _seen(self, train: Training, llm: int, cost: Floats) -> Seen:
@@ -343,7 +349,7 @@ class AutoMix(Predicting):
 
 
 _MOST_LLMS = 4
-_MOST_CELLS = 1 << 25  # of a table of all sequences of levels, on all questions
+_MOST_CELLS = 1 << 22  # of a table of all sequences of levels, on all questions
 _EQUAL = 1e-12  # values that differ by less are equal, and the cheaper plan wins
 
 
@@ -363,53 +369,55 @@ class Seen(Result):
     asking: float
 
 
-def induced(
-    weights: Floats, seen: Sequence[Seen], price: float, plan: Plan, asked: Asked = (0,)
-) -> Floats:
-    """Backward induction where accuracy is worth 1 and cost the price: what asking the last of some
-    LLMs is worth, [L, ...] by the levels of those before, with all that follows, which is put into
-    the plan.
+def tables_of(weights: Floats, seen: Sequence[Seen], asked: Asked = (0,)) -> Tables:
+    """What comes of asking some LLMs, and of asking each further one behind them.
 
     Args:
-        weights: [K, L, ...] probability of each state, and of those levels in it.
+        weights: [K, L, ...] probability of each state, and in it of the levels of those before the
+            last one that is asked.
         seen: of each LLM; independent of each other in a state.
-        price: of a unit of cost.
-        plan: to be filled in.
         asked: the LLMs.
     """
     own = seen[asked[-1]]
-    joint = _joint(weights, own)
-    best = joint[..., 1, :].sum(axis=0)
-    plan[asked] = np.full(best.shape, asked[-1])
+    shape = (len(weights), *(1,) * (weights.ndim - 1), *own.mass.shape[1:])
+    joint = weights[..., None, None] * own.mass.reshape(shape)
+    tables = {asked: (joint[..., 1, :].sum(axis=0), np.tensordot(own.cost, weights, 1))}
     for later in range(asked[-1] + 1, len(seen)):
-        worth = induced(joint.sum(axis=-2), seen, price, plan, (*asked, later))
-        better = worth > best + _EQUAL
-        best[better], plan[asked][better] = worth[better], later
-    value: Floats = best.sum(axis=-1) - price * np.tensordot(own.cost, weights, 1)
-    return value
+        tables |= tables_of(joint.sum(axis=-2), seen, (*asked, later))
+    return tables
 
 
-def outcome(weights: Floats, seen: Sequence[Seen], plan: Plan) -> tuple[float, float]:
-    """Accuracy and mean cost of a plan; see `induced`."""
+def induced(tables: Tables, price: float) -> tuple[float, Plan]:
+    """Backward induction where accuracy is worth 1 and cost the price: what the best plan is worth,
+    and this plan.
+    """
+    value: dict[Asked, Floats] = {}
+    plan: Plan = {}
+    for asked in sorted(tables, key=len, reverse=True):
+        right, cost = tables[asked]
+        best, plan[asked] = right.copy(), np.full(right.shape, asked[-1])
+        for later in _further(tables, asked):
+            better = value[later] > best + _EQUAL
+            best[better], plan[asked][better] = value[later][better], later[-1]
+        value[asked] = best.sum(axis=-1) - price * cost
+    return float(value[0,]), plan
+
+
+def outcome(tables: Tables, plan: Plan) -> tuple[float, float]:
+    """Accuracy and mean cost of a plan."""
     right = cost = 0.0
-    going: list[tuple[Asked, Floats]] = [((0,), weights)]
-    for asked, there in going:  # which grows
-        own = seen[asked[-1]]
-        joint, after = _joint(there, own), plan.get(asked, np.array(asked[-1]))
-        right += (joint[..., 1, :] * (after == asked[-1])).sum()
-        cost += np.tensordot(own.cost, there, 1).sum()
-        going += [
-            ((*asked, later), joint.sum(axis=-2) * (after == later))
-            for later in range(asked[-1] + 1, len(seen))
-        ]
+    going: dict[Asked, Bools] = {(0,): np.ones((), np.bool_)}
+    for asked in sorted(tables, key=len):
+        here, after = going[asked][..., None], plan.get(asked, np.array(asked[-1]))
+        right += (tables[asked][0] * (here & (after == asked[-1]))).sum()
+        cost += (tables[asked][1] * going[asked]).sum()
+        going |= {later: here & (after == later[-1]) for later in _further(tables, asked)}
     return right, cost
 
 
-def _joint(weights: Floats, own: Seen) -> Floats:
-    """[K, L, ..., 2, L'] the weights [K, L, ...] times what one more LLM does."""
-    shape = (len(weights), *(1,) * (weights.ndim - 1), *own.mass.shape[1:])
-    joint: Floats = weights[..., None, None] * own.mass.reshape(shape)
-    return joint
+def _further(tables: Tables, asked: Asked) -> list[Asked]:
+    """Some LLMs with each further one behind them."""
+    return [each for each in tables if each[:-1] == asked]
 
 
 def states_of(seen: Sequence[Seen], belief: str) -> tuple[Floats, list[Seen]]:
@@ -453,29 +461,22 @@ def _smoothed(levels: Floats, count: Floats) -> Floats:
     return smoothed
 
 
-def _frontier(weights: Floats, seen: Sequence[Seen]) -> list[Plan]:
+def _frontier(tables: Tables) -> list[Plan]:
     """Every plan that is best at some price, with several of equal worth one of them."""
-    plans: list[Plan] = []
-    outcomes = []
-
-    def at(price: float) -> tuple[float, float]:
-        plans.append({})
-        induced(weights, seen, price, plans[-1])
-        outcomes.append(outcome(weights, seen, plans[-1]))
-        return outcomes[-1]
-
-    at(1e300), at(0.0)
+    plans = [induced(tables, price)[1] for price in (1e300, 0.0)]
+    outcomes = [outcome(tables, plan) for plan in plans]
     between = [(0, 1)]
     while between:
         low, high = between.pop()
         (less, cheap), (more, dear) = outcomes[low], outcomes[high]
-        if dear <= cheap:
-            continue
         # At the price at which both ends are worth the same, is another plan worth more?
-        price = (more - less) / (dear - cheap)
-        right, cost = at(price)
-        if right - price * cost > less - price * cheap + _EQUAL:
-            between += [(low, len(plans) - 1), (len(plans) - 1, high)]
+        price = (more - less) / (dear - cheap) if dear > cheap else 0.0
+        worth, plan = induced(tables, price)
+        own = outcome(tables, plan)
+        if cheap < own[1] < dear and worth > less - price * cheap + _EQUAL:
+            between += [(low, len(plans)), (len(plans), high)]
+            plans.append(plan)
+            outcomes.append(own)
     return plans
 
 

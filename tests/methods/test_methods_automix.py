@@ -13,7 +13,7 @@ from scipy.stats import gaussian_kde
 
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.methods import AutoMix
-from feval.methods.automix import Seen, induced, outcome as outcome_of, states_of
+from feval.methods.automix import Seen, induced, outcome as outcome_of, states_of, tables_of
 from feval.methods.protocol import Training
 from feval.replay.pools import ArrayChannels
 
@@ -208,9 +208,10 @@ def test_backward_induction_is_the_best_of_all_policies(data):
     paths = [(0, v) for v in (0, 1)] + [(0, v, 1, w) for v, w in product((0, 1), repeat=2)]
     choices = [range(path[-2], 3) for path in paths]
     best = max(worth(dict(zip(paths, chosen, strict=True))) for chosen in product(*choices))
-    plan = {}
-    assert induced(weights, of_state, price, plan) == pytest.approx(best, abs=1e-12)
-    right, cost = outcome_of(weights, of_state, plan)
+    tables = tables_of(weights, of_state)
+    value, plan = induced(tables, price)
+    assert value == pytest.approx(best, abs=1e-12)
+    right, cost = outcome_of(tables, plan)
     assert right - price * cost == pytest.approx(best, abs=1e-12)
 
 
