@@ -8,6 +8,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Annotated, Any, Literal, Self
@@ -39,7 +40,7 @@ from feval.methods.fields import (
     frozen_method,
     per_llm,
 )
-from feval.methods.learners import TextLearner, deal_folds, fit_learner, make_learner, out_of_fold
+from feval.methods.learners import deal_folds, fit_learner, make_learner, out_of_fold
 from feval.methods.protocol import (
     Capabilities,
     Decisions,
@@ -107,9 +108,9 @@ class BudgetPolicy(Predicting):
         least_questions: a state that fewer training questions reach is taken as one of the next
             coarser view.
         billing: whether the prompt costs "once" per LLM, or "per_round", with each CoT.
-        difficulty: "none", or what predicts from a question's text how often the first LLM is
-            right: a learner as for `router`.
-        feature: for the learner "mean".
+        difficulty: "none", or the learner that predicts how often the first LLM is right, from a
+            question's text ("logistic", "knn") or a feature ("mean"); see `router`.
+        feature: for "mean".
         bins: how many equal shares of the training questions tell predictions apart.
         limits: largest cost of a CoT of each LLM in training; `fit` finds it.
         policies: what `fit` has found, one policy for a price, several for a budget: its mean cost
@@ -126,7 +127,7 @@ class BudgetPolicy(Predicting):
     least_questions: Count = 10
     # Eq. (1) of FEval-TTC and the default of `feval run`.
     billing: Literal["once", "per_round"] = "once"
-    difficulty: str = "none"
+    difficulty: Literal["none", "logistic", "knn", "mean"] = "none"
     feature: str | None = None
     bins: Count = 3
     limits: ListOf[Cost] = ()
@@ -174,9 +175,10 @@ class BudgetPolicy(Predicting):
                 " one has only the batch form; give it a price of a unit of cost instead."
             )
         self.draws(len(llms))
-        [(_, rules)], number = self._rules(), 0
+        _, rules = self._rules()[-1]
+        number = 0
         if self.difficulty != "none":
-            number = int(self._bins(np.array([getattr(question, "key", 0)], np.uint64))[0])
+            number = int(self._bins(np.array([getattr(question, "key", 0) % 2**64], np.uint64))[0])
         asked, answers = (0,) * len(llms), list[str | None]()
         votes = defaultdict[str, list[int]](lambda: [0] * len(llms))
         while True:
@@ -346,31 +348,29 @@ class BudgetPolicy(Predicting):
         pool, gold = train.pools[0], train.gold[:, None]
         right = ((pool.codes == gold) & (gold >= 0)).sum(axis=1) / pool.sizes
         data = train.texts, train.features, right
-        what = f"of {pool.llm}"
-        scores = out_of_fold(self._learner, *data, folds, what)
+        what, make = f"of {pool.llm}", partial(make_learner, self.difficulty, self.feature)
+        scores = out_of_fold(make, *data, folds, what)
         edges = np.quantile(scores, np.arange(1, self.bins) / self.bins)
-        learner = fit_learner(self._learner(), *data, what)
+        learner = fit_learner(make(), *data, what)
         return (learner, edges), np.searchsorted(edges, scores, side="right").astype(np.uint64)
-
-    def _learner(self) -> TextLearner:
-        return make_learner(self.difficulty, self.feature)
 
     def _best(self, paths: Paths, folds: Integers) -> list[tuple[float, Rules]]:
         """The policies that win, by their mean cost of a question, ascending."""
         cheapest = min(float(own[0].mean()) for own in paths.costs)
         # from where no CoT is worth its cost
         prices = [self.price] if self.price is not None else 2.0 ** -np.arange(_PRICES) / cheapest
-        every, size = np.arange(len(paths.gold)), (-1, len(folds))
+        every = np.arange(len(paths.gold))
         # the simplest first
         plans = sorted(paths.layers[1:], key=lambda plan: (sum(plan), plan[::-1]))
         plans = plans if self.states in ("best", "plan") else []
         views = [view for view in VIEWS[2::-1] if self.states in ("best", view)]
-        # [2, price, candidate, Q] share of right answers and cost, out of fold
-        result = np.empty((2, len(prices), len(plans) + len(views), len(folds)))
+        # [2, plan, Q] and [2, price, view, Q] shares of right answers and costs, out of fold
+        fixed = np.empty((2, len(plans), len(folds)))
         for place, plan in enumerate(plans):
             asked = np.broadcast_to(np.array(plan)[:, None], (len(plan), len(every)))
             each = paths.seen(plan).right, paths.spent(asked, every)
-            result[:, :, place] = [[own.reshape(size).mean(axis=0)] for own in each]
+            fixed[:, place] = [own.reshape(-1, len(folds)).mean(axis=0) for own in each]
+        learnt = np.empty((2, len(prices), len(views), len(folds)))
         for fold in range(_FOLDS if views else 0):
             held = np.flatnonzero(folds[paths.question] == fold)
             rest = paths.take(np.flatnonzero(folds[paths.question] != fold))
@@ -379,9 +379,10 @@ class BudgetPolicy(Predicting):
                 played = paths.play(self._induced(rest, price, view), held)
                 each = played.right, paths.spent(played.asked, held)
                 means = [own.reshape(-1, len(questions)).mean(axis=0) for own in each]
-                result[:, at, len(plans) + place, questions] = means
+                learnt[:, at, place, questions] = means
         found = []
-        for price, (right, cost) in zip(prices, result.swapaxes(0, 1), strict=True):
+        for at, price in enumerate(prices):
+            right, cost = np.concatenate([fixed, learnt[:, at]], axis=1)
             worth = right - price * cost
             less = worth[worth.mean(axis=1).argmax()] - worth
             error = less.std(axis=1, ddof=1) / np.sqrt(len(folds))
