@@ -14,6 +14,7 @@ from math import prod
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from pydantic import Field
 
 from feval import replay
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
@@ -74,7 +75,11 @@ Decision = Annotated[
     ],
     AS_TUPLE,
 ]
-PricedPolicy = Annotated[tuple[Cost, ListOf[Decision]], AS_TUPLE]
+PricedPolicies = Annotated[
+    tuple[Annotated[tuple[Cost, ListOf[Decision]], AS_TUPLE], ...],
+    AS_TUPLE,
+    Field(description="policies that `fit` has found"),
+]
 
 
 @frozen_method
@@ -131,7 +136,7 @@ class BudgetPolicy(Predicting):
     feature: str | None = None
     bins: Count = 3
     limits: ListOf[Cost] = ()
-    policies: ListOf[PricedPolicy] | None = None
+    policies: PricedPolicies | None = None
 
     def __post_init__(self) -> None:
         for _, _, asked, _, action in (own for _, rules in self.policies or () for own in rules):

@@ -8,17 +8,16 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from dealt import assert_both_forms_agree, dealt, in_recorded_order, letters_of, pools_of
+from dealt import Dealer, assert_both_forms_agree, dealt, in_recorded_order, letters_of, pools_of
 from hypothesis import given, settings, strategies as st
 from places import SHARED
 
 from feval.cards.billing import Price
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
-from feval.evaluation.fitting import training
-from feval.evaluation.questions import train_test_rows
+from feval.evaluation.evaluation import evaluate
 from feval.methods import BudgetPolicy
 from feval.methods.budget_induction import VIEWS, Paths, induct, keys_of
-from feval.methods.protocol import Training, capabilities
+from feval.methods.protocol import Question, Training, capabilities
 from feval.replay import load
 from recorders.demo import bundled_recording
 
@@ -40,36 +39,27 @@ def every_order(pools, golds, costs):
 
 def best_value(paths, price, rows, asked):
     """The best of all policies that see which LLM gave which party, in order."""
-    votes = [
-        Counter(
-            c
-            for c in np.concatenate(
-                [own[:n, row] for own, n in zip(paths.codes, asked, strict=True)]
-            ).tolist()
-            if c >= 0
-        )
-        for row in rows
-    ]
-    leads = [[c for c, n in own.items() if n == max(own.values())] for own in votes]
-    right = [
-        (paths.gold[row] in own) / max(len(own), 1) for row, own in zip(rows, leads, strict=True)
-    ]
-    values = [float(np.mean(right))] if any(asked) else []
+
+    def drawn(row, numbers):
+        each = zip(paths.codes, numbers, strict=True)
+        return [code for own, n in each for code in own[:n, row].tolist()]
+
+    right = 0
+    for row in rows:
+        votes = Counter(code for code in drawn(row, asked) if code >= 0)
+        leaders = [code for code in votes if votes[code] == max(votes.values())]
+        right += (paths.gold[row] in leaders) / max(len(leaders), 1) / len(rows)
+    values = [right] if any(asked) else []
     for llm in range(max((i for i, n in enumerate(asked) if n), default=0), len(asked)):
         if asked[llm] < len(paths.codes[llm]):
             more = tuple(n + (i == llm) for i, n in enumerate(asked))
             branches = defaultdict(list)
             for row in rows:
-                known = {}
-                seen = np.concatenate(
-                    [own[:n, row] for own, n in zip(paths.codes, more, strict=True)]
-                )
-                branches[
-                    tuple(known.setdefault(c, len(known)) if c >= 0 else -1 for c in seen.tolist())
-                ].append(row)
-            later = [len(own) * best_value(paths, price, own, more) for own in branches.values()]
-            cost = paths.costs[llm][asked[llm], rows].mean()
-            values.append(sum(later) / len(rows) - price * cost)
+                seen, known = drawn(row, more), {-1: -1}
+                parties = [known.setdefault(code, len(known)) for code in seen]
+                branches[tuple(parties)].append(row)
+            later = sum(len(own) * best_value(paths, price, own, more) for own in branches.values())
+            values.append((later - price * paths.costs[llm][asked[llm], rows].sum()) / len(rows))
     return max(values)
 
 
@@ -83,9 +73,8 @@ def test_value_of_the_induction_is_that_of_the_best_of_all_policies():
         assert value == pytest.approx(case["optimal_value"], abs=1e-12)
         for plan, expected in case["fixed_plans"].items():
             asked = plan.count("S"), plan.count("L")
-            assert paths.seen(asked).right.mean() - case["lambda"] * np.dot(
-                asked, costs
-            ) == pytest.approx(expected, abs=1e-12)
+            worth = paths.seen(asked).right.mean() - case["lambda"] * np.dot(asked, costs)
+            assert worth == pytest.approx(expected, abs=1e-12)
         rows = np.arange(len(paths.gold))
         played = paths.play(rules, rows)
         worth = played.right - case["lambda"] * paths.spent(played.asked, rows)
@@ -179,6 +168,10 @@ def test_predicted_difficulty_is_part_of_the_state():
     hard = np.arange(30) % 3 == 0
     assert (large.cots[0] == hard).all()
     assert (small.cots[0] == ~hard).all()
+    for row in range(2):
+        llms = [Dealer(pool, row, np.arange(2)) for pool in train.pools]
+        assert method(Question("", key=int(train.keys[row])), *llms) == "a"
+        assert [llm.cots for llm in llms] == [row, 1 - row]
 
 
 def spent_by_hand(method, train, orders, budget):
@@ -187,11 +180,7 @@ def spent_by_hand(method, train, orders, budget):
     left, result = budget, []
     for row in range(len(train.gold)):
         share = left / (len(train.gold) - row)
-        _, table = max(
-            (each for each in tables if each[0] <= share),
-            key=lambda each: each[0],
-            default=tables[0],
-        )
+        table = [own for cost, own in tables if cost <= share or own is tables[0][1]][-1]
         asked, votes = (0, 0), defaultdict(lambda: [0, 0])
         while True:
             keys = keys_of(asked, votes.values())
@@ -213,17 +202,12 @@ def test_a_budget_is_spent_question_by_question(caplog):
         method = replace(fitted, budget=budget).having(predictions=fitted.predictions)
         assert capabilities(method).whole_set
         assert not capabilities(BudgetPolicy(price=1)).whole_set
-        draw = np.random.default_rng(int(budget))
-        orders = [
-            np.array([[draw.permutation(6)[:2] for _ in range(40)] for _ in range(3)], np.uint16)
-            for _ in range(2)
-        ]
+        places = np.tile(np.arange(6, dtype=np.uint16), (2, 3, 40, 1))
+        orders = np.random.default_rng(int(budget)).permuted(places, axis=-1)[..., :2]
         decided = method.decide(train.pools, orders)
         cots = np.stack([ledger.cots for ledger in decided.ledgers], axis=-1)
         for replicate in range(3):
-            expected, left = spent_by_hand(
-                method, train, [own[replicate] for own in orders], budget
-            )
+            expected, left = spent_by_hand(method, train, orders[:, replicate], budget)
             assert [tuple(own) for own in cots[replicate].tolist()] == expected
             assert left >= 0
         # what was not drawn is not looked at
@@ -242,15 +226,13 @@ def test_a_budget_is_spent_question_by_question(caplog):
     with caplog.at_level(logging.WARNING):
         dear.decide(train.pools, orders)
     assert "3 of 3 runs of the budget policy cost more than their budget of 5000" in caplog.text
-    assert (
-        in_recorded_order(method, [pool.rows(np.arange(0)) for pool in train.pools]).answer.shape
-    ) == (1, 0)
+    nothing = in_recorded_order(method, [pool.rows(np.arange(0)) for pool in train.pools])
+    assert nothing.answer.shape == (1, 0)
     with pytest.raises(UsageError, match="has only the batch form"):
         method("?", None, None)
+    poor = replace(method, budget=39.0).having(predictions=method.predictions)
     with pytest.raises(OutOfRangeError, match=r"39 for 40 questions is 0.975 for each"):
-        replace(method, budget=39.0).having(predictions=method.predictions).decide(
-            train.pools, orders
-        )
+        poor.decide(train.pools, orders)
 
 
 def test_nonsense_is_a_sentence():
@@ -265,11 +247,8 @@ def test_nonsense_is_a_sentence():
     ):
         with pytest.raises(error, match=words):
             BudgetPolicy(**wrong).fit(train)
-    unknown = replace(
-        train,
-        pools=[train.pools[0], replace(train.pools[1], prompt_tokens=np.full(12, -1))],
-        prices=(),
-    )
+    pools = [train.pools[0], replace(train.pools[1], prompt_tokens=np.full(12, -1))]
+    unknown = replace(train, pools=pools, prices=())
     with pytest.raises(NotRecordedError, match="cost of 72 CoTs of llm1 is not known"):
         BudgetPolicy(price=1).fit(unknown)
     with pytest.raises(UsageError, match="has learnt nothing yet"):
@@ -284,22 +263,14 @@ def test_nonsense_is_a_sentence():
 
 @pytest.mark.slow
 def test_what_wins_out_of_fold_is_worth_no_less_than_full_states_which_overfit():
-    chosen, full = [], []
+    worth = []
     with bundled_recording() as recording:
         dataset, llms = load("tiny_sums", ["feval/tiny-42k", "feval/tiny-160k"], recording)
-        for seed in range(20):
-            train, test = train_test_rows(dataset, 0.5, seed)
-            known, judged = training(dataset, llms, train), training(dataset, llms, test)
-            orders = [llm.orders(range(50), 4, test) for llm in llms]
-            for values, own in ((chosen, {}), (full, {"states": "parties", "least_questions": 1})):
-                decided = BudgetPolicy(price=1500, **own).fit(known).decide(judged.pools, orders)
-                cost = sum(
-                    judged.price(
-                        llm, (ledger.rounds > 0) * pool.prompt_tokens, ledger.output_tokens
-                    )
-                    for llm, (ledger, pool) in enumerate(
-                        zip(decided.ledgers, judged.pools, strict=True)
-                    )
-                )
-                values.append(((decided.answer == judged.gold) - 1500 * cost).mean())
-    assert np.mean(chosen) >= np.mean(full)
+        for fields in ({}, {"states": "parties", "least_questions": 1}):
+            method, split = BudgetPolicy(price=1500, **fields), {"train_fraction": 0.5}
+            runs = [
+                evaluate(method, dataset, llms, **split, split_seed=seed, replicates=20)
+                for seed in range(20)
+            ]
+            worth.append(np.mean([run.accuracy - 1500 * run.usd_per_question for run in runs]))
+    assert worth[0] >= worth[1]
