@@ -228,14 +228,16 @@ def average_improvement(line: RoutingLine) -> Floats:
     of (cost, accuracy), which is flat behind its end; NaN unless C > c.
 
     c and C are the mean costs of the cheapest and the dearest LLM (Hu et al. 2024, RouterBench,
-    https://arxiv.org/abs/2403.12031, section 3; see `hull_area`).
+    https://arxiv.org/abs/2403.12031, section 3; see `hull_area`); c that of the cheapest point
+    where all cost more.
 
     Args:
         line: of any number of LLMs.
     """
     # The definition divides by C - c; RouterBench's code by C, which is the mean over a range that
     # begins at 0, where there is no hull.
-    low, high = line.alone.min(axis=1), line.alone.max(axis=1)
+    low = np.maximum(line.alone.min(axis=1), line.cost.min(axis=1))
+    high = line.alone.max(axis=1)
     found, rows = np.full(len(low), np.nan), np.flatnonzero(high > low * (1 + TIED))
     if len(rows):
         found[rows] = hull_area(line.cost[rows], line.accuracy[rows], low[rows], high[rows])

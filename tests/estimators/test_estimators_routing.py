@@ -15,6 +15,7 @@ from feval.estimators.comparisons import hull_area
 from feval.estimators.intervals import Clusters, bootstrap_means
 from feval.estimators.routing import (
     MEASURES,
+    Routes,
     apgr,
     average_improvement,
     best_values,
@@ -156,6 +157,15 @@ def test_equal_scores_enter_as_the_mean_over_all_their_orders(drawn):
         ]
         at = np.interp(np.arange(number + 1) / number, line.share[0], found[0])
         np.testing.assert_allclose(at, np.mean(sums, axis=0) / number, atol=1e-12)
+
+
+def test_aiq_begins_at_the_cheapest_point_where_all_cost_more_than_the_cheapest_llm():
+    right, costs = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([[1.0, 3.0], [2.0, 9.0]])
+    place = np.array([0])
+    routes = Routes(np.array([1, 0]), place + 1, place / 1.0, place, place + 1)
+    line = routing_line(routes, right, costs)
+    assert (line.alone[0].tolist(), line.cost[0].tolist()) == ([2, 5.5], [2.5, 5.5])
+    assert average_improvement(line)[0] == pytest.approx(0.75)  # from 0.5 to 1
 
 
 @settings(max_examples=60, deadline=None)
