@@ -294,18 +294,18 @@ class AutoMix(Predicting):
                 " LLMs."
             )
         tables = tables_of(np.full(len(train.gold), 1 / len(train.gold)), seen)
+        bars = np.unique(np.clip([0.0, 1.0, *np.nan_to_num(levels[0])], 0, 1)).tolist()
+        plans: list[Plan] = [
+            {(0,): 1 - reaches(levels[0], as_fraction(bar), strict=self.strict)} for bar in bars
+        ]
         if self.rule == "pomdp":
             plans = _frontier(tables_of(*states_of(seen, self.belief)))
-            best = self._best([outcome(tables, p) for p in plans], seen[0], train.unit)
-            fitted = replace(self, plan=tuple(_paths(plans[best], levels)))
-            return fitted.having(learnt_from=train)
-        bars = np.unique(np.clip([0.0, 1.0, *np.nan_to_num(levels[0])], 0, 1)).tolist()
-        plans = [
-            {(0,): np.where(reaches(levels[0], as_fraction(bar), strict=self.strict), 0, 1)}
-            for bar in bars
-        ]
-        best = self._best([outcome(tables, p) for p in plans], seen[0], train.unit)
-        return replace(self, threshold=bars[best]).having(learnt_from=train)
+        outcomes = [outcome(tables, plan) for plan in plans]
+        best = self._best(outcomes, seen[0], float(np.nanmean(costs[0], axis=1).mean()), train.unit)
+        if self.rule == "threshold":
+            return replace(self, threshold=bars[best]).having(learnt_from=train)
+        paths = tuple(_paths(plans[best], levels))
+        return replace(self, plan=paths).having(learnt_from=train)
 
     def _seen(self, train: Training, llm: int, cost: Floats) -> Seen:
         """What training questions say of one LLM, whose CoTs cost [Q, S]."""
@@ -321,18 +321,19 @@ class AutoMix(Predicting):
         mass = np.zeros((len(cost), 2, len(levels)))
         rows = np.nonzero(there)[0]
         np.add.at(mass, (rows, right[there].astype(np.intp), level), 1 / pool.sizes[rows])
-        asking, both = (
-            each.sum(axis=1, where=there) / pool.sizes for each in (cost, cost + verifying)
-        )
-        return Seen(levels, mass, both, float(asking.mean()))
+        return Seen(levels, mass, (cost + verifying).sum(axis=1, where=there) / pool.sizes)
 
-    def _best(self, outcomes: Sequence[tuple[float, float]], small: Seen, unit: str) -> int:
-        """Which of some plans is best by its accuracy and mean cost, the cheapest of several."""
+    def _best(
+        self, outcomes: Sequence[tuple[float, float]], small: Seen, asking: float, unit: str
+    ) -> int:
+        """Which of some plans is best by its accuracy and mean cost, the cheapest of several;
+        `asking` is the mean cost of the small LLM without verification.
+        """
         right, cost = np.array(outcomes).T
         if self.budget is None:
             # Where verification is free, a plan that asks no other LLM gains nothing at no cost.
             gain = np.round(right - small.mass[:, 1].sum(axis=1).mean(), 12)
-            more = cost - small.asking
+            more = cost - asking
             value = np.divide(gain, more, out=np.where(gain > 0, inf, 0.0), where=more > 0)
         else:
             value = np.where(cost <= self.budget * (1 + 1e-12), right, -inf)  # rounding
@@ -360,13 +361,11 @@ class Seen(Result):
         levels: [L] those of its verifications, ascending, NaN last for none.
         mass: [K, 2, L] probability that it is wrong (0) or right (1) at each level.
         cost: [K] mean cost of a CoT and its verification.
-        asking: mean cost of a CoT alone.
     """
 
     levels: Floats
     mass: Floats
     cost: Floats
-    asking: float
 
 
 def tables_of(weights: Floats, seen: Sequence[Seen], asked: Asked = (0,)) -> Tables:
@@ -439,7 +438,7 @@ def states_of(seen: Sequence[Seen], belief: str) -> tuple[Floats, list[Seen]]:
         )
     scale = np.maximum(weights, 1e-300)[:, None, None] * len(seen[0].cost)
     return weights, [
-        Seen(own.levels, mass / scale, np.full(len(states), own.cost.mean()), own.asking)
+        Seen(own.levels, mass / scale, np.full(len(states), own.cost.mean()))
         for own, mass in zip(seen, masses, strict=True)
     ]
 

@@ -184,7 +184,7 @@ def test_backward_induction_is_the_best_of_all_policies(data):
         width = 1 if llm == 2 else 2
         mass = np.array([data.draw(numbers) for _ in range(3)])[:, : 2 * width] + 0.1
         mass = (mass / mass.sum(axis=1, keepdims=True)).reshape(3, 2, width)
-        seen.append(Seen(np.arange(width) / 1.0, mass, np.full(3, 1.0 + llm), 1.0))
+        seen.append(Seen(np.arange(width) / 1.0, mass, np.full(3, 1.0 + llm)))
     weights, of_state = states_of(seen, "levels")
     price = data.draw(st.sampled_from([0.0, 0.01, 0.05, 0.2]))
 
@@ -225,7 +225,7 @@ def test_densities_are_those_of_scipy(seen):
         mass[row, int(small), np.searchsorted(levels, v)] = 1
     large = np.array([[[1.0 - right], [right]] for _, right, _ in seen])
     ones = np.ones(len(seen))
-    both = [Seen(levels, mass, ones, 1.0), Seen(np.array([np.nan]), large, ones, 1.0)]
+    both = [Seen(levels, mass, ones), Seen(np.array([np.nan]), large, ones)]
     weights, (first, _) = states_of(both, "kde")
     for at, z in enumerate(product((False, True), repeat=2)):
         values = [v for *state, v in seen if tuple(state) == z]
