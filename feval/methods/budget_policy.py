@@ -94,7 +94,7 @@ class BudgetPolicy(Predicting):
     difference: a plan with the fewest CoTs, then unanimity, counts and parties. Ties among answers
     go to the one seen first; for the induction, each of m leaders is the answer with 1/m.
 
-    With a total `budget` it has only the batch form, since it decides on a question by what earlier
+    With a `total_budget` it has only the batch form, since it decides on a question by what earlier
     ones have left: at each it follows the policy for (left) / (questions left), and takes no step
     whose largest training cost exceeds what is left. A CoT may cost more than any in training;
     runs that so exceed the budget are counted in a warning.
@@ -106,7 +106,7 @@ class BudgetPolicy(Predicting):
     Attributes:
         price: lambda, of a unit of cost (a USD; a token where some LLM has no price) in right
             answers: 1500 pays USD 1/1500 for a right answer.
-        budget: instead, for all questions of a run together.
+        total_budget: instead, in a unit of cost, for all questions of a run together.
         samples: most CoTs of each LLM, or one number per LLM.
         states: "best" of all, or the only ones there are: "parties", "counts", "unanimity", or
             "plan" for fixed plans.
@@ -126,7 +126,7 @@ class BudgetPolicy(Predicting):
     capabilities = Capabilities(reads_answers=True)
 
     price: Cost | None = None
-    budget: Cost | None = None
+    total_budget: Cost | None = None
     samples: CountPerLLM = 4
     states: Literal["best", "parties", "counts", "unanimity", "plan"] = "best"
     least_questions: Count = 10
@@ -165,7 +165,7 @@ class BudgetPolicy(Predicting):
     @property
     def whole_set(self) -> bool:
         """Whether it decides on a question by what earlier ones have left of the budget."""
-        return self.budget is not None
+        return self.total_budget is not None
 
     @property
     def fitted(self) -> bool:
@@ -174,7 +174,7 @@ class BudgetPolicy(Predicting):
 
     def __call__(self, question: str, *llms: replay.MeteredLLM) -> str | None:
         """The answer to one question; `None` where no CoT has one."""
-        if self.budget is not None:
+        if self.total_budget is not None:
             raise UsageError(
                 "A budget for a whole run is spent question by question, and a budget policy with"
                 " one has only the batch form; give it a price of a unit of cost instead."
@@ -203,13 +203,13 @@ class BudgetPolicy(Predicting):
         shape = taken[0].shape[:2]
         rows = np.arange(prod(shape)).reshape(shape)
         bins = None if self.difficulty == "none" else np.tile(self._bins(keys), shape[0])
-        costs = [] if self.budget is None else self._costs(self.predicts(keys), taken)
+        costs = [] if self.total_budget is None else self._costs(self.predicts(keys), taken)
         paths = Paths([*map(_by_draw, codes)], costs, 0 * rows.ravel() - 1, rows.ravel(), bins)
         rules = self._rules()
-        if self.budget is None:
+        if self.total_budget is None:
             asked = paths.play(rules[-1][1], rows.ravel()).asked
         else:
-            asked = self._spend(self.budget, paths, rows)
+            asked = self._spend(self.total_budget, paths, rows)
         ledgers = [
             decide_on_first(pool, order, own, n, n).ledgers[0]
             for pool, order, own, n in zip(
@@ -226,7 +226,7 @@ class BudgetPolicy(Predicting):
             raise OutOfRangeError(
                 f"A budget of {budget:.6g} for {questions} questions is {budget / questions:.6g}"
                 f" for each, and the cheapest policy, a CoT of the cheapest LLM, takes"
-                f" {means[0]:.6g}. Raise budget, or leave questions out."
+                f" {means[0]:.6g}. Raise total_budget, or leave questions out."
             )
         asked, left = np.zeros((len(paths.codes), rows.size), np.intp), np.full(replicates, budget)
         for question in range(questions):
@@ -269,11 +269,12 @@ class BudgetPolicy(Predicting):
         """
         pools, gold, unfitted = train.pools, train.gold, replace(self, policies=None)
         least = max(self.least_questions, _FOLDS)
-        if (self.price is None) == (self.budget is None):
+        if (self.price is None) == (self.total_budget is None):
             raise UsageError(
                 "A budget policy learns what is worth its cost at a price, or within a budget for"
-                f" all questions together; price={self.price} and budget={self.budget} were given."
-                f" Give one of them, such as price=1000: a right answer is worth 0.001 {train.unit}"
+                f" all questions together; price={self.price} and"
+                f" total_budget={self.total_budget} were given. Give one of them, such as"
+                f" price=1000: a right answer is worth 0.001 {train.unit}"
                 " (--set price=1000)."
             )
         needed = unfitted.draws(len(pools))
@@ -314,7 +315,7 @@ class BudgetPolicy(Predicting):
         """The method with the bins of difficulty of some questions, and for a budget what their
         CoTs cost, each looked at when it is drawn.
         """
-        values = {} if self.budget is None else self._requests(questions)
+        values = {} if self.total_budget is None else self._requests(questions)
         if self.difficulty != "none":
             learner, edges = self.model
             scores = learner.predict_proba(questions.texts, questions.features)

@@ -197,9 +197,9 @@ def spent_by_hand(method, train, orders, budget):
 
 def test_a_budget_is_spent_question_by_question(caplog):
     train = questions(40)
-    fitted = BudgetPolicy(budget=1, samples=2).fit(train).predicted(train)
+    fitted = BudgetPolicy(total_budget=1, samples=2).fit(train).predicted(train)
     for budget in (40.0, 80.0, 200.0, 500.0, 5000.0):
-        method = replace(fitted, budget=budget).having(predictions=fitted.predictions)
+        method = replace(fitted, total_budget=budget).having(predictions=fitted.predictions)
         assert capabilities(method).whole_set
         assert not capabilities(BudgetPolicy(price=1)).whole_set
         places = np.tile(np.arange(6, dtype=np.uint16), (2, 3, 40, 1))
@@ -230,7 +230,7 @@ def test_a_budget_is_spent_question_by_question(caplog):
     assert nothing.answer.shape == (1, 0)
     with pytest.raises(UsageError, match="has only the batch form"):
         method("?", None, None)
-    poor = replace(method, budget=39.0).having(predictions=method.predictions)
+    poor = replace(method, total_budget=39.0).having(predictions=method.predictions)
     with pytest.raises(OutOfRangeError, match=r"39 for 40 questions is 0.975 for each"):
         poor.decide(train.pools, orders)
 
@@ -238,8 +238,8 @@ def test_a_budget_is_spent_question_by_question(caplog):
 def test_nonsense_is_a_sentence():
     train = questions(12)
     for wrong, error, words in (
-        ({}, UsageError, "price=None and budget=None were given"),
-        ({"price": 1, "budget": 1}, UsageError, "price=1.0 and budget=1.0"),
+        ({}, UsageError, "price=None and total_budget=None were given"),
+        ({"price": 1, "total_budget": 1}, UsageError, "price=1.0 and total_budget=1.0"),
         ({"price": 1, "least_questions": 13}, UsageError, "from 13 questions or more .* 12 are"),
         ({"price": 1, "samples": 40}, OutOfRangeError, "in 1,681 ways"),
         ({"price": 1, "samples": 7}, ShortPoolError, "needs 7"),
