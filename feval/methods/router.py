@@ -89,8 +89,8 @@ class Router(Predicting):
         """The router fitted on training questions; see `Learner.fit`.
 
         Raises:
-            UsageError: another number of LLMs, all CoTs of an LLM right or
-                all wrong, no texts, or a feature that some questions lack.
+            UsageError: another number of LLMs, all CoTs of an LLM right or all wrong, no texts, or
+                a feature that some questions lack.
             NotRecordedError: what a call costs is not known.
             OutOfRangeError: the cheapest LLM is above the budget.
         """

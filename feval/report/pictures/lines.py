@@ -224,7 +224,7 @@ def _draw_mixture(
     """
     alone = [point for name, point in beside.items() if name != "oracle"]
     costs, right = np.array([[place(point, field), point.accuracy] for point in alone]).T
-    grid = np.geomspace(costs.min(), costs.max(), 99)[None]
+    grid = np.linspace(costs.min(), costs.max(), 999)[None]  # curved where costs are logarithms
     looks: Entries = {"color": GREY, "linestyle": DASHED, "zorder": 3, **thin()}
     axes.plot(grid[0], 100 * mixture_line(grid, costs[None], right[None])[0], **looks)
     contents.signs["mixtures of single LLMs"] = handle(**looks)
