@@ -244,37 +244,28 @@ def average_improvement(line: RoutingLine) -> Floats:
     return found
 
 
-def incremental_benefit(line: RoutingLine) -> Floats:
-    """Return [R, P] delta IBC in per cent: 100 (b - B) / B, where b = (a - a_W) / (c - c_W) of each
-    point and B that of the strong LLM.
-
-    Aggarwal, Madaan et al. (AutoMix, https://arxiv.org/abs/2310.12963), section 4. NaN unless a_S >
-    a_W, and where nothing is paid beyond the weak LLM.
-
-    Args:
-        line: of two LLMs.
-    """
-    weak, strong = line.alone[:, :1], line.alone[:, -1:]
-    part = (line.cost - weak) / np.where(strong > weak * (1 + TIED), strong - weak, np.nan)
-    result: Floats = 100 * (performance_gap_recovered(line) / np.where(part > TIED, part, np.nan))
-    return result - 100
-
-
 _SHARES = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 
 
-def mean_incremental_benefit(line: RoutingLine) -> Floats:
-    """Return [R] the mean of delta IBC where 10, 30, 50, 70 and 90 % of calls go to the strong LLM.
+def incremental_benefit(line: RoutingLine) -> Floats:
+    """Return [R] delta IBC in per cent, the mean where 10, 30, 50, 70 and 90 % of calls go to the
+    strong LLM: 100 (b - B) / B, where b = (a - a_W) / (c - c_W) there, and B that of the strong LLM
+    alone.
 
-    The paper has one operating point, and averages over ranges of cost; a largest value would be
-    that of the first few questions, which are noise.
+    Aggarwal, Madaan et al. (AutoMix, https://arxiv.org/abs/2310.12963), section 4. NaN unless a_S >
+    a_W and c_S > c_W, and where nothing is paid beyond the weak LLM.
 
     Args:
         line: of two LLMs.
     """
+    # The paper has one operating point, and averages over ranges of cost; the largest value of a
+    # line would be that of its first few questions, which are noise.
     accuracy, cost = (_at(_SHARES, line, values) for values in (line.accuracy, line.cost))
-    there = replace(line, accuracy=accuracy, cost=cost)
-    means: Floats = incremental_benefit(there).mean(axis=1)
+    weak, strong = line.alone[:, :1], line.alone[:, -1:]
+    part = (cost - weak) / np.where(strong > weak * (1 + TIED), strong - weak, np.nan)
+    recovered = performance_gap_recovered(replace(line, accuracy=accuracy))
+    ratios = recovered / np.where(part > TIED, part, np.nan)
+    means: Floats = 100 * (ratios.mean(axis=1) - 1)
     return means
 
 
@@ -330,7 +321,7 @@ MEASURES: Mapping[str, Callable[[RoutingLine], Floats]] = {
     "cpt50": partial(call_performance_threshold, level=0.5),
     "cpt80": partial(call_performance_threshold, level=0.8),
     "aiq": average_improvement,
-    "ibc": mean_incremental_benefit,
+    "ibc": incremental_benefit,
     "gain": mean_gain,
 }
 """Name -> [R] a measure of a whole line."""

@@ -2,12 +2,11 @@
 measures are not defined.
 """
 
-import csv
-import gzip
 import json
 
 import numpy as np
 import pytest
+import routed
 from command_line import said
 
 from feval import (
@@ -45,15 +44,11 @@ def recorded(out, rows, usd):
 
 @pytest.fixture(scope="module")
 def gsm8k(shared, tmp_path_factory):
-    with gzip.open(shared / "real/routing/gsm8k.csv.gz", "rt", newline="") as file:
-        rows = [
-            (
-                row["prompt"],
-                {"length": len(row["prompt"])},
-                {name: int(row[name]) for name in ("weak", "strong")},
-            )
-            for row in csv.DictReader(file)
-        ]
+    texts, right = routed.gsm8k(shared)
+    rows = [
+        (text, {"length": len(text)}, {"weak": int(weak), "strong": int(strong)})
+        for text, weak, strong in zip(texts, *right, strict=True)
+    ]
     out = tmp_path_factory.mktemp("gsm8k") / "recording"
     return recorded(out, rows, {"weak": 0.0003, "strong": 0.01})
 

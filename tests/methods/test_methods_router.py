@@ -1,12 +1,11 @@
 """The router: published figures, naive Python, all prices against brute force, and refusals."""
 
-import csv
-import gzip
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import routed
 from recorded_pools import Recorded, pool_of
 
 from feval.cards.billing import Price
@@ -49,15 +48,9 @@ def some(train, rows):
 
 @pytest.fixture(scope="module")
 def gsm8k(shared):
-    with gzip.open(
-        shared / "real/routing/gsm8k.csv.gz", "rt", encoding="utf-8", newline=""
-    ) as file:
-        rows = list(csv.DictReader(file))
-    texts = [row["prompt"] for row in rows]
+    texts, right = routed.gsm8k(shared)
     features = [{"length": str(len(text))} for text in texts]
-    right = [[int(row[name]) for row in rows] for name in ("weak", "strong")]
-    prices = Price(0, 100.0), Price(0, 100.0)
-    whole = training(right, (3, 100), texts, features, prices)
+    whole = training(right, (3, 100), texts, features, (Price(0, 100.0), Price(0, 100.0)))
     return [some(whole, np.arange(start, len(texts), 2)) for start in (0, 1)]
 
 

@@ -228,13 +228,11 @@ def _draw_mixture(
     looks: Entries = {"color": GREY, "linestyle": DASHED, "zorder": 3, **thin()}
     axes.plot(grid[0], 100 * mixture_line(grid, costs[None], right[None])[0], **looks)
     contents.signs["mixtures of single LLMs"] = handle(**looks)
-    ends = {"single LLM": ("s", costs, right)}
-    if (best := beside.get("oracle")) is not None:
-        ends["oracle"] = "*", [place(best, field)], np.array([best.accuracy])
-    for name, (marker, x, y) in ends.items():
-        mark: Entries = {"color": GREY, "linestyle": "none", "marker": marker}
-        axes.plot(x, 100 * y, zorder=3, **mark)
-        contents.signs[name] = handle(**mark)
+    mark: Entries = {"color": GREY, "linestyle": "none"}
+    for marker, name, known in (("s", "single LLM", alone), ("*", "oracle", [beside["oracle"]])):
+        x, y = [place(point, field) for point in known], shares(known)
+        axes.plot(x, y, zorder=3, marker=marker, **mark)
+        contents.signs[name] = handle(marker=marker, **mark)
 
 
 def _draw_line(
