@@ -189,7 +189,7 @@ class BudgetEnvironment:
         coins = uniforms(keys, np.zeros((1, len(keys), 1), np.uint16), self._episode)[0, :, 0]
         order = np.argsort(coins, kind="stable")[: self._count]
         self._queue = self._rows[order].tolist()
-        self._dealt = dict[int, list[tuple[list[int], list[float]]]]()
+        self._dealt = dict[int, list[tuple[list[int | None], list[float]]]]()
         self._spent, self._closed, self.correct = 0.0, 0.0, 0
         self._open()
         return self._observation(), self._info()
@@ -217,7 +217,7 @@ class BudgetEnvironment:
             reward = self._stop()
             return self._observation(), reward, not self._queue, False, self._info()
         llm = self._current.llm + (action == NEXT_LLM)
-        self._costs[llm] = self._now[llm][1][self._used[llm] + 1]
+        self._costs[llm] = self._now[llm][1].pop()
         self._spent = self._closed + sum(self._costs)
         if self._spent > self._budget:  # not affordable: the answer stays as it was
             reward = self._stop()
@@ -294,16 +294,11 @@ class BudgetEnvironment:
             self._deal(np.array(self._queue[:_AT_ONCE], np.intp))
         if row not in self._texts:
             self._texts[row] = self._dataset[row].question
-        self._now = self._dealt.pop(row)
-        self._costs, self._used = [0.0] * len(self._now), [0] * len(self._now)
+        now = self._now = self._dealt.pop(row)
+        self._costs = [0.0] * len(now)
         self._current = _OpenQuestion(
-            len(self._now), self._ask, lambda llm: len(self._now[llm][0]) - self._used[llm]
+            len(now), lambda llm: now[llm][0].pop(), lambda llm: len(now[llm][0])
         )
-
-    def _ask(self, llm: int) -> int | None:
-        self._used[llm] += 1
-        code = self._now[llm][0][self._used[llm] - 1]
-        return None if code < 0 else code
 
     def _deal(self, rows: Rows) -> None:
         """Look up the codes of some questions in draw order, and what each number of CoTs costs."""
@@ -315,15 +310,17 @@ class BudgetEnvironment:
             cells = rows[:, None], np.minimum(order, pool.codes.shape[1] - 1)
             codes, tokens = pool.codes[cells], pool.output_tokens[cells].astype(np.int64)
             context = pool.prompt_tokens[rows, None]
-            cots = np.arange(codes.shape[1] + 1)
-            output = np.concatenate([0 * tokens[:, :1], tokens.cumsum(axis=1)], axis=1)
+            cots, output = np.arange(1, codes.shape[1] + 1), tokens.cumsum(axis=1)
             prompts = billed_prompts(llm.billing, cots, cots) * context
             costs: Any = prompts + output
             if self._unit == "usd":
                 costs = usd(llm.known_price(), prompts, output, context=context)
-            lists = zip(each.values(), codes.tolist(), costs.tolist(), sizes, strict=True)
+            lists = zip(
+                each.values(), codes.tolist(), costs.astype(float).tolist(), sizes, strict=True
+            )
             for own, code, cost, size in lists:
-                own.append((code[:size], cost))
+                answers = [None if one < 0 else one for one in code[:size]]
+                own.append((answers[::-1], cost[:size][::-1]))  # the next one stands last
         self._dealt |= each
 
     def _stop(self) -> float:
