@@ -424,7 +424,9 @@ def test_a_cascade_needs_40_questions_and_init_says_so(toy, tmp_path):
 def test_a_curve_of_a_method_on_several_llms_asks_all_that_are_recorded(many):
     curve = json.loads(said("curve", "cascade", "--recording", many, "--json"))
     assert (curve["questions"], len(curve["points"])) == (24, 6)
-    assert "24 other questions were learned from." in curve["warnings"]
+    assert any(
+        each.startswith("What was learnt is from 24 questions") for each in curve["warnings"]
+    )
     own = ("cascade", "cascade", LLMS)
     [mixed] = list(compare(open_recording(many), [own], llms=LLMS[:1]).curves)
     assert [point["accuracy"] for point in curve["points"]] == [
