@@ -30,7 +30,6 @@ from feval.values import Record
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset, MeteredLLM
 
-_AT_ONCE = 64  # questions whose draws are made together
 ASK_AGAIN, NEXT_LLM, STOP = 0, 1, 2
 ACTIONS = ("ask again", "next LLM", "stop")
 """The actions: one more CoT of the current LLM, one of the next LLM, or the end of this
@@ -189,7 +188,7 @@ class BudgetEnvironment:
         coins = uniforms(keys, np.zeros((1, len(keys), 1), np.uint16), self._episode)[0, :, 0]
         order = np.argsort(coins, kind="stable")[: self._count]
         self._queue = self._rows[order].tolist()
-        self._dealt = dict[int, list[tuple[list[int | None], list[float]]]]()
+        self._dealt, self._at_once = dict[int, list[tuple[list[int], list[float]]]](), 8
         self._spent, self._closed, self.correct = 0.0, 0.0, 0
         self._open()
         return self._observation(), self._info()
@@ -291,13 +290,17 @@ class BudgetEnvironment:
     def _open(self) -> None:
         row = self._queue[0]
         if row not in self._dealt:
-            self._deal(np.array(self._queue[:_AT_ONCE], np.intp))
+            # more and more: a budget may be spent soon
+            self._at_once = min(2 * self._at_once, 256)
+            self._deal(np.array(self._queue[: self._at_once], np.intp))
         if row not in self._texts:
             self._texts[row] = self._dataset[row].question
         now = self._now = self._dealt.pop(row)
         self._costs = [0.0] * len(now)
         self._current = _OpenQuestion(
-            len(now), lambda llm: now[llm][0].pop(), lambda llm: len(now[llm][0])
+            len(now),
+            lambda llm: None if (code := now[llm][0].pop()) < 0 else code,
+            lambda llm: len(now[llm][0]),
         )
 
     def _deal(self, rows: Rows) -> None:
@@ -319,8 +322,7 @@ class BudgetEnvironment:
                 each.values(), codes.tolist(), costs.astype(float).tolist(), sizes, strict=True
             )
             for own, code, cost, size in lists:
-                answers = [None if one < 0 else one for one in code[:size]]
-                own.append((answers[::-1], cost[:size][::-1]))  # the next one stands last
+                own.append((code[:size][::-1], cost[:size][::-1]))  # the next one stands last
         self._dealt |= each
 
     def _stop(self) -> float:
