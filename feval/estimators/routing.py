@@ -174,7 +174,8 @@ def oracle_line(right: Floats, costs: Floats, weights: Floats | None = None) -> 
 
 
 def performance_gap_recovered(line: RoutingLine) -> Floats:
-    """Return [R, P] PGR = (a - a_W) / (a_S - a_W); NaN unless a_S > a_W.
+    """Return [R, P] PGR = (a - a_W) / (a_S - a_W); NaN unless a_S > a_W, and unless the share of
+    strong calls runs from 0 to 1: where which LLM is cheaper depends on the question, it does not.
 
     a_W and a_S are the accuracies of the weak LLM, the first of two, and of the strong one (Ong et
     al. 2024, RouteLLM, https://arxiv.org/abs/2406.18665, eq. 3).
@@ -183,7 +184,8 @@ def performance_gap_recovered(line: RoutingLine) -> Floats:
         line: of two LLMs.
     """
     weak, strong = line.right[:, :1], line.right[:, -1:]
-    gap = np.where(strong > weak + TIED, strong - weak, np.nan)
+    whole = (line.share[:, :1] <= TIED) & (line.share[:, -1:] >= 1 - TIED)
+    gap = np.where(whole & (strong > weak + TIED), strong - weak, np.nan)
     result: Floats = (line.accuracy - weak) / gap
     return result
 

@@ -403,7 +403,7 @@ def evaluate(
         chosen = questions.rows
         split = splits(dataset, chosen, train_fraction, folds, split_seed, group, clusters)
         if split:
-            chosen = np.sort(np.concatenate([test for _, test in split]))
+            chosen = np.sort(np.concatenate([each.test for each in split]))
         replicates = default_replicates(len(chosen)) if replicates is None else replicates
         if not len(chosen):
             raise UsageError(
@@ -416,6 +416,11 @@ def evaluate(
             parts = [(ready(method, dataset, used, chosen), chosen)]
         if len(parts) == 1:
             [(method, _)] = parts
+        elif capabilities(parts[0][0]).whole_set:
+            raise UsageError(
+                f"{methods.method_name(method)} decides on a question by the others, and folds are"
+                " judged apart from each other; take --train-fraction (in Python: train_fraction)."
+            )
         unscored, unpaid = _unscored(parts, used), _unpaid(*parts[0], used)
         timing = None if timing is None else timing.require(used, chosen)
         for llm in used:
@@ -470,7 +475,7 @@ def evaluate(
         ledger=outcome.ledger,
         error_shares=outcome.error_shares,
         draw_again=draw_again,
-        train_questions=len(split[0][0]) if len(split) == 1 else 0,
+        train_questions=len(split[0].train) if len(split) == 1 else 0,
         learnt=tuple(learnt),
         accuracy_low=low,
         accuracy_high=high,
@@ -548,6 +553,8 @@ def _unscored(parts: Sequence[tuple[Any, Rows]], llms: Sequence[LLM]) -> dict[st
 def _overspent(method: Any, learnt: Sequence[Fit], ledger: QuestionLedger) -> Iterator[str]:
     """Yield a sentence where what was fitted to a mean cost spends more where it is judged."""
     budget = getattr(method, "budget", None) if learnt else None
+    if learnt and (total := getattr(method, "total_budget", None)) is not None:
+        budget = total / len(learnt[0].rows)
     spent = ledger.mean("usd" if learnt and learnt[0].unit == "USD" else "tokens")
     if isinstance(budget, (int, float)) and spent is not None and spent > budget * (1 + 1e-9) > 0:
         unit, times = (

@@ -22,10 +22,10 @@ from feval.arguments import checked
 from feval.cards.billing import PICODOLLARS, Price
 from feval.errors import UsageError
 from feval.evaluation import TIME_LIMIT
-from feval.evaluation.questions import ByRow
+from feval.evaluation.questions import ByRow, Split, question_clusters
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.fields import json_field, set_fields
-from feval.methods.protocol import Predicting, Predictions, Questions, Rows, Training
+from feval.methods.protocol import Integers, Predicting, Predictions, Questions, Rows, Training
 from feval.replay import without_gaps
 from feval.values import Record, RecordLike, frozen
 
@@ -60,7 +60,14 @@ def questions_of(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Questions
 
 
 @checked
-def training(dataset: Dataset, llms: Sequence[LLM], rows: Rows, method: Any = None) -> Training:
+def training(
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    method: Any = None,
+    *,
+    groups: Integers | None = None,
+) -> Training:
     """Some questions as a method learns from them: `method.fit(training(dataset, llms, rows))`.
 
     Args:
@@ -69,6 +76,7 @@ def training(dataset: Dataset, llms: Sequence[LLM], rows: Rows, method: Any = No
         rows: of the training questions, such as `train_test_rows` gives them.
         method: who learns; only one that chooses among CoTs can learn where several answers to a
             question are right.
+        groups: [Q] equal where questions stay together; `None` for those with equal texts.
 
     Raises:
         UsageError: what is right is no party of answers, and the method needs that, or CoTs that
@@ -80,7 +88,8 @@ def training(dataset: Dataset, llms: Sequence[LLM], rows: Rows, method: Any = No
     values = {each.name: getattr(own, each.name) for each in fields(own)}
     if judges:
         values["pools"], gold = judges.to_learn_from(method, own.pools)
-    return Training(gold=gold, **values)
+    groups = question_clusters(dataset, rows) if groups is None else groups
+    return Training(gold=gold, groups=() if groups is None else tuple(groups.tolist()), **values)
 
 
 @frozen
@@ -137,7 +146,7 @@ def fits(
     method: Any,
     dataset: Dataset,
     llms: Sequence[LLM],
-    splits: Sequence[tuple[Rows, Rows]],
+    splits: Sequence[Split],
     time_limit: float | None = TIME_LIMIT,
 ) -> list[Fit]:
     """A method fitted on the training rows of each split, ready for the others.
@@ -154,9 +163,10 @@ def _fit(
     llms: Sequence[LLM],
     rows: Rows,
     judged: Rows,
+    groups: Integers,
     time_limit: float | None,
 ) -> Fit:
-    train = training(dataset, llms, rows, method)
+    train = training(dataset, llms, rows, method, groups=groups)
     each = [
         train.price(llm, pool.prompt_tokens, pool.output_tokens.sum(axis=1))
         for llm, pool in enumerate(train.pools)
@@ -172,7 +182,12 @@ def _fit(
     elif given is not None and isinstance(method, Predicting):
         method = _taken(method, given)
     else:
-        method = ready(method.fit(train), dataset, llms, judged)
+        fitted = method.fit(train)
+        if not callable(fitted) and not hasattr(fitted, "decide"):
+            raise UsageError(
+                f"`fit` of {names[0]} returned {fitted!r:.60}; it returns the fitted method."
+            )
+        method = ready(fitted, dataset, llms, judged)
     found = tuple(name for name, value in fields_of(method).items() if value != before.get(name))
     known = None if np.isnan(cost) else cost
     return Fit(method, judged, len(rows), known, train.unit, key, found)

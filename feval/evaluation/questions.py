@@ -12,7 +12,7 @@ import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from feval.estimators.arrays import Integers, Result
 from feval.methods.protocol import Bools, Rows as Rows
 from feval.replay import without_gaps
 from feval.replay.draws import ABSENT_SAMPLE, uniforms
-from feval.values import frozen
+from feval.values import Record, frozen
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
@@ -433,6 +433,14 @@ def fold_numbers(
     return of_group[groups]
 
 
+class Split(NamedTuple):
+    """Rows of training and of test questions, and [Q] which training questions stay together."""
+
+    train: Rows
+    test: Rows
+    groups: Integers
+
+
 def splits(
     dataset: Dataset,
     rows: Rows,
@@ -441,9 +449,8 @@ def splits(
     split_seed: int,
     group: str | None,
     clusters: ClusterNames | None,
-) -> list[tuple[Rows, Rows]]:
-    """Rows of training and of test questions: of one split, of each fold, or none; see
-    `train_test_rows` and `fold_numbers`.
+) -> list[Split]:
+    """One split, one of each fold, or none; see `train_test_rows` and `fold_numbers`.
 
     Raises:
         UsageError: both a share and folds, or a group and neither.
@@ -456,28 +463,29 @@ def splits(
             " (--folds), one of the two, and --group keeps questions together there;"
             f" train_fraction={train_fraction}, folds={folds}, group={group!r} was given."
         )
+    kept: Record = {"group": group, "clusters": clusters}
+    groups = _split_groups(dataset, rows, split_seed, **kept)
     if train_fraction is not None:
-        return [
-            train_test_rows(
-                dataset, train_fraction, split_seed, rows, group=group, clusters=clusters
-            )
-        ]
-    number = fold_numbers(dataset, folds or 0, split_seed, rows, group=group, clusters=clusters)
-    return [(rows[number != fold], rows[number == fold]) for fold in range(folds or 0)]
+        _, test = train_test_rows(dataset, train_fraction, split_seed, rows, **kept)
+        parts = [np.isin(rows, test)]
+    else:
+        number = fold_numbers(dataset, folds or 0, split_seed, rows, **kept)
+        parts = [number == fold for fold in range(folds or 0)]
+    return [Split(rows[~test], rows[test], groups[~test]) for test in parts]
 
 
 def _split_groups(
-    dataset: Dataset, rows: Rows, seed: int, feature: str | None, clusters: ClusterNames | None
+    dataset: Dataset, rows: Rows, seed: int, group: str | None, clusters: ClusterNames | None
 ) -> Integers:
     """[Q] the number of the group of questions that stay together, from 0, in random order."""
     codes = question_clusters(dataset, rows, clusters)
     codes = np.arange(len(rows)) if codes is None else codes
-    if feature is not None:
-        values = [dataset[row].features.get(feature) for row in rows.tolist()]
+    if group is not None:
+        values = [dataset[row].features.get(group) for row in rows.tolist()]
         if None in values:
             raise NotRecordedError(
                 f"{values.count(None)} of {len(rows)} questions of {dataset.id} have no feature"
-                f" {feature!r}, such as {dataset.question_ids[int(rows[values.index(None)])]!r};"
+                f" {group!r}, such as {dataset.question_ids[int(rows[values.index(None)])]!r};"
                 " questions are kept together by a feature that all of them have."
             )
         codes = _joined(np.unique(codes, return_index=True)[1][codes], values)

@@ -32,7 +32,7 @@ from feval.cards.reading import sentence
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.curves import Curve, method_curve, self_consistency_curve
 from feval.evaluation.measures import COSTS
-from feval.evaluation.questions import CHOICES, Rows, read_clusters, splits
+from feval.evaluation.questions import CHOICES, Rows, Split, read_clusters, splits
 from feval.evaluation.replicates import default_replicates
 from feval.replay import LLM, ORDERS, Dataset, checked_rule
 from feval.values import Record, RecordLike
@@ -296,17 +296,15 @@ class EvaluationOptions(QuestionOptions):
             return self
         return self.changed(replicates=default_replicates(questions))
 
-    def split(self, dataset: Dataset, rows: Rows) -> list[tuple[Rows, Rows]]:
-        """Rows of the training questions and of those that are judged: of one split, of each fold,
-        or nothing where nothing is learnt.
-        """
+    def split(self, dataset: Dataset, rows: Rows) -> list[Split]:
+        """The split, or one for each fold; nothing where nothing is learnt."""
         names = "train_fraction", "folds", "split_seed", "group", "clusters"
         return splits(dataset, rows, **{name: getattr(self, name) for name in names})
 
     def judged(self, dataset: Dataset, rows: Rows) -> Rows:
         """Those of the rows that are judged."""
         split = self.split(dataset, rows)
-        return np.sort(np.concatenate([test for _, test in split])) if split else rows
+        return np.sort(np.concatenate([each.test for each in split])) if split else rows
 
     def split_text(self) -> str | None:
         """How the questions are split, in words for a reader; `None` where nothing is learnt."""

@@ -179,7 +179,7 @@ def judged(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Ju
         raise NotRecordedError(
             f"{methods.method_name(method)} needs answers, and only verdicts were recorded of"
             f" {' and '.join(llm.name for llm in llms)} on {dataset.id}. What chooses among CoTs"
-            " works: single-call, best-of-n and cascades by recorded scores, and pass@n."
+            " works: single-call, best-of-n and cascades by recorded scores, router, and pass@n."
         )
     # by a verdict, a CoT without an answer can be chosen
     own = rightness.by_verdict[rows] & bool(capabilities(method).chooses)

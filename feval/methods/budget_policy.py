@@ -134,7 +134,7 @@ class BudgetPolicy(Predicting):
     billing: Literal["once", "per_round"] = "once"
     difficulty: Literal["none", "logistic", "knn", "mean"] = "none"
     feature: str | None = None
-    bins: Count = 3
+    bins: Annotated[Count, Field(le=1000, description="a whole number from 1 to 1,000")] = 3
     limits: ListOf[Cost] = ()
     policies: PricedPolicies | None = None
 
@@ -290,13 +290,13 @@ class BudgetPolicy(Predicting):
                 f" folds); {len(gold)} are for training. Use a larger training split."
             )
         require_draws(unfitted, pools, [np.empty((0, len(gold), n), np.uint16) for n in needed])
-        said, keys = self._requests(train), train.keys.tolist()
+        said = self._requests(train)
         draws = min(_DRAWS, max(1, _MOST_CELLS // (layers * len(gold))))
         orders = [
             seeded_orders(pool_key(0, "fit", pool.llm), train.keys, pool.sizes, range(draws), n)
             for pool, n in zip(pools, needed, strict=True)
         ]
-        folds = deal_folds([t or k for t, k in zip(train.texts, keys, strict=True)], _FOLDS)
+        folds = deal_folds(train.apart, _FOLDS)
         model, bins = self._difficulty(train, folds)
         codes = [
             _by_draw(drawn(pool.codes, order)) for pool, order in zip(pools, orders, strict=True)
@@ -317,9 +317,11 @@ class BudgetPolicy(Predicting):
         """
         values = {} if self.total_budget is None else self._requests(questions)
         if self.difficulty != "none":
-            learner, edges = self.model
+            learner, edges, known = self.model
             scores = learner.predict_proba(questions.texts, questions.features)
-            values["difficulty"] = np.searchsorted(edges, scores, side="right").astype(np.float64)
+            own = np.searchsorted(edges, scores, side="right")
+            # a bin of no training question is taken as the nearest of some
+            values["difficulty"] = known[np.abs(known - own[:, None]).argmin(axis=1)]
         return self.having(predictions=Predictions(questions.keys, values))
 
     def _requests(self, questions: Questions) -> dict[str, Floats]:
@@ -358,11 +360,13 @@ class BudgetPolicy(Predicting):
         scores = out_of_fold(make, *data, folds, what)
         edges = np.quantile(scores, np.arange(1, self.bins) / self.bins)
         learner = fit_learner(make(), *data, what)
-        return (learner, edges), np.searchsorted(edges, scores, side="right").astype(np.uint64)
+        own = np.searchsorted(edges, scores, side="right")
+        return (learner, edges, 1.0 * np.unique(own)), own.astype(np.uint64)
 
     def _best(self, paths: Paths, folds: Integers) -> list[tuple[float, Rules]]:
         """The policies that win, by their mean cost of a question, ascending."""
-        cheapest = min(float(own[0].mean()) for own in paths.costs)
+        means = [float(own[0].mean()) for own in paths.costs]
+        cheapest = min((cost for cost in means if cost > 0), default=1.0)
         # from where no CoT is worth its cost
         prices = [self.price] if self.price is not None else 2.0 ** -np.arange(_PRICES) / cheapest
         every = np.arange(len(paths.gold))

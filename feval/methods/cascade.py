@@ -339,7 +339,7 @@ class Cascade(Predicting):
             level = np.indices(right.shape)
             allowed &= (level[:-1] <= level[1:]).all(axis=0)
         if self.budget is not None:
-            allowed &= cost <= self.budget * len(stages[0].right)
+            allowed &= cost <= self.budget * len(stages[0].right) * (1 + 1e-12)  # rounding
         if not allowed.any():
             return None
         most = right[allowed].max()
@@ -479,7 +479,7 @@ def scores_out_of_fold(train: Training, llm: int) -> Floats:
     with its text.
     """
     texts, cells, right, whose = lesson(train, llm)
-    folds = deal_folds([*train.texts] if any(train.texts) else train.keys.tolist(), _FOLDS)
+    folds = deal_folds(train.apart, _FOLDS)
     of_cots = folds[cells // train.pools[llm].codes.shape[1]]
     g = out_of_fold(Logistic, texts, [{}] * len(texts), right, of_cots, whose)
     return _spread(train, llm, cells, g)

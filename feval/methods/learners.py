@@ -236,8 +236,8 @@ def deal_folds(groups: Sequence[Hashable], folds: int) -> Integers:
     dealt = [numbers.setdefault(group, len(numbers)) for group in groups]
     if len(numbers) < folds:
         raise UsageError(
-            f"{folds} folds need as many training questions with different texts; there are"
-            f" {len(numbers)}. Take fewer folds or a larger training split."
+            f"{folds} folds need as many training questions, or groups of them that stay together;"
+            f" there are {len(numbers)}. Use a larger training split."
         )
     return np.array(dealt, np.int64) % folds
 
@@ -313,7 +313,8 @@ class _UsersLearner:
         self._name = f"The learner {name}"
         with _contained(self._name):
             self._own = make()
-        if not (hasattr(self._own, "fit") and hasattr(self._own, "predict_proba")):
+            known = hasattr(self._own, "fit") and hasattr(self._own, "predict_proba")
+        if not known:
             raise UsageError(
                 f"{self._name} has no fit or no predict_proba. A learner has fit(texts, features,"
                 " right), which returns it, and predict_proba(texts, features)."
@@ -321,7 +322,8 @@ class _UsersLearner:
 
     def fit(self, texts: Sequence[str], features: Features, right: Floats) -> Self:
         with _contained(self._name):
-            fitted = self._own.fit(texts, features, right)
+            # its own copies
+            fitted = self._own.fit([*texts], [dict(own) for own in features], right.copy())
         self._own = self._own if fitted is None else fitted
         return self
 
@@ -362,5 +364,5 @@ def _contained(what: str) -> Iterator[None]:
         yield
     except FevalError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise MethodError(f"{what} raised {type(error).__name__}: {error}") from error

@@ -15,7 +15,7 @@ scores and `UsageError` where they are of a kind that the method cannot use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from math import prod
@@ -316,9 +316,18 @@ class Training(Questions):
     Attributes:
         gold: [Q] code of each one's gold answer, -1 where there is none; for a method that chooses
             among CoTs, the code of those that are right.
+        groups: [Q] numbers, equal where questions stay together when a method judges itself out of
+            fold; empty for those with equal texts.
     """
 
     gold: Integers
+    groups: Sequence[int] = field(default=(), kw_only=True)
+
+    @property
+    def apart(self) -> Sequence[Hashable]:
+        """[Q] the group of each question, see `groups`."""
+        texts = self.texts or [""] * len(self.gold)
+        return self.groups or [text.strip() or place for place, text in enumerate(texts)]
 
 
 class Predictions(Result):

@@ -110,7 +110,8 @@ class Router(Predicting):
         learners = (
             [] if by_score else [fit_learner(self._new(), texts, features, *each) for each in owned]
         )
-        model = learners, tokens
+        dearer = int(costs.mean(axis=1).argmax())
+        model = learners, tokens, dearer
         if self.budget is None:
             return self.having(model=model, learnt_from=train)
         paid = np.stack([np.nanmean(own, axis=1) for own in train.costs])
@@ -120,10 +121,9 @@ class Router(Predicting):
                 f" alone takes {least:.6g}. Raise the budget."
             )
         if by_score:
-            quality, costs = self._scored(texts, features, costs)
+            quality, costs = self._scored(texts, features, costs, dearer)
         else:
-            groups = [text or row for row, text in enumerate(texts)]
-            folds = deal_folds(groups, _FOLDS)
+            folds = deal_folds(train.apart, _FOLDS)
             quality = np.stack(
                 [out_of_fold(self._new, texts, features, own, folds, whose) for own, whose in owned]
             )
@@ -136,26 +136,28 @@ class Router(Predicting):
     def _new(self) -> TextLearner:
         return make_learner(self.learner, self.feature)
 
-    def _scored(self, texts: Sequence[str], features: Any, costs: Floats) -> tuple[Floats, Floats]:
+    def _scored(
+        self, texts: Sequence[str], features: Any, costs: Floats, place: int
+    ) -> tuple[Floats, Floats]:
         """[L, Q] the feature as quality of the dearer LLM, which alone costs something: 1."""
         if self.feature is None:
             raise UsageError(
                 "The learner 'score' takes a feature as it is, and none is named; set it, such as"
                 " feature='length' (--set feature=length)."
             )
-        dearer = 1.0 * (np.arange(len(costs)) == costs.mean(axis=1).argmax())[:, None]
+        dearer = 1.0 * (np.arange(len(costs)) == place)[:, None]
         scores = feature_numbers(texts, features, self.feature)
         return dearer * scores, dearer + 0 * costs
 
     def predicted(self, questions: Questions) -> Self:
         """The router with qualities and costs of these questions, [Q, L] each; see `Predicting`."""
-        learners, tokens = self.model
+        learners, tokens, dearer = self.model
         costs = _known_costs(questions, tokens)
         texts, features = [*questions.texts], [*questions.features]
         if learners:
             quality = np.stack([each.predict_proba(texts, features) for each in learners])
         else:
-            quality, costs = self._scored(texts, features, costs)
+            quality, costs = self._scored(texts, features, costs, dearer)
         said = {"quality": quality.T, "cost": costs.T}
         return self.having(predictions=Predictions(questions.keys, said))
 

@@ -265,3 +265,15 @@ def test_a_router_by_noise_hardly_ever_seems_to_gain():
         )
         wrong += found["gain"][1] > 0
     assert wrong <= 60
+
+
+def test_shares_that_do_not_run_from_none_to_all_have_no_pgr():
+    """Which LLM is cheaper depends on the question."""
+    paid = np.array([[1.0, 2.0, 1.0], [2.0, 1.0, 5.0]])
+    right = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
+    line = routing_line(
+        best_values(np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.9]]), paid), right, paid
+    )
+    assert not (line.share[0, 0] == 0 and line.share[0, -1] == 1)
+    assert np.isnan([apgr(line), call_performance_threshold(line, 0.5)]).all()
+    assert np.isfinite(average_improvement(line)).all()

@@ -12,7 +12,9 @@ import pytest
 from command_line import said
 
 from feval import (
+    BudgetPolicy,
     Cascade,
+    Router,
     SelfConsistency,
     compare,
     evaluate,
@@ -321,3 +323,81 @@ def test_what_a_receipt_says_decides(receipts, tmp_path):
     (tmp_path / "receipt.json").write_text(json.dumps(content))
     changed = verify_receipt(tmp_path / "receipt.json")
     assert any(each.where == "usd_per_question" for each in changed.differences)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Keeps what stays together in training."""
+
+    taught: Any = None
+    fitted = False
+
+    def fit(self, train):
+        return Grouped([*train.apart])
+
+    def __call__(self, question, *llms):
+        return None
+
+
+def test_groups_stay_together_within_training(replay):
+    dataset, llms = replay
+    result = evaluate(Grouped(), dataset, llms, train_fraction=0.6, group="author", replicates=1)
+    [fit] = result.learnt
+    rows = [row for row in range(24) if row not in fit.rows]
+    authors = [dataset[row].features["author"] for row in rows]
+    together = dict(zip(fit.method.taught, authors, strict=True))
+    assert len(set(fit.method.taught)) < len({*authors})  # authors of one text are together, too
+    assert all(
+        fit.method.taught[authors.index(author)] == group
+        for author, group in zip(authors, fit.method.taught, strict=True)
+    )
+    assert together
+
+
+class Forgetful:
+    def fit(self, train):
+        return None
+
+    def __call__(self, question, *llms):
+        return None
+
+
+def test_a_fit_that_returns_nothing_is_named(replay):
+    with pytest.raises(UsageError, match="`fit` of forgetful returned None; it returns the fitted"):
+        evaluate(Forgetful(), *replay, folds=2)
+
+
+def test_a_budget_of_a_whole_run_takes_no_folds(replay):
+    policy = BudgetPolicy(total_budget=0.01, samples=1, least_questions=1)
+    with pytest.raises(UsageError, match="folds are judged apart from each other"):
+        evaluate(policy, *replay, folds=2)
+    assert evaluate(policy, *replay, train_fraction=0.5, replicates=2).questions == 12
+
+
+def test_the_dearer_llm_of_a_score_is_that_of_training(tmp_path):
+    """On long questions large is dearer, on short ones small."""
+    rows = [
+        {"id": f"q{q}", "question": f"Q {q}", "gold": "1", "features": {"level": str(q)}}
+        | {
+            "llm": llm,
+            "text": "1",
+            "answer": "1",
+            "tokens": 10,
+            "prompt_tokens": 1000 if q > 9 else 1,
+        }
+        for q in range(20)
+        for llm in LLMS
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    list_ = {"id": "p", "date": "2026-01-01", "source": "by hand", "prices": {}}
+    for llm, prompt, output in (("small", 1, 50), ("large", 10, 1)):
+        list_["prices"][llm] = {"input_usd_per_mtok": prompt, "output_usd_per_mtok": output}
+    (tmp_path / "prices.json").write_text(json.dumps(list_))
+    given = {"dataset": "d", "answer_kind": "text", "prices": str(tmp_path / "prices.json")}
+    place = import_recording("jsonl", tmp_path / "rows.jsonl", tmp_path / "made", **given)
+    dataset, llms = load("d", LLMS, place)
+    router = Router(learner="score", feature="level", price=-1.0)
+    fitted = router.fit(training(dataset, llms, np.arange(8, 20)))
+    for judged in (np.arange(8), np.arange(4)):
+        asked = evaluate(fitted, dataset, llms, rows=judged).usd * 1e6
+        assert asked.tolist() == pytest.approx([20.0] * len(judged))  # those of large

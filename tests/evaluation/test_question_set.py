@@ -292,7 +292,7 @@ def test_a_report_follows_what_was_learnt_on_the_same_questions(recordings, monk
     fitted = []
 
     def noted(method, dataset, llms, splits, *limit):
-        fitted.extend(rows.tolist() for rows, _ in splits)
+        fitted.extend(rows.tolist() for rows, *_ in splits)
         return fits(method, dataset, llms, splits, *limit)
 
     for user in ("evaluation.evaluation", "comparison.comparison"):

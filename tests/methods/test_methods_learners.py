@@ -83,7 +83,9 @@ def test_out_of_fold_scores_come_from_the_other_folds_and_groups_stay_together()
     right[1] = 1
     with pytest.raises(UsageError, match="All answers of small to the 3 training questions are"):
         out_of_fold(lambda: make_learner("mean", "g"), [""] * 6, features, right, folds, "of small")
-    with pytest.raises(UsageError, match=r"3 folds need as many training questions .* there are 2"):
+    with pytest.raises(
+        UsageError, match=r"3 folds need as many training questions, .* there are 2"
+    ):
         deal_folds(["a", "b", "a"], 3)
 
 
