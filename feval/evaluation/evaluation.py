@@ -564,7 +564,7 @@ def _overspent(method: Any, learnt: Sequence[Fit], ledger: QuestionLedger) -> It
         )
         yield (
             f"It was fitted to a mean cost of {times * budget:.6g} {unit}, and takes"
-            f" {times * spent:.6g} where it is judged, {100 * (spent / budget - 1):.3g} % more."
+            f" {times * spent:.4g} where it is judged, {100 * (spent / budget - 1):.3g} % more."
         )
 
 

@@ -159,7 +159,7 @@ def test_what_spends_more_than_the_budget_it_was_fitted_to_says_so(replay):
         result = evaluate(cascade, dataset, llms, train_fraction=0.5)
         spent = result.usd_per_question
         over.append(spent > budget)
-        said = f"{1000 * budget:.6g} USD per 1,000 questions, and takes {1000 * spent:.6g} "
+        said = f"{1000 * budget:.6g} USD per 1,000 questions, and takes {1000 * spent:.4g} "
         assert any(said in each for each in result.cautions) is over[-1]
     assert {*over} == {True, False}
 
