@@ -19,13 +19,20 @@ import numpy as np
 
 from feval import evaluation, methods
 from feval.arguments import checked
-from feval.cards.billing import PICODOLLARS, Price
 from feval.errors import UsageError
 from feval.evaluation import TIME_LIMIT
 from feval.evaluation.questions import ByRow, Split, question_clusters
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.fields import json_field, set_fields
-from feval.methods.protocol import Integers, Predicting, Predictions, Questions, Rows, Training
+from feval.methods.protocol import (
+    STATED,
+    Integers,
+    Predicting,
+    Predictions,
+    Questions,
+    Rows,
+    Training,
+)
 from feval.replay import without_gaps
 from feval.values import Record, RecordLike, frozen
 
@@ -33,12 +40,9 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 
-_STATED = Price(0, 1e6 / PICODOLLARS)  # of CoTs that state what they cost, per picodollar
-
-
 def questions_of(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Questions:
     """Some questions as a method that has learnt sees them before it asks anything."""
-    prices = [_STATED if llm.states_usd else llm.price for llm in llms]
+    prices = [STATED if llm.states_usd else llm.price for llm in llms]
 
     def text(row: int) -> str:
         entry = dataset[row]

@@ -612,6 +612,9 @@ class _Content:
             kept = {name: value for name, value in row.items() if name not in used} | made
             for llm, columns in by_llm.items():
                 own = {name: row.get(each, each) for name, each in columns.items()}
+                if layout.outcomes and own.get("{llm}", 0) in (None, ""):
+                    self._counted[f"Rows without an outcome of {llm}, which has no CoT there"] += 1
+                    continue
                 yield TableRow(where, kept | {_LLM: llm} | own)
             if not by_llm:
                 yield TableRow(where, kept)

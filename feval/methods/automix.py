@@ -20,6 +20,7 @@ from feval.estimators.arrays import Result
 from feval.methods.cascade import known_costs
 from feval.methods.fields import AS_TUPLE, Aggregate, Cost, Share, as_fraction, frozen_method
 from feval.methods.protocol import (
+    STATED,
     Bools,
     Capabilities,
     Decisions,
@@ -315,6 +316,12 @@ class AutoMix(Predicting):
         verified, verifying = np.full(cost.shape, np.nan), np.zeros(cost.shape)
         if self._verifiable(train.pools, llm):
             verified = np.where(answered, pool.aggregated(self.scorer, self.aggregate), np.nan)
+            if STATED in train.prices and self.verification != "free":
+                raise NotRecordedError(
+                    f"CoTs of {pool.llm} state what they cost, and verifications do not, so that"
+                    " AutoMix cannot weigh what one gains. Name a price list (prices), or take"
+                    " verification='free'."
+                )
             for calls, *tokens in filter(None, [self._calls(pool)]):
                 verifying = np.where(answered & (calls > 0), train.price(llm, *tokens), 0.0)
         levels, level = np.unique(verified[there], return_inverse=True)

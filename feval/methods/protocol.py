@@ -24,7 +24,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 
 from feval import replay
-from feval.cards.billing import Price, usd
+from feval.cards.billing import PICODOLLARS, Price, usd
 from feval.errors import ShortPoolError, UsageError
 from feval.estimators.arrays import (
     Bools as Bools,
@@ -250,6 +250,10 @@ class Question(str):
         question = super().__new__(cls, text)
         question.features, question.key = features or {}, key
         return question
+
+
+STATED = Price(0, 1e6 / PICODOLLARS)
+"""The price of CoTs that state what they cost, whose output tokens are picodollars."""
 
 
 class Questions(Result):

@@ -291,6 +291,15 @@ def test_outcomes_cost_what_was_said(save, imported):
     assert [cost.mean() for cost in costs] == [0.125, 0.375]
 
 
+def test_an_llm_without_an_outcome_has_no_cot_there(save, imported):
+    path = save("x.csv", b"id,weak,strong\na,0,1\nb,,1\nc,1,\n")
+    recording = imported("table", path, llm=None, answer_kind=None, outcome=["weak", "strong"])
+    dataset, llms = load("toy", ["weak", "strong"], recording)
+    assert [llm.pool.sizes.tolist() for llm in llms] == [[1, 0, 1], [1, 1, 0]]
+    result = evaluate(SingleCall(), dataset, llms[0], short_pools="drop")
+    assert (result.accuracy, result.left_out.short_pools) == (0.5, ("b",))
+
+
 def test_columns_named_by_an_llm_that_others_show(imported):
     row = {"prompt": "?", "m": 0.5, "m|reply": "a", "m|usd": 2, "n": 1, "n|reply": "b", "n|usd": 3}
     columns = {"question": "prompt", "text": "{llm}|reply", "usd": "{llm}|usd", "verdict": "{llm}"}

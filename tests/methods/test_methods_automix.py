@@ -14,7 +14,7 @@ from scipy.stats import gaussian_kde
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.methods import AutoMix
 from feval.methods.automix import Seen, induced, outcome as outcome_of, states_of, tables_of
-from feval.methods.protocol import Training
+from feval.methods.protocol import STATED, Training
 from feval.replay.pools import ArrayChannels
 
 
@@ -253,6 +253,8 @@ def test_what_cannot_be_learnt_is_said():
     pomdp = AutoMix(rule="pomdp")
     with pytest.raises(UsageError, match="what it has learnt"):
         in_recorded_order(pomdp, train.pools)
+    with pytest.raises(NotRecordedError, match="state what they cost, and verifications do not"):
+        pomdp.fit(replace(train, prices=[STATED] * 2))
     with pytest.raises(NotRecordedError, match="no scores"):
         pomdp.fit(replace(train, pools=[train.pools[1]] * 2))
     with pytest.raises(UsageError, match="no question"):
