@@ -60,7 +60,7 @@ class Logistic:
         self._model.fit(matrix[rows], is_right, weights)
         return self
 
-    def predict_proba(self, texts: Sequence[str], features: Features) -> Floats:  # noqa: ARG002
+    def predict_proba(self, texts: Sequence[str], features: Features) -> Floats:  # noqa: ARG002  likewise
         """See `TextLearner.predict_proba`."""
         probabilities: Floats = self._model.predict_proba(self._vectorizer.transform(texts))
         return probabilities[:, 1]
@@ -71,7 +71,7 @@ class Neighbours:
     of TF-IDF, which is `Logistic`'s.
     """
 
-    def fit(self, texts: Sequence[str], features: Features, right: Floats) -> Self:  # noqa: ARG002
+    def fit(self, texts: Sequence[str], features: Features, right: Floats) -> Self:  # noqa: ARG002  likewise
         """See `TextLearner.fit`."""
         self._vectorizer, matrix = _tfidf(texts)
         neighbours = _sklearn("neighbors").KNeighborsRegressor(
@@ -80,7 +80,7 @@ class Neighbours:
         self._model = neighbours.fit(matrix, right)
         return self
 
-    def predict_proba(self, texts: Sequence[str], features: Features) -> Floats:  # noqa: ARG002
+    def predict_proba(self, texts: Sequence[str], features: Features) -> Floats:  # noqa: ARG002  likewise
         """See `TextLearner.predict_proba`."""
         means: Floats = self._model.predict(self._vectorizer.transform(texts))
         return means
