@@ -82,6 +82,8 @@ class Cascade(Predicting):
             or "any" chain of some of the LLMs.
         budget: largest mean cost per training question, in USD where every LLM has a price, else in
             tokens; `None` for no limit.
+        price: lambda, of a unit of that cost in right answers: `fit` then takes the largest share
+            of right answers less price times mean cost, as `router` does.
         non_decreasing: only thresholds that accept no smaller share of all answers at a later stage
             than at an earlier one.
         grid: how many quantiles of the training scores are tried as thresholds of a stage.
@@ -106,6 +108,7 @@ class Cascade(Predicting):
     # shorter chain can be better and is among "any".
     chains: Literal["given", "permutations", "any"] = "given"
     budget: Cost | None = None
+    price: Cost = 0.0
     # As in the authors' search: quantile levels, not their values, since scores of different LLMs
     # are on different scales. We try all combinations on the grid; the authors polish the best one
     # with a simplex search, which our exact grid leaves out.
@@ -261,7 +264,7 @@ class Cascade(Predicting):
                 f"No cascade stays within {self.budget} {train.unit} per question; the cheapest LLM"
                 f" alone takes {least:.6g}."
             )
-        best = max(choices, key=lambda choice: (choice.right, -choice.cost))
+        best = max(choices, key=lambda choice: (choice.worth, -choice.cost))
         early = zip(best.order, best.levels, strict=False)
         fitted = replace(
             self,
@@ -315,8 +318,8 @@ class Cascade(Predicting):
         )
 
     def _best_choice(self, order: tuple[int, ...], stages: Sequence[Stage]) -> BarChoice | None:
-        """The bars with most right answers within the budget, of the stages of a chain with as many
-        bars each; of several the cheapest, and of those the first in the grid.
+        """The bars worth most within the budget, of the stages of a chain with as many bars each;
+        of several the cheapest, and of those the first in the grid.
 
         Raises:
             OutOfRangeError: too many combinations.
@@ -342,10 +345,11 @@ class Cascade(Predicting):
             allowed &= cost <= self.budget * len(stages[0].right) * (1 + 1e-12)  # rounding
         if not allowed.any():
             return None
-        most = right[allowed].max()
-        cheapest = np.where(allowed & (right == most), cost, np.inf)
+        worth = right - self.price * cost
+        most = worth[allowed].max()
+        cheapest = np.where(allowed & (worth == most), cost, np.inf)
         best = np.unravel_index(int(cheapest.argmin()), cheapest.shape)
-        return BarChoice(round(most), float(cheapest[best]), order, tuple(map(int, best)))
+        return BarChoice(float(most), float(cheapest[best]), order, tuple(map(int, best)))
 
 
 _FOLDS = 5
@@ -373,13 +377,13 @@ class BarChoice:
     """Bars for a chain of stages.
 
     Attributes:
-        right: right answers out of N.
+        worth: right answers out of N, less price times cost.
         cost: of all N.
         order: the LLMs of the chain.
         levels: which bar, for every stage but the last.
     """
 
-    right: int
+    worth: float
     cost: float
     order: tuple[int, ...]
     levels: tuple[int, ...]

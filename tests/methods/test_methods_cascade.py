@@ -162,8 +162,13 @@ def test_fit_finds_what_trying_everything_finds(score, strict, data):
     most = data.draw(st.sampled_from(costs))
     within = [result for result in tried if -result[1] <= most]
     budget = (most + 0.5) / (orders[0].shape[0] * len(gold))
-    fitted = replace(base, budget=budget).fit(Training(pools, gold))
-    assert judged(fitted, pools, orders, gold) == max(within)
+    price = data.draw(st.sampled_from([0.0, 1 / 64, 1 / 16, 1.0]))  # exact in binary
+
+    def worth(result):
+        return result[0] + price * result[1], result[1]
+
+    fitted = replace(base, budget=budget, price=price).fit(Training(pools, gold))
+    assert worth(judged(fitted, pools, orders, gold)) == max(map(worth, within))
 
 
 @settings(max_examples=30, deadline=None)
@@ -333,9 +338,9 @@ def test_what_is_learnt_of_the_demo_is_far_too_sure_where_it_was_learnt(demo):
 
 @pytest.mark.slow
 def test_a_learnt_cascade_is_no_worse_than_the_mixture_of_its_llms(demo):
-    """On the demo, at a budget for the dearer LLM: 20 splits."""
+    """On the demo, at a price of 1,500 right answers per USD: 20 splits."""
     dataset, llms = demo[0], demo[1][1:]
-    method, gains = Cascade(score="learnt", chains="any", budget=1.2e-5), []
+    method, gains = Cascade(score="learnt", chains="any", price=1500), []
     for seed in range(20):
         result = evaluate(method, dataset, llms, train_fraction=0.5, split_seed=seed)
         [fit] = result.learnt
