@@ -4,7 +4,7 @@ metadata.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import repeat
 from pathlib import Path
@@ -23,7 +23,7 @@ from feval.importers.source import Row
 from feval.recording import Recording
 from feval.recording.content import PoolRows, ProbeRows, ScoreRows, read_messages
 from feval.recording.derived.rewriting import Block, blocks
-from feval.recording.parts import EXTRA_COLUMNS, has_value
+from feval.recording.parts import EXTRA_COLUMNS, SparseRows, has_value
 from feval.values import frozen
 
 TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()
@@ -299,7 +299,7 @@ def questions_of(
         "max_tokens": info.max_tokens,
         "decoding": dict(info.decoding) or None,
     }
-    probes: Iterator[ProbeRows] = iter(())
+    probes: Iterable[ProbeRows] = ()
     if recording.has_probes(dataset, llm):
         shared["probe_cue"] = recording.probes_record(dataset, llm)["cue"]
         probes = recording.probe_rows(dataset, llm, rows)
@@ -351,20 +351,11 @@ def questions_of(
         yield about, size, cots | own | judged
 
 
-def _by_question(items: Iterator[Any]) -> Callable[[str], Any]:
+def _by_question(items: Iterable[Any]) -> Callable[[str], Any]:
     """A function from question ids, in their order, to the item of each, `None` where it has
     none.
     """
-    following = next(items, None)
-
-    def of(question: str) -> Any:
-        nonlocal following
-        if following is None or following.question_id != question:
-            return None
-        item, following = following, next(items, None)
-        return item
-
-    return of
+    return SparseRows(((item.question_id, item) for item in items), None).take
 
 
 def _cots(pool: PoolRows) -> dict[str, Sequence[Any]]:

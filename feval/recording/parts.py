@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from functools import partial
 from operator import index, is_
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from feval import answers
 from feval.errors import ConflictError, UsageError
@@ -41,6 +41,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 _MAX_COUNT = 2**31 - 1
 _MAX_FLOAT = float.fromhex("0x1.fffffep+127")  # of 32 bits
+_T = TypeVar("_T")
 _Rows = TypeVar("_Rows", bound=PoolRows | ProbeRows | ScoreRows)
 
 
@@ -405,6 +406,23 @@ def row_behind(ids: Sequence[str], question: str, last: int, who: str) -> int:
             return row
     problem = "comes twice or out of order" if question in ids else "is no recorded question"
     raise ConflictError(f"{who}: {question!r} {problem}. Give them in the order of the questions.")
+
+
+class SparseRows(Generic[_T]):
+    """What is read along with the questions: pairs of question id and rows in their order, which
+    may lack some. `none` stands for the rows of these.
+    """
+
+    def __init__(self, rows: Iterable[tuple[str, _T]], none: _T) -> None:
+        self._rows, self._none = iter(rows), none
+        self.next = next(self._rows, None)
+
+    def take(self, question: str) -> _T:
+        """Return the rows of the next question."""
+        if self.next is None or self.next[0] != question:
+            return self._none
+        rows, self.next = self.next[1], next(self._rows, None)
+        return rows
 
 
 class RowsTally:

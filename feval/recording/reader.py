@@ -35,7 +35,7 @@ from feval.recording.content import (
 from feval.recording.layout.flat import Int64
 from feval.recording.layout.format import PROBE_VOTES, PROBES, SCORES, Part, Record, origin
 from feval.recording.layout.manifest import Manifest, read_manifest
-from feval.recording.parts import CHANNELS, has_value, spec_of
+from feval.recording.parts import CHANNELS, SparseRows, has_value, spec_of
 from feval.recording.votes import Votes, open_probes, open_votes
 
 if TYPE_CHECKING:
@@ -359,7 +359,7 @@ class Recording(Browsable):
         if part.name not in {"samples", "texts"}:
             yield from (line(*each) for each in rows)
             return
-        own = parquet.reading.SparseRows(rows)
+        own = SparseRows(rows, {})
         for question, _ in self.scan("requests", *part[1:], ["question_id"]):
             yield line(question, own.take(question))
         if own.next is not None:

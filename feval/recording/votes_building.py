@@ -24,12 +24,11 @@ from feval.answers.equivalence import (
 )
 from feval.cards import FINISH_REASONS
 from feval.errors import DamagedRecordingError
-from feval.recording import parquet
 from feval.recording.arrays import message_numbers, unknown_as_minus_one
 from feval.recording.content import PoolRows, QuestionTable
 from feval.recording.layout.flat import FlatArray, Numbers, UInt8, offsets_of, pack
 from feval.recording.layout.format import PROBES, Part, Record
-from feval.recording.parts import Verdicts, VerdictTally, has_value
+from feval.recording.parts import SparseRows, Verdicts, VerdictTally, has_value
 from feval.recording.reader import Recording
 from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER
 
@@ -289,13 +288,13 @@ class _Files:
         self._recording, self._dataset, self._llm = recording, dataset, llm
         self._who = f"{recording.path}: {llm} on {dataset}"
         (self._questions, self._width), self._scratch = shape, scratch
-        self._parts: dict[str, parquet.reading.SparseRows] = {}
+        self._parts: dict[str, SparseRows[dict[str, list[Any]]]] = {}
         self._columns: dict[str, set[str]] = {}
         self._taken: dict[str, dict[str, list[Any]]] = {}
 
     def _read(self, part: str, *columns: str) -> None:
         rows = self._recording.scan(part, self._dataset, self._llm, ["question_id", *columns])
-        self._parts[part] = parquet.reading.SparseRows(rows)
+        self._parts[part] = SparseRows(rows, {})
         self._columns[part] = {*columns} - {"correct"}
 
     def take(self, question: str) -> list[str | None]:

@@ -31,6 +31,7 @@ from feval.executors import reports
 from feval.recording import Recording, ScorerInfo, ScoreRows, open_recording, verify_recording
 from feval.recording.arrays import conversation, path_texts
 from feval.recording.derived.rewriting import add_scorers
+from feval.recording.parts import SparseRows
 from feval.report.text import counted
 from feval.values import Record, frozen
 from recorders.asking.engine import Assignment, Control, Progress, RunBar, TokenEstimate, ask, run
@@ -566,22 +567,15 @@ class CoTScoring(ScoringTask):
         """Yield the scores of a pair, those that stay and those of the journal, and count them by
         state.
         """
-        earlier = iter(
-            _recorded_scores(self.source, pair, self.scorer.info.name)
-            if pair in self.earlier
-            else ()
-        )
-        name, recorded = next(earlier, (None, {}))
+        recorded = _recorded_scores(self.source, pair, self.scorer.info.name)
+        earlier = SparseRows(recorded if pair in self.earlier else (), {})
         for question in self.source.votes(pair[0]).question_ids:
-            scores = {}
-            if question == name:
-                scores = {
-                    sample: score
-                    for sample, score in recorded.items()
-                    if score.problem != "refused"
-                }
-                name, recorded = next(earlier, (None, {}))
-            if scores := scores | replies(CoTKey(*pair, question, 0)):
+            kept = {
+                sample: score
+                for sample, score in earlier.take(question).items()
+                if score.problem != "refused"
+            }
+            if scores := kept | replies(CoTKey(*pair, question, 0)):
                 states.update(map(_state, scores.values()))
                 yield score_rows(question, scores, steps=True)
 

@@ -10,7 +10,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import accumulate, islice
+from itertools import accumulate, chain, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from feval.recording.layout.flat import Int64, Numbers, mapped_unread
 from feval.recording.layout.format import Record
 from feval.recording.parquet.bounds import SizeBounds
 from feval.recording.parquet.writing import schema_of
-from feval.recording.parts import PARTS, spec_of
+from feval.recording.parts import PARTS, SparseRows, spec_of
 
 _UNREADABLE = (
     pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError,
@@ -130,25 +131,18 @@ class PartTable:
         """(question id, column -> values), of all or some rows, question by question, one row group
         in memory at a time.
         """
-        pending: tuple[str, dict[str, list[Any]]] | None = None
         pieces = (
             table.slice(start, _PIECE_ROWS)  # lists take ten times the memory of a table
             for table in self.groups(columns, rows)
             for start in range(0, table.num_rows, _PIECE_ROWS)
         )
-        for piece in pieces:
-            columns_of_piece = piece.to_pydict()
-            if (times := columns_of_piece.get("recorded_at")) is not None:
-                columns_of_piece["recorded_at"] = [time and utc_text(time) for time in times]
-            for question, values in by_question(columns_of_piece):
-                # Pieces, and the row groups of another writer, may cut a question in two.
-                if pending is not None and pending[0] == question:
-                    values = {name: pending[1][name] + column for name, column in values.items()}
-                elif pending is not None:
-                    yield pending
-                pending = question, values
-        if pending is not None:
-            yield pending
+        cut = chain.from_iterable(map(_by_question, pieces))
+        # Pieces, and the row groups of another writer, may cut a question in two.
+        for question, parts in groupby(cut, itemgetter(0)):
+            values, *others = (own for _, own in parts)
+            for more in others:
+                values = {name: column + more[name] for name, column in values.items()}
+            yield question, values
 
     def runs(self) -> Iterator[tuple[str, int]]:
         """(question id, number of its rows), in order; a question that row groups cut comes
@@ -185,23 +179,16 @@ class PartTable:
         return table, start + first
 
 
-def by_question(columns: dict[str, list[Any]]) -> Rows:
+def _by_question(table: Any) -> Rows:
     """(question id, column -> values) of consecutive rows, the key columns left out."""
-    ids = columns["question_id"]
-    start = 0
-    while start < len(ids):
-        stop = start
-        while stop < len(ids) and ids[stop] == ids[start]:
-            stop += 1
-        yield (
-            ids[start],
-            {
-                name: column[start:stop]
-                for name, column in columns.items()
-                if name not in {"llm", "question_id"}
-            },
-        )
-        start = stop
+    columns = table.to_pydict()
+    own = {name: column for name, column in columns.items() if name not in {"llm", "question_id"}}
+    if (times := own.get("recorded_at")) is not None:
+        own["recorded_at"] = [time and utc_text(time) for time in times]
+    stop = 0
+    for question, rows in groupby(columns["question_id"]):
+        start, stop = stop, stop + len([*rows])
+        yield question, {name: column[start:stop] for name, column in own.items()}
 
 
 _COUNTS = frozenset(("sample_index", "offset", "parent", "output_tokens", "prompt_tokens"))
@@ -310,7 +297,7 @@ def pools_of_rows(
     The `parts`, samples and channels, may lack questions, requests may not. Files that do not hold
     the same CoTs are damaged.
     """
-    files = {part: SparseRows(rows) for part, rows in parts.items()}
+    files = {part: SparseRows(rows, {}) for part, rows in parts.items()}
     for question, request in requests:
         taken = {part: file.take(question) for part, file in files.items()}
         size = len(taken["samples"].get("sample_index", ()))
@@ -332,21 +319,6 @@ def pools_of_rows(
         raise DamagedRecordingError(
             f"{path} does not hold the same questions as the requests and the texts."
         )
-
-
-class SparseRows:
-    """A file that is read along with the questions, some of which it may lack."""
-
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-        self.next = next(rows, None)
-
-    def take(self, question: str) -> dict[str, list[Any]]:
-        """Its columns on a question; empty where it has none."""
-        if self.next is None or self.next[0] != question:
-            return {}
-        columns, self.next = self.next[1], next(self._rows, None)
-        return columns
 
 
 def arrays_of_tables(
