@@ -43,10 +43,15 @@ Path = tuple[float | int | None, ...]
 and so on; `None` is the level of a CoT that has no verification.
 """
 
-Asked = tuple[int, ...]
-Plan = dict[Asked, Rows]
-"""By the LLMs asked so far, in order, [L, L', ...] the LLM asked next for each sequence of levels;
-the last one itself where its answer is kept.
+Plan = Sequence[Rows]
+"""Of each LLM, [L_0 + 1, L_1 + 1, ..., L] by how many places further the LLM is that is asked next,
+0 where its answer is kept, for each level of every LLM before, the last for one that was not asked,
+and its own level.
+"""
+
+Tables = Sequence[tuple[Floats, Floats]]
+"""Of each LLM, for the same levels the probability of these and that it is right; and without its
+own level, the expected cost of asking it.
 """
 
 Paths = Annotated[
@@ -54,12 +59,6 @@ Paths = Annotated[
     AS_TUPLE,
     Field(description="lists of a level, an LLM's place, a level, and so on"),
 ]
-
-
-Tables = dict[Asked, tuple[Floats, Floats]]
-"""By the LLMs asked so far: [L, L', ...] probability of each sequence of levels and that the last
-LLM is right; [L, ...] expected cost of asking the last one, by the levels before.
-"""
 
 
 @frozen_method
@@ -235,14 +234,15 @@ class AutoMix(Predicting):
         """Whether the LLM at the end of a path verifies its answer."""
         if self.rule == "threshold":
             return not path
-        return any(row[len(path)] is not None for row in self._rows(path))
+        return any(level is not None for level in self._rows(path))
 
-    def _rows(self, path: Path) -> list[Path]:
-        """The plan at the LLM at the end of a path: rows that are longer by its level, or by that
-        and the next LLM.
+    def _rows(self, path: Path) -> dict[Any, Path]:
+        """The plan at the LLM at the end of a path: by its level the row that ends with that, or
+        with the next LLM.
         """
         end = len(path)
-        return [row for row in self.plan or () if row[:end] == path and 0 < len(row) - end <= 2]
+        rows = (row for row in self.plan or () if row[:end] == path and 0 < len(row) - end <= 2)
+        return {row[end]: row for row in rows}
 
     def _onward(self, path: Path, levels: Floats) -> Iterator[tuple[Path, Bools]]:
         """Each path that goes on from one, and which [N] levels of verifications (NaN for none)
@@ -252,17 +252,17 @@ class AutoMix(Predicting):
             if not path:
                 yield (None, 1), ~self._keeps(levels)
             return
-        rows, end = self._rows(path), len(path)
+        rows = self._rows(path)
         if not rows:
             return  # the last LLM
-        known = sorted((row for row in rows if row[end] is not None), key=lambda row: row[end] or 0)
-        at = np.array([row[end] for row in known], np.float64)
         # A CoT without a verification is not trusted, unless training says better.
-        without = [row for row in rows if row[end] is None] or [(*path, None, _last(path) + 1)]
+        without = rows.pop(None, (*path, None, _last(path) + 1))
+        known = sorted(rows)
+        at = np.array(known, np.float64)
         place = np.searchsorted((at[1:] + at[:-1]) / 2, levels)
         place[np.isnan(levels)] = len(known)
-        for number, row in enumerate([*known, *without]):
-            if len(row) > end + 1:
+        for number, row in enumerate([*map(rows.__getitem__, known), without]):
+            if len(row) > len(path) + 1:
                 yield row, place == number
 
     def fit(self, train: Training) -> Self:
@@ -297,10 +297,10 @@ class AutoMix(Predicting):
         tables = tables_of(np.full(len(train.gold), 1 / len(train.gold)), seen)
         bars = np.unique(np.clip([0.0, 1.0, *np.nan_to_num(levels[0])], 0, 1)).tolist()
         plans: list[Plan] = [
-            {(0,): 1 - reaches(levels[0], as_fraction(bar), strict=self.strict)} for bar in bars
+            [1 - reaches(levels[0], as_fraction(bar), strict=self.strict)] for bar in bars
         ]
         if self.rule == "pomdp":
-            plans = _frontier(tables_of(*states_of(seen, self.belief)))
+            plans = [each.plan for each in frontier(tables_of(*states_of(seen, self.belief)))]
         outcomes = [outcome(tables, plan) for plan in plans]
         best = self._best(outcomes, seen[0], float(np.nanmean(costs[0], axis=1).mean()), train.unit)
         if self.rule == "threshold":
@@ -330,13 +330,11 @@ class AutoMix(Predicting):
         np.add.at(mass, (rows, right[there].astype(np.intp), level), 1 / pool.sizes[rows])
         return Seen(levels, mass, (cost + verifying).sum(axis=1, where=there) / pool.sizes)
 
-    def _best(
-        self, outcomes: Sequence[tuple[float, float]], small: Seen, asking: float, unit: str
-    ) -> int:
+    def _best(self, outcomes: Sequence[Outcome], small: Seen, asking: float, unit: str) -> int:
         """Which of some plans is best by its accuracy and mean cost, the cheapest of several;
         `asking` is the mean cost of the small LLM without verification.
         """
-        right, cost = np.array(outcomes).T
+        right, cost = np.array([(each.right, each.cost) for each in outcomes]).T
         if self.budget is None:
             # Where verification is free, a plan that asks no other LLM gains nothing at no cost.
             gain = np.round(right - small.mass[:, 1].sum(axis=1).mean(), 12)
@@ -375,55 +373,51 @@ class Seen(Result):
     cost: Floats
 
 
-def tables_of(weights: Floats, seen: Sequence[Seen], asked: Asked = (0,)) -> Tables:
-    """What comes of asking some LLMs, and of asking each further one behind them.
+def tables_of(weights: Floats, seen: Sequence[Seen]) -> Tables:
+    """What comes of asking each LLM.
 
     Args:
-        weights: [K, L, ...] probability of each state, and in it of the levels of those before the
-            last one that is asked.
+        weights: [K] probability of each state.
         seen: of each LLM; independent of each other in a state.
-        asked: the LLMs.
     """
-    own = seen[asked[-1]]
-    shape = (len(weights), *(1,) * (weights.ndim - 1), *own.mass.shape[1:])
-    joint = weights[..., None, None] * own.mass.reshape(shape)
-    tables = {asked: (joint[..., 1, :].sum(axis=0), np.tensordot(own.cost, weights, 1))}
-    for later in range(asked[-1] + 1, len(seen)):
-        tables |= tables_of(joint.sum(axis=-2), seen, (*asked, later))
+    tables, joint = [], weights  # [K, L_0 + 1, ...], the levels of the LLMs so far
+    for own in seen:
+        mass = own.mass.reshape(len(weights), *(1,) * (joint.ndim - 1), *own.mass.shape[1:])
+        here = joint[..., None, None] * mass
+        tables.append((here[..., 1, :].sum(axis=0), np.tensordot(own.cost, joint, 1)))
+        joint = np.concatenate([here.sum(axis=-2), joint[..., None]], axis=-1)
     return tables
 
 
-def induced(tables: Tables, price: float) -> tuple[float, Plan]:
-    """Backward induction where accuracy is worth 1 and cost the price: what the best plan is worth,
-    and this plan.
+class Outcome(Result):
+    """A plan, its accuracy and its mean cost."""
+
+    plan: Plan
+    right: float
+    cost: float
+
+    def worth(self, price: float) -> float:
+        """What it is worth where accuracy is worth 1."""
+        return self.right - price * self.cost
+
+
+def outcome(tables: Tables, plan: Plan = (), price: float = 0.0) -> Outcome:
+    """What a plan comes to; without one, that which is worth most at a price, by backward
+    induction.
     """
-    value: dict[Asked, Floats] = {}
-    plan: Plan = {}
-    for asked in sorted(tables, key=len, reverse=True):
-        right, cost = tables[asked]
-        best, plan[asked] = right.copy(), np.full(right.shape, asked[-1])
-        for later in _further(tables, asked):
-            better = value[later] > best + _EQUAL
-            best[better], plan[asked][better] = value[later][better], later[-1]
-        value[asked] = best.sum(axis=-1) - price * cost
-    return float(value[0,]), plan
-
-
-def outcome(tables: Tables, plan: Plan) -> tuple[float, float]:
-    """Accuracy and mean cost of a plan."""
-    right = cost = 0.0
-    going: dict[Asked, Bools] = {(0,): np.ones((), np.bool_)}
-    for asked in sorted(tables, key=len):
-        here, after = going[asked][..., None], plan.get(asked, np.array(asked[-1]))
-        right += (tables[asked][0] * (here & (after == asked[-1]))).sum()
-        cost += (tables[asked][1] * going[asked]).sum()
-        going |= {later: here & (after == later[-1]) for later in _further(tables, asked)}
-    return right, cost
-
-
-def _further(tables: Tables, asked: Asked) -> list[Asked]:
-    """Some LLMs with each further one behind them."""
-    return [each for each in tables if each[:-1] == asked]
+    made: list[Rows] = []
+    values: list[Floats] = []  # [2, L_0 + 1, ...] accuracy and cost of asking each further LLM
+    for llm, (kept, asking) in reversed([*enumerate(tables)]):
+        options = np.stack([(kept, 0 * kept), *(own[..., :-1] for own in values)])
+        worth = options[:, 0] - price * options[:, 1]
+        further = (worth >= worth.max(axis=0) - _EQUAL).argmax(axis=0)
+        if plan:
+            further = plan[llm] if llm < len(plan) else 0 * further
+        value = np.take_along_axis(options, further[None, None], axis=0)[0].sum(axis=-1)
+        value[1] += asking
+        made, values = [further, *made], [value, *(own[..., -1] for own in values)]
+    [right, cost] = values[0].tolist()
+    return Outcome(made, right, cost)
 
 
 def states_of(seen: Sequence[Seen], belief: str) -> tuple[Floats, list[Seen]]:
@@ -467,39 +461,36 @@ def _smoothed(levels: Floats, count: Floats) -> Floats:
     return smoothed
 
 
-def _frontier(tables: Tables) -> list[Plan]:
+def frontier(tables: Tables) -> list[Outcome]:
     """Every plan that is best at some price, with several of equal worth one of them."""
-    plans = [induced(tables, price)[1] for price in (1e300, 0.0)]
-    outcomes = [outcome(tables, plan) for plan in plans]
-    between = [(0, 1)]
+    found = [outcome(tables, price=price) for price in (1e300, 0.0)]
+    between = [tuple(found)]
     while between:
         low, high = between.pop()
-        (less, cheap), (more, dear) = outcomes[low], outcomes[high]
         # At the price at which both ends are worth the same, is another plan worth more?
-        price = (more - less) / (dear - cheap) if dear > cheap else 0.0
-        worth, plan = induced(tables, price)
-        own = outcome(tables, plan)
-        if cheap < own[1] < dear and worth > less - price * cheap + _EQUAL:
-            between += [(low, len(plans)), (len(plans), high)]
-            plans.append(plan)
-            outcomes.append(own)
-    return plans
+        gain, more = high.right - low.right, high.cost - low.cost
+        price = gain / more if more > 0 else 0.0
+        own = outcome(tables, price=price)
+        if low.cost < own.cost < high.cost and own.worth(price) > low.worth(price) + _EQUAL:
+            between += [(low, own), (own, high)]
+            found.append(own)
+    return found
 
 
 def _paths(
-    plan: Plan, levels: Sequence[Floats], asked: Asked = (0,), at: tuple[int, ...] = (),
-    path: Path = (),
-) -> Iterator[Path]:  # fmt: skip
+    plan: Plan, levels: Sequence[Floats], at: tuple[int, ...] = (), path: Path = ()
+) -> Iterator[Path]:
     """A plan as data: every level of the last LLM asked, and where it goes on, all behind that."""
-    last = asked[-1]
+    last = len(at)
     for place, level in enumerate(levels[last].tolist() if last + 1 < len(levels) else ()):
-        after = int(plan[asked][*at, place])
-        row = (*path, None if np.isnan(level) else level)
-        if after == last:
+        further = int(plan[last][*at, place])
+        row: Path = (*path, None if np.isnan(level) else level)
+        if not further:
             yield row
-        else:
-            yield (*row, after)
-            yield from _paths(plan, levels, (*asked, after), (*at, place), (*row, after))
+            continue
+        row = (*row, last + further)
+        yield row
+        yield from _paths(plan, levels, (*at, place, *(-1,) * (further - 1)), row)
 
 
 def _last(path: Path) -> int:

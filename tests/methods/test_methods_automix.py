@@ -13,7 +13,7 @@ from scipy.stats import gaussian_kde
 
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.methods import AutoMix
-from feval.methods.automix import Seen, induced, outcome as outcome_of, states_of, tables_of
+from feval.methods.automix import Seen, outcome as outcome_of, states_of, tables_of
 from feval.methods.protocol import STATED, Training
 from feval.replay.pools import ArrayChannels
 
@@ -209,10 +209,9 @@ def test_backward_induction_is_the_best_of_all_policies(data):
     choices = [range(path[-2], 3) for path in paths]
     best = max(worth(dict(zip(paths, chosen, strict=True))) for chosen in product(*choices))
     tables = tables_of(weights, of_state)
-    value, plan = induced(tables, price)
-    assert value == pytest.approx(best, abs=1e-12)
-    right, cost = outcome_of(tables, plan)
-    assert right - price * cost == pytest.approx(best, abs=1e-12)
+    found = outcome_of(tables, price=price)
+    assert found.worth(price) == pytest.approx(best, abs=1e-12)
+    assert outcome_of(tables, found.plan).worth(price) == pytest.approx(best, abs=1e-12)
 
 
 @given(seen=SEEN)
