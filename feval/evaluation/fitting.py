@@ -60,6 +60,7 @@ def questions_of(dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Questions
         features=ByRow(lambda row: dataset[row].features, rows),
         replies=lambda llm: ByRow(llms[llm].texts, rows),
         prices=[price for price in prices if price] if all(prices) else (),
+        billing=llms[0].billing,
     )
 
 

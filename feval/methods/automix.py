@@ -312,7 +312,6 @@ class AutoMix(Predicting):
         """What training questions say of one LLM, whose CoTs cost [Q, S]."""
         pool = train.pools[llm]
         there, answered = pool.codes > -2, pool.codes >= 0
-        right = answered & (pool.codes == train.gold[:, None])
         verified, verifying = np.full(cost.shape, np.nan), np.zeros(cost.shape)
         if self._verifiable(train.pools, llm):
             verified = np.where(answered, pool.aggregated(self.scorer, self.aggregate), np.nan)
@@ -327,7 +326,8 @@ class AutoMix(Predicting):
         levels, level = np.unique(verified[there], return_inverse=True)
         mass = np.zeros((len(cost), 2, len(levels)))
         rows = np.nonzero(there)[0]
-        np.add.at(mass, (rows, right[there].astype(np.intp), level), 1 / pool.sizes[rows])
+        right = train.right[llm][there].astype(np.intp)
+        np.add.at(mass, (rows, right, level), 1 / pool.sizes[rows])
         return Seen(levels, mass, (cost + verifying).sum(axis=1, where=there) / pool.sizes)
 
     def _best(self, outcomes: Sequence[Outcome], small: Seen, asking: float, unit: str) -> int:
@@ -463,7 +463,7 @@ def _smoothed(levels: Floats, count: Floats) -> Floats:
 
 def frontier(tables: Tables) -> list[Outcome]:
     """Every plan that is best at some price, with several of equal worth one of them."""
-    found = [outcome(tables, price=price) for price in (1e300, 0.0)]
+    found = [outcome(tables, price=price) for price in (1e100, 0.0)]
     between = [tuple(found)]
     while between:
         low, high = between.pop()

@@ -90,11 +90,13 @@ class Played(Result):
     Attributes:
         asked: [L, N] CoTs of each LLM.
         right: [N] the gold's share of the lead.
+        cost: [N] what these CoTs cost; 0 where the rows have no costs.
         used: the rules that it came to.
     """
 
     asked: Rows
     right: Floats
+    cost: Floats
     used: dict[Key, int]
 
 
@@ -193,13 +195,6 @@ class Paths:
             self._groups[key] = Groups(of_row, keys)
         return self._groups[key]
 
-    def spent(self, asked: Rows, rows: Rows) -> Floats:
-        """[N] what so many CoTs [L, N] cost on some rows [N]."""
-        total = np.zeros(len(rows))
-        for own, n in zip(self.costs, asked, strict=True):
-            total += (own[:, rows] * (np.arange(len(own))[:, None] < n)).sum(axis=0)
-        return total
-
     def play(
         self, rules: Rules, rows: Rows, left: Floats | None = None, limits: Sequence[float] = ()
     ) -> Played:
@@ -208,12 +203,12 @@ class Paths:
         Args:
             rules: of a policy.
             rows: which.
-            left: [N] what may be spent on each, from which what is spent is taken; `None` for no
-                limit.
+            left: [N] what may be spent on each; `None` for no limit.
             limits: of each LLM, the most that one more CoT is expected to cost: it is not asked for
                 where less is left.
         """
-        played = Played(np.zeros((len(self.codes), len(rows)), np.intp), np.zeros(len(rows)), {})
+        right, cost = np.zeros((2, len(rows)))
+        played = Played(np.zeros((len(self.codes), len(rows)), np.intp), right, cost, {})
         going = {self.layers[0]: np.arange(len(rows))}
         while going:
             asked = min(going)  # whatever comes of it comes behind it
@@ -226,11 +221,12 @@ class Paths:
             played.used.update((key, rules[key]) for key in found if key in rules)
             for llm, n in enumerate(asked):
                 if left is not None:
-                    action[(action == llm) & (limits[llm] > left[places])] = STOP
+                    rest = left[places] - played.cost[places]
+                    action[(action == llm) & (limits[llm] > rest)] = STOP
                 if len(own := places[action == llm]):
                     going[after(asked, llm)] = own
-                    if left is not None:
-                        left[own] -= self.costs[llm][n, rows[own]]
+                    if self.costs:
+                        played.cost[own] += self.costs[llm][n, rows[own]]
             played.asked[:, places] = np.array(asked)[:, None]
             played.right[places] = seen.right
         return played

@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from feval import replay
+from feval.cards.billing import billing_rule
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.estimators.arrays import Numbers, UInt64
 from feval.methods.budget_induction import (
@@ -112,7 +113,6 @@ class BudgetPolicy(Predicting):
             "plan" for fixed plans.
         least_questions: a state that fewer training questions reach is taken as one of the next
             coarser view.
-        billing: whether the prompt costs "once" per LLM, or "per_round", with each CoT.
         difficulty: "none", or the learner that predicts how often the first LLM is right, from a
             question's text ("logistic", "knn") or a feature ("mean"); see `router`.
         feature: for "mean".
@@ -130,8 +130,6 @@ class BudgetPolicy(Predicting):
     samples: CountPerLLM = 4
     states: Literal["best", "parties", "counts", "unanimity", "plan"] = "best"
     least_questions: Count = 10
-    # Eq. (1) of FEval-TTC and the default of `feval run`.
-    billing: Literal["once", "per_round"] = "once"
     difficulty: Literal["none", "logistic", "knn", "mean"] = "none"
     feature: str | None = None
     bins: Annotated[Count, Field(le=1000, description="a whole number from 1 to 1,000")] = 3
@@ -181,9 +179,8 @@ class BudgetPolicy(Predicting):
             )
         self.draws(len(llms))
         _, rules = self._rules()[-1]
-        number = 0
-        if self.difficulty != "none":
-            number = int(self._bins(np.array([getattr(question, "key", 0) % 2**64], np.uint64))[0])
+        is_plain = self.difficulty == "none"
+        number = 0 if is_plain else int(self.predicts_of(question)["difficulty"])
         asked, answers = (0,) * len(llms), list[str | None]()
         votes = defaultdict[str, list[int]](lambda: [0] * len(llms))
         while True:
@@ -202,8 +199,15 @@ class BudgetPolicy(Predicting):
         codes = [drawn(pool.codes, order) for pool, order in zip(pools, taken, strict=True)]
         shape = taken[0].shape[:2]
         rows = np.arange(prod(shape)).reshape(shape)
-        bins = None if self.difficulty == "none" else np.tile(self._bins(keys), shape[0])
-        costs = [] if self.total_budget is None else self._costs(self.predicts(keys), taken)
+        said = (
+            {} if self.difficulty == "none" and self.total_budget is None else self.predicts(keys)
+        )
+        costs = [] if self.total_budget is None else self._costs(said, taken)
+        bins = (
+            np.tile(said["difficulty"].astype(np.uint64), shape[0])
+            if "difficulty" in said
+            else None
+        )
         paths = Paths([*map(_by_draw, codes)], costs, 0 * rows.ravel() - 1, rows.ravel(), bins)
         rules = self._rules()
         if self.total_budget is None:
@@ -234,9 +238,10 @@ class BudgetPolicy(Predicting):
             choice = np.maximum(affordable - 1, 0)
             for place in np.unique(choice).tolist():
                 runs = np.flatnonzero(choice == place)
-                own, rest = rows[runs, question], left[runs]
-                asked[:, own] = paths.play(rules[place][1], own, rest, self.limits).asked
-                left[runs] = rest
+                own = rows[runs, question]
+                played = paths.play(rules[place][1], own, left[runs], self.limits)
+                asked[:, own] = played.asked
+                left[runs] -= played.cost
         if (over := left < 0).any():
             _LOG.warning(
                 "%d of %d runs of the budget policy cost more than their budget of %.6g, by %.6g at"
@@ -253,9 +258,6 @@ class BudgetPolicy(Predicting):
                 " then not evaluated: --train-fraction or --folds, or `method.fit(train)`."
             )
         return [(cost, {own[:4]: own[4] for own in rules}) for cost, rules in self.policies]
-
-    def _bins(self, keys: UInt64 | None) -> UInt64:
-        return self.predicts(keys)["difficulty"].astype(np.uint64)
 
     def fit(self, train: Training) -> Self:
         """The method with the decisions that are worth most on training questions; see
@@ -325,8 +327,10 @@ class BudgetPolicy(Predicting):
         return self.having(predictions=Predictions(questions.keys, values))
 
     def _requests(self, questions: Questions) -> dict[str, Floats]:
-        """Of each LLM, what a request for each CoT costs [Q, S], and its prompt [Q]."""
-        values = {}
+        """Of each LLM, what a request for each CoT costs [Q, S], and what of that is not paid again
+        with the next one [Q]: the prompt, where it is billed once.
+        """
+        values, once = {}, billing_rule(questions.billing).prompts == "once"
         for llm, (pool, costs) in enumerate(zip(questions.pools, questions.costs, strict=True)):
             if unknown := int((np.isnan(costs) & (pool.codes > -2)).sum()):
                 raise NotRecordedError(
@@ -334,7 +338,7 @@ class BudgetPolicy(Predicting):
                     " weighs what CoTs cost. Record the LLM with a token counter."
                 )
             values[f"request {llm}"] = costs
-            values[f"prompt {llm}"] = questions.price(llm, pool.prompt_tokens, 0)
+            values[f"prompt {llm}"] = once * questions.price(llm, pool.prompt_tokens, 0)
         return values
 
     def _costs(self, said: Mapping[str, Floats], orders: Sequence[Orders]) -> list[Floats]:
@@ -342,8 +346,7 @@ class BudgetPolicy(Predicting):
         costs = []
         for llm, order in enumerate(orders):
             own = drawn(said[f"request {llm}"], order)
-            if self.billing == "once":
-                own[:, :, 1:] -= said[f"prompt {llm}"][:, None]
+            own[:, :, 1:] -= said[f"prompt {llm}"][:, None]
             costs.append(_by_draw(own))
         return costs
 
@@ -353,10 +356,9 @@ class BudgetPolicy(Predicting):
         """
         if self.difficulty == "none":
             return (), np.zeros(len(folds), np.uint64)
-        pool, gold = train.pools[0], train.gold[:, None]
-        right = ((pool.codes == gold) & (gold >= 0)).sum(axis=1) / pool.sizes
-        data = train.texts, train.features, right
-        what, make = f"of {pool.llm}", partial(make_learner, self.difficulty, self.feature)
+        data = train.texts, train.features, train.shares[0]
+        what = f"of {train.pools[0].llm}"
+        make = partial(make_learner, self.difficulty, self.feature)
         scores = out_of_fold(make, *data, folds, what)
         edges = np.quantile(scores, np.arange(1, self.bins) / self.bins)
         learner = fit_learner(make(), *data, what)
@@ -377,8 +379,8 @@ class BudgetPolicy(Predicting):
         # [2, plan, Q] and [2, price, view, Q] shares of right answers and costs, out of fold
         fixed = np.empty((2, len(plans), len(folds)))
         for place, plan in enumerate(plans):
-            asked = np.broadcast_to(np.array(plan)[:, None], (len(plan), len(every)))
-            each = paths.seen(plan).right, paths.spent(asked, every)
+            paid = sum(own[:n].sum(axis=0) for own, n in zip(paths.costs, plan, strict=True))
+            each = paths.seen(plan).right, paid
             fixed[:, place] = [own.reshape(-1, len(folds)).mean(axis=0) for own in each]
         learnt = np.empty((2, len(prices), len(views), len(folds)))
         for fold in range(_FOLDS if views else 0):
@@ -387,7 +389,7 @@ class BudgetPolicy(Predicting):
             questions = np.flatnonzero(folds == fold)
             for (at, price), (place, view) in product(enumerate(prices), enumerate(views)):
                 played = paths.play(self._induced(rest, price, view), held)
-                each = played.right, paths.spent(played.asked, held)
+                each = played.right, played.cost
                 means = [own.reshape(-1, len(questions)).mean(axis=0) for own in each]
                 learnt[:, at, place, questions] = means
         found = []

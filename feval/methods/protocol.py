@@ -266,6 +266,7 @@ class Questions(Result):
         features: [Q] what else is known of each, by name.
         replies: place of an LLM -> texts of its CoTs on each question, read when called.
         prices: of each LLM; none where some LLM has no price, and costs are in tokens.
+        billing: how prompts are charged where a method asks an LLM several times, as text.
     """
 
     pools: Pools
@@ -275,6 +276,7 @@ class Questions(Result):
         default=lambda _: (), kw_only=True, repr=False
     )
     prices: Sequence[Price] = field(default=(), kw_only=True)
+    billing: str = field(default="once", kw_only=True)
 
     @property
     def unit(self) -> str:
@@ -326,6 +328,18 @@ class Training(Questions):
 
     gold: Integers
     groups: Sequence[int] = field(default=(), kw_only=True)
+
+    @property
+    def right(self) -> list[Bools]:
+        """Of each LLM, [Q, S] which of its CoTs are right."""
+        gold = self.gold[:, None]
+        return [(pool.codes == gold) & (gold >= 0) for pool in self.pools]
+
+    @property
+    def shares(self) -> list[Floats]:
+        """Of each LLM, [Q] which share of its CoTs is right."""
+        own = zip(self.pools, self.right, strict=True)
+        return [right.sum(axis=1) / pool.sizes for pool, right in own]
 
     @property
     def apart(self) -> Sequence[Hashable]:

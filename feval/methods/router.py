@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -97,12 +97,7 @@ class Router(Predicting):
         self.draws(len(train.pools))
         for pool in train.pools:
             require_pool(self, pool, 1)
-        right = np.stack(
-            [
-                ((pool.codes == train.gold[:, None]) & (pool.codes >= 0)).sum(axis=1) / pool.sizes
-                for pool in train.pools
-            ]
-        )
+        right = np.stack(train.shares)
         tokens = [float(pool.output_tokens.sum() / pool.sizes.sum()) for pool in train.pools]
         costs, texts, features = _known_costs(train, tokens), [*train.texts], [*train.features]
         owned = [(own, f"of {pool.llm}") for own, pool in zip(right, train.pools, strict=True)]
@@ -168,23 +163,19 @@ class Router(Predicting):
 
     def chosen(self, keys: Any) -> Rows:
         """[Q] the place of the LLM that is asked, of questions by their keys."""
-        said = self.predicts(keys)
+        return self._best(self.predicts(keys))
+
+    def _best(self, said: Mapping[str, Floats]) -> Rows:
+        """[...] the place of the LLM of the best value, the cheapest of several."""
         value = said["quality"] - self.price * said["cost"]
-        best = value == value.max(axis=1, keepdims=True)
-        places: Rows = np.where(best, -said["cost"], -np.inf).argmax(axis=1)
+        best = value == value.max(axis=-1, keepdims=True)
+        places: Rows = np.where(best, -said["cost"], -np.inf).argmax(axis=-1)
         return places
 
     def __call__(self, question: str, *llms: replay.MeteredLLM) -> str | None:
         """The answer to one question, which has its key; `None` if the LLM has none."""
-        key = getattr(question, "key", -1)
-        if key < 0:
-            raise UsageError(
-                "A router decides by what it has learnt of a question, which it knows by its key:"
-                " ask it a Question(text, features, key)."
-            )
-        [place] = self.chosen(np.array([key], np.uint64))
-        answer: str | None = llms[place].sample(1).answers[0]
-        return answer
+        llm = llms[int(self._best(self.predicts_of(question)))]
+        return llm.sample(1).answers[0]
 
     def decide(self, pools: Pools, orders: PoolOrders) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""

@@ -77,7 +77,7 @@ def test_value_of_the_induction_is_that_of_the_best_of_all_policies():
             assert worth == pytest.approx(expected, abs=1e-12)
         rows = np.arange(len(paths.gold))
         played = paths.play(rules, rows)
-        worth = played.right - case["lambda"] * paths.spent(played.asked, rows)
+        worth = played.right - case["lambda"] * played.cost
         assert worth.mean() == pytest.approx(value, abs=1e-12)
 
 
@@ -156,6 +156,23 @@ def test_what_agreement_is_worth_is_learnt():
         method = BudgetPolicy(price=price, samples=samples).fit(train)
         ledgers = in_recorded_order(method, train.pools).ledgers
         assert np.array([own.cots[0] for own in ledgers]).T.tolist() == [list(plan)] * 30
+
+
+def test_prompts_are_paid_as_the_evaluation_bills_them():
+    train = questions(30)
+    pools = [replace(pool, prompt_tokens=np.full(30, 1)) for pool in train.pools]
+    paid = []
+    for billing, prompts in (("once", "asked"), ("per_round", "rounds"), ("per_sample", "cots")):
+        given = replace(train, pools=pools, prices=[Price(1e6, 1e6)] * 2, billing=billing)
+        method = BudgetPolicy(price=0.005, samples=2, states="counts").fit(given)
+        ledgers = in_recorded_order(method, pools).ledgers
+        counts = {"asked": [own.rounds > 0 for own in ledgers]}
+        counts |= {name: [getattr(own, name) for own in ledgers] for name in ("rounds", "cots")}
+        costs = sum(counts[prompts]) + sum(own.output_tokens for own in ledgers)
+        [(cost, _)] = method.policies
+        assert cost == pytest.approx(costs.mean())
+        paid.append(cost)
+    assert paid[0] < paid[1] == paid[2]
 
 
 def test_predicted_difficulty_is_part_of_the_state():

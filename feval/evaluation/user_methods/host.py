@@ -429,6 +429,7 @@ class BlindDataset:
             "texts": [*train.texts],
             "features": [*train.features],
             "prices": train.prices,
+            "billing": train.billing,
         }
 
     def _hide(self, dataset: Dataset, rows: Rows) -> None:
